@@ -1,0 +1,112 @@
+"""POST /embeddings: bounds of the body, and the reply as an SDK reads it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+
+import pytest
+
+from contract.body import parse
+from contract.catalog import EmbeddingModel
+from contract.embeddings import MAX_INPUTS, Embeddings, EmbeddingsRequest, dimensions_of, reply
+from contract.errors import ApiError
+
+
+def read(**body: object) -> EmbeddingsRequest:
+    return parse(EmbeddingsRequest, json.dumps({"model": "m"} | body).encode())
+
+
+def refusal(**body: object) -> ApiError:
+    with pytest.raises(ApiError) as caught:
+        read(**body)
+    assert caught.value.fault.status == 400
+    return caught.value
+
+
+def model(*, dimensions: int = 384, matryoshka: bool = False) -> EmbeddingModel:
+    return EmbeddingModel(id="m", owned_by="o", dimensions=dimensions, context_window=256, matryoshka=matryoshka)
+
+
+def test_a_string_is_one_text() -> None:
+    assert read(input="hello").input == ("hello",)
+    assert read(input=["a", "b"]).input == ("a", "b")
+
+
+@pytest.mark.parametrize("count", [1, MAX_INPUTS - 1, MAX_INPUTS])
+def test_up_to_2048_texts_are_taken(count: int) -> None:
+    assert len(read(input=["x"] * count).input) == count
+
+
+@pytest.mark.parametrize("count", [0, MAX_INPUTS + 1])
+def test_other_counts_are_refused(count: int) -> None:
+    error = refusal(input=["x"] * count)
+    assert f"{count} texts" in error.message
+    assert error.param == "input"
+
+
+@pytest.mark.parametrize("ids", [[1, 2, 3], [[1, 2], [3]]])
+def test_token_ids_get_a_sentence_that_says_what_to_send(ids: object) -> None:
+    assert "send the text itself" in refusal(input=ids).message
+
+
+def test_an_empty_text_is_refused_by_its_index() -> None:
+    assert "item 2" in refusal(input=["a", "b", ""]).message
+    assert "empty" in refusal(input="").message
+
+
+@pytest.mark.parametrize("value", [None, 7, {"text": "x"}, [None], [True], [{"text": "x"}]])
+def test_what_is_no_text_is_refused(value: object) -> None:
+    assert refusal(input=value).param == "input"
+
+
+def test_missing_and_wrong_fields_are_named() -> None:
+    assert refusal().param == "input"
+    assert refusal(input="x", encoding_format="int8").param == "encoding_format"
+    assert refusal(input="x", model=None).param == "model"
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5, "8", True])
+def test_dimensions_must_be_a_positive_integer(value: object) -> None:
+    assert refusal(input="x", dimensions=value).param == "dimensions"
+
+
+def test_unknown_fields_are_ignored() -> None:
+    assert read(input="x", user="u", truncate=True).encoding_format == "float"
+
+
+@pytest.mark.parametrize(
+    ("asked", "matryoshka", "given"),
+    [(None, False, 384), (384, False, 384), (384, True, 384), (383, True, 383), (1, True, 1)],
+)
+def test_dimensions_that_the_model_offers(asked: int | None, matryoshka: bool, given: int) -> None:
+    assert dimensions_of(read(input="x", dimensions=asked), model(matryoshka=matryoshka)) == given
+
+
+@pytest.mark.parametrize(("asked", "matryoshka"), [(383, False), (385, False), (385, True)])
+def test_other_dimensions_are_refused_with_the_offer(asked: int, matryoshka: bool) -> None:
+    with pytest.raises(ApiError, match="384") as caught:
+        dimensions_of(read(input="x", dimensions=asked), model(matryoshka=matryoshka))
+    assert caught.value.param == "dimensions"
+    assert str(asked) in caught.value.message
+
+
+ROWS = [(1.0, -0.5, 0.1), (0.0, 3.5e-8, 2.0)]
+EMBEDDINGS = Embeddings(struct.pack("<6f", *ROWS[0], *ROWS[1]), dimensions=3, prompt_tokens=9)
+
+
+def test_floats_survive_the_reply_exactly() -> None:
+    body = json.loads(reply(EMBEDDINGS, model='a "quoted" id', encoding_format="float"))
+    assert body["object"] == "list"
+    assert body["model"] == 'a "quoted" id'
+    assert body["usage"] == {"prompt_tokens": 9, "total_tokens": 9}
+    assert [(item["object"], item["index"]) for item in body["data"]] == [("embedding", 0), ("embedding", 1)]
+    for item, row in zip(body["data"], EMBEDDINGS.rows(), strict=True):
+        assert struct.pack("<3f", *item["embedding"]) == bytes(row)
+
+
+def test_base64_is_the_same_little_endian_float32() -> None:
+    body = json.loads(reply(EMBEDDINGS, model="m", encoding_format="base64"))
+    assert [base64.b64decode(item["embedding"]) for item in body["data"]] == [bytes(row) for row in EMBEDDINGS.rows()]
+    assert body["usage"]["total_tokens"] == 9
