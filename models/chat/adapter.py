@@ -1,0 +1,126 @@
+"""VllmChat: a chat model behind four calls. vLLM is imported when one is constructed, not before."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+from contract.catalog import ChatModel
+from contract.chat import ChatBatch, ChatReply, ChatRequest
+from contract.errors import IMAGES_UNSUPPORTED, ApiError
+from models.chat.request import engine_fields
+
+STALL_S = 60.0
+"""Work waits, but no step has finished for this long: the engine hangs. The longest honest step takes seconds."""
+MAX_BATCHES_PER_S = 700
+"""Of all streams together. The way to the ingress carries some 1,400 items a second, and costs CPU for each."""
+
+
+class VllmChat:
+    """A chat model, loaded. Safe for concurrent calls from one event loop.
+
+    Args:
+        model: stanza; `serving.options` are engine arguments of vLLM, `engine_process` puts the engine core into
+            processes of its own (GPUs), `chat_template` names a template beside this file.
+        path: folder of the weights.
+    """
+
+    def __init__(self, model: ChatModel, path: Path) -> None:
+        from models.chat import engine
+
+        self._model = model
+        self._engine = engine.start(model, path)
+
+        from models.chat import serving
+
+        self._serving = serving.ChatServing(self._engine, model, engine.chat_template(model))
+        self._streams = 0
+
+    async def complete(self, request: ChatRequest, cache_salt: str | None = None) -> ChatReply:
+        """The whole answer. Raises ApiError: 400 if the engine refuses the request, 502 if it fails."""
+        from models.chat.serving import error_of, reply_body
+        from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionResponse
+
+        answer = await self._create(request.model_copy(update={"stream": False}), cache_salt)
+        if not isinstance(answer, ChatCompletionResponse):
+            raise error_of(answer)
+        tokens = answer.usage
+        return ChatReply(reply_body(answer), tokens.prompt_tokens, tokens.completion_tokens or 0)
+
+    async def stream(self, request: ChatRequest, cache_salt: str | None = None) -> AsyncIterator[ChatBatch]:
+        """The answer in events: the first token alone, then whatever has become ready. Closing it frees the engine.
+
+        Raises:
+            ApiError: as `complete`; also in the middle, after which no event follows.
+        """
+        from models.chat.serving import error_of
+        from vllm.entrypoints.serve.engine.protocol import ErrorResponse
+
+        events: Any = await self._create(request.model_copy(update={"stream": True}), cache_salt)
+        if isinstance(events, ErrorResponse):
+            raise error_of(events)
+        self._streams += 1
+        try:
+            async with aclosing(events):
+                async for batch in events:
+                    sent_at = time.monotonic()
+                    yield batch
+                    await self._pace(sent_at)
+        except ApiError:
+            raise
+        except Exception as failure:
+            raise error_of(failure) from failure
+        finally:
+            self._streams -= 1
+
+    async def check_health(self) -> None:
+        """Raises if the engine has died, or has work and does not get on with it."""
+        await self._engine.check_health()
+        core = self._engine.engine_core
+        moved_at = getattr(core, "moved_at", None)
+        if moved_at is not None and core.busy and time.monotonic() - moved_at > STALL_S:
+            raise RuntimeError(f"the engine of `{self._model.id}` has work, but took no step for {STALL_S:.0f} s")
+
+    def close(self) -> None:
+        """Ends the engine; requests in flight fail with 502."""
+        self._engine.shutdown()
+
+    @property
+    def unfinished(self) -> int:
+        """Requests in the engine, running or waiting."""
+        return self._engine.get_num_unfinished_requests()
+
+    async def _create(self, request: ChatRequest, cache_salt: str | None) -> Any:
+        from models.chat.serving import EngineRequest, error_of
+
+        self._refuse_images(request)
+        try:
+            engine_request = EngineRequest(model=self._model.id, **engine_fields(request, cache_salt))
+            answer = await self._serving.create_chat_completion(engine_request)
+        except Exception as failure:
+            raise error_of(failure) from failure
+        # vLLM answers a cancelled call with an error object; here a cancelled task stays cancelled.
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError
+        return answer
+
+    def _refuse_images(self, request: ChatRequest) -> None:
+        if self._model.vision:
+            return
+        for index, message in enumerate(request.messages):
+            if message.images:
+                raise IMAGES_UNSUPPORTED(
+                    f"model `{self._model.id}` reads no images; message {index} has one",
+                    param=f"messages.{index}.content",
+                )
+
+    async def _pace(self, sent_at: float) -> None:
+        """Waits where batches would come faster than they should; what is ready meanwhile goes into the next one."""
+        wait_s = sent_at + self._streams / MAX_BATCHES_PER_S - time.monotonic()
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)

@@ -1,0 +1,133 @@
+"""Engine outputs of one request as server-sent events of the third party's shape. Peers expect exactly these keys."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from contract.chat import ChatBatch
+
+if TYPE_CHECKING:
+    from vllm.entrypoints.generate.base.protocol import DeltaMessage
+    from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
+    from vllm.outputs import CompletionOutput, RequestOutput
+    from vllm.parser import Parser
+
+    from models.chat.serving import ChatServing
+
+
+class Choice:
+    """One of the `n` answers of a stream."""
+
+    def __init__(self, index: int, parser: Parser | None) -> None:
+        self.index = index
+        self.parser = parser
+        self.token_ids: list[int] = []
+        self.called_tools = False
+        self.finished = False
+
+    def delta(self, output: CompletionOutput, result: RequestOutput, request: ChatCompletionRequest) -> dict[str, Any]:
+        """What `output` adds to the message; empty while the parser holds text back."""
+        self.token_ids.extend(output.token_ids)
+        if self.parser is None:
+            return {"content": output.text} if output.text else {}
+        delta = self.parser.parse_delta(
+            delta_text=output.text,
+            delta_token_ids=list(output.token_ids),
+            request=request,
+            prompt_token_ids=result.prompt_token_ids,
+            finished=output.finish_reason is not None,
+        )
+        return _plain(delta, request.parallel_tool_calls is not False) if delta else {}
+
+
+class EventStream:
+    """Turns the outputs of one request into `ChatBatch`es. All events carry the same `id`, `created` and `model`."""
+
+    def __init__(
+        self,
+        serving: ChatServing,
+        request: ChatCompletionRequest,
+        head: dict[str, Any],
+        parsers: list[Parser | None],
+    ) -> None:
+        """`head` holds `id`, `created` and `model`."""
+        self._serving = serving
+        self._request = request
+        self._head = {"id": head["id"], "object": "chat.completion.chunk"} | head
+        self._choices = [Choice(index, parser) for index, parser in enumerate(parsers)]
+        self._with_usage = bool(request.stream_options and request.stream_options.include_usage)
+        self._forced_name = not isinstance(request.tool_choice, str | None)
+        self._prompt_tokens = 0
+        self._begun = False
+
+    def batch(self, result: RequestOutput) -> ChatBatch:
+        """Everything that `result` adds, as events; before the first, each choice gets its role."""
+        if result.prompt_token_ids is not None:
+            self._prompt_tokens = len(result.prompt_token_ids)
+        chunks: list[dict[str, Any]] = []
+        if not self._begun:
+            self._begun = True
+            chunks += [_choice(c.index, {"role": "assistant", "content": ""}) for c in self._choices]
+        for output in result.outputs:
+            choice = self._choices[output.index]
+            if not choice.finished and (chunk := self._chunk(choice, output, result)):
+                chunks.append(chunk)
+        return self._batch(b"".join(self._event([chunk]) for chunk in chunks))
+
+    def usage(self) -> ChatBatch:
+        """The last event: token counts, if the request asked for them."""
+        return self._batch(self._event([], self._usage()) if self._with_usage else b"")
+
+    def _chunk(self, choice: Choice, output: CompletionOutput, result: RequestOutput) -> dict[str, Any] | None:
+        delta = choice.delta(output, result, self._request)
+        choice.called_tools |= "tool_calls" in delta
+        logprobs = self._serving.logprobs_of(self._request, output) if self._request.logprobs else None
+        if output.finish_reason is None:
+            return _choice(choice.index, delta, logprobs) if delta or logprobs else None
+        choice.finished = True
+        # As in the third party's API: a forced function ends with `stop`, a chosen one with `tool_calls`.
+        called = choice.called_tools and not self._forced_name and output.finish_reason == "stop"
+        return _choice(choice.index, delta, logprobs, "tool_calls" if called else output.finish_reason)
+
+    def _usage(self) -> dict[str, Any]:
+        completion = self._completion_tokens
+        usage: dict[str, Any] = {
+            "prompt_tokens": self._prompt_tokens,
+            "completion_tokens": completion,
+            "total_tokens": self._prompt_tokens + completion,
+        }
+        if self._serving.counts_reasoning:
+            reasoning = sum(c.parser.count_reasoning_tokens(c.token_ids) for c in self._choices if c.parser)
+            usage["completion_tokens_details"] = {"reasoning_tokens": reasoning}
+        return usage
+
+    @property
+    def _completion_tokens(self) -> int:
+        return sum(len(choice.token_ids) for choice in self._choices)
+
+    def _event(self, choices: list[dict[str, Any]], usage: dict[str, Any] | None = None) -> bytes:
+        chunk = self._head | {"choices": choices}
+        if self._with_usage:
+            chunk["usage"] = usage
+        return b"data: " + json.dumps(chunk, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
+
+    def _batch(self, events: bytes) -> ChatBatch:
+        return ChatBatch(events, self._prompt_tokens, self._completion_tokens)
+
+
+def _choice(
+    index: int, delta: dict[str, Any], logprobs: dict[str, Any] | None = None, finish_reason: str | None = None
+) -> dict[str, Any]:
+    return {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
+
+
+def _plain(delta: DeltaMessage, parallel: bool) -> dict[str, Any]:
+    """A parser's delta under the names of our wire; without `parallel` the first tool call only."""
+    fields: dict[str, Any] = {}
+    if delta.content:
+        fields["content"] = delta.content
+    if delta.reasoning:
+        fields["reasoning_content"] = delta.reasoning
+    calls = [call.model_dump(exclude_none=True) for call in delta.tool_calls if parallel or call.index == 0]
+    return fields | ({"tool_calls": calls} if calls else {})

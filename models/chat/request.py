@@ -1,0 +1,74 @@
+"""What of a request reaches vLLM: these fields and no others (an allow-list by construction, no copy of the body).
+
+vLLM's own request object has several times as many fields, among them templates to render, processor arguments and
+priorities. None of those is a client's to set.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from contract.chat import ChatRequest, Message, NamedTool, Part
+
+COPIED = ("top_p", "n", "seed", "presence_penalty", "frequency_penalty", "stop", "parallel_tool_calls")
+"""Fields that have the same name and meaning on both sides; None is left out."""
+DEFAULT_TEMPERATURE = 1.0
+
+
+def engine_fields(request: ChatRequest, cache_salt: str | None = None) -> dict[str, Any]:
+    """Keyword arguments of vLLM's `ChatCompletionRequest` for `request`.
+
+    Args:
+        cache_salt: set by the server, not the client: keeps the prefix caches of tenants apart.
+    """
+    fields: dict[str, Any] = {name: value for name in COPIED if (value := getattr(request, name)) is not None}
+    fields["messages"] = [_message(message) for message in request.messages]
+    fields["temperature"] = DEFAULT_TEMPERATURE if request.temperature is None else request.temperature
+    fields["stream"] = bool(request.stream)
+    if request.budget is not None:
+        fields["max_completion_tokens"] = request.budget
+    if request.include_usage and request.stream:
+        fields["stream_options"] = {"include_usage": True}
+    if request.logprobs:
+        fields |= {"logprobs": True, "top_logprobs": request.top_logprobs or 0}
+    if request.tools:
+        fields |= {"tools": [_plain(tool) for tool in request.tools], "tool_choice": _tool_choice(request)}
+    if request.response_format and request.response_format.type != "text":
+        fields["response_format"] = _plain(request.response_format)
+    if cache_salt is not None:
+        fields["cache_salt"] = cache_salt
+    return fields
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    return value.model_dump(exclude_none=True, by_alias=True)
+
+
+def _tool_choice(request: ChatRequest) -> str | dict[str, Any]:
+    choice = request.tool_choice or "auto"
+    return _plain(choice) if isinstance(choice, NamedTool) else choice
+
+
+def _message(message: Message) -> dict[str, Any]:
+    fields: dict[str, Any] = {"role": message.role, "content": _content(message.content)}
+    if message.name is not None:
+        fields["name"] = message.name
+    if message.role == "tool":
+        fields["tool_call_id"] = message.tool_call_id
+    if message.role == "assistant" and message.tool_calls:
+        fields["tool_calls"] = [_plain(call) for call in message.tool_calls]
+    return fields
+
+
+def _content(parts: list[Part] | None) -> str | list[dict[str, Any]]:
+    """Text alone is given as a string, which every chat template takes."""
+    if not parts:
+        return ""
+    if all(part.type == "text" for part in parts):
+        return "\n".join(part.text or "" for part in parts)
+    return [_plain(part) for part in parts]
+
+
+def answer_reserve(budget: int | None, window: int) -> int:
+    """Tokens kept free for the answer when an input longer than the window is cut: all asked for, at most a quarter."""
+    return max(1, min(budget or window, window // 4))

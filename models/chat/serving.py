@@ -1,0 +1,156 @@
+"""vLLM's chat serving (templates, tools, reasoning, schemas) with our event stream, our cut and our errors.
+
+Imported where an engine has been started: it needs vLLM.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from vllm.config import ModelConfig
+from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest, ChatCompletionResponse
+from vllm.entrypoints.openai.chat_completion.serving import OpenAIServingChat
+from vllm.entrypoints.openai.models.protocol import BaseModelPath
+from vllm.entrypoints.openai.models.serving import OpenAIServingModels
+from vllm.entrypoints.serve import create_error_response
+from vllm.entrypoints.serve.engine.protocol import ErrorResponse
+from vllm.outputs import CompletionOutput, RequestOutput
+from vllm.renderers import TokenizeParams
+from vllm.renderers.online_renderer import OnlineRenderer
+from vllm.tokenizers import TokenizerLike
+from vllm.v1.engine.async_llm import AsyncLLM
+
+from contract.catalog import ChatModel
+from contract.chat import ChatBatch
+from contract.errors import INVALID_REQUEST, UPSTREAM_ERROR, ApiError
+from models.chat.events import EventStream
+from models.chat.request import answer_reserve
+
+
+@dataclass(frozen=True)
+class CutAtTop(TokenizeParams):
+    """Tokenising that cuts an input longer than the window at its top (spec 4), where vLLM would leave one token to answer.
+
+    `reserve` tokens stay free for the answer. A begin-of-text token stays first: some models are lost without it.
+    """
+
+    reserve: int = 1
+
+    def _token_truncation(self, tokenizer: TokenizerLike | None, tokens: Any) -> Any:
+        window = self.max_total_tokens
+        if window is None or len(tokens) < window:
+            return tokens
+        start = tokens[:1] if tokenizer is not None and tokens[0] == tokenizer.bos_token_id else tokens[:0]
+        return start + tokens[len(tokens) - (window - self.reserve - len(start)) :]
+
+
+class EngineRequest(ChatCompletionRequest):
+    """vLLM's request, built from `engine_fields` only, that is cut and not refused when too long."""
+
+    def build_tok_params(self, model_config: ModelConfig) -> TokenizeParams:
+        window = model_config.max_model_len
+        return CutAtTop(
+            max_total_tokens=window,
+            max_output_tokens=min(self.max_completion_tokens or 0, window),
+            truncate_prompt_tokens=-1,
+            truncation_side="left",
+            add_special_tokens=self.add_special_tokens,
+            reserve=answer_reserve(self.max_completion_tokens, window),
+        )
+
+
+class ChatServing(OpenAIServingChat):
+    """`OpenAIServingChat` whose streams are `ChatBatch`es and raise where vLLM's write an error event."""
+
+    def __init__(self, engine: AsyncLLM, model: ChatModel, template: str | None) -> None:
+        shared: dict[str, Any] = {
+            "request_logger": None,
+            "chat_template": template,
+            "chat_template_content_format": "auto",
+            "enable_auto_tools": model.tool_parser is not None,
+            "tool_parser": model.tool_parser,
+            "reasoning_parser": model.reasoning_parser or "",
+        }
+        renderer = OnlineRenderer(engine.model_config, engine.renderer, **shared)
+        renderer.warmup()
+        names = OpenAIServingModels(engine, [BaseModelPath(name=model.id, model_path=model.id)])
+        super().__init__(engine, names, "assistant", online_renderer=renderer, **shared)
+        self.counts_reasoning = bool(model.reasoning_parser)
+
+    async def chat_completion_stream_generator(
+        self,
+        request: ChatCompletionRequest,
+        result_generator: AsyncGenerator[RequestOutput, None],
+        request_id: str,
+        model_name: str,
+        conversation: Any,
+        tokenizer: TokenizerLike,
+        request_metadata: Any,
+        chat_template_kwargs: dict[str, Any] | None = None,
+        mm_token_counts: Any = None,
+    ) -> AsyncGenerator[ChatBatch, None]:
+        def parser() -> Any:
+            return self._make_parser(request, tokenizer, chat_template_kwargs) if self.parser_cls else None
+
+        head = {"id": request_id, "created": int(time.time()), "model": model_name}
+        events = EventStream(self, request, head, [parser() for _ in range(request.n or 1)])
+        async with aclosing(result_generator) as results:
+            async for result in results:
+                for output in result.outputs:
+                    self._raise_if_error(output.finish_reason, request_id)
+                yield events.batch(result)
+        yield events.usage()
+
+    def logprobs_of(self, request: ChatCompletionRequest, output: CompletionOutput) -> dict[str, Any] | None:
+        """The `logprobs` object of a choice; None for an output without tokens."""
+        if not output.token_ids or output.logprobs is None:
+            return None
+        logprobs = self._create_chat_logprobs(
+            output.token_ids, output.logprobs, self.renderer.tokenizer, request.top_logprobs
+        )
+        return logprobs.model_dump()
+
+
+def error_of(failure: Exception | ErrorResponse) -> ApiError:
+    """The row of our table for what vLLM raised or returned: its 4xx name a fault of the request, all else is ours."""
+    if isinstance(failure, ApiError):
+        return failure
+    error = (failure if isinstance(failure, ErrorResponse) else create_error_response(failure)).error
+    if 400 <= error.code < 500:
+        return INVALID_REQUEST(error.message, param=error.param)
+    return UPSTREAM_ERROR()
+
+
+def reply_body(response: ChatCompletionResponse) -> dict[str, Any]:
+    """A `chat.completion` of the third party's shape: vLLM's additions are left out."""
+    usage = response.usage.model_dump(exclude_none=True)
+    return {
+        "id": response.id,
+        "object": response.object,
+        "created": response.created,
+        "model": response.model,
+        "choices": [
+            {
+                "index": choice.index,
+                "message": _message(choice.message),
+                "logprobs": choice.logprobs.model_dump() if choice.logprobs else None,
+                "finish_reason": choice.finish_reason,
+            }
+            for choice in response.choices
+        ],
+        "usage": usage,
+    }
+
+
+def _message(message: Any) -> dict[str, Any]:
+    fields = {"role": message.role, "content": message.content, "refusal": None}
+    if message.tool_calls:
+        fields["content"] = message.content or None
+        fields["tool_calls"] = [call.model_dump(exclude_none=True) for call in message.tool_calls]
+    if message.reasoning:
+        fields["reasoning_content"] = message.reasoning
+    return fields
