@@ -1,0 +1,16 @@
+"""What the service remembers: organisations, keys, rate limits, money. No Ray, no HTTP.
+
+opening.py          open_state(home) -> State: all of it, in the process that needs it
+accounts.py         an `Authorization` header to a Caller          keys.py, api_keys.py, organisations.py, recent.py
+rates.py            requests per minute, streams at one time
+ledger.py           reserve, top up, settle, void                  postings.py, usage.py
+idempotency.py      one answer per `Idempotency-Key`
+demo.py             the first key of an embedded server
+secrets.py          the service's own secret, one derived key per purpose
+database.py         run(transaction) over SQLite or PostgreSQL     sqlite.py, postgres.py, tables.py, migrate.py
+command_line.py     python -m state                                commands.py
+"""
+
+from state.opening import State, open_state
+
+__all__ = ["State", "open_state"]

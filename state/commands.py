@@ -1,0 +1,198 @@
+"""What the command line does, one function per command."""
+
+from __future__ import annotations
+
+import time
+from argparse import Namespace
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection
+
+from state import api_keys, audit, keys, organisations, printing, usage
+from state import secrets as service_secrets
+from state.accounts import PEPPER
+from state.database import open_database
+from state.opening import default_database
+
+Command = Callable[[Connection, Namespace, Path], str]
+"""Runs in one transaction and returns what is printed after the commit."""
+
+
+async def run(options: Namespace, home: Path, url: str | None) -> None:
+    """Runs `options.command` in one transaction, then prints its answer."""
+    command: Command = options.command
+    database = await open_database(url or default_database(home))
+    try:
+        answer = await database.run(lambda connection: command(connection, options, home))
+    finally:
+        await database.close()
+    if answer:
+        print(answer)
+
+
+def org_create(connection: Connection, options: Namespace, _home: Path) -> str:
+    organisations.create(connection, options.name, options.plan, _names(options.entitle), _now_s())
+    return f"organisation {options.name} on plan {options.plan}"
+
+
+def org_list(connection: Connection, _options: Namespace, _home: Path) -> str:
+    columns = ("id", "name", "plan", "entitlements", "models", "decision_model", "requests_per_minute")
+    money = ("limit_micro_eur", "spent_micro_eur", "held_micro_eur")
+    return printing.table(columns + money, [row._asdict() for row in organisations.all_rows(connection)])
+
+
+def org_change(connection: Connection, options: Namespace, _home: Path) -> str:
+    columns: dict[str, Any] = {}
+    if options.plan is not None:
+        columns["plan"] = options.plan
+    if options.entitle is not None:
+        columns["entitlements"] = _names(options.entitle)
+    for limit in ("requests_per_minute", "concurrent_streams"):
+        value = getattr(options, limit)
+        if value is not None and value < 0:
+            raise ValueError(f"{limit.replace('_', ' ')} cannot be {value}; give 0 for what the plan says")
+        if value is not None:
+            columns[limit] = value or None
+    if not columns:
+        raise ValueError("nothing to change; `org change --help` lists what can be")
+    organisations.change(connection, options.name, columns)
+    return f"organisation {options.name} changed"
+
+
+def org_models(connection: Connection, options: Namespace, _home: Path) -> str:
+    if options.all:
+        organisations.change(connection, options.name, {"models": None})
+    elif options.only is not None:
+        organisations.change(connection, options.name, {"models": frozenset(_names(options.only))})
+    models = organisations.find(connection, options.name).models
+    return "all models of the server" if models is None else "\n".join(sorted(models)) or "no models"
+
+
+def org_default_decision_model(connection: Connection, options: Namespace, _home: Path) -> str:
+    if options.model is not None:
+        model = None if options.model == "none" else options.model
+        organisations.change(connection, options.name, {"decision_model": model})
+    chosen: str | None = organisations.find(connection, options.name).decision_model
+    return chosen or "the server's default"
+
+
+def key_create(connection: Connection, options: Namespace, home: Path) -> str:
+    scopes = api_keys.parse_scopes(_names(options.scopes))
+    org_id = organisations.find(connection, options.org).id
+    user_id = options.user and organisations.ensure_user(connection, org_id, options.user, _now_s())
+    key = keys.mint(options.prefix)
+    api_keys.store(
+        connection,
+        key,
+        service_secrets.open_secrets(home).derive(PEPPER),
+        org_id=org_id,
+        user_id=user_id,
+        scopes=scopes,
+        label=options.label,
+        now_s=_now_s(),
+    )
+    return key.text
+
+
+def key_list(connection: Connection, options: Namespace, _home: Path) -> str:
+    rows = api_keys.list_keys(connection, organisations.find(connection, options.org).id)
+    shown = [
+        {
+            "id": row.public_id,
+            "state": "valid" if row.revoked_at is None else "revoked",
+            "user": row.user,
+            "scopes": ",".join(sorted(row.scopes)),
+            "ends with": row.hint,
+            "created": _day(row.created_at),
+            "last used": _day(row.last_used_at),
+            "revoked": _day(row.revoked_at),
+            "label": row.label,
+        }
+        for row in rows
+    ]
+    columns = ("id", "state", "user", "scopes", "ends with", "created", "last used", "revoked", "label")
+    return printing.table(columns, shown)
+
+
+def key_revoke(connection: Connection, options: Namespace, _home: Path) -> str:
+    api_keys.revoke(connection, options.id, _now_s())
+    return f"key {options.id} is revoked; running servers refuse it within 5 seconds"
+
+
+def budget_set(connection: Connection, options: Namespace, _home: Path) -> str:
+    org_id = organisations.find(connection, options.org).id
+    user_id = options.user and organisations.ensure_user(connection, org_id, options.user, _now_s())
+    organisations.set_limit(connection, org_id, user_id, options.limit_micro_eur)
+    whose = f"user {options.user} of {options.org}" if options.user else f"organisation {options.org}"
+    limit = "no limit" if options.limit_micro_eur is None else f"a limit of {options.limit_micro_eur} micro-EUR"
+    return f"{whose} has {limit}; running servers know within 5 seconds"
+
+
+def budget_list(connection: Connection, options: Namespace, _home: Path) -> str:
+    rows = organisations.list_budgets(connection, organisations.find(connection, options.org).id)
+    columns = ("user", "limit_micro_eur", "spent_micro_eur", "held_micro_eur")
+    return printing.table(columns, [row._asdict() | {"user": row.user or "(organisation)"} for row in rows])
+
+
+def usage_report(connection: Connection, options: Namespace, _home: Path) -> str:
+    if options.org is not None:
+        organisations.find(connection, options.org)
+    which = usage.Filter(
+        options.org, options.user, options.key, options.model, _day_ms(options.since), _day_ms(options.until)
+    )
+    if options.by is not None:
+        sums = usage.sums(connection, which, _names(options.by))
+        columns = (*dict.fromkeys((*_names(options.by), "unit")), *usage.SUMS)
+        return printing.FORMATS[options.format](columns, sums)
+    columns = usage.COLUMNS if options.format == "json" else ("id", *usage.COLUMNS)
+    return printing.FORMATS[options.format](columns, usage.lines(connection, which))
+
+
+def secret_list(connection: Connection, _options: Namespace, home: Path) -> str:
+    counts = api_keys.generations(connection)
+    known = list(service_secrets.open_secrets(home).derive(PEPPER).keys)
+    rows = [{"kid": kid, "state": "newest" if kid == known[0] else "previous"} for kid in known]
+    rows += [{"kid": kid, "state": "missing here"} for kid in counts if kid not in known]
+    return printing.table(("kid", "state", "valid keys"), [r | {"valid keys": counts.get(r["kid"], 0)} for r in rows])
+
+
+def secret_rotate(connection: Connection, options: Namespace, home: Path) -> str:
+    known = list(service_secrets.open_secrets(home).derive(PEPPER).keys)
+    dying = known[service_secrets.GENERATIONS - 1 :]
+    lost = sum(api_keys.generations(connection).get(kid, 0) for kid in dying)
+    if lost and not options.force:
+        raise ValueError(f"{lost} keys were last used before the previous rotation and would die; --force accepts that")
+    service_secrets.rotate(home)
+    return "rotated; restart the server. Keys move to the new generation when they are used"
+
+
+def check(connection: Connection, _options: Namespace, _home: Path) -> str:
+    faults = audit.faults(connection)
+    if faults:
+        raise OSError("\n".join(faults))
+    return "usage, budgets and reservations add up"
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _now_s() -> int:
+    return int(time.time())
+
+
+def _day(at_s: int | None) -> str | None:
+    return None if at_s is None else datetime.fromtimestamp(at_s, UTC).date().isoformat()
+
+
+def _day_ms(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"`{text}` is not a day like 2026-11-20") from None
+    return int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp() * 1000)

@@ -1,0 +1,79 @@
+"""One small interface over both databases: `await database.run(transaction)`.
+
+A transaction is a plain function over a synchronous SQLAlchemy connection; repositories are such functions, written once.
+`run` commits when it returns and rolls back when it raises. A transaction that was handed over runs to its end even when
+the waiting task is cancelled, so a client that disconnects never leaves one half done.
+
+    sqlite:///...       `sqlite.py`      one writer thread, several transactions in one commit
+    postgresql://...    `postgres.py`    a pool of connections
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from sqlalchemy import Connection, Insert, Table
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+
+T = TypeVar("T")
+
+WAIT_S = 4.0
+"""Seconds that a transaction waits for a lock or a connection before it is given up: clients hear 503 within 5 s."""
+
+
+class Database(Protocol):
+    """Where transactions run."""
+
+    async def run(self, transaction: Callable[[Connection], T]) -> T:
+        """Runs `transaction` and returns its result after the commit.
+
+        Raises STATE_UNAVAILABLE if the database cannot be reached or written; IntegrityError and what the transaction
+        raises itself pass through.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Finishes what was handed over, then lets go of the database."""
+        ...
+
+
+async def open_database(url: str) -> Database:
+    """Opens the database at `url` and brings its schema up to date.
+
+    Raises ValueError for an address of another kind, STATE_UNAVAILABLE if it cannot be reached.
+    """
+    # Heavy drivers load where they are chosen.
+    from state.migrate import upgrade
+
+    try:
+        address = make_url(url)
+    except ArgumentError:
+        raise ValueError("the database address must look like sqlite:///path or postgresql://user@host/name") from None
+    backend = address.get_backend_name()
+    database: Database
+    if backend == "sqlite" and address.database not in (None, "", ":memory:"):
+        from state.sqlite import SqliteDatabase
+
+        database = SqliteDatabase(str(address.database))
+    elif backend == "postgresql":
+        from state.postgres import PostgresDatabase
+
+        database = PostgresDatabase(address)
+    else:
+        raise ValueError(f"the database must be a sqlite file or postgresql, not `{backend}`")
+    try:
+        await database.run(upgrade)
+    except BaseException:
+        await database.close()
+        raise
+    return database
+
+
+def insert_new(connection: Connection, table: Table) -> Insert:
+    """An INSERT that leaves a row which exists already as it is; `rowcount` tells which it was."""
+    if connection.dialect.name == "postgresql":
+        return postgresql.insert(table).on_conflict_do_nothing()
+    return sqlite.insert(table).on_conflict_do_nothing()

@@ -1,0 +1,70 @@
+"""PostgreSQL behind a pool of asyncpg connections."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+from sqlalchemy import URL, Connection
+from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from contract.errors import STATE_UNAVAILABLE
+from state.database import WAIT_S
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+POOL_SIZE = 8
+
+
+class PostgresDatabase:
+    """A database that several ingress replicas share. READ COMMITTED: every decision is one conditional update."""
+
+    def __init__(self, address: URL) -> None:
+        self._engine = create_async_engine(
+            address.set(drivername="postgresql+asyncpg"),
+            pool_size=POOL_SIZE,
+            max_overflow=0,
+            pool_timeout=WAIT_S,
+            hide_parameters=True,
+            connect_args={"timeout": WAIT_S, "command_timeout": WAIT_S},
+        )
+        self._running: set[asyncio.Task[object]] = set()
+
+    async def run(self, transaction: Callable[[Connection], T]) -> T:
+        task = asyncio.create_task(self._run_once_more(transaction))
+        self._running.add(task)
+        task.add_done_callback(self._forget)
+        return await asyncio.shield(task)
+
+    async def close(self) -> None:
+        if self._running:
+            await asyncio.wait(self._running)
+        await self._engine.dispose()
+
+    def _forget(self, task: asyncio.Task[object]) -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            task.exception()  # Marks it as seen: the waiter may be gone.
+
+    async def _run_once_more(self, transaction: Callable[[Connection], T]) -> T:
+        """Runs it, and again on a fresh connection when the pooled one turned out dead before the commit."""
+        for last in (False, True):
+            finished = False
+            try:
+                async with self._engine.begin() as connection:
+                    result = await connection.run_sync(transaction)
+                    finished = True
+                return result
+            except IntegrityError:
+                raise
+            except (SQLAlchemyError, OSError, TimeoutError) as error:
+                dead = isinstance(error, DBAPIError) and error.connection_invalidated
+                if dead and not finished and not last:
+                    continue
+                log.error("a transaction failed: %s", type(error).__name__)
+                raise STATE_UNAVAILABLE() from None
+        raise AssertionError("unreachable")

@@ -1,0 +1,116 @@
+"""The service's own secret, and the keys derived from it: one per purpose, two generations during a rotation.
+
+The secret lives outside the database: in the environment (`PARLANCE_SECRET`, on clusters) or in `<home>/secrets`, mode
+0600, one hexadecimal line per generation, newest first. What was made under the previous generation stays valid until the
+next rotation.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+FILE = "secrets"
+VARIABLE = "PARLANCE_SECRET"
+GENERATIONS = 2
+MIN_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Keyring:
+    """HMAC-SHA256 keys of one purpose. `kid` names the newest, which signs; all of them verify."""
+
+    kid: str
+    keys: Mapping[str, bytes] = field(repr=False)
+
+    def sign(self, message: bytes, kid: str | None = None) -> bytes:
+        """32 bytes under the newest key, or under `kid`. Raises KeyError for a generation that is gone."""
+        return hmac.digest(self.keys[kid or self.kid], message, "sha256")
+
+    def verify(self, message: bytes, kid: str, signature: bytes) -> bool:
+        """Whether `signature` is of `message` under `kid`, in constant time. False for an unknown `kid`."""
+        return kid in self.keys and hmac.compare_digest(self.sign(message, kid), signature)
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """Root secrets, newest first. Hand out what `derive` returns, never the roots."""
+
+    roots: tuple[bytes, ...] = field(repr=False)
+
+    def derive(self, purpose: str) -> Keyring:
+        """The keys of one purpose, e.g. `api-keys` or `uploads`. No purpose can sign for another."""
+        keys = {_kid(root): _hkdf(root, f"parlance/{purpose}") for root in self.roots}
+        return Keyring(_kid(self.roots[0]), keys)
+
+
+def open_secrets(home: Path, environ: Mapping[str, str] = os.environ) -> Secrets:
+    """The secret of the environment, else of the file, which is made when there is none.
+
+    Raises ValueError if either is malformed or the file can be read by others.
+    """
+    if VARIABLE in environ:
+        return Secrets(_parse(environ[VARIABLE].replace(",", "\n"), VARIABLE))
+    path = home / FILE
+    if not path.exists():
+        home.mkdir(parents=True, exist_ok=True)
+        _write_once(path, secrets.token_hex(MIN_BYTES))
+    if path.stat().st_mode & 0o077:
+        raise ValueError(f"{path} can be read by others; run `chmod 600` on it, and rotate if somebody may have")
+    return Secrets(_parse(path.read_text(), str(path)))
+
+
+def rotate(home: Path, environ: Mapping[str, str] = os.environ) -> Secrets:
+    """Adds a new generation to the file and drops all but the newest before it."""
+    if VARIABLE in environ:
+        raise ValueError(f"the secret comes from {VARIABLE}; put the new one before the old, with a comma between")
+    roots = (secrets.token_bytes(MIN_BYTES), *open_secrets(home, environ).roots)[:GENERATIONS]
+    fresh = home / f"{FILE}.{secrets.token_hex(4)}"
+    _write_private(fresh, "\n".join(root.hex() for root in roots))
+    fresh.replace(home / FILE)
+    return Secrets(roots)
+
+
+def _write_once(path: Path, text: str) -> None:
+    """Writes unless somebody else was faster; nobody ever sees half a file."""
+    fresh = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    _write_private(fresh, text)
+    try:
+        os.link(fresh, path)
+    except FileExistsError:
+        pass
+    finally:
+        fresh.unlink()
+
+
+def _write_private(path: Path, text: str) -> None:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _parse(text: str, source: str) -> tuple[bytes, ...]:
+    try:
+        roots = tuple(bytes.fromhex(line) for line in text.split())
+    except ValueError:
+        raise ValueError(f"{source} must hold hexadecimal secrets; `openssl rand -hex 32` makes one") from None
+    if not 1 <= len(roots) <= GENERATIONS or any(len(root) < MIN_BYTES for root in roots):
+        raise ValueError(f"{source} must hold one or {GENERATIONS} secrets of at least {MIN_BYTES} bytes")
+    return roots
+
+
+def _kid(root: bytes) -> str:
+    return sha256(_hkdf(root, "parlance/kid")).hexdigest()[:8]
+
+
+def _hkdf(root: bytes, info: str) -> bytes:
+    return HKDF(algorithm=SHA256(), length=32, salt=None, info=info.encode()).derive(root)

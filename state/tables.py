@@ -1,0 +1,183 @@
+"""Tables of the database, the same for SQLite and PostgreSQL.
+
+    organisations --< users --< api_keys        who may call
+          |             |
+        budgets       budgets                   limit, spent and held, one row per organisation and per user
+    reservations ... usage_lines                money on its way, money that arrived
+    replies                                     answers kept for `Idempotency-Key`
+
+Times are whole seconds since 1970 UTC (`_at`, `_until`) or milliseconds (`_ms`). Money is whole micro-EUR. The schema
+itself is made by `migrations/`; a test compares the two.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    Dialect,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+    text,
+)
+
+metadata = MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+    }
+)
+
+# SQLite fills only a column of exactly type INTEGER by itself, and its INTEGER has 64 bits; PostgreSQL's has 32.
+Number = BigInteger().with_variant(Integer(), "sqlite")
+
+
+class Names(TypeDecorator[frozenset[str]]):
+    """A set of names without white space, stored as one text; NULL stays None."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: frozenset[str] | None, dialect: Dialect) -> str | None:
+        return None if value is None else " ".join(sorted(value))
+
+    def process_result_value(self, value: Any | None, dialect: Dialect) -> frozenset[str] | None:
+        return None if value is None else frozenset(value.split())
+
+
+organisations = Table(
+    "organisations",
+    metadata,
+    Column("id", Number, primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("plan", Text, nullable=False),
+    Column("entitlements", Names, nullable=False),
+    Column("models", Names),
+    Column("decision_model", Text),
+    Column("requests_per_minute", Number),
+    Column("concurrent_streams", Number),
+    Column("created_at", Number, nullable=False),
+    sqlite_strict=True,
+)
+
+users = Table(
+    "users",
+    metadata,
+    Column("id", Number, primary_key=True),
+    Column("org_id", ForeignKey("organisations.id"), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("created_at", Number, nullable=False),
+    UniqueConstraint("org_id", "name"),
+    sqlite_strict=True,
+)
+
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("id", Number, primary_key=True),
+    Column("public_id", Text, nullable=False, unique=True),
+    Column("org_id", ForeignKey("organisations.id"), nullable=False, index=True),
+    Column("user_id", ForeignKey("users.id")),
+    Column("kid", Text, nullable=False),
+    Column("digest", LargeBinary, nullable=False),
+    Column("hint", Text, nullable=False),
+    Column("label", Text),
+    Column("scopes", Names, nullable=False),
+    Column("created_at", Number, nullable=False),
+    Column("last_used_at", Number),
+    Column("revoked_at", Number),
+    sqlite_strict=True,
+)
+
+budgets = Table(
+    "budgets",
+    metadata,
+    Column("id", Number, primary_key=True),
+    Column("org_id", ForeignKey("organisations.id"), nullable=False),
+    Column("user_id", ForeignKey("users.id"), unique=True),
+    Column("limit_micro_eur", Number),
+    Column("spent_micro_eur", Number, nullable=False, server_default=text("0")),
+    Column("held_micro_eur", Number, nullable=False, server_default=text("0")),
+    CheckConstraint("limit_micro_eur >= 0", name="limit"),
+    CheckConstraint("spent_micro_eur >= 0", name="spent"),
+    CheckConstraint("held_micro_eur >= 0", name="held"),
+    sqlite_strict=True,
+)
+Index(
+    "uq_budgets_organisation",
+    budgets.c.org_id,
+    unique=True,
+    sqlite_where=budgets.c.user_id.is_(None),
+    postgresql_where=budgets.c.user_id.is_(None),
+)
+
+reservations = Table(
+    "reservations",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("org_id", ForeignKey("organisations.id"), nullable=False),
+    Column("user_id", ForeignKey("users.id")),
+    Column("key_id", Text, nullable=False),
+    Column("request_id", Text, nullable=False),
+    Column("line", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("held_micro_eur", Number, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("created_at", Number, nullable=False),
+    Column("lease_until", Number, nullable=False),
+    CheckConstraint("state IN ('held', 'settled', 'void')", name="state"),
+    sqlite_strict=True,
+)
+Index("ix_reservations_state_lease_until", reservations.c.state, reservations.c.lease_until)
+
+usage_lines = Table(
+    "usage_lines",
+    metadata,
+    Column("id", Number, primary_key=True),
+    # Unique per reservation and not per request id: clients choose request ids, and one that repeats its own must pay.
+    Column("reservation_id", Text, nullable=False, unique=True),
+    Column("at_ms", Number, nullable=False),
+    Column("org_id", ForeignKey("organisations.id"), nullable=False),
+    Column("user_id", ForeignKey("users.id")),
+    Column("key_id", Text, nullable=False),
+    Column("request_id", Text, nullable=False),
+    Column("line", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("quantity", Number, nullable=False),
+    Column("unit", Text, nullable=False),
+    Column("cost_micro_eur", Number, nullable=False),
+    CheckConstraint("cost_micro_eur >= 0", name="cost"),
+    sqlite_strict=True,
+)
+Index("ix_usage_lines_org_id_at_ms", usage_lines.c.org_id, usage_lines.c.at_ms)
+
+replies = Table(
+    "replies",
+    metadata,
+    Column("key_id", Text, nullable=False),
+    Column("route", Text, nullable=False),
+    Column("idempotency_key", Text, nullable=False),
+    Column("attempt", Text, nullable=False),
+    Column("body_sha256", Text, nullable=False),
+    Column("status", Number),
+    Column("headers", Text),
+    Column("body", LargeBinary),
+    Column("created_at", Number, nullable=False, index=True),
+    Column("lease_until", Number, nullable=False),
+    PrimaryKeyConstraint("key_id", "route", "idempotency_key"),
+    sqlite_strict=True,
+)
