@@ -1,0 +1,65 @@
+PYTHON  ?= $(shell command -v python3.11 || command -v python3)
+PROFILE ?= embedded
+PORT    ?= 8000
+LIBS    ?= cpu
+
+BIN := .venv/bin
+RUN := $(BIN)/python -m
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-dev serve weights test check bench lock
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
+
+setup: .venv/$(LIBS).done ## install what the graph needs into .venv (LIBS=gpu for CUDA)
+
+setup-dev: .venv/dev.done
+
+serve: setup ## run the graph on http://127.0.0.1:8000 (PROFILE, PORT)
+	@exec $(RUN) deployments.local configs/$(PROFILE).yaml --port $(PORT)
+
+weights: setup ## fetch and verify the weights of PROFILE, so that `make serve` needs no network
+	@$(RUN) deployments.local configs/$(PROFILE).yaml --weights-only
+
+test: setup-dev ## all tests that need no GPU
+	@$(RUN) pytest -m "not slow"
+
+check: setup-dev ## format, lint, types, import rules
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@PYTHONPATH=. $(BIN)/lint-imports
+
+bench: setup-dev ## benchmarks beside the peers; tables on standard output
+	@$(RUN) benchmarks
+
+# --- how it is done -------------------------------------------------------------------------------------------------
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
+		{ echo "Parlance needs Python 3.11; set PYTHON=/path/to/python3.11"; exit 1; }
+	@echo "setting up .venv"
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/pip install --quiet --upgrade pip
+
+# The +cpu build of torch is in PyTorch's own index. An index that pip knows already is asked first.
+.venv/cpu.done: requirements/cpu.lock requirements/torch-cpu.txt | .venv/bin/python
+	@echo "installing torch (CPU) and $$(grep -c == $<) pinned packages; some 2 minutes the first time"
+	@$(BIN)/pip install --quiet --no-deps -r requirements/torch-cpu.txt 2>/dev/null || \
+		$(BIN)/pip install --no-deps --index-url https://download.pytorch.org/whl/cpu -r requirements/torch-cpu.txt
+	@$(BIN)/pip install --quiet --progress-bar on --no-deps --require-hashes -r $<
+	@touch $@
+
+.venv/gpu.done: requirements/gpu.lock | .venv/bin/python
+	@echo "installing $$(grep -c == $<) pinned packages with CUDA; several GB"
+	@$(BIN)/pip install --progress-bar on --no-deps --require-hashes -r $<
+	@touch $@
+
+.venv/dev.done: requirements/dev.lock .venv/$(LIBS).done
+	@$(BIN)/pip install --quiet --no-deps --require-hashes -r $<
+	@touch $@
+
+lock: .venv/bin/python ## resolve the locks in requirements/ anew
+	@$(BIN)/pip install --quiet uv
+	@sh requirements/lock.sh $(BIN)/uv

@@ -1,0 +1,213 @@
+"""The one way in to an engine. Design section 3: cold and busy are read from replica state.
+
+    no replica runs    when_cold = refuse    503 WARMING_UP, and one warm call is left behind: it wakes the engine
+                       when_cold = wait      held until a replica runs, at most `wait_s`, then 503
+                       start keeps failing   503 ENGINE_FAILED
+    all slots taken    when_busy = refuse    429 BUSY, from the router
+                       when_busy = queue     waits in the router; 429 BUSY once `max_queued` of this process wait
+    deadline passed                          504 UPSTREAM_TIMEOUT
+    replica died or raised                   502 UPSTREAM_ERROR
+
+Serve answers some of its exceptions itself, as plain text, so none may leave this file: no route calls `.remote()`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ray.exceptions import RayError, RayTaskError
+from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, RayServeException
+from ray.serve.handle import DeploymentHandle
+
+from autoscaling import views
+from autoscaling.watch import Start, StartWatch
+from contract.catalog import Serving
+from contract.errors import (
+    BUSY,
+    ENGINE_FAILED,
+    UPSTREAM_ERROR,
+    UPSTREAM_TIMEOUT,
+    WARMING_UP,
+    ApiError,
+)
+from contract.limits import COLD_RETRY_AFTER_MAX_S
+
+log = logging.getLogger("parlance.gate")
+
+
+@dataclass(slots=True)
+class Timings:
+    """Where the time of one call went, in seconds. `queue` is the wait for a slot, `load` the wait for a replica."""
+
+    queue: float = 0.0
+    load: float = 0.0
+    engine: float = 0.0
+
+
+class Engine(Protocol):
+    """What routes see of an engine. `Gate` on Ray; tests put a model behind it without Ray."""
+
+    async def call(self, method: str, *args: Any, timings: Timings) -> Any:
+        """The answer of `method(*args)`. Raises ApiError only."""
+
+    def stream(self, method: str, *args: Any, timings: Timings) -> AsyncIterator[Any]:
+        """The items of the async generator `method(*args)`. Raises ApiError only, at the first item or later."""
+
+    def running(self) -> int:
+        """Replicas that run."""
+
+
+class Gate:
+    """One engine, as one ingress process sees it."""
+
+    def __init__(self, name: str, app_name: str, serving: Serving, handle: DeploymentHandle, watch: StartWatch) -> None:
+        self.name = name
+        self.serving = serving
+        self._key = (app_name, name)
+        self._watch = watch
+        # `.options` is what makes the handle create its router, and with it the view, before the first request.
+        self._handle = handle.options(stream=False)
+        self._stream_handle = handle.options(stream=True)
+        self._warming: asyncio.Task[None] | None = None
+        self._load_s = serving.load_s
+        self._in_flight = 0
+
+    def running(self) -> int:
+        """Replicas that run. A handle whose router has heard nothing yet counts as cold."""
+        view = views.VIEWS.get(self._key)
+        return view.running() if view else 0
+
+    @property
+    def start(self) -> Start:
+        """What was last known of the start of a cold engine."""
+        return self._watch[self.name]
+
+    def warm(self) -> None:
+        """Wakes the engine, unless a warm call is on its way already."""
+        if self._warming is None or self._warming.done():
+            self._warming = asyncio.create_task(self._wake(), name=f"warm {self.name}")
+
+    async def call(self, method: str, *args: Any, timings: Timings) -> Any:
+        """The answer of `method(*args)`. Raises ApiError only."""
+        with self._place():
+            await self._enter(timings)
+            started = time.perf_counter()
+            try:
+                async with asyncio.timeout(self.serving.deadline_s):
+                    with _translated():
+                        return await getattr(self._handle, method).remote(*args)
+            except TimeoutError:
+                raise UPSTREAM_TIMEOUT() from None
+            finally:
+                timings.engine += time.perf_counter() - started
+
+    async def stream(self, method: str, *args: Any, timings: Timings) -> AsyncIterator[Any]:
+        """The items of `method(*args)`; the deadline holds for each. Leaving the iteration cancels the engine's work."""
+        with self._place():
+            await self._enter(timings)
+            started = time.perf_counter()
+            response = None
+            try:
+                with _translated():
+                    response = getattr(self._stream_handle, method).remote(*args)
+                    while True:
+                        async with asyncio.timeout(self.serving.deadline_s):
+                            try:
+                                item = await anext(response)
+                            except StopAsyncIteration:
+                                return
+                        yield item
+            except TimeoutError:
+                raise UPSTREAM_TIMEOUT() from None
+            finally:
+                timings.engine += time.perf_counter() - started
+                if response is not None:
+                    response.cancel()
+
+    @contextmanager
+    def _place(self) -> Iterator[None]:
+        """A place in the bounded queue of this process. Raises BUSY."""
+        view = views.VIEWS.get(self._key)
+        if self._in_flight >= (view.slots() if view else 0) + self.serving.max_queued:
+            raise BUSY(f"{self.serving.max_queued} requests wait for this engine already; send this one again shortly")
+        self._in_flight += 1
+        try:
+            yield
+        finally:
+            self._in_flight -= 1
+
+    async def _enter(self, timings: Timings) -> None:
+        """Returns once a replica runs. Raises WARMING_UP or ENGINE_FAILED."""
+        if self.running():
+            return
+        self.warm()
+        if self.serving.when_cold == "refuse":
+            raise ENGINE_FAILED() if self.start is Start.FAILED else WARMING_UP(retry_after_s=self._retry_after_s())
+        started = time.perf_counter()
+        try:
+            await self._until_running()
+        finally:
+            timings.load += time.perf_counter() - started
+
+    async def _until_running(self) -> None:
+        assert self._warming is not None
+        failed = asyncio.create_task(self._watch.until_failed(self.name))
+        try:
+            # Shielded by `wait`: a client that leaves must not take the wake-up of the others with it.
+            done, _ = await asyncio.wait(
+                {self._warming, failed}, timeout=self.serving.wait_s, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            failed.cancel()
+        if self.running():
+            return
+        if failed in done and not failed.cancelled():
+            raise ENGINE_FAILED()
+        raise WARMING_UP(retry_after_s=self._retry_after_s())
+
+    async def _wake(self) -> None:
+        """One queued call is what scales an engine up from zero; Serve forgets a call that is cancelled early."""
+        started = time.perf_counter()
+        try:
+            await self._handle.warm.remote()
+            self._load_s = time.perf_counter() - started
+        except (RayError, RayServeException) as error:
+            log.warning("engine %s did not start: %s", self.name, type(error).__name__)
+
+    def _retry_after_s(self) -> int:
+        return min(COLD_RETRY_AFTER_MAX_S, max(1, math.ceil(self._load_s)))
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Every exception that a handle can raise, as the error of the contract."""
+    try:
+        yield
+    except views.EngineBusy:
+        raise BUSY("all streams of this engine are in use; send the request again shortly") from None
+    except BackPressureError:
+        raise BUSY("too many requests wait for this engine; send this one again shortly") from None
+    except DeploymentUnavailableError:
+        raise ENGINE_FAILED() from None
+    except ApiError as error:
+        raise _plain(error) from None
+    except RayTaskError as error:
+        if isinstance(error.cause, ApiError):
+            raise _plain(error.cause) from None
+        log.error("an engine raised %s", error)
+        raise UPSTREAM_ERROR() from None
+    except (RayError, RayServeException) as error:
+        log.error("an engine failed: %s", error)
+        raise UPSTREAM_ERROR() from None
+
+
+def _plain(error: ApiError) -> ApiError:
+    """Ray raises a class made of RayTaskError and ours; the reply is made of ours alone."""
+    return ApiError(*error.args) if type(error) is ApiError else getattr(error, "cause", error)

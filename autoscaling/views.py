@@ -1,0 +1,27 @@
+"""The replicas of each engine, as the routers of this process see them.
+
+This module exists apart from `autoscaling.router` for a reason: Ray pickles the module of a router class by value, so its
+globals are a private copy. What gate and router share must live in a module that both import at run time: this one.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class ReplicaView(Protocol):
+    """What the gate needs to know of an engine's replicas."""
+
+    def running(self) -> int:
+        """Replicas that can take requests now. Starting and stopping ones do not count."""
+
+    def slots(self) -> int:
+        """Requests that the running replicas can work on at one time."""
+
+
+class EngineBusy(Exception):
+    """Every slot of every running replica is taken, and the stanza says `when_busy = "refuse"`."""
+
+
+VIEWS: dict[tuple[str, str], ReplicaView] = {}
+"""(application, deployment) to its view. A router enters itself when its handle is first used."""

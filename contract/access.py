@@ -1,0 +1,91 @@
+"""Who may do what: scopes, plans, and the caller behind a key. Spec 5 and 8."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from contract.errors import MISSING_SCOPE
+
+
+class Scope(StrEnum):
+    """What a key can be allowed to do. `GET /me` lists all of them."""
+
+    CHAT = "chat"
+    EMBEDDINGS = "embeddings"
+    RERANK = "rerank"
+    SPEECH = "speech"
+    TRANSCRIBE = "transcribe"
+    DECISIONS = "decisions"
+    MCP = "mcp"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What an organisation has bought.
+
+    Attributes:
+        requests_per_minute: of each key.
+        concurrent_streams: open streams of each key at one time.
+        voices: whether voice selection and voice design are included.
+    """
+
+    name: str
+    requests_per_minute: int
+    concurrent_streams: int
+    voices: bool
+
+
+PLANS = {
+    plan.name: plan
+    for plan in (
+        Plan("free", 20, 4, voices=False),
+        Plan("starter", 100, 20, voices=True),
+        Plan("standard", 100, 20, voices=True),
+        Plan("pro", 1000, 50, voices=True),
+        Plan("enterprise", 1000, 200, voices=True),
+    )
+}
+
+VOICES = "voices"
+"""The one entitlement: voice selection on a plan that does not include it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The organisation, user and key behind a request.
+
+    Attributes:
+        key_id: public id of the key, safe to log.
+        user: name of the user the key belongs to, None for a key of the whole organisation.
+        models: ids the organisation may use, None for all that are set up.
+        decision_model: the organisation's default decision model, None for the service's.
+        org_limited, user_limited: whether a spend limit is set, so that unlimited callers skip the reservation.
+    """
+
+    org_id: int
+    org: str
+    key_id: str
+    plan: Plan
+    scopes: frozenset[Scope]
+    user_id: int | None = None
+    user: str | None = None
+    entitlements: frozenset[str] = frozenset()
+    models: frozenset[str] | None = None
+    decision_model: str | None = None
+    org_limited: bool = field(default=False, compare=False)
+    user_limited: bool = field(default=False, compare=False)
+
+    def require(self, scope: Scope) -> None:
+        """Raises MISSING_SCOPE if the key was not given `scope`."""
+        if scope not in self.scopes:
+            raise MISSING_SCOPE(f"this key has no scope `{scope}`; create one that has it")
+
+    def may_use(self, model_id: str) -> bool:
+        """Whether the organisation has `model_id` enabled."""
+        return self.models is None or model_id in self.models
+
+    @property
+    def may_select_voices(self) -> bool:
+        """Spec 5.6: from plan `starter`, or by entitlement."""
+        return self.plan.voices or VOICES in self.entitlements

@@ -1,0 +1,186 @@
+"""Types of the catalogue: what a stanza of `configs/catalog/*.toml` may say. Spec 2 (Model) and 8.
+
+A stanza holds public facts, true wherever the model runs, and one `[<id>.serving.<profile>]` table per profile that sets
+it up. The loader (`configs.load`) picks the profile's table; `serving is None` means known, but not set up here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
+
+ModelId = str
+"""Id that requests name, e.g. `gemma-4-12b`."""
+
+MILLION = 1_000_000
+
+
+class Frozen(BaseModel):
+    """A value that cannot change and has no unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
+
+
+class Serving(Frozen):
+    """How one profile runs one model: the adapter, its size, and its manners when cold or busy (design section 3).
+
+    Attributes:
+        adapter: `module:Class` below `models/`, loaded in the replica.
+        runtime: what truly runs, for `x-service-model-served` and `runtime` in `/models`.
+        weights: name in the weights manifest, or None if the adapter needs none.
+        options: handed to the adapter as they are (engine arguments).
+        max_ongoing_requests: streams of one replica; the limit is strict and counts over all ingress replicas.
+        when_cold: `refuse` answers 503 and leaves one warm call, `wait` holds the request up to `wait_s`.
+        when_busy: `refuse` answers 429 at once, `queue` lets `max_queued` requests of each ingress replica wait.
+        deadline_s: seconds for the whole call (a stream: for its first item), then 504.
+        idle_s: seconds without a request before the last replica goes.
+        load_s: expected seconds of a cold start, until one has been measured.
+        threads: CPU threads of the model; None leaves it to the library.
+        cpus, gpus: Ray resources of a replica. `cpus` may be a fraction: it counts for placement only.
+        python: interpreter of the replica's own environment, None for the graph's.
+        env: environment variables of the replica's process.
+    """
+
+    adapter: str = Field(pattern=r"^models(\.\w+)+:\w+$")
+    runtime: str
+    weights: str | None = None
+    options: dict[str, Any] = {}
+    min_replicas: int = Field(0, ge=0)
+    max_replicas: PositiveInt = 1
+    max_ongoing_requests: PositiveInt = 16
+    when_cold: Literal["refuse", "wait"] = "wait"
+    wait_s: PositiveFloat = 240
+    when_busy: Literal["refuse", "queue"] = "queue"
+    max_queued: PositiveInt = 256
+    deadline_s: PositiveFloat = 300
+    idle_s: PositiveFloat = 300
+    load_s: PositiveFloat = 30
+    threads: PositiveInt | None = None
+    cpus: float = Field(1.0, ge=0)
+    gpus: float = Field(0.0, ge=0)
+    python: str | None = None
+    env: dict[str, str] = {}
+
+
+class Model(Frozen):
+    """Public facts that every kind shares. Subclasses add what only their kind has.
+
+    Attributes:
+        kind: value of `kind` in `/models`; says which endpoint addresses the model.
+        noun: capability name, the same in every folder; deployment names start with it.
+        created: Unix time the model entered the catalogue.
+        price: micro-EUR per million of each unit that the request consumes.
+    """
+
+    kind: ClassVar[str]
+    noun: ClassVar[str]
+
+    id: ModelId
+    owned_by: str
+    created: int = 1_790_000_000
+    display_name: str | None = None
+    description: str | None = None
+    license: str | None = None
+    price: dict[str, int] = {}
+    serving: Serving | None = None
+
+    @property
+    def deployment(self) -> str:
+        """Public, stable name of the deployment that runs this model, e.g. `chat-gemma-4-12b`."""
+        return f"{self.noun}-{self.id}"
+
+    def cost_micro_eur(self, **quantities: int) -> int:
+        """Price of `quantities` by unit, rounded up to a whole micro-EUR."""
+        total = sum(self.price.get(unit, 0) * n for unit, n in quantities.items())
+        return -(-total // MILLION)
+
+
+class ChatModel(Model):
+    """An LLM. `context_window` is in tokens, prompt and answer together."""
+
+    kind = "chat"
+    noun = "chat"
+
+    tier: Literal["default", "balanced", "reasoning", "vision", "premium"]
+    context_window: PositiveInt
+    vision: bool = False
+    reasoning_parser: str | None = None
+    tool_parser: str | None = None
+
+
+class EmbeddingModel(Model):
+    """`dimensions` of a full vector; `matryoshka` models may be asked for fewer. `context_window` is in tokens."""
+
+    kind = "embedding"
+    noun = "embeddings"
+
+    dimensions: PositiveInt
+    context_window: PositiveInt
+    matryoshka: bool = False
+
+
+class RerankModel(Model):
+    """Scores documents against a query. `context_window` is of one query and one document, in tokens."""
+
+    kind = "rerank"
+    noun = "rerank"
+
+    context_window: PositiveInt
+
+
+class SpeechModel(Model):
+    """A text-to-speech engine. `provider` is its name on the wire; `languages` are ISO 639-1."""
+
+    kind = "tts"
+    noun = "speech"
+
+    provider: str
+    languages: tuple[str, ...]
+    max_input_chars: PositiveInt
+
+
+class TranscriptionModel(Model):
+    """A speech-to-text model."""
+
+    kind = "stt"
+    noun = "transcription"
+
+
+class DecisionModel(Model):
+    """A decision scorer. `operator` and `country` are told in every answer. Not part of `/models`."""
+
+    kind = "decision"
+    noun = "decisions"
+
+    operator: str
+    country: str
+    via: str
+
+
+class Catalog(Frozen):
+    """All models that the API knows, by kind and id, in the order of their files."""
+
+    profile: str
+    chat: dict[ModelId, ChatModel] = {}
+    embeddings: dict[ModelId, EmbeddingModel] = {}
+    rerank: dict[ModelId, RerankModel] = {}
+    speech: dict[ModelId, SpeechModel] = {}
+    transcription: dict[ModelId, TranscriptionModel] = {}
+    decisions: dict[ModelId, DecisionModel] = {}
+
+    def models(self) -> Iterator[Model]:
+        """Every model, set up or not."""
+        for noun in CATALOG_TYPES:
+            yield from getattr(self, noun).values()
+
+    def set_up(self) -> Iterator[Model]:
+        """The models that this profile runs."""
+        return (model for model in self.models() if model.serving)
+
+
+CATALOG_TYPES: dict[str, type[Model]] = {
+    t.noun: t for t in (ChatModel, EmbeddingModel, RerankModel, SpeechModel, TranscriptionModel, DecisionModel)
+}
+"""Noun to type: the file `configs/catalog/<noun>.toml` holds stanzas of this type."""

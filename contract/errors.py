@@ -1,0 +1,155 @@
+"""Every error the API can answer, in one table. Spec 2 (Error object) and 7.
+
+    ApiError                      what is raised, anywhere below or in the ingress
+      `- fault: Fault             which row of the table; gives status, type, code, headers
+
+Raise by calling a row: `raise UNKNOWN_VOICE("voice `x` does not exist", param="voice")`. No other file chooses a
+status or a code. Rows marked `detail=False` are service faults: their text is fixed and says nothing about the inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+TYPE_BY_STATUS = {
+    401: "authentication_error",
+    402: "insufficient_quota",
+    403: "permission_error",
+    429: "rate_limit_error",
+    500: "server_error",
+    501: "not_implemented",
+    502: "upstream_error",
+    503: "server_error",
+    504: "upstream_error",
+}
+"""Status to `type`; every other status is `invalid_request_error`."""
+
+FAULTS: dict[str, Fault] = {}
+"""All rows by name. Filled by `_row`; the reference and the tests read it."""
+
+
+class ApiError(Exception):
+    """One error reply. Everything goes through `super().__init__` so that it survives pickling between replicas.
+
+    Attributes:
+        fault: the row of the table.
+        message: one sentence: what came, and what is allowed.
+        param: the request field at fault, in the third-party schema's sense, or None.
+        retry_after_s: whole seconds for `Retry-After`, or None for no header.
+        extra: further members of the `error` object (`supported` for languages).
+    """
+
+    def __init__(
+        self,
+        fault_name: str,
+        message: str,
+        param: str | None = None,
+        retry_after_s: int | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(fault_name, message, param, retry_after_s, extra)
+        self.fault = FAULTS[fault_name]
+        self.message = message
+        self.param = param
+        self.retry_after_s = retry_after_s
+        self.extra = dict(extra or {})
+
+    def __str__(self) -> str:
+        return f"{self.fault.status} {self.fault.code}: {self.message}"
+
+    def body(self) -> dict[str, Any]:
+        """The JSON body: `{"error": {message, type, param, code, ...}}`."""
+        error = {"message": self.message, "type": self.fault.type, "param": self.param, "code": self.fault.code}
+        return {"error": error | self.extra}
+
+    def headers(self) -> dict[str, str]:
+        """Headers that belong to this error and no other reply."""
+        headers: dict[str, str] = {}
+        if self.retry_after_s is not None:
+            headers["Retry-After"] = str(self.retry_after_s)
+        if self.fault.status == 401:
+            headers["WWW-Authenticate"] = "Bearer"
+        if self.fault.should_retry is not None:
+            headers["x-should-retry"] = str(self.fault.should_retry).lower()
+        return headers
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A row of the table. Call it to make the error.
+
+    Attributes:
+        status: HTTP status.
+        code: `error.code` on the wire.
+        text: the fixed message of a service fault, or None where the raiser writes the sentence.
+        retry_after_s: default `Retry-After`, or None.
+        should_retry: what `x-should-retry` tells the SDKs, None to leave it to them.
+    """
+
+    name: str
+    status: int
+    code: str
+    text: str | None = None
+    retry_after_s: int | None = None
+    should_retry: bool | None = None
+
+    @property
+    def type(self) -> str:
+        """`error.type` on the wire."""
+        return TYPE_BY_STATUS.get(self.status, "invalid_request_error")
+
+    def __call__(
+        self,
+        message: str | None = None,
+        *,
+        param: str | None = None,
+        retry_after_s: int | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> ApiError:
+        text = self.text or message
+        if text is None:
+            raise TypeError(f"{self.name} needs a message")
+        wait = self.retry_after_s if retry_after_s is None else retry_after_s
+        return ApiError(self.name, text, param, wait, extra)
+
+
+def _row(name: str, status: int, code: str | None = None, **columns: Any) -> Fault:
+    fault = FAULTS[name] = Fault(name, status, code or name.lower(), **columns)
+    return fault
+
+
+INVALID_REQUEST = _row("INVALID_REQUEST", 400, "invalid_request_error")
+INVALID_JSON = _row("INVALID_JSON", 400)
+IMAGES_UNSUPPORTED = _row("IMAGES_UNSUPPORTED", 400)
+
+MISSING_API_KEY = _row("MISSING_API_KEY", 401)
+INVALID_API_KEY = _row("INVALID_API_KEY", 401, text="the API key is not valid or has been revoked")
+
+ORG_SPEND_LIMIT = _row("ORG_SPEND_LIMIT", 402)
+USER_SPEND_LIMIT = _row("USER_SPEND_LIMIT", 402)
+QUOTA_EXCEEDED = _row("QUOTA_EXCEEDED", 402)
+
+MISSING_SCOPE = _row("MISSING_SCOPE", 403)
+
+NOT_FOUND = _row("NOT_FOUND", 404)
+MODEL_NOT_FOUND = _row("MODEL_NOT_FOUND", 404)
+METHOD_NOT_ALLOWED = _row("METHOD_NOT_ALLOWED", 405)
+
+IDEMPOTENCY_IN_PROGRESS = _row("IDEMPOTENCY_IN_PROGRESS", 409, retry_after_s=1, should_retry=True)
+REQUEST_TOO_LARGE = _row("REQUEST_TOO_LARGE", 413)
+UNSUPPORTED_MEDIA_TYPE = _row("UNSUPPORTED_MEDIA_TYPE", 415)
+IDEMPOTENCY_MISMATCH = _row("IDEMPOTENCY_MISMATCH", 422)
+
+RATE_LIMIT_EXCEEDED = _row("RATE_LIMIT_EXCEEDED", 429)
+BUSY = _row("BUSY", 429, retry_after_s=1)
+
+INTERNAL_ERROR = _row("INTERNAL_ERROR", 500, text="the server met an error of its own; the time of the request helps us find it")
+NOT_IMPLEMENTED = _row("NOT_IMPLEMENTED", 501, should_retry=False)
+UPSTREAM_ERROR = _row("UPSTREAM_ERROR", 502, text="the engine failed while it worked on this request")
+WARMING_UP = _row("WARMING_UP", 503, text="the engine is warming up; send the request again in about a minute")
+ENGINE_FAILED = _row("ENGINE_FAILED", 503, text="the engine could not be started")
+RUNTIME_UNAVAILABLE = _row("RUNTIME_UNAVAILABLE", 503, text="no measured runtime of this model can be reached")
+STATE_UNAVAILABLE = _row("STATE_UNAVAILABLE", 503, text="the service cannot record this request at the moment", retry_after_s=5)
+UPSTREAM_TIMEOUT = _row("UPSTREAM_TIMEOUT", 504, text="the engine did not answer in time")

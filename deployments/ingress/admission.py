@@ -1,0 +1,92 @@
+"""The checks that come before a route, in the one order of design section 2: length, key, scope, rate, body.
+
+A route says what it needs by a dependency: `Depends(admit(Scope.CHAT))`, or `Depends(admit(None))` where any valid key
+will do. The dependency hangs on the route itself, never on a path, so no trick with Host or path can pass it; a route
+without one stops the start (`app.check_routes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from pydantic import BaseModel
+from starlette.requests import Request
+
+from contract.access import Caller, Scope
+from contract.body import parse
+from contract.errors import RATE_LIMIT_EXCEEDED, REQUEST_TOO_LARGE
+from contract.limits import JSON_BODY_BYTES
+from deployments.ingress.exchange import Exchange, exchange_of
+from deployments.ingress.service import Service
+
+M = TypeVar("M", bound=BaseModel)
+
+MARK = "__parlance_scope__"
+"""Attribute that says what an admission dependency demands; the authorization matrix is made from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A request whose key, scope and rate are in order."""
+
+    request: Request
+    exchange: Exchange
+    caller: Caller
+    max_body_bytes: int
+
+    @property
+    def service(self) -> Service:
+        """The service that the request came to."""
+        return self.exchange.service
+
+    async def body(self, model: type[M]) -> M:
+        """The JSON body as `model`. Raises REQUEST_TOO_LARGE, INVALID_JSON, INVALID_REQUEST."""
+        raw = await read_bounded(self.request, self.max_body_bytes)
+        self.exchange.body_bytes = len(raw)
+        return parse(model, raw)
+
+
+def admit(scope: Scope | None, max_body_bytes: int = JSON_BODY_BYTES) -> Callable[[Request], Awaitable[Admitted]]:
+    """A dependency that lets a request in, or raises the first error of the order. `scope=None`: any valid key."""
+
+    async def admission(request: Request) -> Admitted:
+        exchange = exchange_of(request)
+        refuse_long_body(request, max_body_bytes)
+        state = exchange.service.state
+        caller = exchange.caller = await state.accounts.authenticate(request.headers.get("authorization"))
+        # Counted before the scope is looked at: a key that knocks at wrong doors uses up its rate too.
+        rate = exchange.rate = await state.rates.hit(caller)
+        if scope is not None:
+            caller.require(scope)
+        if not rate.allowed:
+            raise RATE_LIMIT_EXCEEDED(
+                f"more than {rate.limit} requests in a minute; the next is possible in {rate.reset_s} s",
+                retry_after_s=rate.reset_s,
+            )
+        return Admitted(request, exchange, caller, max_body_bytes)
+
+    setattr(admission, MARK, scope)
+    return admission
+
+
+def refuse_long_body(request: Request, max_bytes: int) -> None:
+    """Looks at the declared length only. Raises REQUEST_TOO_LARGE."""
+    declared = request.headers.get("content-length", "0")
+    if declared.isdecimal() and int(declared) > max_bytes:
+        raise _too_large(max_bytes)
+
+
+async def read_bounded(request: Request, max_bytes: int) -> bytes:
+    """The body, counted as it comes. Raises REQUEST_TOO_LARGE as soon as it is longer."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > max_bytes:
+            raise _too_large(max_bytes)
+    return bytes(body)
+
+
+def _too_large(max_bytes: int) -> Exception:
+    return REQUEST_TOO_LARGE(f"the body is longer than {max_bytes} bytes")

@@ -1,0 +1,83 @@
+"""The HTTP app: every route at `/v1` and at `/`, one error shape for everything, an OpenAPI document that is true."""
+
+from __future__ import annotations
+
+import logging
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from contract.errors import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND, ApiError
+from deployments.ingress import chat, embeddings, listing, rerank
+from deployments.ingress.admission import MARK
+from deployments.ingress.exchange import Envelope
+from deployments.ingress.service import Service
+
+log = logging.getLogger("parlance.ingress")
+
+ROUTERS = (chat.router, embeddings.router, rerank.router, listing.router)
+OPEN_ROUTERS = (listing.open_router,)
+"""Routers whose routes need no key. Nothing else may be without admission."""
+
+
+def build_app(service: Service) -> FastAPI:
+    """The whole HTTP contract over a service; needs no Ray."""
+    app = FastAPI(
+        title="Parlance",
+        version="1",
+        description="Speech, language and decisions behind one key. Paths work with and without `/v1`.",
+        docs_url=None,
+        redoc_url=None,
+    )
+    for router in ROUTERS:
+        app.include_router(router, prefix="/v1")
+        app.include_router(router, include_in_schema=False)
+    for router in OPEN_ROUTERS:
+        app.include_router(router)
+    check_routes(app)
+    app.add_exception_handler(ApiError, _api_error)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(RequestValidationError, _validation_error)
+    app.add_exception_handler(Exception, _own_error)
+    app.add_middleware(Envelope, service=service)
+    return app
+
+
+def check_routes(app: FastAPI) -> None:
+    """Raises RuntimeError if a route declares no admission and is not in an open router."""
+    open_endpoints = {route.endpoint for router in OPEN_ROUTERS for route in router.routes if isinstance(route, APIRoute)}
+    for route in app.routes:
+        if isinstance(route, APIRoute) and route.endpoint not in open_endpoints:
+            if not any(hasattr(dependency.call, MARK) for dependency in route.dependant.dependencies):
+                raise RuntimeError(f"{route.path} declares no scope; add Depends(admit(...)) or make it open")
+
+
+def _api_error(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, ApiError)
+    return JSONResponse(error.body(), error.fault.status, error.headers())
+
+
+def _http_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    if error.status_code == 405:
+        fault = METHOD_NOT_ALLOWED(f"{request.method} is not possible on {request.url.path}")
+        return JSONResponse(fault.body(), 405, fault.headers() | dict(error.headers or {}))
+    if error.status_code == 404:
+        return _api_error(request, NOT_FOUND(f"there is nothing at {request.url.path[:200]}"))
+    return _api_error(request, INVALID_REQUEST(str(error.detail)))
+
+
+def _validation_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    field = ".".join(str(part) for part in first["loc"][1:])
+    return _api_error(request, INVALID_REQUEST(f"`{field}`: {first['msg']}", param=field))
+
+
+def _own_error(request: Request, error: Exception) -> JSONResponse:
+    log.exception("an error of our own at %s", request.url.path, exc_info=error)
+    return _api_error(request, INTERNAL_ERROR())

@@ -1,0 +1,91 @@
+"""Money around one engine call: reserve before the engine is asked, settle what it counted. Design section 5.
+
+    async with bill(admitted, model, input_tokens=900, output_tokens=1024) as account:
+        ...
+        await account.progress(input_tokens=12, output_tokens=40)      # streams: tops up before the reserve is passed
+
+Leaving the block settles what `progress` last said: also when the client went away. A 5xx costs nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from contract.catalog import Model
+from contract.errors import ApiError
+from contract.limits import STREAM_SLICE_OUTPUT_TOKENS
+from deployments.ingress.admission import Admitted
+from state import Reservation
+
+
+class Account:
+    """The bill of one request while it grows."""
+
+    def __init__(self, model: Model, reservation: Reservation, reserved_micro_eur: int, unit: str) -> None:
+        self._model = model
+        self._reservation = reservation
+        self._reserved_micro_eur = reserved_micro_eur
+        self._unit = unit
+        self._used: dict[str, int] = {}
+        self._closed = False
+
+    async def progress(self, **used: int) -> None:
+        """Takes cumulative quantities by unit. Raises a spend limit if the next slice cannot be reserved."""
+        self._used = used
+        if self._model.cost_micro_eur(**used) < self._reserved_micro_eur:
+            return
+        ahead = used | {"output_tokens": used.get("output_tokens", 0) + STREAM_SLICE_OUTPUT_TOKENS}
+        more = self._model.cost_micro_eur(**ahead) - self._reserved_micro_eur
+        if more > 0:
+            await self._reservation.top_up(more)
+            self._reserved_micro_eur += more
+
+    async def settle(self, **used: int) -> None:
+        """Writes the usage line. Call it before the last byte goes out; leaving the block does it otherwise."""
+        self._used = used or self._used
+        self._closed = True
+        quantity = sum(self._used.values())
+        await asyncio.shield(
+            self._reservation.settle(self._model.cost_micro_eur(**self._used), quantity, self._unit)
+        )
+
+    async def close(self, error: BaseException | None) -> None:
+        """Settles what was produced, or voids what failed by our fault or produced nothing."""
+        if self._closed:
+            return
+        failed_by_us = isinstance(error, ApiError) and error.fault.status >= 500
+        if self._used and not failed_by_us:
+            await self.settle()
+        else:
+            self._closed = True
+            await asyncio.shield(self._reservation.void())
+
+
+@asynccontextmanager
+async def bill(admitted: Admitted, model: Model, unit: str = "tokens", **estimate: int) -> AsyncIterator[Account]:
+    """Reserves the price of `estimate`, an upper bound by unit. Raises ORG_SPEND_LIMIT or USER_SPEND_LIMIT."""
+    cost = model.cost_micro_eur(**estimate)
+    reservation = await admitted.service.state.ledger.reserve(
+        admitted.caller,
+        line=f"{model.noun}:{model.id}",
+        model=model.id,
+        estimate_micro_eur=cost,
+        request_id=admitted.exchange.request_id,
+    )
+    account = Account(model, reservation, cost, unit)
+    try:
+        yield account
+    except BaseException as error:
+        await account.close(error)
+        raise
+    await account.close(None)
+
+
+def most_tokens(text_bytes: int, parts: int) -> int:
+    """An upper bound of the tokens of a text whose tokenizer is elsewhere: no token is shorter than a byte of UTF-8.
+
+    `parts` are messages or texts, each of which brings a few control tokens; a chat template adds some of its own.
+    """
+    return text_bytes + 16 * parts + 512

@@ -1,0 +1,31 @@
+"""POST /embeddings. Spec 4."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+from starlette.responses import Response
+
+from contract.access import Scope
+from contract.embeddings import Embeddings, EmbeddingsRequest, dimensions_of, reply
+from deployments.ingress.admission import Admitted, admit
+from deployments.ingress.billing import bill, most_tokens
+
+router = APIRouter(tags=["embeddings"])
+
+
+@router.post("/embeddings")
+async def embed(admitted: Annotated[Admitted, Depends(admit(Scope.EMBEDDINGS))]) -> Response:
+    """Turn texts into vectors."""
+    request = await admitted.body(EmbeddingsRequest)
+    model = admitted.service.pick(admitted.service.catalog.embeddings, request.model, admitted.caller)
+    dimensions = dimensions_of(request, model)
+    texts = list(request.input)
+    most = most_tokens(admitted.exchange.body_bytes, len(texts))
+    async with bill(admitted, model, input_tokens=min(most, model.context_window * len(texts))) as account:
+        engine = admitted.service.engine(model)
+        result: Embeddings = await engine.call("embed", texts, dimensions, timings=admitted.exchange.timings)
+        await account.settle(input_tokens=result.prompt_tokens)
+    body = reply(result, model=model.id, encoding_format=request.encoding_format)
+    return Response(body, media_type="application/json")

@@ -1,0 +1,93 @@
+"""Server-sent events: the first item decides the status, silence is filled with comments, a failure stays inside."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from contract.errors import INTERNAL_ERROR, ApiError
+from contract.limits import KEEPALIVE_S
+
+COMMENT = b": keep-alive\n\n"
+
+
+class EventStream(StreamingResponse):
+    """An event stream over a source that has been started already.
+
+    The source is closed whatever happens, also if the client is gone before the first byte: a generator that is never
+    iterated would never run its `finally`, and the engine would work on for nobody.
+    """
+
+    def __init__(self, body: AsyncGenerator[bytes, None]) -> None:
+        super().__init__(body, media_type="text/event-stream", headers={"cache-control": "no-cache"})
+        self._body = body
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._body.aclose()
+
+
+async def event_stream(source: AsyncGenerator[bytes, None], keepalive_s: float = KEEPALIVE_S) -> EventStream:
+    """A response over `source`, once it has its first item: an error until then is an ordinary error reply.
+
+    A source that is silent for `keepalive_s` (an engine that loads) is answered 200 with comments meanwhile; an error
+    that comes later is an `error` event, and the stream ends without `[DONE]`.
+    """
+    first = asyncio.ensure_future(anext(source))
+    try:
+        await asyncio.wait({first}, timeout=keepalive_s)
+        if first.done():
+            first.result()
+    except StopAsyncIteration:
+        pass
+    except BaseException:
+        await _stop(first, source)
+        raise
+    body = _body(first, source, keepalive_s)
+    # Started, so that closing it runs its `finally`; the empty item costs nothing on the wire.
+    await anext(body)
+    return EventStream(body)
+
+
+async def _body(
+    pending: asyncio.Future[bytes], source: AsyncGenerator[bytes, None], keepalive_s: float
+) -> AsyncGenerator[bytes, None]:
+    try:
+        yield b""
+        while True:
+            await asyncio.wait({pending}, timeout=keepalive_s)
+            if not pending.done():
+                yield COMMENT
+                continue
+            try:
+                item = pending.result()
+            except StopAsyncIteration:
+                return
+            pending = asyncio.ensure_future(anext(source))
+            yield item
+    except ApiError as error:
+        yield _error_event(error)
+    except Exception:
+        yield _error_event(INTERNAL_ERROR())
+        raise
+    finally:
+        await _stop(pending, source)
+
+
+async def _stop(pending: asyncio.Future[bytes], source: AsyncGenerator[bytes, None]) -> None:
+    """Cancels the item under way, then closes the source. A running generator cannot be closed."""
+    pending.cancel()
+    await asyncio.wait({pending})
+    await source.aclose()
+
+
+def _error_event(error: ApiError) -> bytes:
+    return b"data: " + json.dumps(error.body(), ensure_ascii=False).encode() + b"\n\n"
+
+

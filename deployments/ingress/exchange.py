@@ -1,0 +1,83 @@
+"""One request and its reply: what is known of it on the way, and the headers that tell the client.
+
+`Envelope` is plain ASGI on purpose: Starlette's BaseHTTPMiddleware hides client disconnects from streams.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from autoscaling.gate import Timings
+from contract.access import Caller
+from deployments.ingress.service import Service
+from state import RateVerdict
+
+
+@dataclass(slots=True)
+class Exchange:
+    """What a request has gathered so far.
+
+    Attributes:
+        request_id: ours, never the client's: usage lines are unique by it.
+        timings: filled by the gate.
+        caller, rate: set by admission.
+        body_bytes: length of the body, once it is read.
+    """
+
+    service: Service
+    request_id: str = field(default_factory=lambda: f"req_{secrets.token_hex(16)}")
+    started: float = field(default_factory=time.perf_counter)
+    timings: Timings = field(default_factory=Timings)
+    caller: Caller | None = None
+    rate: RateVerdict | None = None
+    body_bytes: int = 0
+
+    def headers(self) -> dict[str, str]:
+        """Headers of every reply: the id, where the time went, and the rate limit once a key is known."""
+        headers = {"x-request-id": self.request_id, "server-timing": self._server_timing()}
+        if self.rate:
+            headers |= self.rate.headers()
+        return headers
+
+    def _server_timing(self) -> str:
+        spent = self.timings
+        gateway = max(0.0, time.perf_counter() - self.started - spent.load - spent.engine)
+        parts = {"gateway": gateway, "load": spent.load, "engine": spent.engine}
+        return ", ".join(f"{name};dur={seconds * 1000:.1f}" for name, seconds in parts.items())
+
+
+def exchange_of(request: Request) -> Exchange:
+    """The exchange that `Envelope` opened for this request."""
+    exchange: Exchange = request.scope["exchange"]
+    return exchange
+
+
+class Envelope:
+    """ASGI middleware: opens the exchange of each HTTP request and writes its headers on whatever answers."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self.app = app
+        self.service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        exchange: Exchange = Exchange(self.service)
+        scope["exchange"] = exchange
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers: Any = MutableHeaders(scope=message)
+                for name, value in exchange.headers().items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        await self.app(scope, receive, send_with_headers)

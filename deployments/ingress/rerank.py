@@ -1,0 +1,30 @@
+"""POST /rerank. Spec 4."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+from starlette.responses import JSONResponse, Response
+
+from contract.access import Scope
+from contract.rerank import Ranking, RerankRequest, reply
+from deployments.ingress.admission import Admitted, admit
+from deployments.ingress.billing import bill, most_tokens
+
+router = APIRouter(tags=["rerank"])
+
+
+@router.post("/rerank")
+async def rerank(admitted: Annotated[Admitted, Depends(admit(Scope.RERANK))]) -> Response:
+    """Order documents by their relevance to a query."""
+    request = await admitted.body(RerankRequest)
+    model = admitted.service.pick(admitted.service.catalog.rerank, request.model, admitted.caller)
+    documents = list(request.documents)
+    queries_bytes = len(request.query.encode()) * len(documents)
+    most = most_tokens(admitted.exchange.body_bytes + queries_bytes, 2 * len(documents))
+    async with bill(admitted, model, input_tokens=min(most, 2 * model.context_window * len(documents))) as account:
+        engine = admitted.service.engine(model)
+        ranking: Ranking = await engine.call("rerank", request.query, documents, timings=admitted.exchange.timings)
+        await account.settle(input_tokens=ranking.prompt_tokens)
+    return JSONResponse(reply(ranking, request, model=model.id, reply_id=admitted.exchange.request_id))

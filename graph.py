@@ -1,0 +1,54 @@
+"""The serving graph.
+
+    client -> HAProxy -> Ingress -+-> Chat        x LLMs       vLLM replicas
+              (Ray's)    state    +-> Embedder    x models     token-budget batches
+                         gate     `-> Reranker    x models
+
+Every model replica may scale to zero; what a client sees of that is decided in `autoscaling.gate`, from replica state.
+Keys, limits and money are kept by `state`, inside the ingress process.
+
+    serve run configs/embedded.yaml       on a cluster that is there already
+    make serve                            on this machine, with everything it needs
+"""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+from ray.serve import Application, Deployment
+
+import configs
+from autoscaling.sizing import deployment_options
+from contract.catalog import Model
+from deployments.chat import Chat
+from deployments.embeddings import Embedder
+from deployments.handles import connect
+from deployments.ingress import Ingress, IngressArgs
+from deployments.rerank import Reranker
+
+__all__ = ["GraphArgs", "build", "connect"]
+
+
+class GraphArgs(BaseModel):
+    """`args:` of a Serve config file."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    profile: str = "embedded"
+    ingress: IngressArgs = IngressArgs()
+
+
+def build(args: GraphArgs) -> Application:
+    """The graph of a profile: one deployment per model that it sets up, and the ingress in front."""
+    catalog = configs.load(args.profile)
+
+    engines = (
+        bind_each(Chat, catalog.chat)
+        | bind_each(Embedder, catalog.embeddings)
+        | bind_each(Reranker, catalog.rerank)
+    )
+    return Ingress.options(**args.ingress.deployment_options()).bind(args.ingress, catalog, engines)
+
+
+def bind_each(deployment: Deployment, models: dict[str, Model]) -> dict[str, Application]:
+    """Deployment name to bound deployment, for the models that are set up."""
+    return {m.deployment: deployment.options(**deployment_options(m)).bind(m) for m in models.values() if m.serving}

@@ -1,0 +1,23 @@
+#!/bin/sh
+# Resolves the locks anew from pyproject.toml. Usage: lock.sh path/to/uv
+set -eu
+cd "$(dirname "$0")"
+
+resolve() { # lock extras...
+    lock=$1
+    shift
+    "$UV" pip compile ../pyproject.toml --python-version 3.11 --python-platform x86_64-manylinux_2_28 \
+        --generate-hashes --no-annotate --no-header --quiet "$@" --output-file "$lock"
+}
+
+UV=$1
+if [ -n "${PIP_FIND_LINKS:-}" ]; then export UV_FIND_LINKS="$PIP_FIND_LINKS"; fi
+resolve cpu.lock --extra cpu --extra embedded --override cpu-overrides.txt
+UV_FIND_LINKS= resolve gpu.lock --extra gpu  # a local wheel of the CPU build must not be taken for it
+resolve dev.full --extra dev --override cpu-overrides.txt --constraint cpu.lock
+
+# torch's +cpu build comes from an index of its own, and the dev lock holds only what the others lack.
+grep -o '^torch==[^ ]*' cpu.lock >torch-cpu.txt
+awk '/^[a-z]/ { keep = !/^torch==/ } keep' cpu.lock >cpu.tmp && mv cpu.tmp cpu.lock
+awk 'NR == FNR { if (/^[a-z]/) have[$1]; next } /^[a-z]/ { keep = !($1 in have) } keep' cpu.lock dev.full >dev.lock
+rm dev.full
