@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from pathlib import Path
 
+from contract.errors import ApiError
+from state import api_keys
 from state.accounts import PEPPER, Accounts
 from state.database import Database, open_database
-from state.secrets import Secrets, open_secrets
+from state.demo import create_demo
+from state.idempotency import Idempotency
+from state.ledger import Ledger
+from state.rates import Rates
+from state.secrets import VARIABLE, Secrets, open_secrets
+
+log = logging.getLogger(__name__)
 
 HOME_VARIABLE = "PARLANCE_HOME"
 DATABASE_VARIABLE = "PARLANCE_DATABASE_URL"
+
+SWEEP_S = 30.0
 
 
 class State:
@@ -17,18 +29,45 @@ class State:
 
     Attributes:
         accounts: keys and callers.
+        rates: requests and streams per key.
+        ledger: money.
+        idempotency: answers to repeated POSTs.
         secrets: derives keys for other purposes, e.g. signed addresses.
         database: for repositories of other kinds.
     """
 
-    def __init__(self, database: Database, secrets: Secrets) -> None:
+    def __init__(self, database: Database, secrets: Secrets, rates: Rates) -> None:
         self.database = database
         self.secrets = secrets
+        self.rates = rates
         self.accounts = Accounts(database, secrets.derive(PEPPER))
+        self.ledger = Ledger(database)
+        self.idempotency = Idempotency(database)
+        self._sweeper = asyncio.create_task(self._sweep_forever())
+
+    async def ensure_demo(self, home: Path) -> str | None:
+        """Makes organisation `demo` and a key with every scope on the first start, in `<home>/demo.key`.
+
+        Returns the key, None if the organisation exists already.
+        """
+        return await create_demo(self.database, self.secrets.derive(PEPPER), home)
 
     async def close(self) -> None:
-        """Finishes what was begun and lets go of the database."""
+        """Finishes what was begun and lets go of the stores."""
+        self._sweeper.cancel()
+        await self.ledger.close()
+        await self.rates.close()
         await self.database.close()
+
+    async def _sweep_forever(self) -> None:
+        """Renews the leases of this process, and clears away what others left behind."""
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            for step in (self.ledger.renew, self.ledger.reap, self.idempotency.forget_old):
+                try:
+                    await step()
+                except ApiError:
+                    log.error("could not %s; the next try is in %d s", step.__name__, SWEEP_S)
 
 
 def default_database(home: Path) -> str:
@@ -39,16 +78,39 @@ def default_database(home: Path) -> str:
 async def open_state(
     home: Path, database_url: str | None = None, redis_url: str | None = None, *, replicas: int = 1
 ) -> State:
-    """Opens secrets and database and steps the schema forwards.
+    """Opens secrets and stores and steps the schema forwards.
 
     Args:
         home: folder for the secret and, by default, the database; made if missing.
         database_url: `sqlite:///path` or `postgresql://user@host/name`.
         redis_url: `redis://host`, needed where several replicas share rate limits.
-        replicas: ingress replicas that will run.
+        replicas: ingress replicas that run.
 
-    Raises ValueError for a configuration that cannot work, STATE_UNAVAILABLE if a store cannot be reached.
+    Raises ValueError for a configuration that cannot work, STATE_UNAVAILABLE if the database cannot be reached.
     """
+    url = database_url or default_database(home)
+    _refuse_split(url, redis_url, replicas)
     secrets = open_secrets(home)
-    database = await open_database(database_url or default_database(home))
-    return State(database, secrets)
+    database = await open_database(url)
+    try:
+        _refuse_foreign_keys(await database.run(api_keys.generations), secrets)
+        return State(database, secrets, Rates(redis_url, replicas))
+    except BaseException:
+        await database.close()
+        raise
+
+
+def _refuse_split(url: str, redis_url: str | None, replicas: int) -> None:
+    """Several replicas must see one truth."""
+    if replicas > 1 and url.startswith("sqlite"):
+        raise ValueError(f"{replicas} ingress replicas cannot share SQLite; set {DATABASE_VARIABLE} to a PostgreSQL")
+    if replicas > 1 and redis_url is None:
+        raise ValueError(f"{replicas} ingress replicas would each count requests for themselves; give them a Redis")
+
+
+def _refuse_foreign_keys(generations: dict[str, int], secrets: Secrets) -> None:
+    """A wrong secret makes every key invalid; better not to start than to answer 401 to everybody."""
+    if generations and not generations.keys() & secrets.derive(PEPPER).keys.keys():
+        raise ValueError(
+            f"no API key of this database was made under this server's secret; restore it or set {VARIABLE}"
+        )

@@ -1,0 +1,71 @@
+"""The first key of an embedded server. Design: first start.
+
+The key is written to a file of its own name first, then stored, then the file gets its final name: whenever the process
+dies, the next start finishes or forgets, and there is never a `demo.key` that does not work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from contract.access import Scope
+from state import api_keys, keys, organisations
+from state.database import Database
+from state.secrets import Keyring
+
+ORGANISATION = "demo"
+PLAN = "pro"
+FILE = "demo.key"
+
+
+async def create_demo(database: Database, pepper: Keyring, home: Path) -> str | None:
+    """Makes organisation and key unless the organisation exists. Returns the key's text or None."""
+    home.mkdir(parents=True, exist_ok=True)
+    lock = os.open(home / f"{FILE}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)
+        return await _create_alone(database, pepper, home)
+    finally:
+        os.close(lock)
+
+
+async def _create_alone(database: Database, pepper: Keyring, home: Path) -> str | None:
+    pending, final = home / f"{FILE}.new", home / FILE
+    earlier = keys.read(pending.read_text().strip()) if pending.exists() else None
+    if earlier is not None and await database.run(lambda connection: api_keys.find(connection, earlier.public_id)):
+        pending.replace(final)
+        return earlier.text
+    pending.unlink(missing_ok=True)
+
+    key = keys.mint()
+    with open(os.open(pending, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(key.text + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    if not await database.run(_organisation_with(key, pepper)):
+        pending.unlink()
+        return None
+    pending.replace(final)
+    return key.text
+
+
+def _organisation_with(key: keys.Key, pepper: Keyring) -> Callable[[Connection], bool]:
+    def transaction(connection: Connection) -> bool:
+        if organisations.is_taken(connection, ORGANISATION):
+            return False
+        now_s = int(time.time())
+        org_id = organisations.create(connection, ORGANISATION, PLAN, (), now_s)
+        every = frozenset(Scope)
+        api_keys.store(
+            connection, key, pepper, org_id=org_id, user_id=None, scopes=every, label="first start", now_s=now_s
+        )
+        return True
+
+    return transaction

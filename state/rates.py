@@ -1,0 +1,161 @@
+"""Requests per minute and streams at one time, per key. Spec 7, Rate limiting, and 8.
+
+A sliding window counter of the `limits` library: in memory with one ingress replica, in Redis with more. When Redis does
+not answer, each replica allows its share of the limit by itself: open, but bounded.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from limits import RateLimitItem, RateLimitItemPerSecond
+from limits.aio.storage import MemoryStorage, RedisStorage
+from limits.aio.strategies import SlidingWindowCounterRateLimiter
+from limits.errors import StorageError
+
+from contract.access import Caller
+from contract.errors import RATE_LIMIT_EXCEEDED
+
+log = logging.getLogger(__name__)
+
+WINDOW_S = 60
+REDIS_TIMEOUT_S = 0.25
+REDIS_PAUSE_S = 1.0
+"""After a failure Redis is left alone for so long, so that not every request waits for its timeout."""
+
+
+@dataclass(frozen=True, slots=True)
+class RateVerdict:
+    """Where a key stands after this request.
+
+    Attributes:
+        limit: requests per window.
+        remaining: requests left now.
+        reset_s: whole seconds until there is more room; `Retry-After` of a refusal.
+        window_s: length of the window.
+        allowed: whether this request may go on.
+    """
+
+    limit: int
+    remaining: int
+    reset_s: int
+    allowed: bool
+    window_s: int = WINDOW_S
+
+
+class Rates:
+    """The limits of one ingress replica.
+
+    Args:
+        redis_url: shared counters, or None to count in this process.
+        replicas: ingress replicas that run.
+        window_s: length of the window.
+
+    Attributes:
+        fallbacks: requests that were counted here because Redis did not answer.
+    """
+
+    def __init__(self, redis_url: str | None = None, replicas: int = 1, window_s: int = WINDOW_S) -> None:
+        self.fallbacks = 0
+        self._replicas = replicas
+        self._window_s = window_s
+        self._local = SlidingWindowCounterRateLimiter(LocalCounters())
+        self._redis = _redis(redis_url) if redis_url else None
+        self._shared = SlidingWindowCounterRateLimiter(self._redis) if self._redis else None
+        self._paused_until_s = 0.0
+        self._streams: Counter[str] = Counter()
+
+    async def hit(self, caller: Caller) -> RateVerdict:
+        """Counts one request of the caller's key. A refused one does not count."""
+        limit = caller.plan.requests_per_minute
+        if self._shared is None:
+            return await self._hit(self._local, limit, caller.key_id)
+        if time.monotonic() >= self._paused_until_s:
+            try:
+                return await self._hit(self._shared, limit, caller.key_id)
+            except StorageError as error:
+                self._paused_until_s = time.monotonic() + REDIS_PAUSE_S
+                log.error(
+                    "Redis does not answer, each replica counts its share: %s", type(error.storage_error).__name__
+                )
+        self.fallbacks += 1
+        return await self._hit(self._local, max(1, limit // self._replicas), caller.key_id)
+
+    @asynccontextmanager
+    async def stream(self, caller: Caller) -> AsyncIterator[None]:
+        """Holds one of the key's streams while the block runs.
+
+        Each replica allows its share. Raises RATE_LIMIT_EXCEEDED if all are taken.
+        """
+        limit = max(1, caller.plan.concurrent_streams // self._replicas)
+        if self._streams[caller.key_id] >= limit:
+            raise RATE_LIMIT_EXCEEDED(
+                f"this key has {limit} streams open, as many as its plan `{caller.plan.name}` allows", retry_after_s=1
+            )
+        self._streams[caller.key_id] += 1
+        try:
+            yield
+        finally:
+            self._streams[caller.key_id] -= 1
+            if not self._streams[caller.key_id]:
+                del self._streams[caller.key_id]
+
+    async def close(self) -> None:
+        """Lets go of Redis."""
+        if self._redis is not None:
+            await self._redis.bridge.get_connection().aclose()
+
+    async def _hit(self, limiter: SlidingWindowCounterRateLimiter, limit: int, key_id: str) -> RateVerdict:
+        window = _window(limit, self._window_s)
+        # Only `hit` decides; asking first and counting later would let requests that come together pass together.
+        allowed = await limiter.hit(window, key_id)
+        stats = await limiter.get_window_stats(window, key_id)
+        # Strictly after the moment at which room appears, never before, whatever the clocks are.
+        reset_s = min(max(math.floor(stats.reset_time - time.time()) + 1, 1), self._window_s)
+        return RateVerdict(limit, stats.remaining, reset_s, allowed, self._window_s)
+
+
+class LocalCounters(MemoryStorage):
+    """Counters in memory. The library walks over all keys after every hit; once per window is enough."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._swept_at_s = 0.0
+
+    async def incr(self, key: str, expiry: float, amount: int = 1) -> int:
+        """Adds to a counter that lives `expiry` seconds; nothing here awaits, so no lock is needed."""
+        now_s = time.time()
+        if now_s - self._swept_at_s > WINDOW_S:
+            self._swept_at_s = now_s
+            for old in [old for old, until_s in self.expirations.items() if until_s <= now_s]:
+                del self.storage[old], self.expirations[old]
+        if self.expirations.get(key, 0.0) <= now_s:
+            self.storage[key] = 0
+            self.expirations[key] = now_s + expiry
+        self.storage[key] += amount
+        return self.storage[key]
+
+
+def _redis(url: str) -> Any:
+    # Typed loosely: the bridge of the chosen client is not part of the library's types.
+    return RedisStorage(
+        f"async+{url}",
+        wrap_exceptions=True,
+        implementation="redispy",
+        key_prefix="parlance",
+        socket_timeout=REDIS_TIMEOUT_S,
+        socket_connect_timeout=REDIS_TIMEOUT_S,
+    )
+
+
+@lru_cache(maxsize=256)
+def _window(limit: int, window_s: int) -> RateLimitItem:
+    return RateLimitItemPerSecond(limit, window_s, namespace="requests")
