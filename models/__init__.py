@@ -5,8 +5,8 @@
     chat/  decisions/           language models
     speech/  transcription/     voices and ears
 
-Every adapter is `Class(model, path)`: its stanza of the catalogue and the folder of its weights. A notebook needs no more
-than `models.load(catalog.embeddings["bge-m3"])`.
+Every adapter is `Class(model, path)`: its stanza of the catalogue and the folder of its weights. A notebook needs no
+more than `models.load(catalog.embeddings["bge-m3"])`.
 """
 
 from __future__ import annotations

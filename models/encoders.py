@@ -1,0 +1,156 @@
+"""What embedders and rerankers share: a checkpoint of transformers, its tokenizer, and batches of token ids.
+
+Texts become ids in `encode`, ids become batches in `TokenBatcher`, and each batch passes the network in `forward`.
+What comes after the network is the business of embeddings.py and rerank.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from contract.catalog import Serving
+from models.batching import TokenBatcher
+from models.weight_files import WeightsError
+
+INLINE_CHARS = 4_000
+"""Texts up to this length altogether are tokenised in the event loop: a thread would take longer to reach."""
+
+CPU_SLICE_TOKENS, CPU_CALL_TOKENS = 1_024, 48
+"""Measured with MiniLM on 2 cores: more tokens at once gain under 5 %, a call costs as much as 50 tokens."""
+
+MAX_WORKERS = 4
+"""Calls at one time on a CPU; the cores are shared out among them."""
+
+GPU_SLICE_TOKENS, GPU_CALL_TOKENS = 16_384, 2_048
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Ids of one text or pair, special tokens included. `segments` tell the two texts of a pair apart."""
+
+    ids: list[int]
+    segments: list[int]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+class Encoder:
+    """A network that reads texts, and its tokenizer.
+
+    Args:
+        auto_class: class of transformers that loads the checkpoint, by name: `AutoModel`.
+        serving: `options` may say `dtype` (`bfloat16`, `float16`, `float32`), `device`, `workers` and `batch_tokens`.
+        window: most tokens of one text; the checkpoint may know a smaller number.
+
+    Attributes:
+        network: the loaded module.
+        window: tokens of one text that are read; what is longer is cut at its end.
+    """
+
+    def __init__(self, auto_class: str, serving: Serving, path: Path, *, window: int) -> None:
+        import torch
+        import transformers
+
+        transformers.utils.logging.disable_progress_bar()
+        self.device = serving.options.get("device") or ("cuda" if torch.cuda.is_available() else "cpu")
+        threads = serving.threads or len(os.sched_getaffinity(0))
+        self.workers = min(threads, serving.options.get("workers", MAX_WORKERS)) if self.device == "cpu" else 1
+        # Ray sets OMP_NUM_THREADS=1 for actors with less than one CPU, so the count is set here.
+        torch.set_num_threads(max(1, threads // self.workers))
+        self.dtype = choose_dtype(serving.options.get("dtype", "float32"), self.device)
+        load = getattr(transformers, auto_class).from_pretrained
+        self.network = load(path, dtype=self.dtype, **LOCAL_AND_SAFE).to(self.device).eval()
+        if hasattr(self.network.config, "use_cache"):
+            self.network.config.use_cache = False
+        tokenizer = transformers.AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
+        self.window = _window(window, path, tokenizer.model_max_length, self.network.config)
+        self._pad_id = tokenizer.pad_token_id or 0
+        self._takes_segments = "token_type_ids" in tokenizer.model_input_names
+        # Files may carry a truncation and a fixed padding of their own; both would be applied silently.
+        self._tokenizer = tokenizer.backend_tokenizer
+        self._tokenizer.no_padding()
+        self._tokenizer.enable_truncation(self.window, strategy="longest_first", direction="right")
+
+    async def encode(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> list[Tokens]:
+        """Token ids of each text or pair."""
+        if sum(len(part) for text in texts for part in ((text,) if isinstance(text, str) else text)) > INLINE_CHARS:
+            return await asyncio.to_thread(self._encode, texts)
+        return self._encode(texts)
+
+    def _encode(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> list[Tokens]:
+        return [Tokens(found.ids, found.type_ids) for found in self._tokenizer.encode_batch_fast(list(texts))]
+
+    def forward(self, items: Sequence[Tokens]) -> tuple[Any, Any]:
+        """The network's output for `items`, and the mask bool [n, longest]; None where no item was padded."""
+        import torch
+
+        longest = max(map(len, items))
+        ids = [item.ids + [self._pad_id] * (longest - len(item)) for item in items]
+        inputs = {"input_ids": torch.tensor(ids, device=self.device)}
+        mask = None
+        if any(len(item) < longest for item in items):
+            lengths = torch.tensor([[len(item)] for item in items])
+            mask = (torch.arange(longest) < lengths).to(self.device)
+            inputs["attention_mask"] = mask.long()
+        if self._takes_segments and any(map(any, (item.segments for item in items))):
+            segments = [item.segments + [0] * (longest - len(item)) for item in items]
+            inputs["token_type_ids"] = torch.tensor(segments, device=self.device)
+        return self.network(**inputs), mask
+
+    def batcher(
+        self, run: Callable[[list[Tokens]], Sequence[Any]], serving: Serving, name: str
+    ) -> TokenBatcher[Any, Any]:
+        """A batcher for `run` with the token budget of this device."""
+        on_cpu = self.device == "cpu"
+        return TokenBatcher(
+            run,
+            slice_tokens=serving.options.get("batch_tokens", CPU_SLICE_TOKENS if on_cpu else GPU_SLICE_TOKENS),
+            call_tokens=CPU_CALL_TOKENS if on_cpu else GPU_CALL_TOKENS,
+            workers=self.workers,
+            name=name,
+        )
+
+
+LOCAL_AND_SAFE = {
+    "local_files_only": True,
+    "trust_remote_code": False,
+    "use_safetensors": True,
+    "attn_implementation": "sdpa",
+}
+"""How checkpoints are loaded: from the verified folder only, and nothing in it is run."""
+
+
+def choose_dtype(name: str, device: str) -> Any:
+    """The torch dtype `name`, or float32 on a CPU that would only emulate it."""
+    import torch
+
+    if device == "cpu" and name != "float32":
+        features = torch.cpu.get_capabilities()
+        if name != "bfloat16" or not any(features.get(key) for key in ("avx512_bf16", "amx_bf16", "bf16", "arm_bf16")):
+            name = "float32"
+    return getattr(torch, name)
+
+
+def read_json(path: Path) -> Any:
+    """A JSON file of the checkpoint, or None if it has none of that name."""
+    return json.loads(path.read_text()) if path.is_file() else None
+
+
+def _window(window: int, path: Path, tokenizer_says: int, config: Any) -> int:
+    """The smallest of what the stanza, sentence-transformers, the tokenizer and the network say."""
+    sentence = (read_json(path / "sentence_bert_config.json") or {}).get("max_seq_length")
+    return min(filter(None, (window, sentence, tokenizer_says, getattr(config, "max_position_embeddings", None))))
+
+
+def need_folder(path: Path | None, model_id: str) -> Path:
+    """`path`, or a WeightsError if the stanza names no weights."""
+    if path is None:
+        raise WeightsError(f"the stanza of `{model_id}` names no `weights`; an encoder cannot run without")
+    return path

@@ -1,0 +1,201 @@
+"""Who gets the model, with whom, and what happens when a caller goes or an item is bad."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from models.batching import TokenBatcher, calls_of
+
+pytestmark = pytest.mark.anyio
+
+
+class Model:
+    """Returns each item doubled, keeps what it was called with, and stands still while `gate` is closed."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[str]] = []
+        self.gate = threading.Event()
+        self.gate.set()
+        self.entered = threading.Semaphore(0)
+
+    def __call__(self, items: list[str]) -> list[str]:
+        self.calls.append(items)
+        self.entered.release()
+        assert self.gate.wait(10)
+        if any("bad" in item for item in items):
+            raise ValueError("a bad item")
+        return [item * 2 for item in items]
+
+    async def hold(self, batcher: TokenBatcher) -> asyncio.Task:
+        """Closes the gate and keeps a worker busy behind it."""
+        self.gate.clear()
+        task = asyncio.ensure_future(batcher.submit(["hold"]))
+        await asyncio.to_thread(self.entered.acquire)
+        self.calls.clear()
+        return task
+
+
+@pytest.fixture
+def model() -> Model:
+    return Model()
+
+
+@pytest.fixture
+def batcher(model: Model) -> Iterator[TokenBatcher]:
+    """A length is a number of characters; ten of them make a slice."""
+    made = TokenBatcher(model, slice_tokens=10, call_tokens=3, name="test")
+    yield made
+    model.gate.set()
+    made.close()
+
+
+async def queued(batcher: TokenBatcher, *jobs: list[str]) -> list[asyncio.Task]:
+    """Submits `jobs` in their order while the worker is held."""
+    tasks = [asyncio.ensure_future(batcher.submit(job)) for job in jobs]
+    await asyncio.sleep(0)
+    return tasks
+
+
+async def test_results_keep_the_order_of_the_items(batcher: TokenBatcher) -> None:
+    assert await batcher.submit(["ccc", "a", "bb", "dddddddd"]) == ["cccccc", "aa", "bbbb", "dddddddddddddddd"]
+    assert await batcher.submit([]) == []
+
+
+async def test_callers_share_a_call(model: Model, batcher: TokenBatcher) -> None:
+    held = await model.hold(batcher)
+    tasks = await queued(batcher, ["aa"], ["bb"], ["cc"])
+    model.gate.set()
+    assert await asyncio.gather(held, *tasks) == [["holdhold"], ["aaaa"], ["bbbb"], ["cccc"]]
+    assert model.calls == [["aa", "bb", "cc"]]
+
+
+@pytest.mark.parametrize(("items", "calls"), [(4, [4]), (5, [5]), (6, [5, 1])])
+async def test_a_slice_ends_at_its_tokens(model: Model, batcher: TokenBatcher, items: int, calls: list[int]) -> None:
+    held = await model.hold(batcher)
+    (task,) = await queued(batcher, ["xx"] * items)
+    model.gate.set()
+    await asyncio.gather(held, task)
+    assert [len(call) for call in model.calls] == calls
+
+
+async def test_an_item_longer_than_a_slice_goes_alone(model: Model, batcher: TokenBatcher) -> None:
+    held = await model.hold(batcher)
+    tasks = await queued(batcher, ["x" * 11], ["y"])
+    model.gate.set()
+    await asyncio.gather(held, *tasks)
+    assert model.calls == [["x" * 11], ["y"]]
+
+
+async def test_a_large_job_does_not_block_a_small_one(model: Model, batcher: TokenBatcher) -> None:
+    held = await model.hold(batcher)
+    large, small = await queued(batcher, ["xx"] * 2048, ["yy"])
+    model.gate.set()
+    await asyncio.gather(held, small)
+    assert "yy" in model.calls[0]
+    assert model.calls[0] != ["yy"]
+    await large
+
+
+async def test_a_large_job_is_not_starved_by_small_ones(model: Model, batcher: TokenBatcher) -> None:
+    held = await model.hold(batcher)
+    tasks = await queued(batcher, *[["yy"]] * 6, ["xx"] * 3, *[["yy"]] * 40)
+    model.gate.set()
+    await asyncio.gather(held, *tasks)
+    first = next(number for number, call in enumerate(model.calls) if "xx" in call)
+    assert first == 1  # seventh in the rotation, five to a slice
+    assert sum(call.count("xx") for call in model.calls) == 3
+
+
+async def test_lengths_that_differ_too_much_are_not_padded_together(model: Model, batcher: TokenBatcher) -> None:
+    held = await model.hold(batcher)
+    tasks = await queued(batcher, ["xxxxxx"], ["y"], ["z"])
+    model.gate.set()
+    await asyncio.gather(held, *tasks)
+    assert model.calls == [["y", "z"], ["xxxxxx"]]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "sizes"),
+    [
+        ([], []),
+        ([5], [1]),
+        ([1, 4], [2]),
+        ([1, 5], [1, 1]),
+        ([2, 2, 3, 3], [4]),
+        ([1, 1, 1, 2], [4]),
+        ([1] * 4 + [2], [4, 1]),
+    ],
+)
+async def test_calls_are_cut_where_padding_exceeds_three_tokens(lengths: list[int], sizes: list[int]) -> None:
+    assert calls_of(lengths, 3) == sizes
+
+
+async def test_a_bad_item_fails_its_own_caller_only(model: Model, batcher: TokenBatcher) -> None:
+    held = await model.hold(batcher)
+    good, bad, other = await queued(batcher, ["aaa"], ["bad"], ["ccc"])
+    model.gate.set()
+    assert await good == ["aaaaaa"]
+    assert await other == ["cccccc"]
+    with pytest.raises(ValueError, match="a bad item"):
+        await bad
+    await held
+    assert await batcher.submit(["d"]) == ["dd"]
+
+
+async def test_items_of_a_caller_that_has_gone_are_never_run(model: Model, batcher: TokenBatcher) -> None:
+    held = await model.hold(batcher)
+    gone, stays = await queued(batcher, ["xx"] * 20, ["yy"])
+    gone.cancel()
+    await asyncio.gather(gone, return_exceptions=True)
+    model.gate.set()
+    assert await asyncio.gather(held, stays) == [["holdhold"], ["yyyy"]]
+    assert model.calls == [["yy"]]
+    assert await batcher.submit(["zz"]) == ["zzzz"]
+
+
+async def test_two_workers_share_one_job(model: Model) -> None:
+    batcher = TokenBatcher(model, slice_tokens=100, call_tokens=1, workers=2, name="test")
+    model.gate.clear()
+    task = asyncio.ensure_future(batcher.submit(["xx"] * 8))
+    for _ in range(2):
+        await asyncio.to_thread(model.entered.acquire)
+    assert sorted(map(len, model.calls)) == [2, 4]
+    model.gate.set()
+    assert await task == ["xxxx"] * 8
+    batcher.close()
+
+
+async def test_closing_fails_those_who_wait(model: Model) -> None:
+    batcher = TokenBatcher(model, slice_tokens=10, call_tokens=3, name="test")
+    held = await model.hold(batcher)
+    (waiting,) = await queued(batcher, ["aa"])
+    closing = asyncio.create_task(asyncio.to_thread(batcher.close))
+    while not batcher.is_closed:  # noqa: ASYNC110 - set by a thread
+        await asyncio.sleep(0)
+    batcher.check()
+    model.gate.set()
+    await closing
+    assert await held == ["holdhold"]
+    with pytest.raises(RuntimeError, match="closed"):
+        await waiting
+    with pytest.raises(RuntimeError, match="closed"):
+        await batcher.submit(["a"])
+    with pytest.raises(RuntimeError, match="alive"):
+        batcher.check()
+
+
+async def test_a_call_that_does_not_end_is_unhealthy(
+    model: Model, batcher: TokenBatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = await model.hold(batcher)
+    batcher.check()
+    monkeypatch.setattr("models.batching.STALL_S", -1.0)
+    with pytest.raises(RuntimeError, match="longer"):
+        batcher.check()
+    model.gate.set()
+    await held
+    await batcher.submit(["a"])
