@@ -2,6 +2,6 @@
 
 import sys
 
-from state.command_line import main
+from state.cli.arguments import main
 
 sys.exit(main())

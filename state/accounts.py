@@ -1,7 +1,7 @@
 """From an `Authorization` header to a Caller. Spec 5.
 
-The hot path is a checksum, one HMAC and a look into a cache of 5 seconds; only a miss asks the database. So a key that was
-revoked anywhere dies everywhere within 5 seconds.
+The hot path is a checksum, one HMAC and a look into a cache of 5 seconds; only a miss asks the database. So a key that
+was revoked anywhere dies everywhere within 5 seconds.
 """
 
 from __future__ import annotations

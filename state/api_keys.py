@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
@@ -75,7 +75,7 @@ def store(
 
 def find(connection: Connection, public_id: str) -> Row[Any] | None:
     """The key's row with `org_...`, `user` and both limits, None if there is no such key."""
-    return connection.execute(FIND, {"public_id": public_id}).one_or_none()
+    return cast("Row[Any] | None", connection.execute(FIND, {"public_id": public_id}).one_or_none())
 
 
 def list_keys(connection: Connection, org_id: int) -> list[Row[Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, Row, Table, cast, func, select
+from sqlalchemy import BigInteger, ColumnElement, Connection, Row, Table, cast, func, literal, select
 
 from state.tables import budgets, reservations, usage_lines
 
@@ -25,7 +25,9 @@ def faults(connection: Connection) -> list[str]:
 
 
 def _whose(table: Table, budget: Row[Any]) -> ColumnElement[bool]:
-    return table.c.org_id == budget.org_id if budget.user_id is None else table.c.user_id == budget.user_id
+    if budget.user_id is None:
+        return table.c.org_id == literal(budget.org_id)
+    return table.c.user_id == literal(budget.user_id)
 
 
 def _total(connection: Connection, column: ColumnElement[int], condition: ColumnElement[bool]) -> int:

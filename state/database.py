@@ -1,8 +1,8 @@
 """One small interface over both databases: `await database.run(transaction)`.
 
-A transaction is a plain function over a synchronous SQLAlchemy connection; repositories are such functions, written once.
-`run` commits when it returns and rolls back when it raises. A transaction that was handed over runs to its end even when
-the waiting task is cancelled, so a client that disconnects never leaves one half done.
+A transaction is a plain function over a synchronous SQLAlchemy connection; repositories are such functions, written
+once. `run` commits when it returns and rolls back when it raises. A transaction that was handed over runs to its end
+even when the waiting task is cancelled, so a client that disconnects never leaves one half done.
 
     sqlite:///...       `sqlite.py`      one writer thread, several transactions in one commit
     postgresql://...    `postgres.py`    a pool of connections
@@ -27,8 +27,11 @@ WAIT_S = 4.0
 class Database(Protocol):
     """Where transactions run."""
 
-    async def run(self, transaction: Callable[[Connection], T]) -> T:
+    async def run(self, transaction: Callable[[Connection], T], *, durable: bool = True) -> T:
         """Runs `transaction` and returns its result after the commit.
+
+        With `durable=False` the answer does not wait for the disk: other transactions see the result, but the machine
+        can lose it with its power. For what is worth nothing without the process that asked, like a reservation.
 
         Raises STATE_UNAVAILABLE if the database cannot be reached or written; IntegrityError and what the transaction
         raises itself pass through.

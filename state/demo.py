@@ -27,33 +27,49 @@ FILE = "demo.key"
 
 async def create_demo(database: Database, pepper: Keyring, home: Path) -> str | None:
     """Makes organisation and key unless the organisation exists. Returns the key's text or None."""
-    home.mkdir(parents=True, exist_ok=True)
-    lock = os.open(home / f"{FILE}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    lock = await asyncio.to_thread(_lock, home)
     try:
-        await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)
-        return await _create_alone(database, pepper, home)
+        return await _create_alone(database, pepper, home / f"{FILE}.new", home / FILE)
     finally:
         os.close(lock)
 
 
-async def _create_alone(database: Database, pepper: Keyring, home: Path) -> str | None:
-    pending, final = home / f"{FILE}.new", home / FILE
-    earlier = keys.read(pending.read_text().strip()) if pending.exists() else None
-    if earlier is not None and await database.run(lambda connection: api_keys.find(connection, earlier.public_id)):
+async def _create_alone(database: Database, pepper: Keyring, pending: Path, final: Path) -> str | None:
+    earlier = _read(pending)
+    if earlier is not None and await database.run(_is_stored(earlier)):
         pending.replace(final)
         return earlier.text
-    pending.unlink(missing_ok=True)
-
     key = keys.mint()
-    with open(os.open(pending, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(key.text + "\n")
-        file.flush()
-        os.fsync(file.fileno())
+    _write(pending, key)
     if not await database.run(_organisation_with(key, pepper)):
         pending.unlink()
         return None
     pending.replace(final)
     return key.text
+
+
+def _lock(home: Path) -> int:
+    """Waits until no other process creates the key. Closing the returned descriptor unlocks."""
+    home.mkdir(parents=True, exist_ok=True)
+    lock = os.open(home / f"{FILE}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    return lock
+
+
+def _read(path: Path) -> keys.Key | None:
+    return keys.read(path.read_text().strip()) if path.exists() else None
+
+
+def _write(path: Path, key: keys.Key) -> None:
+    path.unlink(missing_ok=True)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(key.text + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _is_stored(key: keys.Key) -> Callable[[Connection], bool]:
+    return lambda connection: api_keys.find(connection, key.public_id) is not None
 
 
 def _organisation_with(key: keys.Key, pepper: Keyring) -> Callable[[Connection], bool]:

@@ -71,15 +71,16 @@ class Idempotency:
             raise INVALID_REQUEST(f"`{HEADER}` must be 1 to 255 visible ASCII characters", param=HEADER)
         names = {"key_id": caller.key_id, "route": route, "idempotency_key": key}
         now_s = int(self._wall())
+        attempt = uuid.uuid4().hex
         claim = {
-            "attempt": uuid.uuid4().hex,
+            "attempt": attempt,
             "body_sha256": body_sha256,
             "created_at": now_s,
             "lease_until": now_s + LEASE_S,
         }
         earlier = await self._database.run(lambda connection: _claim(connection, names, claim, now_s))
         if earlier is None:
-            return Attempt(self._database, names, claim["attempt"])
+            return Attempt(self._database, names, attempt)
         return _replay(earlier, key, body_sha256)
 
     async def forget_old(self) -> None:

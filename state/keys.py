@@ -2,8 +2,8 @@
 
     prl_k3Jd92Xa_<43 characters: 256 random bits><6 characters: CRC32 of all before>
 
-The public id names the key in lists and logs. The checksum tells a typo from a wrong key without asking the database, and
-lets secret scanners be sure. Only an HMAC of the whole text is stored (`accounts.py`).
+The public id names the key in lists and logs. The checksum tells a typo from a wrong key without asking the database,
+and lets secret scanners be sure. Only an HMAC of the whole text is stored (`accounts.py`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PREFIX_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9]{0,15}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key that is well formed and whose checksum holds; whether it is known is not said. `text` stays out of reprs."""
+    """A key that is well formed and whose checksum holds, known or not. `text` stays out of reprs."""
 
     public_id: str
     text: str = field(repr=False)

@@ -110,7 +110,8 @@ class Ledger:
         transaction = partial(
             postings.reserve, entry=hold.entry, amount=hold.held_micro_eur, now_s=now_s, lease_until=now_s + LEASE_S
         )
-        posting = self.spawn(self._database.run(transaction))
+        # Not durable: whatever takes the row away takes this process and its request away too.
+        posting = self.spawn(self._database.run(transaction, durable=False))
         try:
             await asyncio.shield(posting)
         except OverLimit as refused:
@@ -131,8 +132,11 @@ class Ledger:
         return await self._database.run(lambda connection: postings.top_up(connection, entry, amount, until))
 
     async def settle(self, entry: Entry, cost: int, quantity: int, unit: str) -> int:
-        """Posts the usage line. While the database refuses, it is tried again in the background: nothing is lost or
-        doubled as long as the process lives. Returns the micro-EUR charged."""
+        """Posts the usage line. Returns the micro-EUR charged.
+
+        While the database refuses, it is tried again in the background: as long as the process lives, nothing is lost
+        and nothing doubled.
+        """
         at_ms = int(self._wall() * 1000)
         transaction = partial(postings.settle, entry=entry, cost=cost, quantity=quantity, unit=unit, at_ms=at_ms)
         try:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from sqlalchemy import URL, Connection
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
-from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from contract.errors import STATE_UNAVAILABLE
 from state.database import WAIT_S
@@ -18,53 +18,67 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 POOL_SIZE = 8
+"""Connections of each of the two pools of a process."""
 
 
 class PostgresDatabase:
     """A database that several ingress replicas share. READ COMMITTED: every decision is one conditional update."""
 
     def __init__(self, address: URL) -> None:
-        self._engine = create_async_engine(
-            address.set(drivername="postgresql+asyncpg"),
-            pool_size=POOL_SIZE,
-            max_overflow=0,
-            pool_timeout=WAIT_S,
-            hide_parameters=True,
-            connect_args={"timeout": WAIT_S, "command_timeout": WAIT_S},
-        )
+        # Whether a commit waits for the disk is a setting of the connection; to change it each time is a round trip.
+        self._engines = {True: _engine(address, "on"), False: _engine(address, "off")}
         self._running: set[asyncio.Task[object]] = set()
 
-    async def run(self, transaction: Callable[[Connection], T]) -> T:
-        task = asyncio.create_task(self._run_once_more(transaction))
+    async def run(self, transaction: Callable[[Connection], T], *, durable: bool = True) -> T:
+        """See `Database.run`."""
+        task = asyncio.create_task(_run_once_more(self._engines[durable], transaction))
         self._running.add(task)
         task.add_done_callback(self._forget)
         return await asyncio.shield(task)
 
     async def close(self) -> None:
+        """See `Database.close`."""
         if self._running:
             await asyncio.wait(self._running)
-        await self._engine.dispose()
+        for engine in self._engines.values():
+            await engine.dispose()
 
     def _forget(self, task: asyncio.Task[object]) -> None:
         self._running.discard(task)
         if not task.cancelled():
             task.exception()  # Marks it as seen: the waiter may be gone.
 
-    async def _run_once_more(self, transaction: Callable[[Connection], T]) -> T:
-        """Runs it, and again on a fresh connection when the pooled one turned out dead before the commit."""
-        for last in (False, True):
-            finished = False
-            try:
-                async with self._engine.begin() as connection:
-                    result = await connection.run_sync(transaction)
-                    finished = True
-                return result
-            except IntegrityError:
-                raise
-            except (SQLAlchemyError, OSError, TimeoutError) as error:
-                dead = isinstance(error, DBAPIError) and error.connection_invalidated
-                if dead and not finished and not last:
-                    continue
-                log.error("a transaction failed: %s", type(error).__name__)
-                raise STATE_UNAVAILABLE() from None
-        raise AssertionError("unreachable")
+
+async def _run_once_more(engine: AsyncEngine, transaction: Callable[[Connection], T]) -> T:
+    """Runs it, and again on a fresh connection when the pooled one turned out dead before the commit."""
+    for last in (False, True):
+        finished = False
+        try:
+            async with engine.begin() as connection:
+                result = await connection.run_sync(transaction)
+                finished = True
+            return result
+        except IntegrityError:
+            raise
+        except (SQLAlchemyError, OSError, TimeoutError) as error:
+            dead = isinstance(error, DBAPIError) and error.connection_invalidated
+            if dead and not finished and not last:
+                continue
+            log.error("a transaction failed: %s", type(error).__name__)
+            raise STATE_UNAVAILABLE() from None
+    raise AssertionError("unreachable")
+
+
+def _engine(address: URL, synchronous_commit: str) -> AsyncEngine:
+    return create_async_engine(
+        address.set(drivername="postgresql+asyncpg"),
+        pool_size=POOL_SIZE,
+        max_overflow=0,
+        pool_timeout=WAIT_S,
+        hide_parameters=True,
+        connect_args={
+            "timeout": WAIT_S,
+            "command_timeout": WAIT_S,
+            "server_settings": {"synchronous_commit": synchronous_commit},
+        },
+    )

@@ -5,8 +5,9 @@
                  | '--- top_up
                  '----> void
 
-Who moves a row out of `held` is decided by the rowcount of one conditional update, so each reservation ends once. Rows are
-always locked in the order reservation, organisation, user; no two transactions can wait for each other.
+Who moves a row out of `held` is decided by the rowcount of one conditional update, so each reservation ends once. Rows
+are always locked in the order reservation, organisation, user, so no two transactions wait for each other; and budgets
+come last, because all requests of an organisation share one.
 
 For every limit at every moment: spent + held <= limit, unless the limit was lowered below that afterwards.
 """
@@ -17,12 +18,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, insert, or_, select, update
+from sqlalchemy import BigInteger, Connection, bindparam, delete, insert, or_, select, update
 
 from state.database import insert_new
 from state.tables import budgets, reservations, usage_lines
 
-_amount = bindparam("amount")
+_amount = bindparam("amount", type_=BigInteger)
 _org = (budgets.c.org_id == bindparam("of_org")) & budgets.c.user_id.is_(None)
 _user = budgets.c.user_id == bindparam("of_user")
 _fits = or_(
@@ -42,6 +43,7 @@ _MOVE_USER = _move.where(_user)
 
 _LOCK_BUDGETS = select(budgets).where(_org | _user).order_by(budgets.c.id).with_for_update()
 
+_RESERVE = insert(reservations)
 _still_held = (reservations.c.id == bindparam("of_id")) & (reservations.c.state == "held")
 _TOP_UP = (
     update(reservations)
@@ -85,9 +87,9 @@ class Entry:
 
 def reserve(connection: Connection, entry: Entry, amount: int, now_s: int, lease_until: int) -> None:
     """Holds `amount` micro-EUR. Raises OverLimit, and then nothing was held."""
-    _hold_budgets(connection, entry, amount)
     row = asdict(entry) | {"held_micro_eur": amount, "state": "held", "created_at": now_s, "lease_until": lease_until}
-    connection.execute(insert(reservations), row)
+    connection.execute(_RESERVE, row)
+    _hold_budgets(connection, entry, amount)
 
 
 def top_up(connection: Connection, entry: Entry, amount: int, lease_until: int) -> bool:
@@ -99,7 +101,7 @@ def top_up(connection: Connection, entry: Entry, amount: int, lease_until: int) 
 
 
 def settle(connection: Connection, entry: Entry, cost: int, quantity: int, unit: str, at_ms: int) -> int:
-    """Writes the usage line and moves what was held to spent. Returns the micro-EUR charged; a repetition changes nothing.
+    """Writes the usage line and moves what was held to spent. Returns the micro-EUR charged; again changes nothing.
 
     A cost above what was held is charged as far as the limits have room: they hold whatever an engine did.
     """
@@ -141,9 +143,10 @@ def forget(connection: Connection, before_s: int) -> None:
 def _hold_budgets(connection: Connection, entry: Entry, amount: int) -> None:
     if not connection.execute(_HOLD_ORG, {"of_org": entry.org_id, "amount": amount}).rowcount:
         raise OverLimit("organisation")
-    if entry.user_id is not None:
-        if not connection.execute(_HOLD_USER, {"of_user": entry.user_id, "amount": amount}).rowcount:
-            raise OverLimit("user")
+    if entry.user_id is None:
+        return
+    if not connection.execute(_HOLD_USER, {"of_user": entry.user_id, "amount": amount}).rowcount:
+        raise OverLimit("user")
 
 
 def _move_budgets(connection: Connection, entry: Entry, released: int, charged: int) -> None:

@@ -1,7 +1,7 @@
 """Requests per minute and streams at one time, per key. Spec 7, Rate limiting, and 8.
 
-A sliding window counter of the `limits` library: in memory with one ingress replica, in Redis with more. When Redis does
-not answer, each replica allows its share of the limit by itself: open, but bounded.
+A sliding window counter of the `limits` library: in memory with one ingress replica, in Redis with more. When Redis
+does not answer, each replica allows its share of the limit by itself: open, but bounded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from functools import lru_cache
 from typing import Any
 
 from limits import RateLimitItem, RateLimitItemPerSecond
-from limits.aio.storage import MemoryStorage, RedisStorage
+from limits.aio.storage.memory import MemoryStorage
+from limits.aio.storage.redis import RedisStorage
 from limits.aio.strategies import SlidingWindowCounterRateLimiter
 from limits.errors import StorageError
 
@@ -123,7 +124,7 @@ class Rates:
         return RateVerdict(limit, stats.remaining, reset_s, allowed, self._window_s)
 
 
-class LocalCounters(MemoryStorage):
+class LocalCounters(MemoryStorage):  # type: ignore[misc]  # a decorator of the library hides its type
     """Counters in memory. The library walks over all keys after every hit; once per window is enough."""
 
     def __init__(self) -> None:
@@ -141,7 +142,7 @@ class LocalCounters(MemoryStorage):
             self.storage[key] = 0
             self.expirations[key] = now_s + expiry
         self.storage[key] += amount
-        return self.storage[key]
+        return int(self.storage[key])
 
 
 def _redis(url: str) -> Any:

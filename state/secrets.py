@@ -1,8 +1,8 @@
 """The service's own secret, and the keys derived from it: one per purpose, two generations during a rotation.
 
 The secret lives outside the database: in the environment (`PARLANCE_SECRET`, on clusters) or in `<home>/secrets`, mode
-0600, one hexadecimal line per generation, newest first. What was made under the previous generation stays valid until the
-next rotation.
+0600, one hexadecimal line per generation, newest first. What was made under the previous generation stays valid until
+the next rotation.
 """
 
 from __future__ import annotations

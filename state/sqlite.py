@@ -1,7 +1,8 @@
 """SQLite behind one writer thread with group commit.
 
 All transactions that wait at one moment share one `BEGIN IMMEDIATE .. COMMIT`, each in a savepoint of its own: one that
-fails rolls back alone, and hundreds share the price of one fsync. Nobody hears of success before the commit.
+fails rolls back alone, and hundreds share the price of one fsync. Nobody hears of success before the commit, except who
+asked for an answer that is not durable: those hear it as soon as the row is written, unless the last commit failed.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ WAL_BACKPORTS = {(3, 44): 6, (3, 50): 7}
 def journal_mode(version: tuple[int, int, int]) -> str:
     """The journal mode that is safe with this version of SQLite.
 
-    From 3.7.0 to 3.51.2 a WAL can be corrupted when one connection writes while another checkpoints, and the command line
-    writes beside the server. The fix was carried back to 3.44.6 and 3.50.7.
+    From 3.7.0 to 3.51.2 a WAL can be corrupted when one connection writes while another checkpoints, and the command
+    line writes beside the server. The fix was carried back to 3.44.6 and 3.50.7.
     """
     major, minor, patch = version
     if version >= WAL_FIXED or patch >= WAL_BACKPORTS.get((major, minor), 1 << 30):
@@ -50,11 +51,12 @@ def journal_mode(version: tuple[int, int, int]) -> str:
 class _Job:
     transaction: Callable[[Connection], Any]
     done: asyncio.Future[Any]
+    durable: bool
     result: Any = None
     error: BaseException | None = None
 
     def deliver(self) -> None:
-        if self.done.cancelled():
+        if self.done.done():
             return
         if self.error is not None:
             self.done.set_exception(self.error)
@@ -104,17 +106,20 @@ class SqliteDatabase:
         self._engine = _engine(path)
         self._inbox = _Inbox(asyncio.get_running_loop())
         self._closed = False
+        self._healthy = True
         self._writer = Thread(target=self._write, name="sqlite-writer", daemon=True)
         self._writer.start()
 
-    async def run(self, transaction: Callable[[Connection], T]) -> T:
+    async def run(self, transaction: Callable[[Connection], T], *, durable: bool = True) -> T:
+        """See `Database.run`."""
         if self._closed:
             raise STATE_UNAVAILABLE()
-        job = _Job(transaction, self._inbox.loop.create_future())
+        job = _Job(transaction, self._inbox.loop.create_future(), durable)
         self._inbox.jobs.put(job)
         return cast(T, await job.done)
 
     async def close(self) -> None:
+        """See `Database.close`."""
         if not self._closed:
             self._closed = True
             self._inbox.jobs.put(None)
@@ -143,9 +148,13 @@ class SqliteDatabase:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
                 for job in jobs:
                     _run_in_savepoint(connection, job)
+                    if self._healthy and not job.durable:
+                        self._inbox.deliver([job])
                 connection.commit()
+            self._healthy = True
             return True
         except (SQLAlchemyError, sqlite3.Error, OSError) as error:
+            self._healthy = False
             log.error("the database did not take %d transactions: %s", len(jobs), type(error).__name__)
             for job in jobs:
                 _refused(job)

@@ -53,9 +53,11 @@ class Names(TypeDecorator[frozenset[str]]):
     cache_ok = True
 
     def process_bind_param(self, value: frozenset[str] | None, dialect: Dialect) -> str | None:
+        """To the database."""
         return None if value is None else " ".join(sorted(value))
 
     def process_result_value(self, value: Any | None, dialect: Dialect) -> frozenset[str] | None:
+        """From the database."""
         return None if value is None else frozenset(value.split())
 
 

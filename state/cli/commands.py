@@ -11,9 +11,10 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from state import api_keys, audit, keys, organisations, printing, usage
+from state import api_keys, audit, keys, organisations, usage
 from state import secrets as service_secrets
 from state.accounts import PEPPER
+from state.cli import printing
 from state.database import open_database
 from state.opening import default_database
 
@@ -34,17 +35,20 @@ async def run(options: Namespace, home: Path, url: str | None) -> None:
 
 
 def org_create(connection: Connection, options: Namespace, _home: Path) -> str:
+    """Adds an organisation; its budget has no limit."""
     organisations.create(connection, options.name, options.plan, _names(options.entitle), _now_s())
     return f"organisation {options.name} on plan {options.plan}"
 
 
 def org_list(connection: Connection, _options: Namespace, _home: Path) -> str:
+    """All organisations with plan, limits and money."""
     columns = ("id", "name", "plan", "entitlements", "models", "decision_model", "requests_per_minute")
     money = ("limit_micro_eur", "spent_micro_eur", "held_micro_eur")
     return printing.table(columns + money, [row._asdict() for row in organisations.all_rows(connection)])
 
 
 def org_change(connection: Connection, options: Namespace, _home: Path) -> str:
+    """Sets plan, entitlements and agreed limits; what is not named stays."""
     columns: dict[str, Any] = {}
     if options.plan is not None:
         columns["plan"] = options.plan
@@ -63,6 +67,7 @@ def org_change(connection: Connection, options: Namespace, _home: Path) -> str:
 
 
 def org_models(connection: Connection, options: Namespace, _home: Path) -> str:
+    """Sets the enabled models if asked, and prints them."""
     if options.all:
         organisations.change(connection, options.name, {"models": None})
     elif options.only is not None:
@@ -72,6 +77,7 @@ def org_models(connection: Connection, options: Namespace, _home: Path) -> str:
 
 
 def org_default_decision_model(connection: Connection, options: Namespace, _home: Path) -> str:
+    """Sets the default decision model if asked, and prints it."""
     if options.model is not None:
         model = None if options.model == "none" else options.model
         organisations.change(connection, options.name, {"decision_model": model})
@@ -80,6 +86,7 @@ def org_default_decision_model(connection: Connection, options: Namespace, _home
 
 
 def key_create(connection: Connection, options: Namespace, home: Path) -> str:
+    """Makes a key and prints nothing else, so that a script can take it."""
     scopes = api_keys.parse_scopes(_names(options.scopes))
     org_id = organisations.find(connection, options.org).id
     user_id = options.user and organisations.ensure_user(connection, org_id, options.user, _now_s())
@@ -98,6 +105,7 @@ def key_create(connection: Connection, options: Namespace, home: Path) -> str:
 
 
 def key_list(connection: Connection, options: Namespace, _home: Path) -> str:
+    """The keys of an organisation by id, revoked ones too."""
     rows = api_keys.list_keys(connection, organisations.find(connection, options.org).id)
     shown = [
         {
@@ -118,11 +126,13 @@ def key_list(connection: Connection, options: Namespace, _home: Path) -> str:
 
 
 def key_revoke(connection: Connection, options: Namespace, _home: Path) -> str:
+    """Ends a key."""
     api_keys.revoke(connection, options.id, _now_s())
     return f"key {options.id} is revoked; running servers refuse it within 5 seconds"
 
 
 def budget_set(connection: Connection, options: Namespace, _home: Path) -> str:
+    """Sets or lifts a spend limit."""
     org_id = organisations.find(connection, options.org).id
     user_id = options.user and organisations.ensure_user(connection, org_id, options.user, _now_s())
     organisations.set_limit(connection, org_id, user_id, options.limit_micro_eur)
@@ -132,12 +142,14 @@ def budget_set(connection: Connection, options: Namespace, _home: Path) -> str:
 
 
 def budget_list(connection: Connection, options: Namespace, _home: Path) -> str:
+    """Limits, spent and held of an organisation and its users."""
     rows = organisations.list_budgets(connection, organisations.find(connection, options.org).id)
     columns = ("user", "limit_micro_eur", "spent_micro_eur", "held_micro_eur")
     return printing.table(columns, [row._asdict() | {"user": row.user or "(organisation)"} for row in rows])
 
 
 def usage_report(connection: Connection, options: Namespace, _home: Path) -> str:
+    """Billed requests, or sums by group."""
     if options.org is not None:
         organisations.find(connection, options.org)
     which = usage.Filter(
@@ -152,6 +164,7 @@ def usage_report(connection: Connection, options: Namespace, _home: Path) -> str
 
 
 def secret_list(connection: Connection, _options: Namespace, home: Path) -> str:
+    """Generations of the secret and how many valid keys need each."""
     counts = api_keys.generations(connection)
     known = list(service_secrets.open_secrets(home).derive(PEPPER).keys)
     rows = [{"kid": kid, "state": "newest" if kid == known[0] else "previous"} for kid in known]
@@ -160,6 +173,7 @@ def secret_list(connection: Connection, _options: Namespace, home: Path) -> str:
 
 
 def secret_rotate(connection: Connection, options: Namespace, home: Path) -> str:
+    """Adds a generation, unless keys would die with the oldest."""
     known = list(service_secrets.open_secrets(home).derive(PEPPER).keys)
     dying = known[service_secrets.GENERATIONS - 1 :]
     lost = sum(api_keys.generations(connection).get(kid, 0) for kid in dying)
@@ -170,6 +184,7 @@ def secret_rotate(connection: Connection, options: Namespace, home: Path) -> str
 
 
 def check(connection: Connection, _options: Namespace, _home: Path) -> str:
+    """Compares usage, budgets and reservations; raises OSError naming what does not add up."""
     faults = audit.faults(connection)
     if faults:
         raise OSError("\n".join(faults))

@@ -18,7 +18,9 @@ def table(columns: Sequence[str], rows: Rows) -> str:
     widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
     numeric = [bool(body) and all(line[i].isdigit() or line[i] == "-" for line in body) for i in range(len(columns))]
     return "\n".join(
-        "  ".join(text.rjust(w) if right else text.ljust(w) for text, w, right in zip(line, widths, numeric)).rstrip()
+        "  ".join(
+            text.rjust(w) if right else text.ljust(w) for text, w, right in zip(line, widths, numeric, strict=True)
+        ).rstrip()
         for line in lines
     )
 

@@ -15,13 +15,13 @@ from typing import NoReturn
 
 from contract.access import PLANS, Scope
 from contract.errors import ApiError
-from state import commands
+from state.cli import commands
 from state.opening import DATABASE_VARIABLE, HOME_VARIABLE
 
 ABOUT = f"""Manage the organisations, API keys, budgets and usage of a Parlance server.
 
-It opens the same database as the server ({HOME_VARIABLE}, default var/, or {DATABASE_VARIABLE}) and works beside a running
-one; changes are seen within 5 seconds."""
+It opens the same database as the server ({HOME_VARIABLE}, default var/, or {DATABASE_VARIABLE}) and works beside a
+running one; changes are seen within 5 seconds."""
 
 FIRST_STEPS = f"""first steps:
   python -m state org create acme --plan standard
@@ -38,6 +38,7 @@ class Parser(argparse.ArgumentParser):
     """Answers a mistake with one sentence instead of a page."""
 
     def error(self, message: str) -> NoReturn:
+        """Exits with 2 and one sentence on stderr."""
         self.exit(2, f"{message}; `{self.prog} --help` explains\n")
 
 
