@@ -200,6 +200,11 @@ class ChatRequest(Body):
         return self.max_completion_tokens or self.max_tokens
 
     @property
+    def is_tool_forced(self) -> bool:
+        """Whether the answer must be a tool call."""
+        return self.tool_choice not in (None, "none", "auto")
+
+    @property
     def include_usage(self) -> bool:
         """Whether a stream ends with the token counts."""
         return bool(self.stream_options and self.stream_options.include_usage)

@@ -35,7 +35,7 @@ class Body(BaseModel):
 
 
 def bounded_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """Returns `schema` if it keeps the bounds above, else raises ValueError. Whether it compiles only the engine knows."""
+    """Returns `schema` if it keeps the bounds above, else raises ValueError. Whether it compiles, the engine says."""
     _check_depth(schema, MAX_SCHEMA_DEPTH)
     size = len(json.dumps(schema, allow_nan=False, ensure_ascii=False).encode("utf-8", "surrogatepass"))
     if size > MAX_SCHEMA_BYTES:

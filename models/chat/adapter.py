@@ -11,7 +11,7 @@ from typing import Any
 
 from contract.catalog import ChatModel
 from contract.chat import ChatBatch, ChatReply, ChatRequest
-from contract.errors import IMAGES_UNSUPPORTED, ApiError
+from contract.errors import IMAGES_UNSUPPORTED
 from models.chat.request import engine_fields
 
 STALL_S = 60.0
@@ -42,12 +42,13 @@ class VllmChat:
 
     async def complete(self, request: ChatRequest, cache_salt: str | None = None) -> ChatReply:
         """The whole answer. Raises ApiError: 400 if the engine refuses the request, 502 if it fails."""
-        from models.chat.serving import error_of, reply_body
         from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionResponse
+
+        from models.chat.serving import error_of, reply_body
 
         answer = await self._create(request.model_copy(update={"stream": False}), cache_salt)
         if not isinstance(answer, ChatCompletionResponse):
-            raise error_of(answer)
+            raise error_of(answer, request)
         tokens = answer.usage
         return ChatReply(reply_body(answer), tokens.prompt_tokens, tokens.completion_tokens or 0)
 
@@ -55,14 +56,15 @@ class VllmChat:
         """The answer in events: the first token alone, then whatever has become ready. Closing it frees the engine.
 
         Raises:
-            ApiError: as `complete`; also in the middle, after which no event follows.
+            ApiError: as `complete`. A refusal comes before the first event, a failure may come between events.
         """
-        from models.chat.serving import error_of
         from vllm.entrypoints.serve.engine.protocol import ErrorResponse
+
+        from models.chat.serving import error_of
 
         events: Any = await self._create(request.model_copy(update={"stream": True}), cache_salt)
         if isinstance(events, ErrorResponse):
-            raise error_of(events)
+            raise error_of(events, request)
         self._streams += 1
         try:
             async with aclosing(events):
@@ -70,10 +72,8 @@ class VllmChat:
                     sent_at = time.monotonic()
                     yield batch
                     await self._pace(sent_at)
-        except ApiError:
-            raise
         except Exception as failure:
-            raise error_of(failure) from failure
+            raise error_of(failure, request) from failure
         finally:
             self._streams -= 1
 
@@ -92,7 +92,7 @@ class VllmChat:
     @property
     def unfinished(self) -> int:
         """Requests in the engine, running or waiting."""
-        return self._engine.get_num_unfinished_requests()
+        return int(self._engine.get_num_unfinished_requests())
 
     async def _create(self, request: ChatRequest, cache_salt: str | None) -> Any:
         from models.chat.serving import EngineRequest, error_of
@@ -102,7 +102,7 @@ class VllmChat:
             engine_request = EngineRequest(model=self._model.id, **engine_fields(request, cache_salt))
             answer = await self._serving.create_chat_completion(engine_request)
         except Exception as failure:
-            raise error_of(failure) from failure
+            raise error_of(failure, request) from failure
         # vLLM answers a cancelled call with an error object; here a cancelled task stays cancelled.
         task = asyncio.current_task()
         if task is not None and task.cancelling():

@@ -19,8 +19,10 @@ from typing import Any
 
 import torch
 from vllm.config import VllmConfig
+from vllm.inputs import tokens_input
 from vllm.logger import init_logger
 from vllm.renderers import renderer_from_config
+from vllm.sampling_params import SamplingParams
 from vllm.v1.engine import EngineCoreOutput, EngineCoreOutputs, EngineCoreRequest, FinishReason
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.core_client import InprocClient
@@ -129,6 +131,7 @@ class ThreadedCore(InprocClient):
         return value
 
     async def get_output_async(self) -> EngineCoreOutputs:
+        """The next outputs; raises EngineDeadError once the thread has ended."""
         self._loop = asyncio.get_running_loop()
         if self.resources.engine_dead and self._outputs.empty():
             raise EngineDeadError()
@@ -138,6 +141,7 @@ class ThreadedCore(InprocClient):
         return outputs
 
     async def add_request_async(self, request: EngineCoreRequest) -> None:
+        """Queues `request`; its outputs come through `get_output_async`."""
         self._command(lambda: self._add(request))
 
     def _add(self, request: EngineCoreRequest) -> None:
@@ -150,25 +154,34 @@ class ThreadedCore(InprocClient):
             self._publish(EngineCoreOutputs(outputs=[failed]))
 
     async def abort_requests_async(self, request_ids: list[str]) -> None:
+        """Frees what the requests hold before the next step."""
         if request_ids and not self.resources.engine_dead:
             self._command(lambda: self.abort_requests(request_ids))
 
     async def get_supported_tasks_async(self) -> Any:
+        """What the model can do, e.g. `generate`."""
         return await asyncio.to_thread(self.call, self.get_supported_tasks)
 
     async def reset_mm_cache_async(self) -> None:
+        """Forgets processed images."""
         await asyncio.to_thread(self.call, self.reset_mm_cache)
 
     async def reset_prefix_cache_async(
         self, reset_running_requests: bool = False, reset_connector: bool = False
     ) -> bool:
+        """Forgets prompts computed before; False while requests hold some."""
         return await asyncio.to_thread(
             self.call, lambda: self.reset_prefix_cache(reset_running_requests, reset_connector)
         )
 
     async def collective_rpc_async(
-        self, method: str, timeout: float | None = None, args: tuple = (), kwargs: dict[str, Any] | None = None
+        self,
+        method: str,
+        timeout: float | None = None,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> list[Any]:
+        """Calls `method` of the worker."""
         return await asyncio.to_thread(self.call, lambda: self.collective_rpc(method, timeout, args, kwargs))
 
     def shutdown(self, timeout: float | None = None) -> None:
@@ -202,6 +215,20 @@ class ThreadedLLM(AsyncLLM):
         self.output_handler = None
         self._client_count = 1
         self._supported_tasks = self.engine_core.call(self.engine_core.get_supported_tasks)
+        self._warm_up()
+
+    def _warm_up(self) -> None:
+        """One token through the whole engine, so that one that cannot compute fails here and not at a client."""
+        params = SamplingParams(max_tokens=1, temperature=0)
+        request = self.input_processor.process_inputs("warm-up", tokens_input([1] * 8), params, self._supported_tasks)
+        core = self.engine_core
+
+        def run() -> None:
+            core.add_request(request)
+            while core.engine_core.scheduler.has_requests():
+                core.get_output()
+
+        core.call(run)
 
     def __del__(self) -> None:
         """Nothing: the thread is a daemon, and vLLM's finalizer fails in an interpreter that is ending."""

@@ -19,7 +19,7 @@ OURS = frozenset({"engine_process", "chat_template"})
 """Options of a stanza that are not engine arguments of vLLM."""
 
 DEFAULTS: dict[str, Any] = {
-    "generation_config": "vllm",  # sampling defaults are those of the API (spec 4), not of whoever published the weights
+    "generation_config": "vllm",  # sampling defaults are the API's (spec 4), not those of the weights' publisher
     "enable_prefix_caching": True,
     "disable_log_stats": True,
 }
@@ -40,10 +40,11 @@ QUIET = {
 }
 
 
-def prepare_environment(in_process: bool, threads: int | None) -> None:
+def prepare_environment(in_process: bool, eager: bool, threads: int | None) -> None:
     """Sets what vLLM reads at import. What the operator has set stays, but for the thread count.
 
-    Ray gives actors of one CPU or less `OMP_NUM_THREADS=1`, which would leave the model one core whatever the stanza says.
+    Ray gives actors of one CPU or less `OMP_NUM_THREADS=1`, which would leave the model one core whatever its stanza
+    says; and vLLM keeps torch to one thread where the variable is not set.
     """
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
@@ -52,6 +53,9 @@ def prepare_environment(in_process: bool, threads: int | None) -> None:
     if in_process:
         # Without this the CPU platform insists on an executor in another process.
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+    if eager:
+        # The sampler has functions of its own that compile at first use: 14 s for the first request with `logprobs`.
+        os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
 
 
 def start(model: ChatModel, path: Path) -> AsyncLLM:
@@ -59,7 +63,7 @@ def start(model: ChatModel, path: Path) -> AsyncLLM:
     serving = model.serving
     assert serving is not None
     in_process = not serving.options.get("engine_process", False)
-    prepare_environment(in_process, serving.threads)
+    prepare_environment(in_process, bool(serving.options.get("enforce_eager")), serving.threads)
 
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.usage.usage_lib import UsageContext

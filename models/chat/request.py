@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from contract.chat import ChatRequest, Message, NamedTool, Part
+from contract.chat import ChatRequest, Message, Part
+from contract.chat_tools import Body, NamedTool
 
 COPIED = ("top_p", "n", "seed", "presence_penalty", "frequency_penalty", "stop", "parallel_tool_calls")
 """Fields that have the same name and meaning on both sides; None is left out."""
@@ -18,8 +19,7 @@ DEFAULT_TEMPERATURE = 1.0
 def engine_fields(request: ChatRequest, cache_salt: str | None = None) -> dict[str, Any]:
     """Keyword arguments of vLLM's `ChatCompletionRequest` for `request`.
 
-    Args:
-        cache_salt: set by the server, not the client: keeps the prefix caches of tenants apart.
+    `cache_salt` is the server's and not the client's: it keeps the prefix caches of tenants apart.
     """
     fields: dict[str, Any] = {name: value for name in COPIED if (value := getattr(request, name)) is not None}
     fields["messages"] = [_message(message) for message in request.messages]
@@ -32,7 +32,7 @@ def engine_fields(request: ChatRequest, cache_salt: str | None = None) -> dict[s
     if request.logprobs:
         fields |= {"logprobs": True, "top_logprobs": request.top_logprobs or 0}
     if request.tools:
-        fields |= {"tools": [_plain(tool) for tool in request.tools], "tool_choice": _tool_choice(request)}
+        fields |= {"tools": _tools(request), "tool_choice": _tool_choice(request)}
     if request.response_format and request.response_format.type != "text":
         fields["response_format"] = _plain(request.response_format)
     if cache_salt is not None:
@@ -40,8 +40,17 @@ def engine_fields(request: ChatRequest, cache_salt: str | None = None) -> dict[s
     return fields
 
 
-def _plain(value: Any) -> dict[str, Any]:
+def _plain(value: Body) -> dict[str, Any]:
     return value.model_dump(exclude_none=True, by_alias=True)
+
+
+def _tools(request: ChatRequest) -> list[dict[str, Any]]:
+    """The tools; a call that is forced follows its schema, where the client does not say `strict: false`."""
+    tools = [_plain(tool) for tool in request.tools or ()]
+    if request.is_tool_forced:
+        for tool in tools:
+            tool["function"].setdefault("strict", True)
+    return tools
 
 
 def _tool_choice(request: ChatRequest) -> str | dict[str, Any]:

@@ -25,7 +25,7 @@ from vllm.tokenizers import TokenizerLike
 from vllm.v1.engine.async_llm import AsyncLLM
 
 from contract.catalog import ChatModel
-from contract.chat import ChatBatch
+from contract.chat import ChatBatch, ChatRequest
 from contract.errors import INVALID_REQUEST, UPSTREAM_ERROR, ApiError
 from models.chat.events import EventStream
 from models.chat.request import answer_reserve
@@ -33,9 +33,10 @@ from models.chat.request import answer_reserve
 
 @dataclass(frozen=True)
 class CutAtTop(TokenizeParams):
-    """Tokenising that cuts an input longer than the window at its top (spec 4), where vLLM would leave one token to answer.
+    """Tokenising that cuts an input longer than the window at its top (spec 4).
 
-    `reserve` tokens stay free for the answer. A begin-of-text token stays first: some models are lost without it.
+    `reserve` tokens stay free for the answer, where vLLM would leave one. A begin-of-text token stays first: some
+    models are lost without it.
     """
 
     reserve: int = 1
@@ -52,6 +53,7 @@ class EngineRequest(ChatCompletionRequest):
     """vLLM's request, built from `engine_fields` only, that is cut and not refused when too long."""
 
     def build_tok_params(self, model_config: ModelConfig) -> TokenizeParams:
+        """How the rendered prompt becomes tokens."""
         window = model_config.max_model_len
         return CutAtTop(
             max_total_tokens=window,
@@ -93,6 +95,8 @@ class ChatServing(OpenAIServingChat):
         chat_template_kwargs: dict[str, Any] | None = None,
         mm_token_counts: Any = None,
     ) -> AsyncGenerator[ChatBatch, None]:
+        """As vLLM's, but for what it yields: a batch for each output of the engine, and the token counts at the end."""
+
         def parser() -> Any:
             return self._make_parser(request, tokenizer, chat_template_kwargs) if self.parser_cls else None
 
@@ -112,17 +116,36 @@ class ChatServing(OpenAIServingChat):
         logprobs = self._create_chat_logprobs(
             output.token_ids, output.logprobs, self.renderer.tokenizer, request.top_logprobs
         )
-        return logprobs.model_dump()
+        plain: dict[str, Any] = logprobs.model_dump()
+        return plain
 
 
-def error_of(failure: Exception | ErrorResponse) -> ApiError:
+GRAMMAR_ERRORS = ("Invalid grammar specification", "Grammar error")
+"""How vLLM's refusals of a JSON schema begin."""
+
+
+def error_of(failure: Exception | ErrorResponse, request: ChatRequest) -> ApiError:
     """The row of our table for what vLLM raised or returned: its 4xx name a fault of the request, all else is ours."""
     if isinstance(failure, ApiError):
         return failure
     error = (failure if isinstance(failure, ErrorResponse) else create_error_response(failure)).error
-    if 400 <= error.code < 500:
-        return INVALID_REQUEST(error.message, param=error.param)
-    return UPSTREAM_ERROR()
+    if not 400 <= error.code < 500:
+        return UPSTREAM_ERROR()
+    if error.message.startswith(GRAMMAR_ERRORS):
+        return _schema_error(error.message, request)
+    return INVALID_REQUEST(error.message, param=error.param or "messages")
+
+
+def _schema_error(detail: str, request: ChatRequest) -> ApiError:
+    if request.response_format and not request.is_tool_forced:
+        return INVALID_REQUEST(
+            f"the JSON schema in `response_format` cannot be followed: {detail}",
+            param="response_format.json_schema.schema",
+        )
+    return INVALID_REQUEST(
+        "the `parameters` of a function in `tools` are not a JSON schema that a call can be made to follow",
+        param="tools",
+    )
 
 
 def reply_body(response: ChatCompletionResponse) -> dict[str, Any]:
