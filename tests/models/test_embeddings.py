@@ -1,0 +1,203 @@
+"""The true loader over tiny checkpoints made here, and over the weights of the embedded profile where they are."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import models
+from contract.catalog import EmbeddingModel, Serving
+from contract.embeddings import Embeddings
+from models.embeddings import TransformerEmbedder, read_head
+from models.weights import WeightsError, ensure, home_folder
+from tests.models.tiny_bert import write_tiny_bert
+
+pytestmark = pytest.mark.anyio
+
+MINILM = "all-minilm-l6-v2"
+TEXTS = [
+    "The capital of France is Paris.",
+    "Ein Hund läuft über die Straße.",
+    "short",
+    "A longer sentence that talks of several things at once, among them rivers, bridges, and the price of bread. " * 2,
+    "123 + 456 = 579",
+]
+
+
+def matrix(embeddings: Embeddings) -> np.ndarray:
+    return np.frombuffer(embeddings.vectors, "<f4").reshape(-1, embeddings.dimensions)
+
+
+def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+
+
+def stanza(dimensions: int = 32, window: int = 64, **options: object) -> EmbeddingModel:
+    adapter = "models.embeddings:TransformerEmbedder"
+    serving = Serving(adapter=adapter, runtime="test", threads=2, options=options, weights=MINILM)
+    return EmbeddingModel(id="test", owned_by="o", dimensions=dimensions, context_window=window, serving=serving)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_bert(tmp_path_factory.mktemp("tiny"), "BertModel", pooling="mean")
+
+
+@pytest.fixture(scope="module")
+def embedder(checkpoint: Path):
+    made = TransformerEmbedder(stanza(), checkpoint)
+    yield made
+    made.close()
+
+
+async def test_vectors_have_length_one_and_stand_in_order(embedder: TransformerEmbedder) -> None:
+    together = await embedder.embed(TEXTS)
+    assert together.dimensions == 32
+    assert len(together.rows()) == len(TEXTS)
+    assert np.allclose(np.linalg.norm(matrix(together), axis=1), 1, atol=1e-5)
+    alone = [matrix(await embedder.embed([text]))[0] for text in TEXTS]
+    assert cosines(matrix(together), np.stack(alone)).min() > 0.99999
+
+
+async def test_a_batch_gives_what_concurrent_callers_get(embedder: TransformerEmbedder) -> None:
+    texts = [f"{word} " * (1 + number % 9) for number, word in enumerate(["time", "river", "bread"] * 20)]
+    together = matrix(await embedder.embed(texts))
+    apart = await asyncio.gather(*[embedder.embed([text]) for text in texts])
+    assert cosines(together, np.concatenate([matrix(one) for one in apart])).min() > 0.99999
+
+
+async def test_dimensions_cut_and_scale_to_length_one(embedder: TransformerEmbedder) -> None:
+    full, cut = matrix(await embedder.embed(TEXTS)), await embedder.embed(TEXTS, dimensions=8)
+    assert cut.dimensions == 8
+    expected = full[:, :8] / np.linalg.norm(full[:, :8], axis=1, keepdims=True)
+    assert np.allclose(matrix(cut), expected, atol=1e-6)
+    assert np.array_equal(matrix(await embedder.embed(TEXTS, dimensions=32)), full)
+
+
+@pytest.mark.parametrize(("words", "tokens"), [(1, 3), (61, 63), (62, 64), (63, 64), (500, 64)])
+async def test_tokens_are_counted_up_to_the_window(embedder: TransformerEmbedder, words: int, tokens: int) -> None:
+    assert (await embedder.embed(["time " * words])).prompt_tokens == tokens
+
+
+async def test_what_is_beyond_the_window_is_cut_at_the_end(embedder: TransformerEmbedder) -> None:
+    same_start = await embedder.embed(["time " * 62 + "river", "time " * 62 + "bread bread", "river " + "time " * 62])
+    first, second, other = matrix(same_start)
+    assert np.allclose(first, second, atol=1e-6)
+    assert not np.allclose(first, other, atol=1e-4)
+
+
+async def test_health_follows_the_worker(checkpoint: Path) -> None:
+    made = TransformerEmbedder(stanza(), checkpoint)
+    await made.check_health()
+    made.close()
+    with pytest.raises(RuntimeError):
+        await made.check_health()
+
+
+def test_a_stanza_that_promises_other_dimensions_is_refused(checkpoint: Path) -> None:
+    with pytest.raises(WeightsError, match="32 dimensions"):
+        TransformerEmbedder(stanza(dimensions=33), checkpoint)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "lasttoken"])
+async def test_pooling_is_read_from_the_checkpoint(tmp_path: Path, pooling: str) -> None:
+    import torch
+    import transformers
+
+    write_tiny_bert(tmp_path, "BertModel", pooling=pooling, normalise=False)
+    made = TransformerEmbedder(stanza(), tmp_path)
+    got = matrix(await made.embed(["time river", "bread"]))
+    made.close()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    network = transformers.AutoModel.from_pretrained(tmp_path).eval()
+    for row, text in zip(got, ["time river", "bread"], strict=True):
+        with torch.no_grad():
+            hidden = network(**tokenizer(text, return_tensors="pt")).last_hidden_state[0].numpy()
+        want = {"mean": hidden.mean(0), "cls": hidden[0], "lasttoken": hidden[-1]}[pooling]
+        assert np.allclose(row, want, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("said", "pooling"),
+    [
+        ({"pooling_mode": "cls"}, "cls"),
+        ({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False}, "mean"),
+        ({"pooling_mode_lasttoken": True, "include_prompt": True}, "lasttoken"),
+    ],
+)
+def test_both_forms_of_the_pooling_file_are_read(tmp_path: Path, said: dict, pooling: str) -> None:
+    write_modules(tmp_path, said)
+    assert read_head(tmp_path, {}).pooling == pooling
+    assert read_head(tmp_path, {"pooling": "cls"}).pooling == "cls"
+
+
+@pytest.mark.parametrize("said", [{"pooling_mode": "max"}, {"pooling_mode_mean_sqrt_len_tokens": True}, {}])
+def test_a_pooling_that_is_not_known_is_refused(tmp_path: Path, said: dict) -> None:
+    write_modules(tmp_path, said)
+    with pytest.raises(WeightsError, match="mean, cls, lasttoken"):
+        read_head(tmp_path, {})
+
+
+def test_a_module_that_is_not_known_is_refused(tmp_path: Path) -> None:
+    write_modules(tmp_path, {"pooling_mode": "mean"}, "Dense")
+    with pytest.raises(WeightsError, match="Dense"):
+        read_head(tmp_path, {})
+
+
+def write_modules(folder: Path, pooling: dict, *others: str) -> None:
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+    modules = [{"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}]
+    modules += [{"type": f"sentence_transformers.models.{name}", "path": name} for name in others]
+    (folder / "modules.json").write_text(json.dumps(modules))
+
+
+def test_importing_the_adapters_loads_no_heavy_library() -> None:
+    script = (
+        "import models.embeddings, models.rerank, sys;"
+        "print([name for name in ('torch', 'transformers', 'numpy') if name in sys.modules])"
+    )
+    child = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert child.stdout.strip() == "[]"
+
+
+needs_minilm = pytest.mark.skipif(
+    not (home_folder() / "weights" / MINILM).is_dir(), reason=f"the weights `{MINILM}` are not here: make weights"
+)
+
+
+@needs_minilm
+async def test_minilm_agrees_with_sentence_transformers() -> None:
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    reference = sentence_transformers.SentenceTransformer(str(ensure(MINILM, offline=True)), device="cpu")
+    want = reference.encode([*TEXTS, "word " * 400])
+    made = models.load(stanza(384, 256, dtype="float32"))
+    got = await made.embed([*TEXTS, "word " * 400])
+    made.close()
+    assert cosines(matrix(got), want).min() > 0.9999
+    assert np.allclose(matrix(got), want, atol=1e-4)
+
+
+@needs_minilm
+async def test_minilm_in_bfloat16_stays_close_to_float32() -> None:
+    texts = [*TEXTS, *(f"{text} {number}" for number in range(20) for text in TEXTS)]
+    vectors = []
+    for dtype in ("float32", "bfloat16"):
+        made = models.load(stanza(384, 256, dtype=dtype))
+        vectors.append(matrix(await made.embed(texts)))
+        made.close()
+    assert cosines(*vectors).min() > 0.999
+
+
+@needs_minilm
+async def test_minilm_knows_what_is_alike() -> None:
+    made = models.load(stanza(384, 256, dtype="bfloat16"))
+    query, near, far = matrix(await made.embed(["How old are you?", "What is your age?", "The train leaves at noon."]))
+    made.close()
+    assert query @ near > 0.7 > 0.3 > query @ far

@@ -1,0 +1,123 @@
+"""Rerankers over tiny checkpoints through the true loaders, held against the plain library."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from contract.catalog import RerankModel, Serving
+from models.rerank import CosineReranker, CrossEncoderReranker
+from models.weights import WeightsError
+from tests.models.tiny_bert import write_tiny_bert
+
+pytestmark = pytest.mark.anyio
+
+QUERY = "the old house"
+DOCUMENTS = ["old house", "time river bread", "the young house not old", "a b c " * 9, ""]
+
+
+def stanza(adapter: str) -> RerankModel:
+    serving = Serving(adapter=f"models.rerank:{adapter}", runtime="test", threads=1)
+    return RerankModel(id="test", owned_by="o", context_window=64, serving=serving)
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_bert(tmp_path_factory.mktemp("cross"), "BertForSequenceClassification", num_labels=1)
+
+
+@pytest.fixture(scope="module")
+def cross(classifier: Path):
+    made = CrossEncoderReranker(stanza("CrossEncoderReranker"), classifier)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def cosine(tmp_path_factory: pytest.TempPathFactory):
+    folder = write_tiny_bert(tmp_path_factory.mktemp("bi"), "BertModel", pooling="mean", normalise=False)
+    made = CosineReranker(stanza("CosineReranker"), folder)
+    yield made
+    made.close()
+
+
+async def test_a_cross_encoder_scores_pairs_as_the_plain_library_does(
+    cross: CrossEncoderReranker, classifier: Path
+) -> None:
+    import torch
+    import transformers
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(classifier)
+    network = transformers.AutoModelForSequenceClassification.from_pretrained(classifier).eval()
+    ranking = await cross.rerank(QUERY, DOCUMENTS)
+    tokens = 0
+    for score, document in zip(ranking.scores, DOCUMENTS, strict=True):
+        pair = tokenizer([(QUERY, document)], return_tensors="pt")
+        tokens += pair["input_ids"].shape[1]
+        with torch.no_grad():
+            assert score == pytest.approx(network(**pair).logits[0, 0].sigmoid().item(), abs=1e-5)
+    assert ranking.prompt_tokens == tokens
+    assert len(set(ranking.scores)) == len(DOCUMENTS)
+
+
+async def test_a_pair_longer_than_the_window_keeps_its_query(cross: CrossEncoderReranker) -> None:
+    long = "bread " * 200
+    ranking = await cross.rerank(QUERY, [long, long + "time", "time " + long])
+    assert ranking.prompt_tokens == 3 * 64
+    assert ranking.scores[0] == pytest.approx(ranking.scores[1], abs=1e-6)
+    assert ranking.scores[0] != pytest.approx(ranking.scores[2], abs=1e-6)
+    other = await cross.rerank("river", [long])
+    assert other.scores[0] != pytest.approx(ranking.scores[0], abs=1e-6)
+
+
+async def test_the_order_of_query_and_document_matters_to_a_cross_encoder(cross: CrossEncoderReranker) -> None:
+    one, other = await cross.rerank("time river", ["bread"]), await cross.rerank("bread", ["time river"])
+    assert one.scores[0] != pytest.approx(other.scores[0], abs=1e-6)
+
+
+async def test_callers_at_the_same_time_get_their_own_scores(cross: CrossEncoderReranker) -> None:
+    alone = [await cross.rerank(query, DOCUMENTS) for query in ("time", "river", "bread")]
+    together = await asyncio.gather(*[cross.rerank(query, DOCUMENTS) for query in ("time", "river", "bread")])
+    for one, other in zip(alone, together, strict=True):
+        assert one.scores == pytest.approx(other.scores, abs=1e-5)
+        assert one.prompt_tokens == other.prompt_tokens
+
+
+async def test_a_thousand_documents_are_ranked(cross: CrossEncoderReranker) -> None:
+    ranking = await cross.rerank(QUERY, DOCUMENTS * 200)
+    scores = np.array(ranking.scores).reshape(200, len(DOCUMENTS))
+    assert np.allclose(scores, scores[0], atol=1e-5)
+
+
+def test_a_classifier_with_several_labels_is_no_reranker(tmp_path: Path) -> None:
+    write_tiny_bert(tmp_path, "BertForSequenceClassification", num_labels=3)
+    with pytest.raises(WeightsError, match="labels"):
+        CrossEncoderReranker(stanza("CrossEncoderReranker"), tmp_path)
+
+
+async def test_cosine_finds_the_same_text(cosine: CosineReranker) -> None:
+    ranking = await cosine.rerank(QUERY, [*DOCUMENTS, QUERY])
+    assert ranking.scores[-1] == pytest.approx(1, abs=1e-5)
+    assert max(ranking.scores) == ranking.scores[-1]
+    assert all(-1 <= score <= 1 for score in ranking.scores)
+
+
+async def test_cosine_reads_the_query_once(cosine: CosineReranker) -> None:
+    assert (await cosine.rerank("time", ["river"])).prompt_tokens == 6
+    assert (await cosine.rerank("time", ["river", "bread"])).prompt_tokens == 9
+
+
+async def test_health_follows_the_workers(classifier: Path) -> None:
+    made = CrossEncoderReranker(stanza("CrossEncoderReranker"), classifier)
+    await made.check_health()
+    made.close()
+    with pytest.raises(RuntimeError):
+        await made.check_health()
+
+
+def test_a_stanza_without_weights_is_refused() -> None:
+    with pytest.raises(WeightsError, match="weights"):
+        CosineReranker(stanza("CosineReranker"), None)

@@ -1,0 +1,44 @@
+"""A BERT of some kilobytes with random weights, written as its publishers write theirs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+WORDS = ["time", "river", "bread", "house", "a", "b", "c", "the", "old", "young", "not", "query"]
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+def write_tiny_bert(
+    folder: Path, kind: str, *, pooling: str | None = None, normalise: bool = True, **config: Any
+) -> Path:
+    """Writes a checkpoint of the transformers class `kind`: 32 dimensions, 2 layers, 64 positions, 12 words."""
+    import torch
+    import transformers
+
+    torch.manual_seed(7)
+    (folder / "vocab.txt").write_text("\n".join(SPECIAL + WORDS))
+    transformers.BertTokenizer(str(folder / "vocab.txt"), model_max_length=64).save_pretrained(folder)
+    settings = transformers.BertConfig(
+        vocab_size=len(SPECIAL + WORDS),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        max_position_embeddings=64,
+        initializer_range=0.5,
+        **config,
+    )
+    getattr(transformers, kind)(settings).save_pretrained(folder)
+    if pooling:
+        _write_head(folder, pooling, normalise)
+    return folder
+
+
+def _write_head(folder: Path, pooling: str, normalise: bool) -> None:
+    kinds = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")][: 3 if normalise else 2]
+    modules = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in kinds]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode": pooling}))
