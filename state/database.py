@@ -43,7 +43,7 @@ class Database(Protocol):
         ...
 
 
-async def open_database(url: str) -> Database:
+async def open_database(url: str, wait_s: float = WAIT_S) -> Database:
     """Opens the database at `url` and brings its schema up to date.
 
     Raises ValueError for an address of another kind, STATE_UNAVAILABLE if it cannot be reached.
@@ -60,11 +60,11 @@ async def open_database(url: str) -> Database:
     if backend == "sqlite" and address.database not in (None, "", ":memory:"):
         from state.sqlite import SqliteDatabase
 
-        database = SqliteDatabase(str(address.database))
+        database = SqliteDatabase(str(address.database), wait_s)
     elif backend == "postgresql":
         from state.postgres import PostgresDatabase
 
-        database = PostgresDatabase(address)
+        database = PostgresDatabase(address, wait_s)
     else:
         raise ValueError(f"the database must be a sqlite file or postgresql, not `{backend}`")
     try:

@@ -37,14 +37,14 @@ async def create_demo(database: Database, pepper: Keyring, home: Path) -> str | 
 async def _create_alone(database: Database, pepper: Keyring, pending: Path, final: Path) -> str | None:
     earlier = _read(pending)
     if earlier is not None and await database.run(_is_stored(earlier)):
-        pending.replace(final)
+        os.replace(pending, final)
         return earlier.text
     key = keys.mint()
     _write(pending, key)
     if not await database.run(_organisation_with(key, pepper)):
-        pending.unlink()
+        os.unlink(pending)
         return None
-    pending.replace(final)
+    os.replace(pending, final)
     return key.text
 
 

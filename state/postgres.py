@@ -24,9 +24,9 @@ POOL_SIZE = 8
 class PostgresDatabase:
     """A database that several ingress replicas share. READ COMMITTED: every decision is one conditional update."""
 
-    def __init__(self, address: URL) -> None:
+    def __init__(self, address: URL, wait_s: float = WAIT_S) -> None:
         # Whether a commit waits for the disk is a setting of the connection; to change it each time is a round trip.
-        self._engines = {True: _engine(address, "on"), False: _engine(address, "off")}
+        self._engines = {True: _engine(address, wait_s, "on"), False: _engine(address, wait_s, "off")}
         self._running: set[asyncio.Task[object]] = set()
 
     async def run(self, transaction: Callable[[Connection], T], *, durable: bool = True) -> T:
@@ -69,16 +69,16 @@ async def _run_once_more(engine: AsyncEngine, transaction: Callable[[Connection]
     raise AssertionError("unreachable")
 
 
-def _engine(address: URL, synchronous_commit: str) -> AsyncEngine:
+def _engine(address: URL, wait_s: float, synchronous_commit: str) -> AsyncEngine:
     return create_async_engine(
         address.set(drivername="postgresql+asyncpg"),
         pool_size=POOL_SIZE,
         max_overflow=0,
-        pool_timeout=WAIT_S,
+        pool_timeout=wait_s,
         hide_parameters=True,
         connect_args={
-            "timeout": WAIT_S,
-            "command_timeout": WAIT_S,
+            "timeout": wait_s,
+            "command_timeout": wait_s,
             "server_settings": {"synchronous_commit": synchronous_commit},
         },
     )

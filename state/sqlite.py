@@ -98,12 +98,12 @@ class _Inbox:
 
 
 class SqliteDatabase:
-    """A database file. Belongs to the event loop that opened it."""
+    """A database file. Belongs to the event loop that opened it; `wait_s` is the longest wait for another process."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, wait_s: float = WAIT_S) -> None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-        self._engine = _engine(path)
+        self._engine = _engine(path, wait_s)
         self._inbox = _Inbox(asyncio.get_running_loop())
         self._closed = False
         self._healthy = True
@@ -181,13 +181,13 @@ def _refused(job: _Job) -> _Job:
     return job
 
 
-def _engine(path: str) -> Engine:
+def _engine(path: str, wait_s: float) -> Engine:
     engine = create_engine(
         f"sqlite:///{path}",
         poolclass=StaticPool,
         hide_parameters=True,
         # Python must not begin transactions by itself: BEGIN IMMEDIATE is ours.
-        connect_args={"timeout": WAIT_S, "isolation_level": None, "check_same_thread": False},
+        connect_args={"timeout": wait_s, "isolation_level": None, "check_same_thread": False},
     )
 
     @event.listens_for(engine, "connect")

@@ -1,0 +1,58 @@
+"""Organisations, callers and books for the tests of this folder."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, func, select
+
+from contract.access import PLANS, Caller, Scope
+from state import audit, organisations
+from state.database import Database
+from state.tables import budgets, usage_lines
+
+
+async def make_caller(
+    database: Database, limit: int | None = None, user_limit: int | None = None, *, org: str = "acme", user: str = "eve"
+) -> Caller:
+    """A caller of a new organisation; it belongs to a user if there is a user limit."""
+
+    def transaction(connection: Connection) -> tuple[int, int | None]:
+        org_id = organisations.create(connection, org, "pro", (), 0)
+        organisations.set_limit(connection, org_id, None, limit)
+        if user_limit is None:
+            return org_id, None
+        user_id = organisations.ensure_user(connection, org_id, user, 0)
+        organisations.set_limit(connection, org_id, user_id, user_limit)
+        return org_id, user_id
+
+    org_id, user_id = await database.run(transaction)
+    return Caller(
+        org_id=org_id,
+        org=org,
+        key_id="k3Jd92Xa",
+        plan=PLANS["pro"],
+        scopes=frozenset(Scope),
+        user_id=user_id,
+        user=None if user_id is None else user,
+        org_limited=limit is not None,
+        user_limited=user_limit is not None,
+    )
+
+
+async def money(database: Database, caller: Caller) -> tuple[int, int]:
+    """(spent, held) micro-EUR of the caller's organisation, after proving that all books add up."""
+
+    def transaction(connection: Connection) -> tuple[int, int]:
+        assert audit.faults(connection) == []
+        row = connection.execute(
+            select(budgets).where(budgets.c.org_id == caller.org_id, budgets.c.user_id.is_(None))
+        ).one()
+        return row.spent_micro_eur, row.held_micro_eur
+
+    return await database.run(transaction)
+
+
+async def line_count(database: Database) -> int:
+    """How many usage lines there are."""
+    return await database.run(
+        lambda connection: connection.execute(select(func.count()).select_from(usage_lines)).scalar_one()
+    )

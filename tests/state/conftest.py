@@ -1,0 +1,55 @@
+"""Both databases under every test that asks for `database`; a real Redis for those that ask for `redis`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from state.database import Database, open_database
+from tests.state.servers import Postgres, Redis, find_binary, run_postgres, run_redis
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    _need("initdb", "postgresql")
+    with run_postgres() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis() -> Iterator[Redis]:
+    _need("redis-server", "redis-server")
+    with run_redis() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Address of an empty database of each kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'parlance.db'}"
+    server: Postgres = request.getfixturevalue("postgres")
+    return server.empty()
+
+
+@pytest.fixture
+async def database(database_url: str) -> AsyncIterator[Database]:
+    """A database of each kind with its schema."""
+    opened = await open_database(database_url)
+    yield opened
+    await opened.close()
+
+
+def _need(program: str, package: str) -> None:
+    if find_binary(program) is None:
+        reason = f"needs `{program}`: install the package {package}"
+        # On a developer's machine a missing server is a gap in the report; in CI it is a fault.
+        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)

@@ -1,0 +1,161 @@
+"""Real PostgreSQL and Redis servers for tests: on loopback, in folders of their own, gone afterwards."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from tempfile import mkdtemp
+
+START_S = 30.0
+UNPRIVILEGED = 65534
+"""PostgreSQL refuses to run as root; then it runs as this user, who owns nothing but its folder."""
+
+
+def find_binary(name: str) -> str | None:
+    """Path of a server's program, also where Debian hides PostgreSQL's."""
+    hidden = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), reverse=True)
+    return str(hidden[0]) if hidden else shutil.which(name)
+
+
+class Postgres:
+    """One PostgreSQL server. Without `fsync` it survives its own crash, not one of the machine, and starts faster.
+
+    Attributes:
+        url: of database `postgres` on it.
+    """
+
+    def __init__(self, folder: Path, fsync: bool = False) -> None:
+        self._fsync = fsync
+        self._data = folder / "data"
+        self._port = free_port()
+        self._folder = folder
+        self.url = f"postgresql://parlance@127.0.0.1:{self._port}/postgres"
+        if os.getuid() == 0:
+            os.chown(folder, UNPRIVILEGED, UNPRIVILEGED)
+        initdb = ("--auth=trust", "--username=parlance", "--encoding=UTF8", "--locale=C", "--no-sync")
+        subprocess.run([*self._as_user("initdb"), *initdb, "-D", str(self._data)], check=True, capture_output=True)
+        self._process = self._start()
+
+    def empty(self) -> str:
+        """Empties the database and returns its address."""
+        psql = [find_binary("psql") or "psql", "-q", "-h", "127.0.0.1", "-p", str(self._port), "-U", "parlance"]
+        renew = "DROP SCHEMA public CASCADE; CREATE SCHEMA public"
+        subprocess.run([*psql, "-d", "postgres", "-c", renew], check=True, capture_output=True)
+        return self.url
+
+    def stop(self, crash: bool = False) -> None:
+        """Ends it without waiting for clients, politely or as if the power had gone."""
+        self._process.send_signal(signal.SIGQUIT if crash else signal.SIGINT)
+        self._process.wait(START_S)
+
+    def restart(self) -> None:
+        """Starts it again on the same port and data."""
+        self._process = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        settings = ("-c", "max_connections=60", "-c", f"fsync={'on' if self._fsync else 'off'}")
+        options = ("-h", "127.0.0.1", "-p", str(self._port), "-k", str(self._folder), *settings)
+        with (self._folder / "log").open("ab") as log:
+            process = subprocess.Popen(
+                [*self._as_user("postgres"), "-D", str(self._data), *options], stdout=log, stderr=log
+            )
+        ready = [find_binary("pg_isready") or "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self._port)]
+        wait_until(lambda: subprocess.run(ready, check=False).returncode == 0, process)
+        return process
+
+    def _as_user(self, program: str) -> Sequence[str]:
+        path = find_binary(program) or program
+        if os.getuid() != 0:
+            return [path]
+        return ["setpriv", f"--reuid={UNPRIVILEGED}", f"--regid={UNPRIVILEGED}", "--clear-groups", path]
+
+
+class Redis:
+    """One Redis server without persistence.
+
+    Attributes:
+        url: of its first database.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._port = free_port()
+        self._folder = folder
+        self.url = f"redis://127.0.0.1:{self._port}"
+        self._process = self._start()
+
+    def stop(self) -> None:
+        """Ends it."""
+        self._process.terminate()
+        self._process.wait(START_S)
+
+    def restart(self) -> None:
+        """Starts it again, empty, on the same port."""
+        self._process = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        options = ("--bind", "127.0.0.1", "--port", str(self._port), "--save", "", "--dir", str(self._folder))
+        process = subprocess.Popen([find_binary("redis-server") or "redis-server", *options], stdout=subprocess.DEVNULL)
+        wait_until(lambda: _accepts(self._port), process)
+        return process
+
+
+@contextmanager
+def run_postgres(fsync: bool = False) -> Iterator[Postgres]:
+    """A PostgreSQL server for the block."""
+    with _folder(in_memory=not fsync) as folder:
+        server = Postgres(folder, fsync)
+        try:
+            yield server
+        finally:
+            server.stop(crash=True)
+
+
+@contextmanager
+def run_redis() -> Iterator[Redis]:
+    """A Redis server for the block."""
+    with _folder() as folder:
+        server = Redis(folder)
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+def free_port() -> int:
+    """A TCP port of loopback that nobody listens on."""
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_until(condition: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
+    """Polls until `condition` holds; raises RuntimeError if the process ends or 30 s pass."""
+    deadline = time.monotonic() + START_S
+    while not condition():
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError(f"{process.args} did not start")
+        time.sleep(0.02)
+
+
+def _accepts(port: int) -> bool:
+    with closing(socket.socket()) as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@contextmanager
+def _folder(in_memory: bool = True) -> Iterator[Path]:
+    # Not pytest's folder: that one is closed to the user PostgreSQL runs as. In memory where the system has such a place.
+    memory = Path("/dev/shm")
+    folder = Path(mkdtemp(prefix="parlance-", dir=memory if in_memory and memory.is_dir() else "/tmp"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
