@@ -23,7 +23,7 @@ def _documents(value: Any) -> tuple[str, ...]:
         raise ValueError("an array of strings is expected")
     if not 1 <= len(value) <= MAX_DOCUMENTS:
         raise ValueError(f"{len(value)} documents were sent; 1 to {MAX_DOCUMENTS} are allowed")
-    texts = [item.get("text") if isinstance(item, dict) else item for item in value]
+    texts: list[Any] = [item.get("text") if isinstance(item, dict) else item for item in value]
     for index, text in enumerate(texts):
         if not isinstance(text, str):
             raise ValueError(f"item {index} is neither a string nor an object with a string `text`")

@@ -99,7 +99,7 @@ def read_head(folder: Path, options: dict[str, Any]) -> Head:
     kinds = {module["type"].rpartition(".")[2]: folder / module["path"] for module in modules}
     if unknown := sorted(kinds.keys() - {"Transformer", "Pooling", "Normalize"}):
         raise WeightsError(f"`{folder}` has a module `{unknown[0]}` after its network, which is not supported")
-    pooling = options.get("pooling") or _published_pooling(kinds.get("Pooling"))
+    pooling: Any = options.get("pooling") or _published_pooling(kinds.get("Pooling"))
     if pooling not in get_args(Pooling):
         raise WeightsError(
             f"`{folder}` publishes pooling `{pooling}`; set `options.pooling` to one of {', '.join(get_args(Pooling))}"
