@@ -11,21 +11,23 @@ Keys, limits and money are kept by `state`, inside the ingress process.
     make serve                            on this machine, with everything it needs
 """
 
-from __future__ import annotations
+# No postponed annotations here: Serve reads the type of `args` to validate a config file against it.
+
+from collections.abc import Mapping
 
 from pydantic import BaseModel, ConfigDict
 from ray.serve import Application, Deployment
 
 import configs
 from autoscaling.sizing import deployment_options
-from contract.catalog import Model
+from contract.catalog import Catalog, Model
 from deployments.chat import Chat
 from deployments.embeddings import Embedder
 from deployments.handles import connect
 from deployments.ingress import Ingress, IngressArgs
 from deployments.rerank import Reranker
 
-__all__ = ["GraphArgs", "build", "connect"]
+__all__ = ["GraphArgs", "build", "connect", "wire"]
 
 
 class GraphArgs(BaseModel):
@@ -39,16 +41,19 @@ class GraphArgs(BaseModel):
 
 def build(args: GraphArgs) -> Application:
     """The graph of a profile: one deployment per model that it sets up, and the ingress in front."""
-    catalog = configs.load(args.profile)
+    return wire(configs.load(args.profile), args.ingress)
 
+
+def wire(catalog: Catalog, ingress: IngressArgs) -> Application:
+    """The picture above, over any catalogue."""
     engines = (
         bind_each(Chat, catalog.chat)
         | bind_each(Embedder, catalog.embeddings)
         | bind_each(Reranker, catalog.rerank)
     )
-    return Ingress.options(**args.ingress.deployment_options()).bind(args.ingress, catalog, engines)
+    return Ingress.options(**ingress.deployment_options()).bind(ingress, catalog, engines)
 
 
-def bind_each(deployment: Deployment, models: dict[str, Model]) -> dict[str, Application]:
+def bind_each(deployment: Deployment, models: Mapping[str, Model]) -> dict[str, Application]:
     """Deployment name to bound deployment, for the models that are set up."""
     return {m.deployment: deployment.options(**deployment_options(m)).bind(m) for m in models.values() if m.serving}

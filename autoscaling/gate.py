@@ -18,7 +18,7 @@ import logging
 import math
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -100,11 +100,8 @@ class Gate:
             await self._enter(timings)
             started = time.perf_counter()
             try:
-                async with asyncio.timeout(self.serving.deadline_s):
-                    with _translated():
-                        return await getattr(self._handle, method).remote(*args)
-            except TimeoutError:
-                raise UPSTREAM_TIMEOUT() from None
+                async with _deadline(self.serving.deadline_s):
+                    return await getattr(self._handle, method).remote(*args)
             finally:
                 timings.engine += time.perf_counter() - started
 
@@ -113,23 +110,17 @@ class Gate:
         with self._place():
             await self._enter(timings)
             started = time.perf_counter()
-            response = None
+            response = getattr(self._stream_handle, method).remote(*args)
             try:
-                with _translated():
-                    response = getattr(self._stream_handle, method).remote(*args)
-                    while True:
-                        async with asyncio.timeout(self.serving.deadline_s):
-                            try:
-                                item = await anext(response)
-                            except StopAsyncIteration:
-                                return
-                        yield item
-            except TimeoutError:
-                raise UPSTREAM_TIMEOUT() from None
+                while True:
+                    async with _deadline(self.serving.deadline_s):
+                        item = await anext(response, _END)
+                    if item is _END:
+                        return
+                    yield item
             finally:
                 timings.engine += time.perf_counter() - started
-                if response is not None:
-                    response.cancel()
+                response.cancel()
 
     @contextmanager
     def _place(self) -> Iterator[None]:
@@ -185,29 +176,31 @@ class Gate:
         return min(COLD_RETRY_AFTER_MAX_S, max(1, math.ceil(self._load_s)))
 
 
-@contextmanager
-def _translated() -> Iterator[None]:
-    """Every exception that a handle can raise, as the error of the contract."""
+_END = object()
+"""What `anext` gives at the end of a stream."""
+
+
+@asynccontextmanager
+async def _deadline(seconds: float) -> AsyncIterator[None]:
+    """Bounds the block, and turns every exception that a handle can raise into the error of the contract."""
     try:
-        yield
-    except views.EngineBusy:
+        async with asyncio.timeout(seconds) as deadline:
+            yield
+    except TimeoutError:
+        raise (UPSTREAM_TIMEOUT if deadline.expired() else UPSTREAM_ERROR)() from None
+    except (views.EngineBusy, BackPressureError):
         raise BUSY("all streams of this engine are in use; send the request again shortly") from None
-    except BackPressureError:
-        raise BUSY("too many requests wait for this engine; send this one again shortly") from None
     except DeploymentUnavailableError:
         raise ENGINE_FAILED() from None
-    except ApiError as error:
-        raise _plain(error) from None
-    except RayTaskError as error:
-        if isinstance(error.cause, ApiError):
-            raise _plain(error.cause) from None
-        log.error("an engine raised %s", error)
-        raise UPSTREAM_ERROR() from None
-    except (RayError, RayServeException) as error:
-        log.error("an engine failed: %s", error)
-        raise UPSTREAM_ERROR() from None
+    except Exception as error:
+        raise _translated(error) from None
 
 
-def _plain(error: ApiError) -> ApiError:
-    """Ray raises a class made of RayTaskError and ours; the reply is made of ours alone."""
-    return ApiError(*error.args) if type(error) is ApiError else getattr(error, "cause", error)
+def _translated(error: Exception) -> ApiError:
+    """An engine's own refusal as it is, anything else as a fixed text; what really happened goes to the log."""
+    # Over object references Ray wraps what the replica raised; over gRPC it comes as it was raised.
+    cause = error.cause if isinstance(error, RayTaskError) else error
+    if isinstance(cause, ApiError):
+        return ApiError(*cause.args)
+    log.error("an engine failed: %s", type(cause).__name__, exc_info=error)
+    return UPSTREAM_ERROR()

@@ -27,7 +27,7 @@ class Serving(Frozen):
     """How one profile runs one model: the adapter, its size, and its manners when cold or busy (design section 3).
 
     Attributes:
-        adapter: `module:Class` below `models/`, loaded in the replica.
+        adapter: `module:Class`, loaded in the replica.
         runtime: what truly runs, for `x-service-model-served` and `runtime` in `/models`.
         weights: name in the weights manifest, or None if the adapter needs none.
         options: handed to the adapter as they are (engine arguments).
@@ -43,7 +43,7 @@ class Serving(Frozen):
         env: environment variables of the replica's process.
     """
 
-    adapter: str = Field(pattern=r"^models(\.\w+)+:\w+$")
+    adapter: str = Field(pattern=r"^\w+(\.\w+)+:\w+$")
     runtime: str
     weights: str | None = None
     options: dict[str, Any] = {}

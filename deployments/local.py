@@ -36,21 +36,23 @@ def main() -> None:
     """Starts, says how to use what runs, and stops all of it on Ctrl-C."""
     args = _arguments()
     try:
-        serve_until_stopped(args.config, args.port, offline=args.offline)
+        config = _read_config(args.config)
+        home = Path(os.environ.get("PARLANCE_HOME", "var")).resolve()
+        os.environ["PARLANCE_HOME"] = str(home)
+        for app in config["applications"]:
+            _fetch_weights(app["args"]["profile"], offline=args.offline)
+        if not args.weights_only:
+            serve_until_stopped(config, args.port, home)
     except StartError as error:
         sys.exit(f"parlance: {error}")
 
 
-def serve_until_stopped(config_file: Path, port: int | None, *, offline: bool) -> None:
+def serve_until_stopped(config: dict[str, Any], port: int | None, home: Path) -> None:
     """Blocks until SIGINT or SIGTERM. Raises StartError."""
-    config = _read_config(config_file)
     http = config["http_options"] | ({"port": port} if port else {})
     _check_port(http["host"], http["port"])
-    home = Path(os.environ.get("PARLANCE_HOME", "var")).resolve()
     _prepare_environment(home)
     stop = _stop_signal()
-    for app in config["applications"]:
-        _fetch_weights(app["args"]["profile"], offline=offline)
     key = asyncio.run(_demo_key(home))
     with _step("starting the graph"):
         _deploy(config, http)
@@ -69,6 +71,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("config", nargs="?", type=Path, default=ROOT / "configs/embedded.yaml", help="Serve config file")
     parser.add_argument("--port", type=int, help="HTTP port instead of the config file's")
+    parser.add_argument("--weights-only", action="store_true", help="fetch and verify the weights, then stop")
     parser.add_argument("--offline", action="store_true", help="never touch the network: weights must be there already")
     return parser.parse_args()
 
@@ -105,9 +108,9 @@ def _prepare_environment(home: Path) -> None:
         if line and not line.startswith("#")
     )
     settings |= {
-        "PARLANCE_HOME": str(home),
         "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
         "RAY_AUTH_TOKEN_PATH": str(token),
+        "PARLANCE_LOOPBACK": "1",
         "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "1",
         "RAY_SERVE_PROXY_MIN_DRAINING_PERIOD_S": "1",
         "RAY_SERVE_HAPROXY_HARD_STOP_AFTER_S": "5",
@@ -165,17 +168,19 @@ def _deploy(config: dict[str, Any], http: dict[str, Any]) -> None:
     from ray._common.utils import import_attr
     from ray.serve._private.api import call_user_app_builder_with_args_if_necessary
 
+    from deployments.loopback import ADDRESS
+
     ray.init(
         include_dashboard=False,
         log_to_driver=False,
         logging_level="ERROR",
         object_store_memory=512 * 1024 * 1024,
-        _node_ip_address="127.0.0.1",
+        _node_ip_address=ADDRESS,
     )
     serve.start(proxy_location=config["proxy_location"], http_options=http)
     for app in config["applications"]:
         built = call_user_app_builder_with_args_if_necessary(import_attr(app["import_path"]), app["args"])
-        serve.run(built, name=app["name"], route_prefix=app["route_prefix"], _blocking=True)
+        serve.run(built, name=app["name"], route_prefix=app["route_prefix"])
 
 
 def _say_ready(url: str, home: Path, new_key: str | None) -> None:
@@ -186,7 +191,7 @@ def _say_ready(url: str, home: Path, new_key: str | None) -> None:
     console.print(
         f"\n  curl {url}/v1/chat/completions -H \"Authorization: Bearer $(cat {key_file})\" \\\n"
         "    -H 'Content-Type: application/json' \\\n"
-        "    -d '{\"model\": \"smollm2-135m-instruct\", "
+        "    -d '{\"model\": \"smollm2-135m-instruct\", \"temperature\": 0, \"max_tokens\": 64, "
         '"messages": [{"role": "user", "content": "What is the capital of France?"}]}\'\n\n'
         "Ctrl-C stops everything.",
         soft_wrap=True,

@@ -1,4 +1,4 @@
-"""What every model replica has in common. Rules live in `contract`, computing in `models`; a replica only holds both."""
+"""What every model replica has in common. Rules live in `contract`, computing in `models`; a replica holds both."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from contract.catalog import Model
+from deployments.loopback import keep_replica_port_local
 
 log = logging.getLogger("parlance.replica")
 
@@ -20,6 +21,7 @@ class Replica:
     def __init__(self, model: Model) -> None:
         import models
 
+        keep_replica_port_local()
         started = time.perf_counter()
         self.model = model
         self.adapter: Any = models.load(model)

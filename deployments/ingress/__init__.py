@@ -27,6 +27,7 @@ from autoscaling.watch import StartWatch
 from contract.catalog import Catalog
 from deployments.ingress.app import build_app
 from deployments.ingress.service import Service
+from deployments.loopback import keep_replica_port_local
 from state import open_state
 
 
@@ -63,6 +64,7 @@ class Ingress:
     """Opens the state, puts a gate before every engine, and serves the HTTP app over both."""
 
     async def __init__(self, args: IngressArgs, catalog: Catalog, handles: dict[str, DeploymentHandle]) -> None:
+        keep_replica_port_local()
         state = await open_state(
             Path(os.environ.get("PARLANCE_HOME", "var")),
             os.environ.get("PARLANCE_DATABASE_URL"),

@@ -49,11 +49,14 @@ def build_app(service: Service) -> FastAPI:
 
 def check_routes(app: FastAPI) -> None:
     """Raises RuntimeError if a route declares no admission and is not in an open router."""
-    open_endpoints = {route.endpoint for router in OPEN_ROUTERS for route in router.routes if isinstance(route, APIRoute)}
+    unkeyed = {route.endpoint for router in OPEN_ROUTERS for route in router.routes if isinstance(route, APIRoute)}
     for route in app.routes:
-        if isinstance(route, APIRoute) and route.endpoint not in open_endpoints:
-            if not any(hasattr(dependency.call, MARK) for dependency in route.dependant.dependencies):
-                raise RuntimeError(f"{route.path} declares no scope; add Depends(admit(...)) or make it open")
+        if isinstance(route, APIRoute) and route.endpoint not in unkeyed and not _is_admitting(route):
+            raise RuntimeError(f"{route.path} declares no scope; add Depends(admit(...)) or make it open")
+
+
+def _is_admitting(route: APIRoute) -> bool:
+    return any(hasattr(dependency.call, MARK) for dependency in route.dependant.dependencies)
 
 
 def _api_error(_: Request, error: Exception) -> JSONResponse:

@@ -27,6 +27,7 @@ class EventStream(StreamingResponse):
         self._body = body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Streams, and closes the source."""
         try:
             await super().__call__(scope, receive, send)
         finally:

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from autoscaling.gate import Timings
 from contract.access import Caller
 from deployments.ingress.service import Service
-from state import RateVerdict
+from state.rates import RateVerdict
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class Exchange:
         """Headers of every reply: the id, where the time went, and the rate limit once a key is known."""
         headers = {"x-request-id": self.request_id, "server-timing": self._server_timing()}
         if self.rate:
-            headers |= self.rate.headers()
+            headers |= _rate_headers(self.rate)
         return headers
 
     def _server_timing(self) -> str:
@@ -51,6 +51,17 @@ class Exchange:
         gateway = max(0.0, time.perf_counter() - self.started - spent.load - spent.engine)
         parts = {"gateway": gateway, "load": spent.load, "engine": spent.engine}
         return ", ".join(f"{name};dur={seconds * 1000:.1f}" for name, seconds in parts.items())
+
+
+def _rate_headers(rate: RateVerdict) -> dict[str, str]:
+    """The spec's headers, and the draft standard's beside them. A reset is whole seconds to go, never a moment."""
+    return {
+        "x-ratelimit-limit": str(rate.limit),
+        "x-ratelimit-remaining": str(rate.remaining),
+        "x-ratelimit-reset": str(rate.reset_s),
+        "ratelimit-policy": f'"default";q={rate.limit};w={rate.window_s}',
+        "ratelimit": f'"default";r={rate.remaining};t={rate.reset_s}',
+    }
 
 
 def exchange_of(request: Request) -> Exchange:
@@ -67,6 +78,7 @@ class Envelope:
         self.service = service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return

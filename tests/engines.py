@@ -1,0 +1,129 @@
+"""Engines that behave, for tests of everything around an engine: they answer at once, wait, fail or die on command.
+
+A chat engine obeys the last message: `say WORD`, `hold SECONDS`, `fail`, `die`, `stream N`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from contract.catalog import Model
+from contract.chat import ChatBatch, ChatReply, ChatRequest
+from contract.embeddings import Embeddings
+from contract.errors import INVALID_REQUEST
+from contract.rerank import Ranking
+
+
+class ObedientChat:
+    """Does what the last message says. Counts what is under way, so that tests can see that a cancelled call ended."""
+
+    def __init__(self, model: Model, path: Path | None) -> None:
+        self.model = model
+        self.under_way = 0
+
+    async def complete(self, request: ChatRequest, cache_salt: str | None = None) -> ChatReply:
+        """One JSON reply."""
+        self.under_way += 1
+        try:
+            text = await self._obey(request)
+        finally:
+            self.under_way -= 1
+        message = {"role": "assistant", "content": text}
+        choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
+        usage = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
+        body = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": request.model}
+        return ChatReply(body | {"choices": [choice], "usage": usage}, 7, 3)
+
+    async def stream(self, request: ChatRequest, cache_salt: str | None = None) -> AsyncIterator[ChatBatch]:
+        """`stream N SECONDS`: N events, SECONDS apart. `stream N SECONDS fail|die`: and then that."""
+        self.under_way += 1
+        try:
+            _, count, pause_s, *end = (*_last(request).split(), "")
+            for index in range(int(count)):
+                delta = {"index": 0, "delta": {"role": "assistant", "content": f"{index} "}, "finish_reason": None}
+                chunk = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": request.model}
+                event = f"data: {json.dumps(chunk | {'choices': [delta]})}\n\n".encode()
+                yield ChatBatch(event, 7, index + 1)
+                await asyncio.sleep(float(pause_s))
+            await self._end(end[0])
+        finally:
+            self.under_way -= 1
+
+    async def check_health(self) -> None:
+        """Always well."""
+
+    def close(self) -> None:
+        """Nothing to let go."""
+
+    async def _obey(self, request: ChatRequest) -> str:
+        verb, _, rest = _last(request).partition(" ")
+        if verb == "hold":
+            await asyncio.sleep(float(rest))
+        if verb == "refuse":
+            raise INVALID_REQUEST("the engine refuses this", param="messages")
+        if verb == "count":
+            return str(self.under_way - 1)
+        await self._end(verb)
+        return rest or "ok"
+
+    async def _end(self, verb: str) -> None:
+        if verb == "fail":
+            raise ValueError("a secret detail of the inside")
+        if verb == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class BrokenChat:
+    """An engine whose start always fails."""
+
+    def __init__(self, model: Model, path: Path | None) -> None:
+        raise RuntimeError("these weights cannot be loaded")
+
+
+class CountingEmbedder:
+    """Vectors made of the length of the text."""
+
+    def __init__(self, model: Model, path: Path | None) -> None:
+        self.model: Any = model
+
+    async def embed(self, texts: list[str], dimensions: int | None = None) -> Embeddings:
+        """Row i is len(text i), repeated."""
+        import struct
+
+        size = dimensions or self.model.dimensions
+        rows = b"".join(struct.pack(f"<{size}f", *[float(len(text))] * size) for text in texts)
+        return Embeddings(rows, size, sum(map(len, texts)))
+
+    async def check_health(self) -> None:
+        """Always well."""
+
+    def close(self) -> None:
+        """Nothing to let go."""
+
+
+class LengthReranker:
+    """Longer documents are more relevant."""
+
+    def __init__(self, model: Model, path: Path | None) -> None:
+        self.model = model
+
+    async def rerank(self, query: str, documents: list[str]) -> Ranking:
+        """The score of a document is its length."""
+        return Ranking(tuple(float(len(document)) for document in documents), sum(map(len, documents)))
+
+    async def check_health(self) -> None:
+        """Always well."""
+
+    def close(self) -> None:
+        """Nothing to let go."""
+
+
+def _last(request: ChatRequest) -> str:
+    parts = request.messages[-1].content or []
+    return "".join(part.text or "" for part in parts)
