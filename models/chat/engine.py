@@ -22,11 +22,12 @@ DEFAULTS: dict[str, Any] = {
     "generation_config": "vllm",  # sampling defaults are the API's (spec 4), not those of the weights' publisher
     "enable_prefix_caching": True,
     "disable_log_stats": True,
+    "use_tqdm_on_load": False,
 }
 """Engine arguments where a stanza says nothing."""
 
 IN_PROCESS: dict[str, Any] = {
-    "kv_cache_memory_bytes": 1 << 30,  # stated, so that loading neither measures nor takes most of the machine's memory
+    "kv_cache_memory_bytes": 1 << 29,  # stated, so that loading neither measures nor takes most of the machine's memory
     "max_num_batched_tokens": 512,  # prompts that arrive together are read a few at a time, so the first answers sooner
     "block_size": 32,
 }

@@ -23,7 +23,7 @@ def engine_fields(request: ChatRequest, cache_salt: str | None = None) -> dict[s
     """
     fields: dict[str, Any] = {name: value for name in COPIED if (value := getattr(request, name)) is not None}
     fields["messages"] = [_message(message) for message in request.messages]
-    fields["temperature"] = DEFAULT_TEMPERATURE if request.temperature is None else request.temperature
+    fields |= _sampling(request)
     fields["stream"] = bool(request.stream)
     if request.budget is not None:
         fields["max_completion_tokens"] = request.budget
@@ -38,6 +38,13 @@ def engine_fields(request: ChatRequest, cache_salt: str | None = None) -> dict[s
     if cache_salt is not None:
         fields["cache_salt"] = cache_salt
     return fields
+
+
+def _sampling(request: ChatRequest) -> dict[str, Any]:
+    if request.temperature == 0 and (request.n or 1) > 1:
+        # vLLM refuses several greedy answers; the most probable token alone is the same thing.
+        return {"temperature": DEFAULT_TEMPERATURE, "top_k": 1}
+    return {"temperature": DEFAULT_TEMPERATURE if request.temperature is None else request.temperature}
 
 
 def _plain(value: Body) -> dict[str, Any]:

@@ -1,0 +1,270 @@
+"""The body of POST /chat/completions: every bound at n-1, n and n+1 where it has one."""
+
+import json
+import math
+import pickle
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from contract import chat, chat_tools
+from contract.chat import ChatRequest
+
+PIXEL = "data:image/png;base64,iVBORw0KGgo="
+
+
+def request(**fields: Any) -> ChatRequest:
+    return ChatRequest.model_validate({"model": "m", "messages": [{"role": "user", "content": "hi"}]} | fields)
+
+
+def refused(**fields: Any) -> tuple[tuple[str | int, ...], str]:
+    """Place and text of the first error."""
+    with pytest.raises(ValidationError) as caught:
+        request(**fields)
+    error = caught.value.errors()[0]
+    return error["loc"], error["msg"]
+
+
+def tool(name: str = "f", **function: Any) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name} | function}
+
+
+def user(*parts: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"role": "user", "content": list(parts)}]
+
+
+@pytest.mark.parametrize(
+    ("field", "low", "high", "step"),
+    [
+        ("temperature", 0, 2, 0.01),
+        ("presence_penalty", -2, 2, 0.01),
+        ("frequency_penalty", -2, 2, 0.01),
+        ("n", 1, 8, 1),
+        ("seed", -(2**63), 2**63 - 1, 1),
+    ],
+)
+def test_numbers_have_bounds(field: str, low: float, high: float, step: float) -> None:
+    for inside in (low, low + step, high - step, high, None):
+        assert getattr(request(**{field: inside}), field) == inside
+    for outside in (low - step, high + step):
+        assert refused(**{field: outside})[0] == (field,)
+
+
+def test_top_p_is_above_zero_and_at_most_one() -> None:
+    assert request(top_p=1).top_p == 1
+    assert request(top_p=1e-9).top_p == 1e-9
+    assert refused(top_p=0)[0] == ("top_p",)
+    assert refused(top_p=1.001)[0] == ("top_p",)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("field", ["temperature", "top_p", "presence_penalty", "frequency_penalty"])
+def test_numbers_are_finite(field: str, value: float) -> None:
+    assert refused(**{field: value})[0] == (field,)
+
+
+@pytest.mark.parametrize("field", ["n", "max_tokens", "seed", "top_logprobs"])
+@pytest.mark.parametrize("value", [True, "1", 1.5])
+def test_whole_numbers_are_not_guessed(field: str, value: Any) -> None:
+    assert refused(logprobs=True, **{field: value})[0] == (field,)
+
+
+def test_either_name_of_the_budget_counts() -> None:
+    assert request().budget is None
+    assert request(max_tokens=3).budget == 3
+    assert request(max_completion_tokens=4).budget == 4
+    assert request(max_tokens=3, max_completion_tokens=4).budget == 4
+    assert refused(max_tokens=0)[0] == ("max_tokens",)
+    assert refused(max_completion_tokens=0)[0] == ("max_completion_tokens",)
+
+
+def test_unknown_fields_are_ignored() -> None:
+    body = request(logit_bias={"1": 5}, user="u", metadata={}, chat_template="{{ x }}", priority=1)
+    assert not {"logit_bias", "user", "chat_template", "priority"} & set(ChatRequest.model_fields)
+    assert body == request()
+
+
+def test_stop_is_one_string_or_up_to_four() -> None:
+    assert request(stop="a").stop == ["a"]
+    assert request(stop=["a"] * 4).stop == ["a"] * 4
+    assert request(stop=None).stop is None
+    assert refused(stop=["a"] * 5)[0] == ("stop",)
+    assert refused(stop=[""])[0] == ("stop", 0)
+    assert refused(stop=["a" * (chat.MAX_STOP_CHARS + 1)])[0] == ("stop", 0)
+
+
+def test_top_logprobs_need_logprobs() -> None:
+    assert request(logprobs=True, top_logprobs=20).top_logprobs == 20
+    assert refused(logprobs=True, top_logprobs=21)[0] == ("top_logprobs",)
+    assert "logprobs" in refused(top_logprobs=1)[1]
+
+
+def test_messages_are_between_one_and_the_limit() -> None:
+    one = {"role": "user", "content": "a"}
+    assert len(request(messages=[one] * chat.MAX_MESSAGES).messages) == chat.MAX_MESSAGES
+    assert refused(messages=[one] * (chat.MAX_MESSAGES + 1))[0] == ("messages",)
+    assert refused(messages=[])[0] == ("messages",)
+    assert refused(messages="hello")[0] == ("messages",)
+
+
+def test_developer_speaks_as_system() -> None:
+    assert request(messages=[{"role": "developer", "content": "a"}]).messages[0].role == "system"
+    assert refused(messages=[{"role": "owner", "content": "a"}])[0] == ("messages", 0, "role")
+
+
+def test_a_string_is_one_text_part() -> None:
+    assert request() == request(messages=user({"type": "text", "text": "hi"}))
+
+
+@pytest.mark.parametrize("part", [{"type": "text"}, {"type": "image_url"}, {"type": "input_audio"}, "text", 5])
+def test_parts_are_text_or_images(part: Any) -> None:
+    assert refused(messages=user(part))[0][:4] == ("messages", 0, "content", 0)
+
+
+def test_images_are_data_addresses() -> None:
+    for spelling in (PIXEL, {"url": PIXEL}, {"url": PIXEL, "detail": "low"}):
+        (message,) = request(messages=user({"type": "image_url", "image_url": spelling})).messages
+        assert message.images == 1
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1/a.png",
+        "https://example.org/a.png",
+        "file:///etc/passwd",
+        "DATA:image/png;base64,AAAA",
+        " data:image/png;base64,AAAA",
+        "data:image/svg+xml;base64,AAAA",
+        "data:text/html;base64,AAAA",
+        "data:;base64,http://x",
+        "data:image/png,AAAA",
+        "data:image/png;base64,***",
+        "data:image/png;base64,AAA",
+        "",
+    ],
+)
+def test_no_other_address_is_taken(url: str) -> None:
+    place, _ = refused(messages=user({"type": "image_url", "image_url": {"url": url}}))
+    assert place == ("messages", 0, "content", 0, "image_url", "url")
+
+
+def test_images_are_counted_over_all_messages() -> None:
+    image = {"type": "image_url", "image_url": PIXEL}
+    full = user(*[image] * chat.MAX_IMAGES)
+    assert request(messages=full)
+    assert f"{chat.MAX_IMAGES}" in refused(messages=full + user(image))[1]
+    assert "user" in refused(messages=[{"role": "system", "content": [image]}])[1]
+
+
+def test_tool_messages_answer_a_call() -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
+    turns = [{"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "c1", "content": "ok"}]
+    assert request(messages=turns).messages[0].content is None
+    assert "tool_call_id" in refused(messages=[{"role": "tool", "content": "ok"}])[1]
+    assert "content" in refused(messages=[{"role": "assistant"}])[1]
+    assert "content" in refused(messages=[{"role": "user", "content": None}])[1]
+
+
+@pytest.mark.parametrize("arguments", ["{", "[]", "5", "null", "[" * 100_000])
+def test_arguments_of_a_call_are_an_object(arguments: str) -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    assert "JSON object" in refused(messages=[{"role": "assistant", "tool_calls": [call]}])[1]
+
+
+def test_tool_choice_names_a_tool_that_is_there() -> None:
+    named = {"type": "function", "function": {"name": "f"}}
+    assert request(tools=[tool()], tool_choice=named).is_tool_forced
+    assert request(tools=[tool()], tool_choice="required").is_tool_forced
+    assert not request(tools=[tool()], tool_choice="auto").is_tool_forced
+    assert not request(tools=[], tool_choice="none").is_tool_forced
+    assert "`f`" in refused(tools=[tool("g")], tool_choice=named)[1]
+    assert "empty" in refused(tool_choice="required")[1]
+    assert refused(tools=[tool()], tool_choice="always")[0] == ("tool_choice",)
+    assert refused(tools=[tool()], tool_choice={"type": "function"})[0][0] == "tool_choice"
+
+
+def test_tools_have_names_of_their_own_and_a_limit() -> None:
+    many = [tool(f"f{i}") for i in range(chat_tools.MAX_TOOLS + 1)]
+    assert request(tools=many[:-1])
+    assert refused(tools=many)[0] == ("tools",)
+    assert "same name" in refused(tools=[tool(), tool()])[1]
+    for name in ("", "a b", "ä", "a" * 65, "a\n"):
+        assert refused(tools=[tool(name)])[0] == ("tools", 0, "function", "name")
+    assert request(tools=[tool("a" * 64)])
+
+
+def schema_of_size(size: int) -> dict[str, Any]:
+    frame = len(json.dumps({"title": ""}))
+    return {"title": "x" * (size - frame)}
+
+
+def nested(levels: int) -> dict[str, Any]:
+    """Arrays and objects inside one another, `levels` of them."""
+    schema: dict[str, Any] = {}
+    for _ in range(levels - 1):
+        schema = {"items": schema}
+    return schema
+
+
+def test_schemas_are_bounded() -> None:
+    limit = chat_tools.MAX_SCHEMA_BYTES
+    assert request(tools=[tool(parameters=schema_of_size(limit))])
+    assert f"{limit}" in refused(tools=[tool(parameters=schema_of_size(limit + 1))])[1]
+    assert request(tools=[tool(parameters=nested(chat_tools.MAX_SCHEMA_DEPTH))])
+    assert "deeper" in refused(tools=[tool(parameters=nested(chat_tools.MAX_SCHEMA_DEPTH + 1))])[1]
+    assert "deeper" in refused(tools=[tool(parameters=nested(500))])[1]
+    assert "JSON" in refused(tools=[tool(parameters={"const": math.nan})])[1]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"pattern": "(a+)+$"},
+        {"properties": {"a": {"pattern": "x"}}},
+        {"patternProperties": {"x": {}}},
+        {"$defs": {"a": {"anyOf": [{"pattern": "x"}]}}},
+        {"items": [{"pattern": "x"}]},
+        {"maxLength": 10_001},
+        {"properties": {"a": {"minItems": 10_001}}},
+        {"$ref": "https://example.org/schema"},
+        {"$ref": 5},
+    ],
+)
+def test_what_is_dear_to_compile_is_refused(schema: dict[str, Any]) -> None:
+    assert refused(tools=[tool(parameters=schema)])[0] == ("tools", 0, "function", "parameters")
+    form = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
+    assert refused(response_format=form)[0] == ("response_format", "json_schema", "schema")
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"pattern": {"type": "string"}, "patternProperties": {}}},
+        {"$defs": {"pattern": {}}, "$ref": "#/$defs/pattern"},
+        {"enum": [{"pattern": "x"}], "default": {"maxLength": 10**9}},
+        {"required": ["pattern"]},
+        {"maxLength": 10_000},
+    ],
+)
+def test_a_name_is_not_a_keyword(schema: dict[str, Any]) -> None:
+    assert request(tools=[tool(parameters=schema)])
+
+
+def test_response_format_of_a_schema_has_one() -> None:
+    assert request(response_format={"type": "json_object"})
+    assert "json_schema" in refused(response_format={"type": "json_schema"})[1]
+    assert refused(response_format={"type": "grammar"})[0] == ("response_format", "type")
+
+
+def test_include_usage() -> None:
+    assert request(stream=True, stream_options={"include_usage": True}).include_usage
+    assert not request(stream=True, stream_options={}).include_usage
+    assert not request(stream=True, stream_options=None).include_usage
+
+
+def test_requests_cross_processes() -> None:
+    form = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}}
+    body = request(tools=[tool(parameters={"type": "object"})], response_format=form, stop="x")
+    assert pickle.loads(pickle.dumps(body)) == body

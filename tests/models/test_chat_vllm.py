@@ -1,0 +1,358 @@
+"""The chat engine with real weights: one engine for all tests of this file, the last of which ends it."""
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract.catalog import ChatModel, Serving
+from contract.chat import ChatBatch, ChatRequest
+from contract.errors import ApiError
+from models import weights
+from models.chat import VllmChat
+
+WINDOW = 512
+PARIS = "What is the capital of France?"
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "Weather of a city",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    },
+}
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.timeout(300),
+    # What vLLM and torch say about themselves while they are imported.
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+def smollm2_path() -> Path:
+    return weights.ensure("smollm2-135m-instruct")
+
+
+@pytest.fixture(scope="module")
+async def chat(anyio_backend: str, smollm2_path: Path) -> AsyncIterator[VllmChat]:
+    options = {
+        "dtype": "bfloat16", "enforce_eager": True, "max_num_seqs": 8, "kv_cache_memory_bytes": 1 << 28,
+        "chat_template": "smollm2.jinja",
+    }  # fmt: skip
+    model = ChatModel(
+        id="small",
+        owned_by="test",
+        tier="default",
+        context_window=WINDOW,
+        tool_parser="hermes",
+        serving=Serving(adapter="models.chat:VllmChat", runtime="small", threads=2, options=options),
+    )
+    engine = VllmChat(model, smollm2_path)
+    yield engine
+    engine.close()
+
+
+def ask(content: Any = PARIS, **fields: Any) -> ChatRequest:
+    body = {"model": "small", "messages": [{"role": "user", "content": content}], "temperature": 0, "max_tokens": 24}
+    return ChatRequest.model_validate(body | fields)
+
+
+async def batches(chat: VllmChat, request: ChatRequest) -> list[ChatBatch]:
+    return [batch async for batch in chat.stream(request)]
+
+
+def chunks_of(sent: list[ChatBatch]) -> list[dict[str, Any]]:
+    events = b"".join(batch.events for batch in sent).decode()
+    assert events.endswith("\n\n")
+    lines = events.removesuffix("\n\n").split("\n\n")
+    assert all(line.startswith("data: {") for line in lines)
+    return [json.loads(line.removeprefix("data: ")) for line in lines]
+
+
+def text_of(chunks: list[dict[str, Any]], index: int = 0) -> str:
+    choices = [choice for chunk in chunks for choice in chunk["choices"] if choice["index"] == index]
+    return "".join(choice["delta"].get("content", "") for choice in choices)
+
+
+def calls_of(chunks: list[dict[str, Any]]) -> list[dict[str, str]]:
+    """Tool calls put together from their deltas, as a client does it."""
+    calls: list[dict[str, str]] = []
+    for delta in (choice["delta"] for chunk in chunks for choice in chunk["choices"]):
+        for part in delta.get("tool_calls", []):
+            if part["index"] == len(calls):
+                assert part["type"] == "function"
+                calls.append({"id": part["id"], "name": part["function"]["name"], "arguments": ""})
+            calls[part["index"]]["arguments"] += part["function"].get("arguments", "")
+    return calls
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(120):
+        while not condition():  # noqa: ASYNC110 - the engine's thread sets no event of ours
+            await asyncio.sleep(0.01)
+
+
+async def idle(chat: VllmChat) -> None:
+    """Returns when neither the loop's half nor the scheduler holds a request."""
+    scheduler = chat._engine.engine_core.engine_core.scheduler
+    await until(lambda: not chat.unfinished and not scheduler.get_num_unfinished_requests())
+
+
+async def test_the_answer_is_right(chat: VllmChat) -> None:
+    reply = await chat.complete(ask())
+    assert set(reply.body) == {"id", "object", "created", "model", "choices", "usage"}
+    assert reply.body["object"] == "chat.completion"
+    assert reply.body["model"] == "small"
+    (choice,) = reply.body["choices"]
+    assert "Paris" in choice["message"]["content"]
+    assert choice["finish_reason"] == "stop"
+    usage = reply.body["usage"]
+    assert (usage["prompt_tokens"], usage["completion_tokens"]) == (reply.prompt_tokens, reply.completion_tokens)
+    assert usage["total_tokens"] == reply.prompt_tokens + reply.completion_tokens
+
+
+async def test_a_stream_says_the_same(chat: VllmChat) -> None:
+    whole = await chat.complete(ask())
+    sent = await batches(chat, ask(stream=True))
+    chunks = chunks_of(sent)
+    assert text_of(chunks) == whole.body["choices"][0]["message"]["content"]
+    assert len({(chunk["id"], chunk["created"], chunk["model"], chunk["object"]) for chunk in chunks}) == 1
+    assert chunks[0]["object"] == "chat.completion.chunk"
+    assert chunks[0]["choices"] == [
+        {"index": 0, "delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}
+    ]
+    assert [chunk["choices"][0]["finish_reason"] for chunk in chunks] == [None] * (len(chunks) - 1) + ["stop"]
+    assert all("usage" not in chunk for chunk in chunks)
+    counts = [batch.completion_tokens for batch in sent]
+    assert counts == sorted(counts)
+    assert sent[0].completion_tokens == 1
+    assert (sent[-1].prompt_tokens, counts[-1]) == (whole.prompt_tokens, whole.completion_tokens)
+
+
+async def test_usage_is_the_last_event_when_asked_for(chat: VllmChat) -> None:
+    *chunks, last = chunks_of(await batches(chat, ask(max_tokens=3, stream_options={"include_usage": True})))
+    assert all(chunk["usage"] is None and chunk["choices"] for chunk in chunks)
+    assert last["choices"] == []
+    assert last["usage"]["completion_tokens"] == 3
+    assert chunks[-1]["choices"][0]["finish_reason"] == "length"
+
+
+async def test_stop_ends_the_answer_before_it(chat: VllmChat) -> None:
+    reply = await chat.complete(ask(stop=[" of"]))
+    assert reply.body["choices"][0]["message"]["content"] == "The capital"
+    assert reply.body["choices"][0]["finish_reason"] == "stop"
+    assert text_of(chunks_of(await batches(chat, ask(stop=" of")))) == "The capital"
+
+
+async def test_several_answers(chat: VllmChat) -> None:
+    request = ask("Tell me a story.", n=2, temperature=1, seed=1, max_tokens=8)
+    reply = await chat.complete(request)
+    assert [choice["index"] for choice in reply.body["choices"]] == [0, 1]
+    first, second = (choice["message"]["content"] for choice in reply.body["choices"])
+    assert first != second
+    assert reply.completion_tokens == 16
+    chunks = chunks_of(await batches(chat, request))
+    assert (text_of(chunks, 0), text_of(chunks, 1)) == (first, second)
+
+
+async def test_several_greedy_answers_are_the_same(chat: VllmChat) -> None:
+    single = await chat.complete(ask(max_tokens=6))
+    double = await chat.complete(ask(max_tokens=6, n=2))
+    texts = [choice["message"]["content"] for choice in double.body["choices"]]
+    assert texts == [single.body["choices"][0]["message"]["content"]] * 2
+
+
+async def test_logprobs(chat: VllmChat) -> None:
+    request = ask(logprobs=True, top_logprobs=2, max_tokens=4)
+    reply = await chat.complete(request)
+    content = reply.body["choices"][0]["logprobs"]["content"]
+    assert "".join(token["token"] for token in content) == reply.body["choices"][0]["message"]["content"]
+    for token in content:
+        assert len(token["top_logprobs"]) == 2
+        assert token["logprob"] == max(top["logprob"] for top in token["top_logprobs"]) <= 0
+        assert bytes(token["bytes"]).decode() == token["token"]
+    chunks = chunks_of(await batches(chat, request))
+    streamed = [choice["logprobs"]["content"] for c in chunks for choice in c["choices"] if choice["logprobs"]]
+    assert [token["token"] for part in streamed for token in part] == [token["token"] for token in content]
+
+
+async def test_a_seed_repeats_the_answer(chat: VllmChat) -> None:
+    async def told(seed: int) -> str:
+        reply = await chat.complete(ask("Tell me a story.", temperature=1.5, seed=seed, max_tokens=12))
+        return str(reply.body["choices"][0]["message"]["content"])
+
+    assert await told(7) == await told(7)
+    assert await told(7) != await told(8)
+
+
+async def test_an_answer_follows_its_schema(chat: VllmChat) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"capital": {"type": "string", "maxLength": 12}, "size": {"enum": ["small", "big"]}},
+        "required": ["capital", "size"],
+        "additionalProperties": False,
+    }
+    form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
+    reply = await chat.complete(ask(response_format=form, max_tokens=80))
+    answer = json.loads(reply.body["choices"][0]["message"]["content"])
+    assert set(answer) == {"capital", "size"}
+    assert answer["size"] in ("small", "big")
+
+
+@pytest.mark.parametrize(
+    ("choice", "reason"),
+    [("required", "tool_calls"), ({"type": "function", "function": {"name": "get_weather"}}, "stop")],
+)
+async def test_a_forced_tool_is_called(chat: VllmChat, choice: Any, reason: str) -> None:
+    request = ask("What is the weather in Paris?", tools=[WEATHER], tool_choice=choice, max_tokens=48)
+    reply = await chat.complete(request)
+    (answer,) = reply.body["choices"]
+    (call,) = answer["message"]["tool_calls"]
+    assert answer["message"]["content"] is None
+    assert answer["finish_reason"] == reason
+    assert call["function"]["name"] == "get_weather"
+    arguments = json.loads(call["function"]["arguments"])
+    assert isinstance(arguments["city"], str)
+
+    chunks = chunks_of(await batches(chat, request))
+    (streamed,) = calls_of(chunks)
+    assert streamed["id"]
+    assert (streamed["name"], json.loads(streamed["arguments"])) == ("get_weather", arguments)
+    assert chunks[-1]["choices"][0]["finish_reason"] == reason
+
+
+async def test_a_tools_answer_is_read(chat: VllmChat) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "Paris"}'}}
+    turns = [
+        {"role": "user", "content": "What is the weather in Paris?"},
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "The weather in Paris is snowy."},
+    ]
+    reply = await chat.complete(ask(messages=turns, tools=[WEATHER]))
+    assert "snow" in reply.body["choices"][0]["message"]["content"]
+
+
+@pytest.mark.parametrize("schema", [{"type": "nonsense"}, {"properties": {"a": {"$ref": "#/nowhere"}}}])
+async def test_a_schema_that_cannot_be_followed_is_the_clients_fault(chat: VllmChat, schema: dict[str, Any]) -> None:
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"} | schema}}]
+    form = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
+    for param, fields in {
+        "tools": {"tools": tools, "tool_choice": "required"},
+        "response_format": {"response_format": form},
+    }.items():
+        for call in (chat.complete(ask(**fields)), batches(chat, ask(**fields))):
+            with pytest.raises(ApiError) as caught:
+                await call
+            assert caught.value.fault.status == 400
+            assert str(caught.value.param).startswith(param)
+    assert "Paris" in (await chat.complete(ask())).body["choices"][0]["message"]["content"]
+
+
+async def test_a_long_input_is_cut_at_the_top(chat: VllmChat) -> None:
+    reply = await chat.complete(ask("word " * 3 * WINDOW + PARIS, max_tokens=12))
+    assert reply.prompt_tokens == WINDOW - 12
+    assert reply.completion_tokens >= 1
+    # Without a budget a quarter of the window stays for the answer.
+    reply = await chat.complete(ask("word " * 3 * WINDOW, max_tokens=None))
+    assert reply.prompt_tokens == WINDOW - WINDOW // 4
+
+
+async def test_an_input_that_fits_is_not_cut_and_its_budget_is(chat: VllmChat) -> None:
+    empty = (await chat.complete(ask("", max_tokens=1))).prompt_tokens
+    for prompt_tokens in (WINDOW - 2, WINDOW - 1):
+        request = ask(("word " * (prompt_tokens - empty)).strip(), max_tokens=10 * WINDOW, stream=True)
+        last = (await batches(chat, request))[-1]
+        assert last.prompt_tokens == prompt_tokens
+        assert 1 <= last.completion_tokens <= WINDOW - prompt_tokens
+    cut = (await batches(chat, ask(("word " * (WINDOW - empty)).strip(), max_tokens=5)))[-1]
+    assert cut.prompt_tokens == WINDOW - 5
+
+
+async def test_a_client_that_leaves_a_stream_frees_the_engine(chat: VllmChat) -> None:
+    stream = chat.stream(ask("Count to a thousand.", n=2, max_tokens=400))
+    async for batch in stream:
+        if batch.completion_tokens >= 4:
+            break
+    assert chat.unfinished
+    await stream.aclose()  # type: ignore[attr-defined]
+    await idle(chat)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_a_cancelled_call_frees_the_engine(chat: VllmChat, streamed: bool) -> None:
+    request = ask("Count to a thousand.", max_tokens=400)
+    task = asyncio.ensure_future(batches(chat, request) if streamed else chat.complete(request))
+    await until(lambda: chat.unfinished > 0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await idle(chat)
+
+
+async def test_many_at_once_do_not_mix(chat: VllmChat) -> None:
+    words = ["apple", "river", "stone", "train", "cloud", "music", "paper", "green", "night", "bread", "horse", "glass"]
+
+    async def repeat(word: str) -> str:
+        return text_of(chunks_of(await batches(chat, ask(f"Say only this word: {word}", max_tokens=8))))
+
+    together = await asyncio.gather(*map(repeat, words))
+    for word, answer in zip(words, together, strict=True):
+        assert not [other for other in words if other != word and other in answer.lower()]
+
+
+async def test_images_need_a_model_that_sees(chat: VllmChat) -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    with pytest.raises(ApiError, match="message 0") as caught:
+        await chat.complete(ask([{"type": "text", "text": "what?"}, image]))
+    assert caught.value.fault.status == 400
+
+
+async def test_a_healthy_engine_that_stands_still_is_not_healthy(
+    chat: VllmChat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await chat.check_health()
+    core = chat._engine.engine_core
+    held, go_on = threading.Event(), threading.Event()
+    core._command(lambda: (held.set(), go_on.wait()))
+    try:
+        assert held.wait(30)
+        pending = asyncio.ensure_future(chat.complete(ask(max_tokens=1)))
+        await until(lambda: core.busy)
+        await chat.check_health()
+        monkeypatch.setattr("models.chat.adapter.STALL_S", 0.0)
+        with pytest.raises(RuntimeError, match="no step"):
+            await chat.check_health()
+    finally:
+        go_on.set()
+    await pending
+
+
+async def test_z_the_death_of_the_engine_reaches_everyone(chat: VllmChat) -> None:
+    waiting = [asyncio.ensure_future(chat.complete(ask("Count.", max_tokens=400))) for _ in range(2)]
+    streaming = asyncio.ensure_future(batches(chat, ask("Count.", max_tokens=400)))
+    await until(lambda: chat.unfinished == 3)
+
+    def die() -> None:
+        raise RuntimeError("out of memory")
+
+    chat._engine.engine_core._command(die)
+    for result in await asyncio.gather(*waiting, streaming, return_exceptions=True):
+        assert isinstance(result, ApiError)
+        assert result.fault.status == 502
+        assert "memory" not in result.message
+    with pytest.raises(Exception, match=r"EngineCore|engine"):
+        await chat.check_health()
+    with pytest.raises(ApiError) as caught:
+        await chat.complete(ask())
+    assert caught.value.fault.status == 502
