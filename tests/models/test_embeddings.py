@@ -201,3 +201,19 @@ async def test_minilm_knows_what_is_alike() -> None:
     query, near, far = matrix(await made.embed(["How old are you?", "What is your age?", "The train leaves at noon."]))
     made.close()
     assert query @ near > 0.7 > 0.3 > query @ far
+
+
+async def test_load_finds_the_adapter_and_its_weights(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PARLANCE_HOME", str(tmp_path))
+    (tmp_path / "weights.toml").write_text(f'[{MINILM}]\nsource = "dir:{checkpoint}"\nlicence = "MIT"\n')
+    made = models.load(stanza())
+    assert isinstance(made, TransformerEmbedder)
+    assert (await made.embed(["time"])).dimensions == 32
+    made.close()
+
+
+def test_a_model_that_is_not_set_up_cannot_be_loaded() -> None:
+    with pytest.raises(ValueError, match="not set up"):
+        models.load(stanza().model_copy(update={"serving": None}))

@@ -406,6 +406,75 @@ def test_a_half_that_is_wrong_is_thrown_away(home: Path, bucket: type[Bucket]) -
     assert found(ensure("toy")) == FILES
 
 
+REVISION = "0123456789" * 4
+
+
+class Hub(BaseHTTPRequestHandler):
+    """As much of the model hub as a download needs: a listing of one revision, and its files with ranges."""
+
+    asked: list[str]
+
+    def do_HEAD(self) -> None:
+        self.answer(with_body=False)
+
+    def do_GET(self) -> None:
+        self.answer(with_body=True)
+
+    def answer(self, *, with_body: bool) -> None:
+        status, content, headers = 200, b"{}", {"Content-Type": "application/json"}
+        path = self.path.partition("?")[0]
+        files = FILES | {"modeling_toy.py": b"raise SystemExit", "pytorch_model.bin": b"\x80\x02"}
+        if path == f"/api/models/owner/toy/tree/{REVISION}":
+            rows = [{"type": "file", "path": name, "size": len(files[name]), "oid": "0" * 40} for name in files]
+            content = json.dumps(rows).encode()
+        elif path.startswith(f"/owner/toy/resolve/{REVISION}/"):
+            name = path.removeprefix(f"/owner/toy/resolve/{REVISION}/")
+            type(self).asked.append(name)
+            content, headers = files[name], {"ETag": f'"{digest(files[name])}"', "X-Repo-Commit": REVISION}
+        else:
+            status, headers = 404, {"X-Error-Code": "RevisionNotFound"}
+        self.send_response(status)
+        for key, value in headers.items():
+            self.send_header(key, value)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        if with_body:
+            self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None:
+        return
+
+
+@pytest.fixture
+def hub() -> Iterator[str]:
+    """Address of a local hub that has FILES, and two files that nobody should fetch, at REVISION."""
+    Hub.asked = []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_only_pinned_files_of_a_pinned_revision_come_from_the_hub(home: Path, hub: str) -> None:
+    declare(home, 'source = "hub:owner/toy"', f'revision = "{REVISION}"', files=FILES)
+    command = [sys.executable, "-m", "models.weights", "fetch", "toy"]
+    child = subprocess.run(command, env=os.environ | {"HF_ENDPOINT": hub}, capture_output=True, text=True, check=False)
+    assert child.returncode == 0, child.stderr
+    assert found(home / "weights" / "toy") == FILES
+    assert set(Hub.asked) == set(FILES)
+    assert ensure("toy", offline=True) == home / "weights" / "toy"
+
+
+def test_a_revision_that_the_hub_does_not_have_is_one_sentence(home: Path, hub: str) -> None:
+    declare(home, 'source = "hub:owner/toy"', f'revision = "{"f" * 40}"', files=FILES)
+    command = [sys.executable, "-m", "models.weights", "fetch", "toy"]
+    child = subprocess.run(command, env=os.environ | {"HF_ENDPOINT": hub}, capture_output=True, text=True, check=False)
+    assert child.returncode == 1
+    assert child.stderr.splitlines()[-1].startswith("weights: ")
+    assert not (home / "weights" / "toy").exists()
+
+
 # The manifest and the command line
 
 
