@@ -48,31 +48,34 @@ async def open_database(url: str, wait_s: float = WAIT_S) -> Database:
 
     Raises ValueError for an address of another kind, STATE_UNAVAILABLE if it cannot be reached.
     """
-    # Heavy drivers load where they are chosen.
     from state.migrate import upgrade
 
-    try:
-        address = make_url(url)
-    except ArgumentError:
-        raise ValueError("the database address must look like sqlite:///path or postgresql://user@host/name") from None
-    backend = address.get_backend_name()
-    database: Database
-    if backend == "sqlite" and address.database not in (None, "", ":memory:"):
-        from state.sqlite import SqliteDatabase
-
-        database = SqliteDatabase(str(address.database), wait_s)
-    elif backend == "postgresql":
-        from state.postgres import PostgresDatabase
-
-        database = PostgresDatabase(address, wait_s)
-    else:
-        raise ValueError(f"the database must be a sqlite file or postgresql, not `{backend}`")
+    database = connect(url, wait_s)
     try:
         await database.run(upgrade)
     except BaseException:
         await database.close()
         raise
     return database
+
+
+def connect(url: str, wait_s: float = WAIT_S) -> Database:
+    """The database at `url` as it is. `wait_s` bounds the wait for a lock or a connection. Raises ValueError."""
+    try:
+        address = make_url(url)
+    except ArgumentError:
+        raise ValueError("the database address must look like sqlite:///path or postgresql://user@host/name") from None
+    backend = address.get_backend_name()
+    # Drivers load where they are chosen: an embedded server has no use for asyncpg.
+    if backend == "sqlite" and address.database not in (None, "", ":memory:"):
+        from state.sqlite import SqliteDatabase
+
+        return SqliteDatabase(str(address.database), wait_s)
+    if backend == "postgresql":
+        from state.postgres import PostgresDatabase
+
+        return PostgresDatabase(address, wait_s)
+    raise ValueError(f"the database must be a sqlite file or postgresql, not `{backend}`")
 
 
 def insert_new(connection: Connection, table: Table) -> Insert:

@@ -109,7 +109,7 @@ class Redis:
 @contextmanager
 def run_postgres(fsync: bool = False) -> Iterator[Postgres]:
     """A PostgreSQL server for the block."""
-    with _folder(in_memory=not fsync) as folder:
+    with temporary_folder(in_memory=not fsync) as folder:
         server = Postgres(folder, fsync)
         try:
             yield server
@@ -120,7 +120,7 @@ def run_postgres(fsync: bool = False) -> Iterator[Postgres]:
 @contextmanager
 def run_redis() -> Iterator[Redis]:
     """A Redis server for the block."""
-    with _folder() as folder:
+    with temporary_folder() as folder:
         server = Redis(folder)
         try:
             yield server
@@ -151,8 +151,9 @@ def _accepts(port: int) -> bool:
 
 
 @contextmanager
-def _folder(in_memory: bool = True) -> Iterator[Path]:
-    # Not pytest's folder: that one is closed to the user PostgreSQL runs as. In memory where the system has such a place.
+def temporary_folder(in_memory: bool = True) -> Iterator[Path]:
+    """A folder for the block, by default in memory where the system has such a place."""
+    # Not pytest's folder: that one is closed to the user PostgreSQL runs as.
     memory = Path("/dev/shm")
     folder = Path(mkdtemp(prefix="parlance-", dir=memory if in_memory and memory.is_dir() else "/tmp"))
     try:

@@ -1,0 +1,125 @@
+"""A process that dies on command. Run by `test_crashes.py` as `python -m tests.state.crashing`.
+
+Reads lines `<work> <n> <database url> <log>` and forks for each: the child does the work and dies at the n-th failpoint.
+It writes to the log whatever it was told is done. Answers `<exit code> <failpoints passed>`; without a death n is large.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import random
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import Engine, event
+
+from contract.access import PLANS, Caller, Scope
+from contract.errors import ApiError
+from state import api_keys, keys
+from state.accounts import PEPPER
+from state.database import Database, connect, open_database
+from state.ledger import Ledger
+from state.secrets import Secrets
+
+DIED = 77
+WORKERS = 5
+REQUESTS_EACH = 4
+
+failpoints = ctypes.CDLL(None)
+
+
+def fork_and_work(work: str, n: int, url: str, log: str) -> tuple[int, int]:
+    """Runs one child to its end. Returns its exit code and how many failpoints a finished one passed."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        try:
+            journal = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            failpoints.failpoints_arm(n)
+            asyncio.run(WORK[work](url, lambda *words: os.write(journal, (" ".join(words) + "\n").encode()), n))
+            os.write(writer, str(failpoints.failpoints_passed()).encode())
+            os._exit(0)
+        except BaseException as error:
+            sys.stderr.write(f"{work}: {error!r}\n")
+            os._exit(1)
+    os.close(writer)
+    _, status = os.waitpid(child, 0)
+    passed = os.read(reader, 100)
+    os.close(reader)
+    return os.waitstatus_to_exitcode(status), int(passed or 0)
+
+
+async def bill(url: str, done: Callable[..., Any], seed: int) -> None:
+    """Reserves, tops up, settles and voids from several tasks, and makes and revokes keys."""
+    if url.startswith("postgresql"):
+        _add_failpoints_around_statements()
+    database = connect(url)
+    chance, ledger = random.Random(seed), Ledger(database)
+
+    async def worker(number: int) -> None:
+        for turn in range(REQUESTS_EACH):
+            await _one_request(ledger, chance, f"{number}-{turn}", done)
+            failpoints.failpoint()
+
+    await asyncio.gather(*(worker(number) for number in range(WORKERS)), _manage_keys(database, done))
+    await ledger.close()
+    await database.close()
+
+
+async def _one_request(ledger: Ledger, chance: random.Random, name: str, done: Callable[..., Any]) -> None:
+    user = chance.choice([None, 1])
+    caller = Caller(1, "acme", "key", PLANS["pro"], frozenset(Scope), user, user and "eve", org_limited=True)
+    try:
+        hold = await ledger.reserve(
+            caller, line="chat:m", model="m", estimate_micro_eur=chance.randint(1, 60), request_id=name
+        )
+        failpoints.failpoint()
+        if chance.random() < 0.3:
+            await hold.top_up(chance.randint(1, 30))
+    except ApiError:
+        return
+    if chance.random() < 0.2:
+        await hold.void()
+        done("voided", hold.entry.id)
+    else:
+        charged = await hold.settle(chance.randint(0, 90), 1, "tokens")
+        done("settled", hold.entry.id, str(charged))
+
+
+async def _manage_keys(database: Database, done: Callable[..., Any]) -> None:
+    pepper = Secrets((b"s" * 32,)).derive(PEPPER)
+    for _ in range(2):
+        key = keys.mint()
+        scopes = frozenset({Scope.CHAT})
+        await database.run(
+            lambda connection, key=key: api_keys.store(
+                connection, key, pepper, org_id=1, user_id=None, scopes=scopes, label=None, now_s=0
+            )
+        )
+        done("made", key.public_id)
+        await database.run(lambda connection, key=key: api_keys.revoke(connection, key.public_id, 1))
+        done("revoked", key.public_id)
+
+
+async def migrate(url: str, done: Callable[..., Any], _seed: int) -> None:
+    """Makes the schema."""
+    await (await open_database(url)).close()
+    done("migrated")
+
+
+def _add_failpoints_around_statements() -> None:
+    # The server writes the files, so this process dies between what it tells the server.
+    for moment in ("before_cursor_execute", "after_cursor_execute", "begin", "commit", "rollback"):
+        event.listen(Engine, moment, lambda *_: failpoints.failpoint())
+
+
+WORK = {"bill": bill, "migrate": migrate}
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        work, n, url, log = line.split()
+        print(*fork_and_work(work, int(n), url, log), flush=True)

@@ -1,0 +1,223 @@
+"""Death at any moment: after each forced crash the books add up and what was acknowledged is there."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection, select
+
+from contract.errors import ApiError
+from state import audit, organisations
+from state.database import connect, open_database
+from state.ledger import LEASE_S, Ledger
+from state.tables import api_keys, budgets, reservations, usage_lines
+from tests.state.books import make_caller, money
+from tests.state.crashing import DIED, WORKERS
+from tests.state.servers import Postgres, temporary_folder
+
+pytestmark = pytest.mark.anyio
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+NEVER = 1_000_000_000
+LIMIT = 700
+FAR_FUTURE_S = 1 << 40
+
+Die = Callable[[str, int, str, Path], tuple[int, int]]
+
+
+@pytest.fixture(scope="module")
+def die(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Die]:
+    """Runs work in a child that dies at the n-th failpoint. Returns exit code and failpoints passed."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        reason = "needs a C compiler for the failpoints"
+        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
+    library = tmp_path_factory.mktemp("failpoints") / "failpoints.so"
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, HERE / "failpoints.c", "-ldl"], check=True)
+    child = subprocess.Popen(
+        [sys.executable, "-m", "tests.state.crashing"],
+        cwd=ROOT,
+        env=os.environ | {"LD_PRELOAD": str(library)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdin is not None
+    assert child.stdout is not None
+
+    def run(work: str, n: int, url: str, log: Path) -> tuple[int, int]:
+        print(work, n, url, log, file=child.stdin, flush=True)
+        code, passed = child.stdout.readline().split()
+        return int(code), int(passed)
+
+    yield run
+    child.stdin.close()
+    child.wait(30)
+    child.stdout.close()
+
+
+async def die_everywhere(
+    die: Die, work: str, crashes: int, log: Path, fresh: Callable[[], Awaitable[str]], check: Check
+) -> None:
+    """Counts the failpoints of one undisturbed run, then dies at `crashes` of them, spread evenly, and checks."""
+    code, total = die(work, NEVER, await fresh(), log)
+    assert code == 0
+    assert total >= crashes
+    deaths = 0
+    for number in range(crashes):
+        log.unlink(missing_ok=True)
+        url = await fresh()
+        code, _ = die(work, number * total // crashes, url, log)
+        assert code in (0, DIED)
+        deaths += code == DIED
+        await check(url, log.read_text().splitlines() if log.exists() else [])
+    # The same work passes a few failpoints more or less each time: commits are shared.
+    assert deaths >= 0.7 * crashes
+
+
+Check = Callable[[str, list[str]], Awaitable[None]]
+
+
+async def books_are_right(url: str, acknowledged: list[str]) -> None:
+    database = connect(url)
+    try:
+        await database.run(lambda connection: _prove(connection, acknowledged))
+        # A later process finishes what the dead one left, and a replay of everything changes nothing.
+        await Ledger(database, lambda: FAR_FUTURE_S + LEASE_S).reap()
+        await database.run(lambda connection: _prove(connection, acknowledged, nothing_held=True))
+    finally:
+        await database.close()
+
+
+def _prove(connection: Connection, acknowledged: list[str], nothing_held: bool = False) -> None:
+    if connection.dialect.name == "sqlite":
+        assert connection.exec_driver_sql("PRAGMA integrity_check").scalar_one() == "ok"
+    assert audit.faults(connection) == []
+    for row in connection.execute(select(budgets)):
+        assert row.limit_micro_eur is None or row.spent_micro_eur + row.held_micro_eur <= row.limit_micro_eur
+        assert row.held_micro_eur == 0 or not nothing_held
+    lines = {row.reservation_id: row.cost_micro_eur for row in connection.execute(select(usage_lines))}
+    states = {row.id: row.state for row in connection.execute(select(reservations))}
+    made = {row.public_id: row.revoked_at for row in connection.execute(select(api_keys))}
+    assert {name for name, state in states.items() if state == "settled"} == set(lines)
+    for line in acknowledged:
+        match line.split():
+            case ["settled", name, charged]:
+                assert lines[name] == int(charged)
+            case ["voided", name]:
+                assert name not in lines
+                assert states[name] == "void"
+            case ["made", public_id]:
+                assert public_id in made
+            case ["revoked", public_id]:
+                assert made[public_id] is not None
+
+
+async def prepare(url: str) -> None:
+    """Organisation 1 with a limit that some requests will meet, and its user 1."""
+    database = await open_database(url)
+    await make_caller(database, LIMIT, LIMIT // 2)
+    await database.close()
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder in memory where there is one: a process that dies leaves the same there as on a disk, only faster."""
+    with temporary_folder() as path:
+        yield path
+
+
+@pytest.mark.parametrize("crashes", [30, pytest.param(130, marks=pytest.mark.slow)])
+async def test_sqlite_survives_death_around_every_write_and_sync(die: Die, folder: Path, crashes: int) -> None:
+    template, used = folder / "template.db", folder / "used.db"
+    await prepare(f"sqlite:///{template}")
+
+    async def fresh() -> str:
+        for old in folder.glob("used.db*"):
+            old.unlink()
+        shutil.copy(template, used)
+        return f"sqlite:///{used}"
+
+    await die_everywhere(die, "bill", crashes, folder / "log", fresh, books_are_right)
+
+
+@pytest.mark.parametrize("crashes", [5, pytest.param(20, marks=pytest.mark.slow)])
+async def test_a_first_start_survives_death(die: Die, folder: Path, crashes: int) -> None:
+    async def fresh() -> str:
+        for old in folder.glob("used.db*"):
+            old.unlink()
+        return f"sqlite:///{folder / 'used.db'}"
+
+    async def starts_again(url: str, _acknowledged: list[str]) -> None:
+        await prepare(url)
+        await books_are_right(url, [])
+
+    await die_everywhere(die, "migrate", crashes, folder / "log", fresh, starts_again)
+
+
+@pytest.mark.parametrize("crashes", [10, pytest.param(50, marks=pytest.mark.slow)])
+async def test_postgresql_survives_death_of_a_client_between_all_statements(
+    die: Die, postgres: Postgres, folder: Path, crashes: int
+) -> None:
+    url = postgres.empty()
+    await prepare(url)
+
+    async def with_new_money() -> str:
+        # The books go on from death to death: they have to be right all the time, not only when they are new.
+        database = connect(url)
+        await database.run(_raise_limits)
+        await database.close()
+        return url
+
+    await die_everywhere(die, "bill", crashes, folder / "log", with_new_money, books_are_right)
+
+
+def _raise_limits(connection: Connection) -> None:
+    for row in connection.execute(select(budgets)).all():
+        more = LIMIT if row.user_id is None else LIMIT // 2
+        organisations.set_limit(connection, row.org_id, row.user_id, row.spent_micro_eur + row.held_micro_eur + more)
+
+
+@pytest.mark.parametrize("acknowledged_before", [3, 17, 40])
+async def test_postgresql_survives_its_own_death(postgres: Postgres, acknowledged_before: int) -> None:
+    url = postgres.empty()
+    database = await open_database(url)
+    caller = await make_caller(database, 100_000)
+    ledger, settled, stop = Ledger(database), dict[str, int](), asyncio.Event()
+
+    async def worker() -> None:
+        while not stop.is_set():
+            try:
+                hold = await ledger.reserve(caller, line="l", model="m", estimate_micro_eur=50, request_id="r")
+            except ApiError:
+                continue
+            charged = await hold.settle(40, 1, "tokens")
+            if not ledger._unposted:
+                settled[hold.entry.id] = charged
+            if len(settled) >= acknowledged_before and not stop.is_set():
+                stop.set()
+                await asyncio.to_thread(postgres.stop, crash=True)
+                await asyncio.to_thread(postgres.restart)
+
+    await asyncio.gather(*(worker() for _ in range(WORKERS)))
+    deadline = asyncio.get_running_loop().time() + 30
+    while ledger._unposted and asyncio.get_running_loop().time() < deadline:
+        await asyncio.sleep(0.05)
+    assert not ledger._unposted
+    await ledger.close()
+
+    lines = await database.run(
+        lambda connection: {row.reservation_id: row.cost_micro_eur for row in connection.execute(select(usage_lines))}
+    )
+    assert settled.items() <= lines.items()
+    await Ledger(database, lambda: FAR_FUTURE_S).reap()
+    assert await money(database, caller) == (sum(lines.values()), 0)
+    await database.close()

@@ -1,0 +1,170 @@
+"""The ledger against an oracle that keeps the same books in a dictionary, one step at a time."""
+
+from __future__ import annotations
+
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
+from sqlalchemy import create_engine, select
+
+from state import audit, organisations, postings
+from state.postings import Entry, OverLimit
+from state.tables import budgets, metadata, usage_lines
+
+AMOUNTS = st.integers(0, 60)
+LIMITS = st.none() | st.integers(0, 150)
+ORG, USERS = 1, (None, 1, 2)
+
+
+class Oracle:
+    """Limit, spent and held per budget (None is the organisation), and what is held for whom."""
+
+    def __init__(self) -> None:
+        self.limits: dict[int | None, int | None] = dict.fromkeys(USERS)
+        self.spent = dict.fromkeys(USERS, 0)
+        self.held: dict[str, tuple[int | None, int]] = {}
+        self.lines: dict[str, int] = {}
+
+    def of(self, user: int | None) -> list[int | None]:
+        return [None] if user is None else [None, user]
+
+    def held_by(self, budget: int | None) -> int:
+        return sum(amount for user, amount in self.held.values() if budget is None or user == budget)
+
+    def room(self, user: int | None) -> int:
+        limited = [b for b in self.of(user) if self.limits[b] is not None]
+        return min((self.limits[b] - self.spent[b] - self.held_by(b) for b in limited), default=10**9)  # type: ignore[operator]
+
+    def refuser(self, user: int | None, amount: int) -> str | None:
+        for budget, whose in zip(self.of(user), ("organisation", "user"), strict=False):
+            limit = self.limits[budget]
+            if limit is not None and self.spent[budget] + self.held_by(budget) + amount > limit:
+                return whose
+        return None
+
+    def settle(self, entry: str, user: int | None, cost: int) -> int:
+        if entry in self.lines:
+            return self.lines[entry]
+        _, held = self.held.pop(entry, (user, 0))
+        charged = cost if cost <= held else min(cost, max(held, self.room(user)))
+        for budget in self.of(user):
+            self.spent[budget] += charged
+        self.lines[entry] = charged
+        return charged
+
+
+class LedgerMachine(RuleBasedStateMachine):
+    """Random reservations, top-ups, settlements, repetitions, crashes and limits."""
+
+    entries = Bundle("entries")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.engine = create_engine("sqlite://")
+        self.connection = self.engine.connect()
+        metadata.create_all(self.connection)
+        organisations.create(self.connection, "acme", "pro", (), 0)
+        for name in ("eve", "bob"):
+            organisations.ensure_user(self.connection, ORG, name, 0)
+        self.oracle = Oracle()
+        self.known: dict[str, Entry] = {}
+        self.now_s = 0
+
+    def teardown(self) -> None:
+        self.connection.close()
+        self.engine.dispose()
+
+    @rule(budget=st.sampled_from(USERS), limit=LIMITS)
+    def set_limit(self, budget: int | None, limit: int | None) -> None:
+        organisations.set_limit(self.connection, ORG, budget, limit)
+        self.oracle.limits[budget] = limit
+
+    @rule(target=entries, user=st.sampled_from(USERS), amount=AMOUNTS)
+    def reserve(self, user: int | None, amount: int) -> object:
+        entry = Entry(f"id-{len(self.known)}", ORG, user, "key", "request", "chat:m", "m")
+        expected = self.oracle.refuser(user, amount)
+        savepoint = self.connection.begin_nested()
+        try:
+            postings.reserve(self.connection, entry, amount, self.now_s, self.now_s + 100)
+        except OverLimit as refused:
+            savepoint.rollback()
+            assert refused.whose == expected
+            return multiple()
+        savepoint.commit()
+        assert expected is None
+        self.oracle.held[entry.id] = (user, amount)
+        self.known[entry.id] = entry
+        return entry
+
+    @rule(target=entries, user=st.sampled_from(USERS))
+    def admit_without_limit(self, user: int | None) -> Entry:
+        entry = Entry(f"id-{len(self.known)}", ORG, user, "key", "request", "chat:m", "m")
+        self.known[entry.id] = entry
+        return entry
+
+    @rule(entry=entries, amount=AMOUNTS)
+    def top_up(self, entry: Entry, amount: int) -> None:
+        if entry.id not in self.oracle.held:
+            assert not postings.top_up(self.connection, entry, amount, self.now_s + 100)
+            return
+        expected = self.oracle.refuser(entry.user_id, amount)
+        savepoint = self.connection.begin_nested()
+        try:
+            assert postings.top_up(self.connection, entry, amount, self.now_s + 100)
+        except OverLimit as refused:
+            savepoint.rollback()
+            assert refused.whose == expected
+            return
+        savepoint.commit()
+        assert expected is None
+        user, held = self.oracle.held[entry.id]
+        self.oracle.held[entry.id] = (user, held + amount)
+
+    @rule(entry=entries, cost=AMOUNTS, times=st.integers(1, 3))
+    def settle(self, entry: Entry, cost: int, times: int) -> None:
+        expected = self.oracle.settle(entry.id, entry.user_id, cost)
+        for _ in range(times):
+            assert postings.settle(self.connection, entry, cost, 1, "tokens", 0) == expected
+
+    @rule(entry=consumes(entries))
+    def void(self, entry: Entry) -> None:
+        was_held = self.oracle.held.pop(entry.id, None) is not None
+        assert postings.void(self.connection, entry) == was_held
+        assert not postings.void(self.connection, entry)
+
+    @rule(passed_s=st.sampled_from([1, 50, 101]))
+    def reap(self, passed_s: int) -> None:
+        self.now_s += passed_s
+        for entry in postings.orphans(self.connection, self.now_s):
+            assert postings.void(self.connection, entry)
+            del self.oracle.held[entry.id]
+
+    @invariant()
+    def books_agree(self) -> None:
+        assert audit.faults(self.connection) == []
+        for row in self.connection.execute(select(budgets)):
+            assert row.spent_micro_eur == self.oracle.spent[row.user_id]
+            assert row.held_micro_eur == self.oracle.held_by(row.user_id)
+        lines = self.connection.execute(select(usage_lines.c.reservation_id, usage_lines.c.cost_micro_eur))
+        assert {row[0]: row[1] for row in lines} == self.oracle.lines
+
+
+LedgerMachine.TestCase.settings = settings(
+    max_examples=30, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+TestLedger = LedgerMachine.TestCase
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_the_ledger_agrees_with_the_oracle_for_two_thousand_histories() -> None:
+    from hypothesis.stateful import run_state_machine_as_test
+
+    run_state_machine_as_test(
+        LedgerMachine,
+        settings=settings(
+            max_examples=2000, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
+        ),
+    )

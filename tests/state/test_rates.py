@@ -1,0 +1,166 @@
+import asyncio
+import random
+import time
+from dataclasses import replace
+
+import pytest
+
+from contract.access import PLANS, Caller, Scope
+from contract.errors import ApiError
+from state import rates as rates_module
+from state.rates import Rates
+from tests.state.servers import Redis
+
+pytestmark = pytest.mark.anyio
+
+
+def caller(requests_per_minute: int = 10, key_id: str = "k3Jd92Xa", streams: int = 4) -> Caller:
+    plan = replace(PLANS["pro"], requests_per_minute=requests_per_minute, concurrent_streams=streams)
+    return Caller(1, "acme", key_id, plan, frozenset(Scope))
+
+
+async def allowed(rates: Rates, of: Caller, count: int) -> int:
+    return sum([(await rates.hit(of)).allowed for _ in range(count)])
+
+
+@pytest.mark.parametrize("kind", ["memory", "redis"])
+async def test_exactly_the_limit_passes(kind: str, request: pytest.FixtureRequest) -> None:
+    rates = Rates(request.getfixturevalue("redis").url if kind == "redis" else None)
+    of = caller(10, key_id=f"exact-{kind}")
+    verdicts = [await rates.hit(of) for _ in range(12)]
+    await rates.close()
+    assert [v.allowed for v in verdicts] == [True] * 10 + [False] * 2
+    assert [v.remaining for v in verdicts] == [9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 0, 0]
+    assert {v.limit for v in verdicts} == {10}
+    assert all(1 <= v.reset_s <= 60 for v in verdicts)
+
+
+@pytest.mark.parametrize("kind", ["memory", "redis"])
+async def test_requests_that_come_together_do_not_pass_together(kind: str, request: pytest.FixtureRequest) -> None:
+    rates = Rates(request.getfixturevalue("redis").url if kind == "redis" else None)
+    verdicts = await asyncio.gather(*(rates.hit(caller(10, key_id=f"burst-{kind}")) for _ in range(50)))
+    await rates.close()
+    assert sum(v.allowed for v in verdicts) == 10
+
+
+async def test_keys_do_not_share(redis: Redis) -> None:
+    for url in (None, redis.url):
+        rates = Rates(url)
+        assert await allowed(rates, caller(3, "one"), 5) == 3
+        assert await allowed(rates, caller(3, "two"), 5) == 3
+        await rates.close()
+
+
+async def test_after_reset_there_is_room() -> None:
+    rates = Rates(window_s=1)
+    of = caller(5)
+    await allowed(rates, of, 10)
+    verdict = await rates.hit(of)
+    assert (verdict.allowed, verdict.reset_s) == (False, 1)
+    ready = time.monotonic() + verdict.reset_s
+    while time.monotonic() < ready:
+        await asyncio.sleep(0.05)
+    assert (await rates.hit(of)).allowed
+
+
+async def test_no_window_admits_much_more_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A million milliseconds of random traffic: at most the limit and a twentieth in any 60 s."""
+    clock = _Clock()
+    monkeypatch.setattr("limits.aio.storage.memory.time", clock)
+    monkeypatch.setattr("limits.aio.strategies.time", clock)
+    monkeypatch.setattr(rates_module, "time", clock)
+    chance, rates, of, passed = random.Random(3), Rates(), caller(100), []
+    while clock.now_s < 1_000:
+        clock.now_s += chance.expovariate(chance.choice([0.5, 3, 30]))
+        if (await rates.hit(of)).allowed:
+            passed.append(clock.now_s)
+    worst = max(sum(start <= at < start + 60 for at in passed) for start in passed)
+    assert worst <= 105
+    assert len(passed) >= 0.6 * 100 * 1_000 / 60
+
+
+async def test_two_replicas_share_one_limit_in_redis(redis: Redis) -> None:
+    first, second = Rates(redis.url, replicas=2), Rates(redis.url, replicas=2)
+    of = caller(10, "shared")
+    assert await allowed(first, of, 6) + await allowed(second, of, 6) == 10
+    await first.close()
+    await second.close()
+
+
+async def test_without_redis_each_replica_allows_its_share_and_comes_back(
+    redis: Redis, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rates_module, "REDIS_PAUSE_S", 0.05)
+    rates, of = Rates(redis.url, replicas=2), caller(10, "alone")
+    assert await allowed(rates, of, 2) == 2
+    redis.stop()
+    try:
+        assert await allowed(rates, of, 20) == 5
+        assert rates.fallbacks == 20
+        assert "Redis does not answer" in caplog.text
+    finally:
+        redis.restart()
+    deadline = time.monotonic() + 10
+    before = rates.fallbacks
+    while time.monotonic() < deadline:
+        await rates.hit(caller(1000, "back"))
+        if rates.fallbacks == before:
+            break
+        before = rates.fallbacks
+        await asyncio.sleep(0.02)
+    assert (await rates.hit(of)).limit == 10
+    await rates.close()
+
+
+async def test_streams_of_a_key_are_bounded_and_given_back() -> None:
+    rates, of = Rates(), caller(streams=2)
+    async with rates.stream(of), rates.stream(of):
+        with pytest.raises(ApiError) as caught:
+            async with rates.stream(of):
+                pytest.fail("a third stream was opened")
+        assert caught.value.fault.name == "RATE_LIMIT_EXCEEDED"
+        assert caught.value.retry_after_s == 1
+        async with rates.stream(caller(key_id="other")):
+            pass
+    with pytest.raises(ZeroDivisionError):
+        async with rates.stream(of):
+            raise ZeroDivisionError
+    async with rates.stream(of), rates.stream(of):
+        pass
+    assert not rates._streams
+
+
+@pytest.mark.parametrize(("streams", "replicas", "share"), [(50, 4, 12), (4, 8, 1), (4, 1, 4)])
+async def test_each_replica_has_its_share_of_streams(streams: int, replicas: int, share: int) -> None:
+    rates, of = Rates(replicas=replicas), caller(streams=streams)
+    opened = [rates.stream(of) for _ in range(share + 1)]
+    for stream in opened[:share]:
+        await stream.__aenter__()
+    with pytest.raises(ApiError):
+        await opened[share].__aenter__()
+    for stream in opened[:share]:
+        await stream.__aexit__(None, None, None)
+
+
+async def test_old_counters_are_swept(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = _Clock()
+    monkeypatch.setattr("limits.aio.storage.memory.time", clock)
+    monkeypatch.setattr(rates_module, "time", clock)
+    rates = Rates()
+    for number in range(100):
+        await rates.hit(caller(key_id=f"key-{number}"))
+    clock.now_s += 1000
+    await rates.hit(caller())
+    assert len(rates._local.storage.storage) <= 2
+
+
+class _Clock:
+    """Stands for the `time` module where the passing of minutes matters."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def time(self) -> float:
+        return self.now_s
+
+    monotonic = time
