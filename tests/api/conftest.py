@@ -1,0 +1,134 @@
+"""The whole HTTP contract without Ray: the real app and state, over engines that run in this process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import Connection, select
+
+import models
+from autoscaling.gate import Timings
+from contract.access import Scope
+from contract.catalog import Model
+from contract.errors import UPSTREAM_ERROR, ApiError
+from deployments.ingress.app import build_app
+from deployments.ingress.service import Service
+from state import State, api_keys, keys, open_state, organisations
+from state.accounts import PEPPER
+from state.tables import usage_lines
+from tests.catalogs import behaving, chat
+
+MESSAGE = {"role": "user", "content": "say hello"}
+
+
+class LocalEngine:
+    """The gate's interface straight over an adapter: always warm, never busy; its faults become 502 as on Ray."""
+
+    def __init__(self, model: Model) -> None:
+        self.adapter = models.load(model)
+
+    async def call(self, method: str, *args: Any, timings: Timings) -> Any:
+        try:
+            return await getattr(self.adapter, method)(*args)
+        except ApiError:
+            raise
+        except Exception:
+            raise UPSTREAM_ERROR() from None
+
+    async def stream(self, method: str, *args: Any, timings: Timings) -> AsyncIterator[Any]:
+        items = getattr(self.adapter, method)(*args)
+        try:
+            async for item in items:
+                yield item
+        except ApiError:
+            raise
+        except Exception:
+            raise UPSTREAM_ERROR() from None
+        finally:
+            await items.aclose()
+
+    def running(self) -> int:
+        return 1
+
+
+@dataclass
+class Api:
+    """A client of the app with one organisation `acme` on plan `pro`."""
+
+    service: Service
+    client: httpx.AsyncClient
+    everything: str = ""
+
+    @property
+    def state(self) -> State:
+        return self.service.state
+
+    async def organisation(self, name: str, plan: str = "pro") -> None:
+        """A new organisation without limits."""
+        now_s = int(time.time())
+        await self.state.database.run(lambda c: organisations.create(c, name, plan, (), now_s))
+
+    async def key(self, *scopes: Scope, org: str = "acme", user: str | None = None) -> str:
+        """A new key, of a user if one is named."""
+        key, pepper, now_s = keys.mint(), self.state.secrets.derive(PEPPER), int(time.time())
+
+        def store(connection: Connection) -> None:
+            org_id = organisations.find(connection, org).id
+            user_id = organisations.ensure_user(connection, org_id, user, now_s) if user else None
+            api_keys.store(
+                connection, key, pepper, org_id=org_id, user_id=user_id, scopes=frozenset(scopes), label=None,
+                now_s=now_s,
+            )
+
+        await self.state.database.run(store)
+        return key.text
+
+    async def limit(self, micro_eur: int, org: str = "acme", user: str | None = None) -> None:
+        """Sets a spend limit."""
+
+        def change(connection: Connection) -> None:
+            org_id = organisations.find(connection, org).id
+            user_id = organisations.find_user(connection, org_id, user).id if user else None
+            organisations.set_limit(connection, org_id, user_id, micro_eur)
+
+        await self.state.database.run(change)
+
+    async def usage(self) -> list[Any]:
+        """All usage lines, oldest first."""
+        query = select(usage_lines).order_by(usage_lines.c.id)
+        return await self.state.database.run(lambda connection: list(connection.execute(query)))
+
+    async def send(self, method: str, path: str, key: str | None = None, **request: Any) -> httpx.Response:
+        """One request with the all-scopes key, unless another is given."""
+        headers = {"Authorization": f"Bearer {self.everything if key is None else key}"} | request.pop("headers", {})
+        return await self.client.request(method, path, headers=headers, **request)
+
+    async def chat(self, text: str = "say hello", key: str | None = None, **fields: Any) -> httpx.Response:
+        """One chat completion by the obedient engine."""
+        body = {"model": "obedient", "messages": [{"role": "user", "content": text}], **fields}
+        return await self.send("POST", "/v1/chat/completions", key, json=body)
+
+
+@pytest.fixture
+async def state(tmp_path: Path) -> AsyncIterator[State]:
+    opened = await open_state(tmp_path)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def api(state: State) -> AsyncIterator[Api]:
+    catalog = behaving(obedient=chat("obedient"))
+    service = Service(catalog, {m.deployment: LocalEngine(m) for m in catalog.set_up()}, state)
+    transport = httpx.ASGITransport(build_app(service), raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        api = Api(service, client)
+        await api.organisation("acme")
+        api.everything = await api.key(*Scope)
+        yield api

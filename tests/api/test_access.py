@@ -1,0 +1,139 @@
+"""Keys, scopes, rate limits, the order of the checks, and the shape of every error. Spec 2, 5 and 7."""
+
+from __future__ import annotations
+
+import pytest
+
+from contract.access import PLANS, Scope
+from tests.api.conftest import Api
+
+pytestmark = pytest.mark.anyio
+
+RATE_HEADERS = ("x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset")
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/models", "/v1/me", "/me"])
+async def test_any_valid_key_will_do(api: Api, path: str) -> None:
+    key = await api.key(Scope.RERANK)
+    assert (await api.send("GET", path, key)).status_code == 200
+
+
+@pytest.mark.parametrize("authorization", [None, "", "Bearer", "Bearer x", "Basic YTpi", "Bearer prl_a_b"])
+async def test_no_valid_key_is_401(api: Api, authorization: str | None) -> None:
+    headers = {} if authorization is None else {"authorization": authorization}
+    reply = await api.client.get("/v1/models", headers=headers)
+    assert reply.status_code == 401
+    assert reply.headers["www-authenticate"] == "Bearer"
+    assert reply.json()["error"]["type"] == "authentication_error"
+
+
+async def test_missing_scope_is_403(api: Api) -> None:
+    key = await api.key(Scope.EMBEDDINGS)
+    reply = await api.chat(key=key)
+    assert reply.status_code == 403
+    error = reply.json()["error"]
+    assert (error["type"], error["code"]) == ("permission_error", "missing_scope")
+
+
+async def test_scope_is_checked_before_the_body(api: Api) -> None:
+    key = await api.key(Scope.EMBEDDINGS)
+    assert (await api.send("POST", "/v1/chat/completions", key, content=b"{")).status_code == 403
+
+
+async def test_key_is_checked_before_the_body(api: Api) -> None:
+    assert (await api.send("POST", "/v1/chat/completions", "nothing", content=b"{")).status_code == 401
+
+
+async def test_body_is_checked_before_the_budget(api: Api) -> None:
+    await api.limit(0)
+    assert (await api.send("POST", "/v1/chat/completions", content=b"{")).status_code == 400
+
+
+async def test_every_authenticated_reply_tells_the_rate(api: Api) -> None:
+    key = await api.key(Scope.EMBEDDINGS)
+    for reply in (
+        await api.send("GET", "/v1/me"),
+        await api.chat("refuse"),
+        await api.chat(key=key),
+        await api.send("GET", "/v1/models/unknown"),
+    ):
+        assert all(name in reply.headers for name in RATE_HEADERS), reply.url
+
+
+async def test_rate_limit_is_429_with_every_header(api: Api) -> None:
+    await api.organisation("small", "free")
+    key = await api.key(Scope.CHAT, org="small")
+    allowed = PLANS["free"].requests_per_minute
+    statuses = [(await api.send("GET", "/v1/me", key)).status_code for _ in range(allowed)]
+    assert statuses == [200] * allowed
+    reply = await api.send("GET", "/v1/me", key)
+    assert (reply.status_code, reply.json()["error"]["code"]) == (429, "rate_limit_exceeded")
+    assert reply.headers["retry-after"] == reply.headers["x-ratelimit-reset"]
+    assert 1 <= int(reply.headers["retry-after"]) <= 60
+    assert reply.headers["x-ratelimit-limit"] == str(allowed)
+    assert reply.headers["x-ratelimit-remaining"] == "0"
+
+
+async def test_rate_of_one_key_does_not_touch_another(api: Api) -> None:
+    await api.organisation("small", "free")
+    one, other = await api.key(Scope.CHAT, org="small"), await api.key(Scope.CHAT, org="small")
+    for _ in range(PLANS["free"].requests_per_minute + 1):
+        await api.send("GET", "/v1/me", one)
+    assert (await api.send("GET", "/v1/me", other)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", "/nothing", 404, "not_found"),
+        ("GET", "/v1/nothing", 404, "not_found"),
+        ("GET", "/v2/models", 404, "not_found"),
+        ("DELETE", "/v1/models", 405, "method_not_allowed"),
+        ("GET", "/v1/chat/completions", 405, "method_not_allowed"),
+    ],
+)
+async def test_wrong_turns_have_the_error_shape(api: Api, method: str, path: str, status: int, code: str) -> None:
+    reply = await api.send(method, path)
+    assert reply.status_code == status
+    error = reply.json()["error"]
+    assert (error["type"], error["code"]) == ("invalid_request_error", code)
+    assert set(error) == {"message", "type", "param", "code"}
+    assert reply.headers["x-request-id"].startswith("req_")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b"[]", b"null", b'"x"', b"\xff\xfe", b'{"a": NaN}', b'{"a": 1, "a": 2}', b"[" * 5000, b'{"a":"\\ud800"}'],
+    ids=["empty", "open", "array", "null", "string", "utf-16", "nan", "twice", "deep", "surrogate"],
+)
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/embeddings", "/v1/rerank"])
+async def test_malformed_json_is_400(api: Api, path: str, body: bytes) -> None:
+    reply = await api.send("POST", path, content=body)
+    assert reply.status_code == 400
+    assert reply.json()["error"]["code"] in {"invalid_json", "invalid_request_error"}
+
+
+async def test_request_id_is_ours_even_if_the_client_sends_one(api: Api) -> None:
+    first = await api.send("GET", "/v1/me", headers={"x-request-id": "mine"})
+    second = await api.send("GET", "/v1/me", headers={"x-request-id": "mine"})
+    assert "mine" not in (first.headers["x-request-id"], second.headers["x-request-id"])
+    assert first.headers["x-request-id"] != second.headers["x-request-id"]
+
+
+async def test_server_timing_tells_gateway_and_engine(api: Api) -> None:
+    reply = await api.chat()
+    assert {part.split(";")[0].strip() for part in reply.headers["server-timing"].split(",")} >= {"gateway", "engine"}
+
+
+async def test_me_lists_every_scope_with_a_granted_flag(api: Api) -> None:
+    key = await api.key(Scope.CHAT, Scope.MCP)
+    about = (await api.send("GET", "/v1/me", key)).json()
+    granted = {entry["scope"] for entry in about["scopes"] if entry["granted"]}
+    assert {entry["scope"] for entry in about["scopes"]} == set(Scope)
+    assert granted == {"chat", "mcp"}
+
+
+async def test_host_and_path_tricks_open_nothing(api: Api) -> None:
+    for path in ("//v1/models", "/v1//models", "/v1/../v1/models", "/V1/models", "/v1/models/../me", "/v1/%6dodels"):
+        reply = await api.client.get(path, headers={"host": "a/?x="})
+        assert reply.status_code in {401, 404}, path

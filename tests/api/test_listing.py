@@ -1,0 +1,52 @@
+"""GET /models, /models/{id}, /healthz, /openapi.json."""
+
+from __future__ import annotations
+
+import openai
+import pytest
+
+from tests.api.conftest import Api
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_models_that_are_set_up_are_listed(api: Api) -> None:
+    body = (await api.send("GET", "/v1/models")).json()
+    assert body["object"] == "list"
+    assert {model["id"]: model["kind"] for model in body["data"]} == {
+        "obedient": "chat", "lengths": "embedding", "longest": "rerank",
+    }  # fmt: skip
+
+
+async def test_model_has_the_facts_of_the_spec(api: Api) -> None:
+    body = (await api.send("GET", "/v1/models/obedient")).json()
+    assert body["object"] == "model"
+    assert (body["tier"], body["context_window"], body["runtime"]) == ("default", 1000, "obedient")
+    assert isinstance(body["created"], int)
+
+
+async def test_unknown_model_is_404(api: Api) -> None:
+    reply = await api.send("GET", "/v1/models/nobody")
+    assert (reply.status_code, reply.json()["error"]["code"]) == (404, "model_not_found")
+
+
+async def test_official_client_reads_the_list(api: Api) -> None:
+    client = openai.AsyncOpenAI(api_key=api.everything, base_url="http://test/v1", http_client=api.client)
+    assert {model.id async for model in client.models.list()} == {"obedient", "lengths", "longest"}
+    assert (await client.models.retrieve("lengths")).id == "lengths"
+
+
+async def test_organisation_sees_only_models_enabled_for_it(api: Api) -> None:
+    from state import organisations
+
+    await api.state.database.run(lambda c: organisations.change(c, "acme", {"models": frozenset({"lengths"})}))
+    key = await api.key("chat")  # the cache knows the other key's organisation as it was
+    body = (await api.send("GET", "/v1/models", key)).json()
+    assert [model["id"] for model in body["data"]] == ["lengths"]
+    assert (await api.chat(key=key)).status_code == 404
+
+
+async def test_healthz_needs_no_key(api: Api) -> None:
+    reply = await api.client.get("/healthz")
+    assert reply.status_code == 200
+    assert reply.json()["status"] == "ok"

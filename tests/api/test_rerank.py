@@ -1,0 +1,50 @@
+"""POST /rerank over the real app."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.api.conftest import Api
+
+pytestmark = pytest.mark.anyio
+
+DOCUMENTS = ["aa", {"text": "aaaa"}, "a"]
+
+
+async def test_results_are_sorted_by_relevance(api: Api) -> None:
+    body = {"model": "longest", "query": "q", "documents": DOCUMENTS}
+    results = (await api.send("POST", "/v1/rerank", json=body)).json()["results"]
+    assert [(result["index"], result["relevance_score"]) for result in results] == [(1, 4.0), (0, 2.0), (2, 1.0)]
+    assert all("document" not in result for result in results)
+
+
+async def test_documents_are_returned_when_asked(api: Api) -> None:
+    body = {"query": "q", "documents": DOCUMENTS, "return_documents": True, "top_n": 2}
+    results = (await api.send("POST", "/v1/rerank", json=body)).json()["results"]
+    assert [result["document"] for result in results] == [{"text": "aaaa"}, {"text": "aa"}]
+
+
+async def test_model_may_be_left_out(api: Api) -> None:
+    reply = await api.send("POST", "/rerank", json={"query": "q", "documents": ["a"]})
+    assert reply.json()["model"] == "longest"
+
+
+@pytest.mark.parametrize(("count", "status"), [(0, 400), (1, 200), (1000, 200), (1001, 400)])
+async def test_number_of_documents(api: Api, count: int, status: int) -> None:
+    reply = await api.send("POST", "/v1/rerank", json={"query": "q", "documents": ["x"] * count})
+    assert reply.status_code == status
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [({"query": ""}, "query"), ({"documents": "x"}, "documents"), ({"documents": [1]}, "documents"), ({"top_n": 0}, "top_n")],
+)
+async def test_bad_field_is_named(api: Api, fields: dict[str, object], param: str) -> None:
+    reply = await api.send("POST", "/v1/rerank", json={"query": "q", "documents": ["x"], **fields})
+    assert (reply.status_code, reply.json()["error"]["param"]) == (400, param)
+
+
+async def test_rerank_is_billed_by_tokens(api: Api) -> None:
+    await api.send("POST", "/v1/rerank", json={"query": "q", "documents": ["ab", "c"]})
+    (line,) = await api.usage()
+    assert (line.line, line.quantity) == ("rerank:longest", 3)
