@@ -24,6 +24,13 @@ WAIT_S = 4.0
 """Seconds that a transaction waits for a lock or a connection before it is given up: clients hear 503 within 5 s."""
 
 
+class RowRefused(Exception):
+    """A rule of the schema refused a row: it exists already, or refers to nothing.
+
+    Says no more than that: databases quote the row in their own message, and it may be a secret.
+    """
+
+
 class Database(Protocol):
     """Where transactions run."""
 
@@ -33,8 +40,8 @@ class Database(Protocol):
         With `durable=False` the answer does not wait for the disk: other transactions see the result, but the machine
         can lose it with its power. For what is worth nothing without the process that asked, like a reservation.
 
-        Raises STATE_UNAVAILABLE if the database cannot be reached or written; IntegrityError and what the transaction
-        raises itself pass through.
+        Raises STATE_UNAVAILABLE if the database cannot be reached or written, RowRefused, and what the transaction
+        raises itself.
         """
         ...
 

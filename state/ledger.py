@@ -17,6 +17,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
+from weakref import WeakValueDictionary
 
 from contract.access import Caller
 from contract.errors import ORG_SPEND_LIMIT, QUOTA_EXCEEDED, STATE_UNAVAILABLE, USER_SPEND_LIMIT, ApiError
@@ -48,7 +49,8 @@ class Ledger:
     def __init__(self, database: Database, wall: Callable[[], float] = time.time) -> None:
         self._database = database
         self._wall = wall
-        self._open: dict[str, Reservation] = {}
+        # Weak: a reservation that a bug forgot must not be renewed for ever, its lease has to run out.
+        self._open: WeakValueDictionary[str, Reservation] = WeakValueDictionary()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._unposted: set[str] = set()
 
@@ -83,7 +85,7 @@ class Ledger:
         orphans = await self._database.run(lambda connection: postings.orphans(connection, self._now_s()))
         voided = 0
         for entry in orphans:
-            if entry.id not in self._open:
+            if entry.id not in self._open and entry.id not in self._unposted:
                 voided += await self._database.run(partial(postings.void, entry=entry))
         if voided:
             log.warning("gave back %d reservations of processes that are gone", voided)
@@ -91,7 +93,7 @@ class Ledger:
 
     async def renew(self) -> None:
         """Extends the leases of what this process still works on, and forgets what ended a day ago."""
-        ids, now_s = list(self._open), self._now_s()
+        ids, now_s = [*self._open, *self._unposted], self._now_s()
         if ids:
             await self._database.run(lambda connection: postings.renew(connection, ids, now_s + LEASE_S))
         await self._database.run(lambda connection: postings.forget(connection, now_s - KEEP_S))

@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from contract.errors import STATE_UNAVAILABLE
-from state.database import WAIT_S
+from state.database import WAIT_S, RowRefused
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ async def _run_once_more(engine: AsyncEngine, transaction: Callable[[Connection]
                 finished = True
             return result
         except IntegrityError:
-            raise
+            raise RowRefused from None
         except (SQLAlchemyError, OSError, TimeoutError) as error:
             dead = isinstance(error, DBAPIError) and error.connection_invalidated
             if dead and not finished and not last:

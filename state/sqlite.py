@@ -23,7 +23,7 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from contract.errors import STATE_UNAVAILABLE
-from state.database import WAIT_S
+from state.database import WAIT_S, RowRefused
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -169,11 +169,18 @@ def _run_in_savepoint(connection: Connection, job: _Job) -> None:
     except Exception as error:
         # A full disk or an I/O error may have ended the whole transaction; then this raises, and the group fails.
         raw.execute("ROLLBACK TO job")
-        broken = isinstance(error, SQLAlchemyError) and not isinstance(error, IntegrityError)
-        if broken:
-            log.error("a transaction failed: %s", type(error).__name__)
-        job.error = STATE_UNAVAILABLE() if broken else error
+        job.error = _told(error)
     raw.execute("RELEASE job")
+
+
+def _told(error: Exception) -> Exception:
+    """What the waiter hears of it."""
+    if isinstance(error, IntegrityError):
+        return RowRefused()
+    if isinstance(error, SQLAlchemyError):
+        log.error("a transaction failed: %s", type(error).__name__)
+        return STATE_UNAVAILABLE()
+    return error
 
 
 def _refused(job: _Job) -> _Job:

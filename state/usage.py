@@ -55,8 +55,8 @@ class Filter:
     until_ms: int | None = None
 
 
-def lines(connection: Connection, which: Filter) -> list[dict[str, Any]]:
-    """Billed requests, oldest first: `id` and then COLUMNS."""
+def lines(connection: Connection, which: Filter, after_id: int, count: int) -> list[dict[str, Any]]:
+    """Up to `count` billed requests that come after a line, oldest first: `id` and then COLUMNS."""
     query = select(
         usage_lines.c.id,
         usage_lines.c.at_ms,
@@ -64,7 +64,8 @@ def lines(connection: Connection, which: Filter) -> list[dict[str, Any]]:
         users.c.name.label("user"),
         *(usage_lines.c[name] for name in COLUMNS[3:]),
     )
-    rows = connection.execute(_narrow(query, which).order_by(usage_lines.c.id)).mappings()
+    page = _narrow(query, which).where(usage_lines.c.id > after_id).order_by(usage_lines.c.id).limit(count)
+    rows = connection.execute(page).mappings()
     return [{"id": row["id"], "at": iso(row["at_ms"])} | {name: row[name] for name in COLUMNS[1:]} for row in rows]
 
 

@@ -145,7 +145,7 @@ def _usage_command(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--until", metavar="YYYY-MM-DD", help="before the start of this day, UTC")
     parser.add_argument("--by", metavar="A,B", help="sums per organisation, user, key, model, line, unit or day")
     parser.add_argument("--format", choices=("table", "json", "csv"), default="table")
-    parser.set_defaults(command=commands.usage_report)
+    parser.set_defaults(report=commands.usage_report)
 
 
 def _secret_commands(parser: argparse.ArgumentParser) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from argparse import Namespace
-from collections.abc import Callable
 from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +15,20 @@ from state import api_keys, audit, keys, organisations, usage
 from state import secrets as service_secrets
 from state.accounts import PEPPER
 from state.cli import printing
-from state.database import open_database
+from state.database import Database, open_database
 from state.opening import default_database
 
-Command = Callable[[Connection, Namespace, Path], str]
-"""Runs in one transaction and returns what is printed after the commit."""
+PAGE_LINES = 5_000
 
 
 async def run(options: Namespace, home: Path, url: str | None) -> None:
-    """Runs `options.command` in one transaction, then prints its answer."""
-    command: Command = options.command
+    """Runs `options.command` in one transaction, or `options.report` in several, then prints the answer."""
     database = await open_database(url or default_database(home))
     try:
-        answer = await database.run(lambda connection: command(connection, options, home))
+        if "report" in options:
+            answer = await options.report(database, options)
+        else:
+            answer = await database.run(lambda connection: options.command(connection, options, home))
     finally:
         await database.close()
     if answer:
@@ -148,19 +149,21 @@ def budget_list(connection: Connection, options: Namespace, _home: Path) -> str:
     return printing.table(columns, [row._asdict() | {"user": row.user or "(organisation)"} for row in rows])
 
 
-def usage_report(connection: Connection, options: Namespace, _home: Path) -> str:
-    """Billed requests, or sums by group."""
+async def usage_report(database: Database, options: Namespace) -> str:
+    """Billed requests, or sums by group. Read in pages: on SQLite a running server waits for readers."""
     if options.org is not None:
-        organisations.find(connection, options.org)
-    which = usage.Filter(
-        options.org, options.user, options.key, options.model, _day_ms(options.since), _day_ms(options.until)
-    )
+        await database.run(lambda connection: organisations.find(connection, options.org))
+    days = (_day_ms(options.since), _day_ms(options.until))
+    which = usage.Filter(options.org, options.user, options.key, options.model, *days)
     if options.by is not None:
-        sums = usage.sums(connection, which, _names(options.by))
-        columns = (*dict.fromkeys((*_names(options.by), "unit")), *usage.SUMS)
-        return printing.FORMATS[options.format](columns, sums)
+        by = _names(options.by)
+        sums = await database.run(lambda connection: usage.sums(connection, which, by))
+        return printing.FORMATS[options.format]((*dict.fromkeys((*by, "unit")), *usage.SUMS), sums)
+    lines: list[dict[str, Any]] = []
+    while page := await database.run(partial(usage.lines, which=which, after_id=_last_id(lines), count=PAGE_LINES)):
+        lines += page
     columns = usage.COLUMNS if options.format == "json" else ("id", *usage.COLUMNS)
-    return printing.FORMATS[options.format](columns, usage.lines(connection, which))
+    return printing.FORMATS[options.format](columns, lines)
 
 
 def secret_list(connection: Connection, _options: Namespace, home: Path) -> str:
@@ -189,6 +192,10 @@ def check(connection: Connection, _options: Namespace, _home: Path) -> str:
     if faults:
         raise OSError("\n".join(faults))
     return "usage, budgets and reservations add up"
+
+
+def _last_id(lines: list[dict[str, Any]]) -> int:
+    return lines[-1]["id"] if lines else 0
 
 
 def _names(text: str) -> list[str]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import pytest
 
 from state.database import Database, open_database
-from tests.state.servers import Postgres, Redis, find_binary, run_postgres, run_redis
+from tests.state.servers import Postgres, Redis, find_binary, run_postgres, run_redis, temporary_folder
 
 
 @pytest.fixture(scope="session")
@@ -32,12 +31,14 @@ def redis() -> Iterator[Redis]:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def database_url(request: pytest.FixtureRequest) -> Iterator[str]:
     """Address of an empty database of each kind."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'parlance.db'}"
-    server: Postgres = request.getfixturevalue("postgres")
-    return server.empty()
+    if request.param == "postgresql":
+        server: Postgres = request.getfixturevalue("postgres")
+        yield server.empty()
+        return
+    with temporary_folder() as folder:
+        yield f"sqlite:///{folder / 'parlance.db'}"
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
 """A process that dies on command. Run by `test_crashes.py` as `python -m tests.state.crashing`.
 
-Reads lines `<work> <n> <database url> <log>` and forks for each: the child does the work and dies at the n-th failpoint.
-It writes to the log whatever it was told is done. Answers `<exit code> <failpoints passed>`; without a death n is large.
+Reads lines `<work> <n> <database url> <log>` and forks for each: the child does the work and dies at the n-th
+failpoint. It writes to the log whatever it was told is done. Answers `<exit code> <failpoints passed>`; where nobody is
+to die, n is large.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import random
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Engine, event
@@ -92,16 +94,12 @@ async def _one_request(ledger: Ledger, chance: random.Random, name: str, done: C
 
 async def _manage_keys(database: Database, done: Callable[..., Any]) -> None:
     pepper = Secrets((b"s" * 32,)).derive(PEPPER)
+    who = {"org_id": 1, "user_id": None, "scopes": frozenset({Scope.CHAT}), "label": None, "now_s": 0}
     for _ in range(2):
         key = keys.mint()
-        scopes = frozenset({Scope.CHAT})
-        await database.run(
-            lambda connection, key=key: api_keys.store(
-                connection, key, pepper, org_id=1, user_id=None, scopes=scopes, label=None, now_s=0
-            )
-        )
+        await database.run(partial(api_keys.store, key=key, pepper=pepper, **who))
         done("made", key.public_id)
-        await database.run(lambda connection, key=key: api_keys.revoke(connection, key.public_id, 1))
+        await database.run(partial(api_keys.revoke, public_id=key.public_id, now_s=1))
         done("revoked", key.public_id)
 
 

@@ -184,7 +184,7 @@ async def test_me_shows_plan_limits_and_spend(database: Database) -> None:
     assert shown["limits"] == {"requests_per_minute": 100, "concurrent_streams": 20}
 
 
-class statements:  # noqa: N801
+class statements:
     """Collects the SQL of the block."""
 
     def __init__(self) -> None:

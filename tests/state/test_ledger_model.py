@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -76,6 +77,17 @@ class LedgerMachine(RuleBasedStateMachine):
         self.connection.close()
         self.engine.dispose()
 
+    def refuser(self, transaction: Callable[..., object], *arguments: object) -> str | None:
+        """Runs it as a database would, and tells whose limit refused it."""
+        savepoint = self.connection.begin_nested()
+        try:
+            transaction(self.connection, *arguments)
+        except OverLimit as refused:
+            savepoint.rollback()
+            return refused.whose
+        savepoint.commit()
+        return None
+
     @rule(budget=st.sampled_from(USERS), limit=LIMITS)
     def set_limit(self, budget: int | None, limit: int | None) -> None:
         organisations.set_limit(self.connection, ORG, budget, limit)
@@ -85,15 +97,9 @@ class LedgerMachine(RuleBasedStateMachine):
     def reserve(self, user: int | None, amount: int) -> object:
         entry = Entry(f"id-{len(self.known)}", ORG, user, "key", "request", "chat:m", "m")
         expected = self.oracle.refuser(user, amount)
-        savepoint = self.connection.begin_nested()
-        try:
-            postings.reserve(self.connection, entry, amount, self.now_s, self.now_s + 100)
-        except OverLimit as refused:
-            savepoint.rollback()
-            assert refused.whose == expected
+        assert self.refuser(postings.reserve, entry, amount, self.now_s, self.now_s + 100) == expected
+        if expected is not None:
             return multiple()
-        savepoint.commit()
-        assert expected is None
         self.oracle.held[entry.id] = (user, amount)
         self.known[entry.id] = entry
         return entry
@@ -110,15 +116,9 @@ class LedgerMachine(RuleBasedStateMachine):
             assert not postings.top_up(self.connection, entry, amount, self.now_s + 100)
             return
         expected = self.oracle.refuser(entry.user_id, amount)
-        savepoint = self.connection.begin_nested()
-        try:
-            assert postings.top_up(self.connection, entry, amount, self.now_s + 100)
-        except OverLimit as refused:
-            savepoint.rollback()
-            assert refused.whose == expected
+        assert self.refuser(postings.top_up, entry, amount, self.now_s + 100) == expected
+        if expected is not None:
             return
-        savepoint.commit()
-        assert expected is None
         user, held = self.oracle.held[entry.id]
         self.oracle.held[entry.id] = (user, held + amount)
 

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import Connection, text
-from sqlalchemy.exc import IntegrityError
 
 from contract.errors import ApiError
-from state.database import open_database
+from state.database import RowRefused, open_database
 from state.sqlite import SqliteDatabase, journal_mode
 
 pytestmark = pytest.mark.anyio
@@ -95,7 +94,7 @@ async def test_one_that_fails_does_not_take_the_others_along(numbers: SqliteData
     results = await asyncio.gather(*(numbers.run(insert(n)) for n in (1, -2, 3, 1, 4)), return_exceptions=True)
     assert results[0] == 1
     assert isinstance(results[1], ZeroDivisionError)
-    assert isinstance(results[3], IntegrityError)
+    assert isinstance(results[3], RowRefused)
     assert (results[2], results[4]) == (3, 4)
     assert rows(tmp_path / "numbers.db") == [1, 3, 4]
 
@@ -159,7 +158,7 @@ async def test_a_full_disk_refuses_the_group_and_recovers(numbers: SqliteDatabas
 
 async def test_an_early_answer_comes_before_the_commit_and_is_seen_by_the_next(numbers: SqliteDatabase) -> None:
     assert await numbers.run(insert(5), durable=False) == 5
-    with pytest.raises(IntegrityError):
+    with pytest.raises(RowRefused):
         await numbers.run(insert(5), durable=False)
 
 

@@ -1,0 +1,99 @@
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import Connection, func, insert, inspect, select
+
+from state import audit, organisations
+from state.database import Database, connect, open_database
+from state.migrate import downgrade, upgrade
+from state.tables import api_keys, budgets, metadata, replies, reservations, usage_lines, users
+
+pytestmark = pytest.mark.anyio
+
+ROWS = 10_000
+REVISIONS = ("0001", "0002", "0003")
+
+
+def fill(connection: Connection) -> None:
+    """Ten thousand usage lines with their reservations, a thousand users with keys and replies; books that add up."""
+    org_id = organisations.create(connection, "acme", "pro", (), 0)
+    connection.execute(insert(users), [{"org_id": org_id, "name": f"u{n}", "created_at": 0} for n in range(1000)])
+    ids = list(connection.execute(select(users.c.id).order_by(users.c.id)).scalars())
+    connection.execute(
+        insert(budgets),
+        [{"org_id": org_id, "user_id": i, "spent_micro_eur": ROWS // 1000 * 3, "held_micro_eur": 0} for i in ids],
+    )
+    who = {"org_id": org_id, "key_id": "k", "request_id": "r", "line": "l", "model": "m"}
+    billed = {"at_ms": 0, "quantity": 1, "unit": "tokens", "cost_micro_eur": 3}
+    ended = {"held_micro_eur": 5, "state": "settled", "created_at": 0, "lease_until": 0}
+    lines = [{**who, **billed, "reservation_id": f"id-{n}", "user_id": ids[n % 1000]} for n in range(ROWS)]
+    connection.execute(insert(usage_lines), lines)
+    connection.execute(
+        insert(reservations), [{**who, **ended, "id": f"id-{n}", "user_id": ids[n % 1000]} for n in range(ROWS)]
+    )
+    connection.execute(budgets.update().where(budgets.c.user_id.is_(None)).values(spent_micro_eur=3 * ROWS))
+    key = {"org_id": org_id, "kid": "k", "digest": b"d", "hint": "h", "scopes": frozenset({"chat"}), "created_at": 0}
+    connection.execute(insert(api_keys), [{**key, "public_id": f"key-{n}"} for n in range(1000)])
+    reply = {"key_id": "k", "route": "r", "attempt": "a", "body_sha256": "s", "created_at": 0, "lease_until": 0}
+    connection.execute(insert(replies), [{**reply, "idempotency_key": f"i-{n}"} for n in range(1000)])
+
+
+def counts(connection: Connection) -> dict[str, int]:
+    present = set(inspect(connection).get_table_names())
+    return {
+        table.name: connection.execute(select(func.count()).select_from(table)).scalar_one()
+        for table in metadata.sorted_tables
+        if table.name in present
+    }
+
+
+async def test_steps_back_and_forth_keep_what_they_do_not_remove(database: Database) -> None:
+    await database.run(fill)
+    full = await database.run(counts)
+    assert full["usage_lines"] == ROWS
+    assert await database.run(audit.faults) == []
+
+    await database.run(lambda connection: downgrade(connection, "0002"))
+    assert await database.run(counts) == {name: n for name, n in full.items() if name != "replies"}
+    await database.run(upgrade)
+    assert await database.run(counts) == full | {"replies": 0}
+    assert await database.run(audit.faults) == []
+
+    await database.run(lambda connection: downgrade(connection, "0001"))
+    gone = {"replies", "usage_lines", "reservations"}
+    assert await database.run(counts) == {name: n for name, n in full.items() if name not in gone}
+    await database.run(upgrade)
+    assert (await database.run(counts))["api_keys"] == 1000
+
+    await database.run(lambda connection: downgrade(connection, "base"))
+    assert await database.run(counts) == {}
+    await database.run(upgrade)
+    assert set((await database.run(counts)).values()) == {0}
+
+
+async def test_the_steps_make_the_tables_that_the_code_knows(database: Database) -> None:
+    def differences(connection: Connection) -> list[object]:
+        return list(compare_metadata(MigrationContext.configure(connection), metadata))
+
+    assert await database.run(differences) == []
+
+
+async def test_a_step_that_fails_leaves_the_schema_as_it_was(database_url: str) -> None:
+    database = connect(database_url)
+
+    def half(connection: Connection) -> None:
+        upgrade(connection)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await database.run(half)
+    assert await database.run(lambda connection: inspect(connection).get_table_names()) == []
+    await database.close()
+
+
+async def test_opening_again_changes_nothing(database: Database, database_url: str) -> None:
+    await database.run(fill)
+    before = await database.run(counts)
+    again = await open_database(database_url)
+    assert await again.run(counts) == before
+    await again.close()
