@@ -31,6 +31,8 @@ from vllm.v1.engine.input_processor import InputProcessor
 from vllm.v1.engine.output_processor import OutputProcessor
 from vllm.v1.executor import Executor
 
+from models.chat.threads import ThreadGovernor
+
 logger = init_logger(__name__)
 JOIN_S = 10.0
 """How long a shutdown waits for the step in progress."""
@@ -68,6 +70,7 @@ class ThreadedCore(InprocClient):
             if threads:
                 # OpenMP counts threads per calling thread: what another thread sets is not seen here.
                 torch.set_num_threads(threads)
+            self._governor = ThreadGovernor(threads or torch.get_num_threads())
             super().__init__(vllm_config, Executor.get_class(vllm_config), log_stats=False)
         except BaseException as error:
             loaded.put(error)
@@ -93,6 +96,7 @@ class ThreadedCore(InprocClient):
                 command()
             outputs = self.get_output()
             self.moved_at = time.monotonic()
+            self._governor.after_step()
             if outputs.outputs or outputs.scheduler_stats:
                 self._publish(outputs)
 

@@ -1,0 +1,76 @@
+"""How many CPU threads a step takes: all that the stanza allows while the cores are free, one where they are shared.
+
+A step is some two hundred parallel regions, and each waits for its slowest thread. Beside one busy process on two
+cores, two threads were 7 to 20 times slower than one (measured), while on quiet cores they are faster. So the number
+follows what the kernel says: how long our threads stood in line, and how much of the machine is idle. Where the kernel
+does not say (not Linux), the number stays.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+CHECK_S = 0.2
+"""Time between two looks; a look reads one small file for each thread."""
+CROWDED = 0.25
+"""Share of the time that our threads waited for a core, above which one thread is better."""
+FREE_CORES = 0.6
+"""Idle cores for each further thread, above which more are tried."""
+TASKS = Path("/proc/self/task")
+STAT = Path("/proc/stat")
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+class ThreadGovernor:
+    """Decides between 1 and `most` threads. Called by the thread that computes, after each step."""
+
+    def __init__(self, most: int) -> None:
+        from torch import _C
+
+        # vLLM's CPU worker replaces `torch.set_num_threads` by a warning, for the pinning of its own processes.
+        self._set = _C.set_num_threads
+        self._most = self.threads = most
+        self._seen = self._look()
+
+    def after_step(self) -> None:
+        """Looks, if it is time, and changes the number of threads for the steps that follow."""
+        if self._most == 1 or time.monotonic() - self._seen[0] < CHECK_S:
+            return
+        before, self._seen = self._seen, self._look()
+        passed, waited, idle = (now - then for now, then in zip(self._seen, before, strict=True))
+        wanted = wanted_threads(self.threads, self._most, waited / passed, idle / passed)
+        if wanted != self.threads:
+            self.threads = wanted
+            self._set(wanted)
+
+    def _look(self) -> tuple[float, float, float]:
+        """Now, seconds that our threads have waited for a core, idle seconds of all cores; both since they began."""
+        return time.monotonic(), waited_s(), idle_s()
+
+
+def wanted_threads(threads: int, most: int, waiting: float, idle_cores: float) -> int:
+    """The next number of threads, from the share of time spent waiting and the cores that were idle."""
+    if threads > 1:
+        return 1 if waiting > CROWDED else threads
+    return most if idle_cores > FREE_CORES * (most - 1) else 1
+
+
+def waited_s() -> float:
+    """Seconds that the threads of this process were ready to run and had no core; 0 where the kernel does not say."""
+    total_ns = 0
+    for task in os.listdir(TASKS) if TASKS.is_dir() else ():
+        try:
+            total_ns += int((TASKS / task / "schedstat").read_text().split()[1])
+        except (OSError, IndexError):
+            continue  # a thread that has just ended
+    return total_ns / 1e9
+
+
+def idle_s() -> float:
+    """Idle seconds of all cores since the machine started; 0 where the kernel does not say."""
+    try:
+        return int(STAT.read_text().split(maxsplit=5)[4]) / TICKS_PER_S
+    except (OSError, IndexError):
+        return 0.0

@@ -1,0 +1,42 @@
+"""How many threads a step takes: the rule, and that the kernel's figures it reads are there and grow."""
+
+import sys
+import time
+
+import pytest
+
+from models.chat import threads
+from models.chat.threads import CROWDED, FREE_CORES, wanted_threads
+
+
+@pytest.mark.parametrize("most", [2, 4])
+def test_crowded_cores_leave_one_thread(most: int) -> None:
+    assert wanted_threads(most, most, CROWDED, 0.0) == most
+    assert wanted_threads(most, most, CROWDED + 0.01, 0.0) == 1
+    assert wanted_threads(most, most, CROWDED + 0.01, float(most)) == 1
+
+
+@pytest.mark.parametrize("most", [2, 4])
+def test_idle_cores_bring_all_threads_back(most: int) -> None:
+    needed = FREE_CORES * (most - 1)
+    assert wanted_threads(1, most, 0.0, needed) == 1
+    assert wanted_threads(1, most, 0.0, needed + 0.01) == most
+    assert wanted_threads(1, most, 0.9, needed + 0.01) == most
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's figures are Linux's")
+def test_the_kernel_says_how_long_we_waited_and_what_was_idle() -> None:
+    before = threads.waited_s(), threads.idle_s()
+    end = time.monotonic() + 0.05
+    while time.monotonic() < end:
+        pass
+    after = threads.waited_s(), threads.idle_s()
+    assert after[0] >= before[0] > 0
+    assert after[1] >= before[1] > 0
+
+
+def test_a_kernel_that_says_nothing_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: threads.Path) -> None:
+    monkeypatch.setattr(threads, "TASKS", tmp_path / "none")
+    monkeypatch.setattr(threads, "STAT", tmp_path / "none")
+    assert (threads.waited_s(), threads.idle_s()) == (0.0, 0.0)
+    assert wanted_threads(2, 2, 0.0, 0.0) == 2
