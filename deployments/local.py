@@ -14,6 +14,7 @@ import secrets
 import signal
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,16 +52,17 @@ def serve_until_stopped(config: dict[str, Any], port: int | None, home: Path) ->
     """Blocks until SIGINT or SIGTERM. Raises StartError."""
     http = config["http_options"] | ({"port": port} if port else {})
     _check_port(http["host"], http["port"])
-    _prepare_environment(home)
-    stop = _stop_signal()
-    key = asyncio.run(_demo_key(home))
-    with _step("starting the graph"):
-        _deploy(config, http)
-    try:
-        _say_ready(f"http://{http['host']}:{http['port']}", home, key)
-        stop.wait()
-    finally:
-        _shut_down()
+    with tempfile.TemporaryDirectory(prefix="parlance-", ignore_cleanup_errors=True) as run:
+        _prepare_environment(home, Path(run))
+        stop = _stop_signal()
+        key = asyncio.run(_demo_key(home))
+        with _step("starting the graph"):
+            _deploy(config, http)
+        try:
+            _say_ready(f"http://{http['host']}:{http['port']}", home, key)
+            stop.wait()
+        finally:
+            _shut_down()
 
 
 def _arguments() -> argparse.Namespace:
@@ -93,15 +95,16 @@ def _check_port(host: str, port: int) -> None:
             raise StartError(f"{host}:{port} cannot be used ({error.strerror}); choose another with PORT=...") from None
 
 
-def _prepare_environment(home: Path) -> None:
-    """Sets what the Ray processes inherit. Must come before `import ray`, which reads most of it once."""
+def _prepare_environment(home: Path, run: Path) -> None:
+    """Sets what the Ray processes inherit. Must come before `import ray`, which reads most of it once.
+
+    `run` holds sockets, so its path must be short.
+    """
     os.umask(0o077)
     home.mkdir(parents=True, exist_ok=True)
     token = home / "ray_token"
     if not token.exists():
         token.write_text(secrets.token_hex(32))
-    run = Path(os.environ.get("XDG_RUNTIME_DIR", "/tmp")) / f"parlance-{os.getpid()}"  # sockets need a short path
-    run.mkdir(mode=0o700)
     settings = dict(
         line.split("=", 1)
         for line in (ROOT / "configs/ray.env").read_text("utf-8").splitlines()

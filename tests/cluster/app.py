@@ -1,0 +1,33 @@
+"""The graph of the cluster tests: profile `embedded` plus one obedient engine for each manner of a stanza."""
+
+from pydantic import BaseModel
+from ray.serve import Application
+
+import configs
+from deployments.ingress import IngressArgs
+from graph import wire
+from tests.catalogs import chat
+
+MANNERS = (
+    chat("obedient", max_ongoing_requests=100),
+    chat("mortal", max_ongoing_requests=100),
+    chat("refusing", when_cold="refuse", idle_s=2),
+    chat("sleepy", idle_s=2),
+    chat("exact", max_ongoing_requests=2, when_busy="refuse"),
+    chat("queued", max_ongoing_requests=1, max_queued=2),
+    chat("late", deadline_s=1),
+    chat("broken", "BrokenChat", wait_s=60),
+)
+
+
+class Args(BaseModel):
+    """As the real graph's."""
+
+    profile: str
+
+
+def build(args: Args) -> Application:
+    """The real wiring over a larger catalogue."""
+    catalog = configs.load(args.profile)
+    chats = catalog.chat | {model.id: model for model in MANNERS}
+    return wire(catalog.model_copy(update={"chat": chats}), IngressArgs())

@@ -1,0 +1,102 @@
+"""One server for the whole run, started as `make serve` starts it, in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+START_S = 180
+STOP_S = 60
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running graph. `key` has every scope."""
+
+    url: str
+    home: Path
+    key: str
+    pid: int
+
+    def http(self, key: str | None = None) -> httpx.Client:
+        """A client that waits for cold engines."""
+        headers = {"authorization": f"Bearer {key or self.key}"}
+        return httpx.Client(base_url=f"{self.url}/v1", headers=headers, timeout=120)
+
+    def openai(self, **options: Any) -> openai.OpenAI:
+        """The official client, without retries of its own."""
+        return openai.OpenAI(**{"api_key": self.key, "base_url": f"{self.url}/v1", "max_retries": 0} | options)
+
+    def async_openai(self) -> openai.AsyncOpenAI:
+        """The same, asynchronous."""
+        return openai.AsyncOpenAI(api_key=self.key, base_url=f"{self.url}/v1", max_retries=0)
+
+    def chat(self, model: str, text: str, **fields: Any) -> httpx.Response:
+        """One chat completion."""
+        body = {"model": model, "messages": [{"role": "user", "content": text}], **fields}
+        with self.http() as client:
+            return client.post("/chat/completions", json=body)
+
+    def replicas(self, model: str) -> int:
+        """Running replicas of a chat model, as the ingress sees them."""
+        return int(httpx.get(f"{self.url}/healthz").json()["replicas"][f"chat-{model}"])
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    home = tmp_path_factory.mktemp("home")
+    weights = Path(os.environ.get("PARLANCE_HOME", ROOT / "var")) / "weights"
+    weights.mkdir(parents=True, exist_ok=True)
+    (home / "weights").symlink_to(weights.resolve())
+    port = _free_port()
+    environment = os.environ | {"PARLANCE_HOME": str(home)}
+    command = [sys.executable, "-m", "deployments.local", "tests/cluster/graph.yaml", "--port", str(port)]
+    log = (home / "serve.log").open("w")
+    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True)
+    try:
+        url = f"http://127.0.0.1:{port}"
+        eventually(lambda: _answers(url, process), START_S, f"the server did not start: {home}/serve.log")
+        yield Server(url, home, (home / "demo.key").read_text().strip(), process.pid)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(STOP_S) == 0, (home / "serve.log").read_text()
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        log.close()
+
+
+def eventually(condition: Callable[[], Any], within_s: float, why: str) -> Any:
+    """Waits until `condition` is true; fails with `why` after `within_s`."""
+    end = time.monotonic() + within_s
+    while not (result := condition()):
+        assert time.monotonic() < end, why
+        time.sleep(0.05)
+    return result
+
+
+def _answers(url: str, process: subprocess.Popen[bytes]) -> bool:
+    if process.poll() is not None:
+        pytest.fail("the server ended while it started")
+    try:
+        return httpx.get(f"{url}/healthz", timeout=2).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,148 @@
+"""The embedded models through the official clients: SmolLM2 in vLLM, all-MiniLM-L6-v2."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import openai
+import pytest
+
+from tests.cluster.conftest import Server, eventually
+
+pytestmark = pytest.mark.cluster
+
+MODEL = "smollm2-135m-instruct"
+QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
+CITY = {
+    "type": "json_schema",
+    "json_schema": {
+        "name": "city",
+        "schema": {
+            "type": "object",
+            "properties": {"city": {"type": "string", "maxLength": 20}, "known": {"type": "boolean"}},
+            "required": ["city", "known"],
+            "additionalProperties": False,
+        },
+    },
+}
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    },
+}
+
+
+def test_sync_client_chats(server: Server) -> None:
+    answer = server.openai().chat.completions.create(model=MODEL, messages=QUESTION, temperature=0, max_tokens=32)
+    assert "Paris" in answer.choices[0].message.content
+    assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens
+    assert answer._request_id.startswith("req_")
+
+
+def test_sync_client_streams(server: Server) -> None:
+    stream = server.openai().chat.completions.create(
+        model=MODEL, messages=QUESTION, temperature=0, max_tokens=32, stream=True,
+        stream_options={"include_usage": True},
+    )  # fmt: skip
+    *chunks, last = stream
+    assert "Paris" in "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+    assert chunks[0].choices[0].delta.role == "assistant"
+    assert chunks[-1].choices[0].finish_reason == "stop"
+    assert {chunk.id for chunk in chunks} == {last.id}
+    assert last.choices == []
+    assert last.usage.completion_tokens > 0
+
+
+@pytest.mark.anyio
+async def test_async_client_streams(server: Server) -> None:
+    async with server.async_openai() as client:
+        stream = await client.chat.completions.create(
+            model=MODEL, messages=QUESTION, temperature=0, max_tokens=32, stream=True
+        )
+        text = "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
+    assert "Paris" in text
+
+
+def test_answer_follows_a_json_schema(server: Server) -> None:
+    answer = server.openai().chat.completions.create(
+        model=MODEL, messages=QUESTION, response_format=CITY, temperature=0, max_tokens=64
+    )
+    value = json.loads(answer.choices[0].message.content)
+    assert set(value) == {"city", "known"}
+
+
+def test_forced_tool_is_called(server: Server) -> None:
+    answer = server.openai().chat.completions.create(
+        model=MODEL,
+        messages=[{"role": "user", "content": "What is the weather in Paris?"}],
+        tools=[WEATHER],
+        tool_choice={"type": "function", "function": {"name": "get_weather"}},
+        temperature=0,
+        max_tokens=64,
+    )
+    (call,) = answer.choices[0].message.tool_calls
+    assert call.function.name == "get_weather"
+    assert "city" in json.loads(call.function.arguments)
+
+
+def test_schema_that_does_not_compile_is_400_and_the_engine_lives(server: Server) -> None:
+    broken = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "nothing of that kind"}}}
+    with pytest.raises(openai.BadRequestError):
+        server.openai().chat.completions.create(model=MODEL, messages=QUESTION, response_format=broken)
+    test_sync_client_chats(server)
+
+
+def test_input_longer_than_the_window_is_cut_at_the_top(server: Server) -> None:
+    long = [{"role": "user", "content": "Forget this. " * 6000 + "What is the capital of France?"}]
+    answer = server.openai().chat.completions.create(model=MODEL, messages=long, temperature=0, max_tokens=8)
+    assert answer.usage.prompt_tokens + 8 <= 8192
+    assert answer.usage.prompt_tokens > 8000
+
+
+def test_disconnect_frees_the_engine(server: Server) -> None:
+    stream = server.openai().chat.completions.create(
+        model=MODEL, messages=[{"role": "user", "content": "Count to ten thousand."}], stream=True, max_tokens=8000
+    )
+    next(stream)
+    stream.close()
+    unfinished = _usage_of_last_chat
+    eventually(lambda: unfinished(server) is not None, 30, "the cancelled stream left no usage line")
+    assert 0 < unfinished(server) < 8000
+
+
+def test_embeddings_with_the_clients_default_of_base64(server: Server) -> None:
+    result = server.openai().embeddings.create(
+        model="all-minilm-l6-v2", input=["a cat", "a kitten", "the federal budget"]
+    )
+    cat, kitten, budget = (item.embedding for item in result.data)
+    assert len(cat) == 384
+    assert math.isclose(sum(x * x for x in cat), 1, abs_tol=1e-3)
+    assert _dot(cat, kitten) > _dot(cat, budget) + 0.2
+
+
+def test_rerank_puts_the_relevant_document_first(server: Server) -> None:
+    body = {"query": "capital of France", "documents": ["Bananas are yellow.", "Paris is the capital of France."]}
+    with server.http() as client:
+        results = client.post("/rerank", json=body).json()["results"]
+    assert results[0]["index"] == 1
+
+
+def _usage_of_last_chat(server: Server) -> int | None:
+    """Tokens of the newest chat line that was not finished by the engine itself."""
+    import os
+    import subprocess
+    import sys
+
+    from tests.cluster.conftest import ROOT
+
+    command = [sys.executable, "-m", "state", "usage", "--org", "demo", "--format", "json"]
+    text = subprocess.check_output(command, cwd=ROOT, env=os.environ | {"PARLANCE_HOME": str(server.home)})
+    lines = [line for line in json.loads(text) if line["line"] == f"chat:{MODEL}"]
+    return lines[-1]["quantity"] if lines else None
+
+
+def _dot(a: list[float], b: list[float]) -> float:
+    return sum(x * y for x, y in zip(a, b, strict=True))

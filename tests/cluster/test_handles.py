@@ -1,0 +1,30 @@
+"""`graph.connect()`: a researcher's way in, from a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.cluster.conftest import ROOT, Server
+
+pytestmark = pytest.mark.cluster
+
+SCRIPT = """
+from graph import connect
+g = connect()
+reply = g.chat["smollm2-135m-instruct"].complete("What is the capital of France?", temperature=0, max_tokens=32)
+assert "Paris" in reply.body["choices"][0]["message"]["content"], reply
+batches = list(g.chat["smollm2-135m-instruct"].stream("Say hello.", max_tokens=4))
+assert batches[-1].completion_tokens > 0, batches
+vectors = g.embeddings["all-minilm-l6-v2"].embed(["one", "two"])
+assert vectors.shape == (2, 384) and vectors.dtype == "float32"
+assert len(g.rerank["all-minilm-l6-v2-cosine"].rerank("a", ["b", "c"]).scores) == 2
+"""
+
+
+def test_typed_handles_reach_every_engine(server: Server) -> None:
+    environment = os.environ | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(server.home / "ray_token")}
+    subprocess.run([sys.executable, "-c", SCRIPT], cwd=ROOT, env=environment, check=True, timeout=120)

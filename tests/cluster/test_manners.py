@@ -1,0 +1,140 @@
+"""Cold, busy, late and dead engines through HAProxy, as design section 3 has them. One engine per manner."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+
+from contract.errors import FAULTS
+from tests.cluster.conftest import Server, eventually
+
+pytestmark = pytest.mark.cluster
+
+
+def at_once(server: Server, count: int, model: str, text: str) -> list[httpx.Response]:
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(lambda _: server.chat(model, text), range(count)))
+
+
+def test_cold_engine_that_refuses_answers_503_and_wakes(server: Server) -> None:
+    reply = server.chat("refusing", "say hi")
+    assert (reply.status_code, reply.json()["error"]["code"]) == (503, "warming_up")
+    assert "warming up" in reply.json()["error"]["message"]
+    assert 1 <= int(reply.headers["retry-after"]) <= 60
+    eventually(lambda: server.chat("refusing", "say hi").status_code == 200, 60, "the refused call woke nothing")
+
+
+def test_cold_engine_that_waits_answers_in_the_end(server: Server) -> None:
+    reply = server.chat("sleepy", "say hi")
+    assert reply.status_code == 200
+    load_ms = float(reply.headers["server-timing"].split("load;dur=")[1].split(",")[0])
+    assert load_ms > 0
+
+
+def test_engine_goes_to_zero_and_comes_back_despite_disconnects(server: Server) -> None:
+    with pytest.raises(httpx.ReadTimeout), server.http() as client:
+        body = {"model": "sleepy", "messages": [{"role": "user", "content": "hold 30"}]}
+        client.post("/chat/completions", json=body, timeout=1)
+    assert server.chat("sleepy", "say hi").status_code == 200
+    eventually(lambda: server.replicas("sleepy") == 0, 60, "the engine never went to zero")
+    assert server.chat("sleepy", "say again").status_code == 200
+    eventually(lambda: server.replicas("sleepy") == 0, 60, "the engine did not go to zero a second time")
+
+
+@pytest.mark.parametrize("round_", range(3))
+def test_busy_is_exact(server: Server, round_: int) -> None:
+    server.chat("exact", "say hi")  # warm
+    replies = at_once(server, 8, "exact", "hold 1")
+    assert Counter(reply.status_code for reply in replies) == {200: 2, 429: 6}
+    busy = next(reply for reply in replies if reply.status_code == 429)
+    assert busy.json()["error"]["code"] == "busy"
+    assert busy.headers["retry-after"] == "1"
+    assert server.chat("exact", "say hi").status_code == 200  # a slot is free as soon as it is free
+
+
+def test_queue_is_bounded(server: Server) -> None:
+    server.chat("queued", "say hi")
+    statuses = Counter(reply.status_code for reply in at_once(server, 6, "queued", "hold 0.5"))
+    assert statuses == {200: 3, 429: 3}  # one works, two wait
+
+
+def test_deadline_is_504_and_frees_the_engine(server: Server) -> None:
+    reply = server.chat("late", "hold 20")
+    assert (reply.status_code, reply.json()["error"]["code"]) == (504, "upstream_timeout")
+    eventually(lambda: _under_way(server, "late") == 0, 10, "the engine works on for nobody")
+
+
+def test_broken_engine_is_503_and_leaves_the_others_alone(server: Server) -> None:
+    reply = server.chat("broken", "say hi")
+    assert (reply.status_code, reply.json()["error"]["code"]) == (503, "engine_failed")
+    assert server.chat("obedient", "say hi").status_code == 200
+    assert server.chat("broken", "say hi").status_code == 503
+
+
+def test_dead_replica_is_502_and_replaced(server: Server) -> None:
+    server.chat("mortal", "say hi")
+    reply = server.chat("mortal", "die")
+    assert (reply.status_code, reply.json()["error"]["code"]) == (502, "upstream_error")
+    assert server.chat("mortal", "say back").status_code == 200
+
+
+def test_death_in_a_stream_is_an_error_event_without_done(server: Server) -> None:
+    reply = server.chat("mortal", "stream 3 0.05 die", stream=True)
+    last = [line for line in reply.text.split("\n") if line.startswith("data: ")][-1]
+    assert json.loads(last.removeprefix("data: "))["error"]["code"] == "upstream_error"
+    assert "[DONE]" not in reply.text
+
+
+def test_disconnect_frees_the_engine(server: Server) -> None:
+    server.chat("obedient", "say hi")
+    body = {"model": "obedient", "messages": [{"role": "user", "content": "stream 1000 0.05"}], "stream": True}
+    with server.http() as client, client.stream("POST", "/chat/completions", json=body) as reply:
+        next(reply.iter_lines())
+        assert _under_way(server, "obedient") == 1
+    eventually(lambda: _under_way(server, "obedient") == 0, 10, "the engine streams on for nobody")
+
+
+@pytest.mark.parametrize(
+    ("model", "text", "fault"),
+    [("obedient", "fail", "UPSTREAM_ERROR"), ("broken", "say", "ENGINE_FAILED"), ("late", "hold 9", "UPSTREAM_TIMEOUT")],
+    ids=["502", "503", "504"],
+)
+def test_own_5xx_arrives_unchanged_through_haproxy(server: Server, model: str, text: str, fault: str) -> None:
+    reply = server.chat(model, text)
+    row = FAULTS[fault]
+    assert reply.status_code == row.status
+    assert reply.json() == {"error": {"message": row.text, "type": row.type, "param": None, "code": row.code}}
+    assert reply.headers["x-ratelimit-limit"]
+    assert reply.headers.get_list("x-request-id")[0].startswith("req_")
+    assert len(reply.headers.get_list("x-request-id")) == 1
+
+
+def test_storm_of_disconnects_leaves_nothing_at_work(server: Server) -> None:
+    server.chat("obedient", "say hi")
+    body = {"model": "obedient", "messages": [{"role": "user", "content": "hold 60"}]}
+
+    def leave(index: int) -> None:
+        with pytest.raises(httpx.TransportError), server.http() as client:
+            client.post("/chat/completions", json=body, timeout=0.01 * (1 + index % 10))
+
+    with ThreadPoolExecutor(20) as pool:
+        list(pool.map(leave, range(100)))
+    eventually(lambda: _under_way(server, "obedient") == 0, 30, "requests of clients that left run on")
+
+
+def test_client_cannot_switch_off_the_handling_of_disconnects(server: Server) -> None:
+    body = {"model": "obedient", "messages": [{"role": "user", "content": "hold 30"}]}
+    headers = {"x-request-disconnect-disabled": "?1", "x-request-timeout-seconds": "0.01"}
+    with pytest.raises(httpx.ReadTimeout), server.http() as client:
+        client.post("/chat/completions", json=body, headers=headers, timeout=1)
+    eventually(lambda: _under_way(server, "obedient") == 0, 10, "the client's header kept the engine at work")
+
+
+def _under_way(server: Server, model: str) -> int:
+    """Requests that the obedient engine works on, without the one that asks."""
+    reply = server.chat(model, "count")
+    return int(reply.json()["choices"][0]["message"]["content"] or 0)

@@ -1,0 +1,26 @@
+"""What `autoscaling.router` takes from Ray beyond its public interface. An upgrade that breaks it must fail here."""
+
+from __future__ import annotations
+
+import inspect
+
+import ray
+from ray.serve.request_router import PendingRequest, RequestRouter
+
+
+def test_ray_is_the_version_that_the_router_was_written_against() -> None:
+    assert ray.__version__.startswith("2.60.")
+
+
+def test_private_removal_takes_a_pending_request() -> None:
+    parameters = inspect.signature(RequestRouter._remove_pending_request_from_indices).parameters
+    assert list(parameters) == ["self", "pending_request"]
+
+
+def test_pending_request_has_a_future() -> None:
+    assert "future" in PendingRequest.__dataclass_fields__
+
+
+def test_router_tells_replicas_and_their_slots() -> None:
+    assert isinstance(inspect.getattr_static(RequestRouter, "curr_replicas"), property)
+    assert isinstance(inspect.getattr_static(RequestRouter, "replica_queue_len_cache"), property)
