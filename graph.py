@@ -47,11 +47,10 @@ def build(args: GraphArgs) -> Application:
 def wire(catalog: Catalog, ingress: IngressArgs) -> Application:
     """The picture above, over any catalogue."""
     engines = (
-        bind_each(Chat, catalog.chat)
-        | bind_each(Embedder, catalog.embeddings)
-        | bind_each(Reranker, catalog.rerank)
+        bind_each(Chat, catalog.chat) | bind_each(Embedder, catalog.embeddings) | bind_each(Reranker, catalog.rerank)
     )
-    return Ingress.options(**ingress.deployment_options()).bind(ingress, catalog, engines)
+    entry: Deployment = Ingress
+    return entry.options(**ingress.deployment_options()).bind(ingress, catalog, engines)
 
 
 def bind_each(deployment: Deployment, models: Mapping[str, Model]) -> dict[str, Application]:

@@ -17,7 +17,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -57,7 +57,7 @@ class Engine(Protocol):
     async def call(self, method: str, *args: Any, timings: Timings) -> Any:
         """The answer of `method(*args)`. Raises ApiError only."""
 
-    def stream(self, method: str, *args: Any, timings: Timings) -> AsyncIterator[Any]:
+    def stream(self, method: str, *args: Any, timings: Timings) -> AsyncGenerator[Any, None]:
         """The items of the async generator `method(*args)`. Raises ApiError only, at the first item or later."""
 
     def running(self) -> int:
@@ -105,8 +105,8 @@ class Gate:
             finally:
                 timings.engine += time.perf_counter() - started
 
-    async def stream(self, method: str, *args: Any, timings: Timings) -> AsyncIterator[Any]:
-        """The items of `method(*args)`; the deadline holds for each. Leaving the iteration cancels the engine's work."""
+    async def stream(self, method: str, *args: Any, timings: Timings) -> AsyncGenerator[Any, None]:
+        """The items of `method(*args)`; the deadline holds for each. Leaving the iteration cancels the work."""
         with self._place():
             await self._enter(timings)
             started = time.perf_counter()

@@ -1,7 +1,7 @@
 """The replicas of each engine, as the routers of this process see them.
 
-This module exists apart from `autoscaling.router` for a reason: Ray pickles the module of a router class by value, so its
-globals are a private copy. What gate and router share must live in a module that both import at run time: this one.
+This module exists apart from `autoscaling.router` for a reason: Ray pickles the module of a router class by value, so
+its globals are a private copy. What gate and router share must live in a module that both import at run time: this one.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""Is a cold engine starting, or has its start failed? Serve knows; asking costs 10 to 60 ms, so it is asked in the
-background and only while somebody waits for a cold engine."""
+"""Is a cold engine starting, or has its start failed?
+
+Serve knows; asking costs 10 to 60 ms, so it is asked in the background, and only while somebody waits for an engine.
+"""
 
 from __future__ import annotations
 

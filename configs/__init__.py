@@ -1,7 +1,7 @@
 """What we offer here: the catalogue, one TOML stanza per model, read once by `load`.
 
-    catalog/<noun>.toml     public facts of each model + `[<id>.serving.<profile>]`
-    <profile>.yaml          Serve config file of that profile: where and how the graph is deployed
+catalog/<noun>.toml     public facts of each model + `[<id>.serving.<profile>]`
+<profile>.yaml          Serve config file of that profile: where and how the graph is deployed
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def load(profile: str, folder: Path = FOLDER / "catalog") -> Catalog:
     if profile not in PROFILES:
         raise CatalogError(f"there is no profile `{profile}`; there are {', '.join(PROFILES)}")
     kinds = {noun: _read(folder / f"{noun}.toml", kind, profile) for noun, kind in CATALOG_TYPES.items()}
-    return Catalog(profile=profile, **kinds)  # type: ignore[arg-type]
+    return Catalog(profile=profile, **kinds)
 
 
 def _read(file: Path, kind: type[Model], profile: str) -> dict[str, Model]:
@@ -47,9 +47,7 @@ def _model(file: Path, id: str, stanza: dict[str, Any], kind: type[Model], profi
     return models.get(profile) or _validate(file, id, kind, stanza, None, None)
 
 
-def _validate(
-    file: Path, id: str, kind: type[Model], stanza: dict[str, Any], profile: str | None, table: Any
-) -> Model:
+def _validate(file: Path, id: str, kind: type[Model], stanza: dict[str, Any], profile: str | None, table: Any) -> Model:
     try:
         return kind.model_validate({**stanza, "id": id, "serving": table})
     except ValidationError as error:

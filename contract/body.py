@@ -77,7 +77,9 @@ def _path(loc: tuple[int | str, ...]) -> str:
     return path
 
 
-_BRANCHES = frozenset({"str", "int", "float", "bool", "list", "dict", "system", "user", "assistant", "tool", "developer"})
+_BRANCHES = frozenset(
+    {"str", "int", "float", "bool", "list", "dict", "system", "user", "assistant", "tool", "developer"}
+)
 """Tags that pydantic adds to the place of a finding inside a union."""
 
 

@@ -1,7 +1,7 @@
 """Types of the catalogue: what a stanza of `configs/catalog/*.toml` may say. Spec 2 (Model) and 8.
 
-A stanza holds public facts, true wherever the model runs, and one `[<id>.serving.<profile>]` table per profile that sets
-it up. The loader (`configs.load`) picks the profile's table; `serving is None` means known, but not set up here.
+A stanza holds public facts, true wherever the model runs, and one `[<id>.serving.<profile>]` table per profile that
+sets it up. The loader (`configs.load`) picks the profile's table; `serving is None` means known, but not set up here.
 """
 
 from __future__ import annotations

@@ -108,6 +108,7 @@ class Fault:
         retry_after_s: int | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> ApiError:
+        """The error to raise; arguments as in `ApiError`."""
         text = self.text or message
         if text is None:
             raise TypeError(f"{self.name} needs a message")
@@ -146,11 +147,15 @@ IDEMPOTENCY_MISMATCH = _row("IDEMPOTENCY_MISMATCH", 422)
 RATE_LIMIT_EXCEEDED = _row("RATE_LIMIT_EXCEEDED", 429)
 BUSY = _row("BUSY", 429, retry_after_s=1)
 
-INTERNAL_ERROR = _row("INTERNAL_ERROR", 500, text="the server met an error of its own; the time of the request helps us find it")
+INTERNAL_ERROR = _row(
+    "INTERNAL_ERROR", 500, text="the server met an error of its own; the time of the request helps us find it"
+)
 NOT_IMPLEMENTED = _row("NOT_IMPLEMENTED", 501, should_retry=False)
 UPSTREAM_ERROR = _row("UPSTREAM_ERROR", 502, text="the engine failed while it worked on this request")
 WARMING_UP = _row("WARMING_UP", 503, text="the engine is warming up; send the request again in about a minute")
 ENGINE_FAILED = _row("ENGINE_FAILED", 503, text="the engine could not be started")
 RUNTIME_UNAVAILABLE = _row("RUNTIME_UNAVAILABLE", 503, text="no measured runtime of this model can be reached")
-STATE_UNAVAILABLE = _row("STATE_UNAVAILABLE", 503, text="the service cannot record this request at the moment", retry_after_s=5)
+STATE_UNAVAILABLE = _row(
+    "STATE_UNAVAILABLE", 503, text="the service cannot record this request at the moment", retry_after_s=5
+)
 UPSTREAM_TIMEOUT = _row("UPSTREAM_TIMEOUT", 504, text="the engine did not answer in time")

@@ -1,4 +1,4 @@
-"""Every number of the spec's section 8 that holds for all models, with its unit. What holds for one model is in its stanza."""
+"""Numbers of the spec's section 8 that hold for all models, with their units. What holds for one is in its stanza."""
 
 MIB = 1024 * 1024
 

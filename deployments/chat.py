@@ -16,7 +16,8 @@ class Chat(Replica):
 
     async def complete(self, request: ChatRequest, cache_salt: str | None = None) -> ChatReply:
         """The whole answer. Raises INVALID_REQUEST for what only the engine can judge."""
-        return await self.adapter.complete(request, cache_salt)
+        reply: ChatReply = await self.adapter.complete(request, cache_salt)
+        return reply
 
     async def stream(self, request: ChatRequest, cache_salt: str | None = None) -> AsyncIterator[ChatBatch]:
         """The answer as groups of ready events; leaving the iteration frees the engine."""

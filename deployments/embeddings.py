@@ -14,4 +14,5 @@ class Embedder(Replica):
 
     async def embed(self, texts: list[str], dimensions: int | None = None) -> Embeddings:
         """One vector per text, in order; `dimensions` cuts and renormalises where the model allows it."""
-        return await self.adapter.embed(texts, dimensions)
+        embeddings: Embeddings = await self.adapter.embed(texts, dimensions)
+        return embeddings

@@ -7,8 +7,8 @@
     g.embeddings["all-minilm-l6-v2"].embed(["one text", "another"])        # numpy float32 [2, 384]
     g.rerank["all-minilm-l6-v2-cosine"].rerank("a query", ["a document", "another"])
 
-Calls block; they wake an engine that is at zero and wait for it. No key, limit or bill stands in the way: whoever reaches
-the cluster owns it. `.handle` is Serve's own `DeploymentHandle`, for asynchronous code.
+Calls block; they wake an engine that is at zero and wait for it. No key, limit or bill stands in the way: whoever
+reaches the cluster owns it. `.handle` is Serve's own `DeploymentHandle`, for asynchronous code.
 """
 
 from __future__ import annotations

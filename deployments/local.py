@@ -71,7 +71,8 @@ def _arguments() -> argparse.Namespace:
         description="Run a Parlance graph on this machine until Ctrl-C.",
         epilog="PARLANCE_HOME (default var/) holds database, keys and weights.",
     )
-    parser.add_argument("config", nargs="?", type=Path, default=ROOT / "configs/embedded.yaml", help="Serve config file")
+    default = ROOT / "configs/embedded.yaml"
+    parser.add_argument("config", nargs="?", type=Path, default=default, help="Serve config file (embedded)")
     parser.add_argument("--port", type=int, help="HTTP port instead of the config file's")
     parser.add_argument("--weights-only", action="store_true", help="fetch and verify the weights, then stop")
     parser.add_argument("--offline", action="store_true", help="never touch the network: weights must be there already")
@@ -146,7 +147,8 @@ def _fetch_weights(profile: str, *, offline: bool) -> None:
     import configs
     from models import weights
 
-    for name in sorted({m.serving.weights for m in configs.load(profile).set_up() if m.serving and m.serving.weights}):
+    servings = [model.serving for model in configs.load(profile).set_up() if model.serving]
+    for name in sorted({serving.weights for serving in servings if serving.weights}):
         with _step(f"weights {name}"):
             try:
                 weights.ensure(name, offline=offline)
@@ -192,9 +194,9 @@ def _say_ready(url: str, home: Path, new_key: str | None) -> None:
     if new_key:
         console.print(f"The organisation `demo` has a key with every scope: [bold]{new_key}[/] (kept in {key_file})")
     console.print(
-        f"\n  curl {url}/v1/chat/completions -H \"Authorization: Bearer $(cat {key_file})\" \\\n"
+        f'\n  curl {url}/v1/chat/completions -H "Authorization: Bearer $(cat {key_file})" \\\n'
         "    -H 'Content-Type: application/json' \\\n"
-        "    -d '{\"model\": \"smollm2-135m-instruct\", \"temperature\": 0, \"max_tokens\": 64, "
+        '    -d \'{"model": "smollm2-135m-instruct", "temperature": 0, "max_tokens": 64, '
         '"messages": [{"role": "user", "content": "What is the capital of France?"}]}\'\n\n'
         "Ctrl-C stops everything.",
         soft_wrap=True,

@@ -16,11 +16,9 @@ VARIABLE = "PARLANCE_LOOPBACK"
 
 
 def keep_replica_port_local() -> None:
-    """Called in each replica's constructor, before Serve opens the port. Does nothing unless PARLANCE_LOOPBACK is set."""
+    """Called in each replica's constructor, before Serve opens the port. Acts only if PARLANCE_LOOPBACK is set."""
     if not os.environ.get(VARIABLE):
         return
     from ray.serve._private import replica
 
-    replica.add_port_to_grpc_server = lambda server, address: server.add_insecure_port(
-        address.replace("[::]", ADDRESS)
-    )
+    replica.add_port_to_grpc_server = lambda server, address: server.add_insecure_port(address.replace("[::]", ADDRESS))

@@ -14,4 +14,5 @@ class Reranker(Replica):
 
     async def rerank(self, query: str, documents: list[str]) -> Ranking:
         """One score per document, in order; higher is more relevant."""
-        return await self.adapter.rerank(query, documents)
+        ranking: Ranking = await self.adapter.rerank(query, documents)
+        return ranking

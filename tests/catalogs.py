@@ -32,7 +32,12 @@ def behaving(**chats: ChatModel) -> Catalog:
         chat={model.id: model for model in (*chats.values(), absent)},
         embeddings={
             "lengths": EmbeddingModel(
-                id="lengths", owned_by="tests", dimensions=4, context_window=100, matryoshka=True, price=PRICE,
+                id="lengths",
+                owned_by="tests",
+                dimensions=4,
+                context_window=100,
+                matryoshka=True,
+                price=PRICE,
                 serving=embedder,
             )
         },

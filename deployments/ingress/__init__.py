@@ -63,7 +63,7 @@ class IngressArgs(BaseModel):
 class Ingress:
     """Opens the state, puts a gate before every engine, and serves the HTTP app over both."""
 
-    async def __init__(self, args: IngressArgs, catalog: Catalog, handles: dict[str, DeploymentHandle]) -> None:
+    async def __init__(self, args: IngressArgs, catalog: Catalog, handles: dict[str, DeploymentHandle]) -> None:  # type: ignore[misc]  # Serve awaits it
         keep_replica_port_local()
         state = await open_state(
             Path(os.environ.get("PARLANCE_HOME", "var")),

@@ -1,6 +1,6 @@
 """Money around one engine call: reserve before the engine is asked, settle what it counted. Design section 5.
 
-    async with bill(admitted, model, input_tokens=900, output_tokens=1024) as account:
+    async with bill(admitted, model, {"input_tokens": 900, "output_tokens": 1024}) as account:
         ...
         await account.progress(input_tokens=12, output_tokens=40)      # streams: tops up before the reserve is passed
 
@@ -10,7 +10,7 @@ Leaving the block settles what `progress` last said: also when the client went a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from contract.catalog import Model
@@ -47,9 +47,7 @@ class Account:
         self._used = used or self._used
         self._closed = True
         quantity = sum(self._used.values())
-        await asyncio.shield(
-            self._reservation.settle(self._model.cost_micro_eur(**self._used), quantity, self._unit)
-        )
+        await asyncio.shield(self._reservation.settle(self._model.cost_micro_eur(**self._used), quantity, self._unit))
 
     async def close(self, error: BaseException | None) -> None:
         """Settles what was produced, or voids what failed by our fault or produced nothing."""
@@ -64,7 +62,9 @@ class Account:
 
 
 @asynccontextmanager
-async def bill(admitted: Admitted, model: Model, unit: str = "tokens", **estimate: int) -> AsyncIterator[Account]:
+async def bill(
+    admitted: Admitted, model: Model, estimate: Mapping[str, int], unit: str = "tokens"
+) -> AsyncIterator[Account]:
     """Reserves the price of `estimate`, an upper bound by unit. Raises ORG_SPEND_LIMIT or USER_SPEND_LIMIT."""
     cost = model.cost_micro_eur(**estimate)
     reservation = await admitted.service.state.ledger.reserve(

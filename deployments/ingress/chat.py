@@ -28,7 +28,7 @@ async def complete(admitted: Chatting) -> Response:
     model = admitted.service.pick(admitted.service.catalog.chat, request.model, admitted.caller)
     if request.stream:
         return await event_stream(_stream(admitted, model, request))
-    async with bill(admitted, model, **_estimate(admitted, model, request, _most_output(model, request))) as account:
+    async with bill(admitted, model, _estimate(admitted, model, request, _most_output(model, request))) as account:
         engine = admitted.service.engine(model)
         reply: ChatReply = await engine.call("complete", request, _salt(admitted), timings=admitted.exchange.timings)
         await account.settle(input_tokens=reply.prompt_tokens, output_tokens=reply.completion_tokens)
@@ -40,7 +40,7 @@ async def _stream(admitted: Admitted, model: ChatModel, request: ChatRequest) ->
     first_slice = min(STREAM_SLICE_OUTPUT_TOKENS, _most_output(model, request))
     async with (
         admitted.service.state.rates.stream(admitted.caller),
-        bill(admitted, model, **_estimate(admitted, model, request, first_slice)) as account,
+        bill(admitted, model, _estimate(admitted, model, request, first_slice)) as account,
     ):
         engine = admitted.service.engine(model)
         batches = engine.stream("stream", request, _salt(admitted), timings=admitted.exchange.timings)

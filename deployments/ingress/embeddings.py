@@ -23,7 +23,7 @@ async def embed(admitted: Annotated[Admitted, Depends(admit(Scope.EMBEDDINGS))])
     dimensions = dimensions_of(request, model)
     texts = list(request.input)
     most = most_tokens(admitted.exchange.body_bytes, len(texts))
-    async with bill(admitted, model, input_tokens=min(most, model.context_window * len(texts))) as account:
+    async with bill(admitted, model, {"input_tokens": min(most, model.context_window * len(texts))}) as account:
         engine = admitted.service.engine(model)
         result: Embeddings = await engine.call("embed", texts, dimensions, timings=admitted.exchange.timings)
         await account.settle(input_tokens=result.prompt_tokens)

@@ -90,5 +90,3 @@ async def _stop(pending: asyncio.Future[bytes], source: AsyncGenerator[bytes, No
 
 def _error_event(error: ApiError) -> bytes:
     return b"data: " + json.dumps(error.body(), ensure_ascii=False).encode() + b"\n\n"
-
-

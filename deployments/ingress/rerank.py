@@ -23,7 +23,7 @@ async def rerank(admitted: Annotated[Admitted, Depends(admit(Scope.RERANK))]) ->
     documents = list(request.documents)
     queries_bytes = len(request.query.encode()) * len(documents)
     most = most_tokens(admitted.exchange.body_bytes + queries_bytes, 2 * len(documents))
-    async with bill(admitted, model, input_tokens=min(most, 2 * model.context_window * len(documents))) as account:
+    async with bill(admitted, model, {"input_tokens": min(most, 2 * model.context_window * len(documents))}) as account:
         engine = admitted.service.engine(model)
         ranking: Ranking = await engine.call("rerank", request.query, documents, timings=admitted.exchange.timings)
         await account.settle(input_tokens=ranking.prompt_tokens)

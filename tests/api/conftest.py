@@ -82,7 +82,13 @@ class Api:
             org_id = organisations.find(connection, org).id
             user_id = organisations.ensure_user(connection, org_id, user, now_s) if user else None
             api_keys.store(
-                connection, key, pepper, org_id=org_id, user_id=user_id, scopes=frozenset(scopes), label=None,
+                connection,
+                key,
+                pepper,
+                org_id=org_id,
+                user_id=user_id,
+                scopes=frozenset(scopes),
+                label=None,
                 now_s=now_s,
             )
 

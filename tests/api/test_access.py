@@ -103,7 +103,18 @@ async def test_wrong_turns_have_the_error_shape(api: Api, method: str, path: str
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"{", b"[]", b"null", b'"x"', b"\xff\xfe", b'{"a": NaN}', b'{"a": 1, "a": 2}', b"[" * 5000, b'{"a":"\\ud800"}'],
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b'"x"',
+        b"\xff\xfe",
+        b'{"a": NaN}',
+        b'{"a": 1, "a": 2}',
+        b"[" * 5000,
+        b'{"a":"\\ud800"}',
+    ],
     ids=["empty", "open", "array", "null", "string", "utf-16", "nan", "twice", "deep", "surrogate"],
 )
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/embeddings", "/v1/rerank"])

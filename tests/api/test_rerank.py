@@ -37,7 +37,12 @@ async def test_number_of_documents(api: Api, count: int, status: int) -> None:
 
 @pytest.mark.parametrize(
     ("fields", "param"),
-    [({"query": ""}, "query"), ({"documents": "x"}, "documents"), ({"documents": [1]}, "documents"), ({"top_n": 0}, "top_n")],
+    [
+        ({"query": ""}, "query"),
+        ({"documents": "x"}, "documents"),
+        ({"documents": [1]}, "documents"),
+        ({"top_n": 0}, "top_n"),
+    ],
 )
 async def test_bad_field_is_named(api: Api, fields: dict[str, object], param: str) -> None:
     reply = await api.send("POST", "/v1/rerank", json={"query": "q", "documents": ["x"], **fields})

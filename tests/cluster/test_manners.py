@@ -36,8 +36,8 @@ def test_cold_engine_that_waits_answers_in_the_end(server: Server) -> None:
 
 
 def test_engine_goes_to_zero_and_comes_back_despite_disconnects(server: Server) -> None:
+    body = {"model": "sleepy", "messages": [{"role": "user", "content": "hold 30"}]}
     with pytest.raises(httpx.ReadTimeout), server.http() as client:
-        body = {"model": "sleepy", "messages": [{"role": "user", "content": "hold 30"}]}
         client.post("/chat/completions", json=body, timeout=1)
     assert server.chat("sleepy", "say hi").status_code == 200
     eventually(lambda: server.replicas("sleepy") == 0, 60, "the engine never went to zero")
@@ -100,7 +100,11 @@ def test_disconnect_frees_the_engine(server: Server) -> None:
 
 @pytest.mark.parametrize(
     ("model", "text", "fault"),
-    [("obedient", "fail", "UPSTREAM_ERROR"), ("broken", "say", "ENGINE_FAILED"), ("late", "hold 9", "UPSTREAM_TIMEOUT")],
+    [
+        ("obedient", "fail", "UPSTREAM_ERROR"),
+        ("broken", "say", "ENGINE_FAILED"),
+        ("late", "hold 9", "UPSTREAM_TIMEOUT"),
+    ],
     ids=["502", "503", "504"],
 )
 def test_own_5xx_arrives_unchanged_through_haproxy(server: Server, model: str, text: str, fault: str) -> None:
