@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, cast
 
-from sqlalchemy import Connection, Row, bindparam, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
 
 from contract.access import Scope
 from state.keys import Key
@@ -103,8 +103,5 @@ def mark_used(connection: Connection, row: Row[Any], key: Key, pepper: Keyring, 
 
 def generations(connection: Connection) -> dict[str, int]:
     """How many valid keys each generation of the pepper still carries, by kid."""
-    rows = connection.execute(select(api_keys.c.kid).where(api_keys.c.revoked_at.is_(None)))
-    counts: dict[str, int] = {}
-    for kid in rows.scalars():
-        counts[kid] = counts.get(kid, 0) + 1
-    return counts
+    valid = select(api_keys.c.kid, func.count()).where(api_keys.c.revoked_at.is_(None)).group_by(api_keys.c.kid)
+    return {row[0]: row[1] for row in connection.execute(valid)}

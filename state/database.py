@@ -34,11 +34,14 @@ class RowRefused(Exception):
 class Database(Protocol):
     """Where transactions run."""
 
-    async def run(self, transaction: Callable[[Connection], T], *, durable: bool = True) -> T:
+    async def run(self, transaction: Callable[[Connection], T], *, durable: bool = True, row: int | None = None) -> T:
         """Runs `transaction` and returns its result after the commit.
 
         With `durable=False` the answer does not wait for the disk: other transactions see the result, but the machine
         can lose it with its power. For what is worth nothing without the process that asked, like a reservation.
+
+        Transactions of the same `row` (any number) would wait for each other in the database, each with a connection
+        in its hand; they take turns here instead.
 
         Raises STATE_UNAVAILABLE if the database cannot be reached or written, RowRefused, and what the transaction
         raises itself.

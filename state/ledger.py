@@ -34,6 +34,7 @@ KEEP_S = 86_400
 RETRY_S = 0.5
 MAX_RETRY_S = 5.0
 CLOSE_S = 5.0
+MAX_TEXT_CHARS = 255
 
 SPEND_LIMITS = {"organisation": ORG_SPEND_LIMIT, "user": USER_SPEND_LIMIT}
 
@@ -69,7 +70,8 @@ class Ledger:
         Raises ORG_SPEND_LIMIT or USER_SPEND_LIMIT (QUOTA_EXCEEDED for voice designs), STATE_UNAVAILABLE if the
         database cannot record it.
         """
-        entry = Entry(uuid.uuid4().hex, caller.org_id, caller.user_id, caller.key_id, request_id, line, model)
+        texts = (_storable(text) for text in (request_id, line, model))
+        entry = Entry(uuid.uuid4().hex, caller.org_id, caller.user_id, caller.key_id, *texts)
         hold = Reservation(self, entry, caller, design)
         if caller.org_limited or caller.user_limited:
             hold.held_micro_eur = max(1, estimate_micro_eur)
@@ -113,7 +115,7 @@ class Ledger:
             postings.reserve, entry=hold.entry, amount=hold.held_micro_eur, now_s=now_s, lease_until=now_s + LEASE_S
         )
         # Not durable: whatever takes the row away takes this process and its request away too.
-        posting = self.spawn(self._database.run(transaction, durable=False))
+        posting = self.spawn(self._database.run(transaction, durable=False, row=hold.entry.org_id))
         try:
             await asyncio.shield(posting)
         except OverLimit as refused:
@@ -131,7 +133,8 @@ class Ledger:
     async def top_up(self, entry: Entry, amount: int) -> bool:
         """Holds `amount` micro-EUR more. Returns False if the reservation has ended."""
         until = self._now_s() + LEASE_S
-        return await self._database.run(lambda connection: postings.top_up(connection, entry, amount, until))
+        transaction = partial(postings.top_up, entry=entry, amount=amount, lease_until=until)
+        return await self._database.run(transaction, durable=False, row=entry.org_id)
 
     async def settle(self, entry: Entry, cost: int, quantity: int, unit: str) -> int:
         """Posts the usage line. Returns the micro-EUR charged.
@@ -142,7 +145,7 @@ class Ledger:
         at_ms = int(self._wall() * 1000)
         transaction = partial(postings.settle, entry=entry, cost=cost, quantity=quantity, unit=unit, at_ms=at_ms)
         try:
-            charged = await self._database.run(transaction)
+            charged = await self._database.run(transaction, row=entry.org_id)
         except ApiError:
             log.error("usage of request %s could not be recorded yet", entry.request_id)
             self._unposted.add(entry.id)
@@ -157,7 +160,7 @@ class Ledger:
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, MAX_RETRY_S)
             try:
-                charged = await self._database.run(transaction)
+                charged = await self._database.run(transaction, row=entry.org_id)
             except ApiError:
                 continue
             self._unposted.discard(entry.id)
@@ -174,7 +177,7 @@ class Ledger:
         if self._open.pop(entry.id, None) is None and entry.id in self._unposted:
             return
         try:
-            await self._database.run(partial(postings.void, entry=entry))
+            await self._database.run(partial(postings.void, entry=entry), row=entry.org_id)
         except ApiError:
             log.error("the reservation of request %s could not be given back yet", entry.request_id)
 
@@ -192,6 +195,11 @@ class Ledger:
 
     def _now_s(self) -> int:
         return int(self._wall())
+
+
+def _storable(text: str) -> str:
+    """`text` as both databases take it: clients choose request ids, and a line that is refused is never billed."""
+    return text[:MAX_TEXT_CHARS].replace("\0", "?").encode("utf-8", "replace").decode()
 
 
 class Reservation:

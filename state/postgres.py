@@ -6,9 +6,10 @@ import asyncio
 import logging
 from collections.abc import Callable
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 from sqlalchemy import URL, Connection
-from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from contract.errors import STATE_UNAVAILABLE
@@ -27,11 +28,14 @@ class PostgresDatabase:
     def __init__(self, address: URL, wait_s: float = WAIT_S) -> None:
         # Whether a commit waits for the disk is a setting of the connection; to change it each time is a round trip.
         self._engines = {True: _engine(address, wait_s, "on"), False: _engine(address, wait_s, "off")}
+        self._wait_s = wait_s
+        # Weak: a lock lives as long as somebody holds it or waits for it.
+        self._turns: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
         self._running: set[asyncio.Task[object]] = set()
 
-    async def run(self, transaction: Callable[[Connection], T], *, durable: bool = True) -> T:
+    async def run(self, transaction: Callable[[Connection], T], *, durable: bool = True, row: int | None = None) -> T:
         """See `Database.run`."""
-        task = asyncio.create_task(_run_once_more(self._engines[durable], transaction))
+        task = asyncio.create_task(self._take_turns(self._engines[durable], transaction, row))
         self._running.add(task)
         task.add_done_callback(self._forget)
         return await asyncio.shield(task)
@@ -42,6 +46,22 @@ class PostgresDatabase:
             await asyncio.wait(self._running)
         for engine in self._engines.values():
             await engine.dispose()
+
+    async def _take_turns(self, engine: AsyncEngine, transaction: Callable[[Connection], T], row: int | None) -> T:
+        if row is None:
+            return await _run_once_more(engine, transaction)
+        turn = self._turns.get(row)
+        if turn is None:
+            turn = self._turns[row] = asyncio.Lock()
+        try:
+            async with asyncio.timeout(self._wait_s):
+                await turn.acquire()
+        except TimeoutError:
+            raise STATE_UNAVAILABLE() from None
+        try:
+            return await _run_once_more(engine, transaction)
+        finally:
+            turn.release()
 
     def _forget(self, task: asyncio.Task[object]) -> None:
         self._running.discard(task)
@@ -58,7 +78,7 @@ async def _run_once_more(engine: AsyncEngine, transaction: Callable[[Connection]
                 result = await connection.run_sync(transaction)
                 finished = True
             return result
-        except IntegrityError:
+        except (IntegrityError, DataError):
             raise RowRefused from None
         except (SQLAlchemyError, OSError, TimeoutError) as error:
             dead = isinstance(error, DBAPIError) and error.connection_invalidated

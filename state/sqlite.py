@@ -19,7 +19,7 @@ from threading import Thread
 from typing import Any, TypeVar, cast
 
 from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from contract.errors import STATE_UNAVAILABLE
@@ -110,8 +110,8 @@ class SqliteDatabase:
         self._writer = Thread(target=self._write, name="sqlite-writer", daemon=True)
         self._writer.start()
 
-    async def run(self, transaction: Callable[[Connection], T], *, durable: bool = True) -> T:
-        """See `Database.run`."""
+    async def run(self, transaction: Callable[[Connection], T], *, durable: bool = True, row: int | None = None) -> T:
+        """See `Database.run`. All transactions take turns here, so `row` says nothing new."""
         if self._closed:
             raise STATE_UNAVAILABLE()
         job = _Job(transaction, self._inbox.loop.create_future(), durable)
@@ -153,7 +153,8 @@ class SqliteDatabase:
                 connection.commit()
             self._healthy = True
             return True
-        except (SQLAlchemyError, sqlite3.Error, OSError) as error:
+        except Exception as error:
+            # Everything, for if this thread ended, all who wait would wait for ever.
             self._healthy = False
             log.error("the database did not take %d transactions: %s", len(jobs), type(error).__name__)
             for job in jobs:
@@ -175,7 +176,7 @@ def _run_in_savepoint(connection: Connection, job: _Job) -> None:
 
 def _told(error: Exception) -> Exception:
     """What the waiter hears of it."""
-    if isinstance(error, IntegrityError):
+    if isinstance(error, (IntegrityError, DataError)):
         return RowRefused()
     if isinstance(error, SQLAlchemyError):
         log.error("a transaction failed: %s", type(error).__name__)

@@ -116,6 +116,15 @@ async def test_one_request_id_used_again_is_billed_again(database: Database, lim
     assert await money(database, caller) == (80, 0)
 
 
+@pytest.mark.parametrize("limit", [None, 1000])
+@pytest.mark.parametrize("request_id", ["a\0b", "\ud800", "x" * 100_000, "", "🔑'; DROP TABLE usage_lines;--"])
+async def test_no_request_id_escapes_its_bill(database: Database, limit: int | None, request_id: str) -> None:
+    caller, ledger = await make_caller(database, limit), Ledger(database)
+    hold = await ledger.reserve(caller, line="l", model="m", estimate_micro_eur=9, request_id=request_id)
+    await hold.settle(9, 1, "tokens")
+    assert await money(database, caller) == (9, 0)
+
+
 async def test_voiding_gives_everything_back_and_bills_nothing(database: Database) -> None:
     caller, ledger = await make_caller(database, 100), Ledger(database)
     hold = await reserve(ledger, caller, 100)
@@ -292,10 +301,10 @@ class Refusing:
         self._database = database
         self.down = False
 
-    async def run(self, transaction: Callable[[Connection], T], *, durable: bool = True) -> T:
+    async def run(self, transaction: Callable[[Connection], T], *, durable: bool = True, row: int | None = None) -> T:
         if self.down:
             raise STATE_UNAVAILABLE()
-        return await self._database.run(transaction, durable=durable)
+        return await self._database.run(transaction, durable=durable, row=row)
 
     async def close(self) -> None:
         await self._database.close()
