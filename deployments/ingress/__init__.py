@@ -5,6 +5,7 @@
     exchange.py     one request and its reply: id, timings, caller, rate; the ASGI envelope that writes their headers
     admission.py    length, key, scope, rate: the dependency that every route declares
     billing.py      reserve, top up, settle
+    idempotency.py  a repeated POST is done once
     events.py       server-sent events: keep-alive, errors inside a stream
     chat.py embeddings.py rerank.py listing.py     one router each
 

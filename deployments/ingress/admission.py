@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import TypeVar
 
 from pydantic import BaseModel
@@ -20,6 +21,7 @@ from contract.errors import RATE_LIMIT_EXCEEDED, REQUEST_TOO_LARGE
 from contract.limits import JSON_BODY_BYTES
 from deployments.ingress.exchange import Exchange, exchange_of
 from deployments.ingress.service import Service
+from state.idempotency import HEADER
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -45,6 +47,8 @@ class Admitted:
         """The JSON body as `model`. Raises REQUEST_TOO_LARGE, INVALID_JSON, INVALID_REQUEST."""
         raw = await read_bounded(self.request, self.max_body_bytes)
         self.exchange.body_bytes = len(raw)
+        if HEADER in self.request.headers:
+            self.exchange.body_sha256 = sha256(raw).hexdigest()
         return parse(model, raw)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Depends
@@ -15,19 +16,27 @@ from contract.limits import CHAT_BODY_BYTES, STREAM_SLICE_OUTPUT_TOKENS
 from deployments.ingress.admission import Admitted, admit
 from deployments.ingress.billing import bill, most_tokens
 from deployments.ingress.events import event_stream
+from deployments.ingress.idempotency import ACCEPTS_KEY, once
 
 router = APIRouter(tags=["chat"])
 
 Chatting = Annotated[Admitted, Depends(admit(Scope.CHAT, CHAT_BODY_BYTES))]
 
 
-@router.post("/chat/completions")
+@router.post("/chat/completions", openapi_extra=ACCEPTS_KEY)
 async def complete(admitted: Chatting) -> Response:
-    """Answer a conversation, as one JSON object or as a stream of server-sent events."""
+    """Answer a conversation, as one JSON object or as a stream of server-sent events.
+
+    An `Idempotency-Key` makes the JSON answer repeatable without a second bill; with `stream` it is ignored.
+    """
     request = await admitted.body(ChatRequest)
     model = admitted.service.pick(admitted.service.catalog.chat, request.model, admitted.caller)
     if request.stream:
         return await event_stream(_stream(admitted, model, request))
+    return await once(admitted, partial(_answer, admitted, model, request))
+
+
+async def _answer(admitted: Admitted, model: ChatModel, request: ChatRequest) -> Response:
     async with bill(admitted, model, _estimate(admitted, model, request, _most_output(model, request))) as account:
         engine = admitted.service.engine(model)
         reply: ChatReply = await engine.call("complete", request, _salt(admitted), timings=admitted.exchange.timings)

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Depends
 from starlette.responses import Response
 
 from contract.access import Scope
+from contract.catalog import EmbeddingModel
 from contract.embeddings import Embeddings, EmbeddingsRequest, dimensions_of, reply
 from deployments.ingress.admission import Admitted, admit
 from deployments.ingress.billing import bill, most_tokens
+from deployments.ingress.idempotency import ACCEPTS_KEY, once
 
 router = APIRouter(tags=["embeddings"])
 
 
-@router.post("/embeddings")
+@router.post("/embeddings", openapi_extra=ACCEPTS_KEY)
 async def embed(admitted: Annotated[Admitted, Depends(admit(Scope.EMBEDDINGS))]) -> Response:
     """Turn texts into vectors."""
     request = await admitted.body(EmbeddingsRequest)
     model = admitted.service.pick(admitted.service.catalog.embeddings, request.model, admitted.caller)
     dimensions = dimensions_of(request, model)
+    return await once(admitted, partial(_answer, admitted, model, request, dimensions))
+
+
+async def _answer(admitted: Admitted, model: EmbeddingModel, request: EmbeddingsRequest, dimensions: int) -> Response:
     texts = list(request.input)
     most = most_tokens(admitted.exchange.body_bytes, len(texts))
     async with bill(admitted, model, {"input_tokens": min(most, model.context_window * len(texts))}) as account:

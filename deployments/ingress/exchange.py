@@ -29,6 +29,7 @@ class Exchange:
         timings: filled by the gate.
         caller, rate: set by admission.
         body_bytes: length of the body, once it is read.
+        body_sha256: of the body as it came, if an `Idempotency-Key` came with it.
     """
 
     service: Service
@@ -38,6 +39,7 @@ class Exchange:
     caller: Caller | None = None
     rate: RateVerdict | None = None
     body_bytes: int = 0
+    body_sha256: str = ""
 
     def headers(self) -> dict[str, str]:
         """Headers of every reply: the id, where the time went, and the rate limit once a key is known."""

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Depends
 from starlette.responses import JSONResponse, Response
 
 from contract.access import Scope
+from contract.catalog import RerankModel
 from contract.rerank import Ranking, RerankRequest, reply
 from deployments.ingress.admission import Admitted, admit
 from deployments.ingress.billing import bill, most_tokens
+from deployments.ingress.idempotency import ACCEPTS_KEY, once
 
 router = APIRouter(tags=["rerank"])
 
 
-@router.post("/rerank")
+@router.post("/rerank", openapi_extra=ACCEPTS_KEY)
 async def rerank(admitted: Annotated[Admitted, Depends(admit(Scope.RERANK))]) -> Response:
     """Order documents by their relevance to a query."""
     request = await admitted.body(RerankRequest)
     model = admitted.service.pick(admitted.service.catalog.rerank, request.model, admitted.caller)
+    return await once(admitted, partial(_answer, admitted, model, request))
+
+
+async def _answer(admitted: Admitted, model: RerankModel, request: RerankRequest) -> Response:
     documents = list(request.documents)
     queries_bytes = len(request.query.encode()) * len(documents)
     most = most_tokens(admitted.exchange.body_bytes + queries_bytes, 2 * len(documents))

@@ -1,0 +1,103 @@
+"""`Idempotency-Key`: a POST that creates or bills is done once, however often it is sent. Spec 1; design section 5.
+
+    return await once(admitted, partial(_answer, admitted, model, request))
+
+Call it after the body was read and judged: what could never succeed claims no key. Kept for 24 hours, for one API key
+and one path (with and without `/v1` are one):
+
+    done                the same status, body and headers again, with `Idempotent-Replayed: true`
+    still running       409 IDEMPOTENCY_IN_PROGRESS
+    another body        422 IDEMPOTENCY_MISMATCH
+    raised              nothing is kept, whatever the error: the next request with this key does the work
+    longer than 256 KiB the answer goes out once and is not kept; repetitions get 409 IDEMPOTENCY_FINISHED
+    a stream            the header is ignored: its answer is never whole in one place
+
+Keyed work does not stop when its client goes: the key is for clients who lose the connection and ask again, and what
+was billed must not be thrown away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from contextvars import Context
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from contract.errors import ApiError
+from deployments.ingress.admission import Admitted
+from state.idempotency import HEADER, KEY_PATTERN, Attempt, StoredReply
+
+log = logging.getLogger("parlance.ingress")
+
+REPLAYED = "idempotent-replayed"
+
+ACCEPTS_KEY: dict[str, Any] = {
+    "parameters": [
+        {
+            "name": HEADER,
+            "in": "header",
+            "required": False,
+            "description": "Sent again within 24 hours with the same body, the request gets the first answer and is "
+            "not billed twice. Ignored for streams.",
+            "schema": {"type": "string", "pattern": f"^{KEY_PATTERN.pattern}$"},
+        }
+    ]
+}
+"""`openapi_extra` of a route that uses `once`."""
+
+_running: set[asyncio.Task[Response]] = set()
+"""Keeps work alive whose client has gone: the event loop itself holds tasks weakly."""
+
+
+async def once(admitted: Admitted, work: Callable[[], Awaitable[Response]]) -> Response:
+    """The reply of `work`, which runs unless a request with the same `Idempotency-Key` has run it.
+
+    Raises INVALID_REQUEST for a malformed key, IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_MISMATCH, IDEMPOTENCY_FINISHED,
+    STATE_UNAVAILABLE, and what `work` raises.
+    """
+    key = _key_of(admitted.request)
+    if key is None:
+        return await work()
+    # A context of its own: Serve cancels the calls that were made in the context of a request when its client goes.
+    task = asyncio.get_running_loop().create_task(_claim_and_run(admitted, key, work), context=Context())
+    _running.add(task)
+    task.add_done_callback(_running.discard)
+    return await asyncio.shield(task)
+
+
+async def _claim_and_run(admitted: Admitted, key: str, work: Callable[[], Awaitable[Response]]) -> Response:
+    route = f"POST {admitted.request.scope['path'].removeprefix('/v1')}"
+    store = admitted.service.state.idempotency
+    begun = await store.begin(admitted.caller, route, key, admitted.exchange.body_sha256)
+    if isinstance(begun, StoredReply):
+        return Response(begun.body, begun.status, {**begun.headers, REPLAYED: "true"})
+    try:
+        reply = await work()
+    except BaseException:
+        # Should the database refuse, the claim ends by itself with its lease.
+        with suppress(ApiError):
+            await begun.abandon()
+        raise
+    await _keep(begun, reply, admitted.exchange.request_id)
+    return reply
+
+
+async def _keep(attempt: Attempt, reply: Response, request_id: str) -> None:
+    """Before the reply goes out, so that a client who has seen it can never run the work again."""
+    headers = {name: value for name, value in reply.headers.items() if name != "content-length"}
+    try:
+        await attempt.finish(reply.status_code, headers, bytes(reply.body))
+    except ApiError:
+        # The work is done and billed. Repetitions hear that it runs until the lease ends.
+        log.error("the answer of request %s could not be kept for its Idempotency-Key", request_id)
+
+
+def _key_of(request: Request) -> str | None:
+    """The header's value; several of them together are one that no pattern allows."""
+    values = request.headers.getlist(HEADER)
+    return ", ".join(values) if values else None

@@ -1,0 +1,218 @@
+"""`Idempotency-Key` on the routes that bill: done once, billed once, answered as often as asked."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx
+import pytest
+
+from autoscaling.gate import Engine, Timings
+from contract.access import Scope
+from contract.errors import ApiError
+from state.idempotency import KEEP_S, MAX_BODY_BYTES, Idempotency
+from tests.api.conftest import MESSAGE, Api
+
+pytestmark = pytest.mark.anyio
+
+BODIES: dict[str, dict[str, Any]] = {
+    "/chat/completions": {"model": "obedient", "messages": [MESSAGE]},
+    "/embeddings": {"model": "lengths", "input": "a text"},
+    "/rerank": {"model": "longest", "query": "q", "documents": ["a", "bb"]},
+}
+"""A body that is answered 200, for each route that takes the header."""
+
+CHAT = "/chat/completions"
+
+
+class Paused:
+    """An engine that counts its calls and answers when it is let go."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.calls = 0
+        self.called = asyncio.Event()
+        self.go = asyncio.Event()
+
+    async def call(self, method: str, *args: Any, timings: Timings) -> Any:
+        self.calls += 1
+        self.called.set()
+        await self.go.wait()
+        return await self.engine.call(method, *args, timings=timings)
+
+
+@pytest.fixture
+def engine(api: Api) -> Paused:
+    """In front of the chat engine."""
+    engines: Any = api.service.engines
+    paused = engines["chat-obedient"] = Paused(engines["chat-obedient"])
+    return paused
+
+
+async def post(api: Api, path: str = CHAT, idempotency_key: str = "k1", **fields: Any) -> httpx.Response:
+    """The route's body, changed by `fields`."""
+    headers = {"idempotency-key": idempotency_key}
+    return await api.send("POST", f"/v1{path}", json=BODIES[path] | fields, headers=headers)
+
+
+def said(text: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": text}]
+
+
+@pytest.mark.parametrize("path", BODIES)
+async def test_repetition_gets_the_first_answer_and_no_second_bill(api: Api, path: str) -> None:
+    first = await post(api, path)
+    second = await api.send("POST", path, json=BODIES[path], headers={"Idempotency-Key": "k1"})
+    assert (first.status_code, second.status_code) == (200, 200)
+    assert (second.content, second.headers["content-type"]) == (first.content, first.headers["content-type"])
+    assert second.headers["idempotent-replayed"] == "true"
+    assert "idempotent-replayed" not in first.headers
+    assert second.headers["x-request-id"] != first.headers["x-request-id"]
+    assert len(await api.usage()) == 1
+
+
+@pytest.mark.parametrize("path", BODIES)
+async def test_openapi_names_the_header(api: Api, path: str) -> None:
+    operation = (await api.client.get("/openapi.json")).json()["paths"][f"/v1{path}"]["post"]
+    assert [parameter["name"] for parameter in operation["parameters"]] == ["Idempotency-Key"]
+
+
+async def test_fifty_at_once_are_one_execution_and_one_line(api: Api, engine: Paused) -> None:
+    posts = [asyncio.create_task(post(api)) for _ in range(50)]
+    await engine.called.wait()
+    engine.go.set()
+    replies = await asyncio.gather(*posts)
+    assert engine.calls == 1
+    assert len(await api.usage()) == 1
+    assert {reply.status_code for reply in replies} <= {200, 409}
+    assert {reply.json()["error"]["code"] for reply in replies if reply.status_code == 409} <= {
+        "idempotency_in_progress"
+    }
+    assert len({reply.content for reply in replies if reply.status_code == 200}) == 1
+    assert (await post(api)).headers["idempotent-replayed"] == "true"
+
+
+async def test_while_it_runs_it_is_409_and_may_be_sent_again(api: Api, engine: Paused) -> None:
+    first = asyncio.create_task(post(api))
+    await engine.called.wait()
+    second = await post(api)
+    assert (second.status_code, second.json()["error"]["code"]) == (409, "idempotency_in_progress")
+    assert (second.headers["x-should-retry"], second.headers["retry-after"]) == ("true", "1")
+    engine.go.set()
+    assert (await first).status_code == 200
+
+
+async def test_another_body_is_422_running_and_done(api: Api, engine: Paused) -> None:
+    first = asyncio.create_task(post(api))
+    await engine.called.wait()
+    assert (await post(api, messages=said("other"))).status_code == 422
+    engine.go.set()
+    await first
+    refused = await post(api, messages=said("other"))
+    assert (refused.status_code, refused.json()["error"]["code"]) == (422, "idempotency_mismatch")
+    assert engine.calls == 1
+
+
+async def test_work_outlives_its_client_and_waits_for_the_next(api: Api, engine: Paused) -> None:
+    first = asyncio.create_task(post(api))
+    await engine.called.wait()
+    first.cancel()
+    await asyncio.wait({first})
+    engine.go.set()
+    while (reply := await post(api)).status_code == 409:
+        pass
+    assert reply.headers["idempotent-replayed"] == "true"
+    assert (engine.calls, len(await api.usage())) == (1, 1)
+
+
+async def test_keys_of_other_callers_and_paths_are_others(api: Api) -> None:
+    await post(api)
+    other = await api.key(*Scope)
+    again = await api.send("POST", CHAT, other, json=BODIES[CHAT], headers={"idempotency-key": "k1"})
+    assert "idempotent-replayed" not in again.headers
+    assert (await post(api, "/embeddings")).status_code == 200
+    assert len(await api.usage()) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "status"), [("fail", 502), ("refuse", 400)], ids=["the engine failed", "the engine refused"]
+)
+async def test_errors_are_not_kept(api: Api, text: str, status: int) -> None:
+    assert (await post(api, messages=said(text))).status_code == status
+    assert (await post(api, messages=said("say it"))).status_code == 200
+
+
+async def test_limits_are_not_kept(api: Api) -> None:
+    await api.limit(0)
+    assert (await post(api)).status_code == 402
+    other = await api.key(Scope.CHAT, org="acme")
+    for _ in range(2):
+        refused = await api.send("POST", CHAT, other, json=BODIES[CHAT], headers={"idempotency-key": "k2"})
+        assert (refused.status_code, "idempotent-replayed" in refused.headers) == (402, False)
+
+
+async def test_invalid_bodies_claim_no_key(api: Api) -> None:
+    for fields in ({"messages": []}, {"temperature": 9}, {"model": "unknown"}):
+        assert (await post(api, **fields)).status_code in {400, 404}
+    assert (await post(api)).status_code == 200
+
+
+async def test_streams_ignore_the_header(api: Api) -> None:
+    for _ in range(2):
+        reply = await post(api, messages=said("stream 2 0"), stream=True)
+        assert (reply.status_code, "idempotent-replayed" in reply.headers) == (200, False)
+        assert "[DONE]" in reply.text
+    assert len(await api.usage()) == 2
+    assert "idempotent-replayed" not in (await post(api)).headers
+
+
+@pytest.mark.parametrize(("chars", "status"), [(0, 400), (1, 200), (255, 200), (256, 400)])
+async def test_key_is_1_to_255_characters(api: Api, chars: int, status: int) -> None:
+    assert (await post(api, idempotency_key="~" * chars)).status_code == status
+
+
+@pytest.mark.parametrize("key", ["a b", "a\tb", "\x7f", "\xe9", "a\x00"])
+async def test_key_is_visible_ascii(api: Api, key: str) -> None:
+    headers = [(b"authorization", f"Bearer {api.everything}".encode()), (b"idempotency-key", key.encode("latin-1"))]
+    reply = await api.client.post(CHAT, json=BODIES[CHAT], headers=headers)
+    assert (reply.status_code, reply.json()["error"]["param"]) == (400, "Idempotency-Key")
+
+
+async def test_two_keys_are_none(api: Api) -> None:
+    headers = [("authorization", f"Bearer {api.everything}"), ("idempotency-key", "a"), ("Idempotency-Key", "b")]
+    assert (await api.client.post(CHAT, json=BODIES[CHAT], headers=headers)).status_code == 400
+
+
+@pytest.mark.parametrize(("over_bytes", "status"), [(0, 200), (1, 409)])
+async def test_longer_answers_go_out_once_and_are_not_kept(api: Api, over_bytes: int, status: int) -> None:
+    probe = await post(api, messages=said("say x"), idempotency_key="probe")
+    text = "say " + "x" * (MAX_BODY_BYTES + over_bytes - len(probe.content) + 1)
+    first = await post(api, messages=said(text))
+    assert (first.status_code, len(first.content)) == (200, MAX_BODY_BYTES + over_bytes)
+    second = await post(api, messages=said(text))
+    assert second.status_code == status
+    if status == 409:
+        assert second.json()["error"]["code"] == "idempotency_finished"
+        assert second.headers["x-should-retry"] == "false"
+    assert len(await api.usage()) == 2
+
+
+@pytest.mark.parametrize(("passed_s", "lines"), [(KEEP_S - 1, 1), (KEEP_S, 2)])
+async def test_a_key_is_kept_for_24_hours(api: Api, passed_s: int, lines: int) -> None:
+    now_s = [1_000_000.0]
+    api.state.idempotency = Idempotency(api.state.database, lambda: now_s[0])
+    await post(api)
+    now_s[0] += passed_s
+    assert (await post(api)).status_code == 200
+    assert len(await api.usage()) == lines
+
+
+async def test_an_answer_that_cannot_be_kept_still_goes_out(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(*_: object) -> None:
+        raise ApiError("STATE_UNAVAILABLE", "full")
+
+    monkeypatch.setattr("state.idempotency.Attempt.finish", refuse)
+    assert (await post(api)).status_code == 200
+    assert (await post(api)).status_code == 409
+    assert len(await api.usage()) == 1
