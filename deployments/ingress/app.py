@@ -10,6 +10,7 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
+from starlette.routing import BaseRoute
 
 from contract.errors import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND, ApiError
 from deployments.ingress import chat, embeddings, listing, rerank
@@ -32,6 +33,8 @@ def build_app(service: Service) -> FastAPI:
         description="Speech, language and decisions behind one key. Paths work with and without `/v1`.",
         docs_url=None,
         redoc_url=None,
+        # A redirect would name the Host header that came, have no Error body, and come before the key is asked for.
+        redirect_slashes=False,
     )
     for router in ROUTERS:
         app.include_router(router, prefix="/v1")
@@ -48,15 +51,16 @@ def build_app(service: Service) -> FastAPI:
 
 
 def check_routes(app: FastAPI) -> None:
-    """Raises RuntimeError if a route declares no admission and is not in an open router."""
+    """Raises RuntimeError if a route of any kind declares no admission and is not in an open router."""
     unkeyed = {route.endpoint for router in OPEN_ROUTERS for route in router.routes if isinstance(route, APIRoute)}
     for route in app.routes:
-        if isinstance(route, APIRoute) and route.endpoint not in unkeyed and not _is_admitting(route):
-            raise RuntimeError(f"{route.path} declares no scope; add Depends(admit(...)) or make it open")
+        path, endpoint = getattr(route, "path", ""), getattr(route, "endpoint", None)
+        if path != app.openapi_url and endpoint not in unkeyed and not _is_admitting(route):
+            raise RuntimeError(f"{path} declares no scope; add Depends(admit(...)) or make it open")
 
 
-def _is_admitting(route: APIRoute) -> bool:
-    return any(hasattr(dependency.call, MARK) for dependency in route.dependant.dependencies)
+def _is_admitting(route: BaseRoute) -> bool:
+    return isinstance(route, APIRoute) and any(hasattr(d.call, MARK) for d in route.dependant.dependencies)
 
 
 def _api_error(_: Request, error: Exception) -> JSONResponse:
