@@ -12,16 +12,10 @@ from autoscaling.gate import Engine, Timings
 from contract.access import Scope
 from contract.errors import ApiError
 from state.idempotency import KEEP_S, MAX_BODY_BYTES, Idempotency
-from tests.api.conftest import MESSAGE, Api
+from tests.api.bodies import BODIES
+from tests.api.conftest import Api
 
 pytestmark = pytest.mark.anyio
-
-BODIES: dict[str, dict[str, Any]] = {
-    "/chat/completions": {"model": "obedient", "messages": [MESSAGE]},
-    "/embeddings": {"model": "lengths", "input": "a text"},
-    "/rerank": {"model": "longest", "query": "q", "documents": ["a", "bb"]},
-}
-"""A body that is answered 200, for each route that takes the header."""
 
 CHAT = "/chat/completions"
 

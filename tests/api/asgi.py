@@ -1,0 +1,63 @@
+"""A client that sends exactly the bytes it is given. HTTP libraries refuse or tidy up what attackers send."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.types import ASGIApp, Message
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Status, headers and body of one reply."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def error(self) -> dict[str, Any]:
+        """The Error object; fails if the body is anything else."""
+        body = json.loads(self.body)
+        assert set(body) == {"error"}
+        error: dict[str, Any] = body["error"]
+        assert {"message", "type", "param", "code"} <= set(error)
+        return error
+
+
+async def ask(
+    app: ASGIApp, method: str, path: str, headers: list[tuple[bytes, bytes]] | None = None, body: bytes = b""
+) -> Answer:
+    """One request. `path` is what a server makes of the target: unquoted, without the query."""
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "scheme": "http",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "root_path": "",
+        "query_string": b"",
+        "headers": headers or [],
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 80),
+    }
+    inbox: list[Message] = [{"type": "http.request", "body": body}]
+    outbox: list[Message] = []
+
+    async def receive() -> Message:
+        if not inbox:
+            await asyncio.Event().wait()
+        return inbox.pop()
+
+    async def send(message: Message) -> None:
+        outbox.append(message)
+
+    await app(scope, receive, send)
+    start = outbox[0]
+    fields = {name.decode("latin-1"): value.decode("latin-1") for name, value in start["headers"]}
+    return Answer(start["status"], fields, b"".join(message.get("body", b"") for message in outbox[1:]))

@@ -1,0 +1,429 @@
+"""Who may do what: every operation of the route table with every state of a key, plan and budget. Spec 5 and 7.
+
+The table of `build_app` makes the cases, so a new route brings its own. One app and one state serve all of them, and
+all organisations and keys are made in one transaction.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any, cast
+
+import pytest
+from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute
+from sqlalchemy import Connection, Engine, event
+from starlette.routing import Mount, Route, WebSocketRoute
+
+from contract.access import PLANS, Scope
+from contract.limits import CHAT_BODY_BYTES
+from deployments.ingress import app as ingress_app
+from deployments.ingress.admission import MARK
+from deployments.ingress.app import build_app, check_routes
+from deployments.ingress.service import Service
+from state import State, api_keys, keys, open_state, organisations
+from state.accounts import PEPPER
+from state.keys import Key
+from state.rates import Rates
+from state.secrets import Keyring
+from tests.api.asgi import Answer, ask
+from tests.api.bodies import BODIES
+from tests.api.conftest import LocalEngine
+from tests.catalogs import behaving, chat
+from tests.state.servers import temporary_folder
+
+pytestmark = pytest.mark.anyio
+
+CATALOG = behaving(obedient=chat("obedient"))
+DAY_S = 86_400
+REFUSALS = {401, 402, 403, 429}
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A route with its path filled in. `scope` is None where any valid key will do."""
+
+    method: str
+    path: str
+    methods: frozenset[str]
+    scope: Scope | None
+
+    @property
+    def body(self) -> bytes:
+        """One that is answered 200 where the route bills, else none."""
+        fields = BODIES.get(self.path.removeprefix("/v1")) if self.method == "POST" else None
+        return json.dumps(fields).encode() if fields else b""
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+def _operations() -> list[Operation]:
+    """All that need a key, from the route table. The table does not depend on engines or state."""
+    found = []
+    for route in build_app(Service(CATALOG, {}, cast(State, None))).routes:
+        demands = [vars(d.call)[MARK] for d in route.dependant.dependencies] if isinstance(route, APIRoute) else []
+        for scope, method in product(demands, sorted(getattr(route, "methods", ()))):
+            path = route.path_format.format_map(dict.fromkeys(route.param_convertors, "x"))
+            found.append(Operation(method, path, frozenset(route.methods), scope))
+    return found
+
+
+OPERATIONS = _operations()
+BILLED = [operation for operation in OPERATIONS if operation.method == "POST" and operation.scope]
+
+SCOPE_SETS = {
+    "nothing": frozenset[Scope](),
+    **{f"only {scope}": frozenset({scope}) for scope in Scope},
+    **{f"all but {scope}": frozenset(Scope) - {scope} for scope in Scope},
+    "everything": frozenset(Scope),
+}
+KEYLESS = {
+    "no header": "missing_api_key",
+    "empty": "missing_api_key",
+    "wrong scheme": "invalid_api_key",
+    "malformed": "invalid_api_key",
+    "bad checksum": "invalid_api_key",
+    "unknown": "invalid_api_key",
+    "revoked": "invalid_api_key",
+}
+BUDGETS = {"no limit": None, "organisation": "org_spend_limit", "user": "user_spend_limit"}
+
+
+@dataclass
+class World:
+    """The app and every kind of `Authorization` value, by name."""
+
+    app: FastAPI
+    state: State
+    headers: dict[str, list[tuple[bytes, bytes]]] = field(default_factory=dict)
+
+    async def ask(self, operation: Operation, who: str, body: bytes = b"", path: str | None = None) -> Answer:
+        """One request with the headers of `who`."""
+        return await ask(self.app, operation.method, path or operation.path, self.headers[who], body)
+
+
+@pytest.fixture(scope="module")
+async def world() -> AsyncIterator[World]:
+    with temporary_folder() as home:
+        state = await open_state(home)
+        # A window of a minute could end between two requests of one test.
+        state.rates = Rates(window_s=DAY_S)
+        engines = {model.deployment: LocalEngine(model) for model in CATALOG.set_up()}
+        made = World(build_app(Service(CATALOG, engines, state)), state)
+        pepper = state.secrets.derive(PEPPER)
+        for who, key in (await state.database.run(lambda connection: _populate(connection, pepper))).items():
+            made.headers[who] = _bearer(key.text)
+        made.headers |= _keyless(made.headers["everything"][0][1].decode().split()[1])
+        for who in ("used up", "used up, nothing"):
+            await _use_up(state, made.headers[who], leave=0)
+        yield made
+        await state.close()
+
+
+def _populate(connection: Connection, pepper: Keyring) -> dict[str, Key]:
+    """Organisations and keys: one of each scope set, and one of each plan and budget."""
+    made: dict[str, Key] = {}
+
+    def key(who: str, org_id: int, scopes: frozenset[Scope], user_id: int | None = None) -> None:
+        made[who] = keys.mint()
+        now_s = int(time.time())
+        api_keys.store(
+            connection, made[who], pepper, org_id=org_id, user_id=user_id, scopes=scopes, label=None, now_s=now_s
+        )
+
+    big = organisations.create(connection, "big", "enterprise", (), 1)
+    for who, scopes in SCOPE_SETS.items():
+        key(who, big, scopes)
+    for plan, limited in product(PLANS, BUDGETS):
+        org_id = organisations.create(connection, f"{plan}-{limited.replace(' ', '-')}", plan, (), 1)
+        user_id = organisations.ensure_user(connection, org_id, "ann", 1)
+        if limited != "no limit":
+            organisations.set_limit(connection, org_id, user_id if limited == "user" else None, 0)
+        for operation in OPERATIONS:
+            key(f"{plan}, {limited}, {operation}", org_id, frozenset(Scope), user_id)
+        key(f"{plan}, {limited}, rate", org_id, frozenset(Scope), user_id)
+    small = organisations.create(connection, "small", "free", (), 1)
+    key("used up", small, frozenset(Scope))
+    key("used up, nothing", small, frozenset())
+    key("revoked", big, frozenset(Scope))
+    api_keys.revoke(connection, made["revoked"].public_id, 1)
+    return made
+
+
+def _keyless(valid: str) -> dict[str, list[tuple[bytes, bytes]]]:
+    flipped = valid[:-1] + ("a" if valid[-1] != "a" else "b")
+    return {
+        "no header": [],
+        "empty": [(b"authorization", b"")],
+        "wrong scheme": [(b"authorization", f"Basic {valid}".encode())],
+        "malformed": _bearer(valid[:-1]),
+        "bad checksum": _bearer(flipped),
+        "unknown": _bearer(keys.mint().text),
+    }
+
+
+def _bearer(text: str) -> list[tuple[bytes, bytes]]:
+    return [(b"authorization", f"Bearer {text}".encode())]
+
+
+async def _use_up(state: State, headers: list[tuple[bytes, bytes]], leave: int) -> None:
+    """Counts requests of a key until `leave` are left."""
+    caller = await state.accounts.authenticate(headers[0][1].decode())
+    for _ in range(caller.plan.requests_per_minute - leave):
+        assert (await state.rates.hit(caller)).allowed
+
+
+# --- keys and scopes -------------------------------------------------------------------------------------------------
+
+
+def test_the_matrix_has_every_operation_in_both_spellings() -> None:
+    spelled = {operation.path for operation in OPERATIONS}
+    plain = {path for path in spelled if not path.startswith("/v1/")}
+    assert spelled == plain | {f"/v1{path}" for path in plain}
+    assert len(OPERATIONS) >= 12
+
+
+def test_every_billed_operation_has_a_body_here() -> None:
+    assert {operation.path.removeprefix("/v1") for operation in BILLED} == set(BODIES)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=str)
+@pytest.mark.parametrize("who", KEYLESS)
+async def test_without_a_valid_key_it_is_401(world: World, operation: Operation, who: str) -> None:
+    answer = await world.ask(operation, who, operation.body)
+    assert (answer.status, answer.error["type"]) == (401, "authentication_error")
+    assert answer.error["code"] == KEYLESS[who]
+    assert answer.headers["www-authenticate"] == "Bearer"
+    assert "x-ratelimit-limit" not in answer.headers
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=str)
+@pytest.mark.parametrize("who", SCOPE_SETS)
+async def test_the_scope_decides(world: World, operation: Operation, who: str) -> None:
+    answer = await world.ask(operation, who, operation.body)
+    if operation.scope is None or operation.scope in SCOPE_SETS[who]:
+        assert answer.status == (200 if operation.body else answer.status)
+        assert answer.status not in REFUSALS
+        assert answer.status < 500
+    else:
+        assert (answer.status, answer.error["code"]) == (403, "missing_scope")
+    assert answer.headers["x-ratelimit-limit"] == str(PLANS["enterprise"].requests_per_minute)
+
+
+# --- order, rate, plan and budget ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=str)
+async def test_length_key_scope_rate_body_come_in_this_order(world: World, operation: Operation) -> None:
+    too_long = [(b"content-length", str(CHAT_BODY_BYTES + 1).encode())]
+    assert (await ask(world.app, operation.method, operation.path, too_long)).status == 413
+    scoped = operation.scope is not None
+    assert (await world.ask(operation, "used up, nothing", b"{")).status == (403 if scoped else 429)
+    refused = await world.ask(operation, "used up", b"{")
+    assert (refused.status, refused.error["code"]) == (429, "rate_limit_exceeded")
+    assert refused.headers["retry-after"] == refused.headers["x-ratelimit-reset"]
+
+
+@pytest.mark.parametrize("plan", PLANS)
+async def test_the_plan_sets_the_rate(world: World, plan: str) -> None:
+    who, me = f"{plan}, no limit, rate", next(operation for operation in OPERATIONS if operation.path == "/v1/me")
+    await _use_up(world.state, world.headers[who], leave=1)
+    last = await world.ask(me, who)
+    assert (last.status, last.headers["x-ratelimit-remaining"]) == (200, "0")
+    assert last.headers["x-ratelimit-limit"] == str(PLANS[plan].requests_per_minute)
+    assert (await world.ask(me, who)).status == 429
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=str)
+@pytest.mark.parametrize("limited", BUDGETS)
+@pytest.mark.parametrize("plan", PLANS)
+async def test_plan_and_budget_decide(world: World, operation: Operation, plan: str, limited: str) -> None:
+    answer = await world.ask(operation, f"{plan}, {limited}, {operation}", operation.body)
+    if operation in BILLED and limited != "no limit":
+        assert (answer.status, answer.error["type"]) == (402, "insufficient_quota")
+        assert answer.error["code"] == BUDGETS[limited]
+    else:
+        assert answer.status == (200 if operation in BILLED else answer.status)
+        assert answer.status not in REFUSALS
+        assert answer.status < 500
+
+
+# --- tricks ----------------------------------------------------------------------------------------------------------
+
+PATH_TRICKS = (
+    "/{path}",
+    "{path}/",
+    "{path}/.",
+    "{path}//",
+    "{path}\0",
+    "{path}%00",
+    "{path};x=1",
+    "{path} ",
+    "{path}.json",
+    "/healthz/..{path}",
+    "/x/../{path}",
+    "/v1{path}",
+    "/v2{path}",
+    "http://127.0.0.1{path}",
+)
+HEADER_TRICKS = (
+    (b"host", b""),
+    (b"host", b"a/?x="),
+    (b"host", b"/healthz?"),
+    (b"host", b"\xff\x00"),
+    (b"x-forwarded-host", b"127.0.0.1"),
+    (b"x-forwarded-for", b"127.0.0.1"),
+    (b"x-forwarded-prefix", b"/healthz"),
+    (b"x-original-url", b"/healthz"),
+    (b"x-rewrite-url", b"/healthz"),
+    (b"x-http-method-override", b"GET"),
+    (b"x-api-key", b"anything"),
+    (b"cookie", b"authorization=anything"),
+)
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "get", "pOST", "X", "")
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=str)
+async def test_no_spelling_of_a_path_gets_past(world: World, operation: Operation) -> None:
+    spelled = [trick.format(path=operation.path) for trick in PATH_TRICKS]
+    for path in (*spelled, operation.path.upper(), operation.path.replace("/", "\\"), operation.path[1:]):
+        answer = await world.ask(operation, "no header", operation.body, path)
+        assert answer.status in {401, 404, 405}, path
+        assert answer.error["message"]
+        if operation.scope:
+            refused = await world.ask(operation, "nothing", operation.body, path)
+            assert refused.status in {403, 404, 405}, path
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=str)
+async def test_no_other_header_is_a_key(world: World, operation: Operation) -> None:
+    for header in HEADER_TRICKS:
+        answer = await ask(world.app, operation.method, operation.path, [header], operation.body)
+        assert (answer.status, answer.error["code"]) == (401, "missing_api_key"), header
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=str)
+async def test_other_methods_do_nothing(world: World, operation: Operation) -> None:
+    for method in set(METHODS) - operation.methods:
+        answer = await ask(world.app, method, operation.path, world.headers["everything"], operation.body)
+        assert (answer.status, answer.error["code"]) == (405, "method_not_allowed"), method
+        assert set(answer.headers["allow"].split(", ")) == operation.methods
+
+
+async def test_only_these_are_open(world: World) -> None:
+    keyed = {operation.path for operation in OPERATIONS}
+    listed = {route.path_format: route for route in world.app.routes if isinstance(route, Route)}
+    opened = {path for path in listed if path.replace("{model_id}", "x") not in keyed}
+    assert opened == {"/healthz", "/openapi.json"}
+    for path in opened:
+        assert (await ask(world.app, "GET", path)).status == 200
+
+
+# --- malformed values ------------------------------------------------------------------------------------------------
+
+
+def _malformed(count: int) -> list[bytes]:
+    """Values of `Authorization` that no key ever has."""
+    dice = random.Random(20261120)
+    key = keys.mint().text
+    sql = ("' OR 1=1 --", "'; DROP TABLE api_keys; --", '" UNION SELECT * FROM api_keys --', "%' ESCAPE '", "$1", ":id")
+    pieces = [
+        *sql,
+        "\0",
+        "\x7f",
+        "\t",
+        "é",
+        "\u202e",
+        "😀",
+        "Bearer",
+        "bearer",
+        "Basic",
+        "prl_",
+        "_",
+        key,
+        key[:12],
+        "%",
+    ]
+
+    def noise() -> bytes:
+        return dice.randbytes(dice.choice((0, 1, 7, 60, 200)))
+
+    makers = (
+        lambda: noise(),
+        lambda: b"Bearer " + noise(),
+        lambda: "".join(dice.choices(pieces, k=dice.randint(2, 6))).encode(),
+        lambda: b"Bearer " + "".join(dice.choices(pieces, k=dice.randint(2, 6))).encode(),
+        lambda: f"Bearer {key[:4]}{dice.choice(sql)}{key[4:]}".encode(),
+        lambda: b"Bearer " + _flipped(key, dice).encode(),
+        lambda: f"Bearer {key}{dice.choice(' ,;|')}{key}".encode(),
+        lambda: b"Bearer " + dice.choice((b"A", b"\0", b"\xff", b"' ", key.encode())) * dice.choice((600, 65_536)),
+        lambda: (
+            f"{dice.choice(('Basic', 'Digest', 'Token', 'Bearer:', 'Bearer=', 'Bea rer', 'Ｂearer'))} {key}".encode()
+        ),
+    )
+    return [makers[index % len(makers)]() for index in range(count)]
+
+
+def _flipped(key: str, dice: random.Random) -> str:
+    """The key with one character changed, so that its checksum or its shape is wrong."""
+    at = dice.randrange(len(key))
+    return key[:at] + dice.choice([c for c in keys.BASE62 + "_-.é'" if c != key[at]]) + key[at + 1 :]
+
+
+async def test_2000_malformed_values_are_401_and_one_sql_text() -> None:
+    with temporary_folder() as home:
+        state = await open_state(home)
+        app = build_app(Service(CATALOG, {}, state))
+        texts: set[str] = set()
+        parameters: list[Any] = []
+
+        def listen(_: Any, __: Any, text: str, given: Any, *___: Any) -> None:
+            texts.add(text)
+            parameters.append(given)
+
+        event.listen(Engine, "before_cursor_execute", listen)
+        try:
+            for value in _malformed(2000):
+                answer = await ask(app, "GET", "/v1/me", [(b"authorization", value)])
+                assert (answer.status, answer.error["type"]) == (401, "authentication_error"), value[:200]
+                assert answer.headers["www-authenticate"] == "Bearer"
+            assert not texts, "a checksum that is wrong must not reach the database"
+            unknown = [await ask(app, "GET", "/v1/me", _bearer(keys.mint().text)) for _ in range(20)]
+            assert {answer.status for answer in unknown} == {401}
+        finally:
+            event.remove(Engine, "before_cursor_execute", listen)
+            await state.close()
+        assert len(texts - {"BEGIN IMMEDIATE"}) == 1
+        assert {len(given) for given in parameters if given} == {1}
+
+
+# --- the start -------------------------------------------------------------------------------------------------------
+
+
+async def _nothing() -> None: ...
+
+
+def test_a_router_without_a_scope_stops_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    router = APIRouter()
+    router.get("/unkeyed")(_nothing)
+    monkeypatch.setattr(ingress_app, "ROUTERS", (*ingress_app.ROUTERS, router))
+    with pytest.raises(RuntimeError, match="/v1/unkeyed declares no scope"):
+        build_app(Service(CATALOG, {}, cast(State, None)))
+
+
+@pytest.mark.parametrize(
+    "route",
+    [Route("/side", _nothing), Mount("/side", FastAPI()), WebSocketRoute("/side", _nothing)],
+    ids=lambda route: type(route).__name__,
+)
+def test_nothing_can_be_put_beside_the_routes(route: Any) -> None:
+    app = build_app(Service(CATALOG, {}, cast(State, None)))
+    app.routes.append(route)
+    with pytest.raises(RuntimeError, match="/side declares no scope"):
+        check_routes(app)
