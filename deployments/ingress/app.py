@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
@@ -12,13 +10,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute
 
-from contract.errors import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND, ApiError
+from contract.errors import INVALID_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND, ApiError
 from deployments.ingress import chat, embeddings, listing, rerank
 from deployments.ingress.admission import MARK
 from deployments.ingress.exchange import Envelope
 from deployments.ingress.service import Service
-
-log = logging.getLogger("parlance.ingress")
 
 ROUTERS = (chat.router, embeddings.router, rerank.router, listing.router)
 OPEN_ROUTERS = (listing.open_router,)
@@ -45,7 +41,6 @@ def build_app(service: Service) -> FastAPI:
     app.add_exception_handler(ApiError, _api_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
-    app.add_exception_handler(Exception, _own_error)
     app.add_middleware(Envelope, service=service)
     return app
 
@@ -83,8 +78,3 @@ def _validation_error(request: Request, error: Exception) -> JSONResponse:
     first = error.errors()[0]
     field = ".".join(str(part) for part in first["loc"][1:])
     return _api_error(request, INVALID_REQUEST(f"`{field}`: {first['msg']}", param=field))
-
-
-def _own_error(request: Request, error: Exception) -> JSONResponse:
-    log.exception("an error of our own at %s", request.url.path, exc_info=error)
-    return _api_error(request, INTERNAL_ERROR())

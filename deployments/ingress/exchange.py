@@ -1,23 +1,31 @@
 """One request and its reply: what is known of it on the way, and the headers that tell the client.
 
-`Envelope` is plain ASGI on purpose: Starlette's BaseHTTPMiddleware hides client disconnects from streams.
+`Envelope` is plain ASGI on purpose: Starlette's BaseHTTPMiddleware hides client disconnects from streams. It also is
+where errors of our own end: Starlette's handler for them raises them again, and then the server that runs the app logs
+their text, which may quote what a client sent.
 """
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
+import traceback
 from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from autoscaling.gate import Timings
 from contract.access import Caller
+from contract.errors import INTERNAL_ERROR
 from deployments.ingress.service import Service
 from state.rates import RateVerdict
+
+log = logging.getLogger("parlance.ingress")
 
 
 @dataclass(slots=True)
@@ -86,12 +94,34 @@ class Envelope:
             return
         exchange: Exchange = Exchange(self.service)
         scope["exchange"] = exchange
+        has_begun = False
 
         async def send_with_headers(message: Message) -> None:
+            nonlocal has_begun
             if message["type"] == "http.response.start":
+                has_begun = True
                 headers: Any = MutableHeaders(scope=message)
                 for name, value in exchange.headers().items():
                     headers.setdefault(name, value)
             await send(message)
 
-        await self.app(scope, receive, send_with_headers)
+        try:
+            await self.app(scope, receive, send_with_headers)
+        except Exception as error:
+            log.error("request %s met an error of our own: %s", exchange.request_id, _without_text(error))
+            if has_begun:
+                # All that is left is to break the connection off, so that half a reply does not look whole.
+                raise BrokenOff from None
+            fault = INTERNAL_ERROR()
+            await JSONResponse(fault.body(), fault.fault.status, fault.headers())(scope, receive, send_with_headers)
+
+
+class BrokenOff(Exception):
+    """A reply that had begun cannot be ended. What happened is in the log already."""
+
+
+def _without_text(error: BaseException) -> str:
+    """Types and frames of an exception and its causes."""
+    frames = "".join(traceback.format_tb(error.__traceback__))
+    cause = error.__cause__ or error.__context__
+    return f"{type(error).__name__}\n{frames}" + (f"caused by {_without_text(cause)}" if cause else "")
