@@ -1,0 +1,184 @@
+"""50 planted secrets through every route and every error: nothing of them is ever written down. Spec 5; issue 3."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import secrets
+import time
+import traceback
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, select
+
+from autoscaling.gate import Timings
+from contract.access import Scope
+from contract.catalog import Model
+from contract.chat import ChatBatch
+from deployments.ingress.app import build_app
+from deployments.ingress.service import Service
+from state import State, api_keys, keys, open_state, organisations
+from state.accounts import PEPPER
+from state.keys import Key
+from state.rates import Rates
+from state.tables import metadata
+from tests.api.asgi import Answer, ask
+from tests.api.bodies import BODIES
+from tests.api.conftest import LocalEngine
+from tests.api.test_matrix import CATALOG, OPERATIONS, Operation
+from tests.state.servers import temporary_folder
+
+pytestmark = pytest.mark.anyio
+
+VALID, UNKNOWN = [keys.mint() for _ in range(10)], [keys.mint() for _ in range(10)]
+CREDENTIALS = [f"{scheme} {secrets.token_urlsafe(24)}" for scheme in ("Basic", "Bearer", "Token", "") for _ in range(3)]
+CANARIES = [f"canary-{secrets.token_hex(12)}" for _ in range(18)]
+PLANTED = [key.text for key in VALID + UNKNOWN] + [text.split(" ")[1] for text in CREDENTIALS] + CANARIES
+
+
+class Leaky(LocalEngine):
+    """Fails with everything it was given in the text of an exception that nobody expects."""
+
+    def __init__(self, model: Model, failing: list[bool]) -> None:
+        super().__init__(model)
+        self.failing = failing
+
+    async def call(self, method: str, *args: Any, timings: Timings) -> Any:
+        if self.failing[0]:
+            raise ValueError(f"cannot digest {args!r}") from KeyError(repr(args))
+        return await super().call(method, *args, timings=timings)
+
+    async def stream(self, method: str, *args: Any, timings: Timings) -> AsyncIterator[Any]:
+        yield ChatBatch(b"data: {}\n\n", 1, 1)
+        raise ValueError(f"cannot digest {args!r}")
+
+
+class Planted:
+    """The app, and all that it wrote down: records, reprs of what it held, uncaught exceptions."""
+
+    def __init__(self, state: State) -> None:
+        self.failing = [False]
+        engines = {model.deployment: Leaky(model, self.failing) for model in CATALOG.set_up()}
+        self._app = build_app(Service(CATALOG, engines, state))
+        self.written: list[str] = []
+        self.statuses: set[int] = set()
+
+    async def ask(self, operation: Operation, authorization: str, body: bytes, path: str | None = None) -> Answer:
+        """One request; what it raises is kept as a server would log it."""
+        answer: list[Answer] = []
+
+        async def watched(scope: Any, receive: Any, send: Any) -> None:
+            try:
+                await self._app(scope, receive, send)
+            except Exception:
+                self.written.append(traceback.format_exc())
+            self.written.append(repr(scope["exchange"]))
+
+        headers = [(b"authorization", authorization.encode())]
+        answer.append(await ask(watched, operation.method, path or operation.path, headers, body))
+        self.statuses.add(answer[0].status)
+        return answer[0]
+
+
+@contextmanager
+def everything_logged() -> Iterator[io.StringIO]:
+    """Every record of every logger as text, with tracebacks, whatever its level."""
+    text = io.StringIO()
+    handler = logging.StreamHandler(text)
+    root = logging.getLogger()
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    try:
+        yield text
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(level)
+
+
+def _variants(operation: Operation, canary: str) -> Iterator[bytes]:
+    """Bodies with the canary in every place where one can go wrong."""
+    yield f'{{"model": "{canary}'.encode()
+    yield json.dumps(canary).encode()
+    yield json.dumps([canary]).encode()
+    yield b'{"\xff": "' + canary.encode() + b'"}'
+    good = BODIES.get(operation.path.removeprefix("/v1"), {"model": "x"})
+    yield json.dumps(good | {canary: canary, "user": canary}).encode()
+    for name in good:
+        for value in (canary, {canary: canary}, [canary], [{"role": canary, "content": canary}]):
+            yield json.dumps(good | {name: value}).encode()
+    yield json.dumps(good | {"messages": [{"role": "user", "content": canary}], "query": canary}).encode()
+    yield json.dumps(good | {"messages": [{"role": "user", "content": canary}], "stream": True}).encode()
+
+
+def _populate(connection: Connection, state: State) -> None:
+    org_id = organisations.create(connection, "acme", "enterprise", (), 1)
+    pepper, now_s = state.secrets.derive(PEPPER), int(time.time())
+
+    def store(key: Key) -> None:
+        api_keys.store(
+            connection,
+            key,
+            pepper,
+            org_id=org_id,
+            user_id=None,
+            scopes=frozenset(Scope),
+            label=None,
+            now_s=now_s,
+        )
+
+    for key in VALID:
+        store(key)
+
+
+async def _dump(state: State) -> str:
+    """Every row of every table."""
+
+    def read(connection: Connection) -> str:
+        return "\n".join(
+            repr(row) for table in metadata.sorted_tables for row in connection.execute(select(table)).all()
+        )
+
+    return await state.database.run(read)
+
+
+async def _send_everything(planted: Planted) -> None:
+    for operation in OPERATIONS:
+        for authorization in (*CREDENTIALS, *(f"Bearer {key.text}" for key in UNKNOWN)):
+            answer = await planted.ask(operation, authorization, operation.body)
+            assert answer.status == 401
+            planted.written.append(repr(answer))
+        # Every second one: the other spelling of the path gets the rest.
+        for index, canary in list(enumerate(CANARIES))[operation.path.startswith("/v1/") :: 2]:
+            key = f"Bearer {VALID[index % len(VALID)].text}"
+            for body in _variants(operation, canary):
+                await planted.ask(operation, key, body)
+            if operation.path.endswith("/x"):
+                await planted.ask(operation, key, b"", operation.path[:-1] + canary)
+
+
+async def test_nothing_that_was_planted_is_written_down() -> None:
+    assert len(PLANTED) == 50
+    with temporary_folder() as home, everything_logged() as logged:
+        state = await open_state(home)
+        # Each key sends more than its plan allows in a minute.
+        state.rates = Rates(window_s=1)
+        await state.database.run(lambda connection: _populate(connection, state))
+        planted = Planted(state)
+        for planted.failing[0] in (False, True):
+            await _send_everything(planted)
+        me = next(operation for operation in OPERATIONS if operation.path == "/v1/me")
+        for key in VALID:
+            answer = await planted.ask(me, f"Bearer {key.text}", b"")
+            assert answer.status == 200
+            planted.written.append(repr(answer))
+        planted.written.append(await _dump(state))
+        await state.close()
+        assert {200, 400, 401, 404, 500} <= planted.statuses
+        text = "\n".join((*planted.written, logged.getvalue()))
+    assert "Traceback" in text, "the test must see what servers log"
+    assert [secret for secret in PLANTED if secret in text] == []
