@@ -14,24 +14,24 @@ ROWS = 10_000
 REVISIONS = ("0001", "0002", "0003")
 
 
-def fill(connection: Connection) -> None:
-    """Ten thousand usage lines with their reservations, a thousand users with keys and replies; books that add up."""
+def fill(connection: Connection, rows: int = ROWS) -> None:
+    """Usage lines with their reservations, a thousand users with keys and replies; books that add up."""
     org_id = organisations.create(connection, "acme", "pro", (), 0)
     connection.execute(insert(users), [{"org_id": org_id, "name": f"u{n}", "created_at": 0} for n in range(1000)])
     ids = list(connection.execute(select(users.c.id).order_by(users.c.id)).scalars())
     connection.execute(
         insert(budgets),
-        [{"org_id": org_id, "user_id": i, "spent_micro_eur": ROWS // 1000 * 3, "held_micro_eur": 0} for i in ids],
+        [{"org_id": org_id, "user_id": i, "spent_micro_eur": rows // 1000 * 3, "held_micro_eur": 0} for i in ids],
     )
     who = {"org_id": org_id, "key_id": "k", "request_id": "r", "line": "l", "model": "m"}
     billed = {"at_ms": 0, "quantity": 1, "unit": "tokens", "cost_micro_eur": 3}
     ended = {"held_micro_eur": 5, "state": "settled", "created_at": 0, "lease_until": 0}
-    lines = [{**who, **billed, "reservation_id": f"id-{n}", "user_id": ids[n % 1000]} for n in range(ROWS)]
+    lines = [{**who, **billed, "reservation_id": f"id-{n}", "user_id": ids[n % 1000]} for n in range(rows)]
     connection.execute(insert(usage_lines), lines)
     connection.execute(
-        insert(reservations), [{**who, **ended, "id": f"id-{n}", "user_id": ids[n % 1000]} for n in range(ROWS)]
+        insert(reservations), [{**who, **ended, "id": f"id-{n}", "user_id": ids[n % 1000]} for n in range(rows)]
     )
-    connection.execute(budgets.update().where(budgets.c.user_id.is_(None)).values(spent_micro_eur=3 * ROWS))
+    connection.execute(budgets.update().where(budgets.c.user_id.is_(None)).values(spent_micro_eur=3 * rows))
     key = {"org_id": org_id, "kid": "k", "digest": b"d", "hint": "h", "scopes": frozenset({"chat"}), "created_at": 0}
     connection.execute(insert(api_keys), [{**key, "public_id": f"key-{n}"} for n in range(1000)])
     reply = {"key_id": "k", "route": "r", "attempt": "a", "body_sha256": "s", "created_at": 0, "lease_until": 0}
@@ -92,7 +92,7 @@ async def test_a_step_that_fails_leaves_the_schema_as_it_was(database_url: str) 
 
 
 async def test_opening_again_changes_nothing(database: Database, database_url: str) -> None:
-    await database.run(fill)
+    await database.run(lambda connection: fill(connection, rows=1000))
     before = await database.run(counts)
     again = await open_database(database_url)
     assert await again.run(counts) == before
