@@ -15,6 +15,7 @@ import signal
 import socket
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -204,9 +205,7 @@ def _say_ready(url: str, home: Path, new_key: str | None) -> None:
     )
 
 
-def _stop_signal() -> Any:
-    import threading
-
+def _stop_signal() -> threading.Event:
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())

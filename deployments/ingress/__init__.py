@@ -50,12 +50,10 @@ class IngressArgs(BaseModel):
 
     def deployment_options(self) -> dict[str, Any]:
         """Arguments of `Deployment.options` for the ingress."""
-        # An environment of its own keeps the ingress out of workers that have the engines' libraries preloaded.
-        runtime_env = {"env_vars": {"PARLANCE_ROLE": "ingress"}}
         return {
             "num_replicas": self.replicas,
             "max_ongoing_requests": self.max_ongoing_requests,
-            "ray_actor_options": {"num_cpus": self.cpus, "runtime_env": runtime_env},
+            "ray_actor_options": {"num_cpus": self.cpus},
         }
 
 
