@@ -1,0 +1,153 @@
+"""A closed loop of HTTP clients, in a process of its own so that it takes its time from nobody's event loop.
+
+    python -m benchmarks.load < job.json > figures.json
+
+Made of asyncio protocols, uvloop and httptools, because client libraries cost more than the servers under test: on one
+core it sends some ten thousand requests a second. A job is the fields of `Job`, the answer those of `Figures`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from typing import cast
+
+import httptools
+import uvloop
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What to send, and how.
+
+    Attributes:
+        port: on loopback.
+        headers: besides Host, Content-Type and Content-Length.
+        clients: connections, each with one request under way.
+        seconds: of measuring; as many requests as there are clients come before.
+    """
+
+    port: int
+    path: str
+    headers: dict[str, str]
+    body: str
+    clients: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Milliseconds from the request to the first byte of the body (`first`) and to its end (`whole`)."""
+
+    requests_per_s: float
+    whole_ms: tuple[float, float, float]
+    first_ms: tuple[float, float, float]
+    failures: int
+
+
+@dataclass
+class Client(asyncio.Protocol):
+    """One connection. Sends its next request when it has its answer."""
+
+    request: bytes
+    until_s: float = 0.0
+    whole_s: list[float] = field(default_factory=list)
+    first_s: list[float] = field(default_factory=list)
+    failures: int = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by asyncio."""
+        # No test of its type: uvloop's transports are not registered as asyncio's.
+        self._transport = cast(asyncio.WriteTransport, transport)
+        self._parser = httptools.HttpResponseParser(self)
+        self._done = asyncio.get_running_loop().create_future()
+
+    def data_received(self, data: bytes) -> None:
+        """Called by asyncio."""
+        self._parser.feed_data(data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Called by asyncio. A server that hangs up between two requests is not measured any further."""
+        if not self._done.done():
+            self._done.set_exception(ConnectionError("the server closed the connection"))
+
+    def on_body(self, _: bytes) -> None:
+        """Called by the parser."""
+        if self._first_at_s == 0.0:
+            self._first_at_s = time.perf_counter()
+
+    def on_message_complete(self) -> None:
+        """Called by the parser."""
+        now_s = time.perf_counter()
+        if self._parser.get_status_code() == 200:
+            self.whole_s.append(now_s - self._sent_at_s)
+            self.first_s.append(self._first_at_s - self._sent_at_s)
+        else:
+            self.failures += 1
+        self._parser = httptools.HttpResponseParser(self)
+        if now_s < self.until_s:
+            self._send()
+        else:
+            self._done.set_result(None)
+
+    async def run(self, until_s: float) -> None:
+        """Sends at least one request, and no more after `until_s`."""
+        self.whole_s, self.first_s, self.failures, self.until_s = [], [], 0, until_s
+        self._done = asyncio.get_running_loop().create_future()
+        self._send()
+        await self._done
+
+    def close(self) -> None:
+        """Ends the connection."""
+        self._transport.close()
+
+    def _send(self) -> None:
+        self._first_at_s = 0.0
+        self._sent_at_s = time.perf_counter()
+        self._transport.write(self.request)
+
+
+async def drive(job: Job) -> Figures:
+    """Runs the clients of a job in this process."""
+    head = {"Host": "127.0.0.1", "Content-Type": "application/json", "Content-Length": str(len(job.body.encode()))}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in (head | job.headers).items())
+    request = f"POST {job.path} HTTP/1.1\r\n{lines}\r\n{job.body}".encode()
+    loop = asyncio.get_running_loop()
+    clients = [
+        (await loop.create_connection(lambda: Client(request), "127.0.0.1", job.port))[1] for _ in range(job.clients)
+    ]
+    await asyncio.gather(*(client.run(0.0) for client in clients))
+    started_s = time.perf_counter()
+    await asyncio.gather(*(client.run(started_s + job.seconds) for client in clients))
+    elapsed_s = time.perf_counter() - started_s
+    for client in clients:
+        client.close()
+    whole = [seconds for client in clients for seconds in client.whole_s]
+    first = [seconds for client in clients for seconds in client.first_s]
+    return Figures(len(whole) / elapsed_s, cuts_ms(whole), cuts_ms(first), sum(client.failures for client in clients))
+
+
+def cuts_ms(seconds: list[float]) -> tuple[float, float, float]:
+    """p50, p95 and p99 in milliseconds."""
+    if len(seconds) < 2:
+        return (0.0, 0.0, 0.0)
+    cuts = statistics.quantiles(seconds, n=100, method="inclusive")
+    return (cuts[49] * 1000, cuts[94] * 1000, cuts[98] * 1000)
+
+
+def measure(job: Job) -> Figures:
+    """`drive` in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.load"]
+    done = subprocess.run(command, input=json.dumps(asdict(job)), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"the load on port {job.port} failed: {done.stderr[-500:]}")
+    return Figures(**json.loads(done.stdout))
+
+
+if __name__ == "__main__":
+    print(json.dumps(asdict(uvloop.run(drive(Job(**json.load(sys.stdin)))))))
