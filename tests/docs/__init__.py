@@ -1,0 +1,1 @@
+"""What strangers read, held against what exists: tables, links, file names."""

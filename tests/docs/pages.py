@@ -1,0 +1,65 @@
+"""Pages of documentation as data: tables, links, code blocks."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+README = ROOT / "README.md"
+API = ROOT / "docs/api.md"
+PAGES = (README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md")))
+
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+MARKED = re.compile(r"<!-- (run|answer) -->\n```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Example:
+    """A code block that is run, and the answer that the page shows; None where it shows none."""
+
+    language: str
+    code: str
+    answer: str | None
+
+    @property
+    def title(self) -> str:
+        """First line of the code that says something."""
+        return next(line for line in self.code.splitlines() if line.strip())[:50]
+
+
+def examples(page: Path) -> list[Example]:
+    """Blocks under `<!-- run -->`, each with the block under `<!-- answer -->` that follows it."""
+    found: list[Example] = []
+    for kind, language, text in MARKED.findall(page.read_text("utf-8")):
+        if kind == "run":
+            found.append(Example(language, text, None))
+        else:
+            assert found, f"{page.name} shows an answer before it runs anything"
+            assert found[-1].answer is None, f"{page.name} shows two answers after `{found[-1].title}`"
+            found[-1] = Example(found[-1].language, found[-1].code, text)
+    return found
+
+
+def prose(page: Path) -> str:
+    """The page without its code blocks."""
+    return FENCE.sub("", page.read_text("utf-8"))
+
+
+def rows(page: Path, *header: str) -> list[list[str]]:
+    """Cells of the one table whose first columns are `header`, without backticks."""
+    tables = re.findall(r"(?:^\|.*\|$\n?)+", page.read_text("utf-8"), re.MULTILINE)
+    split = [[_cells(line) for line in table.strip().splitlines()] for table in tables]
+    (table,) = [lines for lines in split if lines[0][: len(header)] == list(header)]
+    return table[2:]
+
+
+def anchors(page: Path) -> set[str]:
+    """Fragments that links to this page may have, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip().replace("`", "") for cell in line.strip("|").split("|")]

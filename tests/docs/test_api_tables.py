@@ -1,0 +1,65 @@
+"""Tables of docs/api.md against `contract/`, in both directions: nothing is missing, nothing is invented."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from contract import chat, chat_tools, embeddings, limits, rerank
+from contract.access import PLANS, Scope
+from contract.errors import FAULTS, Fault
+from tests.docs.pages import API, rows
+
+UNITS = {"KiB": 1024, "MiB": 1024 * 1024}
+NOT_LIMITS = {"contract.limits.MIB", "contract.embeddings.FLOAT_BYTES", "contract.chat_tools.MIB"}
+VARIES = {"RATE_LIMIT_EXCEEDED", "WARMING_UP"}
+"""Rows whose `Retry-After` depends on the moment."""
+
+
+def test_errors() -> None:
+    told = [tuple(row[:5]) for row in rows(API, "status", "code", "type")]
+    assert sorted(told) == sorted(_columns(fault) for fault in FAULTS.values())
+
+
+def test_plans() -> None:
+    told = {name: (_number(rate), _number(streams), voices) for name, rate, streams, voices in rows(API, "plan")}
+    assert told == {
+        plan.name: (plan.requests_per_minute, plan.concurrent_streams, "yes" if plan.voices else "no")
+        for plan in PLANS.values()
+    }
+
+
+def test_scopes() -> None:
+    assert [row[0] for row in rows(API, "scope")] == [scope.value for scope in Scope]
+
+
+def test_limits() -> None:
+    told = {name: _number(value) for _, value, name in rows(API, "limit", "value")}
+    written: dict[str, float] = {}
+    for module in (limits, chat, chat_tools, embeddings, rerank):
+        written |= _constants(module)
+    assert told == written
+
+
+def _columns(fault: Fault) -> tuple[str, ...]:
+    retry_after = "varies" if fault.name in VARIES else str(fault.retry_after_s or "")
+    should_retry = "" if fault.should_retry is None else str(fault.should_retry).lower()
+    return (str(fault.status), fault.code, fault.type, retry_after, should_retry)
+
+
+def _constants(module: ModuleType) -> dict[str, float]:
+    """Numbers in capitals that the module itself defines; what it imports from a neighbour is that one's."""
+    neighbours = [other for other in (limits, chat_tools) if other is not module]
+    return {
+        f"{module.__name__}.{name}": value
+        for name, value in vars(module).items()
+        if name.isupper()
+        and type(value) in (int, float)
+        and f"{module.__name__}.{name}" not in NOT_LIMITS
+        and not any(hasattr(other, name) for other in neighbours)
+    }
+
+
+def _number(text: str) -> float:
+    """`1,024`, `8 MiB` or `60 s` as a number in the unit of the constant."""
+    value, _, unit = text.partition(" ")
+    return int(value.replace(",", "")) * UNITS.get(unit, 1)
