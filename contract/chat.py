@@ -71,7 +71,12 @@ class Part(Body):
 
     type: Literal["text", "image_url"]
     text: str | None = None
-    image_url: Annotated[ImageUrl | None, BeforeValidator(lambda v: {"url": v} if isinstance(v, str) else v)] = None
+    image_url: Annotated[
+        ImageUrl | None,
+        BeforeValidator(
+            lambda v: {"url": v} if isinstance(v, str) else v, json_schema_input_type=str | ImageUrl | None
+        ),
+    ] = None
 
     @model_validator(mode="after")
     def _is_filled(self) -> Part:
@@ -110,12 +115,19 @@ class Message(Body):
     """One turn. `content` is a string or parts on the wire, and parts here."""
 
     role: Annotated[
-        Literal["system", "user", "assistant", "tool"], BeforeValidator(lambda r: "system" if r == "developer" else r)
+        Literal["system", "user", "assistant", "tool"],
+        BeforeValidator(
+            lambda role: "system" if role == "developer" else role,
+            json_schema_input_type=Literal["system", "developer", "user", "assistant", "tool"],
+        ),
     ]
     content: Annotated[
         list[Part] | None,
         Field(max_length=MAX_PARTS),
-        BeforeValidator(lambda v: _listed(v, lambda text: {"type": "text", "text": text})),
+        BeforeValidator(
+            lambda v: _listed(v, lambda text: {"type": "text", "text": text}),
+            json_schema_input_type=str | list[Part] | None,
+        ),
     ] = None
     name: Annotated[str, Field(max_length=MAX_ID_CHARS)] | None = None
     tool_calls: Annotated[list[ToolCall], Field(max_length=MAX_TOOL_CALLS)] | None = None
@@ -157,7 +169,7 @@ class ChatRequest(Body):
     stop: Annotated[
         list[Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]] | None,
         Field(max_length=MAX_STOPS),
-        BeforeValidator(_listed),
+        BeforeValidator(_listed, json_schema_input_type=str | list[str] | None),
     ] = None
     n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
     logprobs: bool | None = None

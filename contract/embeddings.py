@@ -48,7 +48,7 @@ class EmbeddingsRequest(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
 
     model: str
-    input: Annotated[tuple[str, ...], BeforeValidator(_texts)]
+    input: Annotated[tuple[str, ...], BeforeValidator(_texts, json_schema_input_type=str | list[str])]
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: int | None = Field(None, ge=1)
 

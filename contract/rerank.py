@@ -17,6 +17,12 @@ MAX_DOCUMENTS = 1000
 DOCUMENTS_PER_SEARCH_UNIT = 100
 
 
+class Document(BaseModel):
+    """A document as some clients send it."""
+
+    text: str
+
+
 def _documents(value: Any) -> tuple[str, ...]:
     """`documents` as texts; each may be a string or an object with `text`. Raises ValueError."""
     if not isinstance(value, list):
@@ -37,7 +43,7 @@ class RerankRequest(BaseModel):
 
     model: str | None = None
     query: str = Field(min_length=1)
-    documents: Annotated[tuple[str, ...], BeforeValidator(_documents)]
+    documents: Annotated[tuple[str, ...], BeforeValidator(_documents, json_schema_input_type=list[str | Document])]
     top_n: int | None = Field(None, ge=1)
     return_documents: bool = False
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
@@ -14,6 +16,7 @@ from contract.errors import INVALID_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND, ApiE
 from deployments.ingress import chat, embeddings, listing, rerank
 from deployments.ingress.admission import MARK
 from deployments.ingress.exchange import Envelope
+from deployments.ingress.openapi import document
 from deployments.ingress.service import Service
 
 ROUTERS = (chat.router, embeddings.router, rerank.router, listing.router)
@@ -42,6 +45,7 @@ def build_app(service: Service) -> FastAPI:
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_middleware(Envelope, service=service)
+    app.openapi = partial(document, app)  # type: ignore[method-assign]  # FastAPI's documented way
     return app
 
 

@@ -13,17 +13,21 @@ from contract.access import Scope
 from contract.catalog import ChatModel
 from contract.chat import ChatBatch, ChatReply, ChatRequest
 from contract.limits import CHAT_BODY_BYTES, STREAM_SLICE_OUTPUT_TOKENS
+from contract.replies import ChatCompletionReply
 from deployments.ingress.admission import Admitted, admit
 from deployments.ingress.billing import bill, most_tokens
 from deployments.ingress.events import event_stream
 from deployments.ingress.idempotency import ACCEPTS_KEY, once
+from deployments.ingress.openapi import documented
 
 router = APIRouter(tags=["chat"])
 
 Chatting = Annotated[Admitted, Depends(admit(Scope.CHAT, CHAT_BODY_BYTES))]
 
 
-@router.post("/chat/completions", openapi_extra=ACCEPTS_KEY)
+@router.post(
+    "/chat/completions", openapi_extra=documented(ChatRequest, ChatCompletionReply, streams=True, **ACCEPTS_KEY)
+)
 async def complete(admitted: Chatting) -> Response:
     """Answer a conversation, as one JSON object or as a stream of server-sent events.
 

@@ -11,14 +11,16 @@ from starlette.responses import Response
 from contract.access import Scope
 from contract.catalog import EmbeddingModel
 from contract.embeddings import Embeddings, EmbeddingsRequest, dimensions_of, reply
+from contract.replies import EmbeddingsReply
 from deployments.ingress.admission import Admitted, admit
 from deployments.ingress.billing import bill, most_tokens
 from deployments.ingress.idempotency import ACCEPTS_KEY, once
+from deployments.ingress.openapi import documented
 
 router = APIRouter(tags=["embeddings"])
 
 
-@router.post("/embeddings", openapi_extra=ACCEPTS_KEY)
+@router.post("/embeddings", openapi_extra=documented(EmbeddingsRequest, EmbeddingsReply, **ACCEPTS_KEY))
 async def embed(admitted: Annotated[Admitted, Depends(admit(Scope.EMBEDDINGS))]) -> Response:
     """Turn texts into vectors."""
     request = await admitted.body(EmbeddingsRequest)

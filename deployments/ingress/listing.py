@@ -11,8 +11,10 @@ from starlette.responses import JSONResponse, Response
 from contract.access import Scope
 from contract.catalog import ChatModel, EmbeddingModel, Model
 from contract.errors import MODEL_NOT_FOUND
+from contract.replies import HealthReply, MeReply, ModelListReply, ModelReply
 from deployments.ingress.admission import Admitted, admit
 from deployments.ingress.exchange import exchange_of
+from deployments.ingress.openapi import documented
 
 router = APIRouter(tags=["service"])
 open_router = APIRouter(tags=["service"])
@@ -21,13 +23,13 @@ open_router = APIRouter(tags=["service"])
 AnyKey = Annotated[Admitted, Depends(admit(None))]
 
 
-@router.get("/models")
+@router.get("/models", openapi_extra=documented(None, ModelListReply))
 async def list_models(admitted: AnyKey) -> Response:
     """List the models that your organisation can use."""
     return JSONResponse({"object": "list", "data": [describe(model) for model in _listed(admitted)]})
 
 
-@router.get("/models/{model_id:path}")
+@router.get("/models/{model_id:path}", openapi_extra=documented(None, ModelReply))
 async def get_model(admitted: AnyKey, model_id: str) -> Response:
     """Describe one model."""
     for model in _listed(admitted):
@@ -36,20 +38,16 @@ async def get_model(admitted: AnyKey, model_id: str) -> Response:
     raise MODEL_NOT_FOUND(f"there is no model `{model_id[:100]}` here", param="model")
 
 
-@router.get("/me")
+@router.get("/me", openapi_extra=documented(None, MeReply))
 async def me(admitted: AnyKey) -> Response:
     """Describe what your key may do, its plan, limits and spending."""
     caller = admitted.caller
     about = await admitted.service.state.accounts.describe(caller)
     scopes = [{"scope": scope.value, "granted": scope in caller.scopes} for scope in Scope]
-    limits = {
-        "requests_per_minute": caller.plan.requests_per_minute,
-        "concurrent_streams": caller.plan.concurrent_streams,
-    }
-    return JSONResponse({"object": "me", "key_id": caller.key_id, "scopes": scopes, "limits": limits, **about})
+    return JSONResponse({"object": "me", "scopes": scopes, **about})
 
 
-@open_router.get("/healthz")
+@open_router.get("/healthz", openapi_extra=documented(None, HealthReply, keyed=False))
 async def healthz(request: Request) -> Response:
     """Answer 200 once the ingress serves, with the number of running replicas of each engine."""
     engines = exchange_of(request).service.engines

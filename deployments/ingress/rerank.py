@@ -10,15 +10,17 @@ from starlette.responses import JSONResponse, Response
 
 from contract.access import Scope
 from contract.catalog import RerankModel
+from contract.replies import RerankReply
 from contract.rerank import Ranking, RerankRequest, reply
 from deployments.ingress.admission import Admitted, admit
 from deployments.ingress.billing import bill, most_tokens
 from deployments.ingress.idempotency import ACCEPTS_KEY, once
+from deployments.ingress.openapi import documented
 
 router = APIRouter(tags=["rerank"])
 
 
-@router.post("/rerank", openapi_extra=ACCEPTS_KEY)
+@router.post("/rerank", openapi_extra=documented(RerankRequest, RerankReply, **ACCEPTS_KEY))
 async def rerank(admitted: Annotated[Admitted, Depends(admit(Scope.RERANK))]) -> Response:
     """Order documents by their relevance to a query."""
     request = await admitted.body(RerankRequest)
