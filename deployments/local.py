@@ -149,6 +149,8 @@ def _fetch_weights(profile: str, *, offline: bool) -> None:
     from models import weights
 
     servings = [model.serving for model in configs.load(profile).set_up() if model.serving]
+    if not servings:
+        raise StartError(f"the profile `{profile}` sets up no model; give a stanza a table `[ID.serving.{profile}]`")
     for name in sorted({serving.weights for serving in servings if serving.weights}):
         with _step(f"weights {name}"):
             try:

@@ -1,0 +1,261 @@
+"""Every row of the cold and busy table, with a handle and a view that do as they are told. Design section 3."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from ray.exceptions import ActorDiedError, RayTaskError
+from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
+
+from autoscaling import views
+from autoscaling.gate import Gate, Timings
+from autoscaling.watch import Start, StartWatch
+from contract.catalog import Serving
+from contract.errors import INVALID_REQUEST, ApiError
+
+pytestmark = pytest.mark.anyio
+
+APP = "test"
+
+
+@dataclass
+class View:
+    """A set of running replicas."""
+
+    replicas: int = 0
+    slots_each: int = 1
+
+    def running(self) -> int:
+        return self.replicas
+
+    def slots(self) -> int:
+        return self.replicas * self.slots_each
+
+
+class Watch(StartWatch):
+    """Knows the start of the one engine without asking Serve."""
+
+    def __init__(self) -> None:
+        super().__init__(APP, ask=lambda: None)  # type: ignore[arg-type,return-value]
+        self.failed = asyncio.Event()
+
+    def __getitem__(self, deployment: str) -> Start:
+        return Start.FAILED if self.failed.is_set() else Start.COLD
+
+    async def until_failed(self, deployment: str, sleep: Any = None) -> None:
+        await self.failed.wait()
+
+
+@dataclass
+class Response:
+    """What `.remote()` gives: awaitable and iterable."""
+
+    outcome: Any
+    items: list[Any] = field(default_factory=list)
+    cancelled: bool = False
+
+    def __await__(self) -> Any:
+        return self._result().__await__()
+
+    async def _result(self) -> Any:
+        if isinstance(self.outcome, asyncio.Event):
+            await self.outcome.wait()
+            return "late"
+        if isinstance(self.outcome, BaseException):
+            raise self.outcome
+        return self.outcome
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        raise NotImplementedError
+        yield
+
+    async def __anext__(self) -> Any:
+        if self.items:
+            return self.items.pop(0)
+        if isinstance(self.outcome, asyncio.Event):
+            await self.outcome.wait()
+        if isinstance(self.outcome, BaseException):
+            raise self.outcome
+        raise StopAsyncIteration
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class Handle:
+    """A deployment handle whose answers are set by the test. `started` lets a warm call return."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.response = Response("done")
+        self.started = asyncio.Event()
+        self.warm_calls = 0
+
+    def options(self, stream: bool) -> Handle:
+        return self
+
+    def __getattr__(self, method: str) -> Handle:
+        self.method = method
+        return self
+
+    def remote(self, *args: Any) -> Any:
+        return self._warm() if self.method == "warm" else self.response
+
+    async def _warm(self) -> float:
+        self.warm_calls += 1
+        await self.started.wait()
+        self.view.replicas = 1
+        return 1.0
+
+
+@pytest.fixture
+def view() -> Iterator[View]:
+    views.VIEWS[(APP, "engine")] = view = View()
+    yield view
+    del views.VIEWS[(APP, "engine")]
+
+
+@pytest.fixture
+def handle(view: View) -> Handle:
+    return Handle(view)
+
+
+def gate(handle: Handle, **serving: Any) -> Gate:
+    return Gate("engine", APP, Serving(adapter="tests.engines:X", runtime="x", **serving), handle, Watch())  # type: ignore[arg-type]
+
+
+async def fault_of(call: Any) -> str:
+    with pytest.raises(ApiError) as caught:
+        await call
+    return caught.value.fault.name
+
+
+async def test_running_engine_answers(view: View, handle: Handle) -> None:
+    view.replicas = 1
+    assert await gate(handle).call("m", timings=Timings()) == "done"
+
+
+async def test_cold_engine_that_refuses_leaves_exactly_one_warm_call(handle: Handle) -> None:
+    cold = gate(handle, when_cold="refuse", load_s=7)
+    with pytest.raises(ApiError) as caught:
+        await cold.call("m", timings=Timings())
+    assert (caught.value.fault.name, caught.value.retry_after_s) == ("WARMING_UP", 7)
+    await asyncio.sleep(0)
+    assert await fault_of(cold.call("m", timings=Timings())) == "WARMING_UP"
+    await asyncio.sleep(0)
+    assert handle.warm_calls == 1
+
+
+@pytest.mark.parametrize(("load_s", "retry_after_s"), [(0.2, 1), (59.1, 60), (60, 60), (600, 60)])
+async def test_retry_after_is_what_clients_honour(handle: Handle, load_s: float, retry_after_s: int) -> None:
+    with pytest.raises(ApiError) as caught:
+        await gate(handle, when_cold="refuse", load_s=load_s).call("m", timings=Timings())
+    assert caught.value.retry_after_s == retry_after_s
+
+
+async def test_cold_engine_that_waits_answers_once_a_replica_runs(handle: Handle) -> None:
+    timings = Timings()
+    call = asyncio.create_task(gate(handle, when_cold="wait").call("m", timings=timings))
+    await asyncio.sleep(0)
+    assert not call.done()
+    handle.started.set()
+    assert await call == "done"
+    assert timings.load > 0
+
+
+async def test_cold_engine_that_waits_too_long_is_503(handle: Handle) -> None:
+    assert await fault_of(gate(handle, when_cold="wait", wait_s=0.01).call("m", timings=Timings())) == "WARMING_UP"
+
+
+async def test_start_that_fails_ends_the_wait(handle: Handle) -> None:
+    waiting = gate(handle, when_cold="wait")
+    call = asyncio.create_task(waiting.call("m", timings=Timings()))
+    await asyncio.sleep(0)
+    waiting._watch.failed.set()  # type: ignore[attr-defined]
+    assert await fault_of(call) == "ENGINE_FAILED"
+
+
+async def test_client_that_leaves_does_not_take_the_warm_call_with_it(handle: Handle) -> None:
+    cold = gate(handle, when_cold="wait")
+    first, second = (asyncio.create_task(cold.call("m", timings=Timings())) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.wait({first})
+    handle.started.set()
+    assert await second == "done"
+    assert handle.warm_calls == 1
+
+
+@pytest.mark.parametrize(
+    ("outcome", "fault"),
+    [
+        (views.EngineBusy("engine"), "BUSY"),
+        (BackPressureError(0, 1), "BUSY"),
+        (DeploymentUnavailableError("engine"), "ENGINE_FAILED"),
+        (ActorDiedError(), "UPSTREAM_ERROR"),
+        (ValueError("a detail of the inside"), "UPSTREAM_ERROR"),
+        (TimeoutError("the engine's own"), "UPSTREAM_ERROR"),
+        (INVALID_REQUEST("the engine refuses"), "INVALID_REQUEST"),
+        (RayTaskError("f", "trace", INVALID_REQUEST("the engine refuses")), "INVALID_REQUEST"),
+        (RayTaskError("f", "trace", ValueError("a detail")), "UPSTREAM_ERROR"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+@pytest.mark.parametrize("streams", [False, True], ids=["call", "stream"])
+async def test_exceptions_become_errors_of_the_contract(
+    view: View, handle: Handle, outcome: BaseException, fault: str, streams: bool
+) -> None:
+    view.replicas = 1
+    handle.response = Response(outcome)
+    engine = gate(handle)
+    call = anext(engine.stream("m", timings=Timings())) if streams else engine.call("m", timings=Timings())
+    with pytest.raises(ApiError) as caught:
+        await call
+    assert caught.value.fault.name == fault
+    assert "detail" not in caught.value.message
+
+
+async def test_deadline_of_a_call_is_504(view: View, handle: Handle) -> None:
+    view.replicas = 1
+    handle.response = Response(asyncio.Event())
+    assert await fault_of(gate(handle, deadline_s=0.01).call("m", timings=Timings())) == "UPSTREAM_TIMEOUT"
+
+
+async def test_deadline_holds_for_each_item_of_a_stream(view: View, handle: Handle) -> None:
+    view.replicas = 1
+    handle.response = Response(asyncio.Event(), items=["first"])
+    items = gate(handle, deadline_s=0.01).stream("m", timings=Timings())
+    assert await anext(items) == "first"
+    assert await fault_of(anext(items)) == "UPSTREAM_TIMEOUT"
+    assert handle.response.cancelled
+
+
+async def test_leaving_a_stream_cancels_the_engines_work(view: View, handle: Handle) -> None:
+    view.replicas = 1
+    handle.response = Response("end", items=["first", "second"])
+    items = gate(handle).stream("m", timings=Timings())
+    await anext(items)
+    await items.aclose()
+    assert handle.response.cancelled
+
+
+@pytest.mark.parametrize(("waiting", "refused"), [(2, False), (3, False), (4, True)])
+async def test_queue_is_bounded_beyond_the_slots(view: View, handle: Handle, waiting: int, refused: bool) -> None:
+    view.replicas, view.slots_each = 1, 2
+    handle.response = Response(asyncio.Event())
+    engine = gate(handle, max_queued=2)
+    calls = [asyncio.create_task(engine.call("m", timings=Timings())) for _ in range(waiting)]
+    await asyncio.sleep(0)
+    handle.response.outcome, held = "done", handle.response.outcome
+    handle.response = Response("done")
+    if refused:
+        assert await fault_of(engine.call("m", timings=Timings())) == "BUSY"
+    else:
+        assert await engine.call("m", timings=Timings()) == "done"
+    held.set()
+    await asyncio.gather(*calls)
+    assert await engine.call("m", timings=Timings()) == "done"
