@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from types import ModuleType
 
 from contract import chat, chat_tools, embeddings, limits, rerank
 from contract.access import PLANS, Scope
 from contract.errors import FAULTS, Fault
 from tests.docs.pages import API, rows
+
+Value = float | tuple[float, ...]
+"""A limit, or its two bounds."""
 
 UNITS = {"KiB": 1024, "MiB": 1024 * 1024}
 NOT_LIMITS = {"contract.limits.MIB", "contract.embeddings.FLOAT_BYTES", "contract.chat_tools.MIB"}
@@ -34,7 +39,7 @@ def test_scopes() -> None:
 
 def test_limits() -> None:
     told = {name: _number(value) for _, value, name in rows(API, "limit", "value")}
-    written: dict[str, float] = {}
+    written: dict[str, Value] = {}
     for module in (limits, chat, chat_tools, embeddings, rerank):
         written |= _constants(module)
     assert told == written
@@ -46,20 +51,22 @@ def _columns(fault: Fault) -> tuple[str, ...]:
     return (str(fault.status), fault.code, fault.type, retry_after, should_retry)
 
 
-def _constants(module: ModuleType) -> dict[str, float]:
-    """Numbers in capitals that the module itself defines; what it imports from a neighbour is that one's."""
+def _constants(module: ModuleType) -> dict[str, Value]:
+    """Numbers and pairs of them, in capitals, that the module itself defines and does not import from a neighbour."""
     neighbours = [other for other in (limits, chat_tools) if other is not module]
     return {
         f"{module.__name__}.{name}": value
         for name, value in vars(module).items()
         if name.isupper()
-        and type(value) in (int, float)
+        and type(value) in (int, float, tuple)
         and f"{module.__name__}.{name}" not in NOT_LIMITS
         and not any(hasattr(other, name) for other in neighbours)
     }
 
 
-def _number(text: str) -> float:
-    """`1,024`, `8 MiB` or `60 s` as a number in the unit of the constant."""
+def _number(text: str) -> Value:
+    """`1,024`, `0.5`, `8 MiB` or `60 s` as a number in the unit of the constant, `2 to 26` as a pair."""
+    if pair := re.fullmatch(r"([\d,]+) to ([\d,]+)", text):
+        return tuple(_number(bound) for bound in pair.groups())
     value, _, unit = text.partition(" ")
-    return int(value.replace(",", "")) * UNITS.get(unit, 1)
+    return ast.literal_eval(value.replace(",", "")) * UNITS.get(unit, 1)
