@@ -118,7 +118,6 @@ def _prepare_environment(home: Path, run: Path) -> None:
         "PARLANCE_LOOPBACK": "1",
         "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "1",
         "RAY_SERVE_PROXY_MIN_DRAINING_PERIOD_S": "1",
-        "RAY_SERVE_HAPROXY_HARD_STOP_AFTER_S": "5",
         "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": str(run / "haproxy.cfg"),
         "RAY_SERVE_HAPROXY_SOCKET_PATH": str(run / "admin.sock"),
         "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": str(run),
