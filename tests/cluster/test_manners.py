@@ -93,7 +93,8 @@ def test_disconnect_frees_the_engine(server: Server) -> None:
     server.chat("obedient", "say hi")
     body = {"model": "obedient", "messages": [{"role": "user", "content": "stream 1000 0.05"}], "stream": True}
     with server.http() as client, client.stream("POST", "/chat/completions", json=body) as reply:
-        next(reply.iter_lines())
+        lines = reply.iter_lines()  # kept: an iterator that is thrown away closes the stream
+        next(lines)
         assert _under_way(server, "obedient") == 1
     eventually(lambda: _under_way(server, "obedient") == 0, 10, "the engine streams on for nobody")
 
