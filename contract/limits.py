@@ -22,3 +22,18 @@ KEY_CACHE_S = 5
 
 STREAM_SLICE_OUTPUT_TOKENS = 1024
 """Output tokens of a stream that are reserved at a time."""
+
+DECISION_BODY_BYTES = 64 * 1024
+"""Of a decision's body, not counting what its images hold."""
+DECISION_IMAGES = 2
+DECISION_IMAGE_BYTES = 4_000_000
+"""Of one image, decoded."""
+DECISION_QUESTIONS = 16
+DECISION_STATE_CHARS = 16_000
+DECISION_QUESTION_CHARS = 1000
+DECISION_DESCRIPTION_CHARS = 512
+"""Of an option's id or description, a level, and what true and false mean."""
+DECISION_OPTIONS = (2, 26)
+DECISION_LEVELS = (2, 10)
+LOW_LABEL_MASS = 0.5
+"""Below this probability on the allowed options, a distribution over them is an artefact."""
