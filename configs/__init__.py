@@ -1,6 +1,7 @@
 """What we offer here: the catalogue, one TOML stanza per model, read once by `load`.
 
 catalog/<noun>.toml     public facts of each model + `[<id>.serving.<profile>]`
+presets/<id>.json       packs of questions for decisions, with labelled examples
 <profile>.yaml          Serve config file of that profile: where and how the graph is deployed
 """
 
@@ -12,7 +13,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from contract.body import parse
 from contract.catalog import CATALOG_TYPES, Catalog, Model
+from contract.decisions import Preset
+from contract.errors import ApiError
 
 FOLDER = Path(__file__).parent
 PROFILES = ("embedded", "cpu", "production", "twins")
@@ -27,7 +31,22 @@ def load(profile: str, folder: Path = FOLDER / "catalog") -> Catalog:
     if profile not in PROFILES:
         raise CatalogError(f"there is no profile `{profile}`; there are {', '.join(PROFILES)}")
     kinds = {noun: _read(folder / f"{noun}.toml", kind, profile) for noun, kind in CATALOG_TYPES.items()}
-    return Catalog(profile=profile, **kinds)
+    return Catalog(profile=profile, presets=load_presets(), **kinds)
+
+
+def load_presets(folder: Path = FOLDER / "presets") -> dict[str, Preset]:
+    """Every pack of questions by id. Raises CatalogError."""
+    return {file.stem: _preset(file) for file in sorted(folder.glob("*.json"))}
+
+
+def _preset(file: Path) -> Preset:
+    try:
+        preset = parse(Preset, file.read_bytes())
+    except ApiError as error:
+        raise CatalogError(f"{file.name}: {error.message}") from None
+    if preset.id != file.stem:
+        raise CatalogError(f"{file.name}: the id is `{preset.id}`; it must be the name of the file")
+    return preset
 
 
 def _read(file: Path, kind: type[Model], profile: str) -> dict[str, Model]:

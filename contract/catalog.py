@@ -11,6 +11,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
+from contract.decisions import Preset
+
 ModelId = str
 """Id that requests name, e.g. `gemma-4-12b`."""
 
@@ -149,7 +151,12 @@ class TranscriptionModel(Model):
 
 
 class DecisionModel(Model):
-    """A decision scorer. `operator` and `country` are told in every answer. Not part of `/models`."""
+    """A decision scorer. Not part of `/models`.
+
+    Attributes:
+        operator, country, via: told in every answer: who runs it, where, and how it is read.
+        context_window: of the state and one question, in tokens.
+    """
 
     kind = "decision"
     noun = "decisions"
@@ -157,10 +164,16 @@ class DecisionModel(Model):
     operator: str
     country: str
     via: str
+    context_window: PositiveInt
+
+    @property
+    def reads_images(self) -> bool:
+        """Whether the runtime of this profile sees."""
+        return bool(self.serving and self.serving.options.get("images"))
 
 
 class Catalog(Frozen):
-    """All models that the API knows, by kind and id, in the order of their files."""
+    """All models that the API knows, by kind and id, in the order of their files; presets of decisions by id."""
 
     profile: str
     chat: dict[ModelId, ChatModel] = {}
@@ -169,6 +182,7 @@ class Catalog(Frozen):
     speech: dict[ModelId, SpeechModel] = {}
     transcription: dict[ModelId, TranscriptionModel] = {}
     decisions: dict[ModelId, DecisionModel] = {}
+    presets: dict[str, Preset] = {}
 
     def models(self) -> Iterator[Model]:
         """Every model, set up or not."""
