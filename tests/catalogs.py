@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from contract.catalog import Catalog, ChatModel, EmbeddingModel, RerankModel, Serving
+from contract.catalog import Catalog, ChatModel, DecisionModel, EmbeddingModel, RerankModel, Serving
+from contract.decisions import Preset
 
 PRICE = {"input_tokens": 1_000_000, "output_tokens": 2_000_000}
 """1 micro-EUR a token in, 2 out: sums that can be read."""
@@ -22,8 +23,36 @@ def chat(model_id: str, engine: str = "ObedientChat", **serving: Any) -> ChatMod
     )
 
 
+def scorer(model_id: str) -> DecisionModel:
+    """A decision model that favours the first option; 1 micro-EUR a token, 100 a question."""
+    return DecisionModel(
+        id=model_id,
+        owned_by="tests",
+        operator="tests",
+        country="DE",
+        via="nothing",
+        context_window=100,
+        price={"input_tokens": 1_000_000, "questions": 100_000_000},
+        serving=Serving(adapter="tests.engines:SteadyScorer", runtime="steady", cpus=0.05),
+    )
+
+
+PRESET = Preset.model_validate(
+    {
+        "id": "colour-v1",
+        "version": "1.2.0",
+        "title": "Colour",
+        "description": "Of things.",
+        "questions": {
+            "colour": {"type": "choice", "instructions": "Which colour?", "options": [{"id": "red"}, {"id": "blue"}]}
+        },
+        "examples": [{"state": "The sky.", "expected": {"colour": "blue"}}],
+    }
+)
+
+
 def behaving(**chats: ChatModel) -> Catalog:
-    """`chats` beside one embedder, one reranker, and a model that is known but not set up."""
+    """`chats` beside one embedder, one reranker, two scorers, a preset, and a model that is known but not set up."""
     embedder = Serving(adapter="tests.engines:CountingEmbedder", runtime="lengths", cpus=0.05)
     reranker = Serving(adapter="tests.engines:LengthReranker", runtime="lengths", cpus=0.05)
     absent = chat("absent").model_copy(update={"serving": None})
@@ -44,4 +73,6 @@ def behaving(**chats: ChatModel) -> Catalog:
         rerank={
             "longest": RerankModel(id="longest", owned_by="tests", context_window=100, price=PRICE, serving=reranker)
         },
+        decisions={model.id: model for model in (scorer("decision-v1"), scorer("decision-v2"))},
+        presets={PRESET.id: PRESET},
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -15,8 +16,11 @@ from typing import Any
 
 from contract.catalog import Model
 from contract.chat import ChatBatch, ChatReply, ChatRequest
+from contract.decision_answers import Reading, Readings
+from contract.decision_runtimes import Measurement
+from contract.decisions import Question
 from contract.embeddings import Embeddings
-from contract.errors import INVALID_REQUEST
+from contract.errors import INVALID_REQUEST, RUNTIME_UNAVAILABLE
 from contract.rerank import Ranking
 
 
@@ -116,6 +120,52 @@ class LengthReranker:
     async def rerank(self, query: str, documents: list[str]) -> Ranking:
         """The score of a document is its length."""
         return Ranking(tuple(float(len(document)) for document in documents), sum(map(len, documents)))
+
+    async def check_health(self) -> None:
+        """Always well."""
+
+    def close(self) -> None:
+        """Nothing to let go."""
+
+
+class SteadyScorer:
+    """Favours the first option of every question: twice the weight of the next one, and so on."""
+
+    def __init__(self, model: Model, path: Path | None) -> None:
+        self.model = model
+
+    async def decide(
+        self, state: str, questions: list[Question], images: list[str], cache_salt: str | None
+    ) -> Readings:
+        """`fail` and `unmeasured` as a state do that; `mass X` puts that much on the options together."""
+        if state == "fail":
+            raise ValueError(f"cannot digest {questions!r}")
+        if state == "unmeasured":
+            raise RUNTIME_UNAVAILABLE()
+        mass = float(state.split()[1]) if state.startswith("mass ") else 1.0
+        reads = []
+        for question in questions:
+            weights = [2.0**-index for index in range(len(question.labels))]
+            total = sum(weights)
+            reads.append(Reading(tuple(math.log(mass * weight / total) for weight in weights), 0.001))
+        return Readings(tuple(reads), len(state) + len(questions))
+
+    async def measured(self) -> Measurement:
+        """Made up."""
+        return Measurement(
+            measured_at=1,
+            fingerprint="0",
+            prompt_version="1",
+            questions=4,
+            accuracy=0.5,
+            label_mass=0.9,
+            calibration_error=0.1,
+            temperature=1.0,
+            latency_ms=1.0,
+        )
+
+    async def measure(self, presets: object) -> None:
+        """Nothing to measure."""
 
     async def check_health(self) -> None:
         """Always well."""

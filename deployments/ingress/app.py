@@ -13,13 +13,13 @@ from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute
 
 from contract.errors import INVALID_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND, ApiError
-from deployments.ingress import chat, embeddings, listing, rerank
+from deployments.ingress import chat, decisions, embeddings, listing, rerank
 from deployments.ingress.admission import MARK
 from deployments.ingress.exchange import Envelope
 from deployments.ingress.openapi import document
 from deployments.ingress.service import Service
 
-ROUTERS = (chat.router, embeddings.router, rerank.router, listing.router)
+ROUTERS = (chat.router, embeddings.router, rerank.router, decisions.router, listing.router)
 OPEN_ROUTERS = (listing.open_router,)
 """Routers whose routes need no key. Nothing else may be without admission."""
 

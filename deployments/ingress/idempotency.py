@@ -10,6 +10,7 @@ and one path (with and without `/v1` are one):
     another body        422 IDEMPOTENCY_MISMATCH
     raised              nothing is kept, whatever the error: the next request with this key does the work
     longer than 256 KiB the answer goes out once and is not kept; repetitions get 409 IDEMPOTENCY_FINISHED
+    keep_body=False     the same, for answers that must not be stored
     a stream            the header is ignored: its answer is never whole in one place
 
 Keyed work does not stop when its client goes: the key is for clients who lose the connection and ask again, and what
@@ -54,8 +55,10 @@ _running: set[asyncio.Task[Response]] = set()
 """Keeps work alive whose client has gone: the event loop itself holds tasks weakly."""
 
 
-async def once(admitted: Admitted, work: Callable[[], Awaitable[Response]]) -> Response:
+async def once(admitted: Admitted, work: Callable[[], Awaitable[Response]], *, keep_body: bool = True) -> Response:
     """The reply of `work`, which runs unless a request with the same `Idempotency-Key` has run it.
+
+    `keep_body=False` is for answers that must not be stored: repetitions get 409 IDEMPOTENCY_FINISHED.
 
     Raises INVALID_REQUEST for a malformed key, IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_MISMATCH, IDEMPOTENCY_FINISHED,
     STATE_UNAVAILABLE, and what `work` raises.
@@ -64,13 +67,15 @@ async def once(admitted: Admitted, work: Callable[[], Awaitable[Response]]) -> R
     if key is None:
         return await work()
     # A context of its own: Serve cancels the calls that were made in the context of a request when its client goes.
-    task = asyncio.get_running_loop().create_task(_claim_and_run(admitted, key, work), context=Context())
+    task = asyncio.get_running_loop().create_task(_claim_and_run(admitted, key, work, keep_body), context=Context())
     _running.add(task)
     task.add_done_callback(_running.discard)
     return await asyncio.shield(task)
 
 
-async def _claim_and_run(admitted: Admitted, key: str, work: Callable[[], Awaitable[Response]]) -> Response:
+async def _claim_and_run(
+    admitted: Admitted, key: str, work: Callable[[], Awaitable[Response]], keep_body: bool
+) -> Response:
     route = f"POST {admitted.request.scope['path'].removeprefix('/v1')}"
     store = admitted.service.state.idempotency
     begun = await store.begin(admitted.caller, route, key, admitted.exchange.body_sha256)
@@ -83,15 +88,15 @@ async def _claim_and_run(admitted: Admitted, key: str, work: Callable[[], Awaita
         with suppress(ApiError):
             await begun.abandon()
         raise
-    await _keep(begun, reply, admitted.exchange.request_id)
+    await _keep(begun, reply, keep_body, admitted.exchange.request_id)
     return reply
 
 
-async def _keep(attempt: Attempt, reply: Response, request_id: str) -> None:
+async def _keep(attempt: Attempt, reply: Response, keep_body: bool, request_id: str) -> None:
     """Before the reply goes out, so that a client who has seen it can never run the work again."""
     headers = {name: value for name, value in reply.headers.items() if name != "content-length"}
     try:
-        await attempt.finish(reply.status_code, headers, bytes(reply.body))
+        await attempt.finish(reply.status_code, headers, bytes(reply.body) if keep_body else None)
     except ApiError:
         # The work is done and billed. Repetitions hear that it runs until the lease ends.
         log.error("the answer of request %s could not be kept for its Idempotency-Key", request_id)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from autoscaling.gate import Engine
 from contract.access import Caller
 from contract.catalog import Catalog, Model
+from contract.decision_runtimes import Measurement
 from contract.errors import MODEL_NOT_FOUND
 from state import State
 
@@ -17,12 +18,17 @@ M = TypeVar("M", bound=Model)
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """Catalogue, engines by deployment name, and state."""
+    """Catalogue, engines by deployment name, and state.
+
+    Attributes:
+        measurements: what each decision model last said of itself.
+    """
 
     catalog: Catalog
     engines: Mapping[str, Engine]
     state: State
     header_prefix: str = "x-service-"
+    measurements: dict[str, Measurement] = field(default_factory=dict)
 
     def offered(self, models: Mapping[str, M], caller: Caller) -> list[M]:
         """Those of `models` that are set up here and enabled for the caller's organisation."""

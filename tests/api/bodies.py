@@ -7,6 +7,7 @@ from typing import Any
 BODIES: dict[str, dict[str, Any]] = {
     "/chat/completions": {"model": "obedient", "messages": [{"role": "user", "content": "say hello"}]},
     "/embeddings": {"model": "lengths", "input": "a text"},
+    "/decisions": {"state": "a text", "preset": "colour-v1"},
     "/rerank": {"model": "longest", "query": "q", "documents": ["a", "bb"]},
 }
 """By path without `/v1`, over the catalogue of `tests.catalogs`."""
