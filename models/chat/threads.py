@@ -14,8 +14,12 @@ from pathlib import Path
 
 CHECK_S = 0.2
 """Time between two looks; a look reads one small file for each thread."""
-CROWDED = 0.25
-"""Share of the time that our threads waited for a core, above which one thread is better."""
+CROWDED = 0.5
+"""Share of the time that our threads waited for a core, above which one thread is better.
+
+What serves an answer besides (ingress, proxy, cluster) takes a fifth of a core and makes two threads on two cores wait
+for 0.25 to 0.45; one busy process makes it 0.55 and more.
+"""
 FREE_CORES = 0.6
 """Idle cores for each further thread, above which more are tried."""
 TASKS = Path("/proc/self/task")
