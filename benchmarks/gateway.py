@@ -28,6 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ from sqlalchemy import Connection
 from benchmarks.instant import MODEL
 from benchmarks.load import Figures, Job, cuts_ms, measure
 from contract.access import Scope
+from deployments.ingress import THREAD_SWITCH_S
 from state import State, api_keys, keys, open_state, organisations
 from state.accounts import PEPPER
 from state.database import open_database
@@ -194,7 +196,9 @@ def compare(systems: list[System], rounds: int, seconds: float) -> dict[tuple[st
     figures: dict[tuple[str, Case], list[Figures]] = {}
     for system in systems:
         for stream in (False, True):
-            measure(system.job(4, stream, 1.0))
+            # HAProxy knows a new application a moment after it says that it is ready.
+            while failures := measure(system.job(4, stream, 1.0)).failures:
+                print(f"warming {system.name}: {failures}", file=sys.stderr)
     for _ in range(rounds):
         for case in [(stream, clients) for stream in (False, True) for clients in CLIENTS]:
             for system in systems:
@@ -214,7 +218,7 @@ def table(systems: list[System], figures: dict[tuple[str, Case], list[Figures]])
             whole, first = ("/".join(f"{ms:.1f}" for ms in cuts) for cuts in (one.whole_ms, one.first_ms[:2]))
             added = one.whole_ms[0] - found[0].whole_ms[0]
             ratio = one.requests_per_s / found[-1].requests_per_s
-            failed = f" ({one.failures} failed)" if one.failures else ""
+            failed = "".join(f" ({count} times {status})" for status, count in one.failures.items())
             title = f"{'stream' if case[0] else 'unary'}, {case[1]} | {system.name}"
             lines.append(
                 f"| {title} | {one.requests_per_s:.0f}{failed} | {whole} | {first} | {added:.1f} | {ratio:.1f} |"
@@ -230,7 +234,8 @@ def _median(rounds: list[Figures]) -> Figures:
         return (middle[0], middle[1], middle[2])
 
     rate = statistics.median(one.requests_per_s for one in rounds)
-    return Figures(rate, cuts("whole_ms"), cuts("first_ms"), sum(one.failures for one in rounds))
+    failures = sum((Counter(one.failures) for one in rounds), Counter[str]())
+    return Figures(rate, cuts("whole_ms"), cuts("first_ms"), dict(failures))
 
 
 # --- admission alone -------------------------------------------------------------------------------------------------
@@ -238,6 +243,7 @@ def _median(rounds: list[Figures]) -> Figures:
 
 async def admission(database_url: str, home: Path, requests: int) -> str:
     """A row: key, scope, rate and reserve by one client after the other, and the settling that follows."""
+    sys.setswitchinterval(THREAD_SWITCH_S)
     secrets = open_secrets(home)
     state = State(await open_database(database_url), secrets, Rates())
     try:

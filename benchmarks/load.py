@@ -14,6 +14,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import cast
 
@@ -47,34 +48,39 @@ class Figures:
     requests_per_s: float
     whole_ms: tuple[float, float, float]
     first_ms: tuple[float, float, float]
-    failures: int
+    failures: dict[str, int]
+    """By status."""
 
 
 @dataclass
 class Client(asyncio.Protocol):
     """One connection. Sends its next request when it has its answer."""
 
+    port: int
     request: bytes
     until_s: float = 0.0
     whole_s: list[float] = field(default_factory=list)
     first_s: list[float] = field(default_factory=list)
-    failures: int = 0
+    failures: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self._done = asyncio.get_running_loop().create_future()
+        self._done.set_result(None)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by asyncio."""
         # No test of its type: uvloop's transports are not registered as asyncio's.
         self._transport = cast(asyncio.WriteTransport, transport)
         self._parser = httptools.HttpResponseParser(self)
-        self._done = asyncio.get_running_loop().create_future()
 
     def data_received(self, data: bytes) -> None:
         """Called by asyncio."""
         self._parser.feed_data(data)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Called by asyncio. A server that hangs up between two requests is not measured any further."""
+        """Called by asyncio. HAProxy closes what it kept alive when it reads its configuration anew."""
         if not self._done.done():
-            self._done.set_exception(ConnectionError("the server closed the connection"))
+            self._again = asyncio.get_running_loop().create_task(self._reconnect())
 
     def on_body(self, _: bytes) -> None:
         """Called by the parser."""
@@ -88,23 +94,34 @@ class Client(asyncio.Protocol):
             self.whole_s.append(now_s - self._sent_at_s)
             self.first_s.append(self._first_at_s - self._sent_at_s)
         else:
-            self.failures += 1
+            self.failures[str(self._parser.get_status_code())] += 1
         self._parser = httptools.HttpResponseParser(self)
         if now_s < self.until_s:
             self._send()
         else:
             self._done.set_result(None)
 
+    async def connect(self) -> None:
+        """Opens the connection."""
+        await asyncio.get_running_loop().create_connection(lambda: self, "127.0.0.1", self.port)
+
     async def run(self, until_s: float) -> None:
         """Sends at least one request, and no more after `until_s`."""
-        self.whole_s, self.first_s, self.failures, self.until_s = [], [], 0, until_s
+        self.whole_s, self.first_s, self.failures, self.until_s = [], [], Counter(), until_s
         self._done = asyncio.get_running_loop().create_future()
         self._send()
         await self._done
 
     def close(self) -> None:
-        """Ends the connection."""
+        """Ends the connection; nothing may be under way."""
         self._transport.close()
+
+    async def _reconnect(self) -> None:
+        try:
+            await self.connect()
+            self._send()
+        except OSError as error:
+            self._done.set_exception(error)
 
     def _send(self) -> None:
         self._first_at_s = 0.0
@@ -117,10 +134,8 @@ async def drive(job: Job) -> Figures:
     head = {"Host": "127.0.0.1", "Content-Type": "application/json", "Content-Length": str(len(job.body.encode()))}
     lines = "".join(f"{name}: {value}\r\n" for name, value in (head | job.headers).items())
     request = f"POST {job.path} HTTP/1.1\r\n{lines}\r\n{job.body}".encode()
-    loop = asyncio.get_running_loop()
-    clients = [
-        (await loop.create_connection(lambda: Client(request), "127.0.0.1", job.port))[1] for _ in range(job.clients)
-    ]
+    clients = [Client(job.port, request) for _ in range(job.clients)]
+    await asyncio.gather(*(client.connect() for client in clients))
     await asyncio.gather(*(client.run(0.0) for client in clients))
     started_s = time.perf_counter()
     await asyncio.gather(*(client.run(started_s + job.seconds) for client in clients))
@@ -129,7 +144,8 @@ async def drive(job: Job) -> Figures:
         client.close()
     whole = [seconds for client in clients for seconds in client.whole_s]
     first = [seconds for client in clients for seconds in client.first_s]
-    return Figures(len(whole) / elapsed_s, cuts_ms(whole), cuts_ms(first), sum(client.failures for client in clients))
+    failures = dict(sum((client.failures for client in clients), Counter[str]()))
+    return Figures(len(whole) / elapsed_s, cuts_ms(whole), cuts_ms(first), failures)
 
 
 def cuts_ms(seconds: list[float]) -> tuple[float, float, float]:
