@@ -11,8 +11,9 @@ Ray pickles this module by value: nothing but the class belongs here; shared sta
 
 import asyncio
 import random
+import time
 
-from ray.serve.request_router import PendingRequest, RequestRouter, RunningReplica
+from ray.serve.request_router import PendingRequest, ReplicaID, ReplicaResult, RequestRouter, RunningReplica
 
 PROBE_S = 0.2
 """How long a replica that looks full may take to say how full it is."""
@@ -50,6 +51,16 @@ class EngineRouter(RequestRouter):
         random.shuffle(free)
         free.sort(key=lambda replica: self.replica_queue_len_cache.get(replica.replica_id) or 0)
         return [free[:2]] if free else [candidate_replicas]
+
+    def on_request_routed(
+        self, pending_request: PendingRequest, replica_id: ReplicaID, result: ReplicaResult
+    ) -> None:
+        """Tells the caller how long its request waited for a slot. Called by Ray once a replica has taken it."""
+        from autoscaling import views
+
+        # The task that routes was made by the call, so it runs in a copy of the caller's context.
+        if routed := views.ROUTED.get():
+            routed(time.time() - pending_request.created_at)
 
     async def _probe_free(self, replicas: list[RunningReplica]) -> list[RunningReplica]:
         """Asks replicas that look full once: the cache lags behind a slot that has just become free."""

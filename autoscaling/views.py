@@ -6,6 +6,8 @@ its globals are a private copy. What gate and router share must live in a module
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Protocol
 
 
@@ -22,6 +24,9 @@ class ReplicaView(Protocol):
 class EngineBusy(Exception):
     """Every slot of every running replica is taken, and the stanza says `when_busy = "refuse"`."""
 
+
+ROUTED: ContextVar[Callable[[float], None] | None] = ContextVar("routed", default=None)
+"""Called with the seconds that a call waited for a slot, in the context of whoever made the call."""
 
 VIEWS: dict[tuple[str, str], ReplicaView] = {}
 """(application, deployment) to its view. A router enters itself when its handle is first used."""

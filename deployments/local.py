@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
+import io
+import logging
 import os
 import secrets
 import signal
@@ -27,7 +30,7 @@ from rich.console import Console
 
 ROOT = Path(__file__).parent.parent
 
-console = Console(stderr=True, highlight=False)
+console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
 
 
 class StartError(Exception):
@@ -184,6 +187,7 @@ def _deploy(config: dict[str, Any], http: dict[str, Any]) -> None:
         object_store_memory=512 * 1024 * 1024,
         _node_ip_address=ADDRESS,
     )
+    logging.getLogger("ray.serve").setLevel(logging.WARNING)
     serve.start(proxy_location=config["proxy_location"], http_options=http)
     for app in config["applications"]:
         built = call_user_app_builder_with_args_if_necessary(import_attr(app["import_path"]), app["args"])
@@ -217,7 +221,8 @@ def _shut_down() -> None:
     import ray
     from ray import serve
 
-    with _step("stopping"):
+    # Ray reports as errors that the controller is gone which it was just told to end.
+    with _step("stopping"), contextlib.redirect_stderr(io.StringIO()):
         serve.shutdown()
         ray.shutdown()
 

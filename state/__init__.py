@@ -8,7 +8,7 @@ idempotency.py      one answer per `Idempotency-Key`
 demo.py             the first key of an embedded server
 secrets.py          the service's own secret, one derived key per purpose
 database.py         run(transaction) over SQLite or PostgreSQL     sqlite.py, postgres.py, tables.py, migrate.py
-command_line.py     python -m state                                commands.py
+cli/                python -m state
 """
 
 from state.opening import State, open_state

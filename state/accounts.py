@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Row
 
 from contract.access import PLANS, Caller, Scope
 from contract.errors import INVALID_API_KEY
+from contract.limits import KEY_CACHE_S
 from state import api_keys, organisations
 from state.database import Database
 from state.keys import Key, read_bearer
@@ -24,7 +25,6 @@ from state.secrets import Keyring
 
 log = logging.getLogger(__name__)
 
-TRUSTED_S = 5.0
 MAX_CALLERS = 10_000
 MAX_REFUSALS = 1_000
 
@@ -53,8 +53,8 @@ class Accounts:
         self._monotonic = monotonic
         self._wall = wall
         # By the whole digest: a shortened cache key would let one key pass for another.
-        self._callers: Recent[bytes, Caller] = Recent(MAX_CALLERS, TRUSTED_S)
-        self._refused: Recent[bytes, bool] = Recent(MAX_REFUSALS, TRUSTED_S)
+        self._callers: Recent[bytes, Caller] = Recent(MAX_CALLERS, KEY_CACHE_S)
+        self._refused: Recent[bytes, bool] = Recent(MAX_REFUSALS, KEY_CACHE_S)
 
     async def authenticate(self, authorization: str | None) -> Caller:
         """The caller behind the header. Raises MISSING_API_KEY, INVALID_API_KEY, STATE_UNAVAILABLE."""

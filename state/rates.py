@@ -24,10 +24,10 @@ from limits.errors import StorageError
 
 from contract.access import Caller
 from contract.errors import RATE_LIMIT_EXCEEDED
+from contract.limits import RATE_WINDOW_S
 
 log = logging.getLogger(__name__)
 
-WINDOW_S = 60
 REDIS_TIMEOUT_S = 0.25
 REDIS_PAUSE_S = 1.0
 """After a failure Redis is left alone for so long, so that not every request waits for its timeout."""
@@ -49,7 +49,7 @@ class RateVerdict:
     remaining: int
     reset_s: int
     allowed: bool
-    window_s: int = WINDOW_S
+    window_s: int = RATE_WINDOW_S
 
 
 class Rates:
@@ -64,7 +64,7 @@ class Rates:
         fallbacks: requests that were counted here because Redis did not answer.
     """
 
-    def __init__(self, redis_url: str | None = None, replicas: int = 1, window_s: int = WINDOW_S) -> None:
+    def __init__(self, redis_url: str | None = None, replicas: int = 1, window_s: int = RATE_WINDOW_S) -> None:
         self.fallbacks = 0
         self._replicas = replicas
         self._window_s = window_s
@@ -134,7 +134,7 @@ class LocalCounters(MemoryStorage):  # type: ignore[misc]  # a decorator of the 
     async def incr(self, key: str, expiry: float, amount: int = 1) -> int:
         """Adds to a counter that lives `expiry` seconds; nothing here awaits, so no lock is needed."""
         now_s = time.time()
-        if now_s - self._swept_at_s > WINDOW_S:
+        if now_s - self._swept_at_s > RATE_WINDOW_S:
             self._swept_at_s = now_s
             for old in [old for old, until_s in self.expirations.items() if until_s <= now_s]:
                 del self.storage[old], self.expirations[old]

@@ -37,14 +37,12 @@ class IngressArgs(BaseModel):
 
     Attributes:
         replicas: ingress replicas; more than one needs PARLANCE_DATABASE_URL and PARLANCE_REDIS_URL.
-        header_prefix: of the service's own reply headers.
         cpus: Ray resource of a replica.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     replicas: PositiveInt = 1
-    header_prefix: str = "x-service-"
     cpus: float = 0.1
     max_ongoing_requests: PositiveInt = 2000
 
@@ -74,7 +72,7 @@ class Ingress:
         watch = StartWatch(app_name)
         servings = {model.deployment: model.serving for model in catalog.set_up() if model.serving}
         engines = {name: Gate(name, app_name, servings[name], handle, watch) for name, handle in handles.items()}
-        self.service = Service(catalog, engines, state, args.header_prefix)
+        self.service = Service(catalog, engines, state)
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         return build_app(self.service)

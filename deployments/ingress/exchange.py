@@ -58,8 +58,8 @@ class Exchange:
 
     def _server_timing(self) -> str:
         spent = self.timings
-        gateway = max(0.0, time.perf_counter() - self.started - spent.load - spent.engine)
-        parts = {"gateway": gateway, "load": spent.load, "engine": spent.engine}
+        gateway = max(0.0, time.perf_counter() - self.started - spent.queue - spent.load - spent.engine)
+        parts = {"gateway": gateway, "queue": spent.queue, "load": spent.load, "engine": spent.engine}
         return ", ".join(f"{name};dur={seconds * 1000:.1f}" for name, seconds in parts.items())
 
 

@@ -27,7 +27,6 @@ class Service:
     catalog: Catalog
     engines: Mapping[str, Engine]
     state: State
-    header_prefix: str = "x-service-"
     measurements: dict[str, Measurement] = field(default_factory=dict)
 
     def offered(self, models: Mapping[str, M], caller: Caller) -> list[M]:
