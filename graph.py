@@ -2,7 +2,8 @@
 
     client -> HAProxy -> Ingress -+-> Chat        x LLMs       vLLM replicas
               (Ray's)    state    +-> Embedder    x models     token-budget batches
-                         gate     `-> Reranker    x models
+                         gate     +-> Reranker    x models
+                                  `-> Scorer      x models     decisions; measured before they answer
 
 Every model replica may scale to zero; what a client sees of that is decided in `autoscaling.gate`, from replica state.
 Keys, limits and money are kept by `state`, inside the ingress process.
@@ -14,6 +15,7 @@ Keys, limits and money are kept by `state`, inside the ingress process.
 # No postponed annotations here: Serve reads the type of `args` to validate a config file against it.
 
 from collections.abc import Mapping
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 from ray.serve import Application, Deployment
@@ -22,6 +24,7 @@ import configs
 from autoscaling.sizing import deployment_options
 from contract.catalog import Catalog, Model
 from deployments.chat import Chat
+from deployments.decisions import Scorer
 from deployments.embeddings import Embedder
 from deployments.handles import connect
 from deployments.ingress import Ingress, IngressArgs
@@ -47,12 +50,19 @@ def build(args: GraphArgs) -> Application:
 def wire(catalog: Catalog, ingress: IngressArgs) -> Application:
     """The picture above, over any catalogue."""
     engines = (
-        bind_each(Chat, catalog.chat) | bind_each(Embedder, catalog.embeddings) | bind_each(Reranker, catalog.rerank)
+        bind_each(Chat, catalog.chat)
+        | bind_each(Embedder, catalog.embeddings)
+        | bind_each(Reranker, catalog.rerank)
+        | bind_each(Scorer, catalog.decisions, tuple(catalog.presets.values()))
     )
     entry: Deployment = Ingress
     return entry.options(**ingress.deployment_options()).bind(ingress, catalog, engines)
 
 
-def bind_each(deployment: Deployment, models: Mapping[str, Model]) -> dict[str, Application]:
-    """Deployment name to bound deployment, for the models that are set up."""
-    return {m.deployment: deployment.options(**deployment_options(m)).bind(m) for m in models.values() if m.serving}
+def bind_each(deployment: Deployment, models: Mapping[str, Model], *arguments: Any) -> dict[str, Application]:
+    """Deployment name to bound deployment, for the models that are set up. `arguments` go to each beside its model."""
+    return {
+        m.deployment: deployment.options(**deployment_options(m)).bind(m, *arguments)
+        for m in models.values()
+        if m.serving
+    }

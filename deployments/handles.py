@@ -6,6 +6,7 @@
     for batch in g.chat["smollm2-135m-instruct"].stream("Tell me a story."): ...
     g.embeddings["all-minilm-l6-v2"].embed(["one text", "another"])        # numpy float32 [2, 384]
     g.rerank["all-minilm-l6-v2-cosine"].rerank("a query", ["a document", "another"])
+    g.decisions["decision-v1"].decide("a text", {"praise": {"type": "binary", "instructions": "Is this praise?", ...}})
 
 Calls block; they wake an engine that is at zero and wait for it. No key, limit or bill stands in the way: whoever
 reaches the cluster owns it. `.handle` is Serve's own `DeploymentHandle`, for asynchronous code.
@@ -23,8 +24,10 @@ import ray
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 
-from contract.catalog import Catalog, ChatModel, EmbeddingModel, RerankModel
+from contract.catalog import Catalog, ChatModel, DecisionModel, EmbeddingModel, RerankModel
 from contract.chat import ChatBatch, ChatReply, ChatRequest
+from contract.decision_answers import Readings, answers
+from contract.decisions import DecisionRequest, Policy, State
 from contract.embeddings import Embeddings
 from contract.rerank import Ranking
 
@@ -88,6 +91,21 @@ class RerankerHandle:
 
 
 @dataclass(frozen=True, slots=True)
+class DecisionsHandle:
+    """A decision model."""
+
+    model: DecisionModel
+    handle: DeploymentHandle
+
+    def decide(self, state: State, questions: Mapping[str, Any], policy: Policy | None = None) -> dict[str, Any]:
+        """Answers by the name of their question, as in the API. `questions` are those of the API, as dictionaries."""
+        request = DecisionRequest.model_validate({"state": state, "questions": dict(questions)})
+        assert request.questions is not None
+        readings: Readings = self.handle.decide.remote(request.text(), list(request.questions.values())).result()
+        return answers(request.questions, readings, policy or request.policy)
+
+
+@dataclass(frozen=True, slots=True)
 class Connection:
     """The engines of a running graph, by model id."""
 
@@ -95,6 +113,7 @@ class Connection:
     chat: Mapping[str, ChatHandle]
     embeddings: Mapping[str, EmbedderHandle]
     rerank: Mapping[str, RerankerHandle]
+    decisions: Mapping[str, DecisionsHandle]
 
 
 def connect(address: str = "auto", app_name: str = APP_NAME) -> Connection:
@@ -114,6 +133,7 @@ def connect(address: str = "auto", app_name: str = APP_NAME) -> Connection:
         handles(ChatHandle, catalog.chat),
         handles(EmbedderHandle, catalog.embeddings),
         handles(RerankerHandle, catalog.rerank),
+        handles(DecisionsHandle, catalog.decisions),
     )
 
 
