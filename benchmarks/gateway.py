@@ -40,7 +40,6 @@ from sqlalchemy import Connection
 from benchmarks.instant import MODEL
 from benchmarks.load import Figures, Job, cuts_ms, measure
 from contract.access import Scope
-from deployments.ingress import THREAD_SWITCH_S
 from state import State, api_keys, keys, open_state, organisations
 from state.accounts import PEPPER
 from state.database import open_database
@@ -243,7 +242,6 @@ def _median(rounds: list[Figures]) -> Figures:
 
 async def admission(database_url: str, home: Path, requests: int) -> str:
     """A row: key, scope, rate and reserve by one client after the other, and the settling that follows."""
-    sys.setswitchinterval(THREAD_SWITCH_S)
     secrets = open_secrets(home)
     state = State(await open_database(database_url), secrets, Rates())
     try:
