@@ -15,7 +15,7 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -67,7 +67,8 @@ def _all_different(texts: Iterable[str], what: str) -> None:
         seen.add(text)
 
 
-def _counted(count: int, bounds: tuple[int, int], what: str) -> None:
+def counted(count: int, bounds: tuple[int, int], what: str) -> None:
+    """Raises ValueError for a count outside its bounds."""
     low, high = bounds
     if not low <= count <= high:
         raise ValueError(f"{count} {what} were sent; {low} to {high} are allowed")
@@ -89,7 +90,7 @@ class ChoiceQuestion(Strict):
 
     @model_validator(mode="after")
     def _check(self) -> ChoiceQuestion:
-        _counted(len(self.options), DECISION_OPTIONS, "options")
+        counted(len(self.options), DECISION_OPTIONS, "options")
         _all_different(self.labels, "option id")
         return self
 
@@ -108,7 +109,7 @@ class ScoreQuestion(Strict):
 
     @model_validator(mode="after")
     def _check(self) -> ScoreQuestion:
-        _counted(len(self.levels), DECISION_LEVELS, "levels")
+        counted(len(self.levels), DECISION_LEVELS, "levels")
         _all_different(self.levels, "level")
         return self
 
@@ -137,7 +138,7 @@ QuestionName = Annotated[str, Field(min_length=1)]
 
 
 def _few_questions(questions: dict[str, Any]) -> dict[str, Any]:
-    _counted(len(questions), (1, DECISION_QUESTIONS), "questions")
+    counted(len(questions), (1, DECISION_QUESTIONS), "questions")
     return questions
 
 
@@ -187,11 +188,6 @@ class Image(Strict):
             )
         return self
 
-    @property
-    def data_chars(self) -> int:
-        """Characters of the address that carry the image."""
-        return len(self.data_url) - self.data_url.index(",") - 1
-
 
 class DecisionRequest(Strict):
     """A body of POST /decisions."""
@@ -211,21 +207,11 @@ class DecisionRequest(Strict):
             given = [name for name in (one, other) if getattr(self, name) is not None]
             if len(given) != 1:
                 raise ValueError(f"send exactly one of `{one}` and `{other}`; {len(given) or 'none'} came")
-        _counted(len(self.images), (0, DECISION_IMAGES), "images")
-        size = self._judged_chars()
-        if size == 0:
-            raise ValueError("there is nothing to judge: `state` or `messages` is empty")
-        if size > DECISION_STATE_CHARS:
-            raise REQUEST_TOO_LARGE(
-                f"a state of {size} characters was sent; {DECISION_STATE_CHARS} are allowed", param="state"
-            )
+        counted(len(self.images), (0, DECISION_IMAGES), "images")
+        # Of a conversation, only what was said counts against the limit.
+        said = self.text() if self.messages is None else "".join(turn.content for turn in self.messages)
+        check_judged(said)
         return self
-
-    def _judged_chars(self) -> int:
-        """Characters that count against the limit: of a conversation, its contents."""
-        if self.messages is not None:
-            return sum(len(turn.content) for turn in self.messages)
-        return len(self.text().strip()) and len(self.text())
 
     def text(self) -> str:
         """What is judged, as the model reads it."""
@@ -233,13 +219,32 @@ class DecisionRequest(Strict):
             return "\n\n".join(f"{turn.role}: {turn.content}" for turn in self.messages)
         return state_text("" if self.state is None else self.state)
 
-    def check_body(self, body_bytes: int) -> None:
-        """Raises REQUEST_TOO_LARGE if the body of this request is too long without what its images hold."""
-        size = body_bytes - sum(image.data_chars for image in self.images)
-        if size > DECISION_BODY_BYTES:
-            raise REQUEST_TOO_LARGE(
-                f"the body has {size} bytes without its images' data; {DECISION_BODY_BYTES} are allowed"
-            )
+    def named_questions(self) -> dict[str, Question]:
+        """The questions of the body; empty where a preset is named."""
+        return self.questions or {}
+
+    def image_addresses(self) -> list[str]:
+        """`data:` addresses, checked."""
+        return [image.data_url for image in self.images]
+
+
+def check_judged(text: str) -> None:
+    """Raises ValueError where there is nothing to judge, and REQUEST_TOO_LARGE where there is too much."""
+    if not text.strip():
+        raise ValueError("there is nothing to judge: the state is empty")
+    if len(text) > DECISION_STATE_CHARS:
+        raise REQUEST_TOO_LARGE(
+            f"a state of {len(text)} characters was sent; {DECISION_STATE_CHARS} are allowed", param="state"
+        )
+
+
+def check_body(body_bytes: int, image_addresses: Sequence[str]) -> None:
+    """Raises REQUEST_TOO_LARGE if a body is too long without what its images hold."""
+    size = body_bytes - sum(len(address) - address.index(",") - 1 for address in image_addresses)
+    if size > DECISION_BODY_BYTES:
+        raise REQUEST_TOO_LARGE(
+            f"the body has {size} bytes without its images' data; {DECISION_BODY_BYTES} are allowed"
+        )
 
 
 def state_text(state: State) -> str:

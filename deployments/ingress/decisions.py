@@ -1,4 +1,4 @@
-"""POST /decisions, GET /decisions/presets, GET /decisions/models. Spec 4 (decision engine).
+"""POST /decisions, POST /systemone, GET /decisions/presets, GET /decisions/models. Spec 4 (decision engine).
 
 Nothing of a state, its questions or its answers is stored or logged: an `Idempotency-Key` keeps the fact, never the
 answer, and what an engine raises reaches the log by its type alone.
@@ -23,7 +23,8 @@ from contract.access import Scope
 from contract.catalog import DecisionModel, Serving
 from contract.decision_answers import Readings
 from contract.decision_runtimes import Measurement
-from contract.decisions import MAX_BODY_BYTES, DecisionRequest, Question
+from contract.decision_wires import DecisionBody, ListedRequest, SystemOneRequest
+from contract.decisions import MAX_BODY_BYTES, DecisionRequest, Question, check_body
 from contract.errors import (
     ENGINE_FAILED,
     IMAGES_UNSUPPORTED,
@@ -38,6 +39,8 @@ from deployments.ingress.idempotency import ACCEPTS_KEY, once
 
 router = APIRouter(tags=["decisions"])
 
+Request = DecisionRequest | ListedRequest | SystemOneRequest
+
 Deciding = Annotated[Admitted, Depends(admit(Scope.DECISIONS, MAX_BODY_BYTES))]
 
 ASK_S = 2.0
@@ -47,13 +50,13 @@ ASK_S = 2.0
 @router.post("/decisions", openapi_extra=ACCEPTS_KEY)
 async def decide(admitted: Deciding) -> Response:
     """Read probabilities over fixed options."""
-    request = await admitted.body(DecisionRequest)
-    request.check_body(admitted.exchange.body_bytes)
-    questions = _questions(admitted, request)
-    model = _pick(admitted, request.model)
-    if request.images and not model.reads_images:
-        raise IMAGES_UNSUPPORTED(f"model `{model.id}` reads no images here; send none", param="images")
-    return await once(admitted, partial(_answer, admitted, model, request, questions), keep_body=False)
+    return await _decide(admitted, (await admitted.body(DecisionBody)).root)
+
+
+@router.post("/systemone", openapi_extra=ACCEPTS_KEY)
+async def system_one(admitted: Deciding) -> Response:
+    """Read probabilities over fixed options, in the shape that System One clients send and understand."""
+    return await _decide(admitted, await admitted.body(SystemOneRequest))
 
 
 @router.get("/decisions/presets")
@@ -75,8 +78,19 @@ async def list_models(admitted: Deciding) -> Response:
     return JSONResponse({"object": "list", "data": data, "default": default, "limits": LIMITS})
 
 
+async def _decide(admitted: Admitted, request: Request) -> Response:
+    """What all shapes of a request have in common: rules, gate, reply."""
+    images = request.image_addresses()
+    check_body(admitted.exchange.body_bytes, images)
+    questions = _questions(admitted, request)
+    model = _pick(admitted, request.model)
+    if images and not model.reads_images:
+        raise IMAGES_UNSUPPORTED(f"model `{model.id}` reads no images here; send none", param="images")
+    return await once(admitted, partial(_answer, admitted, model, request, questions), keep_body=False)
+
+
 async def _answer(
-    admitted: Admitted, model: DecisionModel, request: DecisionRequest, questions: Mapping[str, Question]
+    admitted: Admitted, model: DecisionModel, request: Request, questions: Mapping[str, Question]
 ) -> Response:
     text = request.text()
     asked_bytes = sum(len(question.model_dump_json().encode()) for question in questions.values())
@@ -85,19 +99,21 @@ async def _answer(
         readings = await _read(admitted, model, text, questions, request)
         answers = decision_answers.answers(questions, readings, request.policy)
         await account.settle(input_tokens=readings.input_tokens, questions=len(questions))
-    return JSONResponse(_result(admitted, model, request, readings, answers))
+    decision_id = f"dec_{secrets.token_hex(16)}"
+    if isinstance(request, DecisionRequest):
+        return JSONResponse(_result(admitted, decision_id, model, request, readings, answers))
+    return JSONResponse(request.reply(decision_id, model.id, answers, readings))
 
 
 async def _read(
-    admitted: Admitted, model: DecisionModel, text: str, questions: Mapping[str, Question], request: DecisionRequest
+    admitted: Admitted, model: DecisionModel, text: str, questions: Mapping[str, Question], request: Request
 ) -> Readings:
     """Another model never steps in: what cannot be reached is 503 RUNTIME_UNAVAILABLE."""
-    images = [image.data_url for image in request.images]
     salt = f"org-{admitted.caller.org_id}"
     engine = admitted.service.engine(model)
     try:
         readings: Readings = await engine.call(
-            "decide", text, list(questions.values()), images, salt, timings=admitted.exchange.timings
+            "decide", text, list(questions.values()), request.image_addresses(), salt, timings=admitted.exchange.timings
         )
     except ApiError as error:
         if error.fault in (WARMING_UP, ENGINE_FAILED):
@@ -107,10 +123,15 @@ async def _read(
 
 
 def _result(
-    admitted: Admitted, model: DecisionModel, request: DecisionRequest, readings: Readings, answers: dict[str, Any]
+    admitted: Admitted,
+    decision_id: str,
+    model: DecisionModel,
+    request: DecisionRequest,
+    readings: Readings,
+    answers: dict[str, Any],
 ) -> dict[str, Any]:
     result: dict[str, Any] = {
-        "id": f"dec_{secrets.token_hex(16)}",
+        "id": decision_id,
         "object": "decision",
         "status": "completed",
         "created": int(time.time()),
@@ -130,16 +151,16 @@ def _result(
     return result
 
 
-def _questions(admitted: Admitted, request: DecisionRequest) -> Mapping[str, Question]:
+def _questions(admitted: Admitted, request: Request) -> Mapping[str, Question]:
     """The questions of the body or of its preset. Raises UNKNOWN_PRESET."""
-    if request.questions is not None:
-        return request.questions
+    wanted = request.preset
+    if wanted is None:
+        return request.named_questions()
     presets = admitted.service.catalog.presets
-    preset = presets.get(request.preset or "")
-    if preset is None:
+    if wanted not in presets:
         names = ", ".join(f"`{name}`" for name in presets)
-        raise UNKNOWN_PRESET(f"there is no preset `{(request.preset or '')[:100]}`; there are: {names}", param="preset")
-    return preset.questions
+        raise UNKNOWN_PRESET(f"there is no preset `{wanted[:100]}`; there are: {names}", param="preset")
+    return presets[wanted].questions
 
 
 def _pick(admitted: Admitted, model_id: str | None) -> DecisionModel:

@@ -8,6 +8,10 @@ BODIES: dict[str, dict[str, Any]] = {
     "/chat/completions": {"model": "obedient", "messages": [{"role": "user", "content": "say hello"}]},
     "/embeddings": {"model": "lengths", "input": "a text"},
     "/decisions": {"state": "a text", "preset": "colour-v1"},
+    "/systemone": {
+        "state": "a text",
+        "questions": {"q": {"type": "choice", "instructions": "Which?", "criteria": {"a": None, "b": "the other"}}},
+    },
     "/rerank": {"model": "longest", "query": "q", "documents": ["a", "bb"]},
 }
 """By path without `/v1`, over the catalogue of `tests.catalogs`."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from contract.body import parse
-from contract.decisions import DecisionRequest
+from contract.decisions import DecisionRequest, check_body
 from contract.errors import ApiError
 
 CHOICE = {"type": "choice", "instructions": "Which?", "options": [{"id": "a"}, {"id": "b"}]}
@@ -104,20 +104,19 @@ USER_OF_5 = {"role": "assistant", "content": "yes ?"}
 
 
 def test_body_bytes() -> None:
-    request = read()
-    request.check_body(65_536)
+    check_body(65_536, [])
     with pytest.raises(ApiError) as caught:
-        request.check_body(65_537)
+        check_body(65_537, [])
     assert caught.value.fault.status == 413
 
 
 def test_body_bytes_do_not_count_the_data_of_images() -> None:
     data = base64.b64encode(b"x" * 90_000).decode()
     fields = body(images=[{"data_url": PNG + data}])
-    request = read(**fields)
-    request.check_body(len(data) + 65_536)
+    addresses = read(**fields).image_addresses()
+    check_body(len(data) + 65_536, addresses)
     with pytest.raises(ApiError):
-        request.check_body(len(data) + 65_537)
+        check_body(len(data) + 65_537, addresses)
 
 
 @pytest.mark.parametrize(
