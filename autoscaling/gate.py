@@ -36,6 +36,7 @@ from contract.errors import (
     UPSTREAM_TIMEOUT,
     WARMING_UP,
     ApiError,
+    without_text,
 )
 from contract.limits import COLD_RETRY_AFTER_MAX_S
 
@@ -52,16 +53,17 @@ class Timings:
 
     @contextmanager
     def measured(self) -> Iterator[None]:
-        """Counts the block as the engine's time, less what the router says was spent in the queue."""
+        """Counts the block as the engine's time, less what was spent in the router's queue."""
         started, queued = time.perf_counter(), self.queue
-        views.ROUTED.set(self._waited)
+
+        def sent() -> None:
+            self.queue = queued + time.perf_counter() - started
+
+        views.SENT.set(sent)
         try:
             yield
         finally:
             self.engine += time.perf_counter() - started - (self.queue - queued)
-
-    def _waited(self, seconds: float) -> None:
-        self.queue += seconds
 
 
 class Engine(Protocol):
@@ -211,5 +213,5 @@ def _translated(error: Exception) -> ApiError:
     cause = error.cause if isinstance(error, RayTaskError) else error
     if isinstance(cause, ApiError):
         return ApiError(*cause.args)
-    log.error("an engine failed: %s", type(cause).__name__, exc_info=error)
+    log.error("an engine failed: %s", without_text(cause))
     return UPSTREAM_ERROR()

@@ -11,9 +11,8 @@ Ray pickles this module by value: nothing but the class belongs here; shared sta
 
 import asyncio
 import random
-import time
 
-from ray.serve.request_router import PendingRequest, ReplicaID, ReplicaResult, RequestRouter, RunningReplica
+from ray.serve.request_router import PendingRequest, ReplicaID, RequestRouter, RunningReplica
 
 PROBE_S = 0.2
 """How long a replica that looks full may take to say how full it is."""
@@ -52,15 +51,14 @@ class EngineRouter(RequestRouter):
         free.sort(key=lambda replica: self.replica_queue_len_cache.get(replica.replica_id) or 0)
         return [free[:2]] if free else [candidate_replicas]
 
-    def on_request_routed(
-        self, pending_request: PendingRequest, replica_id: ReplicaID, result: ReplicaResult
-    ) -> None:
-        """Tells the caller how long its request waited for a slot. Called by Ray once a replica has taken it."""
+    def on_send_request(self, replica_id: ReplicaID) -> None:
+        """Tells the caller that its wait for a slot is over. Called by Ray as a request goes out to a replica."""
         from autoscaling import views
 
+        super().on_send_request(replica_id)
         # The task that routes was made by the call, so it runs in a copy of the caller's context.
-        if routed := views.ROUTED.get():
-            routed(time.time() - pending_request.created_at)
+        if sent := views.SENT.get():
+            sent()
 
     async def _probe_free(self, replicas: list[RunningReplica]) -> list[RunningReplica]:
         """Asks replicas that look full once: the cache lags behind a slot that has just become free."""

@@ -25,8 +25,8 @@ class EngineBusy(Exception):
     """Every slot of every running replica is taken, and the stanza says `when_busy = "refuse"`."""
 
 
-ROUTED: ContextVar[Callable[[float], None] | None] = ContextVar("routed", default=None)
-"""Called with the seconds that a call waited for a slot, in the context of whoever made the call."""
+SENT: ContextVar[Callable[[], None] | None] = ContextVar("sent", default=None)
+"""Called when a call goes out to a replica, in the context of whoever made it; again where a replica refused it."""
 
 VIEWS: dict[tuple[str, str], ReplicaView] = {}
 """(application, deployment) to its view. A router enters itself when its handle is first used."""

@@ -9,6 +9,7 @@ status or a code. Rows marked `detail=False` are service faults: their text is f
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,14 @@ TYPE_BY_STATUS = {
     504: "upstream_error",
 }
 """Status to `type`; every other status is `invalid_request_error`."""
+
+
+def without_text(error: BaseException) -> str:
+    """Types and frames of an exception and its causes, for a log. The texts are left out: they may quote a client."""
+    frames = "".join(traceback.format_tb(error.__traceback__))
+    cause = error.__cause__ or error.__context__
+    return f"{type(error).__name__}\n{frames}" + (f"caused by {without_text(cause)}" if cause else "")
+
 
 FAULTS: dict[str, Fault] = {}
 """All rows by name. Filled by `_row`; the reference and the tests read it."""

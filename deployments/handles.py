@@ -14,10 +14,8 @@ reaches the cluster owns it. `.handle` is Serve's own `DeploymentHandle`, for as
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ray
@@ -119,7 +117,6 @@ class Connection:
 def connect(address: str = "auto", app_name: str = APP_NAME) -> Connection:
     """Handles to every engine of the graph that runs at `address`. Connects this process to Ray if it is not yet."""
     if not ray.is_initialized():
-        _take_token()
         ray.init(address=address, log_to_driver=False, logging_level="ERROR")
     catalog: Catalog = serve.get_app_handle(app_name).catalog.remote().result()
 
@@ -135,10 +132,3 @@ def connect(address: str = "auto", app_name: str = APP_NAME) -> Connection:
         handles(RerankerHandle, catalog.rerank),
         handles(DecisionsHandle, catalog.decisions),
     )
-
-
-def _take_token() -> None:
-    """Uses the token of a graph that `make serve` started here, unless the environment names another."""
-    token = Path(os.environ.get("PARLANCE_HOME", "var")) / "ray_token"
-    if token.exists() and not {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & set(os.environ):
-        os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token.resolve())}

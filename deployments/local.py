@@ -222,7 +222,8 @@ def _shut_down() -> None:
     from ray import serve
 
     # Ray reports as errors that the controller is gone which it was just told to end.
-    with _step("stopping"), contextlib.redirect_stderr(io.StringIO()):
+    noise = io.StringIO()
+    with _step("stopping"), contextlib.redirect_stderr(noise), contextlib.redirect_stdout(noise):
         serve.shutdown()
         ray.shutdown()
 

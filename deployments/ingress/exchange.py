@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-import traceback
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from autoscaling.gate import Timings
 from contract.access import Caller
-from contract.errors import INTERNAL_ERROR
+from contract.errors import INTERNAL_ERROR, without_text
 from deployments.ingress.service import Service
 from state.rates import RateVerdict
 
@@ -108,7 +107,7 @@ class Envelope:
         try:
             await self.app(scope, receive, send_with_headers)
         except Exception as error:
-            log.error("request %s met an error of our own: %s", exchange.request_id, _without_text(error))
+            log.error("request %s met an error of our own: %s", exchange.request_id, without_text(error))
             if has_begun:
                 # All that is left is to break the connection off, so that half a reply does not look whole.
                 raise BrokenOff from None
@@ -118,10 +117,3 @@ class Envelope:
 
 class BrokenOff(Exception):
     """A reply that had begun cannot be ended. What happened is in the log already."""
-
-
-def _without_text(error: BaseException) -> str:
-    """Types and frames of an exception and its causes."""
-    frames = "".join(traceback.format_tb(error.__traceback__))
-    cause = error.__cause__ or error.__context__
-    return f"{type(error).__name__}\n{frames}" + (f"caused by {_without_text(cause)}" if cause else "")
