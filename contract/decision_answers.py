@@ -146,14 +146,13 @@ def answers(questions: Mapping[str, Question], readings: Readings, policy: Polic
     }
 
 
-def usage(readings: Readings) -> dict[str, int]:
-    """`usage` of the result. No text is generated; each question is one forward pass."""
-    count = len(readings.reads)
+def usage(readings: Readings, questions: int) -> dict[str, int]:
+    """`usage` of the result. No text is generated; each read is one forward pass."""
     return {
         "input_tokens": readings.input_tokens,
         "output_tokens": 0,
-        "evaluated_questions": count,
-        "forward_passes": count,
+        "evaluated_questions": questions,
+        "forward_passes": len(readings.reads),
     }
 
 

@@ -66,6 +66,11 @@ class ForeignRequest(Lenient):
         return Policy()
 
     @property
+    def order(self) -> str:
+        """These wires know one."""
+        return "source"
+
+    @property
     def preset(self) -> None:
         """These wires know none."""
 

@@ -199,6 +199,7 @@ class DecisionRequest(Strict):
     model: str | None = None
     images: list[Image] = []
     policy: Policy = Policy()
+    order: Literal["source", "both"] = "source"
     request_id: str | None = None
 
     @model_validator(mode="after")

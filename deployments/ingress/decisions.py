@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any
@@ -22,6 +22,7 @@ from contract import decision_answers, limits
 from contract.access import Scope
 from contract.catalog import DecisionModel, Serving
 from contract.decision_answers import Readings
+from contract.decision_orders import both_orders, folded
 from contract.decision_runtimes import Measurement
 from contract.decision_wires import DecisionBody, ListedRequest, SystemOneRequest
 from contract.decisions import MAX_BODY_BYTES, DecisionRequest, Question, check_body
@@ -93,27 +94,39 @@ async def _answer(
     admitted: Admitted, model: DecisionModel, request: Request, questions: Mapping[str, Question]
 ) -> Response:
     text = request.text()
-    asked_bytes = sum(len(question.model_dump_json().encode()) for question in questions.values())
-    most = most_tokens(len(text.encode()) + asked_bytes, len(questions))
-    async with bill(admitted, model, {"input_tokens": most, "questions": len(questions)}) as account:
-        readings = await _read(admitted, model, text, questions, request)
-        answers = decision_answers.answers(questions, readings, request.policy)
-        await account.settle(input_tokens=readings.input_tokens, questions=len(questions))
+    asked = list(questions.values()) if request.order == "source" else both_orders(questions)
+    asked_bytes = sum(len(question.model_dump_json().encode()) for question in asked)
+    most = most_tokens(len(text.encode()) + asked_bytes, len(asked))
+    async with bill(admitted, model, {"input_tokens": most, "questions": len(asked)}) as account:
+        readings = await _read(admitted, model, text, asked, request)
+        answers = _answers(questions, readings, request)
+        await account.settle(input_tokens=readings.input_tokens, questions=len(asked))
     decision_id = f"dec_{secrets.token_hex(16)}"
     if isinstance(request, DecisionRequest):
         return JSONResponse(_result(admitted, decision_id, model, request, readings, answers))
     return JSONResponse(request.reply(decision_id, model.id, answers, readings))
 
 
+def _answers(questions: Mapping[str, Question], readings: Readings, request: Request) -> dict[str, Any]:
+    """Answers by name; those that were asked in both orders say what the order changed."""
+    changed: dict[str, dict[str, Any]] = {}
+    if request.order == "both":
+        readings, changed = folded(questions, readings)
+    found = decision_answers.answers(questions, readings, request.policy)
+    for name, difference in changed.items():
+        found[name]["order"] = difference
+    return found
+
+
 async def _read(
-    admitted: Admitted, model: DecisionModel, text: str, questions: Mapping[str, Question], request: Request
+    admitted: Admitted, model: DecisionModel, text: str, asked: Sequence[Question], request: Request
 ) -> Readings:
     """Another model never steps in: what cannot be reached is 503 RUNTIME_UNAVAILABLE."""
     salt = f"org-{admitted.caller.org_id}"
     engine = admitted.service.engine(model)
     try:
         readings: Readings = await engine.call(
-            "decide", text, list(questions.values()), request.image_addresses(), salt, timings=admitted.exchange.timings
+            "decide", text, asked, request.image_addresses(), salt, timings=admitted.exchange.timings
         )
     except ApiError as error:
         if error.fault in (WARMING_UP, ENGINE_FAILED):
@@ -143,7 +156,7 @@ def _result(
     result |= {
         "answers": answers,
         "policy": request.policy.model_dump(),
-        "usage": decision_answers.usage(readings),
+        "usage": decision_answers.usage(readings, len(answers)),
         "timing_ms": decision_answers.timing_ms(readings.reads, time.perf_counter() - admitted.exchange.started),
     }
     if request.request_id is not None:

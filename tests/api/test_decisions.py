@@ -77,6 +77,20 @@ async def test_threshold_releases(api: Api) -> None:
     assert "low_label_mass" in low["abstain_reasons"]
 
 
+async def test_both_orders(api: Api) -> None:
+    result = (await decide(api, order="both")).json()
+    choice = result["answers"]["zeta"]
+    # The scorer favours the first option wherever it stands: 2/3 and 1/3 in one order, 1/3 and 2/3 in the other.
+    assert choice["probabilities"] == pytest.approx({"b": 0.5, "a": 0.5})
+    assert choice["order"] == {"max_difference": pytest.approx(1 / 3), "same_value": False}
+    assert "order" not in result["answers"]["mid"]
+    assert (result["usage"]["evaluated_questions"], result["usage"]["forward_passes"]) == (3, 4)
+    (line,) = await api.usage()
+    assert line.cost_micro_eur == result["usage"]["input_tokens"] + 4 * 100
+    assert "order" not in (await decide(api)).json()["answers"]["zeta"]
+    assert (await decide(api, order="random")).status_code == 400
+
+
 async def test_preset(api: Api) -> None:
     result = (await decide(api, questions=None, preset="colour-v1")).json()
     assert result["preset"] == {"id": "colour-v1", "version": "1.2.0"}

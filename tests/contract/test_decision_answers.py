@@ -128,7 +128,7 @@ def test_answers_keep_the_order_of_the_questions() -> None:
         ("a", "choice", "y"),
         ("m", "score", 0),
     ]
-    assert usage(readings) == {"input_tokens": 7, "output_tokens": 0, "evaluated_questions": 3, "forward_passes": 3}
+    assert usage(readings, 3) == {"input_tokens": 7, "output_tokens": 0, "evaluated_questions": 3, "forward_passes": 3}
 
 
 def test_timing() -> None:
