@@ -12,16 +12,16 @@ import os
 import time
 from pathlib import Path
 
-CHECK_S = 0.2
+CHECK_S = 0.5
 """Time between two looks; a look reads one small file for each thread."""
-CROWDED = 0.5
+CROWDED = 0.6
 """Share of the time that our threads waited for a core, above which one thread is better.
 
-What serves an answer besides (ingress, proxy, cluster) takes a fifth of a core and makes two threads on two cores wait
-for 0.25 to 0.45; one busy process makes it 0.55 and more.
+On two cores, what serves an answer besides (ingress, proxy, cluster: 0.3 cores) makes two threads wait for 0.25 to 0.45
+together. A process that never sleeps adds a third runnable thread, so each waits a third of the time: 0.67.
 """
-FREE_CORES = 0.6
-"""Idle cores for each further thread, above which more are tried."""
+FREE_CORES = 0.4
+"""Idle cores for each further thread, above which more are tried. Beside one thread and the graph 0.75 are idle."""
 TASKS = Path("/proc/self/task")
 STAT = Path("/proc/stat")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
