@@ -70,8 +70,8 @@ async def list_presets(admitted: Deciding) -> Response:
 @router.get("/decisions/models")
 async def list_models(admitted: Deciding) -> Response:
     """List the decision models of your organisation: who runs them, where, and what was measured."""
-    default = _pick(admitted, None).id
     offered = admitted.service.offered(admitted.service.catalog.decisions, admitted.caller)
+    default = admitted.caller.decision_model or (offered[0].id if offered else None)
     measured = await asyncio.gather(*(_measurement(admitted, model) for model in offered))
     data = [
         _describe(model, found, is_default=model.id == default) for model, found in zip(offered, measured, strict=True)
