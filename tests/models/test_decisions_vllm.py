@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
 import configs
 from contract.decision_answers import Readings, distribution
@@ -104,12 +105,39 @@ async def test_reads_have_one_logprob_per_label(scorer: LabelScorer) -> None:
     assert found.input_tokens < 250
 
 
+GLAD = (
+    "I love this place, the food was great.",
+    "What a wonderful day, I am so happy!",
+    "Excellent phone, works perfectly.",
+    "The best concert of my life.",
+    "Our stay was delightful and the staff were kind.",
+    "I passed my exam, amazing!",
+)
+SAD = (
+    "I hate this place, the food was disgusting.",
+    "What a terrible day, I am so sad.",
+    "Awful phone, it broke after a day.",
+    "The worst concert of my life.",
+    "Our stay was horrible and the staff were rude.",
+    "I failed my exam, how dreadful.",
+)
+POSITIVE: Question = TypeAdapter(Question).validate_python(
+    {
+        "type": "binary",
+        "instructions": "Is this text positive?",
+        "true_description": "the text is happy or satisfied",
+        "false_description": "the text is sad or angry",
+    }
+)
+
+
 async def test_the_state_decides(scorer: LabelScorer) -> None:
-    sentiment = CATALOG.presets["sentiment-v1"].questions["sentiment"]
-    glad = await scorer.decide("I love it. Wonderful, the best day of my life!", [sentiment])
-    sad = await scorer.decide("I hate it. Terrible, the worst day of my life!", [sentiment])
-    ratio = [probabilities(found)[0][0] / probabilities(found)[0][2] for found in (glad, sad)]
-    assert ratio[0] > ratio[1]
+    """The model is too small to be right, but glad texts must move it the right way."""
+    found = await asyncio.gather(*(scorer.decide(text, [POSITIVE]) for text in GLAD + SAD))
+    true = [probabilities(one)[0][0] for one in found]
+    glad, sad = true[: len(GLAD)], true[len(GLAD) :]
+    ordered = sum(one > other for one in glad for other in sad)
+    assert ordered > 0.6 * len(glad) * len(sad)
 
 
 async def test_the_same_request_gives_the_same_probabilities(scorer: LabelScorer) -> None:
