@@ -25,7 +25,7 @@ from contract.decision_runtimes import Measurement
 log = logging.getLogger("parlance.decisions")
 
 BINS = 10
-TEMPERATURES = (0.25, 8.0)
+TEMPERATURES = (0.25, 4.0)
 """Bounds of a fitted temperature: a handful of examples must not make a model certain of everything, or of nothing."""
 STEPS = 48
 """Of the search; each narrows the bounds by a third."""
