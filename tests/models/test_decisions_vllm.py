@@ -61,7 +61,8 @@ async def scorer(anyio_backend: str, home: Path) -> AsyncIterator[LabelScorer]:
 
 
 def probabilities(readings: Readings) -> list[tuple[float, ...]]:
-    return [distribution(read, readings.temperature).probabilities for read in readings.reads]
+    """As the model says them: a fitted temperature would make drift look smaller."""
+    return [distribution(read, 1.0).probabilities for read in readings.reads]
 
 
 def drift(some: Readings, others: Readings) -> float:
@@ -76,7 +77,7 @@ async def test_a_runtime_is_measured_before_it_answers(scorer: LabelScorer) -> N
     assert 0 < found.accuracy <= 1
     assert 0.5 < found.label_mass <= 1, "the model answers in the form that it is asked for"
     assert 0 <= found.calibration_error <= 1
-    assert 0.25 <= found.temperature <= 8
+    assert 0.25 <= found.temperature <= 4
     assert found.temperature != 1
 
 
