@@ -1,0 +1,60 @@
+"""Decisions through the whole graph: scorers at zero wake, are measured, and answer."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cluster.conftest import Server
+
+pytestmark = pytest.mark.cluster
+
+CANARY = "canary7c1f39e02b5d"
+
+
+def test_both_models_wake_and_are_measured(server: Server) -> None:
+    body = {"state": f"I was charged twice. {CANARY}", "preset": "ticket-routing-v1", "request_id": "mine"}
+    with server.http() as client:
+        for model in ("decision-v1", "decision-v2"):
+            reply = client.post("/decisions", json=body | {"model": model})
+            assert reply.status_code == 200, reply.text
+            result = reply.json()
+            assert (result["model"]["id"], result["request_id"]) == (model, "mine")
+            assert list(result["answers"]) == ["team", "urgency", "needs_reply"]
+            assert all(sum(a["probabilities"].values()) == pytest.approx(1) for a in result["answers"].values())
+        listed = client.get("/decisions/models").json()["data"]
+    assert [(model["id"], model["status"]) for model in listed] == [
+        ("decision-v1", "measured"),
+        ("decision-v2", "measured"),
+    ]
+    assert listed[0]["measurements"]["temperature"] == 1
+    assert listed[1]["measurements"]["temperature"] != 1
+    assert len(list((server.home / "measurements").iterdir())) == 2
+
+
+def test_repetitions_are_equal(server: Server) -> None:
+    body = {"state": "The parcel came broken.", "preset": "sentiment-v1"}
+    with server.http() as client:
+        answers = [client.post("/decisions", json=body).json()["answers"] for _ in range(3)]
+    for name, first in answers[0].items():
+        for other in answers[1:]:
+            assert other[name]["probabilities"] == pytest.approx(first["probabilities"], abs=1e-3)
+
+
+def test_nothing_of_a_state_is_written(server: Server) -> None:
+    body = {"state": f"{CANARY} words", "preset": "sentiment-v1"}
+    with server.http() as client:
+        assert client.post("/decisions", json=body, headers={"idempotency-key": "c1"}).status_code == 200
+        assert client.post("/decisions", json=body, headers={"idempotency-key": "c1"}).status_code == 409
+        assert client.post("/decisions", json={"state": CANARY, "questions": {CANARY: 1}}).status_code == 400
+    files = [path for path in server.home.rglob("*") if path.is_file() and "weights" not in path.parts]
+    assert files
+    assert [path for path in files if CANARY.encode() in path.read_bytes()] == []
+
+
+def test_a_body_of_another_wire(server: Server) -> None:
+    question = {"type": "noul", "instructions": "Is this text about money?"}
+    with server.http() as client:
+        reply = client.post("/systemone", content=json.dumps({"state": "I paid twice.", "questions": {"q": question}}))
+    assert 0 <= reply.json()["answers"]["q"]["noul"] <= 1
