@@ -10,7 +10,7 @@ from ray.serve.config import RequestRouterConfig
 from contract.catalog import Model
 
 METRICS_INTERVAL_S = 0.5
-"""How often handles and replicas report. A cold start waits for it; reports ten times a second cost a tenth of a core."""
+"""How often handles and replicas report. A cold start waits for it; ten times a second cost a tenth of a core."""
 
 LOOK_BACK_S = 1.0
 
