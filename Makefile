@@ -22,7 +22,7 @@ serve: setup ## run the graph on http://127.0.0.1:8000 (PROFILE, PORT)
 weights: setup ## fetch and verify the weights of PROFILE, so that `make serve` needs no network
 	@$(RUN) deployments.local configs/$(PROFILE).yaml --weights-only
 
-test: setup-dev ## all tests that need no GPU
+test: setup-dev weights ## all tests that need no GPU
 	@$(RUN) pytest -m "not slow"
 
 check: setup-dev ## format, lint, types, import rules
