@@ -115,6 +115,7 @@ def _prepare_environment(home: Path, run: Path) -> None:
         for line in (ROOT / "configs/ray.env").read_text("utf-8").splitlines()
         if line and not line.startswith("#")
     )
+    metrics_port, stats_port = _free_ports()
     settings |= {
         "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
         "RAY_AUTH_TOKEN_PATH": str(token),
@@ -125,8 +126,8 @@ def _prepare_environment(home: Path, run: Path) -> None:
         "RAY_SERVE_HAPROXY_SOCKET_PATH": str(run / "admin.sock"),
         "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": str(run),
         "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": str(run / "server-state"),
-        "RAY_SERVE_HAPROXY_METRICS_PORT": str(_free_port()),
-        "RAY_SERVE_HAPROXY_STATS_PORT": str(_free_port()),
+        "RAY_SERVE_HAPROXY_METRICS_PORT": str(metrics_port),
+        "RAY_SERVE_HAPROXY_STATS_PORT": str(stats_port),
         "RAY_SERVE_HAPROXY_BINARY_PATH": str(ROOT / "deployments/haproxy"),
         "PARLANCE_HAPROXY": _haproxy(),
     }
@@ -140,10 +141,12 @@ def _haproxy() -> str:
     return str(get_haproxy_binary())
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def _free_ports() -> tuple[int, int]:
+    """Two different ports that nobody listens on. Both are held until both are known."""
+    with socket.socket() as first, socket.socket() as second:
+        for probe in (first, second):
+            probe.bind(("127.0.0.1", 0))
+        return first.getsockname()[1], second.getsockname()[1]
 
 
 def _fetch_weights(profile: str, *, offline: bool) -> None:
