@@ -177,11 +177,16 @@ class Gate:
     async def _wake(self) -> None:
         """One queued call is what scales an engine up from zero; Serve forgets a call that is cancelled early."""
         started = time.perf_counter()
+        # Nobody waits at an engine that refuses, so this is where the failure of its start is noticed.
+        watching = asyncio.create_task(self._watch.until_failed(self.name))
         try:
             await self._handle.warm.remote()
             self._load_s = time.perf_counter() - started
+            await self._watch.refresh()  # forgets an earlier failure
         except (RayError, RayServeException) as error:
             log.warning("engine %s did not start: %s", self.name, type(error).__name__)
+        finally:
+            watching.cancel()
 
     def _retry_after_s(self) -> int:
         return min(COLD_RETRY_AFTER_MAX_S, max(1, math.ceil(self._load_s)))

@@ -42,12 +42,17 @@ class Watch(StartWatch):
     def __init__(self) -> None:
         super().__init__(APP, ask=lambda: None)  # type: ignore[arg-type,return-value]
         self.failed = asyncio.Event()
+        self.noticed = Start.COLD
 
     def __getitem__(self, deployment: str) -> Start:
-        return Start.FAILED if self.failed.is_set() else Start.COLD
+        return self.noticed
+
+    async def refresh(self) -> None:
+        self.noticed = Start.FAILED if self.failed.is_set() else Start.COLD
 
     async def until_failed(self, deployment: str, sleep: Any = None) -> None:
         await self.failed.wait()
+        await self.refresh()
 
 
 @dataclass
@@ -177,6 +182,21 @@ async def test_start_that_fails_ends_the_wait(handle: Handle) -> None:
     await asyncio.sleep(0)
     waiting._watch.failed.set()  # type: ignore[attr-defined]
     assert await fault_of(call) == "ENGINE_FAILED"
+
+
+async def test_engine_that_refuses_tells_once_its_start_has_failed_and_forgets_it_when_it_runs(handle: Handle) -> None:
+    refusing = gate(handle, when_cold="refuse")
+    assert await fault_of(refusing.call("m", timings=Timings())) == "WARMING_UP"
+    refusing._watch.failed.set()  # type: ignore[attr-defined]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert await fault_of(refusing.call("m", timings=Timings())) == "ENGINE_FAILED"
+    refusing._watch.failed.clear()  # type: ignore[attr-defined]
+    handle.started.set()
+    assert refusing._warming is not None
+    await refusing._warming
+    assert await refusing.call("m", timings=Timings()) == "done"
+    assert refusing.start is Start.COLD
 
 
 async def test_client_that_leaves_does_not_take_the_warm_call_with_it(handle: Handle) -> None:
