@@ -14,8 +14,6 @@ from contract.chat import ChatBatch, ChatReply, ChatRequest
 from contract.errors import IMAGES_UNSUPPORTED
 from models.chat.request import engine_fields
 
-STALL_S = 60.0
-"""Work waits, but no step has finished for this long: the engine hangs. The longest honest step takes seconds."""
 MAX_BATCHES_PER_S = 700
 """Of all streams together. The way to the ingress carries some 1,400 items a second, and costs CPU for each."""
 
@@ -80,10 +78,6 @@ class VllmChat:
     async def check_health(self) -> None:
         """Raises if the engine has died, or has work and does not get on with it."""
         await self._engine.check_health()
-        core = self._engine.engine_core
-        moved_at = getattr(core, "moved_at", None)
-        if moved_at is not None and core.busy and time.monotonic() - moved_at > STALL_S:
-            raise RuntimeError(f"the engine of `{self._model.id}` has work, but took no step for {STALL_S:.0f} s")
 
     def close(self) -> None:
         """Ends the engine; requests in flight fail with 502."""

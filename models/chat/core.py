@@ -38,6 +38,10 @@ JOIN_S = 10.0
 """How long a shutdown waits for the step in progress."""
 
 
+STALL_S = 60.0
+"""Work waits, but no step has finished for this long: the engine hangs. The longest honest step takes seconds."""
+
+
 class ThreadedCore(InprocClient):
     """vLLM's in-process client, owned by one thread, with the asynchronous half that `AsyncLLM` calls.
 
@@ -236,3 +240,10 @@ class ThreadedLLM(AsyncLLM):
 
     def __del__(self) -> None:
         """Nothing: the thread is a daemon, and vLLM's finalizer fails in an interpreter that is ending."""
+
+    async def check_health(self) -> None:
+        """As vLLM's; raises also where there is work, but no step has finished for `STALL_S`."""
+        await super().check_health()
+        core = self.engine_core
+        if core.busy and time.monotonic() - core.moved_at > STALL_S:
+            raise RuntimeError(f"the engine has work, but took no step for {STALL_S:.0f} s")

@@ -16,7 +16,6 @@ from contract.decision_runtimes import Measurement
 from contract.decisions import Preset, Question, state_text
 from contract.errors import IMAGES_UNSUPPORTED, REQUEST_TOO_LARGE, RUNTIME_UNAVAILABLE, UPSTREAM_ERROR
 from models import weights
-from models.chat.adapter import STALL_S
 from models.decisions import measuring
 from models.decisions.prompts import PROMPT_VERSION, Prompt, PromptBook
 from models.weight_files import Digests, pin_all
@@ -95,10 +94,6 @@ class LabelScorer:
     async def check_health(self) -> None:
         """Raises if the engine has died, or has work and does not get on with it."""
         await self._engine.check_health()
-        core = self._engine.engine_core
-        moved_at = getattr(core, "moved_at", None)
-        if moved_at is not None and core.busy and time.monotonic() - moved_at > STALL_S:
-            raise RuntimeError(f"the engine of `{self._model.id}` has work, but took no step for {STALL_S:.0f} s")
 
     def close(self) -> None:
         """Ends the engine; requests in flight fail with 502."""
