@@ -1,6 +1,7 @@
 """What we offer here: the catalogue, one TOML stanza per model, read once by `load`.
 
 catalog/<noun>.toml     public facts of each model + `[<id>.serving.<profile>]`
+catalog/voices.toml     who speaks: one stanza per voice
 presets/<id>.json       packs of questions for decisions, with labelled examples
 <profile>.yaml          Serve config file of that profile: where and how the graph is deployed
 """
@@ -8,15 +9,17 @@ presets/<id>.json       packs of questions for decisions, with labelled examples
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from contract.body import parse
-from contract.catalog import CATALOG_TYPES, Catalog, Model
+from contract.catalog import CATALOG_TYPES, Catalog, Model, SpeechModel
 from contract.decisions import Preset
 from contract.errors import ApiError
+from contract.voices import Voice
 
 FOLDER = Path(__file__).parent
 PROFILES = ("embedded", "cpu", "production", "twins")
@@ -31,12 +34,26 @@ def load(profile: str, folder: Path = FOLDER / "catalog") -> Catalog:
     if profile not in PROFILES:
         raise CatalogError(f"there is no profile `{profile}`; there are {', '.join(PROFILES)}")
     kinds = {noun: _read(folder / f"{noun}.toml", kind, profile) for noun, kind in CATALOG_TYPES.items()}
-    return Catalog(profile=profile, presets=load_presets(), **kinds)
+    return Catalog(profile=profile, presets=load_presets(), voices=_voices(folder / "voices.toml", kinds), **kinds)
 
 
 def load_presets(folder: Path = FOLDER / "presets") -> dict[str, Preset]:
     """Every pack of questions by id. Raises CatalogError."""
     return {file.stem: _preset(file) for file in sorted(folder.glob("*.json"))}
+
+
+def _voices(file: Path, kinds: Mapping[str, Mapping[str, Any]]) -> dict[str, Voice]:
+    """Fixed voices by slug; each must belong to an engine of the catalogue."""
+    providers = {model.provider for model in kinds[SpeechModel.noun].values()}
+    voices = {}
+    for slug, stanza in _stanzas(file).items():
+        try:
+            voices[slug] = Voice.model_validate({**stanza, "slug": slug})
+        except ValidationError as error:
+            raise _finding(file, slug, error) from None
+        if voices[slug].provider not in providers:
+            raise CatalogError(f"{file.name} [{slug}] `provider`: no engine in speech.toml is called so")
+    return voices
 
 
 def _preset(file: Path) -> Preset:
@@ -50,11 +67,14 @@ def _preset(file: Path) -> Preset:
 
 
 def _read(file: Path, kind: type[Model], profile: str) -> dict[str, Model]:
+    return {id: _model(file, id, stanza, kind, profile) for id, stanza in _stanzas(file).items()}
+
+
+def _stanzas(file: Path) -> dict[str, dict[str, Any]]:
     try:
-        stanzas = tomllib.loads(file.read_text("utf-8"))
+        return tomllib.loads(file.read_text("utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise CatalogError(f"{file.name}: {error}") from None
-    return {id: _model(file, id, stanza, kind, profile) for id, stanza in stanzas.items()}
 
 
 def _model(file: Path, id: str, stanza: dict[str, Any], kind: type[Model], profile: str) -> Model:
@@ -70,8 +90,13 @@ def _validate(file: Path, id: str, kind: type[Model], stanza: dict[str, Any], pr
     try:
         return kind.model_validate({**stanza, "id": id, "serving": table})
     except ValidationError as error:
-        finding = error.errors(include_url=False)[0]
-        keys = [str(part) for part in finding["loc"]]
-        place = f"{id}.serving.{profile}" if keys[:1] == ["serving"] else id
-        key = ".".join(keys[1:] if keys[:1] == ["serving"] else keys)
-        raise CatalogError(f"{file.name} [{place}] `{key}`: {finding['msg'].lower()}") from None
+        raise _finding(file, id, error, profile) from None
+
+
+def _finding(file: Path, id: str, error: ValidationError, profile: str | None = None) -> CatalogError:
+    """The first finding, with the place in the file."""
+    finding = error.errors(include_url=False)[0]
+    keys = [str(part) for part in finding["loc"]]
+    place = f"{id}.serving.{profile}" if keys[:1] == ["serving"] else id
+    key = ".".join(keys[1:] if keys[:1] == ["serving"] else keys)
+    return CatalogError(f"{file.name} [{place}] `{key}`: {finding['msg'].lower()}")

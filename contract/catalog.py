@@ -12,9 +12,13 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
 from contract.decisions import Preset
+from contract.voices import Voice
 
 ModelId = str
 """Id that requests name, e.g. `gemma-4-12b`."""
+
+AudioFormat = Literal["wav", "flac", "ogg", "mp3", "opus", "aac"]
+"""What `response_format` may name. No engine answers with `ogg`: spec 4 gives another format for it everywhere."""
 
 MILLION = 1_000_000
 
@@ -133,14 +137,41 @@ class RerankModel(Model):
 
 
 class SpeechModel(Model):
-    """A text-to-speech engine. `provider` is its name on the wire; `languages` are ISO 639-1."""
+    """A text-to-speech engine: what it can do, so that no rule asks for its name. Spec 4 (POST /audio/speech).
+
+    Attributes:
+        provider: its name on the wire.
+        languages: ISO 639-1. Engines that `obeys_language` refuse others; the rest follow the text.
+        max_input_chars: code points of `input`.
+        formats: what it can answer with; the first is what a request without one, or with another one, gets.
+        sample_rate: of what it makes, in Hz; mono.
+        tags: marks inside the text that it acts on, e.g. `<breath>`.
+        spans: names of marks that enclose text, e.g. `laughter` for `<laughter>...</laughter>`.
+        has_style, has_speed, has_cloning: whether `emotion`, `speed` and a reference clip mean something to it.
+        in_one_piece: nothing is delivered before all of it is made, and nothing half ever is.
+        watermark: whether its sound carries an inaudible watermark.
+        default_voice: slug that speaks when none is asked for, None for the engine's own.
+        system_voices: slug that speaks for `default-de` and `default-en`, where it is not `default_voice`.
+    """
 
     kind = "tts"
     noun = "speech"
 
     provider: str
     languages: tuple[str, ...]
+    obeys_language: bool = False
     max_input_chars: PositiveInt
+    formats: tuple[AudioFormat, ...] = ("wav",)
+    sample_rate: PositiveInt = 24_000
+    tags: tuple[str, ...] = ()
+    spans: tuple[str, ...] = ()
+    has_style: bool = False
+    has_speed: bool = False
+    has_cloning: bool = False
+    in_one_piece: bool = False
+    watermark: bool = False
+    default_voice: str | None = None
+    system_voices: dict[str, str] = {}
 
 
 class TranscriptionModel(Model):
@@ -173,7 +204,7 @@ class DecisionModel(Model):
 
 
 class Catalog(Frozen):
-    """All models that the API knows, by kind and id, in the order of their files; presets of decisions by id."""
+    """All models that the API knows, by kind and id, in the order of their files; presets by id, voices by slug."""
 
     profile: str
     chat: dict[ModelId, ChatModel] = {}
@@ -183,6 +214,7 @@ class Catalog(Frozen):
     transcription: dict[ModelId, TranscriptionModel] = {}
     decisions: dict[ModelId, DecisionModel] = {}
     presets: dict[str, Preset] = {}
+    voices: dict[str, Voice] = {}
 
     def models(self) -> Iterator[Model]:
         """Every model, set up or not."""

@@ -133,6 +133,11 @@ def _row(name: str, status: int, code: str | None = None, **columns: Any) -> Fau
 INVALID_REQUEST = _row("INVALID_REQUEST", 400, "invalid_request_error")
 INVALID_JSON = _row("INVALID_JSON", 400)
 IMAGES_UNSUPPORTED = _row("IMAGES_UNSUPPORTED", 400)
+TEXT_TOO_LONG = _row("TEXT_TOO_LONG", 400)
+UNKNOWN_VOICE = _row("UNKNOWN_VOICE", 400)
+VOICE_PROVIDER_MISMATCH = _row("VOICE_PROVIDER_MISMATCH", 400)
+CLONING_NOT_SUPPORTED = _row("CLONING_NOT_SUPPORTED", 400)
+LANGUAGE_NOT_SUPPORTED = _row("LANGUAGE_NOT_SUPPORTED", 400)
 
 MISSING_API_KEY = _row("MISSING_API_KEY", 401)
 INVALID_API_KEY = _row("INVALID_API_KEY", 401, text="the API key is not valid or has been revoked")
@@ -142,6 +147,8 @@ USER_SPEND_LIMIT = _row("USER_SPEND_LIMIT", 402)
 QUOTA_EXCEEDED = _row("QUOTA_EXCEEDED", 402)
 
 MISSING_SCOPE = _row("MISSING_SCOPE", 403)
+VOICE_NOT_IN_PLAN = _row("VOICE_NOT_IN_PLAN", 403)
+INVALID_SIGNATURE = _row("INVALID_SIGNATURE", 403)
 
 NOT_FOUND = _row("NOT_FOUND", 404)
 MODEL_NOT_FOUND = _row("MODEL_NOT_FOUND", 404)
@@ -153,17 +160,25 @@ IDEMPOTENCY_FINISHED = _row("IDEMPOTENCY_FINISHED", 409, should_retry=False)
 REQUEST_TOO_LARGE = _row("REQUEST_TOO_LARGE", 413)
 UNSUPPORTED_MEDIA_TYPE = _row("UNSUPPORTED_MEDIA_TYPE", 415)
 IDEMPOTENCY_MISMATCH = _row("IDEMPOTENCY_MISMATCH", 422)
+LANGUAGE_UNPROCESSABLE = _row("LANGUAGE_UNPROCESSABLE", 422, "language_not_supported")
 
 RATE_LIMIT_EXCEEDED = _row("RATE_LIMIT_EXCEEDED", 429)
 BUSY = _row("BUSY", 429, retry_after_s=1)
+PROVIDER_BUSY = _row(
+    "PROVIDER_BUSY", 429, "busy", text="the provider of this engine takes no more requests at the moment"
+)
 
 INTERNAL_ERROR = _row(
     "INTERNAL_ERROR", 500, text="the server met an error of its own; the time of the request helps us find it"
 )
 NOT_IMPLEMENTED = _row("NOT_IMPLEMENTED", 501, should_retry=False)
 UPSTREAM_ERROR = _row("UPSTREAM_ERROR", 502, text="the engine failed while it worked on this request")
+STREAM_INCOMPLETE = _row(
+    "STREAM_INCOMPLETE", 502, text="the engine broke off before the announcement was whole; nothing of it was delivered"
+)
 WARMING_UP = _row("WARMING_UP", 503, text="the engine is warming up; send the request again in about a minute")
 ENGINE_FAILED = _row("ENGINE_FAILED", 503, text="the engine could not be started")
+NOT_CONFIGURED = _row("NOT_CONFIGURED", 503, text="this engine is not set up in this deployment", should_retry=False)
 RUNTIME_UNAVAILABLE = _row("RUNTIME_UNAVAILABLE", 503, text="no measured runtime of this model can be reached")
 STATE_UNAVAILABLE = _row(
     "STATE_UNAVAILABLE", 503, text="the service cannot record this request at the moment", retry_after_s=5

@@ -23,6 +23,14 @@ KEY_CACHE_S = 5
 STREAM_SLICE_OUTPUT_TOKENS = 1024
 """Output tokens of a stream that are reserved at a time."""
 
+SPEECH_INPUT_CHARS = 4000
+"""Code points of `input`, for every engine; some take fewer."""
+SPEECH_CLIP_S = 30
+"""Of a reference clip."""
+SPEECH_SPEED = (0.5, 2.0)
+SPEECH_STYLE_CHARS = 500
+"""Of a style instruction. Ours: the spec has no figure."""
+
 DECISION_BODY_BYTES = 64 * 1024
 """Of a decision's body, not counting what its images hold."""
 DECISION_IMAGES = 2

@@ -1,0 +1,69 @@
+"""Voices: what a stanza of `configs/catalog/voices.toml` may say, and who may choose one. Spec 2 (Voice) and 5.6."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from contract.access import VOICES, Caller
+from contract.errors import VOICE_NOT_IN_PLAN
+
+SYSTEM_VOICES = {"default-de": "de", "default-en": "en"}
+"""Names that stand for the default engine's own voice, and the language that each brings along."""
+
+SAMPLE_ADDRESS_S = 3600
+"""A signed address of a sample is valid so long. Spec 8."""
+
+
+class Voice(BaseModel):
+    """A voice that can be asked for.
+
+    Attributes:
+        slug: value of `voice` in requests.
+        provider: of the one engine that speaks it.
+        origin: `designed` (from a description, fictional), `preset` (the provider's own), `cloned` (from a recording).
+        scope: `platform` for everyone, `org` for the one organisation that had it made.
+        from_plan: may be chosen only with voice selection (spec 5.6); an engine's fixed voices are for everyone.
+        status, status_note: `preliminary` where sound and slug may still change, and what that means.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    slug: str
+    provider: str
+    label: str
+    origin: Literal["designed", "preset", "cloned"]
+    gender: Literal["m", "f"]
+    age_group: str
+    primary_language: str
+    description: str | None = None
+    scope: Literal["platform", "org"] = "platform"
+    from_plan: bool = False
+    status: Literal["preliminary"] | None = None
+    status_note: str | None = None
+
+    def selectable(self, caller: Caller) -> bool:
+        """Whether the caller's organisation may choose this voice."""
+        return not self.from_plan or caller.may_select_voices
+
+    def require(self, caller: Caller) -> None:
+        """Raises VOICE_NOT_IN_PLAN."""
+        if not self.selectable(caller):
+            raise VOICE_NOT_IN_PLAN(
+                f"voice `{self.slug}` needs voice selection, which plan `{caller.plan.name}` does not include; "
+                f"it begins with plan `starter`",
+                param="voice",
+            )
+
+
+def access(caller: Caller) -> dict[str, str | bool | None]:
+    """The `access` object of the voice list: whether, and by what, the organisation may choose catalogue voices."""
+    entitled = VOICES in caller.entitlements and not caller.plan.voices
+    hint = None if caller.may_select_voices else "voice selection begins with plan `starter`"
+    return {
+        "selectable": caller.may_select_voices,
+        "via": "entitlement" if entitled else "tier",
+        "tier": caller.plan.name,
+        "hint": hint,
+    }

@@ -1,0 +1,12 @@
+"""Text-to-speech engines, one file each, all behind `engine.SpeechEngine`.
+
+espeak.py       espeak-ng behind all four engines of the embedded profile
+supertonic.py   ONNX, on a CPU or a GPU
+cosyvoice.py    its official code; clones, styles, marks
+qwen.py         Qwen3-TTS: stored voices, and clips of an organisation's own
+mistral.py      an HTTP API of the provider's schema
+text.py         sentences, so that long texts are spoken part by part
+
+engine = models.load(catalog.speech["supertonic-3"])
+block = await engine.speak_whole(Utterance("Hello.", "en", voice="F1"))        # block.data is a WAV file
+"""

@@ -1,0 +1,103 @@
+"""What every speech engine shares: it renders in a thread, and its sound is watermarked, encoded and marked here.
+
+render(utterance) -> Spoken, Spoken, ...        the engine's own part; blocks, a sentence or so at a time
+speak(utterance)  -> AudioBlock, AudioBlock...  the file as it grows
+speak_whole(utterance) -> AudioBlock            the file, once all of it is made
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from contract.catalog import Serving, SpeechModel
+from contract.speech import AudioBlock, Utterance
+
+if TYPE_CHECKING:
+    import numpy as np
+
+MAX_BLOCK_BYTES = 256 * 1024
+"""What crosses a handle at once."""
+
+
+class Spoken(NamedTuple):
+    """Sound of a part of the text.
+
+    Attributes:
+        samples: float32 mono [n], -1 to 1, at the engine's `sample_rate`.
+        characters: of the text, from its beginning, that are spoken with these.
+    """
+
+    samples: np.ndarray[Any, np.dtype[np.float32]]
+    characters: int
+
+
+class SpeechEngine(ABC):
+    """One engine. Subclasses load in their constructor, after this one, and render."""
+
+    def __init__(self, model: SpeechModel, path: Path | None) -> None:
+        assert isinstance(model.serving, Serving), "only an engine that is set up is loaded"
+        self.model = model
+        self.serving = model.serving
+        self.path = path
+        self.sample_rate = model.sample_rate
+        self._threads = ThreadPoolExecutor(self.serving.max_ongoing_requests, thread_name_prefix=model.provider)
+        self._watermark = _load_watermark() if model.watermark else None
+
+    @abstractmethod
+    def render(self, utterance: Utterance) -> Iterator[Spoken]:
+        """The sound of an utterance, part by part. Blocks; several run at the same time, each in a thread of its own.
+
+        Raises ApiError for what a client could have known; anything else counts as a failure of the engine.
+        """
+
+    async def speak(self, utterance: Utterance) -> AsyncIterator[AudioBlock]:
+        """The file as it grows. Leaving the iteration stops the engine after the part that it is at."""
+        parts = self._file(utterance)
+        loop = asyncio.get_running_loop()
+        try:
+            while (block := await loop.run_in_executor(self._threads, next, parts, None)) is not None:
+                yield block
+        finally:
+            # A running generator cannot be closed, so this waits in the same thread pool for the part under way.
+            self._threads.submit(parts.close)
+
+    async def speak_whole(self, utterance: Utterance) -> AudioBlock:
+        """The whole file at once."""
+        blocks = [block async for block in self.speak(utterance)]
+        return AudioBlock(b"".join(block.data for block in blocks), blocks[-1].characters, blocks[-1].seconds)
+
+    async def check_health(self) -> None:
+        """Raises when the engine cannot work any more. Subclasses that can tell do."""
+
+    def close(self) -> None:
+        """Lets threads go."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _file(self, utterance: Utterance) -> Iterator[AudioBlock]:
+        from models.audio.encoding import Encoder
+        from models.audio.marking import Marks
+
+        encoder = Encoder(utterance.format, self.sample_rate, Marks(self.serving.runtime, int(time.time())))
+        samples = characters = 0
+        for part in self.render(utterance):
+            samples, characters = samples + len(part.samples), part.characters
+            sound = self._watermark.embed(part.samples, self.sample_rate) if self._watermark else part.samples
+            yield from _cut(encoder.add(sound), characters, samples / self.sample_rate)
+        yield from _cut(encoder.finish(), characters, samples / self.sample_rate)
+
+
+def _cut(data: bytes, characters: int, seconds: float) -> Iterator[AudioBlock]:
+    for start in range(0, len(data), MAX_BLOCK_BYTES):
+        yield AudioBlock(data[start : start + MAX_BLOCK_BYTES], characters, seconds)
+
+
+def _load_watermark() -> Any:
+    from models.audio.watermark import Watermark
+
+    return Watermark()
