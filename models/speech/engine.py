@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from contract.catalog import Serving, SpeechModel
@@ -20,6 +21,8 @@ from contract.speech import AudioBlock, Utterance
 
 if TYPE_CHECKING:
     import numpy as np
+
+GRACE_S = 60.0
 
 MAX_BLOCK_BYTES = 256 * 1024
 """What crosses a handle at once."""
@@ -47,6 +50,7 @@ class SpeechEngine(ABC):
         self.path = path
         self.sample_rate = model.sample_rate
         self._threads = ThreadPoolExecutor(self.serving.max_ongoing_requests, thread_name_prefix=model.provider)
+        self._under_way: dict[Lock, float] = {}
         self._watermark = _load_watermark() if model.watermark else None
 
     @abstractmethod
@@ -59,13 +63,26 @@ class SpeechEngine(ABC):
     async def speak(self, utterance: Utterance) -> AsyncIterator[AudioBlock]:
         """The file as it grows. Leaving the iteration stops the engine after the part that it is at."""
         parts = self._file(utterance)
+        turn = Lock()  # a generator that runs cannot be closed
+
+        def advance() -> AudioBlock | None:
+            with turn:
+                self._under_way[turn] = time.monotonic()
+                try:
+                    return next(parts, None)
+                finally:
+                    del self._under_way[turn]
+
+        def stop() -> None:
+            with turn:
+                parts.close()
+
         loop = asyncio.get_running_loop()
         try:
-            while (block := await loop.run_in_executor(self._threads, next, parts, None)) is not None:
+            while (block := await loop.run_in_executor(self._threads, advance)) is not None:
                 yield block
         finally:
-            # A running generator cannot be closed, so this waits in the same thread pool for the part under way.
-            self._threads.submit(parts.close)
+            self._threads.submit(stop)
 
     async def speak_whole(self, utterance: Utterance) -> AudioBlock:
         """The whole file at once."""
@@ -73,13 +90,16 @@ class SpeechEngine(ABC):
         return AudioBlock(b"".join(block.data for block in blocks), blocks[-1].characters, blocks[-1].seconds)
 
     async def check_health(self) -> None:
-        """Raises when the engine cannot work any more. Subclasses that can tell do."""
+        """Raises when a part is under way for longer than anybody waits for it."""
+        oldest = min(self._under_way.copy().values(), default=time.monotonic())
+        if time.monotonic() - oldest > self.serving.deadline_s + GRACE_S:
+            raise RuntimeError(f"speech engine {self.model.id} makes no progress")
 
     def close(self) -> None:
         """Lets threads go."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _file(self, utterance: Utterance) -> Iterator[AudioBlock]:
+    def _file(self, utterance: Utterance) -> Generator[AudioBlock]:
         from models.audio.encoding import Encoder
         from models.audio.marking import Marks
 
