@@ -23,7 +23,7 @@ from contract.errors import (
     UNKNOWN_VOICE,
     VOICE_PROVIDER_MISMATCH,
 )
-from contract.limits import SPEECH_SPEED
+from contract.limits import SPEECH_INPUT_CHARS, SPEECH_SPEED
 from contract.speech import SpeechRequest
 from contract.voices import SYSTEM_VOICES, Voice
 
@@ -159,13 +159,14 @@ def _check_voice(voice: Voice | None, model: SpeechModel) -> None:
 
 
 def _check_length(request: SpeechRequest, model: SpeechModel) -> None:
-    """`contract.speech` has refused already what is too long for every engine."""
-    if len(request.input) > model.max_input_chars:
-        raise TEXT_TOO_LONG(
-            f"`input` has {len(request.input)} characters; engine `{model.provider}` takes at most "
-            f"{model.max_input_chars}",
-            param="input",
-        )
+    if len(request.input) <= model.max_input_chars:
+        return
+    # Spec 7 has a code of its own for engines that take less than the others.
+    fault = TEXT_TOO_LONG if model.max_input_chars < SPEECH_INPUT_CHARS else INVALID_REQUEST
+    raise fault(
+        f"`input` has {len(request.input)} characters; engine `{model.provider}` takes at most {model.max_input_chars}",
+        param="input",
+    )
 
 
 def _check_speed(request: SpeechRequest, model: SpeechModel) -> None:

@@ -39,8 +39,9 @@ def prepared(text: str, model: SpeechModel, engines: Iterable[SpeechModel]) -> s
     """
     own = _marks_of(model)
     foreign = {mark for engine in engines for mark in _marks_of(engine)} - own
+    # Control characters first: one inside a mark must not hide it.
+    text = "".join(char for char in text if char in "\t\n\r" or unicodedata.category(char) != "Cc")
     kept = "".join(_kept(piece, own) for piece in _split(text, own | foreign))
-    kept = "".join(char for char in kept if char in "\t\n\r" or unicodedata.category(char) != "Cc")
     _check_spans(pieces(kept, model), model.spans)
     if not any(_is_spoken(piece) for piece in pieces(kept, model) if isinstance(piece, str)):
         raise INVALID_REQUEST("`input` has no letter and no digit, so there is nothing to speak", param="input")

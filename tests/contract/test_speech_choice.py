@@ -1,0 +1,375 @@
+"""The rule that chooses engine, voice and language, against the sentences of spec 4, 7 and 9.6 and design 7.14.
+
+`expected` is the same rule a second time, built from rows that quote the spec, over lists copied from the spec and not
+from the catalogue. The table test compares the two for every combination.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import date
+from itertools import product
+
+import pytest
+
+from configs import load
+from contract.body import parse
+from contract.errors import ApiError
+from contract.speech import SpeechRequest
+from contract.speech_choice import Choice, choose, default_engine
+from contract.voices import Voice
+
+CATALOG = load("embedded")
+ENGINES = {model.provider: model for model in CATALOG.speech.values()}
+OWN = Voice(
+    slug="our-anna",
+    provider="qwen",
+    label="Anna",
+    origin="designed",
+    gender="f",
+    age_group="30-35",
+    primary_language="de",
+    scope="org",
+)
+VOICES = {**CATALOG.voices, OWN.slug: OWN}
+
+BEFORE, SINCE = date(2026, 9, 25), date(2026, 9, 26)
+
+LANGUAGES = {
+    "supertonic": "en ko ja ar bg cs da de el es et fi fr hi hr hu id it lt lv nl pl pt ro ru sk sl sv tr uk vi",
+    "qwen": "de en fr es it pt ru ja ko zh",
+    "cosyvoice": "zh en ja ko de es fr it ru",
+    "mistral": "de en fr es it pt nl hi ar",
+}
+MODELS = {
+    "supertonic-3": "supertonic",
+    "cosyvoice-3": "cosyvoice",
+    "voxtral-mini-tts": "mistral",
+    "qwen3-tts": "qwen",
+}
+OWNERS = {
+    **dict.fromkeys(("M1", "F5"), "supertonic"),
+    "de-thorsten": "cosyvoice",
+    "rooom-f-01": "qwen",
+    "rooom-m-02": "qwen",
+    "bib-f-30": "mistral",
+    "our-anna": "qwen",
+}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A combination of the table; `detected` is what the text seems to be."""
+
+    provider: str | None
+    model: str | None
+    voice: str | None
+    language: str | None
+    clip: bool
+    detected: str
+    today: date
+
+    @property
+    def owner(self) -> str | None:
+        return OWNERS.get(self.voice or "")
+
+    @property
+    def wanted_language(self) -> str:
+        if self.language == "auto":
+            return self.detected
+        if self.language is None:
+            return "en" if self.voice == "default-en" else "de"
+        return self.language.split("-")[0]
+
+    @property
+    def usual(self) -> str:
+        return "supertonic" if self.today <= BEFORE else "mistral"
+
+
+def speaks(engine: str, language: str) -> bool:
+    return language in LANGUAGES[engine].split()
+
+
+ENGINE_ROWS: list[tuple[str, Callable[[Asked], str | None]]] = [
+    ("`provider` wins over `model`", lambda a: a.provider),
+    ("any other value of `model` is not rejected", lambda a: MODELS.get(a.model or "")),
+    ("else the engine of `voice`", lambda a: a.owner),
+    ("a reference clip alone selects `cosyvoice`", lambda a: "cosyvoice" if a.clip else None),
+    ("else the default engine", lambda a: a.usual if speaks(a.usual, a.wanted_language) else None),
+    ("`qwen` takes over for languages such as ru, ja", lambda a: "qwen" if speaks("qwen", a.wanted_language) else None),
+    ("otherwise `supertonic`", lambda a: "supertonic"),
+]
+
+FAULT_ROWS: list[tuple[str, Callable[[Asked, str], bool]]] = [
+    ("UNKNOWN_VOICE", lambda a, e: a.voice not in (None, "default-de", "default-en", *OWNERS)),
+    ("UNKNOWN_VOICE", lambda a, e: e == "qwen" and a.owner not in (None, "qwen")),
+    ("VOICE_PROVIDER_MISMATCH", lambda a, e: a.owner not in (None, e)),
+    ("CLONING_NOT_SUPPORTED", lambda a, e: a.clip and e != "cosyvoice"),
+    ("LANGUAGE_UNPROCESSABLE", lambda a, e: e == "qwen" and not speaks(e, a.wanted_language)),
+    ("LANGUAGE_NOT_SUPPORTED", lambda a, e: e == "supertonic" and not speaks(e, a.wanted_language)),
+]
+
+DEFAULT_VOICES = {
+    ("supertonic", "default-de"): "F1",
+    ("supertonic", "default-en"): "M1",
+    ("supertonic", None): "F1",
+    ("qwen", "default-de"): "rooom-f-01",
+    ("qwen", "default-en"): "rooom-f-01",
+    ("qwen", None): "rooom-f-01",
+    ("cosyvoice", "default-de"): "de-thorsten",
+    ("cosyvoice", "default-en"): "de-thorsten",
+    ("cosyvoice", None): "de-thorsten",
+}
+"""The catalogue engine has a voice of its own without a name."""
+
+
+def expected(asked: Asked) -> str | tuple[str, str | None, str, str]:
+    """Name of the fault, or provider, slug for the engine, `X-Voice` and language."""
+    engine = next(name for _, row in ENGINE_ROWS if (name := row(asked)))
+    for fault, applies in FAULT_ROWS:
+        if applies(asked, engine):
+            return fault
+    if asked.clip:
+        slug, told = None, "default"
+    elif asked.owner:
+        slug = told = asked.voice
+    else:
+        slug = DEFAULT_VOICES.get((engine, asked.voice))
+        told = (slug or "default") if asked.voice else "default"
+    follows_text = engine in ("cosyvoice", "mistral")
+    return engine, slug, told, asked.detected if follows_text else asked.wanted_language
+
+
+def outcome(asked: Asked) -> str | tuple[str, str | None, str, str]:
+    request = SpeechRequest(
+        input="text",
+        provider=asked.provider,
+        model=asked.model,
+        voice=asked.voice,
+        language=asked.language,
+        reference_audio_b64="UklGRg==" if asked.clip else None,
+    )
+    try:
+        choice = choose(request, VOICES, ENGINES, lambda _: asked.detected, asked.today)
+    except ApiError as error:
+        return error.fault.name
+    return choice.model.provider, choice.voice, choice.spoken_as, choice.language
+
+
+def table() -> Iterator[Asked]:
+    providers = (None, "supertonic", "cosyvoice", "mistral", "qwen")
+    models = (None, "tts-1-hd", *MODELS)
+    voices = (None, "alloy", "default-de", "default-en", *OWNERS)
+    languages = (None, "auto", "de", "de-DE", "en", "ru", "ja", "zh", "tr", "nl", "xx")
+    rows = product(providers, models, voices, languages, (False, True), ("de", "ru", "tr"), (BEFORE, SINCE))
+    return (Asked(*row) for row in rows)
+
+
+def test_every_combination_gives_what_the_spec_says() -> None:
+    seen: dict[str, int] = {}
+    for asked in table():
+        want = expected(asked)
+        assert outcome(asked) == want, asked
+        name = want if isinstance(want, str) else want[0]
+        seen[name] = seen.get(name, 0) + 1
+    # A table that never meets a row proves nothing about it.
+    assert set(seen) == {*ENGINES, *(fault for fault, _ in FAULT_ROWS)}
+    assert min(seen.values()) > 100
+
+
+def test_the_lists_of_the_spec_are_in_the_catalogue() -> None:
+    for provider, codes in LANGUAGES.items():
+        assert set(ENGINES[provider].languages) == set(codes.split())
+    assert {model.id: model.provider for model in ENGINES.values()} == MODELS
+    assert all(CATALOG.voices[slug].provider == owner for slug, owner in OWNERS.items() if slug != OWN.slug)
+
+
+def spoken(*, detected: str = "de", today: date = SINCE, **body: object) -> Choice:
+    request = parse(SpeechRequest, json.dumps({"input": "text"} | body).encode())
+    return choose(request, VOICES, ENGINES, lambda _: detected, today)
+
+
+def refusal(*, detected: str = "de", today: date = SINCE, **body: object) -> ApiError:
+    with pytest.raises(ApiError) as caught:
+        spoken(detected=detected, today=today, **body)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("today", "provider"),
+    [
+        (date(2026, 1, 1), "supertonic"),
+        (BEFORE, "supertonic"),
+        (SINCE, "mistral"),
+        (date(2030, 1, 1), "mistral"),
+    ],
+)
+def test_the_default_engine_changes_on_26_september_2026(today: date, provider: str) -> None:
+    assert default_engine(today) == provider
+    assert spoken(today=today).model.provider == provider
+
+
+@pytest.mark.parametrize("body", [{"provider": "supertonic"}, {"model": "supertonic-3"}, {"voice": "F3"}])
+def test_three_ways_to_keep_supertonic(body: dict[str, str]) -> None:
+    assert spoken(**body).model.provider == "supertonic"
+
+
+def test_a_third_partys_model_is_not_rejected() -> None:
+    assert spoken(model="gpt-4o-mini-tts").model.provider == "mistral"
+    assert spoken(model="tts-1", voice="rooom-m-01").model.provider == "qwen"
+
+
+def test_a_third_partys_voice_is_unknown_and_the_message_says_what_there_is() -> None:
+    error = refusal(voice="alloy")
+    assert (error.fault.status, error.fault.code, error.param) == (400, "unknown_voice", "voice")
+    assert "default-de" in error.message
+    assert "default-en" in error.message
+
+
+def test_a_long_slug_is_not_repeated_whole() -> None:
+    assert len(refusal(voice="x" * 5000).message) < 300
+
+
+@pytest.mark.parametrize("chooser", [{"provider": "qwen"}, {"model": "qwen3-tts"}])
+@pytest.mark.parametrize("voice", ["M1", "de-thorsten", "bib-m-25"])
+def test_a_foreign_voice_is_unknown_to_qwen(chooser: dict[str, str], voice: str) -> None:
+    assert refusal(voice=voice, **chooser).fault.code == "unknown_voice"
+
+
+@pytest.mark.parametrize("chooser", [{"provider": "cosyvoice"}, {"model": "cosyvoice-3"}])
+@pytest.mark.parametrize("clip", [{}, {"reference_audio_b64": "UklGRg=="}])
+@pytest.mark.parametrize("voice", ["M1", "rooom-f-02", "bib-m-25"])
+def test_a_foreign_voice_is_a_mismatch_elsewhere_even_with_a_clip(
+    chooser: dict[str, str], clip: dict[str, str], voice: str
+) -> None:
+    error = refusal(voice=voice, **chooser, **clip)
+    assert (error.fault.status, error.fault.code) == (400, "voice_provider_mismatch")
+
+
+def test_a_catalogue_voice_fixes_the_engine_whatever_the_language() -> None:
+    choice = spoken(voice="bib-f-20", language="ru", detected="pl")
+    assert (choice.model.provider, choice.voice, choice.language) == ("mistral", "bib-f-20", "pl")
+
+
+def test_a_clip_overrides_the_voice_of_its_engine() -> None:
+    choice = spoken(voice="de-thorsten", reference_audio_b64="UklGRg==")
+    assert (choice.model.provider, choice.voice, choice.spoken_as) == ("cosyvoice", None, "default")
+
+
+@pytest.mark.parametrize("body", [{"provider": "qwen"}, {"model": "supertonic-3"}, {"voice": "bib-f-20"}])
+def test_only_one_engine_imitates(body: dict[str, str]) -> None:
+    error = refusal(reference_audio_b64="UklGRg==", **body)
+    assert (error.fault.status, error.fault.code) == (400, "cloning_not_supported")
+
+
+@pytest.mark.parametrize(("voice", "slug", "language"), [("default-de", "F1", "de"), ("default-en", "M1", "en")])
+def test_system_voices_of_supertonic(voice: str, slug: str, language: str) -> None:
+    choice = spoken(provider="supertonic", voice=voice)
+    assert (choice.voice, choice.spoken_as, choice.language) == (slug, slug, language)
+
+
+def test_a_system_voice_follows_a_language_that_is_named() -> None:
+    assert spoken(provider="supertonic", voice="default-en", language="fr").language == "fr"
+
+
+def test_the_default_engine_speaks_system_voices_in_a_voice_without_a_name() -> None:
+    choice = spoken(voice="default-en")
+    assert (choice.model.provider, choice.voice, choice.spoken_as) == ("mistral", None, "default")
+
+
+def test_without_a_voice_qwen_speaks_the_first_of_its_own() -> None:
+    choice = spoken(provider="qwen")
+    assert (choice.voice, choice.spoken_as) == ("rooom-f-01", "default")
+
+
+@pytest.mark.parametrize("language", ["ru", "ja", "ko", "zh"])
+def test_qwen_takes_over_from_the_default_engine(language: str) -> None:
+    assert spoken(language=language).model.provider == "qwen"
+    assert spoken(language="auto", detected=language).model.provider == "qwen"
+
+
+@pytest.mark.parametrize("language", ["tr", "uk", "pl", "ro", "vi"])
+def test_supertonic_takes_over_the_rest(language: str) -> None:
+    assert spoken(language=language).model.provider == "supertonic"
+
+
+def test_nobody_takes_over_without_a_language() -> None:
+    assert spoken(detected="ru").model.provider == "mistral"
+
+
+@pytest.mark.parametrize("language", ["DE", "de-DE", "de_AT", " de ", "de-Latn-CH"])
+def test_regions_and_case_of_a_language_do_not_matter(language: str) -> None:
+    assert spoken(provider="qwen", language=language).language == "de"
+
+
+@pytest.mark.parametrize(("provider", "status", "count"), [("supertonic", 400, 31), ("qwen", 422, 10)])
+@pytest.mark.parametrize("language", ["xx", "", "german", "fa"])
+def test_a_language_that_is_not_spoken(provider: str, status: int, count: int, language: str) -> None:
+    error = refusal(provider=provider, language=language)
+    assert (error.fault.status, error.fault.code, error.param) == (status, "language_not_supported", "language")
+    assert len(error.body()["error"]["supported"]) == count
+
+
+@pytest.mark.parametrize("provider", ["mistral", "cosyvoice"])
+def test_engines_that_follow_the_text_ignore_the_language(provider: str) -> None:
+    assert spoken(provider=provider, language="xx", detected="es").language == "es"
+
+
+@pytest.mark.parametrize("provider", ["supertonic", "cosyvoice", "mistral"])
+@pytest.mark.parametrize("sign", ["a", "ä", "😀"])
+def test_4000_characters_are_taken_and_one_more_is_not(provider: str, sign: str) -> None:
+    for count in (3999, 4000):
+        assert spoken(provider=provider, input=sign * count).model.provider == provider
+    error = refusal(provider=provider, input=sign * 4001)
+    assert (error.fault.status, error.fault.code, error.param) == (400, "invalid_request_error", "input")
+    assert "4001" in error.message
+
+
+@pytest.mark.parametrize("chooser", [{"provider": "qwen"}, {"voice": "our-anna"}, {"language": "ru"}])
+@pytest.mark.parametrize("sign", ["a", "ä", "😀"])
+def test_qwen_takes_2000(chooser: dict[str, str], sign: str) -> None:
+    for count in (1999, 2000):
+        assert spoken(input=sign * count, **chooser).model.provider == "qwen"
+    for count in (2001, 4000, 4001, 9000):
+        error = refusal(input=sign * count, **chooser)
+        assert (error.fault.status, error.fault.code, error.param) == (400, "text_too_long", "input")
+
+
+@pytest.mark.parametrize("speed", [0.5, 0.50001, 1, 1.99, 2.0])
+def test_speeds_within_the_bounds(speed: float) -> None:
+    assert spoken(provider="cosyvoice", speed=speed).model.has_speed
+
+
+@pytest.mark.parametrize("speed", [0.49, 2.01, 0, -1, 1e308])
+def test_speeds_beyond_them_are_refused_where_speed_means_something(speed: float) -> None:
+    assert refusal(provider="cosyvoice", speed=speed).param == "speed"
+    for provider in ("supertonic", "mistral", "qwen"):
+        assert spoken(provider=provider, speed=speed).model.provider == provider
+
+
+FORMATS = {
+    "supertonic": {"wav": "wav", "flac": "flac", "ogg": "wav", "mp3": "wav", "opus": "wav", "aac": "wav", None: "wav"},
+    "cosyvoice": dict.fromkeys(("wav", "flac", "ogg", "mp3", "opus", "aac", None), "wav"),
+    "mistral": {"wav": "wav", "flac": "flac", "ogg": "mp3", "mp3": "mp3", "opus": "opus", "aac": "aac", None: "mp3"},
+    "qwen": dict.fromkeys(("wav", "flac", "ogg", "mp3", "opus", "aac", None), "wav"),
+}
+
+
+@pytest.mark.parametrize("provider", FORMATS)
+def test_formats(provider: str) -> None:
+    answers = {asked: spoken(provider=provider, response_format=asked).format for asked in FORMATS[provider]}
+    assert answers == FORMATS[provider]
+
+
+def test_an_organisations_own_voice_is_spoken_by_its_engine() -> None:
+    choice = spoken(voice=OWN.slug, language="fr")
+    assert (choice.model.provider, choice.voice, choice.spoken_as) == ("qwen", OWN.slug, OWN.slug)
+    assert refusal(voice=OWN.slug, provider="mistral").fault.code == "voice_provider_mismatch"
+
+
+def test_another_organisations_voice_does_not_exist() -> None:
+    with pytest.raises(ApiError) as caught:
+        choose(SpeechRequest(input="x", voice=OWN.slug), CATALOG.voices, ENGINES, lambda _: "de", SINCE)
+    assert caught.value.fault.code == "unknown_voice"
