@@ -118,6 +118,18 @@ class SystemOneQuestion(Lenient):
         }
 
 
+class SystemOneAsset(Lenient):
+    """An image inside the body. Ignored like other fields it would be judged unseen."""
+
+    type: Literal["image"] = "image"
+    format: Literal["png", "jpg", "jpeg"]
+    data_base64: str
+
+    def address(self) -> str:
+        """As a `data:` address."""
+        return f"data:image/{'png' if self.format == 'png' else 'jpeg'};base64,{self.data_base64}"
+
+
 class SystemOneRequest(ForeignRequest):
     """A body of POST /systemone."""
 
@@ -125,6 +137,7 @@ class SystemOneRequest(ForeignRequest):
     questions: dict[str, SystemOneQuestion]
     model: str | None = None
     images: list[str] | None = None
+    assets: dict[str, SystemOneAsset] | None = None
 
     @model_validator(mode="after")
     def _check(self) -> SystemOneRequest:
@@ -135,7 +148,8 @@ class SystemOneRequest(ForeignRequest):
 
     def image_addresses(self) -> list[str]:
         """`data:` addresses, checked."""
-        return [Image(data_url=address).data_url for address in self.images or ()]
+        addresses = [*(self.images or ()), *(asset.address() for asset in (self.assets or {}).values())]
+        return [Image(data_url=address).data_url for address in addresses]
 
     def text(self) -> str:
         """What is judged."""

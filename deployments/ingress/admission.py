@@ -17,7 +17,7 @@ from starlette.requests import Request
 
 from contract.access import Caller, Scope
 from contract.body import parse
-from contract.errors import RATE_LIMIT_EXCEEDED, REQUEST_TOO_LARGE
+from contract.errors import RATE_LIMIT_EXCEEDED, REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE
 from contract.limits import JSON_BODY_BYTES
 from deployments.ingress.exchange import Exchange, exchange_of
 from deployments.ingress.service import Service
@@ -44,7 +44,8 @@ class Admitted:
         return self.exchange.service
 
     async def body(self, model: type[M]) -> M:
-        """The JSON body as `model`. Raises REQUEST_TOO_LARGE, INVALID_JSON, INVALID_REQUEST."""
+        """The JSON body as `model`. Raises REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_JSON, INVALID_REQUEST."""
+        refuse_other_media(self.request)
         raw = await read_bounded(self.request, self.max_body_bytes)
         self.exchange.body_bytes = len(raw)
         if HEADER in self.request.headers:
@@ -80,6 +81,15 @@ def refuse_long_body(request: Request, max_bytes: int) -> None:
     declared = request.headers.get("content-length", "0")
     if declared.isdecimal() and int(declared) > max_bytes:
         raise _too_large(max_bytes)
+
+
+def refuse_other_media(request: Request) -> None:
+    """For JSON bodies: raises UNSUPPORTED_MEDIA_TYPE for what could only be told as broken JSON."""
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding != "identity":
+        raise UNSUPPORTED_MEDIA_TYPE(f"the body came with `Content-Encoding: {encoding[:32]}`; send it uncompressed")
+    if request.headers.get("content-type", "").strip().lower().startswith("multipart/"):
+        raise UNSUPPORTED_MEDIA_TYPE("the body is a multipart form; this path takes JSON only")
 
 
 async def read_bounded(request: Request, max_bytes: int) -> bytes:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
+import httpx2
+import openai
 import pytest
+import typesafe_sdk
 
 from tests.api.conftest import Api
 
@@ -30,6 +35,7 @@ LISTED = {
     ],
 }  # fmt: skip
 PNG = "data:image/png;base64," + base64.b64encode(b"x").decode()
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 IMAGE = {"type": "input_image", "image_url": PNG}
 
 
@@ -118,9 +124,6 @@ async def test_messages_and_tools_are_judged_as_text(api: Api) -> None:
 
 
 async def test_the_third_partys_client(api: Api) -> None:
-    httpx2 = pytest.importorskip("httpx2")
-    import openai
-
     transport = httpx2.ASGITransport(api.client._transport.app)
     async with httpx2.AsyncClient(transport=transport) as http:
         client = openai.AsyncOpenAI(api_key=api.everything, base_url="http://test/v1", http_client=http)
@@ -134,20 +137,68 @@ async def test_the_third_partys_client(api: Api) -> None:
     assert decision.usage.total_tokens == decision.usage.input_tokens
 
 
-async def test_the_system_one_client(api: Api) -> None:
-    sdk = pytest.importorskip("typesafe_sdk")
-    import httpx2
-
+@asynccontextmanager
+async def system_one_client(api: Api) -> AsyncIterator[typesafe_sdk.AsyncTypeSafeClient]:
     transport = httpx2.ASGITransport(api.client._transport.app)
-    async with sdk.AsyncTypeSafeClient(
-        api_key=api.everything, base_url="http://test", http_client=httpx2.AsyncClient(transport=transport)
-    ) as client:
+    async with (
+        httpx2.AsyncClient(transport=transport) as http,
+        typesafe_sdk.AsyncTypeSafeClient(api_key=api.everything, base_url="http://test", http_client=http) as client,
+    ):
+        yield client
+
+
+async def test_the_system_one_client(api: Api) -> None:
+    async with system_one_client(api) as client:
         found = await client.system_one(
             state=SYSTEM_ONE["state"], questions=SYSTEM_ONE["questions"], model="decision-v2"
         )
-        with pytest.raises(sdk.TypeSafeNotFoundError):
+        with pytest.raises(typesafe_sdk.TypeSafeNotFoundError):
             await client.system_one(state="x", questions=SYSTEM_ONE["questions"], model="jev-latest")
     assert found.model == "decision-v2"
     assert found.choices["team"].choice == "billing"
     assert found.nouls["spam"].noul == pytest.approx(2 / 3)
     assert found.scores["urgent"].legend == {0: "later", 1: "today", 2: "now"}
+    assert sum(found.scores["urgent"].probabilities.values()) == pytest.approx(1)
+
+
+async def test_the_system_one_client_with_questions_of_its_own_types(api: Api) -> None:
+    questions = {
+        "team": typesafe_sdk.Choice(instructions="Which?", criteria={"billing": "money", "other": {"is": "none"}}),
+        "spam": typesafe_sdk.Noul(instructions={"task": "find spam"}, criteria={"true": "an advert"}),
+        "urgent": typesafe_sdk.Score(instructions=None, criteria=["later", "today"]),
+    }
+    async with system_one_client(api) as client:
+        found = await client.system_one(state=["a", {"b": 1}], questions=questions, model="decision-v1")
+        with pytest.raises(typesafe_sdk.TypeSafeBadRequestError, match="questions.q.type"):
+            await client.system_one(
+                state="x", questions={"q": typesafe_sdk.Box(instructions="the dog")}, model="decision-v1"
+            )
+    assert (list(found.choices), list(found.nouls), list(found.scores)) == (["team"], ["spam"], ["urgent"])
+
+
+async def test_the_system_one_clients_images_are_not_left_out_in_silence(api: Api) -> None:
+    """The client sends images as a form; the same wire also knows them inside the JSON body."""
+    image = typesafe_sdk.Image(base64.b64decode(PIXEL))
+    async with system_one_client(api) as client:
+        with pytest.raises(typesafe_sdk.TypeSafeAPIError, match="multipart") as caught:
+            await client.system_one(
+                state="x", questions=SYSTEM_ONE["questions"], model="decision-v1", assets={"photo": image}
+            )
+    assert caught.value.status == 415
+    for asset, code in [
+        ({"type": "image", "format": "png", "data_base64": PIXEL}, "images_unsupported"),
+        ({"type": "image", "format": "jpg", "data_base64": PIXEL}, "images_unsupported"),
+        ({"type": "image", "format": "png", "data_base64": "!"}, "invalid_request_error"),
+        ({"type": "image", "part": "asset-0"}, "invalid_request_error"),
+    ]:
+        reply = await api.send("POST", "/systemone", json=SYSTEM_ONE | {"assets": {"photo": asset}})
+        assert (reply.status_code, reply.json()["error"]["code"]) == (400, code)
+
+
+async def test_a_compressed_body_is_named_as_such(api: Api) -> None:
+    """The client compresses bodies of 1 KiB and more where its environment can."""
+    reply = await api.send("POST", "/systemone", content=b"\x28\xb5\x2f\xfd", headers={"content-encoding": "zstd"})
+    assert (reply.status_code, reply.json()["error"]["code"]) == (415, "unsupported_media_type")
+    assert "zstd" in reply.json()["error"]["message"]
+    reply = await api.send("POST", "/systemone", json=SYSTEM_ONE, headers={"content-encoding": "identity"})
+    assert reply.status_code == 200
