@@ -169,7 +169,7 @@ async def test_the_system_one_client_with_questions_of_its_own_types(api: Api) -
     }
     async with system_one_client(api) as client:
         found = await client.system_one(state=["a", {"b": 1}], questions=questions, model="decision-v1")
-        with pytest.raises(typesafe_sdk.TypeSafeBadRequestError, match="questions.q.type"):
+        with pytest.raises(typesafe_sdk.TypeSafeBadRequestError, match=r"questions\.q\.type"):
             await client.system_one(
                 state="x", questions={"q": typesafe_sdk.Box(instructions="the dog")}, model="decision-v1"
             )
