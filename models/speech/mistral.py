@@ -1,0 +1,249 @@
+"""Speech from an HTTP API: Mistral's, or a server of one's own with the same endpoint.
+
+    POST {address}/audio/speech          one request for each part of a long text
+      wire "mistral"    `voice_id`; events that carry base64; float32 samples
+      wire "openai"     `voice`; a WAV file that grows (vLLM-Omni and others)
+
+A provider that takes no more answers 429, which becomes PROVIDER_BUSY. Whatever else is no sound is UPSTREAM_ERROR.
+httpx is a client and serves nobody, so the rule that models know no HTTP framework holds.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal
+
+import httpx
+import numpy as np
+from pydantic import Field
+
+from contract.catalog import Frozen, SpeechModel
+from contract.errors import PROVIDER_BUSY, UNKNOWN_VOICE, UPSTREAM_ERROR
+from contract.speech import Utterance
+from models.speech.engine import SpeechEngine, Spoken
+from models.speech.text import passages
+
+log = logging.getLogger("parlance.speech")
+
+PART_CHARS = 1_500
+"""Mistral advises some 300 words a request at most."""
+
+CONNECT_S = 10.0
+
+SILENCE_S = 60.0
+"""Between two pieces of an answer."""
+
+KEEP_S = 30.0
+"""An unused connection is kept so long: shorter than servers do, so that a request never meets one being closed."""
+
+LOUDEST = 4.0
+"""Floats beyond this are no sound. Honest ones pass 1 by a little, and are cut there."""
+
+PROBE_BYTES = 4096
+"""What the decoder reads at once: a large buffer would wait for half a second of sound."""
+
+Samples = np.ndarray[Any, np.dtype[np.float32]]
+
+
+class Options(Frozen):
+    """`serving.options` of this engine.
+
+    Attributes:
+        address: of the API, with its version segment.
+        model: name that the provider knows.
+        key_variable: environment variable that holds the key; None for a server that asks for none.
+        voices: slug to the provider's voice. A slug that is missing is switched off.
+        default_voices: language to the provider's voice, for requests without one; the first speaks all others.
+    """
+
+    address: str = ""
+    model: str
+    wire: Literal["mistral", "openai"] = "mistral"
+    key_variable: str | None = None
+    voices: dict[str, str] = Field(default_factory=dict)
+    default_voices: dict[str, str] = Field(min_length=1)
+
+
+class MistralSpeech(SpeechEngine):
+    """Asks a provider. Nothing of a text, and never the key, comes into a log or an error."""
+
+    def __init__(self, model: SpeechModel, path: Path | None) -> None:
+        super().__init__(model, path)
+        self.options = Options.model_validate(self.serving.options)
+        if not self.options.address.startswith(("http://", "https://")):
+            raise ValueError(
+                f"the stanza of `{model.id}` needs `options.address`, which begins with http:// or https://"
+            )
+        self._wire = WIRES[self.options.wire]
+        key = _key(self.options.key_variable, model.id)
+        slots = self.serving.max_ongoing_requests
+        self._client = httpx.Client(
+            base_url=self.options.address,
+            headers={"Authorization": f"Bearer {key}"} if key else {},
+            timeout=httpx.Timeout(SILENCE_S, connect=CONNECT_S),
+            limits=httpx.Limits(max_connections=slots, max_keepalive_connections=slots, keepalive_expiry=KEEP_S),
+        )
+
+    def render(self, utterance: Utterance) -> Iterator[Spoken]:
+        """Sound as it arrives. The characters of a part count with its first sound: the provider counts them so too."""
+        voice = self._voice(utterance)
+        give_up = time.monotonic() + self.serving.deadline_s
+        for part in passages(utterance.text, PART_CHARS):
+            if part.text.strip():
+                for samples in self._speak(part.text, voice, give_up):
+                    yield Spoken(samples, part.end)
+
+    def close(self) -> None:
+        """Lets threads and connections go."""
+        super().close()
+        self._client.close()
+
+    def _voice(self, utterance: Utterance) -> str:
+        if utterance.voice is None:
+            ids = self.options.default_voices
+            return ids.get(utterance.language) or next(iter(ids.values()))
+        if utterance.voice not in self.options.voices:
+            raise UNKNOWN_VOICE(f"voice `{utterance.voice}` is switched off in this deployment", param="voice")
+        return self.options.voices[utterance.voice]
+
+    def _speak(self, text: str, voice: str, give_up: float) -> Iterator[Samples]:
+        body = {"model": self.options.model, "input": text, self._wire.voice_field: voice, **self._wire.fields}
+        heard = 0
+        with _failures(self.model.id), self._client.stream("POST", "audio/speech", json=body) as response:
+            if response.status_code == httpx.codes.TOO_MANY_REQUESTS:
+                raise PROVIDER_BUSY()
+            if response.status_code != httpx.codes.OK:
+                raise NoSpeechError(f"it answered {response.status_code}")
+            for samples in self._wire.read(_audio(response), self.sample_rate):
+                if time.monotonic() > give_up:
+                    raise NoSpeechError("it took too long")
+                heard += len(samples)
+                yield samples
+            if not heard:
+                raise NoSpeechError("it sent no sound")
+
+
+class NoSpeechError(Exception):
+    """What a provider sent is not what was asked for. The text says why, for the log, in words of our own."""
+
+
+@contextmanager
+def _failures(model_id: str) -> Iterator[None]:
+    """Makes one error of all that can go wrong on the way. Texts of other libraries stay out of the log."""
+    try:
+        yield
+    except (httpx.HTTPError, NoSpeechError) as error:
+        reason = error if isinstance(error, NoSpeechError) else type(error).__name__
+        log.warning("the provider of %s failed: %s", model_id, reason)
+        raise UPSTREAM_ERROR() from None
+
+
+def _key(variable: str | None, model_id: str) -> str | None:
+    if variable is None:
+        return None
+    key = os.environ.get(variable, "").strip()
+    if not key:
+        raise ValueError(f"`{model_id}` needs a key: set `{variable}` in the environment of the Ray processes")
+    if not (key.isascii() and key.isprintable()):
+        raise ValueError(f"`{variable}` holds characters that no key has; set it anew")
+    return key
+
+
+def _audio(response: httpx.Response) -> Iterator[bytes]:
+    """Bytes of the sound, whatever they are wrapped in."""
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "text/event-stream":
+        yield from _events(response.iter_lines())
+    elif kind.startswith("audio/") or kind == "application/octet-stream":
+        yield from response.iter_bytes()
+    else:
+        raise NoSpeechError("what it sent is not audio")
+
+
+def _events(lines: Iterable[str]) -> Iterator[bytes]:
+    """Sound out of `speech.audio.delta` events. Reads on to the end, so that the connection can be used again."""
+    done = False
+    for line in lines:
+        if done or not line.startswith("data:"):
+            continue
+        try:
+            event = json.loads(line.removeprefix("data:"))
+            kind = event["type"]
+            if kind == "speech.audio.delta":
+                yield base64.b64decode(event["audio_data"] if "audio_data" in event else event["audio"], validate=True)
+        except (ValueError, TypeError, KeyError):
+            raise NoSpeechError("an event could not be read") from None
+        if kind.endswith(".error"):
+            raise NoSpeechError("it reported an error amid the sound")
+        done = kind == "speech.audio.done"
+    if not done:
+        raise NoSpeechError("the events broke off")
+
+
+def _from_floats(blocks: Iterable[bytes], sample_rate: int) -> Iterator[Samples]:
+    """Samples of raw little-endian float32; the provider's rate is the model's."""
+    rest = b""
+    for block in blocks:
+        data = rest + block
+        whole = len(data) - len(data) % 4
+        rest = data[whole:]
+        samples = np.frombuffer(data[:whole], "<f4")
+        if not np.all(np.abs(samples) <= LOUDEST):  # NaN is not either
+            raise NoSpeechError("what it sent is no sound")
+        if whole:
+            yield samples.clip(-1, 1)
+    if rest:
+        raise NoSpeechError("its last sample broke off")
+
+
+def _from_file(blocks: Iterable[bytes], sample_rate: int) -> Iterator[Samples]:
+    """Samples of a sound file that grows, at `sample_rate`, mono. A header may not know yet how long it becomes."""
+    import av
+
+    resampler = av.AudioResampler("flt", "mono", sample_rate)
+    try:
+        with av.open(_Reader(blocks), "r", buffer_size=PROBE_BYTES) as container:
+            frames: Iterator[Any] = container.decode(audio=0)
+            for frame in chain(frames, (None,)):
+                for sound in resampler.resample(frame):
+                    yield sound.to_ndarray()[0]
+    except (av.FFmpegError, IndexError, ValueError):
+        raise NoSpeechError("what it sent is no sound") from None
+
+
+class _Reader:
+    """Blocks as a file that can be read once."""
+
+    def __init__(self, blocks: Iterable[bytes]) -> None:
+        self._blocks = iter(blocks)
+        self._rest = b""
+
+    def read(self, size: int) -> bytes:
+        """Up to `size` bytes; none at the end."""
+        data = self._rest or next(self._blocks, b"")
+        self._rest = data[size:]
+        return data[:size]
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """How one schema is spoken: the name of the voice's field, further fields, and how the sound is read."""
+
+    voice_field: str
+    fields: dict[str, Any]
+    read: Callable[[Iterable[bytes], int], Iterator[Samples]]
+
+
+WIRES = {
+    "mistral": Wire("voice_id", {"response_format": "pcm", "stream": True}, _from_floats),
+    "openai": Wire("voice", {"response_format": "wav", "stream_format": "audio"}, _from_file),
+}
