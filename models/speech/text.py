@@ -1,0 +1,107 @@
+"""Sentences of a text in any language, so that a long text is spoken part by part.
+
+sentences("Hello. How are you?", 200)    Part("Hello. ", 7), Part("How are you?", 19)
+passages("Hello. How are you?", 200)     Part("Hello. How are you?", 19)        as many sentences as fit
+
+The parts of a text, joined, are the text again, white space included.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import regex
+
+ABBREVIATIONS = (
+    r"Abs|bzw|ca|Corp|Dr|evtl|ggf|Hr|Hrn|inkl|Inc|Jr|Ltd|Mlle|Mme|Mr|Mrs|Ms|Nr|Prof|Sr|Sra|St|Str|Tel|vgl|vs|zzgl"
+)
+"""After these a dot does not end a sentence, nor after one letter ("J. Smith") or a small number ("3. Mai")."""
+
+_DOT = r"[…\p{Sentence_Break=ATerm}]"
+_STOP = r"[!?\u037e…\p{Sentence_Break=ATerm}]"
+
+_SENTENCE_END = rf"""
+    (?: (?![!?])\p{{Sentence_Break=STerm}} )++ (?&closing) \s*
+  | (?<!{_STOP}) (?={_DOT}*+[!?\u037e]) {_STOP}++ (?&closing) (?: \s+ | \Z )
+  | (?<!{_STOP} | (?<![\p{{L}}\p{{N}}]) (?: {ABBREVIATIONS} | \p{{L}} | \d{{1,2}} ))
+    {_DOT}++ (?&closing) (?: \s+ | \Z ) (?!\p{{Ll}})
+  | \n [^\S\n]* \n \s*
+  | \n \s* (?!\p{{Ll}})
+"""
+"""Where a sentence ends. `STerm` is Unicode's class of !, ?, 。, ।, ؟ and their like, `ATerm` that of dots.
+
+In scripts with spaces, white space must follow. Behind dots, and behind a single line break, a small letter goes on.
+"""
+
+_DEFINE = r"(?(DEFINE)(?<closing>((?!\p{Ps})\p{Sentence_Break=Close})*+))"
+_CLAUSE_END = regex.compile(r"(?:\p{Sentence_Break=SContinue}|;)\p{Sentence_Break=Close}*(?:\s+|(?<=[、，：；،]))")
+_WHITE_SPACE = regex.compile(r"\s+")
+
+
+class Part(NamedTuple):
+    """A part of a text: itself, and how many characters of the whole text end with it."""
+
+    text: str
+    end: int
+
+
+def sentences(text: str, limit_chars: int, marks: Iterable[str] = ()) -> Iterator[Part]:
+    """The sentences of `text`, none longer than `limit_chars`.
+
+    A longer one is cut behind a comma, else at white space, else anywhere but inside a mark or a grapheme; only a
+    grapheme that is itself longer than the limit is cut.
+
+    Args:
+        text: any text.
+        limit_chars: at least as long as the longest mark.
+        marks: what must stay whole, e.g. `<breath>`.
+    """
+    either = "|".join(map(regex.escape, sorted(marks, key=len, reverse=True))) or "(?!)"
+    borders = [match.end() for match in regex.finditer(rf"{either}|\X", text)]
+    start = 0
+    for end in _sentence_ends(text, either, set(borders)):
+        while end - start > limit_chars:
+            cut = _best_cut(text, start, start + limit_chars, borders)
+            yield Part(text[start:cut], cut)
+            start = cut
+        yield Part(text[start:end], end)
+        start = end
+
+
+def passages(text: str, limit_chars: int, marks: Iterable[str] = ()) -> Iterator[Part]:
+    """As `sentences`, but each part holds as many of them as fit."""
+    held = ""
+    end = 0
+    for part in sentences(text, limit_chars, marks):
+        if held and len(held) + len(part.text) > limit_chars:
+            yield Part(held, end)
+            held = ""
+        held, end = held + part.text, part.end
+    if held:
+        yield Part(held, end)
+
+
+def _sentence_ends(text: str, marks: str, borders: set[int]) -> Iterator[int]:
+    """`marks` is a pattern: what it matches is passed over, so that no sentence ends inside."""
+    end = 0
+    for match in regex.finditer(f"{_DEFINE}(?:{marks}|(?<end>{_SENTENCE_END}))", text, regex.VERBOSE):
+        if match["end"] and match.end() in borders:
+            end = match.end()
+            yield end
+    if end < len(text):
+        yield len(text)
+
+
+def _best_cut(text: str, start: int, latest: int, borders: list[int]) -> int:
+    """The last border up to `latest` that is behind a comma, else behind white space, else any.
+
+    The first third does not count for commas and spaces: a scrap sounds worse than a cut elsewhere.
+    """
+    near = borders[bisect_right(borders, start) : bisect_right(borders, latest)]
+    for pattern in (_CLAUSE_END, _WHITE_SPACE):
+        ends = [match.end() for match in pattern.finditer(text, start + (latest - start) // 3, latest)]
+        if good := set(near).intersection(ends):
+            return max(good)
+    return near[-1] if near else latest
