@@ -3,6 +3,7 @@
     client -> HAProxy -> Ingress -+-> Chat        x LLMs       vLLM replicas
               (Ray's)    state    +-> Embedder    x models     token-budget batches
                          gate     +-> Reranker    x models
+                                  +-> Speaker     x engines    text to speech; encoded and marked where it is made
                                   `-> Scorer      x models     decisions; measured before they answer
 
 Every model replica may scale to zero; what a client sees of that is decided in `autoscaling.gate`, from replica state.
@@ -29,6 +30,7 @@ from deployments.embeddings import Embedder
 from deployments.handles import connect
 from deployments.ingress import Ingress, IngressArgs
 from deployments.rerank import Reranker
+from deployments.speech import Speaker
 
 __all__ = ["GraphArgs", "build", "connect", "wire"]
 
@@ -53,6 +55,7 @@ def wire(catalog: Catalog, ingress: IngressArgs) -> Application:
         bind_each(Chat, catalog.chat)
         | bind_each(Embedder, catalog.embeddings)
         | bind_each(Reranker, catalog.rerank)
+        | bind_each(Speaker, catalog.speech)
         | bind_each(Scorer, catalog.decisions, tuple(catalog.presets.values()))
     )
     entry: Deployment = Ingress

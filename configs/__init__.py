@@ -1,7 +1,7 @@
 """What we offer here: the catalogue, one TOML stanza per model, read once by `load`.
 
 catalog/<noun>.toml     public facts of each model + `[<id>.serving.<profile>]`
-catalog/voices.toml     who speaks: one stanza per voice
+catalog/voices.toml     who speaks: one stanza per voice; sentences.toml: what they say in samples
 presets/<id>.json       packs of questions for decisions, with labelled examples
 <profile>.yaml          Serve config file of that profile: where and how the graph is deployed
 """
@@ -34,7 +34,13 @@ def load(profile: str, folder: Path = FOLDER / "catalog") -> Catalog:
     if profile not in PROFILES:
         raise CatalogError(f"there is no profile `{profile}`; there are {', '.join(PROFILES)}")
     kinds = {noun: _read(folder / f"{noun}.toml", kind, profile) for noun, kind in CATALOG_TYPES.items()}
-    return Catalog(profile=profile, presets=load_presets(), voices=_voices(folder / "voices.toml", kinds), **kinds)
+    return Catalog(
+        profile=profile,
+        presets=load_presets(),
+        voices=_voices(folder / "voices.toml", kinds),
+        sentences=_sentences(folder / "sentences.toml", kinds),
+        **kinds,
+    )
 
 
 def load_presets(folder: Path = FOLDER / "presets") -> dict[str, Preset]:
@@ -54,6 +60,15 @@ def _voices(file: Path, kinds: Mapping[str, Mapping[str, Any]]) -> dict[str, Voi
         if voices[slug].provider not in providers:
             raise CatalogError(f"{file.name} [{slug}] `provider`: no engine in speech.toml is called so")
     return voices
+
+
+def _sentences(file: Path, kinds: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """What samples say, by language; every language that an engine speaks has one."""
+    sentences: dict[str, Any] = _stanzas(file)
+    spoken = {language for model in kinds[SpeechModel.noun].values() for language in model.languages}
+    if missing := spoken - set(sentences):
+        raise CatalogError(f"{file.name}: there is no sentence for {', '.join(sorted(missing))}")
+    return sentences
 
 
 def _preset(file: Path) -> Preset:

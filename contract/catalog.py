@@ -204,7 +204,10 @@ class DecisionModel(Model):
 
 
 class Catalog(Frozen):
-    """All models that the API knows, by kind and id, in the order of their files; presets by id, voices by slug."""
+    """All models that the API knows, by kind and id, in the order of their files.
+
+    Beside them presets by id, voices by slug, and the sentence of samples by language.
+    """
 
     profile: str
     chat: dict[ModelId, ChatModel] = {}
@@ -215,6 +218,7 @@ class Catalog(Frozen):
     decisions: dict[ModelId, DecisionModel] = {}
     presets: dict[str, Preset] = {}
     voices: dict[str, Voice] = {}
+    sentences: dict[str, str] = {}
 
     def models(self) -> Iterator[Model]:
         """Every model, set up or not."""

@@ -142,6 +142,49 @@ class RerankReply(BaseModel):
     meta: dict[str, Any]
 
 
+class VoiceReply(BaseModel):
+    """A voice; `samples` by language for the platform's, a signed `sample_url` for the organisation's own."""
+
+    object: Literal["voice"]
+    slug: str
+    label: str
+    origin: Literal["designed", "preset", "cloned"]
+    gender: Literal["m", "f"]
+    age_group: str
+    description: str | None = None
+    primary_language: str
+    languages: list[str]
+    samples: dict[str, str] | None = None
+    scope: Literal["platform", "org"]
+    sample_url: str | None
+    provider: str
+    model: str
+    runtime: str | None
+    selectable: bool
+    available: bool
+    status: str | None = None
+    status_note: str | None = None
+
+
+class VoiceAccess(BaseModel):
+    """Whether the organisation may choose catalogue voices, and by what."""
+
+    selectable: bool
+    via: Literal["tier", "entitlement"]
+    tier: str
+    hint: str | None
+
+
+class VoiceListReply(BaseModel):
+    """Every voice that the organisation can see; `languages` are those of the catalogue voices' engine."""
+
+    object: Literal["list"]
+    data: list[VoiceReply]
+    languages: list[str]
+    languages_by_provider: dict[str, list[str]]
+    access: VoiceAccess
+
+
 class HealthReply(BaseModel):
     """The ingress serves; running replicas by engine."""
 

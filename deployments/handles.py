@@ -6,6 +6,7 @@
     for batch in g.chat["smollm2-135m-instruct"].stream("Tell me a story."): ...
     g.embeddings["all-minilm-l6-v2"].embed(["one text", "another"])        # numpy float32 [2, 384]
     g.rerank["all-minilm-l6-v2-cosine"].rerank("a query", ["a document", "another"])
+    g.speech["supertonic-3"].speak("Good morning.", "en", voice="F1")      # bytes of a WAV file
     g.decisions["decision-v1"].decide("a text", {"praise": {"type": "binary", "instructions": "Is this praise?", ...}})
 
 Calls block; they wake an engine that is at zero and wait for it. No key, limit or bill stands in the way: whoever
@@ -22,12 +23,13 @@ import ray
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 
-from contract.catalog import Catalog, ChatModel, DecisionModel, EmbeddingModel, RerankModel
+from contract.catalog import Catalog, ChatModel, DecisionModel, EmbeddingModel, RerankModel, SpeechModel
 from contract.chat import ChatBatch, ChatReply, ChatRequest
 from contract.decision_answers import Readings, answers
 from contract.decisions import DecisionRequest, Policy, State
 from contract.embeddings import Embeddings
 from contract.rerank import Ranking
+from contract.speech import AudioBlock, Utterance
 
 if TYPE_CHECKING:
     import numpy as np
@@ -89,6 +91,27 @@ class RerankerHandle:
 
 
 @dataclass(frozen=True, slots=True)
+class SpeechHandle:
+    """A speech engine."""
+
+    model: SpeechModel
+    handle: DeploymentHandle
+
+    def speak(self, text: str, language: str, **fields: Any) -> bytes:
+        """An audio file. `fields` are those of `Utterance`: `voice`, `clip`, `style`, `speed`, `format`."""
+        block: AudioBlock = self.handle.speak_whole.remote(self._utterance(text, language, fields)).result()
+        return block.data
+
+    def stream(self, text: str, language: str, **fields: Any) -> Iterator[AudioBlock]:
+        """The file as it is made."""
+        yield from self.handle.options(stream=True).speak.remote(self._utterance(text, language, fields))
+
+    def _utterance(self, text: str, language: str, fields: dict[str, Any]) -> Utterance:
+        fields = {"voice": None if "clip" in fields else self.model.default_voice, **fields}
+        return Utterance(text, language, **{"format": self.model.formats[0], **fields})
+
+
+@dataclass(frozen=True, slots=True)
 class DecisionsHandle:
     """A decision model."""
 
@@ -111,6 +134,7 @@ class Connection:
     chat: Mapping[str, ChatHandle]
     embeddings: Mapping[str, EmbedderHandle]
     rerank: Mapping[str, RerankerHandle]
+    speech: Mapping[str, SpeechHandle]
     decisions: Mapping[str, DecisionsHandle]
 
 
@@ -130,5 +154,6 @@ def connect(address: str = "auto", app_name: str = APP_NAME) -> Connection:
         handles(ChatHandle, catalog.chat),
         handles(EmbedderHandle, catalog.embeddings),
         handles(RerankerHandle, catalog.rerank),
+        handles(SpeechHandle, catalog.speech),
         handles(DecisionsHandle, catalog.decisions),
     )

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from contract.catalog import Catalog, ChatModel, DecisionModel, EmbeddingModel, RerankModel, Serving
+import configs
+from contract.catalog import Catalog, ChatModel, DecisionModel, EmbeddingModel, RerankModel, Serving, SpeechModel
 from contract.decisions import Preset
+
+REAL = configs.load("embedded")
 
 PRICE = {"input_tokens": 1_000_000, "output_tokens": 2_000_000}
 """1 micro-EUR a token in, 2 out: sums that can be read."""
@@ -21,6 +24,13 @@ def chat(model_id: str, engine: str = "ObedientChat", **serving: Any) -> ChatMod
         price=PRICE,
         serving=Serving(adapter=f"tests.engines:{engine}", runtime=model_id, **{"cpus": 0.05, "load_s": 2} | serving),
     )
+
+
+def speakers() -> dict[str, SpeechModel]:
+    """The real engines with their rules, each run by one that obeys; 1 micro-EUR a character."""
+    serving = Serving(adapter="tests.engines:ObedientSpeaker", runtime="obedient", cpus=0.05)
+    change = {"serving": serving, "price": {"characters": 1_000_000}}
+    return {id: model.model_copy(update=change) for id, model in REAL.speech.items()}
 
 
 def scorer(model_id: str) -> DecisionModel:
@@ -52,7 +62,7 @@ PRESET = Preset.model_validate(
 
 
 def behaving(**chats: ChatModel) -> Catalog:
-    """`chats` beside one embedder, one reranker, two scorers, a preset, and a model that is known but not set up."""
+    """`chats` beside one embedder, one reranker, all speech engines, two scorers, and a model that is not set up."""
     embedder = Serving(adapter="tests.engines:CountingEmbedder", runtime="lengths", cpus=0.05)
     reranker = Serving(adapter="tests.engines:LengthReranker", runtime="lengths", cpus=0.05)
     absent = chat("absent").model_copy(update={"serving": None})
@@ -73,6 +83,9 @@ def behaving(**chats: ChatModel) -> Catalog:
         rerank={
             "longest": RerankModel(id="longest", owned_by="tests", context_window=100, price=PRICE, serving=reranker)
         },
+        speech=speakers(),
+        voices=REAL.voices,
+        sentences=REAL.sentences,
         decisions={model.id: model for model in (scorer("decision-v1"), scorer("decision-v2"))},
         presets={PRESET.id: PRESET},
     )

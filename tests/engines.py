@@ -20,8 +20,9 @@ from contract.decision_answers import Reading, Readings
 from contract.decision_runtimes import Measurement
 from contract.decisions import Question
 from contract.embeddings import Embeddings
-from contract.errors import INVALID_REQUEST, RUNTIME_UNAVAILABLE
+from contract.errors import INVALID_REQUEST, PROVIDER_BUSY, RUNTIME_UNAVAILABLE
 from contract.rerank import Ranking
+from contract.speech import AudioBlock, Utterance
 
 
 class ObedientChat:
@@ -126,6 +127,60 @@ class LengthReranker:
 
     def close(self) -> None:
         """Nothing to let go."""
+
+
+class ObedientSpeaker:
+    """A file is its text: a block for each word, after one that tells what was asked.
+
+    The word `hold` never ends, `fail` and `die` do that, `busy` is a provider that takes no more.
+    """
+
+    def __init__(self, model: Model, path: Path | None) -> None:
+        self.model = model
+        self.under_way = 0
+
+    async def speak(self, utterance: Utterance) -> AsyncIterator[AudioBlock]:
+        """Word by word."""
+        self.under_way += 1
+        try:
+            words, spoken = utterance.text.split(), 0
+            for index, word in enumerate(words):
+                await self._obey(word)
+                spoken = len(utterance.text) if index + 1 == len(words) else spoken + len(word) + 1
+                head = _told(utterance) if index == 0 else b""
+                yield AudioBlock(head + f"{word} ".encode(), spoken, float(index + 1))
+            yield AudioBlock(b"end", spoken, float(len(words)))
+        finally:
+            self.under_way -= 1
+
+    async def speak_whole(self, utterance: Utterance) -> AudioBlock:
+        """All words at once."""
+        blocks = [block async for block in self.speak(utterance)]
+        return AudioBlock(b"".join(block.data for block in blocks), blocks[-1].characters, blocks[-1].seconds)
+
+    async def check_health(self) -> None:
+        """Always well."""
+
+    def close(self) -> None:
+        """Nothing to let go."""
+
+    async def _obey(self, word: str) -> None:
+        if word == "hold":
+            await asyncio.Event().wait()
+        if word == "fail":
+            raise ValueError("a secret detail of the inside")
+        if word == "busy":
+            raise PROVIDER_BUSY()
+        if word == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _told(utterance: Utterance) -> bytes:
+    """One line of JSON."""
+    clip = utterance.clip
+    about = {name: getattr(utterance, name) for name in ("language", "voice", "style", "speed", "format")}
+    about["clip"] = [len(clip.samples), clip.sample_rate, clip.transcript] if clip else None
+    return json.dumps(about).encode() + b"\n"
 
 
 class SteadyScorer:

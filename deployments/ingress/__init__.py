@@ -6,8 +6,10 @@
     admission.py    length, key, scope, rate: the dependency that every route declares
     billing.py      reserve, top up, settle
     idempotency.py  a repeated POST is done once
-    events.py       server-sent events: keep-alive, errors inside a stream
-    chat.py embeddings.py rerank.py listing.py     one router each
+    streams.py       bytes as an engine makes them
+    events.py        server-sent events: keep-alive, errors inside a stream
+    language.py      names the language of a text
+    chat.py embeddings.py rerank.py speech.py voices.py decisions.py listing.py files.py     one router each
 
 The app is built late, in the replica, so the whole HTTP contract is testable without Ray: `build_app` needs no cluster.
 """
@@ -19,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
-from pydantic import BaseModel, ConfigDict, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 
@@ -38,6 +40,7 @@ class IngressArgs(BaseModel):
     Attributes:
         replicas: ingress replicas; more than one needs PARLANCE_DATABASE_URL and PARLANCE_REDIS_URL.
         cpus: Ray resource of a replica.
+        header_prefix: of the service's own reply headers, e.g. `x-service-model-served`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -45,6 +48,7 @@ class IngressArgs(BaseModel):
     replicas: PositiveInt = 1
     cpus: float = 0.1
     max_ongoing_requests: PositiveInt = 2000
+    header_prefix: str = Field("x-service-", pattern=r"^[a-z][a-z0-9-]*-$")
 
     def deployment_options(self) -> dict[str, Any]:
         """Arguments of `Deployment.options` for the ingress."""
@@ -72,7 +76,7 @@ class Ingress:
         watch = StartWatch(app_name)
         servings = {model.deployment: model.serving for model in catalog.set_up() if model.serving}
         engines = {name: Gate(name, app_name, servings[name], handle, watch) for name, handle in handles.items()}
-        self.service = Service(catalog, engines, state)
+        self.service = Service(catalog, engines, state, args.header_prefix)
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         return build_app(self.service)

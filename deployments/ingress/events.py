@@ -4,37 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
-
-from starlette.responses import StreamingResponse
-from starlette.types import Receive, Scope, Send
+from collections.abc import AsyncGenerator, Mapping
 
 from contract.errors import INTERNAL_ERROR, ApiError
 from contract.limits import KEEPALIVE_S
+from deployments.ingress.streams import Stream
 
 COMMENT = b": keep-alive\n\n"
 
 
-class EventStream(StreamingResponse):
-    """An event stream over a source that has been started already.
-
-    The source is closed whatever happens, also if the client is gone before the first byte: a generator that is never
-    iterated would never run its `finally`, and the engine would work on for nobody.
-    """
-
-    def __init__(self, body: AsyncGenerator[bytes, None]) -> None:
-        super().__init__(body, media_type="text/event-stream", headers={"cache-control": "no-cache"})
-        self._body = body
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Streams, and closes the source."""
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            await self._body.aclose()
+NO_CACHE = {"cache-control": "no-cache"}
 
 
-async def event_stream(source: AsyncGenerator[bytes, None], keepalive_s: float = KEEPALIVE_S) -> EventStream:
+async def event_stream(
+    source: AsyncGenerator[bytes, None], headers: Mapping[str, str] = NO_CACHE, keepalive_s: float = KEEPALIVE_S
+) -> Stream:
     """A response over `source`, once it has its first item: an error until then is an ordinary error reply.
 
     A source that is silent for `keepalive_s` (an engine that loads) is answered 200 with comments meanwhile; an error
@@ -53,7 +37,7 @@ async def event_stream(source: AsyncGenerator[bytes, None], keepalive_s: float =
     body = _body(first, source, keepalive_s)
     # Started, so that closing it runs its `finally`; the empty item costs nothing on the wire.
     await anext(body)
-    return EventStream(body)
+    return Stream(body, "text/event-stream", {**NO_CACHE, **headers})
 
 
 async def _body(

@@ -45,6 +45,16 @@ def documented(
     return operation
 
 
+def documented_audio(request: type[BaseModel] | None, *, keyed: bool = True) -> dict[str, Any]:
+    """`openapi_extra` of a route that answers 200 with the bytes of an audio file."""
+    operation = documented(request, ErrorReply, keyed=keyed)
+    sound = {"audio/*": {"schema": {"type": "string", "format": "binary"}}}
+    if request:
+        sound["text/event-stream"] = {"schema": {"type": "string"}}
+    operation["responses"]["200"] = {"description": "An audio file.", "content": sound}
+    return operation
+
+
 def document(app: FastAPI) -> dict[str, Any]:
     """The document of `app`, made once."""
     if app.openapi_schema is None:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from autoscaling.gate import Engine
 from contract.access import Caller
-from contract.catalog import Catalog, Model
+from contract.catalog import Catalog, Model, SpeechModel
 from contract.decision_runtimes import Measurement
 from contract.errors import MODEL_NOT_FOUND
 from state import State
@@ -21,12 +21,14 @@ class Service:
     """Catalogue, engines by deployment name, and state.
 
     Attributes:
+        header_prefix: of the service's own reply headers.
         measurements: what each decision model last said of itself.
     """
 
     catalog: Catalog
     engines: Mapping[str, Engine]
     state: State
+    header_prefix: str = "x-service-"
     measurements: dict[str, Measurement] = field(default_factory=dict)
 
     def offered(self, models: Mapping[str, M], caller: Caller) -> list[M]:
@@ -45,6 +47,11 @@ class Service:
         names = ", ".join(f"`{model.id}`" for model in offered) or "none"
         asked = f"there is no model `{model_id[:100]}` here" if model_id else "no such model is set up here"
         raise MODEL_NOT_FOUND(f"{asked}; your organisation can use: {names}", param="model")
+
+    @property
+    def speech_engines(self) -> Mapping[str, SpeechModel]:
+        """Every speech engine that the catalogue knows, set up or not, by its name on the wire."""
+        return {model.provider: model for model in self.catalog.speech.values()}
 
     def engine(self, model: Model) -> Engine:
         """The engine that runs `model`."""

@@ -6,7 +6,8 @@ import ast
 import re
 from types import ModuleType
 
-from contract import chat, chat_tools, embeddings, limits, rerank
+import configs
+from contract import chat, chat_tools, embeddings, limits, rerank, voices
 from contract.access import PLANS, Scope
 from contract.errors import FAULTS, Fault
 from tests.docs.pages import API, rows
@@ -40,9 +41,23 @@ def test_scopes() -> None:
 def test_limits() -> None:
     told = {name: _number(value) for _, value, name in rows(API, "limit", "value")}
     written: dict[str, Value] = {}
-    for module in (limits, chat, chat_tools, embeddings, rerank):
+    for module in (limits, chat, chat_tools, embeddings, rerank, voices):
         written |= _constants(module)
     assert told == written
+
+
+def test_speech_engines() -> None:
+    told = {row[0]: row[1:] for row in rows(API, "engine", "model", "languages")}
+    assert told == {
+        model.provider: [
+            id,
+            " ".join(model.languages),
+            " ".join(model.formats),
+            f"{model.max_input_chars:,}",
+            " ".join([*model.tags, *(f"<{span}>" for span in model.spans)]),
+        ]
+        for id, model in configs.load("embedded").speech.items()
+    }
 
 
 def _columns(fault: Fault) -> tuple[str, ...]:
@@ -66,7 +81,7 @@ def _constants(module: ModuleType) -> dict[str, Value]:
 
 def _number(text: str) -> Value:
     """`1,024`, `0.5`, `8 MiB` or `60 s` as a number in the unit of the constant, `2 to 26` as a pair."""
-    if pair := re.fullmatch(r"([\d,]+) to ([\d,]+)", text):
+    if pair := re.fullmatch(r"([\d,.]+) to ([\d,.]+)", text):
         return tuple(_number(bound) for bound in pair.groups())
     value, _, unit = text.partition(" ")
     return ast.literal_eval(value.replace(",", "")) * UNITS.get(unit, 1)
