@@ -30,7 +30,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,8 +76,10 @@ class System:
 
 
 @contextmanager
-def running(command: list[str], url: str, log: Path, environment: dict[str, str] | None = None) -> Iterator[None]:
-    """A server in a process group of its own, once `url` answers; interrupted with the block."""
+def running(
+    command: list[str], url: str, log: Path, environment: dict[str, str] | None = None, worst_status: int = 499
+) -> Iterator[None]:
+    """A server in a process group of its own, once `url` answers with `worst_status` or less; ends with the block."""
     with log.open("w") as output:
         child = subprocess.Popen(
             command,
@@ -88,7 +90,7 @@ def running(command: list[str], url: str, log: Path, environment: dict[str, str]
             start_new_session=True,
         )
     try:
-        _await(lambda: httpx.get(url, timeout=5).status_code < 500, child, log)
+        _await(lambda: httpx.get(url, timeout=5).status_code <= worst_status, child, log)
         yield
     finally:
         child.send_signal(signal.SIGINT)
@@ -175,11 +177,10 @@ def free_port() -> int:
 def _await(answers: Callable[[], bool], child: subprocess.Popen[bytes], log: Path) -> None:
     end_s = time.monotonic() + READY_WITHIN_S
     while time.monotonic() < end_s and child.poll() is None:
-        try:
+        with suppress(httpx.TransportError):
             if answers():
                 return
-        except httpx.TransportError:
-            time.sleep(0.2)
+        time.sleep(0.2)
     child.kill()
     raise SystemExit(f"{child.args} is not ready: {log.read_text()[-2000:]}")
 

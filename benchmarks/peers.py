@@ -13,14 +13,11 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-
-import httpx
 
 from benchmarks.gateway import ROOT, free_port, make_customer, running
 from models.chat.engine import IN_PROCESS
@@ -91,17 +88,21 @@ def vllm(python: Path, folder: Path) -> Iterator[Server]:
 
 
 @contextmanager
-def parlance(folder: Path, **environment: str) -> Iterator[Server]:
-    """The embedded profile as `make serve` runs it, with a key whose spending is limited; no engine is warm yet."""
+def parlance(
+    folder: Path, config: str | Path = "configs/embedded.yaml", weights_toml: str = "", **environment: str
+) -> Iterator[Server]:
+    """A graph as `make serve` runs it, with a key whose spending is limited; no engine is warm yet.
+
+    `weights_toml` are stanzas of weights that are not shipped.
+    """
     home = Path(tempfile.mkdtemp(prefix="home-", dir=folder))
     (home / "weights").symlink_to(ensure(MODEL).parent)
+    (home / "weights.toml").write_text(weights_toml)
     server = Server("Parlance", free_port(), asyncio.run(_customer(home)), folder / "parlance.log")
-    command = [sys.executable, "-m", "deployments.local", "configs/embedded.yaml", "--port", str(server.port)]
+    command = [sys.executable, "-m", "deployments.local", str(config), "--port", str(server.port)]
     environment |= {"PARLANCE_HOME": str(home)}
-    with running(command, f"{server.url}/healthz", server.log, environment):
-        # HAProxy answers 404 until it has heard of the graph.
-        while httpx.get(f"{server.url}/healthz").status_code != 200:
-            time.sleep(0.2)
+    # HAProxy answers 404 until it has heard of the graph.
+    with running(command, f"{server.url}/healthz", server.log, environment, worst_status=200):
         yield server
 
 
