@@ -205,13 +205,13 @@ def _from_floats(blocks: Iterable[bytes], sample_rate: int) -> Iterator[Samples]
         raise NoSpeechError("its last sample broke off")
 
 
-def _from_file(blocks: Iterable[bytes], sample_rate: int) -> Iterator[Samples]:
-    """Samples of a sound file that grows, at `sample_rate`, mono. A header may not know yet how long it becomes."""
+def _from_wav(blocks: Iterable[bytes], sample_rate: int) -> Iterator[Samples]:
+    """Samples of a WAV file that grows, at `sample_rate`, mono. A header may not know yet how long it becomes."""
     import av
 
     resampler = av.AudioResampler("flt", "mono", sample_rate)
     try:
-        with av.open(_Reader(blocks), "r", buffer_size=PROBE_BYTES) as container:
+        with av.open(_Reader(blocks), "r", format="wav", buffer_size=PROBE_BYTES) as container:
             frames: Iterator[Any] = container.decode(audio=0)
             for frame in chain(frames, (None,)):
                 for sound in resampler.resample(frame):
@@ -245,5 +245,5 @@ class Wire:
 
 WIRES = {
     "mistral": Wire("voice_id", {"response_format": "pcm", "stream": True}, _from_floats),
-    "openai": Wire("voice", {"response_format": "wav", "stream_format": "audio"}, _from_file),
+    "openai": Wire("voice", {"response_format": "wav", "stream_format": "audio"}, _from_wav),
 }

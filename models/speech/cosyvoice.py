@@ -1,0 +1,232 @@
+"""CosyVoice 3 through its official code, which is a git repository and lives in an environment of its own.
+
+    a style                 inference_instruct2      the voice of the clip, spoken as the style says
+    a transcript            inference_zero_shot      the voice and the manner of the clip
+    neither                 inference_cross_lingual  the voice of a clip whose words nobody knows
+
+The model reads `<|endofprompt|>` as the end of what it is told; what comes after it is spoken or was spoken in the
+clip. It stands in the one text that a call takes besides the spoken one; a cross-lingual call takes none.
+
+docs/engines.md says how the environment is built. Japanese is read well only in katakana: pyopenjtalk is used for it
+where that environment has it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import sys
+import threading
+import wave
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory, mkstemp
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from contract.catalog import Frozen, SpeechModel
+from contract.errors import UNKNOWN_VOICE
+from contract.speech import Clip, Utterance
+from contract.speech_text import Mark, pieces
+from models.speech.engine import SpeechEngine, Spoken
+from models.speech.text import Part, passages
+from models.speech.voices import StoredVoice, read_clip
+from models.weight_files import WeightsError
+from models.weights import home_folder
+
+TOLD = "You are a helpful assistant."
+END = "<|endofprompt|>"
+
+PART_CHARS = 200
+DENSE_PART_CHARS = 60
+"""Of a language that writes a syllable or more with each character. Some 80 tokens, as the official code cuts."""
+
+DENSE = frozenset({"zh", "ja", "ko"})
+
+LEAST_RATE = 16_000
+"""The code refuses a clip of fewer samples a second."""
+
+
+class Options(Frozen):
+    """`serving.options` of this engine.
+
+    Attributes:
+        voices: recordings by slug.
+        fp16, load_trt, load_vllm, trt_concurrent: arguments of the official loader.
+    """
+
+    voices: dict[str, StoredVoice] = Field(default_factory=dict)
+    fp16: bool = False
+    load_trt: bool = False
+    load_vllm: bool = False
+    trt_concurrent: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A voice to imitate.
+
+    Attributes:
+        file: the recording; the code reads it from a path.
+        transcript: what is said in it, if anybody knows.
+        registered: name under which the code knows voice and transcript already.
+    """
+
+    file: str
+    transcript: str | None
+    registered: str = ""
+
+
+class CosyVoice(SpeechEngine):
+    """One loaded model. Parts of several utterances take turns on it."""
+
+    def __init__(self, model: SpeechModel, path: Path | None) -> None:
+        super().__init__(model, path)
+        if path is None:
+            raise WeightsError(f"the stanza of `{model.id}` names no `weights`; CosyVoice cannot run without")
+        options = Options.model_validate(self.serving.options)
+        home = home_folder()
+        clips = {slug: read_clip(slug, voice, home) for slug, voice in options.voices.items()}
+        self._turn = threading.Lock()
+        self._code = load_code(path, **options.model_dump(exclude={"voices"}))
+        self._folder = TemporaryDirectory(prefix="parlance-clips-")
+        self._voices = {slug: self._register(slug, clip) for slug, clip in clips.items()}
+
+    def render(self, utterance: Utterance) -> Iterator[Spoken]:
+        """Sound of a few sentences at a time. `text_frontend` is off: it would read German numbers in English."""
+        prompt, temporary = self._prompt(utterance)
+        try:
+            for part in self._parts(utterance):
+                with self._turn:
+                    sound = [item["tts_speech"] for item in self._call(part.text, prompt, utterance)]
+                for tensor in sound:
+                    yield Spoken(tensor.squeeze(0).float().cpu().numpy().clip(-1, 1), part.end)
+        finally:
+            if temporary:
+                os.unlink(prompt.file)
+
+    def close(self) -> None:
+        """Lets threads and files go."""
+        super().close()
+        self._folder.cleanup()
+
+    def _register(self, slug: str, clip: Clip) -> Prompt:
+        file = self._write(clip)
+        self._code.add_zero_shot_spk(f"{TOLD}{END}{_plain(clip.transcript or '')}", file, slug)
+        return Prompt(file, clip.transcript, slug)
+
+    def _prompt(self, utterance: Utterance) -> tuple[Prompt, bool]:
+        """The voice, and whether its file is this utterance's own."""
+        if utterance.clip:
+            return Prompt(self._write(utterance.clip), utterance.clip.transcript), True
+        slug = utterance.voice or self.model.default_voice
+        if slug not in self._voices:
+            raise UNKNOWN_VOICE(f"voice `{slug}` is switched off in this deployment", param="voice")
+        return self._voices[slug], False
+
+    def _call(self, text: str, prompt: Prompt, utterance: Utterance) -> Iterator[dict[str, Any]]:
+        manner: dict[str, Any] = {"stream": False, "speed": utterance.speed, "text_frontend": False}
+        if utterance.style:
+            # Never with a registered voice: its own text would take the place of the style (CosyVoice issue 1400).
+            told = f"{TOLD} {_plain(utterance.style)}{END}"
+            yield from self._code.inference_instruct2(text, told, prompt.file, **manner)
+        elif prompt.registered:
+            yield from self._code.inference_zero_shot(text, "", "", zero_shot_spk_id=prompt.registered, **manner)
+        elif prompt.transcript:
+            heard = f"{TOLD}{END}{_plain(prompt.transcript)}"
+            yield from self._code.inference_zero_shot(text, heard, prompt.file, **manner)
+        else:
+            yield from self._code.inference_cross_lingual(f"{TOLD}{END}{text}", prompt.file, **manner)
+
+    def _parts(self, utterance: Utterance) -> Iterator[Part]:
+        model = self.model
+        marks = {*model.tags, *(f"<{name}>" for name in model.spans), *(f"</{name}>" for name in model.spans)}
+        limit = DENSE_PART_CHARS if utterance.language in DENSE else PART_CHARS
+        for part in closed_spans(passages(utterance.text, limit, marks), model):
+            if part.text.strip():
+                yield Part(self._spelled(part.text) if utterance.language == "ja" else _plain(part.text), part.end)
+
+    def _spelled(self, text: str) -> str:
+        """Japanese in katakana, marks left alone."""
+        kana = _katakana()
+        return "".join(
+            piece.text if isinstance(piece, Mark) else kana(_plain(piece)) if piece.strip() else piece
+            for piece in pieces(text, self.model)
+        )
+
+    def _write(self, clip: Clip) -> str:
+        """A file of the clip, for the code reads it several times."""
+        samples, rate = clip.samples, clip.sample_rate
+        if rate < LEAST_RATE:
+            import soxr
+
+            few = np.frombuffer(samples, "<i2")
+            samples, rate = soxr.resample(few, rate, LEAST_RATE).astype("<i2").tobytes(), LEAST_RATE
+        handle, name = mkstemp(suffix=".wav", dir=self._folder.name)
+        with os.fdopen(handle, "wb") as sink, wave.open(sink, "wb") as file:
+            file.setparams((1, 2, rate, 0, "NONE", ""))
+            file.writeframes(samples)
+        return name
+
+
+def closed_spans(parts: Iterable[Part], model: SpeechModel) -> Iterator[Part]:
+    """The same parts, each with its spans closed; a span that goes on is opened again in the next."""
+    going_on: list[str] = []
+    for part in parts:
+        text = "".join(f"<{name}>" for name in going_on) + part.text
+        for mark in pieces(part.text, model):
+            if isinstance(mark, Mark) and mark.name in model.spans and mark.text.startswith("<"):
+                going_on = going_on[:-1] if mark.closes else [*going_on, mark.name]
+        yield Part(text + "".join(f"</{name}>" for name in reversed(going_on)), part.end)
+
+
+def load_code(folder: Path, **arguments: Any) -> Any:
+    """The official model, fed with safetensors and kept from logging what it speaks."""
+    root = logging.getLogger()
+    level, handlers = root.level, root.handlers[:]
+    try:
+        official = importlib.import_module("cosyvoice.cli.cosyvoice")
+        networks = importlib.import_module("cosyvoice.cli.model")
+    except ImportError as error:
+        raise RuntimeError(
+            f"`{sys.executable}` has no code of CosyVoice; docs/engines.md says how its environment is built"
+        ) from error
+    finally:
+        # The code sends everything to standard error, at the lowest level.
+        root.setLevel(level)
+        root.handlers[:] = handlers
+    if _hide_texts not in root.filters:
+        root.addFilter(_hide_texts)
+    networks.CosyVoiceModel.load = _load_networks
+    return official.AutoModel(model_dir=str(folder), **arguments)
+
+
+def _load_networks(self: Any, *files: str) -> None:
+    """In place of `CosyVoiceModel.load(llm, flow, hift)`, which reads pickles."""
+    from safetensors.torch import load_file
+
+    for network, file in zip((self.llm, self.flow, self.hift), files, strict=True):
+        network.load_state_dict(load_file(Path(file).with_suffix(".safetensors")), strict=True)
+        network.to(self.device).eval()
+
+
+def _hide_texts(record: logging.LogRecord) -> bool:
+    """Keeps records of the official code out: they quote what is spoken."""
+    return f"{os.sep}cosyvoice{os.sep}" not in record.pathname
+
+
+def _plain(text: str) -> str:
+    """`text` without the control tokens of the model: a client's `<|endofprompt|>` would end the prompt."""
+    return text.replace("<|", "< |")
+
+
+def _katakana() -> Callable[[str], str]:
+    try:
+        japanese = importlib.import_module("pyopenjtalk")
+    except ImportError:
+        return str
+    return lambda text: japanese.g2p(text, kana=True)
