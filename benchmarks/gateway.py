@@ -42,6 +42,7 @@ from benchmarks.load import Figures, Job, cuts_ms, measure
 from contract.access import Scope
 from state import State, api_keys, keys, open_state, organisations
 from state.accounts import PEPPER
+from state.blobs import open_blobs
 from state.database import open_database
 from state.rates import Rates
 from state.secrets import open_secrets
@@ -244,7 +245,7 @@ def _median(rounds: list[Figures]) -> Figures:
 async def admission(database_url: str, home: Path, requests: int) -> str:
     """A row: key, scope, rate and reserve by one client after the other, and the settling that follows."""
     secrets = open_secrets(home)
-    state = State(await open_database(database_url), secrets, Rates())
+    state = State(await open_database(database_url), secrets, Rates(), open_blobs(home))
     try:
         header = f"Bearer {await make_customer(state)}"
         admitting_s, settling_s = [], []

@@ -9,12 +9,15 @@ from pathlib import Path
 from contract.errors import ApiError
 from state import api_keys
 from state.accounts import PEPPER, Accounts
+from state.blobs import VARIABLE as BLOBS_VARIABLE
+from state.blobs import Blobs, open_blobs
 from state.database import Database, open_database
 from state.demo import create_demo
 from state.idempotency import Idempotency
 from state.ledger import Ledger
 from state.rates import Rates
 from state.secrets import VARIABLE, Secrets, open_secrets
+from state.signatures import PURPOSE, Signatures
 
 log = logging.getLogger(__name__)
 
@@ -32,17 +35,21 @@ class State:
         rates: requests and streams per key.
         ledger: money.
         idempotency: answers to repeated POSTs.
+        blobs: bytes by name.
+        signatures: signed addresses of those bytes.
         secrets: derives keys for other purposes, e.g. signed addresses.
         database: for repositories of other kinds.
     """
 
-    def __init__(self, database: Database, secrets: Secrets, rates: Rates) -> None:
+    def __init__(self, database: Database, secrets: Secrets, rates: Rates, blobs: Blobs) -> None:
         self.database = database
         self.secrets = secrets
         self.rates = rates
+        self.blobs = blobs
         self.accounts = Accounts(database, secrets.derive(PEPPER))
         self.ledger = Ledger(database)
         self.idempotency = Idempotency(database)
+        self.signatures = Signatures(secrets.derive(PURPOSE))
         self._sweeper = asyncio.create_task(self._sweep_forever())
 
     async def ensure_demo(self, home: Path) -> str | None:
@@ -76,36 +83,44 @@ def default_database(home: Path) -> str:
 
 
 async def open_state(
-    home: Path, database_url: str | None = None, redis_url: str | None = None, *, replicas: int = 1
+    home: Path,
+    database_url: str | None = None,
+    redis_url: str | None = None,
+    blobs_url: str | None = None,
+    *,
+    replicas: int = 1,
 ) -> State:
     """Opens secrets and stores and steps the schema forwards.
 
     Args:
-        home: folder for the secret and, by default, the database; made if missing.
+        home: folder for the secret and, by default, the database and the bytes; made if missing.
         database_url: `sqlite:///path` or `postgresql://user@host/name`.
         redis_url: `redis://host`, needed where several replicas share rate limits.
+        blobs_url: `s3://bucket/prefix` or `file:///folder`, needed where several replicas share bytes.
         replicas: ingress replicas that run.
 
     Raises ValueError for a configuration that cannot work, STATE_UNAVAILABLE if the database cannot be reached.
     """
     url = database_url or default_database(home)
-    _refuse_split(url, redis_url, replicas)
-    secrets = open_secrets(home)
+    _refuse_split(url, redis_url, blobs_url, replicas)
+    secrets, blobs = open_secrets(home), open_blobs(home, blobs_url)
     database = await open_database(url)
     try:
         _refuse_foreign_keys(await database.run(api_keys.generations), secrets)
-        return State(database, secrets, Rates(redis_url, replicas))
+        return State(database, secrets, Rates(redis_url, replicas), blobs)
     except BaseException:
         await database.close()
         raise
 
 
-def _refuse_split(url: str, redis_url: str | None, replicas: int) -> None:
+def _refuse_split(url: str, redis_url: str | None, blobs_url: str | None, replicas: int) -> None:
     """Several replicas must see one truth."""
     if replicas > 1 and url.startswith("sqlite"):
         raise ValueError(f"{replicas} ingress replicas cannot share SQLite; set {DATABASE_VARIABLE} to a PostgreSQL")
     if replicas > 1 and redis_url is None:
         raise ValueError(f"{replicas} ingress replicas would each count requests for themselves; give them a Redis")
+    if replicas > 1 and blobs_url is None:
+        raise ValueError(f"{replicas} ingress replicas would each keep files for themselves; set {BLOBS_VARIABLE}")
 
 
 def _refuse_foreign_keys(generations: dict[str, int], secrets: Secrets) -> None:
