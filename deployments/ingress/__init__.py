@@ -38,7 +38,7 @@ class IngressArgs(BaseModel):
     """`args.ingress` of a Serve config file.
 
     Attributes:
-        replicas: ingress replicas; more than one needs PARLANCE_DATABASE_URL and PARLANCE_REDIS_URL.
+        replicas: ingress replicas; more than one needs PARLANCE_DATABASE_URL, PARLANCE_REDIS_URL, PARLANCE_BLOBS_URL.
         cpus: Ray resource of a replica.
         header_prefix: of the service's own reply headers, e.g. `x-service-model-served`.
     """
@@ -70,6 +70,7 @@ class Ingress:
             Path(os.environ.get("PARLANCE_HOME", "var")),
             os.environ.get("PARLANCE_DATABASE_URL"),
             os.environ.get("PARLANCE_REDIS_URL"),
+            os.environ.get("PARLANCE_BLOBS_URL"),
             replicas=args.replicas,
         )
         app_name = serve.get_replica_context().app_name
