@@ -31,6 +31,9 @@ SPEECH_SPEED = (0.5, 2.0)
 SPEECH_STYLE_CHARS = 500
 """Of a style instruction. Ours: the spec has no figure."""
 
+OWN_VOICES = 10
+"""That an organisation may have. Spec 8 (Adopted voices)."""
+
 DECISION_BODY_BYTES = 64 * 1024
 """Of a decision's body, not counting what its images hold."""
 DECISION_IMAGES = 2

@@ -18,6 +18,7 @@ from state.ledger import Ledger
 from state.rates import Rates
 from state.secrets import VARIABLE, Secrets, open_secrets
 from state.signatures import PURPOSE, Signatures
+from state.voices import Voices
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +38,7 @@ class State:
         idempotency: answers to repeated POSTs.
         blobs: bytes by name.
         signatures: signed addresses of those bytes.
+        voices: of organisations.
         secrets: derives keys for other purposes, e.g. signed addresses.
         database: for repositories of other kinds.
     """
@@ -50,6 +52,7 @@ class State:
         self.ledger = Ledger(database)
         self.idempotency = Idempotency(database)
         self.signatures = Signatures(secrets.derive(PURPOSE))
+        self.voices = Voices(database, blobs)
         self._sweeper = asyncio.create_task(self._sweep_forever())
 
     async def ensure_demo(self, home: Path) -> str | None:
@@ -70,7 +73,13 @@ class State:
         """Renews the leases of this process, and clears away what others left behind."""
         while True:
             await asyncio.sleep(SWEEP_S)
-            for step in (self.ledger.renew, self.ledger.reap, self.idempotency.forget_old):
+            steps = (
+                self.ledger.renew,
+                self.ledger.reap,
+                self.idempotency.forget_old,
+                self.voices.finish_removals,
+            )
+            for step in steps:
                 try:
                     await step()
                 except ApiError:

@@ -5,6 +5,7 @@
         budgets       budgets                   limit, spent and held, one row per organisation and per user
     reservations ... usage_lines                money on its way, money that arrived
     replies                                     answers kept for `Idempotency-Key`
+    voices                                      of organisations; their bytes are in `blobs`
 
 Times are whole seconds since 1970 UTC (`_at`, `_until`) or milliseconds (`_ms`). Money is whole micro-EUR. The schema
 itself is made by `migrations/`; a test compares the two.
@@ -181,5 +182,27 @@ replies = Table(
     Column("created_at", Number, nullable=False, index=True),
     Column("lease_until", Number, nullable=False),
     PrimaryKeyConstraint("key_id", "route", "idempotency_key"),
+    sqlite_strict=True,
+)
+
+voices = Table(
+    "voices",
+    metadata,
+    Column("id", Number, primary_key=True),
+    Column("org_id", ForeignKey("organisations.id"), nullable=False),
+    Column("slug", Text, nullable=False),
+    Column("provider", Text, nullable=False),
+    Column("label", Text, nullable=False),
+    Column("gender", Text, nullable=False),
+    Column("age_group", Text, nullable=False),
+    Column("primary_language", Text, nullable=False),
+    Column("description", Text),
+    Column("transcript", Text, nullable=False),
+    Column("clip_blob", Text, nullable=False),
+    Column("sample_blob", Text, nullable=False),
+    Column("created_at", Number, nullable=False),
+    Column("removed_at", Number, index=True),
+    UniqueConstraint("org_id", "slug"),
+    CheckConstraint("gender IN ('m', 'f')", name="gender"),
     sqlite_strict=True,
 )

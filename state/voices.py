@@ -1,0 +1,163 @@
+"""Voices that organisations had made for themselves. Spec 2 (Voice, scope `org`), 7 (Voice design) and 8.
+
+add         a row for bytes that are stored already: the clip that is imitated, and a sample to listen to
+remove      the row is marked, the bytes go, the row goes; what dies in between is finished by `finish_removals`
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, func, select, update
+
+from contract.errors import INVALID_REQUEST, NOT_FOUND, VOICE_LIMIT_REACHED
+from contract.limits import OWN_VOICES
+from contract.voices import SYSTEM_VOICES, Voice
+from state.blobs import Blobs
+from state.database import Database, insert_new
+from state.tables import organisations, voices
+
+SLUG_PATTERN = re.compile(r"[a-z0-9](-?[a-z0-9])*", re.ASCII)
+SLUG_CHARS = (2, 40)
+
+ABOUT = ("slug", "provider", "label", "gender", "age_group", "primary_language", "description")
+"""Fields of a Voice that have a column."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnVoice:
+    """A voice and what it is made from.
+
+    Attributes:
+        voice: of scope `org`.
+        clip_blob, sample_blob: names in `State.blobs`.
+        transcript: what is said in the clip, word for word.
+        created_at: seconds since 1970.
+    """
+
+    voice: Voice
+    clip_blob: str
+    sample_blob: str
+    transcript: str
+    created_at: int
+
+
+def own(**about: Any) -> Voice:
+    """A Voice with what all voices of organisations have in common."""
+    return Voice(**about, origin="designed", scope="org", from_plan=True)
+
+
+def check_slug(slug: str, taken: Iterable[str]) -> None:
+    """Raises INVALID_REQUEST for a malformed slug, VOICE_LIMIT_REACHED for one of `taken`, the platform's.
+
+    Small and capital letters count as the same there: `m1` beside `M1` would be a trap.
+    """
+    low, high = SLUG_CHARS
+    if not low <= len(slug) <= high or not SLUG_PATTERN.fullmatch(slug):
+        raise INVALID_REQUEST(
+            f"`slug` {slug[:high]!r} is not {low} to {high} small letters, digits and single hyphens between them",
+            param="slug",
+        )
+    if slug in {name.lower() for name in (*taken, *SYSTEM_VOICES)}:
+        raise _taken(slug)
+
+
+class Voices:
+    """The store of voices.
+
+    Args:
+        database: where rows live.
+        blobs: where clips and samples live.
+        wall: clock in seconds since 1970.
+    """
+
+    def __init__(self, database: Database, blobs: Blobs, wall: Callable[[], float] = time.time) -> None:
+        self._database = database
+        self._blobs = blobs
+        self._wall = wall
+
+    async def of(self, org_id: int) -> list[OwnVoice]:
+        """All voices of an organisation, oldest first."""
+        rows = await self._database.run(
+            lambda connection: list(connection.execute(_kept(org_id).order_by(voices.c.id)))
+        )
+        return [_own_voice(row) for row in rows]
+
+    async def find(self, org_id: int, slug: str) -> OwnVoice | None:
+        """One voice of an organisation, None if it has none of that name."""
+        query = _kept(org_id).where(voices.c.slug == slug)
+        row = await self._database.run(lambda connection: connection.execute(query).one_or_none())
+        return None if row is None else _own_voice(row)
+
+    async def add(
+        self, org_id: int, voice: Voice, *, clip_blob: str, sample_blob: str, transcript: str, taken: Iterable[str]
+    ) -> OwnVoice:
+        """Gives an organisation a voice. The bytes belong to it from now on.
+
+        Args:
+            org_id: of the organisation.
+            voice: made with `own`.
+            clip_blob: name of the clip's bytes, which are stored already.
+            sample_blob: name of the sample's, likewise.
+            transcript: of the clip.
+            taken: slugs of the platform's voices.
+
+        Raises INVALID_REQUEST for a malformed slug, VOICE_LIMIT_REACHED where the organisation has as many as it may
+        have, or the slug is taken.
+        """
+        check_slug(voice.slug, taken)
+        made = OwnVoice(voice, clip_blob, sample_blob, transcript, int(self._wall()))
+        await self._database.run(lambda connection: _add(connection, org_id, made), row=org_id)
+        return made
+
+    async def remove(self, org_id: int, slug: str) -> None:
+        """Takes a voice away, and its bytes. Raises NOT_FOUND."""
+        where = (voices.c.org_id == org_id, voices.c.slug == slug, voices.c.removed_at.is_(None))
+        marked = update(voices).where(*where).values(removed_at=int(self._wall())).returning(*voices.c)
+        row = await self._database.run(lambda connection: connection.execute(marked).one_or_none())
+        if row is None:
+            raise NOT_FOUND(f"your organisation has no voice `{slug[:100]}`")
+        await self._finish(row)
+
+    async def finish_removals(self) -> None:
+        """Ends what a process that died had begun."""
+        query = select(voices).where(voices.c.removed_at.is_not(None))
+        for row in await self._database.run(lambda connection: list(connection.execute(query))):
+            await self._finish(row)
+
+    async def _finish(self, row: Row[Any]) -> None:
+        for name in (row.clip_blob, row.sample_blob):
+            await self._blobs.delete(name)
+        await self._database.run(lambda connection: connection.execute(delete(voices).where(voices.c.id == row.id)))
+
+
+def _kept(org_id: int) -> Any:
+    return select(voices).where(voices.c.org_id == org_id, voices.c.removed_at.is_(None))
+
+
+def _add(connection: Connection, org_id: int, made: OwnVoice) -> None:
+    # Whoever adds a voice to this organisation waits here, so that the count still holds at the insert. The lock leaves
+    # room for rows that refer to the organisation, like usage lines.
+    connection.execute(
+        select(organisations.c.id).where(organisations.c.id == org_id).with_for_update(key_share=True)
+    ).one()
+    row = {name: getattr(made.voice, name) for name in ABOUT}
+    row |= {name: getattr(made, name) for name in ("clip_blob", "sample_blob", "transcript", "created_at")}
+    if not connection.execute(insert_new(connection, voices).values(org_id=org_id, **row)).rowcount:
+        raise _taken(made.voice.slug)
+    count = connection.execute(select(func.count()).select_from(_kept(org_id).subquery())).scalar_one()
+    if count > OWN_VOICES:
+        raise VOICE_LIMIT_REACHED(f"your organisation has {OWN_VOICES} voices of its own, and may not have more")
+
+
+def _own_voice(row: Row[Any]) -> OwnVoice:
+    about = {name: getattr(row, name) for name in ABOUT}
+    return OwnVoice(own(**about), row.clip_blob, row.sample_blob, row.transcript, row.created_at)
+
+
+def _taken(slug: str) -> Exception:
+    return VOICE_LIMIT_REACHED(f"the slug `{slug}` is taken; choose another one", param="slug")
