@@ -71,6 +71,7 @@ class FolderBlobs:
 
     async def presign(self, name: str, method: Literal["GET", "PUT"], valid_s: int) -> str | None:
         """See `Blobs.presign`."""
+        checked(name)
         return None
 
     def _path(self, name: str) -> Path:

@@ -69,7 +69,7 @@ class Blobs(Protocol):
 
 def open_blobs(home: Path, url: str | None = None) -> Blobs:
     """The store at `url`, or the folder `<home>/bytes`. Raises ValueError for an address of another kind."""
-    parts = urlsplit(url or (home / FOLDER).resolve().as_uri())
+    parts = urlsplit((home / FOLDER).resolve().as_uri() if url is None else url)
     if parts.scheme == "file" and not parts.netloc and parts.path.startswith("/"):
         from state.blob_folder import FolderBlobs
 

@@ -12,8 +12,9 @@ import ctypes
 import os
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Engine, event
@@ -22,9 +23,11 @@ from contract.access import PLANS, Caller, Scope
 from contract.errors import ApiError
 from state import api_keys, keys
 from state.accounts import PEPPER
+from state.blobs import open_blobs
 from state.database import Database, connect, open_database
 from state.ledger import Ledger
 from state.secrets import Secrets
+from state.voices import Voices, own
 
 DIED = 77
 WORKERS = 5
@@ -109,13 +112,48 @@ async def migrate(url: str, done: Callable[..., Any], _seed: int) -> None:
     done("migrated")
 
 
+async def keep(url: str, done: Callable[..., Any], _seed: int) -> None:
+    """Stores bytes, gives them to voices of organisation 1, and takes some of those away."""
+    database, blobs = connect(url), open_blobs(Path(url.removeprefix("sqlite:///")).parent)
+    voices = Voices(database, blobs)
+    about = {"provider": "qwen", "label": "x", "gender": "f", "age_group": "30", "primary_language": "de"}
+
+    async def voice(number: int) -> None:
+        slug = f"voice-{number}"
+        clip, sample = f"voices/{slug}/clip.wav", f"voices/{slug}/sample.mp3"
+        await blobs.put(clip, _in_pieces(clip))
+        done("put", clip)
+        await blobs.put(sample, bytes_of(sample))
+        done("put", sample)
+        await voices.add(1, own(slug=slug, **about), clip_blob=clip, sample_blob=sample, transcript="x", taken=("M1",))
+        done("added", slug)
+        if number % 2:
+            done("removing", slug)
+            await voices.remove(1, slug)
+            done("removed", slug)
+
+    await asyncio.gather(*(voice(number) for number in range(WORKERS)))
+    await database.close()
+
+
+def bytes_of(name: str) -> bytes:
+    """What is stored under `name`; long enough for several writes."""
+    return name.encode() * 3000
+
+
+async def _in_pieces(name: str) -> AsyncIterator[bytes]:
+    data = bytes_of(name)
+    for start in range(0, len(data), 20_000):
+        yield data[start : start + 20_000]
+
+
 def _add_failpoints_around_statements() -> None:
     # The server writes the files, so this process dies between what it tells the server.
     for moment in ("before_cursor_execute", "after_cursor_execute", "begin", "commit", "rollback"):
         event.listen(Engine, moment, lambda *_: failpoints.failpoint())
 
 
-WORK = {"bill": bill, "migrate": migrate}
+WORK = {"bill": bill, "migrate": migrate, "keep": keep}
 
 if __name__ == "__main__":
     for line in sys.stdin:

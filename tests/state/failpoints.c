@@ -1,6 +1,7 @@
-/* Preloaded into a test process: ends it like `kill -9` before or after the n-th write or sync of a file. */
+/* Preloaded into a test process: ends it like `kill -9` before or after the n-th write, sync or rename of a file. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <stdio.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -31,3 +32,5 @@ AROUND(int, fdatasync, (int fd), (fd))
 AROUND(int, ftruncate64, (int fd, off64_t size), (fd, size))
 AROUND(ssize_t, pwrite64, (int fd, const void *data, size_t size, off64_t at), (fd, data, size, at))
 AROUND(int, unlink, (const char *path), (path))
+AROUND(ssize_t, write, (int fd, const void *data, size_t size), (fd, data, size))
+AROUND(int, rename, (const char *from, const char *to), (from, to))

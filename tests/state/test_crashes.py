@@ -15,11 +15,13 @@ from sqlalchemy import Connection, select
 
 from contract.errors import ApiError
 from state import audit, organisations
+from state.blobs import open_blobs
 from state.database import connect, open_database
 from state.ledger import LEASE_S, Ledger
 from state.tables import api_keys, budgets, reservations, usage_lines
+from state.voices import Voices
 from tests.state.books import eventually, make_caller, money
-from tests.state.crashing import DIED, WORKERS
+from tests.state.crashing import DIED, WORKERS, bytes_of
 from tests.state.servers import Postgres, temporary_folder
 
 pytestmark = pytest.mark.anyio
@@ -172,6 +174,46 @@ async def test_a_first_start_survives_death(die: Die, folder: Path, crashes: int
         await books_are_right(url, [])
 
     await die_everywhere(die, "migrate", crashes, folder / "log", fresh, starts_again)
+
+
+@pytest.mark.parametrize("crashes", [30, pytest.param(130, marks=pytest.mark.slow)])
+async def test_bytes_and_voices_survive_death_around_every_write_sync_and_rename(
+    die: Die, folder: Path, crashes: int
+) -> None:
+    template = folder / "template.db"
+    await prepare(f"sqlite:///{template}")
+
+    async def fresh() -> str:
+        shutil.rmtree(folder / "bytes", ignore_errors=True)
+        url = _clear(folder)
+        shutil.copy(template, folder / "used.db")
+        return url
+
+    await die_everywhere(die, "keep", crashes, folder / "log", fresh, bytes_are_whole)
+
+
+async def bytes_are_whole(url: str, acknowledged: list[str]) -> None:
+    home = Path(url.removeprefix("sqlite:///")).parent
+    database, blobs = connect(url), open_blobs(home)
+    told: dict[str, set[str]] = {"put": set(), "added": set(), "removing": set(), "removed": set()}
+    for line in acknowledged:
+        word, name = line.split()
+        told[word].add(name)
+    voices = Voices(database, blobs)
+    kept = {own.voice.slug: own for own in await voices.of(1)}
+    assert told["added"] - told["removing"] <= kept.keys()
+    assert not told["removed"] & kept.keys()
+    await voices.finish_removals()
+    stored = {str(path.relative_to(home / "bytes")) for path in (home / "bytes").glob("voices/*/*")}
+    for name in stored:
+        assert await blobs.find(name) == bytes_of(name)
+    assert {name for own in kept.values() for name in (own.clip_blob, own.sample_blob)} <= stored
+    # Bytes that no voice has got yet belong to whoever put them; those of voices that were taken away are gone.
+    assert {name for name in told["put"] if name.split("/")[1] not in told["removing"]} <= stored
+    assert {name.split("/")[1] for name in stored} <= kept.keys() | {f"voice-{n}" for n in range(WORKERS)} - told[
+        "removed"
+    ]
+    await database.close()
 
 
 @pytest.mark.parametrize("crashes", [10, pytest.param(50, marks=pytest.mark.slow)])

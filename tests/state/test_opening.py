@@ -27,6 +27,20 @@ async def test_replicas_that_would_not_share_are_refused(
         await open_state(tmp_path, database_url, redis_url, replicas=2)
 
 
+async def test_replicas_that_would_not_share_bytes_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="2 ingress replicas.*PARLANCE_BLOBS_URL"):
+        await open_state(tmp_path, "postgresql://localhost/x", "redis://localhost", replicas=2)
+
+
+async def test_bytes_are_kept_in_the_home_or_where_they_are_told_to_be(tmp_path: Path) -> None:
+    for url, folder in ((None, tmp_path / "bytes"), ((tmp_path / "elsewhere").as_uri(), tmp_path / "elsewhere")):
+        state = await open_state(tmp_path, blobs_url=url)
+        await state.blobs.put("a/b", b"x")
+        assert (folder / "a" / "b").read_bytes() == b"x"
+        state.signatures.verify("a/b", state.signatures.sign("a/b", 1 << 39, "GET"), "GET")
+        await state.close()
+
+
 async def test_a_database_of_another_secret_is_refused(tmp_path: Path) -> None:
     first = await open_state(tmp_path)
     await first.ensure_demo(tmp_path)

@@ -1,0 +1,115 @@
+"""As much of S3 as bytes need: whole and multipart PUT, GET, HEAD, DELETE of many, over objects in memory."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, unquote, urlsplit
+
+
+class Bucket(ThreadingHTTPServer):
+    """A local endpoint.
+
+    Attributes:
+        objects: by path, bucket included.
+        parts: of uploads that are not complete.
+        broken: answers everything with 500.
+    """
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.objects: dict[str, bytes] = {}
+        self.parts: dict[str, dict[int, bytes]] = {}
+        self.broken = False
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Bucket
+
+    def _handle(self) -> None:
+        body = self._body()
+        parts = urlsplit(self.path)
+        query, name = parse_qs(parts.query, keep_blank_values=True), unquote(parts.path).lstrip("/")
+        if self.server.broken:
+            self._answer(500)
+        elif self.command == "PUT":
+            self._put(name, query, body)
+        elif self.command == "POST":
+            self._post(name, query, body)
+        elif self.command == "DELETE":
+            self.server.parts.pop(query.get("uploadId", [""])[0], None)
+            self._answer(204)
+        elif name in self.server.objects:
+            self._answer(200, self.server.objects[name])
+        else:
+            self._answer(404)
+
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _handle
+
+    def _put(self, name: str, query: dict[str, list[str]], body: bytes) -> None:
+        if "partNumber" in query:
+            self.server.parts[query["uploadId"][0]][int(query["partNumber"][0])] = body
+        else:
+            self.server.objects[name] = body
+        self._answer(200)
+
+    def _post(self, name: str, query: dict[str, list[str]], body: bytes) -> None:
+        if "uploads" in query:
+            upload = f"u{len(self.server.parts)}"
+            self.server.parts[upload] = {}
+            answer = f"<InitiateMultipartUploadResult><UploadId>{upload}</UploadId></InitiateMultipartUploadResult>"
+        elif "uploadId" in query:
+            parts = self.server.parts.pop(query["uploadId"][0])
+            self.server.objects[name] = b"".join(parts[number] for number in sorted(parts))
+            answer = "<CompleteMultipartUploadResult><ETag>1</ETag></CompleteMultipartUploadResult>"
+        else:
+            bucket = name.partition("/")[0]
+            keys = re.findall(r"<Key>(.*?)</Key>", body.decode())
+            for key in keys:
+                self.server.objects.pop(f"{bucket}/{key}", None)
+            deleted = "".join(f"<Deleted><Key>{key}</Key></Deleted>" for key in keys)
+            answer = f"<DeleteResult>{deleted}</DeleteResult>"
+        self._answer(200, answer.encode())
+
+    def _body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding") != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = b""
+        while size := int(self.rfile.readline(), 16):
+            body += self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+        return body
+
+    def _answer(self, status: int, content: bytes = b"") -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("ETag", '"1"')
+        self.send_header("Last-Modified", "Wed, 01 Jan 2025 00:00:00 GMT")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None:
+        return
+
+
+@contextmanager
+def run_bucket() -> Iterator[Bucket]:
+    """A bucket server for the block."""
+    with Bucket() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()

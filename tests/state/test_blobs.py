@@ -1,0 +1,267 @@
+import asyncio
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from contract.errors import ApiError
+from state.blob_folder import UNFINISHED, UNFINISHED_S
+from state.blobs import CHUNK_BYTES, MAX_NAME_CHARS, Blobs, open_blobs
+from tests.state.bucket import Bucket, run_bucket
+
+pytestmark = pytest.mark.anyio
+
+NAME = "samples/espeak-ng/M1-de.mp3"
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+    with run_bucket() as server:
+        for name, value in {
+            "AWS_ENDPOINT_URL": server.url,
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_ACCESS_KEY_ID": "x",
+            "AWS_SECRET_ACCESS_KEY": "x",
+        }.items():
+            monkeypatch.setenv(name, value)
+        yield server
+
+
+@pytest.fixture(params=["folder", "s3"])
+def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> Blobs:
+    if request.param == "folder":
+        return open_blobs(tmp_path)
+    request.getfixturevalue("bucket")
+    return open_blobs(tmp_path, "s3://store/some/prefix")
+
+
+async def in_pieces(*pieces: bytes, error: Exception | None = None) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece
+    if error:
+        raise error
+
+
+@pytest.mark.parametrize("data", [b"", b"x", bytes(range(256)) * 5000])
+async def test_what_is_put_is_found(blobs: Blobs, data: bytes) -> None:
+    assert await blobs.put(NAME, data) == len(data)
+    assert await blobs.find(NAME) == data
+    assert await blobs.exists(NAME)
+    blob = await blobs.stream(NAME)
+    assert blob is not None
+    assert blob.size_bytes == len(data)
+    assert b"".join([chunk async for chunk in blob.chunks]) == data
+
+
+async def test_what_is_not_there(blobs: Blobs) -> None:
+    assert await blobs.find(NAME) is None
+    assert await blobs.stream(NAME) is None
+    assert not await blobs.exists(NAME)
+    await blobs.delete(NAME)
+
+
+async def test_putting_again_replaces_and_deleting_ends_it(blobs: Blobs) -> None:
+    await blobs.put(NAME, b"a long first one")
+    await blobs.put(NAME, b"second")
+    assert await blobs.find(NAME) == b"second"
+    await blobs.delete(NAME)
+    assert not await blobs.exists(NAME)
+    assert await blobs.find(NAME) is None
+
+
+async def test_a_stream_is_stored_whole(blobs: Blobs) -> None:
+    pieces = [bytes([number]) * 3_000_000 for number in range(5)]
+    assert await blobs.put(NAME, in_pieces(*pieces)) == 15_000_000
+    blob = await blobs.stream(NAME)
+    assert blob is not None
+    assert blob.size_bytes == 15_000_000
+    chunks = [chunk async for chunk in blob.chunks]
+    assert b"".join(chunks) == b"".join(pieces)
+    assert len(chunks) > 1
+
+
+async def test_a_stream_that_breaks_off_stores_nothing(blobs: Blobs) -> None:
+    with pytest.raises(ConnectionResetError):
+        await blobs.put(NAME, in_pieces(b"x" * 6_000_000, error=ConnectionResetError()))
+    assert not await blobs.exists(NAME)
+    await blobs.put(NAME, b"old")
+    with pytest.raises(ZeroDivisionError):
+        await blobs.put(NAME, in_pieces(b"new", error=ZeroDivisionError()))
+    assert await blobs.find(NAME) == b"old"
+
+
+async def test_a_writer_that_is_cancelled_stores_nothing(blobs: Blobs) -> None:
+    reached, never = asyncio.Event(), asyncio.Event()
+
+    async def endless() -> AsyncIterator[bytes]:
+        yield b"x"
+        reached.set()
+        await never.wait()
+
+    writer = asyncio.create_task(blobs.put(NAME, endless()))
+    await reached.wait()
+    writer.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await writer
+    assert not await blobs.exists(NAME)
+
+
+async def test_many_writers_of_one_name_leave_one_of_theirs(blobs: Blobs) -> None:
+    written = [bytes([number]) * 100_000 for number in range(20)]
+    await asyncio.gather(*(blobs.put(NAME, data) for data in written))
+    assert await blobs.find(NAME) in written
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("", "/", "/etc/passwd", "..", "../x", "a/../b", "a/..", "./a", "a/./b", "a//b", "a/", ".hidden", "a/.hidden"),
+        *(f"{UNFINISHED}/x", "a\\b", "a b", "a\n", "a\x00b", "ä", "%2e%2e/a", "a?b", "a#1", "x" * (MAX_NAME_CHARS + 1)),
+    ],
+)
+async def test_names_that_are_not_ours_are_refused_everywhere(blobs: Blobs, name: str) -> None:
+    for use in (blobs.put(name, b"x"), blobs.find(name), blobs.stream(name), blobs.exists(name), blobs.delete(name)):
+        with pytest.raises(ValueError, match="no name of a blob"):
+            await use
+    with pytest.raises(ValueError, match="no name of a blob"):
+        await blobs.presign(name, "GET", 60)
+
+
+@pytest.mark.parametrize("name", ["a", "a..b", "a-b_c.D/0/_x", "-", "x" * MAX_NAME_CHARS])
+async def test_names_at_the_edge_are_taken(blobs: Blobs, name: str) -> None:
+    await blobs.put(name, b"x")
+    assert await blobs.find(name) == b"x"
+
+
+async def test_only_the_service_can_read_its_files(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        blobs = open_blobs(tmp_path)
+        await blobs.put("a/b/c", b"secret")
+        await blobs.put("a/b/d", in_pieces(b"secret"))
+    finally:
+        os.umask(before)
+    root = tmp_path / "bytes"
+    folders = {path: path.stat().st_mode & 0o777 for path in (root, *root.rglob("*"))}
+    assert {mode for path, mode in folders.items() if path.is_dir()} == {0o700}
+    assert {mode for path, mode in folders.items() if path.is_file()} == {0o600}
+
+
+async def test_a_folder_that_others_could_list_is_closed_to_them(tmp_path: Path) -> None:
+    (tmp_path / "bytes").mkdir(mode=0o755)
+    open_blobs(tmp_path)
+    assert (tmp_path / "bytes").stat().st_mode & 0o777 == 0o700
+
+
+async def test_what_dead_processes_left_is_cleared_away_after_a_day(tmp_path: Path) -> None:
+    open_blobs(tmp_path)
+    unfinished = tmp_path / "bytes" / UNFINISHED
+    for name, age_s in {"old": UNFINISHED_S + 60, "new": UNFINISHED_S - 60}.items():
+        (unfinished / name).write_bytes(b"half")
+        os.utime(unfinished / name, (0, time.time() - age_s))
+    open_blobs(tmp_path)
+    assert [path.name for path in unfinished.iterdir()] == ["new"]
+
+
+async def test_nothing_unfinished_stays_behind(tmp_path: Path) -> None:
+    blobs = open_blobs(tmp_path)
+    await blobs.put(NAME, b"x")
+    with pytest.raises(ZeroDivisionError):
+        await blobs.put(NAME, in_pieces(b"x", error=ZeroDivisionError()))
+    assert list((tmp_path / "bytes" / UNFINISHED).iterdir()) == []
+
+
+async def test_a_folder_that_does_not_work_is_a_503(tmp_path: Path) -> None:
+    blobs = open_blobs(tmp_path)
+    await blobs.put("a/b", b"x")
+    (tmp_path / "bytes" / UNFINISHED).rmdir()
+    for use in (blobs.put(NAME, b"x"), blobs.put("a/b/c", b"x"), blobs.find("a"), blobs.delete("a")):
+        with pytest.raises(ApiError) as caught:
+            await use
+        assert caught.value.fault.name == "STATE_UNAVAILABLE"
+
+
+async def test_a_file_can_be_read_to_its_end_after_it_was_replaced_or_deleted(tmp_path: Path) -> None:
+    blobs = open_blobs(tmp_path)
+    await blobs.put(NAME, b"a" * (2 * CHUNK_BYTES + 1))
+    blob = await blobs.stream(NAME)
+    assert blob is not None
+    first = await anext(blob.chunks)
+    await blobs.put(NAME, b"b")
+    await blobs.delete(NAME)
+    rest = [chunk async for chunk in blob.chunks]
+    assert first + b"".join(rest) == b"a" * (2 * CHUNK_BYTES + 1)
+
+
+async def test_a_store_that_does_not_work_is_a_503_without_its_reasons(
+    bucket: Bucket, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    blobs = open_blobs(tmp_path, "s3://store")
+    bucket.broken = True
+    uses = (blobs.put(NAME, b"x"), blobs.find(NAME), blobs.exists(NAME), blobs.delete(NAME))
+    for failed in await asyncio.gather(*uses, return_exceptions=True):
+        assert isinstance(failed, ApiError)
+        assert failed.fault.name == "STATE_UNAVAILABLE"
+    assert str(bucket.server_port) not in caplog.text
+
+
+async def test_the_bucket_holds_what_was_put_under_its_prefix(bucket: Bucket, tmp_path: Path) -> None:
+    await open_blobs(tmp_path, "s3://store/some/prefix/").put(NAME, b"x")
+    await open_blobs(tmp_path, "s3://store").put(NAME, b"y")
+    assert bucket.objects == {f"store/some/prefix/{NAME}": b"x", f"store/{NAME}": b"y"}
+    assert not (tmp_path / "bytes").exists()
+
+
+async def test_a_store_has_addresses_of_its_own(bucket: Bucket, tmp_path: Path) -> None:
+    blobs = open_blobs(tmp_path, "s3://store")
+    await blobs.put(NAME, b"x")
+    address = await blobs.presign(NAME, "GET", 3600)
+    assert address is not None
+    assert address.startswith(f"{bucket.url}/store/{NAME}?")
+    assert "X-Amz-Expires=3600" in address
+    assert "X-Amz-Signature=" in address
+    reply = await asyncio.to_thread(urllib.request.urlopen, address)
+    with reply:
+        assert reply.read() == b"x"
+
+
+async def test_a_folder_has_none(tmp_path: Path) -> None:
+    assert await open_blobs(tmp_path).presign(NAME, "GET", 3600) is None
+
+
+async def test_a_folder_can_be_named(tmp_path: Path) -> None:
+    shared = tmp_path / "a shared ä"
+    await open_blobs(tmp_path, shared.as_uri()).put("x", b"x")
+    assert (shared / "x").read_bytes() == b"x"
+
+
+@pytest.mark.parametrize(
+    "url", ["", "bytes", "/var/bytes", "file:", "file://host/x", "s3:", "s3:///x", "gs://b", "https://x"]
+)
+def test_other_addresses_are_refused(tmp_path: Path, url: str) -> None:
+    with pytest.raises(ValueError, match="PARLANCE_BLOBS_URL"):
+        open_blobs(tmp_path, url)
+
+
+def test_memory_does_not_grow_with_the_length_of_a_stream(tmp_path: Path) -> None:
+    code = (
+        "import asyncio, resource, sys; from pathlib import Path; from state.blobs import open_blobs\n"
+        "async def pieces(n):\n"
+        "    for _ in range(n): yield b'x' * 65536\n"
+        "async def run():\n"
+        "    blobs = open_blobs(Path(sys.argv[1])); await blobs.put('a', pieces(16))\n"
+        "    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "    await blobs.put('a', pieces(1600))\n"
+        "    total = 0\n"
+        "    async for chunk in (await blobs.stream('a')).chunks: total += len(chunk)\n"
+        "    assert total == 1600 * 65536\n"
+        "    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
+        "asyncio.run(run())"
+    )
+    grown = subprocess.run([sys.executable, "-c", code, tmp_path], check=True, capture_output=True, text=True).stdout
+    assert int(grown) < 10_000  # KiB, of 100 MiB that went through
