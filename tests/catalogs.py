@@ -33,6 +33,13 @@ def speakers() -> dict[str, SpeechModel]:
     return {id: model.model_copy(update=change) for id, model in REAL.speech.items()}
 
 
+def obedient_speaker(model: SpeechModel) -> SpeechModel:
+    """An engine with the manners of its stanza, but one stream, and an adapter that obeys."""
+    assert model.serving
+    change = {"adapter": "tests.engines:ObedientSpeaker", "runtime": "obedient", "max_ongoing_requests": 1}
+    return model.model_copy(update={"serving": model.serving.model_copy(update=change)})
+
+
 def scorer(model_id: str) -> DecisionModel:
     """A decision model that favours the first option; 1 micro-EUR a token, 100 a question."""
     return DecisionModel(

@@ -13,15 +13,25 @@ from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute
 
 from contract.errors import INVALID_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND, ApiError
-from deployments.ingress import chat, decisions, embeddings, listing, rerank
+from deployments.ingress import chat, decisions, embeddings, files, listing, rerank, speech, voices
 from deployments.ingress.admission import MARK
 from deployments.ingress.exchange import Envelope
 from deployments.ingress.openapi import document
 from deployments.ingress.service import Service
 
-ROUTERS = (chat.router, embeddings.router, rerank.router, decisions.router, listing.router)
-OPEN_ROUTERS = (listing.open_router,)
-"""Routers whose routes need no key. Nothing else may be without admission."""
+ROUTERS = (
+    chat.router,
+    embeddings.router,
+    rerank.router,
+    speech.router,
+    voices.router,
+    decisions.router,
+    listing.router,
+)
+OPEN_ROUTERS = (voices.open_router,)
+"""Routers of the API whose routes need no key. Nothing else may be without admission."""
+UNVERSIONED = (listing.open_router, files.open_router)
+"""The same, at one path only."""
 
 
 def build_app(service: Service) -> FastAPI:
@@ -35,10 +45,10 @@ def build_app(service: Service) -> FastAPI:
         # A redirect would name the Host header that came, have no Error body, and come before the key is asked for.
         redirect_slashes=False,
     )
-    for router in ROUTERS:
+    for router in (*ROUTERS, *OPEN_ROUTERS):
         app.include_router(router, prefix="/v1")
         app.include_router(router, include_in_schema=False)
-    for router in OPEN_ROUTERS:
+    for router in UNVERSIONED:
         app.include_router(router)
     check_routes(app)
     app.add_exception_handler(ApiError, _api_error)
@@ -51,7 +61,12 @@ def build_app(service: Service) -> FastAPI:
 
 def check_routes(app: FastAPI) -> None:
     """Raises RuntimeError if a route of any kind declares no admission and is not in an open router."""
-    unkeyed = {route.endpoint for router in OPEN_ROUTERS for route in router.routes if isinstance(route, APIRoute)}
+    unkeyed = {
+        route.endpoint
+        for router in (*OPEN_ROUTERS, *UNVERSIONED)
+        for route in router.routes
+        if isinstance(route, APIRoute)
+    }
     for route in app.routes:
         path, endpoint = getattr(route, "path", ""), getattr(route, "endpoint", None)
         if path != app.openapi_url and endpoint not in unkeyed and not _is_admitting(route):

@@ -7,6 +7,7 @@ from typing import Any
 BODIES: dict[str, dict[str, Any]] = {
     "/chat/completions": {"model": "obedient", "messages": [{"role": "user", "content": "say hello"}]},
     "/embeddings": {"model": "lengths", "input": "a text"},
+    "/audio/speech": {"input": "hello"},
     "/decisions": {"state": "a text", "preset": "colour-v1"},
     "/systemone": {
         "state": "a text",

@@ -1,4 +1,7 @@
-"""The graph of the cluster tests: profile `embedded` plus one obedient engine for each manner of a stanza."""
+"""The graph of the cluster tests: profile `embedded` plus one obedient engine for each manner of a stanza.
+
+`qwen` obeys too, with the manners that the real one has: one stream, so that it can be busy.
+"""
 
 from pydantic import BaseModel
 from ray.serve import Application
@@ -6,7 +9,7 @@ from ray.serve import Application
 import configs
 from deployments.ingress import IngressArgs
 from graph import wire
-from tests.catalogs import chat
+from tests.catalogs import chat, obedient_speaker
 
 MANNERS = (
     chat("obedient", max_ongoing_requests=100),
@@ -30,4 +33,5 @@ def build(args: Args) -> Application:
     """The real wiring over a larger catalogue."""
     catalog = configs.load(args.profile)
     chats = catalog.chat | {model.id: model for model in MANNERS}
-    return wire(catalog.model_copy(update={"chat": chats}), IngressArgs())
+    speech = catalog.speech | {"qwen3-tts": obedient_speaker(catalog.speech["qwen3-tts"])}
+    return wire(catalog.model_copy(update={"chat": chats, "speech": speech}), IngressArgs())

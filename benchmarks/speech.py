@@ -1,0 +1,206 @@
+"""What the graph adds to speech: first byte and real-time factor at 1, 4 and 16 streams, beside the bare engine.
+
+    python -m benchmarks.speech
+    python -m benchmarks.speech --rounds 5 --seconds 4
+
+Both run the embedded engine (espeak-ng) on the same sentence, in turns within one run: `adapter` calls its class in a
+process of its own, encoded and marked as always; `graph` is a whole server on a free port, with keys, limits and bills.
+A last part plays long texts on 16 streams at once and watches the memory of the ingress.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from benchmarks.gateway import ROOT, free_port, make_customer, running
+from benchmarks.load import Job, cuts_ms, measure
+from contract.speech import Utterance
+from state import open_state
+
+MODEL = "supertonic-3"
+TEXT = "The morning train to the coast leaves from platform nine at half past seven, sir."
+LONG_TEXT = (TEXT + " ") * 48
+STREAMS = (1, 4, 16)
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """One case: milliseconds at p50 and p95, requests a second, seconds of sound for each second."""
+
+    first_ms: tuple[float, float]
+    whole_ms: tuple[float, float]
+    requests_per_s: float
+    speed: float
+
+
+# --- the bare engine, in a process of its own -------------------------------------------------------------------------
+
+
+async def drive_adapter(streams: int, seconds: float) -> dict[str, object]:
+    """A closed loop over the adapter, without Ray and HTTP."""
+    import configs
+    import models
+
+    engine = models.load(configs.load("embedded").speech[MODEL])
+    utterance = Utterance(TEXT, "en", "F1")
+    first_s: list[float] = []
+    whole_s: list[float] = []
+
+    async def stream(until_s: float) -> None:
+        while True:
+            started_s = time.perf_counter()
+            is_first = True
+            async for _ in engine.speak(utterance):
+                if is_first:
+                    first_s.append(time.perf_counter() - started_s)
+                    is_first = False
+            whole_s.append(time.perf_counter() - started_s)
+            if time.perf_counter() >= until_s:
+                return
+
+    await asyncio.gather(*(stream(0.0) for _ in range(streams)))
+    first_s.clear()
+    whole_s.clear()
+    started_s = time.perf_counter()
+    await asyncio.gather(*(stream(started_s + seconds) for _ in range(streams)))
+    elapsed_s = time.perf_counter() - started_s
+    sound_s = (await engine.speak_whole(utterance)).seconds
+    return {"first_s": first_s, "whole_s": whole_s, "elapsed_s": elapsed_s, "sound_s": sound_s}
+
+
+def measure_adapter(streams: int, seconds: float) -> tuple[Figures, float]:
+    """The figures, and how many seconds the sentence lasts."""
+    command = [sys.executable, "-m", "benchmarks.speech", "--adapter", str(streams), "--seconds", str(seconds)]
+    done = json.loads(subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout)
+    rate = len(done["whole_s"]) / done["elapsed_s"]
+    first, whole = cuts_ms(done["first_s"]), cuts_ms(done["whole_s"])
+    return Figures(first[:2], whole[:2], rate, rate * done["sound_s"]), done["sound_s"]
+
+
+# --- the graph --------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def graph(folder: Path) -> Iterator[tuple[int, str]]:
+    """Port and key of a server with the embedded profile."""
+    home, port = folder / "home", free_port()
+    home.mkdir()
+    (home / "weights").symlink_to(Path(os.environ.get("PARLANCE_HOME", ROOT / "var")).resolve() / "weights")
+    key = asyncio.run(_customer(home))
+    command = [sys.executable, "-m", "deployments.local", "configs/embedded.yaml", "--port", str(port)]
+    with running(command, f"http://127.0.0.1:{port}/healthz", folder / "graph.log", {"PARLANCE_HOME": str(home)}):
+        yield port, key
+
+
+async def _customer(home: Path) -> str:
+    state = await open_state(home)
+    try:
+        return await make_customer(state)
+    finally:
+        await state.close()
+
+
+def job(port: int, key: str, text: str, streams: int, seconds: float) -> Job:
+    """Streams of one text."""
+    body = json.dumps({"input": text, "voice": "F1", "language": "en"})
+    return Job(port, "/v1/audio/speech", {"Authorization": f"Bearer {key}"}, body, streams, seconds)
+
+
+def measure_graph(port: int, key: str, streams: int, seconds: float, sound_s: float) -> Figures:
+    """Fails if a single request fails."""
+    found = measure(job(port, key, TEXT, streams, seconds))
+    if found.failures:
+        raise SystemExit(f"requests failed at {streams} streams: {found.failures}")
+    return Figures(found.first_ms[:2], found.whole_ms[:2], found.requests_per_s, found.requests_per_s * sound_s)
+
+
+def ingress_rss_mib() -> float:
+    """Resident memory of the ingress replica of this machine's only graph."""
+    for process in psutil.process_iter(["cmdline", "memory_info"]):
+        if "ServeReplica:parlance:ingress" in " ".join(process.info["cmdline"] or ()):
+            return float(process.info["memory_info"].rss) / 2**20
+    raise SystemExit("no ingress replica was found")
+
+
+def memory(port: int, key: str, seconds: float) -> str:
+    """A line: memory of the ingress before, and while 16 long texts are spoken at once."""
+    measure(job(port, key, TEXT, 16, 1.0))
+    before = ingress_rss_mib()
+    load = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.load"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert load.stdin
+    load.stdin.write(json.dumps({**_fields(job(port, key, LONG_TEXT[:4000], 16, seconds))}))
+    load.stdin.close()
+    most = before
+    while load.poll() is None:
+        most = max(most, ingress_rss_mib())
+        time.sleep(0.1)
+    return f"Ingress: {before:.0f} MiB after short texts, at most {most:.0f} MiB during 16 streams of 4,000 characters."
+
+
+def _fields(one: Job) -> dict[str, object]:
+    return {name: getattr(one, name) for name in ("port", "path", "headers", "body", "clients", "seconds")}
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+
+def compare(rounds: int, seconds: float) -> str:
+    """Markdown."""
+    found: dict[tuple[str, int], list[Figures]] = {}
+    with tempfile.TemporaryDirectory(prefix="parlance-") as folder, graph(Path(folder)) as (port, key):
+        measure(job(port, key, TEXT, 1, 0.5))  # wakes the engine
+        for _ in range(rounds):
+            for streams in STREAMS:
+                bare, sound_s = measure_adapter(streams, seconds)
+                found.setdefault(("adapter", streams), []).append(bare)
+                found.setdefault(("graph", streams), []).append(measure_graph(port, key, streams, seconds, sound_s))
+        remark = memory(port, key, seconds)
+    head = "| streams | system | first byte p50, p95 ms | whole p50, p95 ms | requests/s | x real time |"
+    lines = [head, "|---|---|---|---|---|---|"]
+    lines += [_row(streams, name, found[name, streams]) for streams in STREAMS for name in ("adapter", "graph")]
+    return "\n".join([*lines, "", remark])
+
+
+def _row(streams: int, name: str, rounds: list[Figures]) -> str:
+    first = [statistics.median(one.first_ms[i] for one in rounds) for i in (0, 1)]
+    whole = [statistics.median(one.whole_ms[i] for one in rounds) for i in (0, 1)]
+    rate = statistics.median(one.requests_per_s for one in rounds)
+    speed = statistics.median(one.speed for one in rounds)
+    return (
+        f"| {streams} | {name} | {first[0]:.1f}, {first[1]:.1f} | {whole[0]:.1f}, {whole[1]:.1f} "
+        f"| {rate:.0f} | {speed:.0f} |"
+    )
+
+
+def main() -> None:
+    """Entry point."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
+    parser.add_argument("--adapter", type=int, metavar="STREAMS", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.adapter:
+        print(json.dumps(asyncio.run(drive_adapter(options.adapter, options.seconds))))
+        return
+    print(compare(options.rounds, options.seconds))
+    print(f"load average {os.getloadavg()[0]:.1f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""Bytes behind signed addresses: samples of an organisation's voices; uploads come here too. Design 7.7.
+
+An S3 store serves its own bytes, under addresses that it signs itself; a folder is served here.
+"""
+
+from __future__ import annotations
+
+import time
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from contract.errors import NOT_FOUND
+from contract.speech import MEDIA_TYPES
+from contract.voices import SAMPLE_ADDRESS_S
+from deployments.ingress.admission import Admitted
+from deployments.ingress.exchange import exchange_of
+from deployments.ingress.openapi import documented_audio
+from deployments.ingress.streams import Stream
+
+open_router = APIRouter(tags=["files"])
+"""The signature is the key."""
+
+
+@open_router.get("/files/{name:path}", openapi_extra=documented_audio(None, keyed=False))
+async def download(request: Request, name: str) -> Response:
+    """Download what a signed address names."""
+    state = exchange_of(request).service.state
+    state.signatures.verify(name, request.url.query, "GET")
+    blob = await state.blobs.stream(name)
+    if blob is None:
+        raise NOT_FOUND("what this address named has been deleted")
+    headers = {"content-length": str(blob.size_bytes), "cache-control": "private", "x-content-type-options": "nosniff"}
+    return Stream(blob.chunks, _media_type(name), headers)
+
+
+async def signed_address(admitted: Admitted, name: str) -> str:
+    """An address that plays the blob `name` for an hour, without a key."""
+    state = admitted.service.state
+    if elsewhere := await state.blobs.presign(name, "GET", SAMPLE_ADDRESS_S):
+        return elsewhere
+    query = state.signatures.sign(name, int(time.time()) + SAMPLE_ADDRESS_S, "GET")
+    return f"{str(admitted.request.base_url).rstrip('/')}/files/{name}?{query}"
+
+
+def _media_type(name: str) -> str:
+    suffix = name.rpartition(".")[2]
+    return next((media for kind, media in MEDIA_TYPES.items() if kind == suffix), "application/octet-stream")

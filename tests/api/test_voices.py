@@ -1,0 +1,148 @@
+"""GET /audio/voices, samples, and voices of organisations, over the real app."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+import wave
+from typing import Any
+
+import pytest
+
+from contract.access import Scope
+from contract.voices import SAMPLE_ADDRESS_S
+from state.voices import own
+from tests.api.conftest import Api
+
+pytestmark = pytest.mark.anyio
+
+SLUG = "our-speaker"
+
+
+async def voices(api: Api, key: str | None = None) -> dict[str, Any]:
+    body: dict[str, Any] = (await api.send("GET", "/v1/audio/voices", key)).json()
+    assert body["object"] == "list"
+    return body
+
+
+async def by_slug(api: Api, key: str | None = None) -> dict[str, dict[str, Any]]:
+    return {voice["slug"]: voice for voice in (await voices(api, key))["data"]}
+
+
+async def adopt(api: Api, org_id: int = 1) -> None:
+    """Gives organisation `acme` a voice of its own."""
+    file = io.BytesIO()
+    with wave.open(file, "wb") as writer:
+        writer.setparams((1, 2, 24_000, 0, "NONE", ""))
+        writer.writeframes(b"\1\0" * 24_000)
+    await api.state.blobs.put("voices/1/clip.wav", file.getvalue())
+    await api.state.blobs.put("voices/1/sample.mp3", b"the sample")
+    voice = own(
+        slug=SLUG, provider="qwen", label="Ours", gender="f", age_group="30-35", primary_language="de", description=None
+    )
+    await api.state.voices.add(
+        org_id, voice, clip_blob="voices/1/clip.wav", sample_blob="voices/1/sample.mp3", transcript="hi", taken=()
+    )
+
+
+async def test_every_fixed_voice_of_the_spec_is_there(api: Api) -> None:
+    found = await by_slug(api)
+    fixed = {f"{gender}{n}" for gender in "MF" for n in range(1, 6)}
+    assert fixed | {"de-thorsten", "rooom-f-01", "rooom-f-02", "rooom-m-01", "rooom-m-02"} <= set(found)
+    catalogue = [voice for slug, voice in found.items() if slug.startswith("bib-")]
+    assert len(catalogue) >= 4
+    assert {(voice["provider"], voice["model"]) for voice in catalogue} == {("mistral", "voxtral-mini-tts")}
+    assert {voice["scope"] for voice in found.values()} == {"platform"}
+
+
+async def test_preliminary_voices_say_so(api: Api) -> None:
+    found = await by_slug(api)
+    preliminary = {slug for slug, voice in found.items() if voice.get("status") == "preliminary"}
+    assert preliminary == {"rooom-f-01", "rooom-f-02", "rooom-m-01", "rooom-m-02"}
+    assert all(found[slug]["status_note"] for slug in preliminary)
+
+
+async def test_languages_by_provider(api: Api) -> None:
+    body = await voices(api)
+    assert {name: len(codes) for name, codes in body["languages_by_provider"].items()} == {
+        "supertonic": 31, "cosyvoice": 9, "mistral": 9, "qwen": 10
+    }  # fmt: skip
+    assert body["languages"] == body["languages_by_provider"]["mistral"]
+
+
+@pytest.mark.parametrize(
+    ("plan", "entitlements", "selectable", "via"),
+    [("free", (), False, "tier"), ("free", ("voices",), True, "entitlement"), ("starter", (), True, "tier")],
+)
+async def test_access_says_what_the_plan_allows(
+    api: Api, plan: str, entitlements: tuple[str, ...], selectable: bool, via: str
+) -> None:
+    from state import organisations
+
+    await api.state.database.run(lambda c: organisations.create(c, "other", plan, entitlements, 1))
+    key = await api.key(Scope.CHAT, org="other")
+    access = (await voices(api, key))["access"]
+    assert (access["selectable"], access["via"], access["tier"]) == (selectable, via, plan)
+    assert (access["hint"] is None) == selectable
+    found = await by_slug(api, key)
+    assert (found["bib-f-30"]["selectable"], found["M1"]["selectable"]) == (selectable, True)
+
+
+async def test_sample_is_made_once_and_plays_without_a_key(api: Api) -> None:
+    path = (await by_slug(api))["M1"]["samples"]["fr"]
+    first = await api.client.get(path)
+    assert (first.status_code, first.headers["content-type"]) == (200, "audio/mpeg")
+    about = json.loads(first.content.split(b"\n")[0])
+    assert (about["language"], about["voice"], about["format"]) == ("fr", "M1", "mp3")
+    assert await api.state.blobs.find("samples/obedient/M1-fr.mp3") == first.content
+    assert (await api.client.get(path)).content == first.content
+    assert await api.usage() == []
+
+
+@pytest.mark.parametrize("path", ["M1/samples/zh.mp3", "nobody/samples/de.mp3", "our-speaker/samples/de.mp3"])
+async def test_samples_that_do_not_exist(api: Api, path: str) -> None:
+    await adopt(api)
+    assert (await api.client.get(f"/v1/audio/voices/{path}")).status_code == 404
+
+
+async def test_own_voice_is_seen_by_its_organisation_only(api: Api) -> None:
+    await adopt(api)
+    await api.organisation("other")
+    mine = (await by_slug(api))[SLUG]
+    assert (mine["scope"], mine["origin"], mine["model"]) == ("org", "designed", "qwen3-tts")
+    assert "samples" not in mine
+    stranger = await api.key(*Scope, org="other")
+    assert SLUG not in await by_slug(api, stranger)
+    reply = await api.send("POST", "/v1/audio/speech", stranger, json={"input": "x", "voice": SLUG})
+    assert reply.json()["error"]["code"] == "unknown_voice"
+
+
+async def test_own_voice_speaks_by_its_clip(api: Api) -> None:
+    await adopt(api)
+    reply = await api.send("POST", "/v1/audio/speech", json={"input": "hello", "voice": SLUG})
+    assert (reply.headers["x-voice"], reply.headers["x-voice-provider"]) == (SLUG, "qwen")
+    about = json.loads(reply.content.split(b"\n")[0])
+    assert (about["voice"], about["clip"]) == (None, [48_000, 24_000, "hi"])
+
+
+async def test_own_voice_needs_voice_selection(api: Api) -> None:
+    await api.organisation("small", "free")
+    await adopt(api, org_id=2)
+    key = await api.key(*Scope, org="small")
+    reply = await api.send("POST", "/v1/audio/speech", key, json={"input": "x", "voice": SLUG})
+    assert (reply.status_code, reply.json()["error"]["code"]) == (403, "voice_not_in_plan")
+
+
+async def test_signed_address_plays_for_an_hour_and_for_nothing_else(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    await adopt(api)
+    address = (await by_slug(api))[SLUG]["sample_url"]
+    reply = await api.client.get(address)
+    assert (reply.content, reply.headers["content-type"]) == (b"the sample", "audio/mpeg")
+    elsewhere = address.replace("sample.mp3", "clip.wav")
+    assert (await api.client.get(elsewhere)).json()["error"]["code"] == "invalid_signature"
+    assert (await api.client.get(address.partition("?")[0])).status_code == 403
+    now = time.time()
+    for later_s, status in ((SAMPLE_ADDRESS_S - 5, 200), (SAMPLE_ADDRESS_S + 1, 403)):
+        monkeypatch.setattr(api.state.signatures, "_wall", lambda later_s=later_s: now + later_s)
+        assert (await api.client.get(address)).status_code == status

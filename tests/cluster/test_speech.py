@@ -1,0 +1,123 @@
+"""Speech through HAProxy, ingress and replica: espeak-ng behind three engines, and `qwen` as one that obeys."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import openai
+import pytest
+import soundfile
+
+from tests.cluster.conftest import Server, eventually
+
+pytestmark = pytest.mark.cluster
+
+TEXT = "The quick brown fox jumps over the lazy dog."
+
+
+def speak(server: Server, text: str = TEXT, **fields: Any) -> httpx.Response:
+    with server.http() as client:
+        return client.post("/audio/speech", json={"input": text, **fields})
+
+
+def sound(data: bytes) -> tuple[int, float]:
+    """Sample rate and seconds; fails for what is no mono file."""
+    samples, rate = soundfile.read(io.BytesIO(data))
+    assert samples.ndim == 1
+    return rate, len(samples) / rate
+
+
+def test_cosyvoice_refuses_when_cold_and_wakes(server: Server) -> None:
+    cold = speak(server, provider="cosyvoice")
+    assert (cold.status_code, cold.json()["error"]["code"]) == (503, "warming_up")
+    assert "warming up" in cold.json()["error"]["message"]
+    assert 1 <= int(cold.headers["retry-after"]) <= 60
+    warm = eventually(
+        lambda: (reply := speak(server, provider="cosyvoice")).status_code == 200 and reply, 90, "it never woke"
+    )
+    assert sound(warm.content)[0] == 24_000
+    assert warm.headers["x-voice"] == "default"
+
+
+def test_default_engine_gives_mp3(server: Server) -> None:
+    reply = speak(server)
+    assert reply.headers["content-type"] == "audio/mpeg"
+    assert reply.headers["x-service-model-served"] == "espeak-ng"
+    assert 1.5 < sound(reply.content)[1] < 6
+
+
+def test_official_client_speaks_and_streams(server: Server) -> None:
+    client = server.openai()
+    whole = client.audio.speech.create(model="supertonic-3", voice="F2", input=TEXT, response_format="flac")
+    assert sound(whole.content)[0] == 44_100
+    streaming = client.audio.speech.with_streaming_response
+    with streaming.create(model="supertonic-3", voice="F2", input=TEXT * 20, response_format="wav") as stream:
+        parts = list(stream.iter_bytes())
+    assert len(parts) > 1
+    assert sound(b"".join(parts))[1] > 20 * 1.5
+
+
+def test_events_carry_a_whole_file(server: Server) -> None:
+    reply = speak(server, voice="M1", language="en", stream_format="sse")
+    *deltas, done = [json.loads(line[6:]) for line in reply.text.split("\n\n") if line.startswith("data: ")]
+    data = b"".join(base64.b64decode(delta["audio"]) for delta in deltas)
+    assert sound(data)[1] == pytest.approx(done["usage"]["seconds"], abs=0.1)
+
+
+def test_sixteen_streams_lose_nothing(server: Server) -> None:
+    with ThreadPoolExecutor(16) as pool:
+        replies = list(pool.map(lambda i: speak(server, f"{TEXT} " * (1 + i % 4), voice="F1"), range(48)))
+    assert {reply.status_code for reply in replies} == {200}
+    assert all(sound(reply.content)[1] > 1.5 for reply in replies)
+
+
+def test_bad_requests_leave_the_engine_alive(server: Server) -> None:
+    no_audio = base64.b64encode(b"RIFF" + b"\xff" * 4000).decode()
+    bad = [{"text": "😀"}, {"voice": "alloy"}, {"provider": "supertonic", "language": "xx"}]
+    for fields in (*bad, {"reference_audio_b64": no_audio}):
+        assert speak(server, **fields).status_code == 400
+    assert speak(server, voice="F1").status_code == 200
+
+
+def test_qwen_waits_for_its_engine_then_is_busy_exactly(server: Server) -> None:
+    assert speak(server, "hello", provider="qwen").status_code == 200
+    with ThreadPoolExecutor(1) as pool:
+        holding = pool.submit(hold, server)
+        busy = eventually(
+            lambda: (reply := speak(server, "hello", provider="qwen")).status_code == 429 and reply, 30, "never busy"
+        )
+        holding.result()
+    assert (busy.json()["error"]["code"], busy.headers["retry-after"]) == ("busy", "1")
+    eventually(lambda: speak(server, "hello", provider="qwen").status_code == 200, 30, "the stream was never freed")
+
+
+def hold(server: Server) -> None:
+    with server.http() as client, pytest.raises(httpx.ReadTimeout):
+        client.post("/audio/speech", json={"input": "hold", "provider": "qwen"}, timeout=5)
+
+
+def test_qwen_that_dies_delivers_nothing_half(server: Server) -> None:
+    reply = speak(server, "half of this die", provider="qwen")
+    assert (reply.status_code, reply.json()["error"]["code"]) == (502, "stream_incomplete")
+    eventually(lambda: speak(server, "hello", provider="qwen").status_code == 200, 90, "it never came back")
+
+
+def test_samples_play_without_a_key_and_are_kept(server: Server) -> None:
+    with server.http() as client:
+        voices = {voice["slug"]: voice for voice in client.get("/audio/voices").json()["data"]}
+    path = voices["F1"]["samples"]["de"]
+    first, second = (httpx.get(f"{server.url}{path}", timeout=60) for _ in range(2))
+    assert (first.status_code, first.headers["content-type"]) == (200, "audio/mpeg")
+    assert 3 < sound(first.content)[1] < 15
+    assert second.content == first.content
+
+
+def test_openai_error_is_what_the_sdk_expects(server: Server) -> None:
+    with pytest.raises(openai.BadRequestError) as refusal:
+        server.openai().audio.speech.create(model="tts-1", voice="alloy", input="hi")
+    assert refusal.value.code == "unknown_voice"
