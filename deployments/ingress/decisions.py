@@ -97,6 +97,8 @@ async def _answer(
     asked = list(questions.values()) if request.order == "source" else both_orders(questions)
     asked_bytes = sum(len(question.model_dump_json().encode()) for question in asked)
     most = most_tokens(len(text.encode()) + asked_bytes, len(asked))
+    if request.image_addresses():
+        most += model.context_window  # how many tokens an image has depends on the model; no prompt has more
     async with bill(admitted, model, {"input_tokens": most, "questions": len(asked)}) as account:
         readings = await _read(admitted, model, text, asked, request)
         answers = _answers(questions, readings, request)

@@ -21,8 +21,10 @@ import torch
 from vllm.config import VllmConfig
 from vllm.inputs import tokens_input
 from vllm.logger import init_logger
+from vllm.pooling_params import PoolingParams
 from vllm.renderers import renderer_from_config
 from vllm.sampling_params import SamplingParams
+from vllm.tasks import POOLING_TASKS
 from vllm.v1.engine import EngineCoreOutput, EngineCoreOutputs, EngineCoreRequest, FinishReason
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.core_client import InprocClient
@@ -149,7 +151,8 @@ class ThreadedCore(InprocClient):
         return outputs
 
     async def add_request_async(self, request: EngineCoreRequest) -> None:
-        """Queues `request`; its outputs come through `get_output_async`."""
+        """Queues `request`; its outputs come through `get_output_async`, also those that are done before it first runs."""
+        self._loop = asyncio.get_running_loop()
         self._command(lambda: self._add(request))
 
     def _add(self, request: EngineCoreRequest) -> None:
@@ -226,8 +229,11 @@ class ThreadedLLM(AsyncLLM):
         self._warm_up()
 
     def _warm_up(self) -> None:
-        """One token through the whole engine, so that one that cannot compute fails here and not at a client."""
-        params = SamplingParams(max_tokens=1, temperature=0)
+        """One request through the whole engine, so that one that cannot compute fails here and not at a client."""
+        tasks = self._supported_tasks
+        params: SamplingParams | PoolingParams = SamplingParams(max_tokens=1, temperature=0)
+        if "generate" not in tasks:
+            params = PoolingParams(task=next(task for task in tasks if task in POOLING_TASKS))
         request = self.input_processor.process_inputs("warm-up", tokens_input([1] * 8), params, self._supported_tasks)
         core = self.engine_core
 

@@ -5,46 +5,59 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from contract.catalog import ChatModel, DecisionModel
-from contract.decision_answers import Reading, Readings
+from contract.decision_answers import Readings
 from contract.decision_runtimes import Measurement
 from contract.decisions import Preset, Question, state_text
-from contract.errors import IMAGES_UNSUPPORTED, REQUEST_TOO_LARGE, RUNTIME_UNAVAILABLE, UPSTREAM_ERROR
+from contract.errors import IMAGES_UNSUPPORTED, RUNTIME_UNAVAILABLE, UPSTREAM_ERROR, ApiError
+from contract.limits import DECISION_IMAGES
 from models import weights
-from models.decisions import measuring
-from models.decisions.prompts import PROMPT_VERSION, Prompt, PromptBook
+from models.decisions import head, measuring, strategies
+from models.decisions.asked import Asked
+from models.decisions.images import Pictures
+from models.decisions.prompts import PROMPT_VERSION
 from models.weight_files import Digests, pin_all
 
 log = logging.getLogger("parlance.decisions")
 
-OURS = frozenset({"calibrated", "images"})
+OURS = frozenset({"calibrated", "images", "strategy"})
 """Options of a stanza that are not engine arguments of vLLM."""
+FOR_IMAGES: dict[str, Any] = {"limit_mm_per_prompt": {"image": DECISION_IMAGES}, "mm_processor_cache_gb": 0}
+"""Engine arguments of a model that sees, where its stanza says nothing. No image of a client is kept."""
 
 
 class LabelScorer:
-    """A language model that is read at the first token of its answer. Answers once it is measured.
+    """A model that is read for how likely it finds each allowed answer. Answers once it is measured.
 
     Args:
-        model: stanza; `serving.options` are engine arguments of vLLM, `calibrated` fits a temperature.
+        model: stanza; `serving.options` are engine arguments of vLLM, `calibrated` fits a temperature, `strategy` says
+            how the model is read (`strategies.py`), `images` that it sees.
         path: folder of the weights.
+
+    Raises:
+        StrategyError: an unknown strategy, or one that does not fit the weights.
     """
 
     def __init__(self, model: DecisionModel, path: Path) -> None:
         from models.chat import engine
 
         assert model.serving is not None
+        strategy = strategies.chosen(model)
         self._model = model
         self._path = path
         self._options = {name: value for name, value in model.serving.options.items() if name not in OURS}
+        if model.reads_images:
+            self._options = FOR_IMAGES | self._options
         self._calibrated = bool(model.serving.options.get("calibrated"))
         self._engine = engine.start(_as_chat(model, self._options), path)
-        block_tokens = self._engine.vllm_config.cache_config.block_size
-        self._book = PromptBook(self._engine.renderer.get_tokenizer(), block_tokens)
+        head.keep(self._engine)
+        self._strategy = strategies.start(strategy, self._engine, model)
+        self._strategy_name = strategy
+        self._pictures = Pictures()
         self._numbers = itertools.count()
         self._measured: Measurement | None = None
 
@@ -78,18 +91,19 @@ class LabelScorer:
         Args:
             state: the text that is judged.
             questions: 1 to 16.
-            images: `data:` addresses; refused, because no strategy here reads them.
+            images: up to two `data:` addresses, for a model that sees.
             cache_salt: keeps the prefix caches of organisations apart.
 
         Raises:
-            ApiError: RUNTIME_UNAVAILABLE before a measurement, IMAGES_UNSUPPORTED, REQUEST_TOO_LARGE if the model's
-                window is too small, UPSTREAM_ERROR if the engine fails.
+            ApiError: RUNTIME_UNAVAILABLE before a measurement, IMAGES_UNSUPPORTED, INVALID_REQUEST for an image that
+                cannot be read, REQUEST_TOO_LARGE if the model's window is too small, UPSTREAM_ERROR if the engine
+                fails.
         """
         if self._measured is None:
             raise RUNTIME_UNAVAILABLE()
-        if images:
+        if images and not self._model.reads_images:
             raise IMAGES_UNSUPPORTED(f"model `{self._model.id}` reads no images here", param="images")
-        return await self._read(state, questions, cache_salt, self._measured.temperature)
+        return await self._read(state, questions, images, cache_salt, self._measured.temperature)
 
     async def check_health(self) -> None:
         """Raises if the engine has died, or has work and does not get on with it."""
@@ -100,36 +114,24 @@ class LabelScorer:
         self._engine.shutdown()
 
     async def _read(
-        self, state: str, questions: Sequence[Question], cache_salt: str | None, temperature: float
+        self,
+        state: str,
+        questions: Sequence[Question],
+        images: Sequence[str],
+        cache_salt: str | None,
+        temperature: float,
     ) -> Readings:
-        batch = self._book.batch(state, questions)
-        longest = max(len(prompt.token_ids) for prompt in batch.prompts)
-        if longest >= self._model.context_window:
-            raise REQUEST_TOO_LARGE(
-                f"state and question have {longest} tokens; model `{self._model.id}` reads {self._model.context_window}"
-            )
+        pictures = await self._pictures.decode(images) if images else []
+        request_id = f"decision-{next(self._numbers)}"
         try:
-            reads = await asyncio.gather(*(self._read_one(prompt, cache_salt) for prompt in batch.prompts))
+            found = await self._strategy.read(Asked(state, questions, pictures, request_id, cache_salt))
+        except ApiError:
+            raise
         except Exception as failure:
             # vLLM's texts may quote the prompt, which must not get into a log.
             log.error("a read of %s failed: %s", self._model.id, type(failure).__name__)
             raise UPSTREAM_ERROR() from None
-        return Readings(tuple(reads), batch.input_tokens, temperature)
-
-    async def _read_one(self, prompt: Prompt, cache_salt: str | None) -> Reading:
-        from vllm.entrypoints.generate.label_reads import next_token_label_reads
-        from vllm.inputs import tokens_input
-        from vllm.sampling_params import SamplingParams
-
-        params = SamplingParams(max_tokens=1, temperature=0, logprob_token_ids=prompt.label_ids, detokenize=False)
-        started = time.perf_counter()
-        (read,) = await next_token_label_reads(
-            self._engine,
-            [tokens_input(prompt.token_ids, cache_salt=cache_salt)],
-            [params],
-            f"decision-{next(self._numbers)}",
-        )
-        return Reading(tuple(read.logprobs), time.perf_counter() - started)
+        return Readings(found.reads, found.input_tokens, temperature)
 
     async def _labelled(self, presets: Iterable[Preset]) -> list[measuring.Labelled]:
         """One state after the other, as requests would come."""
@@ -137,7 +139,7 @@ class LabelScorer:
         for preset in presets:
             for example in preset.examples:
                 questions = list(preset.questions.values())
-                found = await self._read(state_text(example.state), questions, None, 1.0)
+                found = await self._read(state_text(example.state), questions, (), None, 1.0)
                 for name, reading in zip(preset.questions, found.reads, strict=True):
                     expected = preset.expected_index(name, example.expected[name])
                     labelled.append(measuring.Labelled(reading, expected))
@@ -149,7 +151,8 @@ class LabelScorer:
         digests = Digests(weights.home_folder() / "weights" / ".digests" / f"{serving.weights}.json")
         files = {name: pin.sha256 for name, pin in pin_all(self._path, digests).items()}
         packs: list[Any] = [preset.model_dump() for preset in presets]
-        return measuring.fingerprint(files, PROMPT_VERSION, self._options, self._calibrated, packs)
+        how = (PROMPT_VERSION, self._strategy_name)
+        return measuring.fingerprint(files, how, self._options, self._calibrated, packs)
 
 
 def _as_chat(model: DecisionModel, options: dict[str, Any]) -> ChatModel:

@@ -74,7 +74,7 @@ def test_wording_names_every_option_once() -> None:
     assert "9. l9" in wording(SCORE)
 
 
-def _injections(tokenizer: Any, count: int) -> list[str]:
+def injections(tokenizer: Any, count: int) -> list[str]:
     """States that try to become something else than a state."""
     dice = random.Random(20261120)
     control = [*tokenizer.get_added_vocab()]
@@ -95,7 +95,7 @@ def _injections(tokenizer: Any, count: int) -> list[str]:
 def test_300_injections_bring_no_control_token(book: PromptBook, tokenizer: Any) -> None:
     frame = book.batch("x", [BINARY]).prompts[0].token_ids
     wanted = sum(token in book.control_ids for token in frame)
-    for text in _injections(tokenizer, 300):
+    for text in injections(tokenizer, 300):
         assert not book.control_ids & set(book.data(text)), text
         assert tokenizer.decode(book.data(text)) == text
         question = BINARY.model_copy(update={"instructions": text})

@@ -1,0 +1,77 @@
+"""The strategy `labels`: any language model, read at the first token of its answer. Prompts are ours, token by token.
+
+head with images -> vLLM's processor, once -> + state, rule, question, tail for each question -> one read each
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+from contract.catalog import DecisionModel
+from contract.decision_answers import Reading
+from contract.errors import REQUEST_TOO_LARGE
+from models.decisions.asked import Asked, Found
+from models.decisions.images import unreadable
+from models.decisions.prompts import Batch, Prompt, PromptBook
+
+if TYPE_CHECKING:
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+
+class LabelReads:
+    """Reads of `engine`. Raises LabelError if its tokenizer has no labels."""
+
+    def __init__(self, engine: AsyncLLM, model: DecisionModel) -> None:
+        block_tokens = engine.vllm_config.cache_config.block_size
+        self._engine = engine
+        self._model = model
+        self._renderer: Any = engine.renderer
+        self.book = PromptBook(self._renderer.get_tokenizer(), block_tokens, parts=model.reads_images)
+
+    async def read(self, asked: Asked) -> Found:
+        """One read for each question. Raises REQUEST_TOO_LARGE, and INVALID_REQUEST for an image."""
+        head = await self._seen(asked) if asked.images else None
+        batch = self.book.batch(asked.state, asked.questions, head and head["prompt_token_ids"])
+        self._check(batch)
+        reads = (
+            self._read_one(prompt, head, asked, f"{asked.request_id}-{index}")
+            for index, prompt in enumerate(batch.prompts)
+        )
+        pictures = head["mm_placeholders"]["image"] if head else ()
+        tokens = batch.input_tokens + sum(picture.length for picture in pictures)
+        return Found(tuple(await asyncio.gather(*reads)), tokens)
+
+    async def _seen(self, asked: Asked) -> Any:
+        """The head of the prompts with its images, as the engine takes it; images are processed once for all reads."""
+        from vllm.inputs import TokensPrompt
+
+        ids = self.book.head(len(asked.images))
+        prompt = TokensPrompt(prompt_token_ids=ids, multi_modal_data={"image": list(asked.images)})
+        if asked.cache_salt is not None:
+            prompt["cache_salt"] = asked.cache_salt
+        try:
+            return await self._renderer.process_for_engine_async(prompt, time.time(), skip_mm_cache=True)
+        except ValueError:
+            raise unreadable(f"model `{self._model.id}` cannot read an image of this shape") from None
+
+    def _check(self, batch: Batch) -> None:
+        longest = max(len(prompt.token_ids) for prompt in batch.prompts)
+        if longest >= self._model.context_window:
+            raise REQUEST_TOO_LARGE(
+                f"state and question have {longest} tokens; model `{self._model.id}` reads {self._model.context_window}"
+            )
+
+    async def _read_one(self, prompt: Prompt, head: Any, asked: Asked, request_id: str) -> Reading:
+        from vllm.entrypoints.generate.label_reads import next_token_label_reads
+        from vllm.inputs import tokens_input
+        from vllm.sampling_params import SamplingParams
+
+        params = SamplingParams(max_tokens=1, temperature=0, logprob_token_ids=prompt.label_ids, detokenize=False)
+        started = time.perf_counter()
+        # Images lie in the head, so their places are the same in every prompt.
+        whole = head and head | {"prompt_token_ids": prompt.token_ids}
+        given = whole or tokens_input(prompt.token_ids, cache_salt=asked.cache_salt)
+        (read,) = await next_token_label_reads(self._engine, [given], [params], request_id)
+        return Reading(tuple(read.logprobs), time.perf_counter() - started)

@@ -1,0 +1,46 @@
+"""Scorers over tiny models: a stanza, an engine, and a measurement that nobody made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from contract.catalog import DecisionModel, Serving
+from contract.decision_runtimes import Measurement
+from contract.decisions import Question
+from models.decisions import LabelScorer
+
+WINDOW = 2048
+QUESTIONS: list[Question] = TypeAdapter(list[Question]).validate_python(
+    [
+        {
+            "type": "choice",
+            "instructions": "Which team?",
+            "options": [{"id": "billing", "description": "money"}, {"id": "sales"}, {"id": "other"}],
+        },
+        {"type": "score", "instructions": "How urgent?", "levels": ["low", "middle", "high"]},
+        {"type": "binary", "instructions": "Angry?", "true_description": "angry", "false_description": "calm"},
+    ]
+)
+STATE = "My invoice is wrong and I was charged twice."
+
+
+def stanza(**options: Any) -> DecisionModel:
+    """A decision model with small caches and one thread; `options` as in a stanza."""
+    engine = {"dtype": "bfloat16", "enforce_eager": True, "max_num_seqs": 32, "kv_cache_memory_bytes": 1 << 27}
+    serving = Serving(
+        adapter="models.decisions:LabelScorer", runtime="tiny", weights="tiny", threads=1, options=engine | options
+    )
+    return DecisionModel(
+        id="tiny", owned_by="tests", operator="tests", country="DE", via="t", context_window=WINDOW, serving=serving
+    )
+
+
+def start(path: Path, **options: Any) -> LabelScorer:
+    """A scorer of the weights in `path` that answers at once."""
+    scorer = LabelScorer(stanza(**options), path)
+    figures = {"questions": 1, "accuracy": 1.0, "label_mass": 1.0, "calibration_error": 0.0, "temperature": 1.0}
+    scorer._measured = Measurement(measured_at=0, fingerprint="f", prompt_version="1", latency_ms=1.0, **figures)
+    return scorer
