@@ -151,7 +151,7 @@ class ThreadedCore(InprocClient):
         return outputs
 
     async def add_request_async(self, request: EngineCoreRequest) -> None:
-        """Queues `request`; its outputs wait for `get_output_async`, even where the step is done before that first runs."""
+        """Queues `request`; its outputs wait for `get_output_async`, even if the step is done before it first runs."""
         self._loop = asyncio.get_running_loop()
         self._command(lambda: self._add(request))
 
