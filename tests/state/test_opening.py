@@ -28,7 +28,7 @@ async def test_replicas_that_would_not_share_are_refused(
 
 
 async def test_replicas_that_would_not_share_bytes_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="2 ingress replicas.*PARLANCE_BLOBS_URL"):
+    with pytest.raises(ValueError, match=r"2 ingress replicas.*PARLANCE_BLOBS_URL"):
         await open_state(tmp_path, "postgresql://localhost/x", "redis://localhost", replicas=2)
 
 

@@ -142,17 +142,23 @@ async def test_many_with_one_slug_give_one_voice(store: Voices, org_id: int) -> 
     assert sum(isinstance(answer, OwnVoice) for answer in answers) == 1
 
 
-async def test_two_replicas_share_one_limit(postgres: Postgres, blobs: Blobs) -> None:
+async def test_many_replicas_share_one_limit(postgres: Postgres, blobs: Blobs) -> None:
     url = postgres.empty()
-    first, second = await open_database(url), await open_database(url)
-    org_id = (await make_caller(first)).org_id
-    stores = (Voices(first, blobs), Voices(second, blobs))
-    adding = (add(stores[number % 2], org_id, f"voice-{number}") for number in range(40))
-    answers = await asyncio.gather(*adding, return_exceptions=True)
-    assert sum(isinstance(answer, OwnVoice) for answer in answers) == OWN_VOICES
-    assert len(await stores[0].of(org_id)) == OWN_VOICES
-    await first.close()
-    await second.close()
+    replicas = [await open_database(url) for _ in range(6)]
+    stores = [Voices(database, blobs) for database in replicas]
+    org_id = (await make_caller(replicas[0])).org_id
+    for number in range(OWN_VOICES - 1):
+        await add(stores[0], org_id, f"voice-{number}")
+    for turn in range(10):
+        # All of them want the last place.
+        slugs = [f"last-{turn}-{number}" for number in range(len(stores))]
+        adding = (add(store, org_id, slug) for store, slug in zip(stores, slugs, strict=True))
+        answers = await asyncio.gather(*adding, return_exceptions=True)
+        (winner,) = [answer for answer in answers if isinstance(answer, OwnVoice)]
+        assert len(await stores[0].of(org_id)) == OWN_VOICES
+        await stores[0].remove(org_id, winner.voice.slug)
+    for database in replicas:
+        await database.close()
 
 
 async def test_removing_takes_the_bytes_along(store: Voices, blobs: Blobs, org_id: int) -> None:
@@ -188,6 +194,7 @@ async def test_a_removal_that_broke_off_is_finished_later(database: Database, bl
     # Nobody sees the voice any more, though its bytes are still there.
     assert await store.of(org_id) == []
     assert await store.find(org_id, "our-anna") is None
+    assert (await refusal(store.remove(org_id, "our-anna"))).fault.name == "NOT_FOUND"
     assert await blobs.exists(made.clip_blob)
 
     broken.broken = False
