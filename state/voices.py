@@ -98,6 +98,8 @@ class Voices:
     ) -> OwnVoice:
         """Gives an organisation a voice. The bytes belong to it from now on.
 
+        Their names must be new for each voice: a removal that is finished late must not meet a successor's bytes.
+
         Args:
             org_id: of the organisation.
             voice: made with `own`.
