@@ -35,7 +35,6 @@ _SENTENCE_END = rf"""
 In scripts with spaces, white space must follow. Behind dots, and behind a single line break, a small letter goes on.
 """
 
-_DEFINE = r"(?(DEFINE)(?<closing>((?!\p{Ps})\p{Sentence_Break=Close})*+))"
 _CLAUSE_END = regex.compile(r"(?:\p{Sentence_Break=SContinue}|;)\p{Sentence_Break=Close}*(?:\s+|(?<=[、，：；،]))")
 _WHITE_SPACE = regex.compile(r"\s+")
 
@@ -58,10 +57,11 @@ def sentences(text: str, limit_chars: int, marks: Iterable[str] = ()) -> Iterato
         limit_chars: at least as long as the longest mark.
         marks: what must stay whole, e.g. `<breath>`.
     """
-    either = "|".join(map(regex.escape, sorted(marks, key=len, reverse=True))) or "(?!)"
+    whole = sorted(marks, key=len, reverse=True)
+    either = _any_of(whole)
     borders = [match.end() for match in regex.finditer(rf"{either}|\X", text)]
     start = 0
-    for end in _sentence_ends(text, either, set(borders)):
+    for end in _sentence_ends(text, whole, set(borders)):
         while end - start > limit_chars:
             cut = _best_cut(text, start, start + limit_chars, borders)
             yield Part(text[start:cut], cut)
@@ -83,10 +83,12 @@ def passages(text: str, limit_chars: int, marks: Iterable[str] = ()) -> Iterator
         yield Part(held, end)
 
 
-def _sentence_ends(text: str, marks: str, borders: set[int]) -> Iterator[int]:
-    """`marks` is a pattern: what it matches is passed over, so that no sentence ends inside."""
+def _sentence_ends(text: str, marks: list[str], borders: set[int]) -> Iterator[int]:
+    """Marks are passed over, so that no sentence ends inside. One that ends a span stays with the sentence before."""
+    ends_of_spans = _any_of([mark for mark in marks if mark.startswith("</")])
+    closing = rf"(?(DEFINE)(?<closing>((?!\p{{Ps}})\p{{Sentence_Break=Close}}|{ends_of_spans})*+))"
     end = 0
-    for match in regex.finditer(f"{_DEFINE}(?:{marks}|(?<end>{_SENTENCE_END}))", text, regex.VERBOSE):
+    for match in regex.finditer(f"{closing}(?:{_any_of(marks)}|(?<end>{_SENTENCE_END}))", text, regex.VERBOSE):
         if match["end"] and match.end() in borders:
             end = match.end()
             yield end
@@ -105,3 +107,8 @@ def _best_cut(text: str, start: int, latest: int, borders: list[int]) -> int:
         if good := set(near).intersection(ends):
             return max(good)
     return near[-1] if near else latest
+
+
+def _any_of(marks: list[str]) -> str:
+    """A pattern; of no marks, one that nothing matches."""
+    return "|".join(map(regex.escape, marks)) or "(?!)"

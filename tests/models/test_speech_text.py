@@ -30,7 +30,11 @@ def texts_of(text: str, limit: int = 200) -> list[str]:
         ("كيف حالك؟ بخير.", ["كيف حالك؟", "بخير."]),
         ("안녕하세요. 반갑습니다.", ["안녕하세요.", "반갑습니다."]),
         ("Headline\nText that goes\non here.\n\nnext", ["Headline", "Text that goes\non here.", "next"]),
-        ("<breath> Yes. <strong>No!</strong> Oh", ["<breath> Yes.", "<strong>No!</strong> Oh"]),
+        ("<breath> Yes. <strong>No!</strong> Oh", ["<breath> Yes.", "<strong>No!</strong>", "Oh"]),
+        (
+            "<strong>No. Oh!</strong> <breath> So.<breath> Yes.",
+            ["<strong>No.", "Oh!</strong>", "<breath> So.<breath> Yes."],
+        ),
         ("no end", ["no end"]),
         ("", []),
     ],

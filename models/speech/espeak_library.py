@@ -1,0 +1,154 @@
+"""espeak-ng, called in its own process's memory: one text, one voice, one sound at a time.
+
+The library holds one voice and one set of parameters for the whole process and is not safe between threads, so every
+call sets all of them under one lock. It is loaded at the first call and never at import: a process that forks
+afterwards would hand a half-working copy to its child.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import unicodedata
+from functools import cache
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import numpy as np
+
+SAMPLE_RATE = 22_050
+NORMAL_WPM, SLOWEST_WPM, FASTEST_WPM = 175, 80, 450
+
+_SYNCHRONOUS, _DO_NOT_EXIT = 2, 0x8000
+_UTF8, _PAUSE_AT_END = 0x1, 0x1000
+_RATE, _VOLUME, _PITCH, _RANGE = 1, 2, 3, 4
+_LONGEST_S_PER_CHAR, _LONGEST_S = 1.0, 2.0
+"""Bound of a sound. Letters that a voice cannot read are spelt by their description, which takes about as long."""
+
+_NEVER_SPOKEN = ("Cc", "Cs", "Co", "Cn")
+"""Categories that become spaces: espeak takes commands from control characters and uses unassigned ones itself."""
+
+_LOCK = Lock()
+
+
+class Manner(NamedTuple):
+    """How a text is spoken.
+
+    Attributes:
+        voice: language and variant, e.g. `de+f2`.
+        rate: 1 is 175 words a minute.
+        pitch, range: 0 to 99; how high, and how lively, 50 being the voice's own.
+        volume: 0 to 200.
+    """
+
+    voice: str
+    rate: float = 1.0
+    pitch: float = 50
+    range: float = 50
+    volume: float = 100
+
+
+def speak(text: str, manner: Manner, *, pause: bool = True) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """The sound of a text that nothing interprets: float32 mono [n] at SAMPLE_RATE, empty if it has nothing to speak.
+
+    Args:
+        text: any text, a few hundred characters at most so that other threads get their turn.
+        manner: numbers outside their bounds are moved to the nearest.
+        pause: whether the silence of a sentence's end follows.
+
+    Raises:
+        ValueError: espeak-ng has no such language.
+    """
+    import numpy as np
+
+    said = "".join(" " if unicodedata.category(char) in _NEVER_SPOKEN else char for char in text).encode()
+    rate = _between(SLOWEST_WPM, NORMAL_WPM * manner.rate, FASTEST_WPM)
+    longest_s = (_LONGEST_S_PER_CHAR * len(text) + _LONGEST_S) * NORMAL_WPM / rate
+    with _LOCK:
+        library = _library()
+        library.allow(longest_s)
+        library.set_voice(manner.voice)
+        for parameter, value in (
+            (_RATE, rate),
+            (_VOLUME, _between(0, manner.volume, 200)),
+            (_PITCH, _between(0, manner.pitch, 99)),
+            (_RANGE, _between(0, manner.range, 99)),
+        ):
+            library.calls.espeak_SetParameter(parameter, value, 0)
+        sound = library.synthesise(said, _UTF8 | (_PAUSE_AT_END if pause else 0))
+    return np.frombuffer(sound, "<i2").astype(np.float32) / np.float32(32_768)
+
+
+def speaks(language: str) -> bool:
+    """Whether espeak-ng has a voice for a language, by its own name for it, e.g. `cmn`."""
+    with _LOCK:
+        try:
+            _library().set_voice(language)
+        except ValueError:
+            return False
+    return True
+
+
+def variants() -> frozenset[str]:
+    """Names of voices that every language can be spoken with, e.g. `f2`."""
+    import espeakng_loader
+
+    return frozenset(file.name for file in Path(espeakng_loader.get_data_path(), "voices", "!v").iterdir())
+
+
+def _between(low: float, value: float, high: float) -> int:
+    return round(min(max(low, value), high))
+
+
+class _Library:
+    """The shared object and the buffer that its callback fills. Used under _LOCK only."""
+
+    def __init__(self) -> None:
+        import espeakng_loader
+
+        self.calls = ctypes.CDLL(espeakng_loader.get_library_path())
+        self.calls.espeak_Synth.argtypes = [
+            ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint, ctypes.c_int, ctypes.c_uint, ctypes.c_uint,
+            ctypes.c_void_p, ctypes.c_void_p,
+        ]  # fmt: skip
+        data = espeakng_loader.get_data_path().encode()
+        if (rate := self.calls.espeak_Initialize(_SYNCHRONOUS, 200, data, _DO_NOT_EXIT)) != SAMPLE_RATE:
+            raise RuntimeError(f"espeak-ng did not start, or speaks at {rate} Hz")
+        self._sound = bytearray()
+        self._limit_bytes = 0
+        self._voice = ""
+        kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
+        self._callback = kind(self._collect)  # kept, or it would be freed while espeak holds its address
+        self.calls.espeak_SetSynthCallback(self._callback)
+
+    def _collect(self, samples: int | None, count: int, _events: int | None) -> int:
+        """Called by espeak with int16 samples. 1 stops it."""
+        if samples and count > 0:
+            self._sound += ctypes.string_at(samples, 2 * count)
+        return int(len(self._sound) > self._limit_bytes)
+
+    def allow(self, seconds: float) -> None:
+        """The longest sound of the next call."""
+        self._limit_bytes = 2 * int(seconds * SAMPLE_RATE)
+
+    def set_voice(self, name: str) -> None:
+        """Raises ValueError for an unknown one."""
+        if name == self._voice:
+            return
+        self._voice = ""
+        if self.calls.espeak_SetVoiceByName(name.encode()):
+            raise ValueError(f"espeak-ng has no voice `{name}`")
+        self._voice = name
+
+    def synthesise(self, text: bytes, flags: int) -> bytes:
+        """int16 samples; espeak reads the text up to its zero byte."""
+        self._sound.clear()
+        if self.calls.espeak_Synth(text, len(text) + 1, 0, 1, 0, flags, None, None):
+            raise RuntimeError("espeak-ng could not speak")
+        return bytes(self._sound)
+
+
+@cache
+def _library() -> _Library:
+    return _Library()

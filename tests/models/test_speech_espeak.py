@@ -1,0 +1,388 @@
+"""espeak-ng behind the four engines of the embedded profile, as the catalogue sets them up."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import configs
+import models
+from contract.catalog import SpeechModel
+from contract.errors import ApiError
+from contract.speech import Clip, Utterance
+from models.speech import espeak_library
+from models.speech.engine import SpeechEngine
+from models.speech.espeak import STYLES, Espeak, settings_for
+from models.speech.pitch import Pitch, measure
+
+CATALOG = configs.load("embedded")
+ENGINES = {model.provider: model for model in CATALOG.speech.values()}
+LANGUAGES = [(provider, language) for provider, model in ENGINES.items() for language in model.languages]
+
+SENTENCE = "The quick brown fox runs along the river, and nobody knows where it will go."
+
+HELLO = {
+    "ar": "مرحبا، كيف حالك اليوم؟", "bg": "Здравей, как си днес?", "el": "Γεια σου, τι κάνεις σήμερα;",
+    "hi": "नमस्ते, आज आप कैसे हैं?", "ja": "こんにちは、おげんきですか。", "ko": "안녕하세요, 오늘은 어떠세요?",
+    "ru": "Привет, как дела сегодня?", "uk": "Привіт, як справи сьогодні?", "zh": "你好，你今天怎么样？",
+}  # fmt: skip
+"""A greeting in languages with scripts of their own; the others read a German one."""
+
+
+@pytest.fixture(scope="module")
+def engine_of() -> Callable[[str], Espeak]:
+    """Engines by provider. Their watermark, which has tests of its own, is left out: it takes longer than they do."""
+    loaded: dict[str, Espeak] = {}
+
+    def engine_of(provider: str) -> Espeak:
+        if provider not in loaded:
+            loaded[provider] = models.load(ENGINES[provider].model_copy(update={"watermark": False}))
+        return loaded[provider]
+
+    return engine_of
+
+
+def sound_of(engine: SpeechEngine, utterance: Utterance) -> np.ndarray:
+    return np.concatenate([part.samples for part in engine.render(utterance)])
+
+
+def pitch_of(engine: SpeechEngine, utterance: Utterance) -> Pitch:
+    pitch = measure(sound_of(engine, utterance), engine.sample_rate)
+    assert pitch is not None
+    return pitch
+
+
+def tone(f0_hz: float, sample_rate: int = 16_000, seconds: float = 1.0) -> Clip:
+    times = np.arange(int(seconds * sample_rate)) / sample_rate
+    saw = 2 * (f0_hz * times % 1) - 1
+    return Clip((saw * 8000).astype("<i2").tobytes(), sample_rate)
+
+
+def test_every_voice_of_an_engine_that_is_set_up_has_settings() -> None:
+    for profile in configs.PROFILES:
+        catalog = configs.load(profile)
+        for model in catalog.speech.values():
+            if model.serving and model.serving.adapter == "models.speech.espeak:Espeak":
+                slugs = {voice.slug for voice in catalog.voices.values() if voice.provider == model.provider}
+                assert set(model.serving.options["voices"]) == slugs, model.id
+
+
+@pytest.mark.parametrize(("provider", "language"), LANGUAGES)
+def test_every_engine_speaks_each_of_its_languages(engine_of: Callable, provider: str, language: str) -> None:
+    engine = engine_of(provider)
+    text = HELLO.get(language, "Hallo, wie geht es dir?")
+    sound = sound_of(engine, Utterance(text, language))
+    assert 0.7 < len(sound) / engine.sample_rate < 5
+    pitch = measure(sound, engine.sample_rate)
+    assert pitch is not None
+    assert pitch.voiced_windows > 40
+
+
+@pytest.mark.parametrize("provider", ENGINES)
+def test_duration_grows_with_the_text_and_every_character_is_counted(engine_of: Callable, provider: str) -> None:
+    engine = engine_of(provider)
+    parts = list(engine.render(Utterance(f"{SENTENCE} {SENTENCE}  And more.", "en")))
+    assert [part.characters for part in parts] == [len(SENTENCE) + 1, 2 * len(SENTENCE) + 3, 2 * len(SENTENCE) + 12]
+    once = sound_of(engine, Utterance(SENTENCE, "en"))
+    assert len(parts[0].samples) == pytest.approx(len(once), rel=0.02)
+    assert once.dtype == np.float32
+    assert once.ndim == 1
+    assert 0.1 < np.abs(once).max() <= 1
+    assert len(once) / engine.sample_rate == pytest.approx(4.8, abs=1)
+
+
+@pytest.mark.parametrize(("speed", "factor"), [(0.5, 2.0), (2.0, 0.5)])
+def test_speed(engine_of: Callable, speed: float, factor: float) -> None:
+    engine = engine_of("cosyvoice")
+    once = len(sound_of(engine, Utterance(SENTENCE, "en")))
+    assert len(sound_of(engine, Utterance(SENTENCE, "en", speed=speed))) == pytest.approx(factor * once, rel=0.1)
+
+
+def test_men_are_lower_than_women_by_more_than_a_fifth(engine_of: Callable) -> None:
+    heights: dict[str, list[float]] = {"m": [], "f": []}
+    for voice in CATALOG.voices.values():
+        spoken = Utterance(SENTENCE, "en", voice.slug)
+        heights[voice.gender].append(pitch_of(engine_of(voice.provider), spoken).f0_hz)
+    assert len(heights["m"]) + len(heights["f"]) == len(CATALOG.voices)
+    assert 1.2 * max(heights["m"]) < min(heights["f"])
+
+
+def test_voices_of_an_engine_differ(engine_of: Callable) -> None:
+    for provider, model in ENGINES.items():
+        assert model.serving is not None
+        manners = [str(said) for said in model.serving.options["voices"].values()]
+        assert len(set(manners)) == len(manners), provider
+
+
+def test_default_voice_is_the_first(engine_of: Callable) -> None:
+    engine = engine_of("mistral")
+    unnamed = pitch_of(engine, Utterance(SENTENCE, "de"))
+    assert pitch_of(engine, Utterance(SENTENCE, "de", "bib-f-30")).f0_hz == pytest.approx(unnamed.f0_hz, rel=0.02)
+
+
+def test_voice_of_another_engine_is_refused(engine_of: Callable) -> None:
+    with pytest.raises(ApiError) as caught:
+        next(engine_of("qwen").render(Utterance("Hi.", "en", "M1")))
+    assert caught.value.fault.name == "UNKNOWN_VOICE"
+
+
+@pytest.mark.parametrize("mark", ["<breath>", "<sigh>"])
+def test_breaths_are_heard(engine_of: Callable, mark: str) -> None:
+    engine = engine_of("supertonic")
+    plain, marked = (list(engine.render(Utterance(text, "en"))) for text in ("Well no.", f"Well {mark} no."))
+    assert marked[-1].characters == len(f"Well {mark} no.")
+    extra_s = (len(marked[0].samples) - len(plain[0].samples)) / engine.sample_rate
+    assert 0.3 < extra_s < 1.5
+    noise = next(engine.render(Utterance(mark, "en"))).samples
+    assert np.abs(noise).max() > 0.02
+    assert measure(noise, engine.sample_rate) is None
+
+
+def test_marks_of_cosyvoice_change_what_is_heard(engine_of: Callable) -> None:
+    engine = engine_of("cosyvoice")
+    plain = Utterance("Well I say no to it.", "en")
+    calm, calm_loudness = pitch_of(engine, plain), sound_of(engine, plain).std()
+    laughing = replace(plain, text=f"<laughter>{plain.text}</laughter>")
+    assert pitch_of(engine, laughing).f0_hz > 1.15 * calm.f0_hz
+    strong = replace(plain, text=f"<strong>{plain.text}</strong>")
+    assert sound_of(engine, strong).std() > 1.1 * calm_loudness
+    assert len(sound_of(engine, strong)) > 1.1 * len(sound_of(engine, plain))
+    for mark in ("[laughter]", "[breath]"):
+        assert len(sound_of(engine, replace(plain, text=f"Well {mark} I say no to it."))) > 1.2 * len(
+            sound_of(engine, plain)
+        )
+
+
+def test_a_span_goes_on_over_sentences_and_ends(engine_of: Callable) -> None:
+    engine = engine_of("cosyvoice")
+    text = f"<laughter>{SENTENCE} {SENTENCE}</laughter> {SENTENCE}"
+    heights = [measure(part.samples, engine.sample_rate) for part in engine.render(Utterance(text, "en"))]
+    first, second, third = (height.f0_hz for height in heights if height)
+    assert second == pytest.approx(first, rel=0.05)
+    assert third < 0.9 * first
+
+
+def test_marks_of_others_are_read_as_text(engine_of: Callable) -> None:
+    engine = engine_of("qwen")
+    assert len(sound_of(engine, Utterance("Hi <breath> you.", "en"))) > 1.2 * len(
+        sound_of(engine, Utterance("Hi breath you.", "en"))
+    )
+
+
+@pytest.mark.parametrize(
+    ("style", "longer", "higher"),
+    [
+        ("please speak very slowly", 1.33, 1), ("etwas schneller", 0.77, 1), ("Traurig!", 1.17, 0.85),
+        ("cheerful and bright", 0.9, 1.3), ("a DEEP voice", 1, 0.83), ("like a pirate", 1, 1), ("", 1, 1),
+    ],
+)  # fmt: skip
+def test_style(engine_of: Callable, style: str, longer: float, higher: float) -> None:
+    engine = engine_of("cosyvoice")
+    plain, styled = Utterance(SENTENCE, "en"), Utterance(SENTENCE, "en", style=style)
+    assert len(sound_of(engine, styled)) == pytest.approx(longer * len(sound_of(engine, plain)), rel=0.08)
+    assert pitch_of(engine, styled).f0_hz == pytest.approx(higher * pitch_of(engine, plain).f0_hz, rel=0.08)
+
+
+def test_words_of_styles_are_lower_case_and_belong_to_one() -> None:
+    words = [word for beginnings in STYLES for word in beginnings.split("|")]
+    assert len(set(words)) == len(words)
+    assert all(word == word.casefold() for word in words)
+
+
+@pytest.mark.parametrize("f0_hz", [80, 110, 140, 154, 156, 190, 240, 330])
+def test_a_clip_is_imitated_in_its_pitch(engine_of: Callable, f0_hz: float) -> None:
+    spoken = pitch_of(engine_of("cosyvoice"), Utterance(SENTENCE, "de", clip=tone(f0_hz)))
+    assert spoken.f0_hz == pytest.approx(f0_hz, rel=0.06)
+
+
+@pytest.mark.parametrize(("f0_hz", "pitch"), [(60, 0), (420, 99)])
+def test_voices_out_of_reach_get_the_nearest(f0_hz: float, pitch: int) -> None:
+    assert settings_for(f0_hz).pitch == pitch
+
+
+@pytest.mark.parametrize("samples", [b"", b"\0\0", bytes(32_000)])
+def test_a_clip_without_a_voice_leaves_the_engine_its_own(engine_of: Callable, samples: bytes) -> None:
+    engine = engine_of("cosyvoice")
+    spoken = pitch_of(engine, Utterance(SENTENCE, "en", clip=Clip(samples, 16_000)))
+    assert spoken.f0_hz == pytest.approx(pitch_of(engine, Utterance(SENTENCE, "en", "de-thorsten")).f0_hz, rel=0.03)
+
+
+def test_sixteen_threads_get_what_one_gets(engine_of: Callable) -> None:
+    slugs = sorted(ENGINES["supertonic"].serving.options["voices"]) if ENGINES["supertonic"].serving else []
+    engine = engine_of("supertonic")
+    orders = [Utterance(f"{SENTENCE} " * (1 + at % 3), "en", slugs[at % 10]) for at in range(16)]
+    alone = [pitch_of(engine, order) for order in orders]
+    lengths = [len(sound_of(engine, order)) for order in orders]
+    with ThreadPoolExecutor(16) as threads:
+        together = list(threads.map(lambda order: sound_of(engine, order), orders))
+    for one, length, sound in zip(alone, lengths, together, strict=True):
+        assert len(sound) == pytest.approx(length, rel=0.02)
+        pitch = measure(sound, engine.sample_rate)
+        assert pitch is not None
+        assert pitch.f0_hz == pytest.approx(one.f0_hz, rel=0.03)
+
+
+def test_a_long_text_does_not_hold_others_up(engine_of: Callable) -> None:
+    engine = engine_of("cosyvoice")
+    long = engine.render(Utterance(SENTENCE * 40, "en"))
+    next(long)
+    assert len(sound_of(engine, Utterance("Hi.", "en")))  # while the long one is under way
+    assert next(long).characters < 80 * len(SENTENCE) / 2
+    long.close()
+
+
+NASTY = [
+    "\0", "a\0b", "\x01100p hi", "\u0301\u0301", "\ud800", "\u202eabc\u202c", "<speak>hi<break time='9s'/></speak>",
+    "[[h@'loU]]", "&amp;&#0;", "{\\x}", "😀👨‍👩‍👧🇩🇪", "a" * 4000, "\u0301" * 4000, "9" * 4000, "天" * 500,
+    "مرحبا" * 800,    "﷽" * 50, "\ue000\uffff\U0010ffff", " " * 4000, "\n" * 4000, "-" * 4000,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", NASTY, ids=lambda text: ascii(text[:12]))
+@pytest.mark.parametrize("language", ["en", "zh", "ar"])
+def test_any_text_is_spoken_or_skipped(engine_of: Callable, text: str, language: str) -> None:
+    parts = list(engine_of("qwen").render(Utterance(text, language)))
+    assert parts[-1].characters == len(text)
+    assert all(len(part.samples) and np.isfinite(part.samples).all() for part in parts)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    text=st.text(min_size=1, max_size=60) | st.text(st.characters(max_codepoint=0x600), min_size=1, max_size=60),
+    language=st.sampled_from((*ENGINES["supertonic"].languages, "zh", "xx", "")),
+)
+@example(text="ნ", language="en")
+def test_any_text_in_any_language(engine_of: Callable, text: str, language: str) -> None:
+    engine = engine_of("cosyvoice")
+    parts = list(engine.render(Utterance(text, language)))
+    assert parts[-1].characters == len(text)
+    assert sum(len(part.samples) for part in parts) / engine.sample_rate < 5 + 1.1 * len(text)
+
+
+def test_markup_is_data(engine_of: Callable) -> None:
+    """A pause of nine seconds that somebody writes is read out, not made."""
+    sound = sound_of(engine_of("qwen"), Utterance("<break time='9s'/>", "en"))
+    assert len(sound) / 24_000 < 5
+    assert (pitch := measure(sound, 24_000)) is not None
+    assert pitch.voiced_windows > 80
+
+
+def test_control_characters_are_not_commands(engine_of: Callable) -> None:
+    engine = engine_of("qwen")
+    plain = pitch_of(engine, Utterance(SENTENCE, "en"))
+    commanded = pitch_of(engine, Utterance(f"\x0199p {SENTENCE}", "en"))
+    assert commanded.f0_hz == pytest.approx(plain.f0_hz, rel=0.1)
+
+
+def test_memory_does_not_grow(engine_of: Callable) -> None:
+    engine = engine_of("supertonic")
+    utterances = [Utterance(f"{SENTENCE} {at}", language) for at, language in enumerate(("en", "de", "ko", "fr"))]
+
+    def speak(times: int) -> int:
+        for at in range(times):
+            sound_of(engine, utterances[at % 4])
+        gc.collect()
+        return resident_bytes()
+
+    before = speak(60)
+    assert speak(500) - before < 8 << 20
+
+
+def resident_bytes() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+
+def test_nothing_is_loaded_before_an_engine_is() -> None:
+    """A process that has it and forks leaves its child a library that may hang."""
+    script = (
+        "import configs, models.speech.espeak as e, models.speech.espeak_library as l; configs.load('embedded');"
+        "assert not l._library.cache_info().currsize; assert 'espeakng_loader' not in __import__('sys').modules"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"languages": ("xx",)}, "does not speak `xx`"),
+        ({"tags": ("<yodel>",)}, "mark `yodel`"),
+        ({"spans": ("shout",)}, "mark `shout`"),
+    ],
+)
+def test_a_stanza_that_espeak_cannot_serve_is_refused(change: dict, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        models.load(ENGINES["qwen"].model_copy(update=change))
+
+
+@pytest.mark.parametrize(
+    ("said", "complaint"),
+    [({"variant": "nobody"}, "no variant `nobody`"), ({"variant": "f1", "pitch": 100}, "voice `x`"), ({}, "voice `x`")],
+)
+def test_voice_settings_that_are_wrong_are_refused(said: dict, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        models.load(with_voices(ENGINES["qwen"], {"x": said}))
+
+
+def with_voices(model: SpeechModel, voices: dict) -> SpeechModel:
+    assert model.serving is not None
+    serving = model.serving.model_copy(update={"options": {"voices": voices}})
+    return model.model_copy(update={"serving": serving})
+
+
+def test_unknown_languages_are_told() -> None:
+    assert not espeak_library.speaks("xx")
+    assert espeak_library.speaks("cmn")
+
+
+def test_speech_is_understood(engine_of: Callable) -> None:
+    """By pocketsphinx, which expects English. Its errors over all sentences together."""
+    from pocketsphinx import Decoder
+
+    decoder = Decoder(samprate=16_000, loglevel="FATAL")
+    engine = engine_of("supertonic")
+    wrong = total = 0
+    for said in UNDERSTOOD:
+        heard = recognise(decoder, sound_of(engine, Utterance(said, "en", "F2")), engine.sample_rate)
+        wrong, total = wrong + word_errors(said.lower().strip(".").split(), heard), total + len(said.split())
+    print(f"word error rate {wrong / total:.2f}")
+    assert wrong / total < 0.6
+
+
+UNDERSTOOD = (
+    "The weather is very nice today.",
+    "She went to the city to buy a new book.",
+    "Please open the door and come inside.",
+    "The children are playing in the garden.",
+    "We will meet again next week.",
+    "He wants to know what happened yesterday.",
+)
+
+
+def recognise(decoder, sound: np.ndarray, sample_rate: int) -> list[str]:
+    import soxr
+
+    decoder.start_utt()
+    decoder.process_raw((soxr.resample(sound, sample_rate, 16_000) * 32_767).astype("<i2").tobytes(), full_utt=True)
+    decoder.end_utt()
+    hypothesis = decoder.hyp()
+    return hypothesis.hypstr.split() if hypothesis else []
+
+
+def word_errors(said: list[str], heard: list[str]) -> int:
+    """Edit distance in words."""
+    row = list(range(len(heard) + 1))
+    for at, word in enumerate(said, 1):
+        previous, row[0] = row[:], at
+        for to, other in enumerate(heard, 1):
+            row[to] = min(previous[to] + 1, row[to - 1] + 1, previous[to - 1] + (word != other))
+    return row[-1]
