@@ -17,7 +17,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -52,18 +52,24 @@ class Timings:
     engine: float = 0.0
 
     @contextmanager
-    def measured(self) -> Iterator[None]:
-        """Counts the block as the engine's time, less what was spent in the router's queue."""
-        started, queued = time.perf_counter(), self.queue
+    def measured(self) -> Iterator[Callable[[], None]]:
+        """Counts the block as the engine's time, less what was spent in the router's queue.
+
+        Gives a function that brings the count up to date: the headers of a stream are written long before it ends.
+        """
+        started, queued, before = time.perf_counter(), self.queue, self.engine
 
         def sent() -> None:
             self.queue = queued + time.perf_counter() - started
 
+        def count() -> None:
+            self.engine = before + time.perf_counter() - started - (self.queue - queued)
+
         views.SENT.set(sent)
         try:
-            yield
+            yield count
         finally:
-            self.engine += time.perf_counter() - started - (self.queue - queued)
+            count()
 
 
 class Engine(Protocol):
@@ -121,7 +127,7 @@ class Gate:
         """The items of `method(*args)`; the deadline holds for each. Leaving the iteration cancels the work."""
         with self._place():
             await self._enter(timings)
-            with timings.measured():
+            with timings.measured() as count:
                 response = getattr(self._stream_handle, method).remote(*args)
                 try:
                     while True:
@@ -129,6 +135,7 @@ class Gate:
                             item = await anext(response, _END)
                         if item is _END:
                             return
+                        count()
                         yield item
                 finally:
                     response.cancel()

@@ -263,6 +263,15 @@ async def test_leaving_a_stream_cancels_the_engines_work(view: View, handle: Han
     assert handle.response.cancelled
 
 
+async def test_engine_time_of_a_stream_is_known_at_its_first_item(view: View, handle: Handle) -> None:
+    view.replicas, timings = 1, Timings()
+    handle.response = Response("end", items=["first"])
+    items = gate(handle).stream("m", timings=timings)
+    await anext(items)
+    assert timings.engine > 0
+    await items.aclose()
+
+
 @pytest.mark.parametrize(("waiting", "refused"), [(2, False), (3, False), (4, True)])
 async def test_queue_is_bounded_beyond_the_slots(view: View, handle: Handle, waiting: int, refused: bool) -> None:
     view.replicas, view.slots_each = 1, 2
