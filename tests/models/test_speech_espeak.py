@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
+import io
 import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+import av
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -65,6 +67,37 @@ def tone(f0_hz: float, sample_rate: int = 16_000, seconds: float = 1.0) -> Clip:
     times = np.arange(int(seconds * sample_rate)) / sample_rate
     saw = 2 * (f0_hz * times % 1) - 1
     return Clip((saw * 8000).astype("<i2").tobytes(), sample_rate)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("provider", "format"), [(p, f) for p, model in ENGINES.items() for f in model.formats])
+async def test_files_hold_what_was_rendered(engine_of: Callable, provider: str, format: str) -> None:
+    engine = engine_of(provider)
+    spoken = replace(Utterance(SENTENCE, "en"), format=format)
+    block = await engine.speak_whole(spoken)
+    with av.open(io.BytesIO(block.data)) as file:
+        (stream,) = file.streams.audio
+        assert stream.channels == 1
+        assert stream.rate == (48_000 if format == "opus" else ENGINES[provider].sample_rate)
+        sounds = [frame.to_ndarray().ravel() for frame in file.decode(audio=0)]
+    samples = np.concatenate(sounds) / (1 if sounds[0].dtype == np.float32 else np.iinfo(sounds[0].dtype).max)
+    assert len(samples) / stream.rate == pytest.approx(block.seconds, abs=0.15)
+    heard, meant = measure(samples, stream.rate), pitch_of(engine, spoken)
+    assert heard is not None
+    assert heard.f0_hz == pytest.approx(meant.f0_hz, rel=0.03)
+    assert block.characters == len(SENTENCE)
+
+
+@pytest.mark.anyio
+async def test_cosyvoice_is_watermarked_and_qwen_is_not() -> None:
+    from models.audio.watermark import THRESHOLD, Watermark
+
+    watermark = Watermark()
+    for provider, marked in (("cosyvoice", True), ("qwen", False)):
+        block = await models.load(ENGINES[provider]).speak_whole(Utterance(SENTENCE, "en"))
+        with av.open(io.BytesIO(block.data)) as file:
+            sound = np.concatenate([frame.to_ndarray().ravel() for frame in file.decode(audio=0)]) / 32_768
+        assert (watermark.detect(sound.astype(np.float32), 24_000) > THRESHOLD) is marked
 
 
 def test_every_voice_of_an_engine_that_is_set_up_has_settings() -> None:

@@ -1,0 +1,136 @@
+"""Supertonic 3 by its own package: ONNX graphs on a CPU, or on a GPU where the stanza asks for one. No network.
+
+The weights are a folder as its publisher lays it out: `onnx/` with four graphs, `voice_styles/` with one file a voice.
+`<breath>` and `<sigh>` go to the model as they are; every other angle bracket becomes a space, because the model reads
+languages and further marks from them. A letter or digit without a sound in the model is refused, since leaving it out
+would change what is said; signs and marks without one are left out.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from pydantic import Field
+
+from contract.catalog import Frozen, SpeechModel
+from contract.errors import INVALID_REQUEST, UNKNOWN_VOICE
+from contract.speech import Utterance
+from contract.speech_text import pieces
+from models.speech.engine import SpeechEngine, Spoken
+from models.speech.text import passages
+from models.weight_files import WeightsError
+
+PASSAGE_CHARS = 300
+"""The model leaves words out of what takes it more than some 13 s to say."""
+
+KOREAN_PASSAGE_CHARS = 120
+UNKNOWN_LANGUAGE = "na"
+"""What the model calls any other language."""
+
+ON_CPU = "CPUExecutionProvider"
+ON_GPU = "CUDAExecutionProvider"
+
+_LOADING = Lock()
+
+
+class Options(Frozen):
+    """`serving.options` of this engine.
+
+    Attributes:
+        steps: of the diffusion; more sound better and take longer.
+        speed: 1 is what the model was trained on; its publisher speaks a little faster.
+        pause_s: silence between passages.
+    """
+
+    steps: int = Field(8, ge=1, le=100)
+    speed: float = Field(1.05, ge=0.7, le=2.0)
+    pause_s: float = Field(0.3, ge=0)
+
+
+class Supertonic(SpeechEngine):
+    """Speaks with the voices of its folder. `serving.threads` bounds the CPU threads of each graph."""
+
+    def __init__(self, model: SpeechModel, path: Path | None) -> None:
+        super().__init__(model, path)
+        if path is None:
+            raise WeightsError(f"`{model.id}` needs weights; name them in `serving.weights`")
+        self._options = Options.model_validate(self.serving.options)
+        self._tts = _load(path, self.serving.threads, ON_GPU if self.serving.gpus else ON_CPU)
+        if self._tts.sample_rate != self.sample_rate:
+            raise WeightsError(
+                f"the weights of `{model.id}` speak at {self._tts.sample_rate} Hz, its stanza says {self.sample_rate}"
+            )
+        self._styles = {name: self._tts.get_voice_style(name) for name in self._tts.voice_style_names}
+        self._own_voice = model.default_voice or min(self._styles, default="")
+        if self._own_voice not in self._styles:
+            raise WeightsError(f"the weights of `{model.id}` have no voice `{self._own_voice}`")
+        self._sound("Hello.", self._own_voice, "en")  # the first run of a graph takes longer
+
+    def render(self, utterance: Utterance) -> Iterator[Spoken]:
+        """A passage at a time: as many sentences as the model can say at once."""
+        import numpy as np
+
+        voice = utterance.voice or self._own_voice
+        if voice not in self._styles:
+            raise UNKNOWN_VOICE(f"engine `{self.model.provider}` has no voice `{voice}`", param="voice")
+        text = self._readable(utterance.text)
+        limit = KOREAN_PASSAGE_CHARS if utterance.language == "ko" else PASSAGE_CHARS
+        pause = np.zeros(int(self._options.pause_s * self.sample_rate), np.float32)
+        for passage in passages(text, limit, self.model.tags):
+            if not any(map(str.isalnum, passage.text)):
+                yield Spoken(pause, passage.end)
+                continue
+            sound = self._sound(passage.text, voice, utterance.language)
+            yield Spoken(sound if passage.end == len(text) else np.concatenate([sound, pause]), passage.end)
+
+    def _sound(self, text: str, voice: str, language: str) -> Any:
+        """float32 [n]. The graphs give whole blocks; what is beyond the duration that they foretold is no speech."""
+        known = language if language in self.model.languages else UNKNOWN_LANGUAGE
+        options = self._options
+        waves, seconds = self._tts.model([text], self._styles[voice], options.steps, options.speed, known)
+        return waves[0, : int(seconds[0] * self.sample_rate)].clip(-1, 1)
+
+    def _readable(self, text: str) -> str:
+        """As long as `text`, with spaces in place of what the model cannot say. Raises INVALID_REQUEST."""
+        plain = {char for piece in pieces(text, self.model) if isinstance(piece, str) for char in piece}
+        _, unsaid = self._tts.model.text_processor.validate_text("".join(sorted(plain)))
+        if refused := [char for char in unsaid if unicodedata.category(char)[0] in "LN"]:
+            named = ", ".join(f"`{char}` (U+{ord(char):04X})" for char in refused[:5])
+            raise INVALID_REQUEST(f"engine `{self.model.provider}` has no sound for {named}", param="input")
+        spaces = {ord(char): " " for char in plain if char in unsaid or _is_bracket(char)}
+        return "".join(
+            piece.translate(spaces) if isinstance(piece, str) else piece.text for piece in pieces(text, self.model)
+        )
+
+
+def _is_bracket(char: str) -> bool:
+    """Whether the package, which takes characters apart, would see an angle bracket."""
+    return not {"<", ">"}.isdisjoint(unicodedata.normalize("NFKD", char))
+
+
+def _load(folder: Path, threads: int | None, provider: str) -> Any:
+    """The package's engine. Raises WeightsError, and RuntimeError where a GPU is asked for and cannot be used."""
+    import onnxruntime
+    from supertonic import TTS, config
+
+    if provider == ON_GPU and hasattr(onnxruntime, "preload_dlls"):
+        onnxruntime.preload_dlls()  # finds CUDA in its Python packages
+    with _LOADING:
+        usual = list(config.DEFAULT_ONNX_PROVIDERS)
+        config.DEFAULT_ONNX_PROVIDERS[:] = [provider]  # the package reads this list and has no argument for it
+        try:
+            tts = TTS("supertonic-3", folder, auto_download=False, intra_op_num_threads=threads)
+        except (FileNotFoundError, ValueError) as error:
+            raise WeightsError(f"`{folder}` is no model of Supertonic: {error}") from error
+        finally:
+            config.DEFAULT_ONNX_PROVIDERS[:] = usual
+    if provider not in tts.model.vocoder_ort.get_providers():
+        raise RuntimeError(
+            f"{provider} is not there, but the stanza gives this engine a GPU: install `onnxruntime-gpu`, "
+            f"or set `gpus = 0`"
+        )
+    return tts
