@@ -1,4 +1,4 @@
-"""What every speech engine shares: it renders in a thread, and its sound is watermarked, encoded and marked here.
+"""What every speech engine shares: it renders in a thread; its sound is watermarked, encoded, marked and signed here.
 
 render(utterance) -> Spoken, Spoken, ...        the engine's own part; blocks, a sentence or so at a time
 speak(utterance)  -> AudioBlock, AudioBlock...  the file as it grows
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from contract.catalog import Serving, SpeechModel
 from contract.speech import AudioBlock, Utterance
+from models.audio import signing
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,6 +53,7 @@ class SpeechEngine(ABC):
         self._threads = ThreadPoolExecutor(self.serving.max_ongoing_requests, thread_name_prefix=model.provider)
         self._under_way: dict[Lock, float] = {}
         self._watermark = _load_watermark() if model.watermark else None
+        self._signature = signing.configured()
 
     @abstractmethod
     def render(self, utterance: Utterance) -> Iterator[Spoken]:
@@ -60,9 +62,12 @@ class SpeechEngine(ABC):
         Raises ApiError for what a client could have known; anything else counts as a failure of the engine.
         """
 
-    async def speak(self, utterance: Utterance) -> AsyncIterator[AudioBlock]:
-        """The file as it grows. Leaving the iteration stops the engine after the part that it is at."""
-        parts = self._file(utterance)
+    async def speak(self, utterance: Utterance, *, whole: bool = False) -> AsyncIterator[AudioBlock]:
+        """The file as it grows. Leaving the iteration stops the engine after the part that it is at.
+
+        `whole` files come when all of it is made, and say how long they are; so do files that are signed.
+        """
+        parts = self._file(utterance, whole)
         turn = Lock()  # a generator that runs cannot be closed
 
         def advance() -> AudioBlock | None:
@@ -86,7 +91,7 @@ class SpeechEngine(ABC):
 
     async def speak_whole(self, utterance: Utterance) -> AudioBlock:
         """The whole file at once."""
-        blocks = [block async for block in self.speak(utterance)]
+        blocks = [block async for block in self.speak(utterance, whole=True)]
         return AudioBlock(b"".join(block.data for block in blocks), blocks[-1].characters, blocks[-1].seconds)
 
     async def check_health(self) -> None:
@@ -99,17 +104,22 @@ class SpeechEngine(ABC):
         """Lets threads go."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _file(self, utterance: Utterance) -> Generator[AudioBlock]:
+    def _file(self, utterance: Utterance, whole: bool) -> Generator[AudioBlock]:
         from models.audio.encoding import Encoder
         from models.audio.marking import Marks
 
-        encoder = Encoder(utterance.format, self.sample_rate, Marks(self.serving.runtime, int(time.time())))
+        signature = self._signature if utterance.format in signing.SIGNED else None
+        marks = Marks(self.serving.runtime, int(time.time()))
+        encoder = Encoder(utterance.format, self.sample_rate, marks, whole=whole or signature is not None)
         samples = characters = 0
         for part in self.render(utterance):
             samples, characters = samples + len(part.samples), part.characters
             sound = self._watermark.embed(part.samples, self.sample_rate) if self._watermark else part.samples
             yield from _cut(encoder.add(sound), characters, samples / self.sample_rate)
-        yield from _cut(encoder.finish(), characters, samples / self.sample_rate)
+        end = encoder.finish()
+        yield from _cut(
+            signature.sign(end, utterance.format) if signature else end, characters, samples / self.sample_rate
+        )
 
 
 def _cut(data: bytes, characters: int, seconds: float) -> Iterator[AudioBlock]:
