@@ -2,12 +2,13 @@ PYTHON  ?= $(shell command -v python3.11 || command -v python3)
 PROFILE ?= embedded
 PORT    ?= 8000
 LIBS    ?= cpu
+QWEN    ?= .venv/qwen
 
 BIN := .venv/bin
 RUN := $(BIN)/python -m
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev serve weights test check bench lock
+.PHONY: help setup setup-dev setup-qwen serve weights test check bench lock
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -15,6 +16,8 @@ help: ## list the targets
 setup: .venv/$(LIBS).done ## install what the graph needs into .venv (LIBS=gpu for CUDA)
 
 setup-dev: .venv/dev.done
+
+setup-qwen: $(QWEN)/done ## make an environment for Qwen3-TTS beside .venv (QWEN=folder)
 
 serve: setup ## run the graph on http://127.0.0.1:8000 (PROFILE, PORT)
 	@exec $(RUN) deployments.local configs/$(PROFILE).yaml --port $(PORT)
@@ -58,6 +61,16 @@ bench: setup-dev ## benchmarks beside the peers; tables on standard output
 
 .venv/dev.done: requirements/dev.lock .venv/$(LIBS).done
 	@$(BIN)/pip install --quiet --no-deps --require-hashes -r $<
+	@touch $@
+
+# Qwen3-TTS pins another transformers. Its environment holds what differs, and takes all else from .venv.
+$(QWEN)/done: requirements/qwen.lock $(wildcard requirements/qwen-25hz/*.py) | .venv/$(LIBS).done
+	@echo "setting up $(QWEN)"
+	@$(BIN)/python -m venv --without-pip --clear $(QWEN)
+	@$(BIN)/pip --python $(QWEN)/bin/python install --quiet --no-deps --require-hashes -r $<
+	@cp -r requirements/qwen-25hz/. $(QWEN)/lib/python3.11/site-packages
+	@$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+		>$(QWEN)/lib/python3.11/site-packages/parlance.pth
 	@touch $@
 
 lock: .venv/bin/python ## resolve the locks in requirements/ anew

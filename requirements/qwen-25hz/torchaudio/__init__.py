@@ -1,0 +1,1 @@
+"""Holds `compliance.kaldi`, see there."""

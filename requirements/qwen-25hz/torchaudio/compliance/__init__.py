@@ -1,0 +1,1 @@
+"""Holds `kaldi`, see there."""

@@ -1,0 +1,151 @@
+"""What `test_speech_qwen` looks at, run by the interpreter of Qwen3-TTS: `python -m ... TWIN VARIANT`, JSON at the end.
+
+The true package, its true loader and classes; only the weights are a twin's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+import json
+import sys
+import wave
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from contract.catalog import Serving, SpeechModel
+from contract.speech import Clip, Utterance
+
+TONE = (np.sin(np.arange(24_000) / 20) * 9_000).astype("<i2").tobytes()
+HUM = (np.sin(np.arange(16_000) / 90) * 9_000).astype("<i2").tobytes()
+
+
+def main(twin: Path, variant: str) -> None:
+    """Fills `found` and prints it as the last line."""
+    found = base(twin) if variant == "base" else voice_design(twin)
+    sys.stdout.write("\n" + json.dumps(found) + "\n")
+
+
+def base(twin: Path) -> dict[str, Any]:
+    """Everything that the engine does with recordings."""
+    import torch
+
+    engine = load(twin, voices={"rooom-f-01": {"clip": "voices/f.wav"}, "rooom-m-01": {"clip": "voices/m.wav"}})
+    listened = counted(engine._tts, "create_voice_clone_prompt")
+    asked = counted(engine._tts, "generate_voice_clone")
+
+    def sound(text: str = "Guten Tag.", language: str = "de", **fields: Any) -> str:
+        torch.manual_seed(7)
+        parts = [part.samples for part in engine.render(Utterance(text, language, **fields))]
+        return hashlib.sha256(np.concatenate(parts).tobytes()).hexdigest()
+
+    found: dict[str, Any] = {"stored": sound(voice="rooom-f-01"), "stored_again": sound(voice="rooom-f-01")}
+    found["default"], found["other_voice"] = sound(), sound(voice="rooom-m-01")
+    found["other_language"], found["other_text"] = sound(language="en"), sound("Gute Nacht.")
+    found["languages"] = [call["language"] for call in asked]
+    found["listened_for_stored"] = len(listened)
+    clip = Clip(HUM, 16_000, "Was ich sage.")
+    found["clip"], found["clip_again"] = sound(clip=clip), sound(clip=clip)
+    found["clip_without_words"] = sound(clip=Clip(HUM, 16_000))
+    found["listened_for_clips"] = [call["x_vector_only_mode"] for call in listened]
+    asked.clear()
+    long = " ".join(f"Satz {number} ist genau so lang wie jeder andere {'x' * 250}." for number in range(10))
+    parts = list(engine.render(Utterance(long, "de")))
+    found["batches"] = [len(call["text"]) for call in asked]
+    found["parts"] = {"ends": [part.characters for part in parts], "length": len(long)}
+    found["types"] = [
+        str(parts[0].samples.dtype),
+        parts[0].samples.ndim,
+        float(max(np.abs(p.samples).max() for p in parts)),
+    ]
+    found["distinct"] = len({part.samples.tobytes() for part in parts})
+    found["wav"] = whole_file(engine)
+    found["errors"] = {
+        "runs_on": error(lambda: list(load(twin, spare_frames=1, frames_per_char=1).render(SHORT))),
+        "unknown_voice": error(lambda: sound(voice="rooom-m-02")),
+        "not_a_designer": error(lambda: engine.design("a man", "Guten Tag.", "de", 1)),
+        "other_variant": error(lambda: load(twin, variant="voice_design")),
+        "other_rate": error(lambda: list(load(twin, sample_rate=16_000).render(HELLO_CLIP))),
+    }
+    engine.close()
+    return found
+
+
+HELLO_CLIP = Utterance("Guten Tag.", "de", clip=Clip(TONE, 24_000, "Was ich sage."))
+SHORT = Utterance("A", "de", clip=Clip(TONE, 24_000, "Was ich sage."))
+"""May have one frame, and the model writes no fewer."""
+
+
+def voice_design(twin: Path) -> dict[str, Any]:
+    """Everything that the engine does with descriptions."""
+    engine = load(twin, variant="voice_design")
+
+    def sound(instruct: str = "a deep man", seed: int = 1, language: str = "de") -> str:
+        return hashlib.sha256(engine.design(instruct, "Guten Tag.", language, seed).tobytes()).hexdigest()
+
+    samples = engine.design("a deep man", "Guten Tag.", "de", 1)
+    return {
+        "type": [str(samples.dtype), samples.ndim, len(samples) % 1_920, len(samples) > 0],
+        "same": sound() == sound(),
+        "other_seed": sound() != sound(seed=2),
+        "other_description": sound() != sound("a bright woman"),
+        "other_language": sound() != sound(language="fr"),
+        "no_clips": error(lambda: list(engine.render(HELLO_CLIP))),
+    }
+
+
+def load(twin: Path, sample_rate: int = 24_000, **options: Any) -> Any:
+    """The true adapter."""
+    from models.speech.qwen import QwenSpeech
+
+    serving = Serving(adapter="models.speech.qwen:QwenSpeech", runtime="twin", options={"dtype": "float32"} | options)
+    model = SpeechModel(
+        id="qwen3-tts",
+        owned_by="t",
+        provider="qwen",
+        languages=("de", "en", "fr"),
+        max_input_chars=2000,
+        in_one_piece=True,
+        sample_rate=sample_rate,
+        default_voice="rooom-f-01",
+        serving=serving,
+    )
+    return QwenSpeech(model, twin)
+
+
+def counted(holder: Any, name: str) -> list[dict[str, Any]]:
+    """Keyword arguments of every call of a method, from now on."""
+    calls: list[dict[str, Any]] = []
+    method = getattr(holder, name)
+
+    def noted(**arguments: Any) -> Any:
+        calls.append(arguments)
+        return method(**arguments)
+
+    setattr(holder, name, noted)
+    return calls
+
+
+def whole_file(engine: Any) -> dict[str, Any]:
+    """Header of the file that a client gets."""
+    block = asyncio.run(engine.speak_whole(Utterance("Guten Tag.", "de")))
+    with wave.open(io.BytesIO(block.data)) as file:
+        samples = len(file.readframes(file.getnframes())) // 2
+        return {"rate": file.getframerate(), "channels": file.getnchannels(), "rest": samples - block.seconds * 24_000}
+
+
+def error(act: Callable[[], Any]) -> str:
+    """Type and text of what it raises."""
+    try:
+        act()
+    except Exception as raised:
+        return f"{type(raised).__name__}: {getattr(getattr(raised, 'fault', None), 'name', raised)}"
+    return "nothing"
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -1,0 +1,132 @@
+"""Qwen3-TTS's engine on its true package, in the environment that `make setup-qwen` makes; weights are a twin's."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import wave
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.models.speech_qwen_child import HUM, TONE
+
+ROOT = Path(__file__).parent.parent.parent
+PYTHON = Path(os.environ.get("PARLANCE_QWEN_PYTHON", ROOT / ".venv" / "qwen" / "bin" / "python"))
+needs_environment = pytest.mark.skipif(
+    not PYTHON.exists(), reason=f"{PYTHON} is missing: `make setup-qwen` makes the environment of Qwen3-TTS"
+)
+
+
+def run(home: Path, *arguments: str) -> str:
+    environment = os.environ | {"PARLANCE_HOME": str(home), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    child = subprocess.run([PYTHON, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert child.returncode == 0, child.stderr[-3000:]
+    return child.stdout
+
+
+def found(tmp_path: Path, variant: str) -> dict[str, Any]:
+    """What the child saw of the twin of one variant."""
+    run(tmp_path, "tests/twins/qwen.py", str(tmp_path / "twin"), variant)
+    (tmp_path / "voices").mkdir()
+    for name, rate, samples in (("f", 24_000, TONE), ("m", 16_000, HUM)):
+        with wave.open(str(tmp_path / "voices" / f"{name}.wav"), "wb") as file:
+            file.setparams((1, 2, rate, 0, "NONE", ""))
+            file.writeframes(samples)
+        (tmp_path / "voices" / f"{name}.txt").write_text("Das wird gesagt.")
+    output = run(tmp_path, "-m", "tests.models.speech_qwen_child", str(tmp_path / "twin"), variant)
+    return dict(json.loads(output.splitlines()[-1]))
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return found(tmp_path_factory.mktemp("base"), "base")
+
+
+@pytest.fixture(scope="module")
+def designer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return found(tmp_path_factory.mktemp("design"), "voice_design")
+
+
+@needs_environment
+def test_same_random_numbers_make_the_same_sound(base: dict[str, Any]) -> None:
+    assert base["stored"] == base["stored_again"] == base["default"]
+
+
+@needs_environment
+@pytest.mark.parametrize("what", ["other_voice", "other_language", "other_text", "clip", "clip_without_words"])
+def test_everything_that_is_asked_for_matters(base: dict[str, Any], what: str) -> None:
+    assert base[what] != base["stored"]
+
+
+@needs_environment
+def test_languages_are_named(base: dict[str, Any]) -> None:
+    assert base["languages"] == [["German"], ["German"], ["German"], ["German"], ["English"], ["German"]]
+
+
+@needs_environment
+def test_stored_voices_are_listened_to_at_start_and_clips_once(base: dict[str, Any]) -> None:
+    assert base["listened_for_stored"] == 0
+    assert base["clip"] == base["clip_again"] != base["clip_without_words"]
+    assert base["listened_for_clips"] == [False, True]
+
+
+@needs_environment
+def test_a_long_text_is_spoken_as_batches(base: dict[str, Any]) -> None:
+    assert base["batches"][0] == 8
+    ends = base["parts"]["ends"]
+    assert ends == sorted(ends)
+    assert ends[-1] == base["parts"]["length"]
+    assert len(ends) == base["distinct"] == 10
+
+
+@needs_environment
+def test_samples_are_float32_and_not_louder_than_one(base: dict[str, Any]) -> None:
+    kind, dimensions, loudest = base["types"]
+    assert (kind, dimensions) == ("float32", 1)
+    assert 0 < loudest <= 1
+
+
+@needs_environment
+def test_a_client_gets_a_wav_file(base: dict[str, Any]) -> None:
+    assert base["wav"] == {"rate": 24_000, "channels": 1, "rest": 0}
+
+
+@needs_environment
+@pytest.mark.parametrize(
+    ("how", "what"),
+    [
+        ("runs_on", "ApiError: STREAM_INCOMPLETE"),
+        ("unknown_voice", "ApiError: UNKNOWN_VOICE"),
+        ("not_a_designer", "does not support generate_voice_design"),
+        ("other_variant", "holds `base`, but `options.variant` is `voice_design`"),
+        ("other_rate", "speak at 24000 Hz, its stanza says 16000"),
+    ],
+)
+def test_what_goes_wrong_is_said(base: dict[str, Any], how: str, what: str) -> None:
+    assert what in base["errors"][how]
+
+
+@needs_environment
+def test_a_description_makes_a_voice(designer: dict[str, Any]) -> None:
+    assert designer["type"] == ["float32", 1, 0, True]
+
+
+@needs_environment
+@pytest.mark.parametrize("what", ["same", "other_seed", "other_description", "other_language"])
+def test_seed_description_and_language_decide(designer: dict[str, Any], what: str) -> None:
+    assert designer[what]
+
+
+@needs_environment
+def test_a_designer_imitates_nobody(designer: dict[str, Any]) -> None:
+    assert "does not support create_voice_clone_prompt" in designer["no_clips"]
+
+
+def test_another_environment_says_what_to_do(tmp_path: Path) -> None:
+    from tests.models.speech_qwen_child import load
+
+    with pytest.raises(RuntimeError, match="no qwen-tts; `make setup-qwen` makes the environment"):
+        load(tmp_path)
