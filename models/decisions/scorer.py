@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from contract.catalog import ChatModel, DecisionModel
+from contract.catalog import ChatModel, DecisionModel, Serving
 from contract.decision_answers import Readings
 from contract.decision_runtimes import Measurement
 from contract.decisions import Preset, Question, state_text
@@ -18,13 +18,14 @@ from contract.limits import DECISION_IMAGES
 from models import weights
 from models.decisions import head, measuring, strategies
 from models.decisions.asked import Asked
+from models.decisions.exact import exactly
 from models.decisions.images import Pictures
 from models.decisions.prompts import PROMPT_VERSION
 from models.weight_files import Digests, pin_all
 
 log = logging.getLogger("parlance.decisions")
 
-OURS = frozenset({"calibrated", "images", "strategy"})
+OURS = frozenset({"calibrated", "images", "strategy", "exact"})
 """Options of a stanza that are not engine arguments of vLLM."""
 FOR_IMAGES: dict[str, Any] = {"limit_mm_per_prompt": {"image": DECISION_IMAGES}, "mm_processor_cache_gb": 0}
 """Engine arguments of a model that sees, where its stanza says nothing. No image of a client is kept."""
@@ -35,7 +36,8 @@ class LabelScorer:
 
     Args:
         model: stanza; `serving.options` are engine arguments of vLLM, `calibrated` fits a temperature, `strategy` says
-            how the model is read (`strategies.py`), `images` that it sees.
+            how the model is read (`strategies.py`), `images` that it sees, `exact` that nothing else may move what it
+            reads (`exact.py`).
         path: folder of the weights.
 
     Raises:
@@ -53,7 +55,10 @@ class LabelScorer:
         if model.reads_images:
             self._options = FOR_IMAGES | self._options
         self._calibrated = bool(model.serving.options.get("calibrated"))
-        self._engine = engine.start(_as_chat(model, self._options), path)
+        serving = model.serving.model_copy(update={"options": self._options})
+        if model.serving.options.get("exact"):
+            serving = exactly(serving)
+        self._engine = engine.start(_as_chat(model, serving), path)
         head.keep(self._engine)
         self._strategy = strategies.start(strategy, self._engine, model)
         self._strategy_name = strategy
@@ -155,13 +160,12 @@ class LabelScorer:
         return measuring.fingerprint(files, how, self._options, self._calibrated, packs)
 
 
-def _as_chat(model: DecisionModel, options: dict[str, Any]) -> ChatModel:
+def _as_chat(model: DecisionModel, serving: Serving) -> ChatModel:
     """The same weights as the chat engine's starter takes them."""
-    assert model.serving is not None
     return ChatModel(
         id=model.id,
         owned_by=model.owned_by,
         tier="default",
         context_window=model.context_window,
-        serving=model.serving.model_copy(update={"options": options}),
+        serving=serving,
     )

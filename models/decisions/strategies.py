@@ -152,6 +152,10 @@ class Decoded:
         """`image` itself."""
         return image
 
+    async def fetch_audio_async(self, address: Any) -> Any:
+        """Nothing: vLLM asks for this method also where there is nothing to hear."""
+        raise ValueError("decisions take no audio")
+
 
 def _decoded(fitting: type) -> type:
     """The class of vLLM without its way to the network, and without its silent cut of a state."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from models.decisions import LabelScorer, strategies
 from models.decisions.plain_text import PlainText
 from models.decisions.strategies import OF_VLLM, StrategyError, chosen
 from tests.models import tiny_models, tiny_scorers
+from tests.models.test_decisions_images import BLUE, HOSTILE, RED
 from tests.models.test_decisions_prompts import injections
 from tests.models.tiny_scorers import QUESTIONS, STATE, WINDOW, stanza
 
@@ -124,3 +126,41 @@ async def test_a_strategy_that_does_not_fit_is_refused(scorer: LabelScorer) -> N
     with pytest.raises(StrategyError) as caught:
         strategies.start("liquid", scorer._engine, stanza(strategy="liquid"))
     assert str(caught.value) == "the strategy `liquid` cannot read `Qwen3ForCausalLM`; `next-token` can"
+
+
+SEEING = {"liquid": tiny_models.lfm2_vl, "joint-schema": tiny_models.clef_omni}
+
+
+@pytest.fixture(params=list(SEEING))
+async def seeing(
+    anyio_backend: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[LabelScorer]:
+    """A model that was made to be read so. vLLM's code for it needs torchvision, which CPU environments do not have."""
+    pytest.importorskip("torchvision")
+    path = SEEING[request.param](tmp_path_factory.mktemp("weights"))
+    engine = tiny_scorers.start(path, strategy=request.param, images=True)
+    yield engine
+    engine.close()
+
+
+async def test_models_made_for_decisions(seeing: LabelScorer) -> None:
+    assert [len(read.logprobs) for read in (await seeing.decide(STATE, QUESTIONS, [RED])).reads] == [3, 3, 2]
+
+    async def first(images: list[str]) -> tuple[float | None, ...]:
+        # One question alone: weights that are far from zero make much of the rounding of a batch.
+        return (await seeing.decide(STATE, QUESTIONS[:1], images, "org")).reads[0].logprobs
+
+    for images in ([], [RED], [BLUE]):
+        await first(images)
+    assert len({await first(images) for images in ([], [RED], [BLUE])}) == 3
+    assert await first([RED]) == await first([RED])
+    for hostile in HOSTILE.values():
+        with pytest.raises(ApiError) as caught:
+            await seeing.decide(STATE, QUESTIONS, [RED, hostile])
+        assert caught.value.fault.status == 400
+    with pytest.raises(ApiError) as caught:
+        await seeing.decide("word " * WINDOW, QUESTIONS, [RED])
+    assert caught.value.fault.code == "request_too_large"
+    together = await asyncio.gather(*(seeing.decide(STATE, QUESTIONS, [RED], f"{index}") for index in range(8)))
+    assert all(len(found.reads) == len(QUESTIONS) for found in together)
+    await seeing.check_health()

@@ -1,0 +1,27 @@
+"""The exact mode: a request gets the same probabilities, to the last bit, whatever else the engine reads.
+
+Otherwise they move a little with it: the shape of a batch decides in which order a processor adds, and rounding does
+the rest. `options.exact = true` in a stanza asks for this mode.
+
+On GPUs vLLM has kernels for it, which it uses throughout the process where VLLM_BATCH_INVARIANT is set. Its CPU build
+ignores that variable. There, the mode computes each read alone and from its first token, on one thread; so the
+questions of a request do not share their state any more, and each costs as much as the first.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from contract.catalog import Serving
+
+ON_CPU: dict[str, Any] = {"max_num_seqs": 1, "enable_prefix_caching": False}
+
+
+def exactly(serving: Serving) -> Serving:
+    """`serving` in exact mode. Call it before anything imports vLLM: on GPUs it sets the environment."""
+    if serving.gpus:
+        os.environ["VLLM_BATCH_INVARIANT"] = "1"
+        return serving
+    # With more threads their number follows the load, and the order of sums follows their number.
+    return serving.model_copy(update={"options": serving.options | ON_CPU, "threads": 1})
