@@ -5,9 +5,9 @@
     python -m benchmarks.decisions --vllm=--block-size=32   with further arguments of the peer
 
 A round is one state of some 4,000 characters with so many questions, put to both servers, one after the other; who is
-first alternates. Both servers run all the time, and neither has anything else to do. No state is sent twice to one
-server. A chat call asks for one token with the log-probabilities of the 20 likeliest; those of one round are sent at
-one moment.
+first alternates. Both servers run all the time, and neither has anything else to do. Both are asked for 20 s before
+anything counts, because a cold start leaves work behind. No state is sent twice to one server. A chat call asks for one
+token with the log-probabilities of the 20 likeliest; those of one round are sent at one moment.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from benchmarks.peers import MODEL, VLLM_ENVIRONMENT, Server, parlance, vllm, vl
 
 STATE_CHARS = 4000
 OPTIONS = ("billing", "technical", "sales", "other")
-WARM_ROUNDS = 2
+WARM_S = 20.0
+WARM_ROUNDS = 1
 WINDOW_S = 4.0
 TEXT = "My invoice of last month is wrong, and the app that I pay for is slow since Tuesday. "
 JSON = "application/json"
@@ -90,6 +91,7 @@ async def compare(ours: Server, peer: Server, options: argparse.Namespace) -> No
             ours.name: _decide(our_client, ours),
             peer.name: _system_one(peer_client) if options.peer == "systemone" else _chat(peer_client),
         }
+        await _warm(asks)
         print(f"| questions | one decision, p50 ms (p95) | {theirs_name}, p50 ms (p95) | ratio of p50 |")
         print("|---|---|---|---|")
         for count in options.questions:
@@ -101,6 +103,14 @@ async def compare(ours: Server, peer: Server, options: argparse.Namespace) -> No
         for clients in options.clients:
             mine_a_s, theirs_a_s = await _throughput(asks, clients, options.windows)
             print(f"| {clients} | {mine_a_s:.1f} | {theirs_a_s:.1f} | {mine_a_s / theirs_a_s:.2f} |", flush=True)
+
+
+async def _warm(asks: dict[str, Ask]) -> None:
+    end, done = time.perf_counter() + WARM_S, 0
+    while time.perf_counter() < end:
+        for ask in asks.values():
+            await ask(f"Warming {done}: {TEXT}", 1)
+        done += 1
 
 
 async def _rounds(asks: dict[str, Ask], count: int, rounds: int) -> dict[str, list[float]]:
