@@ -4,15 +4,16 @@
     variant "voice_design"   speaks with a voice made from a description: `design`
 
 One replica holds one variant. Nothing is handed out before all of it is made, so the parts of a text are generated
-together, as one batch: that takes little longer than the longest of them.
+together, and with those of other requests that wait: a batch takes little longer than the longest of its parts.
 """
 
 from __future__ import annotations
 
 import hashlib
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,7 +25,7 @@ from contract.errors import STREAM_INCOMPLETE, UNKNOWN_VOICE
 from contract.speech import Clip, Utterance
 from models.encoders import choose_dtype
 from models.speech.engine import SpeechEngine, Spoken
-from models.speech.text import Part, passages
+from models.speech.text import passages
 from models.speech.voices import StoredVoice, read_clip
 from models.weight_files import WeightsError
 from models.weights import home_folder
@@ -65,7 +66,7 @@ class Options(Frozen):
         variant: which of the models the weights are.
         voices: recordings by slug; of variant `base` only.
         dtype, device, attention: how the networks are loaded; `attention` may be `flash_attention_2` on a GPU.
-        batch: parts that are generated together; memory grows with it.
+        batch: parts that are generated together at most; memory grows with it.
         spare_frames, frames_per_char: a part that becomes longer than this has missed its end. Ten times slower than
             people speak English, three times slower than they speak Chinese.
     """
@@ -80,8 +81,26 @@ class Options(Frozen):
     frames_per_char: PositiveInt = 8
 
 
+@dataclass(slots=True, eq=False)
+class Job:
+    """A part of a text, and what became of it: `sound` or `error`."""
+
+    text: str
+    language: str
+    prompt: Any
+    most_frames: int
+    attempts: int = ATTEMPTS
+    sound: Samples | None = None
+    error: Exception | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nobody needs to speak it any more."""
+        return self.sound is not None or self.error is not None
+
+
 class QwenSpeech(SpeechEngine):
-    """One loaded variant. Batches of several utterances take turns on it."""
+    """One loaded variant."""
 
     def __init__(self, model: SpeechModel, path: Path | None) -> None:
         super().__init__(model, path)
@@ -91,19 +110,19 @@ class QwenSpeech(SpeechEngine):
         home = home_folder()
         clips = {slug: read_clip(slug, voice, home) for slug, voice in self.options.voices.items()}
         self._turn = threading.Lock()
+        self._waiting: deque[Job] = deque()
         self._tts = _load(path, self.options)
         self._voices = {slug: self._listen(clip) for slug, clip in clips.items()}
+        self._book = threading.Lock()
         self._clips: OrderedDict[str, Any] = OrderedDict()
 
     def render(self, utterance: Utterance) -> Iterator[Spoken]:
         """All of the sound, once all of it is made."""
         limit = DENSE_PART_CHARS if utterance.language in DENSE else PART_CHARS
         parts = [part for part in passages(utterance.text, limit) if part.text.strip()]
-        prompt = self._prompt(utterance)
-        sounds: list[Samples] = []
-        for start in range(0, len(parts), self.options.batch):
-            sounds += self._speak(parts[start : start + self.options.batch], LANGUAGES[utterance.language], prompt)
-        for part, samples in zip(parts, sounds, strict=True):
+        prompt, language = self._prompt(utterance), LANGUAGES[utterance.language]
+        texts = [part.text.strip() for part in parts]
+        for part, samples in zip(parts, self._speak(texts, language, prompt), strict=True):
             yield Spoken(samples, part.end)
 
     def design(self, instruct: str, text: str, language: str, seed: int) -> Samples:
@@ -123,7 +142,7 @@ class QwenSpeech(SpeechEngine):
         with self._turn:
             torch.manual_seed(seed)
             for _ in range(ATTEMPTS):
-                most = self._most_frames([text])
+                most = self._most_frames(text)
                 made, rate = self._tts.generate_voice_design(
                     text=text, instruct=instruct, language=LANGUAGES[language], max_new_tokens=most
                 )
@@ -131,25 +150,43 @@ class QwenSpeech(SpeechEngine):
                     return self._checked(made[0], rate)
         raise STREAM_INCOMPLETE()
 
-    def _speak(self, parts: Sequence[Part], language: str, prompt: Any) -> list[Samples]:
-        """The sound of each part. Those that ran on are made once more."""
-        done: dict[int, Samples] = {}
-        for _ in range(ATTEMPTS):
-            left = [index for index in range(len(parts)) if index not in done]
-            texts = [parts[index].text.strip() for index in left]
-            most = self._most_frames(texts)
+    def _speak(self, texts: Sequence[str], language: str, prompt: Any) -> list[Samples]:
+        """The sound of each text. Whoever has the turn speaks for all who wait."""
+        jobs = [Job(text, language, prompt, self._most_frames(text)) for text in texts]
+        self._waiting.extend(jobs)
+        while not all(job.is_done for job in jobs):
             with self._turn:
-                made, rate = self._tts.generate_voice_clone(
-                    text=texts, language=[language] * len(texts), voice_clone_prompt=prompt, max_new_tokens=most
-                )
-            done |= {
-                index: self._checked(sound, rate)
-                for index, sound in zip(left, made, strict=True)
-                if not _ran_on(sound, most)
-            }
-            if len(done) == len(parts):
-                return [done[index] for index in range(len(parts))]
-        raise STREAM_INCOMPLETE()
+                self._speak_batch([self._waiting.popleft() for _ in range(min(self.options.batch, len(self._waiting)))])
+        for job in jobs:
+            if job.error:
+                raise job.error
+        return [job.sound for job in jobs if job.sound is not None]
+
+    def _speak_batch(self, jobs: list[Job]) -> None:
+        if not jobs:
+            return
+        try:
+            made, rate = self._tts.generate_voice_clone(
+                text=[job.text for job in jobs],
+                language=[job.language for job in jobs],
+                voice_clone_prompt=[job.prompt for job in jobs],
+                max_new_tokens=max(job.most_frames for job in jobs),
+            )
+            for job, samples in zip(jobs, made, strict=True):
+                self._finish(job, samples, rate)
+        except Exception as error:
+            for job in jobs:
+                job.error = error
+
+    def _finish(self, job: Job, samples: Any, rate: int) -> None:
+        if not _ran_on(samples, job.most_frames):
+            job.sound = self._checked(samples, rate)
+            return
+        job.attempts -= 1
+        if job.attempts:
+            self._waiting.appendleft(job)
+        else:
+            job.error = STREAM_INCOMPLETE()
 
     def _prompt(self, utterance: Utterance) -> Any:
         """What the model needs to know of a voice."""
@@ -164,23 +201,28 @@ class QwenSpeech(SpeechEngine):
         """An organisation's voice comes with every request, and is listened to once."""
         words = (clip.transcript or "").encode()
         key = hashlib.sha256(b"%d %d %b %b" % (clip.sample_rate, len(words), words, clip.samples)).hexdigest()
+        with self._book:
+            if key in self._clips:
+                self._clips.move_to_end(key)
+                return self._clips[key]
         with self._turn:
-            if key not in self._clips:
-                self._clips[key] = self._listen(clip)
-                if len(self._clips) > KEPT_CLIPS:
-                    self._clips.popitem(last=False)
-            self._clips.move_to_end(key)
-            return self._clips[key]
+            prompt = self._listen(clip)
+        with self._book:
+            self._clips[key] = prompt
+            if len(self._clips) > KEPT_CLIPS:
+                self._clips.popitem(last=False)
+        return prompt
 
     def _listen(self, clip: Clip) -> Any:
         """Voice and manner of a clip; without its words, only the voice."""
         samples = np.frombuffer(clip.samples, "<i2").astype(np.float32) / 32768
-        return self._tts.create_voice_clone_prompt(
+        (prompt,) = self._tts.create_voice_clone_prompt(
             ref_audio=(samples, clip.sample_rate), ref_text=clip.transcript, x_vector_only_mode=not clip.transcript
         )
+        return prompt
 
-    def _most_frames(self, texts: Sequence[str]) -> int:
-        return self.options.spare_frames + self.options.frames_per_char * max(map(len, texts))
+    def _most_frames(self, text: str) -> int:
+        return self.options.spare_frames + self.options.frames_per_char * len(text)
 
     def _checked(self, samples: Any, rate: int) -> Samples:
         if rate != self.sample_rate:

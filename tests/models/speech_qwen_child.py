@@ -10,8 +10,10 @@ import hashlib
 import io
 import json
 import sys
+import time
 import wave
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +66,8 @@ def base(twin: Path) -> dict[str, Any]:
     ]
     found["distinct"] = len({part.samples.tobytes() for part in parts})
     found["wav"] = whole_file(engine)
+    found["together"] = together(engine, asked)
+    found["after_a_failure"] = after_a_failure(engine)
     found["errors"] = {
         "runs_on": error(lambda: list(load(twin, spare_frames=1, frames_per_char=1).render(SHORT))),
         "unknown_voice": error(lambda: sound(voice="rooom-m-02")),
@@ -128,6 +132,37 @@ def counted(holder: Any, name: str) -> list[dict[str, Any]]:
 
     setattr(holder, name, noted)
     return calls
+
+
+def together(engine: Any, asked: list[dict[str, Any]]) -> dict[str, Any]:
+    """Six requests at once, while nobody gets a turn."""
+    asked.clear()
+    clips = [None, Clip(HUM, 16_000), Clip(HUM, 16_000, "Was ich sage.")] * 2
+    wanted = [
+        Utterance(f"Satz {number}.", "de" if number % 2 else "en", clip=clip) for number, clip in enumerate(clips)
+    ]
+    for utterance in wanted:
+        engine._prompt(utterance)
+    with ThreadPoolExecutor(6) as threads:
+        with engine._turn:
+            sounds = [threads.submit(list, engine.render(utterance)) for utterance in wanted]
+            while len(engine._waiting) < 6:
+                time.sleep(0.001)
+        lengths = [len(sound.result()[0].samples) for sound in sounds]
+    return {"texts": [sorted(call["text"]) for call in asked], "spoken": all(lengths)}
+
+
+def after_a_failure(engine: Any) -> list[str]:
+    """What a request hears whose batch fails, and the one after it."""
+    speak = engine._tts.generate_voice_clone
+
+    def fail(**_: Any) -> None:
+        raise RuntimeError("out of memory")
+
+    engine._tts.generate_voice_clone = fail
+    told = [error(lambda: list(engine.render(HELLO_CLIP)))]
+    engine._tts.generate_voice_clone = speak
+    return [*told, error(lambda: list(engine.render(HELLO_CLIP)))]
 
 
 def whole_file(engine: Any) -> dict[str, Any]:

@@ -83,6 +83,16 @@ def test_a_long_text_is_spoken_as_batches(base: dict[str, Any]) -> None:
 
 
 @needs_environment
+def test_requests_that_wait_are_spoken_together(base: dict[str, Any]) -> None:
+    assert base["together"] == {"texts": [[f"Satz {number}." for number in range(6)]], "spoken": True}
+
+
+@needs_environment
+def test_a_failed_batch_fails_its_requests_and_no_others(base: dict[str, Any]) -> None:
+    assert base["after_a_failure"] == ["RuntimeError: out of memory", "nothing"]
+
+
+@needs_environment
 def test_samples_are_float32_and_not_louder_than_one(base: dict[str, Any]) -> None:
     kind, dimensions, loudest = base["types"]
     assert (kind, dimensions) == ("float32", 1)
