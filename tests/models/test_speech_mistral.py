@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import av
 import numpy as np
 import pytest
 
-from contract.catalog import Serving, SpeechModel
+from contract.catalog import AudioFormat, Serving, SpeechModel
 from contract.errors import ApiError
 from contract.speech import Utterance
 from models.speech import mistral
@@ -119,6 +121,19 @@ def test_a_voice_without_an_id_is_switched_off(events: MistralSpeech, provider: 
         heard(events, "Guten Tag.", voice="bib-m-65")
     assert caught.value.fault.name == "UNKNOWN_VOICE"
     assert not provider.seen
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("format", "codec"), [("mp3", "mp3float"), ("wav", "pcm_s16le"), ("opus", "opus"), ("flac", "flac"), ("aac", "aac")]
+)
+async def test_the_file_is_made_here(events: MistralSpeech, format: AudioFormat, codec: str) -> None:
+    block = await events.speak_whole(Utterance("Guten Tag.", "de", format=format))
+    with av.open(io.BytesIO(block.data), "r") as container:
+        assert container.streams.audio[0].codec_context.codec.name == codec
+        seconds = sum(frame.samples / frame.sample_rate for frame in container.decode(audio=0))
+    assert block.seconds == len(ramp()) / 24_000
+    assert seconds == pytest.approx(block.seconds, abs=0.15)  # codecs pad
 
 
 @pytest.mark.parametrize(("extra", "requests"), [(0, 1), (1, 2)])
