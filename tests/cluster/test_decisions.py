@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
+from ray._common.utils import get_default_ray_temp_dir
 
 from tests.cluster.conftest import Server
 
@@ -42,15 +45,40 @@ def test_repetitions_are_equal(server: Server) -> None:
             assert other[name]["probabilities"] == pytest.approx(first["probabilities"], abs=1e-3)
 
 
+def session_of(server: Server) -> Path:
+    """Where Ray keeps logs and whatever else of this server; the name ends with the pid that started it."""
+    (folder,) = Path(get_default_ray_temp_dir()).glob(f"session_*_{server.pid}")
+    return folder
+
+
+def telling(folder: Path) -> list[Path]:
+    """Files that hold the planted string. Ray moves files while it runs: one that is gone tells nothing."""
+    found = []
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):
+            if path.is_file() and "weights" not in path.parts and CANARY.encode() in path.read_bytes():
+                found.append(path)
+    return found
+
+
 def test_nothing_of_a_state_is_written(server: Server) -> None:
     body = {"state": f"{CANARY} words", "preset": "sentiment-v1"}
+    own = {"type": "choice", "instructions": CANARY, "options": [{"id": CANARY}, {"id": "b", "description": CANARY}]}
+    noul = {"type": "noul", "instructions": CANARY}
     with server.http() as client:
         assert client.post("/decisions", json=body, headers={"idempotency-key": "c1"}).status_code == 200
         assert client.post("/decisions", json=body, headers={"idempotency-key": "c1"}).status_code == 409
+        assert client.post("/decisions", json={"state": CANARY, "questions": {CANARY: own}}).status_code == 200
+        assert client.post("/systemone", json={"state": [CANARY], "questions": {CANARY: noul}}).status_code == 200
         assert client.post("/decisions", json={"state": CANARY, "questions": {CANARY: 1}}).status_code == 400
-    files = [path for path in server.home.rglob("*") if path.is_file() and "weights" not in path.parts]
-    assert files
-    assert [path for path in files if CANARY.encode() in path.read_bytes()] == []
+        assert client.post("/decisions", json={"state": CANARY, "preset": CANARY}).status_code == 404
+        # More tokens than characters: too long for the engine itself, which must not say what was.
+        assert client.post("/decisions", json=body | {"state": CANARY + "漢字仮名" * 3900}).status_code == 413
+    session = session_of(server)
+    assert list((session / "logs" / "serve").glob("*_decisions-decision-v*")), "the scorers' own logs are looked into"
+    assert telling(session) == []
+    assert list(server.home.iterdir())
+    assert telling(server.home) == []
 
 
 def test_a_body_of_another_wire(server: Server) -> None:
