@@ -7,7 +7,7 @@ and a pitch; a clip is imitated in its pitch alone; a style is looked through fo
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -145,10 +145,10 @@ class Espeak(SpeechEngine):
         return _silence(0.0)
 
     def _manner(self, utterance: Utterance) -> Manner:
-        settings = self._speaker(utterance)
         language = NAMES.get(utterance.language, utterance.language)
         if not espeak_library.speaks(language):  # engines that follow the text may meet any language
             language = FALLBACK_LANGUAGE
+        settings = self._speaker(utterance, language)
         rate = settings.rate * utterance.speed
         manner = Manner(f"{language}+{settings.variant}", rate, settings.pitch, settings.range)
         words = regex.findall(r"\w+", (utterance.style or "").casefold())
@@ -157,9 +157,9 @@ class Espeak(SpeechEngine):
                 manner = changed(manner, change)
         return manner
 
-    def _speaker(self, utterance: Utterance) -> VoiceSettings:
+    def _speaker(self, utterance: Utterance, language: str) -> VoiceSettings:
         if utterance.clip:
-            return _imitated(utterance.clip) or next(iter(self._voices.values()))
+            return _imitated(utterance.clip, language) or next(iter(self._voices.values()))
         if utterance.voice is None:
             return next(iter(self._voices.values()))
         if utterance.voice not in self._voices:
@@ -177,36 +177,36 @@ def changed(manner: Manner, change: Change) -> Manner:
     )
 
 
-def settings_for(f0_hz: float) -> VoiceSettings:
-    """A voice whose median pitch comes as near to `f0_hz` as espeak can."""
+def settings_for(f0_hz: float, language: str = FALLBACK_LANGUAGE) -> VoiceSettings:
+    """A voice whose median pitch comes as near to `f0_hz` as espeak can. `language` is espeak's name for it."""
     import numpy as np
 
     variant = FEMALE if f0_hz >= FEMALE_FROM_HZ else MALE
-    settings, heights_hz = zip(*_reach(variant), strict=True)
+    settings, heights_hz = zip(*_reach(f"{language}+{variant}"), strict=True)
     return VoiceSettings(variant=variant, pitch=round(float(np.interp(f0_hz, heights_hz, settings))))
 
 
-@cache
-def _reach(variant: str) -> tuple[tuple[int, float], ...]:
+@lru_cache(64)
+def _reach(voice: str) -> tuple[tuple[int, float], ...]:
     """Settings of pitch, each with the height in Hz that it was measured to give."""
     from models.speech.pitch import measure
 
     measured = []
-    for pitch in (0, 25, 50, 75, 99):
-        voice = measure(espeak_library.speak(CALIBRATION_TEXT, Manner(f"en-us+{variant}", pitch=pitch)), SAMPLE_RATE)
-        assert voice is not None, "a sentence of five seconds has voiced parts"
-        measured.append((pitch, voice.f0_hz))
+    for pitch in (0, 17, 33, 50, 67, 83, 99):
+        heard = measure(espeak_library.speak(CALIBRATION_TEXT, Manner(voice, pitch=pitch)), SAMPLE_RATE)
+        assert heard is not None, "a sentence of five seconds has voiced parts"
+        measured.append((pitch, heard.f0_hz))
     return tuple(measured)
 
 
-def _imitated(clip: Clip) -> VoiceSettings | None:
+def _imitated(clip: Clip, language: str) -> VoiceSettings | None:
     """A voice as high as the clip's, or None where no voice is heard in it."""
     import numpy as np
 
     from models.speech.pitch import measure
 
     voice = measure(np.frombuffer(clip.samples, "<i2"), clip.sample_rate)
-    return settings_for(voice.f0_hz) if voice else None
+    return settings_for(voice.f0_hz, language) if voice else None
 
 
 def _settings(model: SpeechModel, slug: str, said: Any) -> VoiceSettings:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import unicodedata
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -80,6 +80,7 @@ def speak(text: str, manner: Manner, *, pause: bool = True) -> np.ndarray[Any, n
     return np.frombuffer(sound, "<i2").astype(np.float32) / np.float32(32_768)
 
 
+@lru_cache(256)
 def speaks(language: str) -> bool:
     """Whether espeak-ng has a voice for a language, by its own name for it, e.g. `cmn`."""
     with _LOCK:

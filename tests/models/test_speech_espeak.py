@@ -234,7 +234,7 @@ def test_words_of_styles_are_lower_case_and_belong_to_one() -> None:
 @pytest.mark.parametrize("f0_hz", [80, 110, 140, 154, 156, 190, 240, 330])
 def test_a_clip_is_imitated_in_its_pitch(engine_of: Callable, f0_hz: float) -> None:
     spoken = pitch_of(engine_of("cosyvoice"), Utterance(SENTENCE, "de", clip=tone(f0_hz)))
-    assert spoken.f0_hz == pytest.approx(f0_hz, rel=0.06)
+    assert spoken.f0_hz == pytest.approx(f0_hz, rel=0.04)
 
 
 @pytest.mark.parametrize(("f0_hz", "pitch"), [(60, 0), (420, 99)])
@@ -385,7 +385,7 @@ def test_speech_is_understood(engine_of: Callable) -> None:
     engine = engine_of("supertonic")
     wrong = total = 0
     for said in UNDERSTOOD:
-        heard = recognise(decoder, sound_of(engine, Utterance(said, "en", "F2")), engine.sample_rate)
+        heard = recognise(decoder, sound_of(engine, Utterance(said, "en", "F2", speed=0.8)), engine.sample_rate)
         wrong, total = wrong + word_errors(said.lower().strip(".").split(), heard), total + len(said.split())
     print(f"word error rate {wrong / total:.2f}")
     assert wrong / total < 0.6
@@ -394,10 +394,9 @@ def test_speech_is_understood(engine_of: Callable) -> None:
 UNDERSTOOD = (
     "The weather is very nice today.",
     "She went to the city to buy a new book.",
-    "Please open the door and come inside.",
-    "The children are playing in the garden.",
     "We will meet again next week.",
     "He wants to know what happened yesterday.",
+    "I would like to have a cup of coffee.",
 )
 
 
