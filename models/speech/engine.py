@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 GRACE_S = 60.0
 
+LENGTH_FIRST = frozenset({"flac"})
+"""Formats that many readers refuse without a length at the beginning, so they come in one piece."""
+
 MAX_BLOCK_BYTES = 256 * 1024
 """What crosses a handle at once."""
 
@@ -65,7 +68,7 @@ class SpeechEngine(ABC):
     async def speak(self, utterance: Utterance, *, whole: bool = False) -> AsyncIterator[AudioBlock]:
         """The file as it grows. Leaving the iteration stops the engine after the part that it is at.
 
-        `whole` files come when all of it is made, and say how long they are; so do files that are signed.
+        `whole` files come when all of it is made, and say how long they are; so do files that are signed, and flac.
         """
         parts = self._file(utterance, whole)
         turn = Lock()  # a generator that runs cannot be closed
@@ -85,7 +88,8 @@ class SpeechEngine(ABC):
         loop = asyncio.get_running_loop()
         try:
             while (block := await loop.run_in_executor(self._threads, advance)) is not None:
-                yield block
+                if block.data:
+                    yield block
         finally:
             self._threads.submit(stop)
 
@@ -110,7 +114,8 @@ class SpeechEngine(ABC):
 
         signature = self._signature if utterance.format in signing.SIGNED else None
         marks = Marks(self.serving.runtime, int(time.time()))
-        encoder = Encoder(utterance.format, self.sample_rate, marks, whole=whole or signature is not None)
+        whole = whole or signature is not None or utterance.format in LENGTH_FIRST
+        encoder = Encoder(utterance.format, self.sample_rate, marks, whole=whole)
         samples = characters = 0
         for part in self.render(utterance):
             samples, characters = samples + len(part.samples), part.characters
@@ -123,7 +128,8 @@ class SpeechEngine(ABC):
 
 
 def _cut(data: bytes, characters: int, seconds: float) -> Iterator[AudioBlock]:
-    for start in range(0, len(data), MAX_BLOCK_BYTES):
+    """At least one block, if an empty one: between two the engine can be stopped."""
+    for start in range(0, max(1, len(data)), MAX_BLOCK_BYTES):
         yield AudioBlock(data[start : start + MAX_BLOCK_BYTES], characters, seconds)
 
 

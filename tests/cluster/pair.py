@@ -1,0 +1,55 @@
+"""Puts a second graph on the running cluster: two ingress replicas over PostgreSQL and Redis, one obedient engine.
+
+python -m tests.cluster.pair up HOME DATABASE_URL REDIS_URL SECRET
+python -m tests.cluster.pair down
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import ray
+from ray import serve
+
+from contract.catalog import Catalog
+from deployments.ingress import IngressArgs
+from graph import wire
+from tests.catalogs import chat
+
+NAME = "pair"
+REPLICAS = 2
+
+
+class PairArgs(IngressArgs):
+    """Two replicas with an environment of their own."""
+
+    env: dict[str, str]
+
+    def deployment_options(self) -> dict[str, Any]:
+        options = super().deployment_options()
+        options["ray_actor_options"] |= {"runtime_env": {"env_vars": self.env}}
+        return options
+
+
+def up(home: str, database_url: str, redis_url: str, secret: str) -> None:
+    env = {
+        "PARLANCE_HOME": home,
+        "PARLANCE_DATABASE_URL": database_url,
+        "PARLANCE_REDIS_URL": redis_url,
+        "PARLANCE_BLOBS_URL": f"file://{home}/bytes",
+        "PARLANCE_SECRET": secret,
+    }
+    catalog = Catalog(profile="embedded", chat={"obedient": chat("obedient", max_ongoing_requests=100)})
+    serve.run(wire(catalog, PairArgs(replicas=REPLICAS, env=env)), name=NAME, route_prefix=f"/{NAME}")
+    states = serve.status().applications[NAME].deployments["ingress"].replica_states
+    assert states == {"RUNNING": REPLICAS}, states
+
+
+if __name__ == "__main__":
+    ray.init(address="auto", log_to_driver=False, logging_level="ERROR")
+    command, *arguments = sys.argv[1:]
+    if command == "up":
+        up(*arguments)
+    else:
+        serve.delete(NAME)

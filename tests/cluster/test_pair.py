@@ -1,0 +1,112 @@
+"""Several ingress replicas are one service: keys, rates, money and repeated requests over PostgreSQL and Redis."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.cluster.conftest import ROOT, Server, eventually
+from tests.cluster.pair import NAME
+from tests.state.conftest import _need
+from tests.state.servers import run_postgres, run_redis
+
+pytestmark = pytest.mark.cluster
+
+SECRET = "5b" * 32
+BODY = {"model": "obedient", "max_tokens": 8, "messages": [{"role": "user", "content": "say hi"}]}
+PRICE_MICRO_EUR = 13
+"""Of one answer of the obedient engine: 7 tokens in, 3 out."""
+
+
+@dataclass
+class Pair:
+    """The second graph and its command line."""
+
+    url: str
+    env: dict[str, str]
+    client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=60))
+
+    def state(self, *arguments: str) -> str:
+        command = [sys.executable, "-m", "state", *arguments]
+        done = subprocess.run(command, cwd=ROOT, env=self.env, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def key(self, org: str, plan: str = "enterprise") -> str:
+        self.state("org", "create", org, "--plan", plan)
+        return self.state("key", "create", "--org", org, "--scopes", "chat")
+
+    def chat(self, key: str, **headers: str) -> httpx.Response:
+        return self.client.post(
+            f"{self.url}/v1/chat/completions", json=BODY, headers={"authorization": f"Bearer {key}", **headers}
+        )
+
+    def at_once(self, count: int, key: str, **headers: str) -> Counter[int]:
+        with ThreadPoolExecutor(16) as pool:
+            return Counter(reply.status_code for reply in pool.map(lambda _: self.chat(key, **headers), range(count)))
+
+    def usage(self, org: str) -> list[dict[str, Any]]:
+        lines: list[dict[str, Any]] = json.loads(self.state("usage", "--org", org, "--format", "json"))
+        return lines
+
+
+@pytest.fixture(scope="module")
+def pair(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    _need("initdb", "postgresql")
+    _need("redis-server", "redis-server")
+    home = tmp_path_factory.mktemp("pair")
+    with run_postgres() as postgres, run_redis() as redis:
+        auth = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(server.home / "ray_token")}
+        addresses = {"PARLANCE_DATABASE_URL": postgres.url, "PARLANCE_REDIS_URL": redis.url}
+        env = os.environ | auth | addresses | {"PARLANCE_HOME": str(home), "PARLANCE_SECRET": SECRET}
+        _control(env, "up", home, postgres.url, redis.url, SECRET)
+        made = Pair(f"{server.url}/{NAME}", env)
+        eventually(lambda: httpx.get(f"{made.url}/healthz").status_code == 200, 60, "the second graph never answered")
+        yield made
+        made.client.close()
+        _control(env, "down")
+
+
+def _control(env: dict[str, str], *arguments: str | Path) -> None:
+    command = [sys.executable, "-m", "tests.cluster.pair", *map(str, arguments)]
+    subprocess.run(command, cwd=ROOT, env=env, check=True, timeout=120)
+
+
+def test_rate_is_one_for_both_replicas(pair: Pair) -> None:
+    assert pair.at_once(40, pair.key("rated", "free")) == {200: 20, 429: 20}
+
+
+def test_budget_is_one_for_both_replicas(pair: Pair) -> None:
+    key, limit = pair.key("poor"), 200 * PRICE_MICRO_EUR
+    pair.state("budget", "set", "--org", "poor", "--limit-micro-eur", str(limit))
+    statuses = pair.at_once(400, key)
+    assert set(statuses) == {200, 402}
+    lines = pair.usage("poor")
+    assert len(lines) == statuses[200]
+    assert sum(line["cost_micro_eur"] for line in lines) <= limit
+    pair.state("check")
+
+
+def test_repeated_request_is_done_once_wherever_it_arrives(pair: Pair) -> None:
+    key = pair.key("careful")
+    statuses = pair.at_once(30, key, **{"idempotency-key": "once"})
+    assert set(statuses) <= {200, 409}
+    assert len(pair.usage("careful")) == 1
+
+
+def test_revoked_key_dies_on_both_replicas(pair: Pair) -> None:
+    key = pair.key("revoked")
+    assert pair.at_once(20, key) == {200: 20}
+    pair.state("key", "revoke", key.split("_")[1])
+    eventually(lambda: pair.at_once(20, key) == {401: 20}, 10, "a replica still takes a revoked key")
