@@ -113,7 +113,9 @@ async def _in_one_piece(admitted: Admitted, choice: Choice, utterance: Utterance
         try:
             block: AudioBlock = await engine.call("speak_whole", utterance, timings=admitted.exchange.timings)
         except ApiError as error:
-            raise STREAM_INCOMPLETE() from None if error.fault is UPSTREAM_ERROR else error
+            if error.fault is UPSTREAM_ERROR:
+                raise STREAM_INCOMPLETE() from None
+            raise
         await account.settle(characters=total)
         yield block
 

@@ -312,6 +312,10 @@ async def test_502_stream_incomplete_of_qwen(api: Api) -> None:
     assert await api.usage() == []
 
 
+async def test_other_errors_of_qwen_stay_what_they_are(api: Api) -> None:
+    refused(await speak(api, "busy", provider="qwen"), 429, "busy", None)
+
+
 async def test_503_engine_not_configured(api: Api) -> None:
     async with without(api, "voxtral-mini-tts") as client:
         reply = await client.post("/v1/audio/speech", json={"input": "x"})

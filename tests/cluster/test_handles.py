@@ -23,7 +23,7 @@ vectors = g.embeddings["all-minilm-l6-v2"].embed(["one", "two"])
 assert vectors.shape == (2, 384) and vectors.dtype == "float32"
 wav = g.speech["supertonic-3"].speak("Good morning.", "en", voice="M1")
 assert wav.startswith(b"RIFF"), wav[:20]
-assert g.speech["supertonic-3"].stream("Good morning.", "en").__next__().seconds > 0
+assert list(g.speech["supertonic-3"].stream("Good morning.", "en"))[-1].seconds > 0
 assert len(g.rerank["all-minilm-l6-v2-cosine"].rerank("a", ["b", "c"]).scores) == 2
 """
 
