@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import subprocess
 import sys
 import time
@@ -34,10 +33,9 @@ MODES: dict[str, dict[str, Any]] = {
     "plain": {},
     "head in bfloat16": {"hf_overrides": {}},
     "float32": {"dtype": "float32"},
-    "VLLM_BATCH_INVARIANT=1": {},
     "exact": {"exact": True},
 }
-"""Options of the stanza by the name of a row; a name with `=` is set in the environment."""
+"""Options of the stanza by the name of a row."""
 
 
 def main() -> None:
@@ -53,11 +51,10 @@ def main() -> None:
     print("| mode | from the cache | one at a time | among 32 | alone, ms | 32 at once, decisions a second |")
     print("|---|---|---|---|---|---|", flush=True)
     for mode in options.modes:
-        environment = os.environ | (dict([mode.split("=")]) if "=" in mode else {})
         command = [sys.executable, "-m", "benchmarks.decision_drift", "--in-process", "--modes", mode]
         # What vLLM and its libraries say at a start is left out.
         command += ["--rounds", str(options.rounds)]
-        said = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
+        said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         print(next(line for line in said.splitlines() if line.startswith("| ")), flush=True)
 
 

@@ -4,8 +4,9 @@ Otherwise they move a little with it: the shape of a batch decides in which orde
 the rest. `options.exact = true` in a stanza asks for this mode.
 
 On GPUs vLLM has kernels for it, which it uses throughout the process where VLLM_BATCH_INVARIANT is set. Its CPU build
-ignores that variable. There, the mode computes each read alone and from its first token, on one thread; so the
-questions of a request do not share their state any more, and each costs as much as the first.
+does not start with that variable: the kernels are in Triton. There, the mode computes each read alone and from its
+first token, on one thread; so the questions of a request do not share their state any more, and each costs as much as
+the first.
 """
 
 from __future__ import annotations
