@@ -1,6 +1,6 @@
-"""What `test_speech_qwen` looks at, run by the interpreter of Qwen3-TTS: `python -m ... TWIN VARIANT`, JSON at the end.
+"""What `test_speech_qwen` looks at, run by the interpreter of Qwen3-TTS: `python -m ... FOLDER`, JSON at the end.
 
-The true package, its true loader and classes; only the weights are a twin's.
+The true package, its true loader and classes; only the weights are a twin's. Both twins are made in FOLDER.
 """
 
 from __future__ import annotations
@@ -21,14 +21,18 @@ import numpy as np
 
 from contract.catalog import Serving, SpeechModel
 from contract.speech import Clip, Utterance
+from tests.twins.qwen import make
 
 TONE = (np.sin(np.arange(24_000) / 20) * 9_000).astype("<i2").tobytes()
 HUM = (np.sin(np.arange(16_000) / 90) * 9_000).astype("<i2").tobytes()
 
 
-def main(twin: Path, variant: str) -> None:
-    """Fills `found` and prints it as the last line."""
-    found = base(twin) if variant == "base" else voice_design(twin)
+def main(folder: Path) -> None:
+    """Prints what was found of both variants as the last line."""
+    found = {}
+    for variant, look in (("base", base), ("voice_design", voice_design)):
+        make(folder / variant, variant)
+        found[variant] = look(folder / variant)
     sys.stdout.write("\n" + json.dumps(found) + "\n")
 
 
@@ -183,4 +187,4 @@ def error(act: Callable[[], Any]) -> str:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]))

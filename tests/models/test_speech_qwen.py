@@ -20,34 +20,31 @@ needs_environment = pytest.mark.skipif(
 )
 
 
-def run(home: Path, *arguments: str) -> str:
-    environment = os.environ | {"PARLANCE_HOME": str(home), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    child = subprocess.run([PYTHON, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert child.returncode == 0, child.stderr[-3000:]
-    return child.stdout
-
-
-def found(tmp_path: Path, variant: str) -> dict[str, Any]:
-    """What the child saw of the twin of one variant."""
-    run(tmp_path, "tests/twins/qwen.py", str(tmp_path / "twin"), variant)
-    (tmp_path / "voices").mkdir()
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the child saw of the twins, by variant."""
+    home = tmp_path_factory.mktemp("qwen")
+    (home / "voices").mkdir()
     for name, rate, samples in (("f", 24_000, TONE), ("m", 16_000, HUM)):
-        with wave.open(str(tmp_path / "voices" / f"{name}.wav"), "wb") as file:
+        with wave.open(str(home / "voices" / f"{name}.wav"), "wb") as file:
             file.setparams((1, 2, rate, 0, "NONE", ""))
             file.writeframes(samples)
-        (tmp_path / "voices" / f"{name}.txt").write_text("Das wird gesagt.")
-    output = run(tmp_path, "-m", "tests.models.speech_qwen_child", str(tmp_path / "twin"), variant)
-    return dict(json.loads(output.splitlines()[-1]))
+        (home / "voices" / f"{name}.txt").write_text("Das wird gesagt.")
+    environment = os.environ | {"PARLANCE_HOME": str(home), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    command = [PYTHON, "-m", "tests.models.speech_qwen_child", home / "twins"]
+    child = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert child.returncode == 0, child.stderr[-3000:]
+    return dict(json.loads(child.stdout.splitlines()[-1]))
 
 
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return found(tmp_path_factory.mktemp("base"), "base")
+@pytest.fixture
+def base(found: dict[str, Any]) -> dict[str, Any]:
+    return dict(found["base"])
 
 
-@pytest.fixture(scope="module")
-def designer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return found(tmp_path_factory.mktemp("design"), "voice_design")
+@pytest.fixture
+def designer(found: dict[str, Any]) -> dict[str, Any]:
+    return dict(found["voice_design"])
 
 
 @needs_environment
