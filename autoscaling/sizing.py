@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 from ray.serve.config import RequestRouterConfig
 
 from contract.catalog import Model
+
+ROOT = Path(__file__).parent.parent
+"""The repository, which lies at the same place on every node: interpreters of a stanza may be named from here."""
 
 METRICS_INTERVAL_S = 0.5
 """How often handles and replicas report. A cold start waits for it; ten times a second cost a tenth of a core."""
@@ -64,7 +68,7 @@ def _runtime_env(python: str | None, env: dict[str, str]) -> dict[str, Any]:
     """Empty for most models: a replica without an environment of its own can use a worker that is already there."""
     runtime_env: dict[str, Any] = {}
     if python:
-        runtime_env["py_executable"] = python
+        runtime_env["py_executable"] = str(ROOT / python)
     if env:
         runtime_env["env_vars"] = env
     return runtime_env

@@ -97,9 +97,9 @@ def _pin(options: argparse.Namespace) -> None:
             raise WeightsError("`pin` takes `dir:FOLDER`, or `hub:OWNER/NAME` with --revision and a network")
         refuse_code(regular_files(folder))
         pins = pin_all(folder, Digests(Path(spool) / "digests"))
-    lines = [f"[{options.name}]", f'source = "{options.source}"', f'licence = "{options.licence}"']
+    lines = [f'["{options.name}"]', f'source = "{options.source}"', f'licence = "{options.licence}"']
     lines += [f'revision = "{options.revision}"'] if options.revision else []
-    lines += ["", f"[{options.name}.files]"]
+    lines += ["", f'["{options.name}".files]']
     lines += [f'"{name}" = {{ size = {pin.size}, sha256 = "{pin.sha256}" }}' for name, pin in pins.items()]
     sys.stdout.write("\n".join(lines) + "\n")
 

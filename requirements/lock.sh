@@ -21,3 +21,12 @@ grep -o '^torch==[^ ]*' cpu.lock >torch-cpu.txt
 awk '/^[a-z]/ { keep = !/^torch==/ } keep' cpu.lock >cpu.tmp && mv cpu.tmp cpu.lock
 awk 'NR == FNR { if (/^[a-z]/) have[$1]; next } /^[a-z]/ { keep = !($1 in have) } keep' cpu.lock dev.full >dev.lock
 rm dev.full
+
+# Environments that lie beside the main one hold only what they need otherwise than it.
+beside() { # name arguments...
+    name=$1
+    shift
+    "$UV" pip compile "$name.in" --python-version 3.11 --python-platform x86_64-manylinux_2_28 \
+        --generate-hashes --no-annotate --no-header --quiet "$@" --output-file "$name.lock"
+}
+beside qwen --no-deps

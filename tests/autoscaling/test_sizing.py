@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from autoscaling.sizing import IDLE_VARIABLE, deployment_options
@@ -29,6 +31,12 @@ def test_own_interpreter_and_environment_reach_the_replica() -> None:
     options = deployment_options(chat("x", python="/envs/a/bin/python", env={"A": "1"}))
     runtime_env = options["ray_actor_options"]["runtime_env"]
     assert runtime_env == {"py_executable": "/envs/a/bin/python", "env_vars": {"A": "1"}}
+
+
+def test_relative_interpreter_is_one_of_the_repository() -> None:
+    options = deployment_options(chat("x", python=".venv/qwen/bin/python"))
+    executable = options["ray_actor_options"]["runtime_env"]["py_executable"]
+    assert executable == str(Path(__file__).parent.parent.parent / ".venv/qwen/bin/python")
 
 
 def test_model_without_an_environment_of_its_own_shares_the_pool() -> None:
