@@ -4,10 +4,11 @@
     python -m benchmarks.decisions --peer chat              beside one chat call a question, on SmolLM2-135M
     python -m benchmarks.decisions --vllm=--block-size=32   with further arguments of the peer
 
-A round is one state of some 4,000 characters with so many questions, put to both servers, one after the other; who is
-first alternates. Both servers run all the time, and neither has anything else to do. Both are asked for 20 s before
-anything counts, because a cold start leaves work behind. No state is sent twice to one server. A chat call asks for one
-token with the log-probabilities of the 20 likeliest; those of one round are sent at one moment.
+In a turn each server runs alone: it is started, asked for 20 s before anything counts, because a cold start leaves work
+behind, measured, and stopped. Two that run side by side disturb one another even while one of them is idle: threads of
+vLLM spin for a while after a step, and a graph reports of itself twice a second. A round is one state of some 4,000
+characters with so many questions. No state is sent twice to one server. A chat call asks for one token with the
+log-probabilities of the 20 likeliest; those of one round are sent at one moment.
 """
 
 from __future__ import annotations
@@ -18,8 +19,11 @@ import json
 import statistics
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,35 +42,57 @@ TEXT = "My invoice of last month is wrong, and the app that I pay for is slow si
 JSON = "application/json"
 
 Ask = Callable[[str, int], Awaitable[None]]
+"""One decision: a state, and how many questions."""
+Connect = Callable[[httpx.AsyncClient, Server], Ask]
+Start = Callable[[], AbstractContextManager[tuple[Server, Connect]]]
+
+
+@dataclass(slots=True)
+class Figures:
+    """Of one server over all turns: seconds of decisions by count of questions, decisions a second by clients."""
+
+    seconds: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
+    rates: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
 
 
 def main() -> None:
     """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer", choices=("systemone", "chat"), default="systemone")
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--turns", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=9, help="of each count of questions in a turn")
     parser.add_argument("--questions", type=int, nargs="+", default=[1, 4, 16])
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 8])
-    parser.add_argument("--windows", type=int, default=2, help="of throughput, for each server")
     parser.add_argument("--vllm", action="append", default=[], metavar="ARGUMENT", help="of `vllm serve` on the Qwen3")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
-        servers = stack.enter_context(_servers(options, Path(name)))
-        asyncio.run(compare(*servers, options))
+    with tempfile.TemporaryDirectory() as name:
+        servers = _servers(options, Path(name))
+        found = {starts: Figures() for starts in servers}
+        for turn in range(options.turns):
+            for starts in servers if turn % 2 else servers[::-1]:
+                with starts() as (server, connect):
+                    asyncio.run(measure(server, connect, options, found[starts]))
+    print(tables(*found.values(), options))
 
 
-@contextmanager
-def _servers(options: argparse.Namespace, folder: Path) -> Iterator[tuple[Server, Server]]:
-    """Ours and the peer, both ready."""
+def _servers(options: argparse.Namespace, folder: Path) -> tuple[Start, Start]:
+    """What starts ours, and what starts the peer."""
     python = vllm_python(folder / "venv")
     if options.peer == "chat":
-        with parlance(folder) as ours, vllm(python, folder) as peer:
-            yield ours, peer
-        return
+        return _starting(partial(parlance, folder), _decide), _starting(partial(vllm, python, folder), _chat)
     weights = small_qwen3.make(folder / "weights")
-    ours_alone = parlance(folder, small_qwen3.config_file(folder), small_qwen3.stanza(weights))
-    with ours_alone as ours, _system_one_server(python, folder, weights, options.vllm) as peer:
-        yield ours, peer
+    ours = partial(parlance, folder, small_qwen3.config_file(folder), small_qwen3.stanza(weights))
+    peer = partial(_system_one_server, python, folder, weights, options.vllm)
+    return _starting(ours, _decide), _starting(peer, _system_one)
+
+
+def _starting(start: Callable[[], AbstractContextManager[Server]], connect: Connect) -> Start:
+    @contextmanager
+    def run() -> Iterator[tuple[Server, Connect]]:
+        with start() as server:
+            yield server, connect
+
+    return run
 
 
 @contextmanager
@@ -80,78 +106,64 @@ def _system_one_server(python: Path, folder: Path, weights: Path, further: list[
         yield server
 
 
-async def compare(ours: Server, peer: Server, options: argparse.Namespace) -> None:
-    """Measures both and prints the tables."""
-    theirs_name = "`/v1/systemone`" if options.peer == "systemone" else "as many chat calls"
-    async with (
-        httpx.AsyncClient(base_url=ours.url, timeout=300) as our_client,
-        httpx.AsyncClient(base_url=peer.url, timeout=300) as peer_client,
-    ):
-        asks = {
-            ours.name: _decide(our_client, ours),
-            peer.name: _system_one(peer_client) if options.peer == "systemone" else _chat(peer_client),
-        }
-        await _warm(asks)
-        print(f"| questions | one decision, p50 ms (p95) | {theirs_name}, p50 ms (p95) | ratio of p50 |")
-        print("|---|---|---|---|")
-        for count in options.questions:
-            spent = await _rounds(asks, count, options.rounds)
-            mine, theirs = (_cuts_ms(spent[name]) for name in asks)
-            figures = f"{mine[0]:.0f} ({mine[1]:.0f}) | {theirs[0]:.0f} ({theirs[1]:.0f}) | {mine[0] / theirs[0]:.2f}"
-            print(f"| {count} | {figures} |", flush=True)
-        print(f"\n| clients | decisions of one question a second | {theirs_name} a second | ratio |\n|---|---|---|---|")
-        for clients in options.clients:
-            mine_a_s, theirs_a_s = await _throughput(asks, clients, options.windows)
-            print(f"| {clients} | {mine_a_s:.1f} | {theirs_a_s:.1f} | {mine_a_s / theirs_a_s:.2f} |", flush=True)
-
-
-async def _warm(asks: dict[str, Ask]) -> None:
-    end, done = time.perf_counter() + WARM_S, 0
-    while time.perf_counter() < end:
-        for ask in asks.values():
+async def measure(server: Server, connect: Connect, options: argparse.Namespace, figures: Figures) -> None:
+    """One turn of one server, which nothing disturbs."""
+    async with httpx.AsyncClient(base_url=server.url, timeout=300) as client:
+        ask = connect(client, server)
+        end, done = time.perf_counter() + WARM_S, 0
+        while time.perf_counter() < end:
             await ask(f"Warming {done}: {TEXT}", 1)
-        done += 1
+            done += 1
+        for count in options.questions:
+            figures.seconds[count] += await _rounds(ask, count, options.rounds)
+        for clients in options.clients:
+            figures.rates[clients].append(await _window(ask, clients) / WINDOW_S)
 
 
-async def _rounds(asks: dict[str, Ask], count: int, rounds: int) -> dict[str, list[float]]:
-    """Seconds of each round by server, without the first ones."""
-    spent: dict[str, list[float]] = {name: [] for name in asks}
+async def _rounds(ask: Ask, count: int, rounds: int) -> list[float]:
+    """Seconds of each round, without the first ones."""
+    spent = []
     for index in range(WARM_ROUNDS + rounds):
         state = f"Ticket {count}/{index}: {TEXT * 60}"[:STATE_CHARS]
-        turn = list(asks) if index % 2 else list(asks)[::-1]
-        for name in turn:
-            started = time.perf_counter()
-            await asks[name](state, count)
-            spent[name].append(time.perf_counter() - started)
-    return {name: seconds[WARM_ROUNDS:] for name, seconds in spent.items()}
+        started = time.perf_counter()
+        await ask(state, count)
+        spent.append(time.perf_counter() - started)
+    return spent[WARM_ROUNDS:]
+
+
+async def _window(ask: Ask, clients: int) -> int:
+    """Decisions with one question about a short state, done in a window by so many clients."""
+    end, done = time.perf_counter() + WINDOW_S, 0
+
+    async def one(client: int) -> None:
+        nonlocal done
+        while time.perf_counter() < end:
+            await ask(f"clients {clients}/{client}, {done}: {TEXT}", 1)
+            done += 1
+
+    await asyncio.gather(*(one(client) for client in range(clients)))
+    return done
+
+
+def tables(ours: Figures, theirs: Figures, options: argparse.Namespace) -> str:
+    """Markdown."""
+    peer = "`/v1/systemone`" if options.peer == "systemone" else "as many chat calls"
+    lines = [f"| questions | one decision, p50 ms (p95) | {peer}, p50 ms (p95) | ratio of p50 |", "|---|---|---|---|"]
+    for count in options.questions:
+        mine, other = _cuts_ms(ours.seconds[count]), _cuts_ms(theirs.seconds[count])
+        cells = f"{mine[0]:.0f} ({mine[1]:.0f}) | {other[0]:.0f} ({other[1]:.0f}) | {mine[0] / other[0]:.2f}"
+        lines.append(f"| {count} | {cells} |")
+    lines += ["", f"| clients | decisions of one question a second | {peer} a second | ratio |", "|---|---|---|---|"]
+    for clients in options.clients:
+        mine_a_s, other_a_s = statistics.mean(ours.rates[clients]), statistics.mean(theirs.rates[clients])
+        lines.append(f"| {clients} | {mine_a_s:.1f} | {other_a_s:.1f} | {mine_a_s / other_a_s:.2f} |")
+    return "\n".join(lines)
 
 
 def _cuts_ms(seconds: list[float]) -> tuple[float, float]:
     """Median and 95th percentile."""
     ordered = sorted(seconds)
     return statistics.median(ordered) * 1000, ordered[int(0.95 * (len(ordered) - 1) + 0.5)] * 1000
-
-
-async def _throughput(asks: dict[str, Ask], clients: int, windows: int) -> list[float]:
-    """Decisions a second with one question about a short state, by server; in turns."""
-    done = dict.fromkeys(asks, 0)
-    for window in range(windows):
-        for name, ask in asks.items():
-            done[name] += await _window(ask, clients, window)
-    return [count / (windows * WINDOW_S) for count in done.values()]
-
-
-async def _window(ask: Ask, clients: int, window: int) -> int:
-    end, done = time.perf_counter() + WINDOW_S, 0
-
-    async def one(client: int) -> None:
-        nonlocal done
-        while time.perf_counter() < end:
-            await ask(f"clients {clients}/{client}, {window}, {done}: {TEXT}", 1)
-            done += 1
-
-    await asyncio.gather(*(one(client) for client in range(clients)))
-    return done
 
 
 # --- what is asked ---------------------------------------------------------------------------------------------------
@@ -176,7 +188,7 @@ def _decide(client: httpx.AsyncClient, server: Server) -> Ask:
     return ask
 
 
-def _system_one(client: httpx.AsyncClient) -> Ask:
+def _system_one(client: httpx.AsyncClient, _: Server) -> Ask:
     question = {"type": "choice", "criteria": dict.fromkeys(OPTIONS)}
 
     async def ask(state: str, count: int) -> None:
@@ -187,7 +199,7 @@ def _system_one(client: httpx.AsyncClient) -> Ask:
     return ask
 
 
-def _chat(client: httpx.AsyncClient) -> Ask:
+def _chat(client: httpx.AsyncClient, _: Server) -> Ask:
     async def one(state: str, index: int) -> None:
         listed = "\n".join(f"{letter}: {option}" for letter, option in zip("ABCD", OPTIONS, strict=True))
         text = f"{state}\n\nQuestion: {_instructions(index)}\n{listed}\nAnswer with one letter."
