@@ -1,6 +1,6 @@
 """Engines that behave, for tests of everything around an engine: they answer at once, wait, fail or die on command.
 
-A chat engine obeys the last message: `say WORD`, `hold SECONDS`, `fail`, `die`, `stream N`.
+A chat engine obeys the last message: `say WORD`, `hold SECONDS`, `fail`, `die`, `stream N`, `version PACKAGE`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import math
 import os
 import signal
 from collections.abc import AsyncIterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,8 @@ class ObedientChat:
             await asyncio.sleep(float(rest))
         if verb == "refuse":
             raise INVALID_REQUEST("the engine refuses this", param="messages")
+        if verb == "version":
+            return version(rest)
         if verb == "count":
             return str(self.under_way - 1)
         await self._end(verb)

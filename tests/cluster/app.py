@@ -19,6 +19,7 @@ MANNERS = (
     chat("exact", max_ongoing_requests=2, when_busy="refuse"),
     chat("queued", max_ongoing_requests=1, max_queued=2),
     chat("late", deadline_s=1),
+    chat("elsewhere", python=".venv/qwen/bin/python"),
     chat("broken", "BrokenChat", wait_s=60),
 )
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 
 import httpx
 import pytest
 
 from contract.errors import FAULTS
-from tests.cluster.conftest import Server, eventually
+from tests.cluster.conftest import ROOT, Server, eventually
 
 pytestmark = pytest.mark.cluster
 
@@ -26,6 +27,13 @@ def test_cold_engine_that_refuses_answers_503_and_wakes(server: Server) -> None:
     assert "warming up" in reply.json()["error"]["message"]
     assert 1 <= int(reply.headers["retry-after"]) <= 60
     eventually(lambda: server.chat("refusing", "say hi").status_code == 200, 60, "the refused call woke nothing")
+
+
+def test_engine_may_have_an_interpreter_of_its_own(server: Server) -> None:
+    if not (ROOT / ".venv/qwen/done").exists():
+        pytest.skip("needs `make setup-qwen`")
+    found = server.chat("elsewhere", "version transformers").json()["choices"][0]["message"]["content"]
+    assert found == "4.57.3" != version("transformers")
 
 
 def test_cold_engine_that_waits_answers_in_the_end(server: Server) -> None:
