@@ -32,7 +32,7 @@ STATES = (
 MODES: dict[str, dict[str, Any]] = {
     "plain": {},
     "head in bfloat16": {"hf_overrides": {}},
-    "float32": {"dtype": "float32"},
+    "float32": {"dtype": "float32", "kv_cache_memory_bytes": 1 << 29},  # twice the bytes for each token
     "exact": {"exact": True},
 }
 """Options of the stanza by the name of a row."""
