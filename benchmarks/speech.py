@@ -19,17 +19,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import psutil
 
-from benchmarks.gateway import ROOT, free_port, make_customer, running
+from benchmarks.gateway import ROOT
 from benchmarks.load import Job, cuts_ms, measure
+from benchmarks.peers import parlance
 from contract.speech import Utterance
-from state import open_state
 
 MODEL = "supertonic-3"
 TEXT = "The morning train to the coast leaves from platform nine at half past seven, sir."
@@ -94,26 +92,6 @@ def measure_adapter(streams: int, seconds: float) -> tuple[Figures, float]:
 # --- the graph --------------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def graph(folder: Path) -> Iterator[tuple[int, str]]:
-    """Port and key of a server with the embedded profile."""
-    home, port = folder / "home", free_port()
-    home.mkdir()
-    (home / "weights").symlink_to(Path(os.environ.get("PARLANCE_HOME", ROOT / "var")).resolve() / "weights")
-    key = asyncio.run(_customer(home))
-    command = [sys.executable, "-m", "deployments.local", "configs/embedded.yaml", "--port", str(port)]
-    with running(command, f"http://127.0.0.1:{port}/healthz", folder / "graph.log", {"PARLANCE_HOME": str(home)}):
-        yield port, key
-
-
-async def _customer(home: Path) -> str:
-    state = await open_state(home)
-    try:
-        return await make_customer(state)
-    finally:
-        await state.close()
-
-
 def job(port: int, key: str, text: str, streams: int, seconds: float) -> Job:
     """Streams of one text."""
     body = json.dumps({"input": text, "voice": "F1", "language": "en"})
@@ -144,7 +122,7 @@ def memory(port: int, key: str, seconds: float) -> str:
         [sys.executable, "-m", "benchmarks.load"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert load.stdin
-    load.stdin.write(json.dumps({**_fields(job(port, key, LONG_TEXT[:4000], 16, seconds))}))
+    load.stdin.write(json.dumps(asdict(job(port, key, LONG_TEXT[:4000], 16, seconds))))
     load.stdin.close()
     most = before
     while load.poll() is None:
@@ -153,17 +131,14 @@ def memory(port: int, key: str, seconds: float) -> str:
     return f"Ingress: {before:.0f} MiB after short texts, at most {most:.0f} MiB during 16 streams of 4,000 characters."
 
 
-def _fields(one: Job) -> dict[str, object]:
-    return {name: getattr(one, name) for name in ("port", "path", "headers", "body", "clients", "seconds")}
-
-
 # --- the table --------------------------------------------------------------------------------------------------------
 
 
 def compare(rounds: int, seconds: float) -> str:
     """Markdown."""
     found: dict[tuple[str, int], list[Figures]] = {}
-    with tempfile.TemporaryDirectory(prefix="parlance-") as folder, graph(Path(folder)) as (port, key):
+    with tempfile.TemporaryDirectory(prefix="parlance-") as folder, parlance(Path(folder)) as server:
+        port, key = server.port, server.key
         measure(job(port, key, TEXT, 1, 0.5))  # wakes the engine
         for _ in range(rounds):
             for streams in STREAMS:

@@ -6,7 +6,8 @@ import base64
 import io
 import json
 import wave
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from fastapi import APIRouter, Depends
 from starlette.responses import Response
 
 from contract.access import Scope
+from contract.catalog import SpeechModel
 from contract.errors import (
     INVALID_REQUEST,
     NOT_CONFIGURED,
@@ -27,7 +29,7 @@ from contract.speech import MEDIA_TYPES, AudioBlock, Clip, SpeechRequest, Uttera
 from contract.speech_choice import Choice, choose
 from contract.speech_text import prepared
 from deployments.ingress.admission import Admitted, admit
-from deployments.ingress.billing import bill
+from deployments.ingress.billing import Account, bill
 from deployments.ingress.events import event_stream
 from deployments.ingress.language import detect
 from deployments.ingress.openapi import documented_audio
@@ -81,10 +83,7 @@ async def _reply(admitted: Admitted, request: SpeechRequest, choice: Choice, utt
 async def _as_made(admitted: Admitted, choice: Choice, utterance: Utterance) -> AsyncGenerator[AudioBlock, None]:
     """Blocks as the engine makes them. Whoever leaves early pays for what was spoken until then."""
     total = len(utterance.text)
-    async with (
-        admitted.service.state.rates.stream(admitted.caller),
-        bill(admitted, choice.model, {"characters": total}, "characters") as account,
-    ):
+    async with _account(admitted, choice.model, total) as account:
         engine = admitted.service.engine(choice.model)
         blocks = engine.stream("speak", utterance, timings=admitted.exchange.timings)
         is_settled = False
@@ -105,10 +104,7 @@ async def _as_made(admitted: Admitted, choice: Choice, utterance: Utterance) -> 
 async def _in_one_piece(admitted: Admitted, choice: Choice, utterance: Utterance) -> AsyncGenerator[AudioBlock, None]:
     """The whole file as one block. Raises STREAM_INCOMPLETE where an engine fails on the way: no byte has gone then."""
     total = len(utterance.text)
-    async with (
-        admitted.service.state.rates.stream(admitted.caller),
-        bill(admitted, choice.model, {"characters": total}, "characters") as account,
-    ):
+    async with _account(admitted, choice.model, total) as account:
         engine = admitted.service.engine(choice.model)
         try:
             block: AudioBlock = await engine.call("speak_whole", utterance, timings=admitted.exchange.timings)
@@ -118,6 +114,16 @@ async def _in_one_piece(admitted: Admitted, choice: Choice, utterance: Utterance
             raise
         await account.settle(characters=total)
         yield block
+
+
+@asynccontextmanager
+async def _account(admitted: Admitted, model: SpeechModel, characters: int) -> AsyncIterator[Account]:
+    """One of the key's streams, and the bill of so many characters at most."""
+    async with (
+        admitted.service.state.rates.stream(admitted.caller),
+        bill(admitted, model, {"characters": characters}, "characters") as account,
+    ):
+        yield account
 
 
 async def _bytes(source: AsyncGenerator[AudioBlock, None]) -> AsyncGenerator[bytes, None]:
