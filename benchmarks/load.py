@@ -109,6 +109,8 @@ class Client(asyncio.Protocol):
         """Sends at least one request, and no more after `until_s`."""
         self.whole_s, self.first_s, self.failures, self.until_s = [], [], Counter(), until_s
         self._done = asyncio.get_running_loop().create_future()
+        if self._transport.is_closing():  # it was closed while nothing was under way
+            await self.connect()
         self._send()
         await self._done
 
