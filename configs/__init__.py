@@ -11,7 +11,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import ValidationError
 
@@ -19,6 +19,7 @@ from contract.body import parse
 from contract.catalog import CATALOG_TYPES, Catalog, Model, SpeechModel
 from contract.decisions import Preset
 from contract.errors import ApiError
+from contract.speech import Provider
 from contract.voices import Voice
 
 FOLDER = Path(__file__).parent
@@ -49,8 +50,10 @@ def load_presets(folder: Path = FOLDER / "presets") -> dict[str, Preset]:
 
 
 def _voices(file: Path, kinds: Mapping[str, Mapping[str, Any]]) -> dict[str, Voice]:
-    """Fixed voices by slug; each must belong to an engine of the catalogue."""
+    """Fixed voices by slug; each must belong to an engine of the catalogue, which knows all that requests may name."""
     providers = {model.provider for model in kinds[SpeechModel.noun].values()}
+    if missing := set(get_args(Provider)) - providers:
+        raise CatalogError(f"speech.toml: no stanza has the provider `{min(missing)}`, which requests may name")
     voices = {}
     for slug, stanza in _stanzas(file).items():
         try:

@@ -20,6 +20,9 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 from contract.catalog import AudioFormat
 from contract.limits import SPEECH_INPUT_CHARS, SPEECH_STYLE_CHARS
 
+Provider = Literal["supertonic", "cosyvoice", "mistral", "qwen"]
+"""An engine's name on the wire. The catalogue knows all of them, set up or not."""
+
 MEDIA_TYPES: dict[AudioFormat, str] = {
     "wav": "audio/wav",
     "flac": "audio/flac",
@@ -61,7 +64,7 @@ class SpeechRequest(BaseModel):
 
     input: str
     voice: str | None = None
-    provider: Literal["supertonic", "cosyvoice", "mistral", "qwen"] | None = None
+    provider: Provider | None = None
     model: str | None = None
     response_format: AudioFormat | None = None
     language: str | None = None

@@ -45,11 +45,12 @@ async def list_voices(admitted: AnyKey) -> Response:
     data = [_fixed(admitted, voice) for voice in service.catalog.voices.values()]
     data += [await _own(admitted, voice) for voice in await service.state.voices.of(caller.org_id)]
     engines = service.speech_engines
+    catalogue = {voice.provider: None for voice in service.catalog.voices.values() if voice.from_plan}
     return JSONResponse(
         {
             "object": "list",
             "data": data,
-            "languages": list(engines["mistral"].languages),
+            "languages": [code for provider in catalogue for code in engines[provider].languages],
             "languages_by_provider": {name: list(engine.languages) for name, engine in engines.items()},
             "access": access(caller),
         }

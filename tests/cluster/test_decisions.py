@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from contextlib import suppress
 from pathlib import Path
@@ -61,6 +62,23 @@ def telling(folder: Path) -> list[Path]:
     return found
 
 
+def planted() -> dict[str, object]:
+    """16 questions in which 208 strings are planted, all different."""
+    number = itertools.count()
+
+    def text() -> str:
+        return f"{CANARY}-{next(number)}"
+
+    return {
+        f"q{index}": {
+            "type": "choice",
+            "instructions": text(),
+            "options": [{"id": text(), "description": text()} for _ in range(6)],
+        }
+        for index in range(16)
+    }
+
+
 def test_nothing_of_a_state_is_written(server: Server) -> None:
     body = {"state": f"{CANARY} words", "preset": "sentiment-v1"}
     own = {"type": "choice", "instructions": CANARY, "options": [{"id": CANARY}, {"id": "b", "description": CANARY}]}
@@ -69,6 +87,7 @@ def test_nothing_of_a_state_is_written(server: Server) -> None:
         assert client.post("/decisions", json=body, headers={"idempotency-key": "c1"}).status_code == 200
         assert client.post("/decisions", json=body, headers={"idempotency-key": "c1"}).status_code == 409
         assert client.post("/decisions", json={"state": CANARY, "questions": {CANARY: own}}).status_code == 200
+        assert client.post("/decisions", json={"state": CANARY, "questions": planted()}).status_code == 200
         assert client.post("/systemone", json={"state": [CANARY], "questions": {CANARY: noul}}).status_code == 200
         assert client.post("/decisions", json={"state": CANARY, "questions": {CANARY: 1}}).status_code == 400
         assert client.post("/decisions", json={"state": CANARY, "preset": CANARY}).status_code == 404

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,26 @@ def test_stanza_of_another_profile_is_checked_too(tmp_path: Path) -> None:
     for noun in configs.CATALOG_TYPES:
         (tmp_path / f"{noun}.toml").write_text(text if noun == "chat" else "")
     with pytest.raises(CatalogError, match=r"m\.serving\.production"):
+        load("embedded", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "complaint"),
+    [
+        ("speech.toml", 'provider = "mistral"', 'provider = "other"', "provider `mistral`"),
+        ("voices.toml", 'provider = "qwen"', 'provider = "nobody"', r"voices.toml \[rooom-f-01\] `provider`"),
+        ("voices.toml", 'gender = "f"', 'gender = "x"', r"voices.toml \[F1\] `gender`"),
+        ("sentences.toml", "\nzh = ", "\nxx = ", "no sentence for zh"),
+    ],
+)
+def test_engines_voices_and_sentences_fit_together(
+    tmp_path: Path, file: str, old: str, new: str, complaint: str
+) -> None:
+    shutil.copytree(configs.FOLDER / "catalog", tmp_path, dirs_exist_ok=True)
+    text = (tmp_path / file).read_text("utf-8")
+    assert old in text
+    (tmp_path / file).write_text(text.replace(old, new), "utf-8")
+    with pytest.raises(CatalogError, match=complaint):
         load("embedded", tmp_path)
 
 
