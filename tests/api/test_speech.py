@@ -51,7 +51,10 @@ def without(api: Api, model_id: str) -> httpx.AsyncClient:
     """A client of the same service, where one engine is not set up."""
     speech = dict(api.service.catalog.speech)
     speech[model_id] = speech[model_id].model_copy(update={"serving": None})
-    service = replace(api.service, catalog=api.service.catalog.model_copy(update={"speech": speech}))
+    return client_of(api, replace(api.service, catalog=api.service.catalog.model_copy(update={"speech": speech})))
+
+
+def client_of(api: Api, service: Service) -> httpx.AsyncClient:
     return httpx.AsyncClient(
         transport=httpx.ASGITransport(build_app(service)),
         base_url="http://test",
@@ -324,5 +327,8 @@ async def test_503_engine_not_configured(api: Api) -> None:
         assert (await client.post("/v1/audio/speech", json={"input": "x", "voice": "M1"})).status_code == 200
 
 
-def test_service_has_the_spec_prefix_unless_it_is_given_another() -> None:
-    assert Service.__dataclass_fields__["header_prefix"].default == "x-service-"
+async def test_the_header_prefix_can_be_another(api: Api) -> None:
+    async with client_of(api, replace(api.service, header_prefix="x-acme-")) as client:
+        reply = await client.post("/v1/audio/speech", json={"input": "x", "model": "tts-1"})
+    assert (reply.headers["x-acme-model-served"], reply.headers["x-acme-model-requested"]) == ("obedient", "tts-1")
+    assert not [name for name in reply.headers if name.startswith("x-service-")]
