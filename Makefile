@@ -20,10 +20,10 @@ setup-dev: .venv/dev.done
 setup-qwen: $(QWEN)/done ## make an environment for Qwen3-TTS beside .venv (QWEN=folder)
 
 serve: setup ## run the graph on http://127.0.0.1:8000 (PROFILE, PORT)
-	@exec $(RUN) deployments.local configs/$(PROFILE).yaml --port $(PORT)
+	@exec $(RUN) launch configs/$(PROFILE).yaml --port $(PORT)
 
 weights: setup ## fetch and verify the weights of PROFILE, so that `make serve` needs no network
-	@$(RUN) deployments.local configs/$(PROFILE).yaml --weights-only
+	@$(RUN) launch configs/$(PROFILE).yaml --weights-only
 
 test: setup-dev weights ## all tests that need no GPU
 	@$(RUN) pytest -m "not slow"

@@ -22,12 +22,12 @@ from pydantic import BaseModel, ConfigDict
 from ray.serve import Application, Deployment
 
 import configs
-from autoscaling.sizing import deployment_options
+from autoscaling.deployment import deployment_options
 from contract.catalog import Catalog, Model
 from deployments.chat import Chat
+from deployments.client import connect
 from deployments.decisions import Scorer
 from deployments.embeddings import Embedder
-from deployments.handles import connect
 from deployments.ingress import Ingress, IngressArgs
 from deployments.rerank import Reranker
 from deployments.speech import Speaker

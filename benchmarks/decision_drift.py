@@ -18,11 +18,11 @@ import time
 from typing import Any
 
 import configs
-from contract.decision_answers import Readings, distribution
-from contract.decision_runtimes import Measurement
-from contract.decisions import Preset
+from contract.decisions.answers import Readings, distribution
+from contract.decisions.request import Preset
+from contract.decisions.runtimes import Measurement
 from models.decisions import LabelScorer
-from models.weights import ensure
+from models.weights.store import ensure
 
 OTHERS = 31
 STATES = (

@@ -33,7 +33,7 @@ import httpx
 
 from contract.catalog import EmbeddingModel, Serving
 from models import load
-from models.weights import ensure
+from models.weights.store import ensure
 
 Embed = Callable[[list[str]], Awaitable[object]]
 

@@ -28,9 +28,9 @@ from rich.progress import Progress
 import configs
 import models
 from benchmarks.examples import FILE, OWN, Case, load
-from contract.decision_answers import ABSTAINING, Distribution, abstain_reasons, distribution
-from contract.decision_runtimes import Measurement
-from contract.decisions import Policy, Preset, Question
+from contract.decisions.answers import ABSTAINING, Distribution, abstain_reasons, distribution
+from contract.decisions.request import Policy, Preset, Question
+from contract.decisions.runtimes import Measurement
 from models.decisions.measuring import BINS, calibration_error
 
 ROOT = Path(__file__).parent.parent

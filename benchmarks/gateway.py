@@ -40,12 +40,13 @@ from sqlalchemy import Connection
 from benchmarks.instant import MODEL
 from benchmarks.load import Figures, Job, cuts_ms, measure
 from contract.access import Scope
-from state import State, api_keys, keys, open_state, organisations
-from state.accounts import PEPPER
-from state.blobs import open_blobs
-from state.database import open_database
+from state import State, open_state
+from state.accounts import api_keys, keys, organisations
+from state.accounts.authentication import PEPPER
+from state.blobs.store import open_blobs
+from state.database.database import open_database
+from state.keyring import open_secrets
 from state.rates import Rates
-from state.secrets import open_secrets
 from tests.state.servers import run_postgres
 
 ROOT = Path(__file__).parent.parent
@@ -118,7 +119,7 @@ def graph(folder: Path) -> Iterator[tuple[System, System]]:
     home.mkdir()
     (home / "weights").symlink_to(weights)
     key = asyncio.run(_customer(home))
-    command = [sys.executable, "-m", "deployments.local", "benchmarks/instant.yaml", "--port", str(port)]
+    command = [sys.executable, "-m", "launch", "benchmarks/instant.yaml", "--port", str(port)]
     environment = {"PARLANCE_HOME": str(home)}
     with running(command, f"http://127.0.0.1:{port}/healthz", folder / "graph.log", environment):
         yield System("two bare hops", port, "/bare/v1/chat/completions"), System("Parlance", port, key=key)

@@ -23,8 +23,8 @@ from rich.progress import track
 import configs
 import models
 from benchmarks.examples import OWN, Case, load
-from contract.decision_answers import distribution
-from contract.decisions import Question
+from contract.decisions.answers import distribution
+from contract.decisions.request import Question
 
 SEED = 20261120
 

@@ -20,8 +20,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks.gateway import ROOT, free_port, make_customer, running
-from models.chat.engine import IN_PROCESS
-from models.weights import ensure
+from models.llm.engine import IN_PROCESS
+from models.weights.store import ensure
 from state import open_state
 
 MODEL = "smollm2-135m-instruct"
@@ -99,7 +99,7 @@ def parlance(
     (home / "weights").symlink_to(ensure(MODEL).parent)
     (home / "weights.toml").write_text(weights_toml)
     server = Server("Parlance", free_port(), asyncio.run(_customer(home)), folder / "parlance.log")
-    command = [sys.executable, "-m", "deployments.local", str(config), "--port", str(server.port)]
+    command = [sys.executable, "-m", "launch", str(config), "--port", str(server.port)]
     environment |= {"PARLANCE_HOME": str(home)}
     # HAProxy answers 404 until it has heard of the graph.
     with running(command, f"{server.url}/healthz", server.log, environment, worst_status=200):

@@ -13,7 +13,7 @@ from ray.serve import Application
 
 import configs
 from graph import GraphArgs, wire
-from models.weights import ensure
+from models.weights.store import ensure
 
 NAME = "small-qwen3"
 MODEL = "decision-v1"

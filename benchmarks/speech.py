@@ -27,7 +27,7 @@ import psutil
 from benchmarks.gateway import ROOT
 from benchmarks.load import Job, cuts_ms, measure
 from benchmarks.peers import parlance
-from contract.speech import Utterance
+from contract.speech.request import Utterance
 
 MODEL = "supertonic-3"
 TEXT = "The morning train to the coast leaves from platform nine at half past seven, sir."

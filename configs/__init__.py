@@ -17,10 +17,10 @@ from pydantic import ValidationError
 
 from contract.body import parse
 from contract.catalog import CATALOG_TYPES, Catalog, Model, SpeechModel
-from contract.decisions import Preset
+from contract.decisions.request import Preset
 from contract.errors import ApiError
-from contract.speech import Provider
-from contract.voices import Voice
+from contract.speech.request import Provider
+from contract.speech.voices import Voice
 
 FOLDER = Path(__file__).parent
 PROFILES = ("embedded", "cpu", "production", "twins")

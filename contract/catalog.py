@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
-from contract.decisions import Preset
-from contract.voices import Voice
+from contract.decisions.request import Preset
+from contract.speech.voices import Voice
 
 ModelId = str
 """Id that requests name, e.g. `gemma-4-12b`."""

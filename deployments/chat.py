@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 from ray import serve
 
-from contract.chat import ChatBatch, ChatReply, ChatRequest
+from contract.chat.request import ChatBatch, ChatReply, ChatRequest
 from deployments.replica import Replica
 
 

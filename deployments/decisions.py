@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from ray import serve
 
 from contract.catalog import DecisionModel
-from contract.decision_answers import Readings
-from contract.decision_runtimes import Measurement
-from contract.decisions import Preset, Question
+from contract.decisions.answers import Readings
+from contract.decisions.request import Preset, Question
+from contract.decisions.runtimes import Measurement
 from deployments.replica import Replica
 
 

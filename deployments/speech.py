@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 from ray import serve
 
-from contract.speech import AudioBlock, Utterance
+from contract.speech.request import AudioBlock, Utterance
 from deployments.replica import Replica
 
 

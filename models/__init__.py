@@ -22,7 +22,7 @@ def load(model: Model) -> Any:
 
     The adapter is named by the stanza, so this is the one place that imports a module by a name from data.
     """
-    from models import weights
+    from models.weights import store as weights
 
     serving = model.serving
     if serving is None:

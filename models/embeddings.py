@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 from contract.catalog import EmbeddingModel, Serving
 from contract.embeddings import Embeddings
 from models.encoders import Encoder, Tokens, need_folder, read_json
-from models.weight_files import WeightsError
+from models.weights.files import WeightsError
 
 Pooling = Literal["mean", "cls", "lasttoken"]
 """How token vectors become one: as sentence-transformers calls them."""

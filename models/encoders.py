@@ -16,7 +16,7 @@ from typing import Any
 
 from contract.catalog import Serving
 from models.batching import TokenBatcher
-from models.weight_files import WeightsError
+from models.weights.files import WeightsError
 
 INLINE_CHARS = 4_000
 """Texts up to this length altogether are tokenised in the event loop: a thread would take longer to reach."""

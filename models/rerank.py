@@ -13,7 +13,7 @@ from contract.catalog import RerankModel, Serving
 from contract.rerank import Ranking
 from models.embeddings import SentenceEncoder
 from models.encoders import Encoder, Tokens, need_folder
-from models.weight_files import WeightsError
+from models.weights.files import WeightsError
 
 
 class CosineReranker:

@@ -1,6 +1,6 @@
 """What the service remembers: organisations, keys, rate limits, money. No Ray, no HTTP.
 
-opening.py          open_state(home) -> State: all of it, in the process that needs it
+open.py          open_state(home) -> State: all of it, in the process that needs it
 accounts.py         an `Authorization` header to a Caller          keys.py, api_keys.py, organisations.py, recent.py
 rates.py            requests per minute, streams at one time
 ledger.py           reserve, top up, settle, void                  postings.py, usage.py
@@ -13,6 +13,6 @@ database.py         run(transaction) over SQLite or PostgreSQL     sqlite.py, po
 cli/                python -m state
 """
 
-from state.opening import State, open_state
+from state.open import State, open_state
 
 __all__ = ["State", "open_state"]

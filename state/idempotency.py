@@ -19,8 +19,8 @@ from sqlalchemy import Connection, Delete, Row, Update, and_, bindparam, delete,
 
 from contract.access import Caller
 from contract.errors import IDEMPOTENCY_FINISHED, IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_MISMATCH, INVALID_REQUEST
-from state.database import Database, insert_new
-from state.tables import replies
+from state.database.database import Database, insert_new
+from state.database.tables import replies
 
 HEADER = "Idempotency-Key"
 KEY_PATTERN = re.compile(r"[\x21-\x7e]{1,255}")

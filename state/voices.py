@@ -16,10 +16,10 @@ from sqlalchemy import Connection, Row, delete, func, select, update
 
 from contract.errors import INVALID_REQUEST, NOT_FOUND, VOICE_LIMIT_REACHED
 from contract.limits import OWN_VOICES
-from contract.voices import SYSTEM_VOICES, Voice
-from state.blobs import Blobs
-from state.database import Database, insert_new
-from state.tables import organisations, voices
+from contract.speech.voices import SYSTEM_VOICES, Voice
+from state.blobs.store import Blobs
+from state.database.database import Database, insert_new
+from state.database.tables import organisations, voices
 
 SLUG_PATTERN = re.compile(r"[a-z0-9](-?[a-z0-9])*", re.ASCII)
 SLUG_CHARS = (2, 40)

@@ -6,7 +6,7 @@ from typing import Any
 
 import configs
 from contract.catalog import Catalog, ChatModel, DecisionModel, EmbeddingModel, RerankModel, Serving, SpeechModel
-from contract.decisions import Preset
+from contract.decisions.request import Preset
 
 REAL = configs.load("embedded")
 

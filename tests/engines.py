@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from contract.catalog import Model
-from contract.chat import ChatBatch, ChatReply, ChatRequest
-from contract.decision_answers import Reading, Readings
-from contract.decision_runtimes import Measurement
-from contract.decisions import Question
+from contract.chat.request import ChatBatch, ChatReply, ChatRequest
+from contract.decisions.answers import Reading, Readings
+from contract.decisions.request import Question
+from contract.decisions.runtimes import Measurement
 from contract.embeddings import Embeddings
 from contract.errors import INVALID_REQUEST, PROVIDER_BUSY, RUNTIME_UNAVAILABLE
 from contract.rerank import Ranking
-from contract.speech import AudioBlock, Utterance
+from contract.speech.request import AudioBlock, Utterance
 
 
 class ObedientChat:

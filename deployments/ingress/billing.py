@@ -17,7 +17,7 @@ from contract.catalog import Model
 from contract.errors import ApiError
 from contract.limits import STREAM_SLICE_OUTPUT_TOKENS
 from deployments.ingress.admission import Admitted
-from state.ledger import Reservation
+from state.billing.ledger import Reservation
 
 
 class Account:

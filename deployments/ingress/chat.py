@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 
 from contract.access import Scope
 from contract.catalog import ChatModel
-from contract.chat import ChatBatch, ChatReply, ChatRequest
+from contract.chat.request import ChatBatch, ChatReply, ChatRequest
 from contract.limits import CHAT_BODY_BYTES, STREAM_SLICE_OUTPUT_TOKENS
 from contract.replies import ChatCompletionReply
 from deployments.ingress.admission import Admitted, admit

@@ -18,14 +18,15 @@ from fastapi import APIRouter, Depends
 from starlette.responses import JSONResponse, Response
 
 from autoscaling.gate import Timings
-from contract import decision_answers, limits
+from contract import limits
 from contract.access import Scope
 from contract.catalog import DecisionModel, Serving
-from contract.decision_answers import Readings
-from contract.decision_orders import both_orders, folded
-from contract.decision_runtimes import Measurement
-from contract.decision_wires import DecisionBody, ListedRequest, SystemOneRequest
-from contract.decisions import MAX_BODY_BYTES, DecisionRequest, Question, check_body
+from contract.decisions import answers as decision_answers
+from contract.decisions.answers import Readings
+from contract.decisions.orders import both_orders, folded
+from contract.decisions.request import MAX_BODY_BYTES, DecisionRequest, Question, check_body
+from contract.decisions.runtimes import Measurement
+from contract.decisions.wires import DecisionBody, ListedRequest, SystemOneRequest
 from contract.errors import (
     ENGINE_FAILED,
     IMAGES_UNSUPPORTED,

@@ -12,8 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from contract.errors import NOT_FOUND
-from contract.speech import MEDIA_TYPES
-from contract.voices import SAMPLE_ADDRESS_S
+from contract.speech.request import MEDIA_TYPES
+from contract.speech.voices import SAMPLE_ADDRESS_S
 from deployments.ingress.admission import Admitted
 from deployments.ingress.exchange import exchange_of
 from deployments.ingress.openapi import documented_audio

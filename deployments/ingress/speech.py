@@ -14,6 +14,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends
 from starlette.responses import Response
 
+from audio.sandbox import NotAudio, TooLong, decode
 from contract.access import Scope
 from contract.catalog import SpeechModel
 from contract.errors import (
@@ -25,9 +26,9 @@ from contract.errors import (
     ApiError,
 )
 from contract.limits import SPEECH_CLIP_S
-from contract.speech import MEDIA_TYPES, AudioBlock, Clip, SpeechRequest, Utterance
-from contract.speech_choice import Choice, choose
-from contract.speech_text import prepared
+from contract.speech.marks import prepared
+from contract.speech.request import MEDIA_TYPES, AudioBlock, Clip, SpeechRequest, Utterance
+from contract.speech.routing import Choice, choose
 from deployments.ingress.admission import Admitted, admit
 from deployments.ingress.billing import Account, bill
 from deployments.ingress.events import event_stream
@@ -35,7 +36,6 @@ from deployments.ingress.language import detect
 from deployments.ingress.openapi import documented_audio
 from deployments.ingress.streams import byte_stream
 from deployments.ingress.voices import visible_voices
-from deployments.sandbox import NotAudio, TooLong, decode
 from state.voices import OwnVoice
 
 router = APIRouter(tags=["speech"])

@@ -17,8 +17,8 @@ from autoscaling.gate import Timings
 from contract.catalog import SpeechModel
 from contract.errors import NOT_CONFIGURED, NOT_FOUND
 from contract.replies import VoiceListReply
-from contract.speech import MEDIA_TYPES, AudioBlock, Utterance
-from contract.voices import SYSTEM_VOICES, Voice, access
+from contract.speech.request import MEDIA_TYPES, AudioBlock, Utterance
+from contract.speech.voices import SYSTEM_VOICES, Voice, access
 from deployments.ingress.admission import Admitted, admit
 from deployments.ingress.exchange import exchange_of
 from deployments.ingress.files import signed_address

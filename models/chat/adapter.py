@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from contract.catalog import ChatModel
-from contract.chat import ChatBatch, ChatReply, ChatRequest
+from contract.chat.request import ChatBatch, ChatReply, ChatRequest
 from contract.errors import IMAGES_UNSUPPORTED
 from models.chat.request import engine_fields
 
@@ -28,7 +28,7 @@ class VllmChat:
     """
 
     def __init__(self, model: ChatModel, path: Path) -> None:
-        from models.chat import engine
+        from models.llm import engine
 
         self._model = model
         self._engine = engine.start(model, path)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from contract.chat import ChatRequest, Message, Part
-from contract.chat_tools import Body, NamedTool
+from contract.chat.request import ChatRequest, Message, Part
+from contract.chat.tools import Body, NamedTool
 
 COPIED = ("top_p", "n", "seed", "presence_penalty", "frequency_penalty", "stop", "parallel_tool_calls")
 """Fields that have the same name and meaning on both sides; None is left out."""

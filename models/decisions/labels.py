@@ -10,11 +10,11 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from contract.catalog import DecisionModel
-from contract.decision_answers import Reading
+from contract.decisions.answers import Reading
 from contract.errors import REQUEST_TOO_LARGE
-from models.decisions.asked import Asked, Found
 from models.decisions.images import unreadable
 from models.decisions.prompts import Batch, Prompt, PromptBook
+from models.decisions.reading import Asked, Found
 
 if TYPE_CHECKING:
     from vllm.v1.engine.async_llm import AsyncLLM

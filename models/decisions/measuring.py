@@ -19,8 +19,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from contract.decision_answers import Reading, distribution
-from contract.decision_runtimes import Measurement
+from contract.decisions.answers import Reading, distribution
+from contract.decisions.runtimes import Measurement
 
 log = logging.getLogger("parlance.decisions")
 

@@ -10,18 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from contract.catalog import ChatModel, DecisionModel, Serving
-from contract.decision_answers import Readings
-from contract.decision_runtimes import Measurement
-from contract.decisions import Preset, Question, state_text
+from contract.decisions.answers import Readings
+from contract.decisions.request import Preset, Question, state_text
+from contract.decisions.runtimes import Measurement
 from contract.errors import IMAGES_UNSUPPORTED, RUNTIME_UNAVAILABLE, UPSTREAM_ERROR, ApiError
 from contract.limits import DECISION_IMAGES
-from models import weights
-from models.decisions import head, measuring, strategies
-from models.decisions.asked import Asked
-from models.decisions.exact import exactly
+from models.decisions import measuring, strategies
 from models.decisions.images import Pictures
 from models.decisions.prompts import PROMPT_VERSION
-from models.weight_files import Digests, pin_all
+from models.decisions.reading import Asked
+from models.llm import head
+from models.llm.exact import exactly
+from models.weights import store as weights
+from models.weights.files import Digests, pin_all
 
 log = logging.getLogger("parlance.decisions")
 
@@ -45,7 +46,7 @@ class LabelScorer:
     """
 
     def __init__(self, model: DecisionModel, path: Path) -> None:
-        from models.chat import engine
+        from models.llm import engine
 
         assert model.serving is not None
         strategy = strategies.chosen(model)

@@ -18,13 +18,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from contract.catalog import DecisionModel
-from contract.decision_answers import Reading
-from contract.decisions import BinaryQuestion, ChoiceQuestion, Question
+from contract.decisions.answers import Reading
+from contract.decisions.request import BinaryQuestion, ChoiceQuestion, Question
 from contract.errors import INVALID_REQUEST, REQUEST_TOO_LARGE
-from models.decisions.asked import Asked, Found, Strategy
 from models.decisions.labels import LabelReads
 from models.decisions.plain_text import PlainText
 from models.decisions.prompts import wording
+from models.decisions.reading import Asked, Found, Strategy
 
 if TYPE_CHECKING:
     from vllm.v1.engine.async_llm import AsyncLLM

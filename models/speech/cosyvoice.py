@@ -30,13 +30,13 @@ from pydantic import Field
 
 from contract.catalog import Frozen, SpeechModel
 from contract.errors import UNKNOWN_VOICE
-from contract.speech import Clip, Utterance
-from contract.speech_text import Mark, pieces
-from models.speech.engine import SpeechEngine, Spoken
+from contract.speech.marks import Mark, pieces
+from contract.speech.request import Clip, Utterance
+from models.speech.adapter import SpeechEngine, Spoken
 from models.speech.text import Part, passages
 from models.speech.voices import StoredVoice, read_clip
-from models.weight_files import WeightsError
-from models.weights import home_folder
+from models.weights.files import WeightsError
+from models.weights.store import home_folder
 
 TOLD = "You are a helpful assistant."
 END = "<|endofprompt|>"

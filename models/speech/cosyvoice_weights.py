@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from models.weight_files import WeightsError, refuse_code, regular_files
+from models.weights.files import WeightsError, refuse_code, regular_files
 
 RECIPE = "cosyvoice3.yaml"
 NETWORKS = ("llm", "flow", "hift")

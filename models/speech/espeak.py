@@ -16,10 +16,10 @@ from pydantic import Field, PositiveFloat, ValidationError
 
 from contract.catalog import Frozen, SpeechModel
 from contract.errors import UNKNOWN_VOICE
-from contract.speech import Clip, Utterance
-from contract.speech_text import Mark, pieces
+from contract.speech.marks import Mark, pieces
+from contract.speech.request import Clip, Utterance
 from models.speech import espeak_library
-from models.speech.engine import SpeechEngine, Spoken
+from models.speech.adapter import SpeechEngine, Spoken
 from models.speech.espeak_library import SAMPLE_RATE, Manner
 from models.speech.text import sentences
 
@@ -189,7 +189,7 @@ def settings_for(f0_hz: float, language: str = FALLBACK_LANGUAGE) -> VoiceSettin
 @lru_cache(64)
 def _reach(voice: str) -> tuple[tuple[int, float], ...]:
     """Settings of pitch, each with the height in Hz that it was measured to give."""
-    from models.speech.pitch import measure
+    from audio.pitch import measure
 
     measured = []
     for pitch in (0, 17, 33, 50, 67, 83, 99):
@@ -203,7 +203,7 @@ def _imitated(clip: Clip, language: str) -> VoiceSettings | None:
     """A voice as high as the clip's, or None where no voice is heard in it."""
     import numpy as np
 
-    from models.speech.pitch import measure
+    from audio.pitch import measure
 
     voice = measure(np.frombuffer(clip.samples, "<i2"), clip.sample_rate)
     return settings_for(voice.f0_hz, language) if voice else None

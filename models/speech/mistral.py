@@ -28,8 +28,8 @@ from pydantic import Field
 
 from contract.catalog import Frozen, SpeechModel
 from contract.errors import PROVIDER_BUSY, UNKNOWN_VOICE, UPSTREAM_ERROR
-from contract.speech import Utterance
-from models.speech.engine import SpeechEngine, Spoken
+from contract.speech.request import Utterance
+from models.speech.adapter import SpeechEngine, Spoken
 from models.speech.text import passages
 
 log = logging.getLogger("parlance.speech")

@@ -22,13 +22,13 @@ from pydantic import Field, PositiveInt
 
 from contract.catalog import Frozen, SpeechModel
 from contract.errors import STREAM_INCOMPLETE, UNKNOWN_VOICE
-from contract.speech import Clip, Utterance
+from contract.speech.request import Clip, Utterance
 from models.encoders import choose_dtype
-from models.speech.engine import SpeechEngine, Spoken
+from models.speech.adapter import SpeechEngine, Spoken
 from models.speech.text import passages
 from models.speech.voices import StoredVoice, read_clip
-from models.weight_files import WeightsError
-from models.weights import home_folder
+from models.weights.files import WeightsError
+from models.weights.store import home_folder
 
 LANGUAGES = {
     "de": "German",

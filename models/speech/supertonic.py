@@ -18,11 +18,11 @@ from pydantic import Field
 
 from contract.catalog import Frozen, SpeechModel
 from contract.errors import INVALID_REQUEST, UNKNOWN_VOICE
-from contract.speech import Utterance
-from contract.speech_text import pieces
-from models.speech.engine import SpeechEngine, Spoken
+from contract.speech.marks import pieces
+from contract.speech.request import Utterance
+from models.speech.adapter import SpeechEngine, Spoken
 from models.speech.text import passages
-from models.weight_files import WeightsError
+from models.weights.files import WeightsError
 
 PASSAGE_CHARS = 300
 """The model leaves words out of what takes it more than some 13 s to say."""

@@ -16,8 +16,8 @@ import av
 
 from contract.catalog import Frozen
 from contract.limits import SPEECH_CLIP_S
-from contract.speech import Clip
-from models.weight_files import WeightsError
+from contract.speech.request import Clip
+from models.weights.files import WeightsError
 
 RATE = 24_000
 """In Hz; of every clip that is read here, and of the engines that imitate."""

@@ -16,7 +16,7 @@ from typing import NoReturn
 from contract.access import PLANS, Scope
 from contract.errors import ApiError
 from state.cli import commands
-from state.opening import DATABASE_VARIABLE, HOME_VARIABLE
+from state.open import DATABASE_VARIABLE, HOME_VARIABLE
 
 ABOUT = f"""Manage the organisations, API keys, budgets and usage of a Parlance server.
 

@@ -11,12 +11,13 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from state import api_keys, audit, keys, organisations, usage
-from state import secrets as service_secrets
-from state.accounts import PEPPER
+from state import keyring as service_secrets
+from state.accounts import api_keys, keys, organisations
+from state.accounts.authentication import PEPPER
+from state.billing import audit, usage
 from state.cli import printing
-from state.database import Database, open_database
-from state.opening import default_database
+from state.database.database import Database, open_database
+from state.open import default_database
 
 PAGE_LINES = 5_000
 

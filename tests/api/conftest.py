@@ -19,9 +19,10 @@ from contract.catalog import Model
 from contract.errors import UPSTREAM_ERROR, ApiError
 from deployments.ingress.app import build_app
 from deployments.ingress.service import Service
-from state import State, api_keys, keys, open_state, organisations
-from state.accounts import PEPPER
-from state.tables import usage_lines
+from state import State, open_state
+from state.accounts import api_keys, keys, organisations
+from state.accounts.authentication import PEPPER
+from state.database.tables import usage_lines
 from tests.catalogs import behaving, chat
 
 MESSAGE = {"role": "user", "content": "say hello"}

@@ -16,8 +16,8 @@ from sqlalchemy import Connection, select
 from autoscaling.gate import Timings
 from contract.access import Scope
 from contract.errors import ENGINE_FAILED, WARMING_UP, ApiError
-from state import organisations
-from state.tables import metadata
+from state.accounts import organisations
+from state.database.tables import metadata
 from tests.api.conftest import Api
 
 pytestmark = pytest.mark.anyio

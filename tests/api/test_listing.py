@@ -38,7 +38,7 @@ async def test_official_client_reads_the_list(api: Api) -> None:
 
 
 async def test_organisation_sees_only_models_enabled_for_it(api: Api) -> None:
-    from state import organisations
+    from state.accounts import organisations
 
     await api.state.database.run(lambda c: organisations.change(c, "acme", {"models": frozenset({"lengths"})}))
     key = await api.key("chat")  # the cache knows the other key's organisation as it was

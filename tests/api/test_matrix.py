@@ -26,11 +26,12 @@ from deployments.ingress import app as ingress_app
 from deployments.ingress.admission import MARK
 from deployments.ingress.app import build_app, check_routes
 from deployments.ingress.service import Service
-from state import State, api_keys, keys, open_state, organisations
-from state.accounts import PEPPER
-from state.keys import Key
+from state import State, open_state
+from state.accounts import api_keys, keys, organisations
+from state.accounts.authentication import PEPPER
+from state.accounts.keys import Key
+from state.keyring import Keyring
 from state.rates import Rates
-from state.secrets import Keyring
 from tests.api.asgi import Answer, ask
 from tests.api.bodies import BODIES
 from tests.api.conftest import LocalEngine

@@ -18,14 +18,15 @@ from sqlalchemy import Connection, select
 from autoscaling.gate import Timings
 from contract.access import Scope
 from contract.catalog import Model
-from contract.chat import ChatBatch
+from contract.chat.request import ChatBatch
 from deployments.ingress.app import build_app
 from deployments.ingress.service import Service
-from state import State, api_keys, keys, open_state, organisations
-from state.accounts import PEPPER
-from state.keys import Key
+from state import State, open_state
+from state.accounts import api_keys, keys, organisations
+from state.accounts.authentication import PEPPER
+from state.accounts.keys import Key
+from state.database.tables import metadata
 from state.rates import Rates
-from state.tables import metadata
 from tests.api.asgi import Answer, ask
 from tests.api.bodies import BODIES
 from tests.api.conftest import LocalEngine

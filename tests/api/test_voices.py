@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from contract.access import Scope
-from contract.voices import SAMPLE_ADDRESS_S
+from contract.speech.voices import SAMPLE_ADDRESS_S
 from state.voices import own
 from tests.api.conftest import Api
 
@@ -78,7 +78,7 @@ async def test_languages_by_provider(api: Api) -> None:
 async def test_access_says_what_the_plan_allows(
     api: Api, plan: str, entitlements: tuple[str, ...], selectable: bool, via: str
 ) -> None:
-    from state import organisations
+    from state.accounts import organisations
 
     await api.state.database.run(lambda c: organisations.create(c, "other", plan, entitlements, 1))
     key = await api.key(Scope.CHAT, org="other")

@@ -63,7 +63,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     (home / "weights").symlink_to(weights.resolve())
     port = _free_port()
     environment = os.environ | {"PARLANCE_HOME": str(home)}
-    command = [sys.executable, "-m", "deployments.local", "tests/cluster/graph.yaml", "--port", str(port)]
+    command = [sys.executable, "-m", "launch", "tests/cluster/graph.yaml", "--port", str(port)]
     log = (home / "serve.log").open("w")
     process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True)
     try:

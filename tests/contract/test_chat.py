@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from contract import chat, chat_tools
-from contract.chat import ChatRequest
+from contract.chat import request as chat
+from contract.chat import tools as chat_tools
+from contract.chat.request import ChatRequest
 
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from contract.decision_answers import Reading, Readings, answer, answers, timing_ms, usage
-from contract.decisions import Policy, Question
+from contract.decisions.answers import Reading, Readings, answer, answers, timing_ms, usage
+from contract.decisions.request import Policy, Question
 from contract.errors import ApiError
 
 QUESTION: TypeAdapter[Question] = TypeAdapter(Question)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from contract.body import parse
-from contract.decisions import DecisionRequest, check_body
+from contract.decisions.request import DecisionRequest, check_body
 from contract.errors import ApiError
 
 CHOICE = {"type": "choice", "instructions": "Which?", "options": [{"id": "a"}, {"id": "b"}]}

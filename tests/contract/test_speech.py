@@ -11,7 +11,7 @@ import pytest
 from contract.body import parse
 from contract.errors import ApiError
 from contract.limits import SPEECH_INPUT_CHARS, SPEECH_STYLE_CHARS
-from contract.speech import MEDIA_TYPES, AudioBlock, Clip, SpeechRequest, Utterance
+from contract.speech.request import MEDIA_TYPES, AudioBlock, Clip, SpeechRequest, Utterance
 
 CLIP = base64.b64encode(bytes(range(256))).decode()
 

@@ -17,9 +17,9 @@ import pytest
 from configs import load
 from contract.body import parse
 from contract.errors import ApiError
-from contract.speech import SpeechRequest
-from contract.speech_choice import Choice, choose, default_engine
-from contract.voices import Voice
+from contract.speech.request import SpeechRequest
+from contract.speech.routing import Choice, choose, default_engine
+from contract.speech.voices import Voice
 
 CATALOG = load("embedded")
 ENGINES = {model.provider: model for model in CATALOG.speech.values()}

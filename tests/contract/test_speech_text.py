@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from configs import load
 from contract.errors import ApiError
-from contract.speech_text import Mark, pieces, prepared
+from contract.speech.marks import Mark, pieces, prepared
 
 ENGINES = {model.provider: model for model in load("embedded").speech.values()}
 PROVIDERS = tuple(ENGINES)

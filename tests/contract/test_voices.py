@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from configs import load
 from contract.access import PLANS, Caller, Scope
 from contract.errors import ApiError
-from contract.voices import SYSTEM_VOICES, Voice, access
+from contract.speech.voices import SYSTEM_VOICES, Voice, access
 
 VOICES = load("embedded").voices
 

@@ -7,16 +7,19 @@ import re
 from types import ModuleType
 
 import configs
-from contract import chat, chat_tools, embeddings, limits, rerank, voices
+from contract import embeddings, limits, rerank
 from contract.access import PLANS, Scope
+from contract.chat import request as chat
+from contract.chat import tools as chat_tools
 from contract.errors import FAULTS, Fault
+from contract.speech import voices
 from tests.docs.pages import API, rows
 
 Value = float | tuple[float, ...]
 """A limit, or its two bounds."""
 
 UNITS = {"KiB": 1024, "MiB": 1024 * 1024}
-NOT_LIMITS = {"contract.limits.MIB", "contract.embeddings.FLOAT_BYTES", "contract.chat_tools.MIB"}
+NOT_LIMITS = {"contract.limits.MIB", "contract.embeddings.FLOAT_BYTES", "contract.chat.tools.MIB"}
 VARIES = {"RATE_LIMIT_EXCEEDED", "WARMING_UP"}
 """Rows whose `Retry-After` depends on the moment."""
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from contract.catalog import Serving, SpeechModel
-from contract.speech import Clip, Utterance
+from contract.speech.request import Clip, Utterance
 from tests.twins.qwen import make
 
 TONE = (np.sin(np.arange(24_000) / 20) * 9_000).astype("<i2").tobytes()

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from models.chat.engine import _uncollected
+from models.llm.engine import _uncollected
 
 
 @pytest.mark.parametrize("before", [True, False])

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from contract.chat import ChatRequest
+from contract.chat.request import ChatRequest
 from models.chat.request import answer_reserve, engine_fields
 
 ALLOWED = {

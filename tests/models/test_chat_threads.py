@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from models.chat import threads
-from models.chat.threads import CROWDED, FREE_CORES, wanted_threads
+from models.llm import threads
+from models.llm.threads import CROWDED, FREE_CORES, wanted_threads
 
 
 @pytest.mark.parametrize("most", [2, 4])

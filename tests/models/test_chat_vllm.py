@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from contract.catalog import ChatModel, Serving
-from contract.chat import ChatBatch, ChatRequest
+from contract.chat.request import ChatBatch, ChatRequest
 from contract.errors import ApiError
-from models import weights
 from models.chat import VllmChat
+from models.weights import store as weights
 
 WINDOW = 512
 PARIS = "What is the capital of France?"
@@ -330,7 +330,7 @@ async def test_a_healthy_engine_that_stands_still_is_not_healthy(
         pending = asyncio.ensure_future(chat.complete(ask(max_tokens=1)))
         await until(lambda: core.busy)
         await chat.check_health()
-        monkeypatch.setattr("models.chat.core.STALL_S", 0.0)
+        monkeypatch.setattr("models.llm.core.STALL_S", 0.0)
         with pytest.raises(RuntimeError, match="no step"):
             await chat.check_health()
     finally:

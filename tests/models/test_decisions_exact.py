@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from contract.decision_answers import Reading
+from contract.decisions.answers import Reading
 from models.decisions import LabelScorer
-from models.decisions.exact import exactly
+from models.llm.exact import exactly
 from tests.models import tiny_models, tiny_scorers
 from tests.models.tiny_scorers import QUESTIONS, STATE, stanza
 

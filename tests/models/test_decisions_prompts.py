@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from contract.decisions import Question
-from models import weights
+from contract.decisions.request import Question
 from models.decisions import prompts
 from models.decisions.prompts import LabelError, PromptBook, wording
+from models.weights import store as weights
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
 

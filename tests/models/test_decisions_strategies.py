@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from contract.errors import ApiError
-from models import weights
 from models.decisions import LabelScorer, strategies
 from models.decisions.plain_text import PlainText
 from models.decisions.strategies import OF_VLLM, StrategyError, chosen
+from models.weights import store as weights
 from tests.models import tiny_models, tiny_scorers
 from tests.models.test_decisions_images import BLUE, HOSTILE, RED
 from tests.models.test_decisions_prompts import injections

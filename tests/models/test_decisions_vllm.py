@@ -15,11 +15,11 @@ from pydantic import TypeAdapter
 import configs
 from benchmarks.examples import load
 from benchmarks.injections import TEMPLATES, injections, outcome, table
-from contract.decision_answers import Readings, distribution
-from contract.decisions import Question
+from contract.decisions.answers import Readings, distribution
+from contract.decisions.request import Question
 from contract.errors import ApiError
-from models import weights
 from models.decisions import LabelScorer, measuring
+from models.weights import store as weights
 
 pytestmark = [
     pytest.mark.anyio,

@@ -15,7 +15,7 @@ import models
 from contract.catalog import EmbeddingModel, Serving
 from contract.embeddings import Embeddings
 from models.embeddings import TransformerEmbedder, read_head
-from models.weights import WeightsError, ensure, home_folder
+from models.weights.store import WeightsError, ensure, home_folder
 from tests.models.tiny_bert import write_tiny_bert
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,7 @@ import pytest
 
 from contract.catalog import RerankModel, Serving
 from models.rerank import CosineReranker, CrossEncoderReranker
-from models.weights import WeightsError
+from models.weights.store import WeightsError
 from tests.models.tiny_bert import write_tiny_bert
 
 pytestmark = pytest.mark.anyio

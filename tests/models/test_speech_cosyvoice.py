@@ -19,10 +19,10 @@ import pytest
 
 from contract.catalog import Serving, SpeechModel
 from contract.errors import ApiError
-from contract.speech import Clip, Utterance
+from contract.speech.request import Clip, Utterance
 from models.speech import cosyvoice_weights
 from models.speech.cosyvoice import DENSE_PART_CHARS, PART_CHARS, CosyVoice
-from models.weight_files import WeightsError
+from models.weights.files import WeightsError
 
 END = "You are a helpful assistant.<|endofprompt|>"
 CLIP = Clip((np.arange(24_000) % 100).astype("<i2").tobytes(), 24_000)

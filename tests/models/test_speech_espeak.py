@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 
 import configs
 import models
+from audio.pitch import Pitch, measure
 from contract.catalog import SpeechModel
 from contract.errors import ApiError
-from contract.speech import Clip, Utterance
+from contract.speech.request import Clip, Utterance
 from models.speech import espeak_library
-from models.speech.engine import SpeechEngine
+from models.speech.adapter import SpeechEngine
 from models.speech.espeak import STYLES, Espeak, settings_for
-from models.speech.pitch import Pitch, measure
 
 CATALOG = configs.load("embedded")
 ENGINES = {model.provider: model for model in CATALOG.speech.values()}
@@ -90,7 +90,7 @@ async def test_files_hold_what_was_rendered(engine_of: Callable, provider: str, 
 
 @pytest.mark.anyio
 async def test_cosyvoice_is_watermarked_and_qwen_is_not() -> None:
-    from models.audio.watermark import THRESHOLD, Watermark
+    from audio.watermark import THRESHOLD, Watermark
 
     watermark = Watermark()
     for provider, marked in (("cosyvoice", True), ("qwen", False)):

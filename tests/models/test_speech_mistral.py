@@ -15,7 +15,7 @@ import pytest
 
 from contract.catalog import AudioFormat, Serving, SpeechModel
 from contract.errors import ApiError
-from contract.speech import Utterance
+from contract.speech.request import Utterance
 from models.speech import mistral
 from models.speech.mistral import MistralSpeech
 from tests.models.speech_provider import Provider, ramp

@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 
 import configs
 import models
+from audio.pitch import measure
 from contract.catalog import SpeechModel
 from contract.errors import ApiError
-from contract.speech import Utterance
-from models.speech.pitch import measure
+from contract.speech.request import Utterance
 from models.speech.supertonic import KOREAN_PASSAGE_CHARS, PASSAGE_CHARS, Supertonic
-from models.weight_files import WeightsError
+from models.weights.files import WeightsError
 from tests.twins.supertonic import SECONDS_PER_CHAR, VOICES_HZ, make, whole
 
 CATALOG = configs.load("twins")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from models.weight_files import Digests, PinnedFile, verify
-from models.weights import WeightsError
+from models.weights.files import Digests, PinnedFile, verify
+from models.weights.store import WeightsError
 from tests.models.toy_weights import FILES, digest, put
 
 NAMES = [

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from models.weights import WeightsError, ensure
+from models.weights.store import WeightsError, ensure
 from tests.models.toy_weights import FILES, declare, digest, found, put
 
 

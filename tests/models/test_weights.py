@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from models.weights import WeightsError, ensure, manifest
-from models.weights_cli import main
+from models.weights.cli import main
+from models.weights.store import WeightsError, ensure, manifest
 from tests.models.toy_weights import FILES, declare, declare_wheel, digest, found, put
 
 # Wheels
@@ -122,7 +122,7 @@ def test_an_unknown_name_says_where_to_add_it(home: Path) -> None:
 
 
 def test_hashes_are_computed_once(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("models.weight_files.hash_file", lambda path: pytest.fail(f"{path} was read again"))
+    monkeypatch.setattr("models.weights.files.hash_file", lambda path: pytest.fail(f"{path} was read again"))
     assert ensure("toy") == stored
 
 
@@ -172,7 +172,7 @@ out.mkdir()
 def converter(home: Path, wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`models.toy_converter` in a project of its own; `toy` is one file that it converts."""
     put(home.parent / "project" / "models", {"toy_converter.py": CONVERTER.encode(), "__init__.py": b""})
-    monkeypatch.setattr("models.weight_sources.PROJECT", home.parent / "project")
+    monkeypatch.setattr("models.weights.sources.PROJECT", home.parent / "project")
     only = {"model.safetensors": FILES["model.safetensors"]}
     declare_wheel(home, wheel, 'convert = "models.toy_converter"', files=only, inside="model/model.safetensors")
 

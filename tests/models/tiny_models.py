@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from models import weights
+from models.weights import store as weights
 
 DONOR = "smollm2-135m-instruct"
 IMAGE = "<image>"

@@ -8,8 +8,8 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from contract.catalog import DecisionModel, Serving
-from contract.decision_runtimes import Measurement
-from contract.decisions import Question
+from contract.decisions.request import Question
+from contract.decisions.runtimes import Measurement
 from models.decisions import LabelScorer
 
 WINDOW = 2048

@@ -8,9 +8,10 @@ from collections.abc import Awaitable, Callable
 from sqlalchemy import Connection, func, select
 
 from contract.access import PLANS, Caller, Scope
-from state import audit, organisations
-from state.database import Database
-from state.tables import budgets, usage_lines
+from state.accounts import organisations
+from state.billing import audit
+from state.database.database import Database
+from state.database.tables import budgets, usage_lines
 
 
 async def make_caller(

@@ -21,12 +21,12 @@ from sqlalchemy import Engine, event
 
 from contract.access import PLANS, Caller, Scope
 from contract.errors import ApiError
-from state import api_keys, keys
-from state.accounts import PEPPER
-from state.blobs import open_blobs
-from state.database import Database, connect, open_database
-from state.ledger import Ledger
-from state.secrets import Secrets
+from state.accounts import api_keys, keys
+from state.accounts.authentication import PEPPER
+from state.billing.ledger import Ledger
+from state.blobs.store import open_blobs
+from state.database.database import Database, connect, open_database
+from state.keyring import Secrets
 from state.voices import Voices, own
 
 DIED = 77

@@ -4,10 +4,11 @@ from sqlalchemy.engine import Engine
 
 from contract.access import Caller, Scope
 from contract.errors import ApiError
-from state import accounts, api_keys, keys, organisations
-from state.accounts import PEPPER, Accounts
-from state.database import Database
-from state.secrets import Keyring, Secrets
+from state.accounts import api_keys, keys, organisations
+from state.accounts import authentication as accounts
+from state.accounts.authentication import PEPPER, Accounts
+from state.database.database import Database
+from state.keyring import Keyring, Secrets
 from tests.state.test_keys import malformed_headers
 
 pytestmark = pytest.mark.anyio

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from contract.errors import ApiError
-from state.blob_folder import UNFINISHED, UNFINISHED_S
-from state.blobs import CHUNK_BYTES, MAX_NAME_CHARS, Blobs, open_blobs
+from state.blobs.folder import UNFINISHED, UNFINISHED_S
+from state.blobs.store import CHUNK_BYTES, MAX_NAME_CHARS, Blobs, open_blobs
 from tests.state.bucket import Bucket, run_bucket
 
 pytestmark = pytest.mark.anyio
@@ -250,7 +250,7 @@ def test_other_addresses_are_refused(tmp_path: Path, url: str) -> None:
 
 def test_memory_does_not_grow_with_the_length_of_a_stream(tmp_path: Path) -> None:
     code = (
-        "import asyncio, resource, sys; from pathlib import Path; from state.blobs import open_blobs\n"
+        "import asyncio, resource, sys; from pathlib import Path; from state.blobs.store import open_blobs\n"
         "async def pieces(n):\n"
         "    for _ in range(n): yield b'x' * 65536\n"
         "async def run():\n"

@@ -11,7 +11,8 @@ import anyio
 import pytest
 
 from contract.access import Scope
-from state import keys, open_state
+from state import open_state
+from state.accounts import keys
 from state.cli.arguments import main
 from tests.state.books import make_caller
 

@@ -14,11 +14,12 @@ import pytest
 from sqlalchemy import Connection, select
 
 from contract.errors import ApiError
-from state import audit, organisations
-from state.blobs import open_blobs
-from state.database import connect, open_database
-from state.ledger import LEASE_S, Ledger
-from state.tables import api_keys, budgets, reservations, usage_lines
+from state.accounts import organisations
+from state.billing import audit
+from state.billing.ledger import LEASE_S, Ledger
+from state.blobs.store import open_blobs
+from state.database.database import connect, open_database
+from state.database.tables import api_keys, budgets, reservations, usage_lines
 from state.voices import Voices
 from tests.state.books import eventually, make_caller, money
 from tests.state.crashing import DIED, WORKERS, bytes_of

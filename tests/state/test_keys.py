@@ -4,7 +4,7 @@ import string
 import pytest
 
 from contract.errors import INVALID_API_KEY, ApiError
-from state import keys
+from state.accounts import keys
 
 KEY = keys.mint()
 

@@ -7,11 +7,11 @@ from sqlalchemy import Connection, select
 
 from contract.access import Caller
 from contract.errors import STATE_UNAVAILABLE, ApiError
-from state import ledger as ledger_module
-from state import organisations
-from state.database import Database, T
-from state.ledger import LEASE_S, Ledger, Reservation
-from state.tables import reservations, usage_lines
+from state.accounts import organisations
+from state.billing import ledger as ledger_module
+from state.billing.ledger import LEASE_S, Ledger, Reservation
+from state.database.database import Database, T
+from state.database.tables import reservations, usage_lines
 from tests.state.books import eventually, line_count, make_caller, money
 
 pytestmark = pytest.mark.anyio

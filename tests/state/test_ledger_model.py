@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 from sqlalchemy import create_engine, select
 
-from state import audit, organisations, postings
-from state.postings import Entry, OverLimit
-from state.tables import budgets, metadata, usage_lines
+from state.accounts import organisations
+from state.billing import audit, postings
+from state.billing.postings import Entry, OverLimit
+from state.database.tables import budgets, metadata, usage_lines
 
 AMOUNTS = st.integers(0, 60)
 LIMITS = st.none() | st.integers(0, 150)

@@ -5,10 +5,11 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, func, insert, inspect, select
 
-from state import audit, organisations
-from state.database import Database, connect, open_database
-from state.migrate import downgrade, upgrade
-from state.tables import api_keys, budgets, metadata, replies, reservations, usage_lines, users, voices
+from state.accounts import organisations
+from state.billing import audit
+from state.database.database import Database, connect, open_database
+from state.database.migrate import downgrade, upgrade
+from state.database.tables import api_keys, budgets, metadata, replies, reservations, usage_lines, users, voices
 
 pytestmark = pytest.mark.anyio
 

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from contract.errors import ApiError
-from state.secrets import Secrets, open_secrets, rotate
-from state.signatures import PURPOSE, Signatures
+from state.blobs.signatures import PURPOSE, Signatures
+from state.keyring import Secrets, open_secrets, rotate
 
 NAME = "drafts/3f/sample.mp3"
 NOW_S = 1_800_000_000

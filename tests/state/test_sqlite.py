@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import Connection, text
 
 from contract.errors import ApiError
-from state.database import RowRefused, open_database
-from state.sqlite import SqliteDatabase, journal_mode
-from state.tables import metadata
+from state.database.database import RowRefused, open_database
+from state.database.sqlite import SqliteDatabase, journal_mode
+from state.database.tables import metadata
 
 pytestmark = pytest.mark.anyio
 

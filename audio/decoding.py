@@ -1,0 +1,169 @@
+"""The child process that decodes what strangers send. `audio.sandbox` starts it and listens.
+
+It starts for every file, so it imports PyAV and no package of this project: they would triple its start.
+
+    standard input     the file, open and seekable
+    standard output    little-endian 16-bit mono samples at the rate that was asked for
+    standard error     `ready`, once it is confined; one word at the end, `sound` if all went well
+
+FFmpeg is let near few formats and codecs, and near no file but this one: a playlist opens nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import av
+import av.subtitles.codeccontext  # PyAV imports these two when it opens a file; then it is too late
+import av.subtitles.stream
+from av.filter import Graph
+
+FORMATS = "wav,w64,aiff,flac,mp3,aac,mov,ogg,matroska"
+"""Demuxers. `mov` is mp4 and m4a as well, `matroska` webm."""
+
+CODECS = (
+    "mp3float,mp3,aac,flac,alac,opus,vorbis,pcm_u8,pcm_s8,pcm_s16le,pcm_s16be,pcm_s24le,pcm_s24be,pcm_s32le,pcm_s32be,"
+    "pcm_f32le,pcm_f32be,pcm_f64le,pcm_f64be,pcm_alaw,pcm_mulaw,adpcm_ms,adpcm_ima_wav"
+)
+
+RATES_HZ = (4_000, 384_000)
+"""Sample rates of files. One of 1 Hz would be stretched to thousands of times its size."""
+
+PADDING_S = 0.1
+"""Silence that codecs add to a file at its ends. Nobody is refused for it."""
+
+
+class Unreadable(Exception):
+    """This is no sound in a format that is known. Its text is one of the sandbox's verdicts."""
+
+
+class TooLong(Exception):
+    """There is more sound than was asked for."""
+
+
+def main(sample_rate: int, max_seconds: float) -> None:
+    """Decodes, says how it went, and ends the process, which is confined already."""
+    av.logging.set_level(None)
+    _say("ready")
+    limit = int((max_seconds + PADDING_S) * sample_rate) * 2
+    try:
+        for block in decoded(sample_rate):
+            limit -= len(block)
+            if limit < 0:
+                raise TooLong
+            _write(1, block)
+        verdict = "sound"
+    except TooLong:
+        verdict = "too_long"
+    except Unreadable as error:
+        verdict = str(error)
+    except av.FFmpegError:
+        verdict = "unreadable"
+    _say(verdict)
+    os._exit(0)
+
+
+def decoded(sample_rate: int) -> Iterator[bytes]:
+    """Blocks of 16-bit mono samples of the file at standard input, at `sample_rate`. Raises Unreadable, FFmpegError."""
+    options = {
+        "format_whitelist": FORMATS,
+        "codec_whitelist": CODECS,
+        "protocol_whitelist": "none",
+        "max_streams": "64",
+    }
+    with open(0, "rb", buffering=0) as raw:
+        file = av.open(raw, metadata_errors="ignore", container_options=options, io_open=_refuse)
+        stream = next((s for s in file.streams.audio if s.codec_context), None)
+        if stream is None or stream.codec_context.name not in CODECS.split(","):
+            raise Unreadable("no_sound")
+        stream.codec_context.thread_count = 1
+        to_mono = None
+        for frame in _frames(file, stream):
+            if to_mono is None or not to_mono.takes(frame):
+                if to_mono:
+                    yield from to_mono.rest()
+                to_mono = _ToMono(frame, sample_rate)
+            yield from to_mono.blocks(frame)
+        if to_mono is None:
+            raise Unreadable("no_sound")
+        yield from to_mono.rest()
+
+
+def _frames(file: Any, stream: Any) -> Iterator[Any]:
+    """What can be decoded. A broken part is passed over, as players do; a file of broken parts is none."""
+    good = broken = 0
+    packets = file.demux(stream)
+    while True:
+        try:
+            packet = next(packets, None)
+        except av.FFmpegError:  # the file ends before it says so
+            break
+        if packet is None:
+            break
+        try:
+            frames = packet.decode()
+        except av.FFmpegError:
+            broken += 1
+            continue
+        good += bool(frames)
+        yield from frames
+    if broken > good:
+        raise Unreadable("unreadable")
+
+
+class _ToMono:
+    """Mixes and resamples frames of one kind. FFmpeg's own, with no thread."""
+
+    def __init__(self, frame: Any, sample_rate: int) -> None:
+        if not RATES_HZ[0] <= frame.sample_rate <= RATES_HZ[1]:
+            raise Unreadable("rate")
+        self._kind = _kind(frame)
+        self._graph = Graph()
+        self._graph.threads = 1
+        rate, format, layout = self._kind
+        source = {"sample_rate": rate, "sample_fmt": format, "channel_layout": layout, "time_base": f"1/{rate}"}
+        sink = {"sample_rates": sample_rate, "sample_fmts": "s16", "channel_layouts": "mono"}
+        self._graph.link_nodes(
+            self._graph.add("abuffer", **{name: str(value) for name, value in source.items()}),
+            self._graph.add("aformat", **{name: str(value) for name, value in sink.items()}),
+            self._graph.add("abuffersink"),
+        ).configure()
+
+    def takes(self, frame: Any) -> bool:
+        return _kind(frame) == self._kind
+
+    def blocks(self, frame: Any) -> Iterator[bytes]:
+        frame.pts = None
+        self._graph.push(frame)
+        yield from self._made()
+
+    def rest(self) -> Iterator[bytes]:
+        self._graph.push(None)
+        yield from self._made()
+
+    def _made(self) -> Iterator[bytes]:
+        while True:
+            try:
+                frame: Any = self._graph.pull()
+            except (av.BlockingIOError, av.EOFError):
+                return
+            yield bytes(frame.planes[0])[: frame.samples * 2]
+
+
+def _kind(frame: Any) -> tuple[int, str, str]:
+    return frame.sample_rate, frame.format.name, frame.layout.name
+
+
+def _refuse(url: str, flags: int, options: dict[str, str]) -> Any:
+    raise Unreadable("unreadable")
+
+
+def _say(word: str) -> None:
+    _write(2, word.encode() + b"\n")
+
+
+def _write(to: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(to, data) :]

@@ -1,0 +1,1 @@
+"""Chat completions. Spec 4 (POST /chat/completions)."""

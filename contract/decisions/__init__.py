@@ -1,0 +1,1 @@
+"""Decisions. Spec 4 (decision engine)."""

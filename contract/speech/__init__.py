@@ -1,0 +1,1 @@
+"""Speech. Spec 4 (POST /audio/speech)."""

@@ -1,0 +1,199 @@
+"""Which engine speaks, with which voice, in which language. Spec 4 (POST /audio/speech) and 9.6; design 7.14.
+
+    provider, else a known model, else the engine of the voice (or of a clip), else the default engine by date
+        - the default engine hands over languages that it does not speak
+        - voices and clips must fit the engine that was chosen
+
+A pure rule over the catalogue: no engine is asked, nothing is looked up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import date
+
+from contract.catalog import AudioFormat, SpeechModel
+from contract.errors import (
+    CLONING_NOT_SUPPORTED,
+    INVALID_REQUEST,
+    LANGUAGE_NOT_SUPPORTED,
+    LANGUAGE_UNPROCESSABLE,
+    TEXT_TOO_LONG,
+    UNKNOWN_VOICE,
+    VOICE_PROVIDER_MISMATCH,
+)
+from contract.limits import SPEECH_INPUT_CHARS, SPEECH_SPEED
+from contract.speech.request import SpeechRequest
+from contract.speech.voices import SYSTEM_VOICES, Voice
+
+DEFAULT_ENGINES = ((date(2026, 9, 26), "mistral"), (date.min, "supertonic"))
+"""First day and default engine, newest first."""
+
+CLONING_ENGINE = "cosyvoice"
+"""Speaks for a clip where no engine is asked for."""
+
+TAKEOVER = ("qwen", "supertonic")
+"""Who speaks a language that the default engine does not: the first that knows it, else the last, which refuses it."""
+
+FALLBACK_LANGUAGE = "de"
+
+DEFAULT = "default"
+"""`X-Voice` where no voice was asked for."""
+
+Detect = Callable[[str], str]
+"""Language of a text, ISO 639-1; `de` where it is not sure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The outcome.
+
+    Attributes:
+        voice: None for the engine's own default voice, and where a clip speaks.
+        spoken_as: value of `X-Voice`.
+        language: what the engine speaks, or for engines that follow the text, what the text seems to be.
+    """
+
+    model: SpeechModel
+    voice: str | None
+    spoken_as: str
+    language: str
+    format: AudioFormat
+
+
+def choose(
+    request: SpeechRequest,
+    voices: Mapping[str, Voice],
+    engines: Mapping[str, SpeechModel],
+    detect: Detect,
+    today: date,
+) -> Choice:
+    """The engine, voice and language of a request.
+
+    Args:
+        request: as it came.
+        voices: all that the organisation can see, by slug.
+        engines: all that the catalogue knows, by provider.
+        detect: names the language of a text.
+        today: decides the default engine.
+
+    Raises:
+        ApiError: UNKNOWN_VOICE, VOICE_PROVIDER_MISMATCH, CLONING_NOT_SUPPORTED, LANGUAGE_NOT_SUPPORTED,
+            LANGUAGE_UNPROCESSABLE, TEXT_TOO_LONG, INVALID_REQUEST.
+    """
+    voice = _voice(request, voices)
+    language = _language(request, detect)
+    provider = _asked_for(request, voice, engines)
+    model = engines[provider] if provider else _default(language, engines, today)
+    _check_voice(voice, model)
+    if request.reference_audio_b64 and not model.has_cloning:
+        raise CLONING_NOT_SUPPORTED(
+            f"engine `{model.provider}` cannot imitate a reference clip; `{CLONING_ENGINE}` can",
+            param="reference_audio_b64",
+        )
+    _check_length(request, model)
+    _check_speed(request, model)
+    if model.obeys_language:
+        _check_language(language, model)
+    else:
+        language = detect(request.input)
+    slug, spoken_as = _speaker(request, model)
+    wanted = request.response_format
+    return Choice(model, slug, spoken_as, language, wanted if wanted in model.formats else model.formats[0])
+
+
+def default_engine(today: date) -> str:
+    """Provider that speaks where nothing else decides."""
+    return next(provider for first_day, provider in DEFAULT_ENGINES if first_day <= today)
+
+
+def _voice(request: SpeechRequest, voices: Mapping[str, Voice]) -> Voice | None:
+    if request.voice is None or request.voice in SYSTEM_VOICES:
+        return None
+    if request.voice not in voices:
+        raise UNKNOWN_VOICE(
+            f"there is no voice `{request.voice[:100]}`; GET /audio/voices lists all, "
+            f"and `default-de` and `default-en` always exist",
+            param="voice",
+        )
+    return voices[request.voice]
+
+
+def _language(request: SpeechRequest, detect: Detect) -> str:
+    if request.language is None:
+        return SYSTEM_VOICES.get(request.voice or "", FALLBACK_LANGUAGE)
+    language = request.language.strip().lower().replace("_", "-").partition("-")[0]
+    return detect(request.input) if language == "auto" else language
+
+
+def _asked_for(request: SpeechRequest, voice: Voice | None, engines: Mapping[str, SpeechModel]) -> str | None:
+    """Provider that the request decides on, or None where the default does."""
+    if request.provider:
+        return request.provider
+    for model in engines.values():
+        if model.id == request.model:
+            return model.provider
+    if voice:
+        return voice.provider
+    return CLONING_ENGINE if request.reference_audio_b64 else None
+
+
+def _default(language: str, engines: Mapping[str, SpeechModel], today: date) -> SpeechModel:
+    model = engines[default_engine(today)]
+    if language in model.languages:
+        return model
+    takers = [engines[provider] for provider in TAKEOVER]
+    return next((taker for taker in takers if language in taker.languages), takers[-1])
+
+
+def _check_voice(voice: Voice | None, model: SpeechModel) -> None:
+    if voice is None or voice.provider == model.provider:
+        return
+    if model.provider == "qwen":
+        raise UNKNOWN_VOICE(f"voice `{voice.slug}` is not one of engine `qwen`", param="voice")
+    raise VOICE_PROVIDER_MISMATCH(
+        f"voice `{voice.slug}` belongs to engine `{voice.provider}`, but `{model.provider}` was asked for",
+        param="voice",
+    )
+
+
+def _check_length(request: SpeechRequest, model: SpeechModel) -> None:
+    if len(request.input) <= model.max_input_chars:
+        return
+    # Spec 7 has a code of its own for engines that take less than the others.
+    fault = TEXT_TOO_LONG if model.max_input_chars < SPEECH_INPUT_CHARS else INVALID_REQUEST
+    raise fault(
+        f"`input` has {len(request.input)} characters; engine `{model.provider}` takes at most {model.max_input_chars}",
+        param="input",
+    )
+
+
+def _check_speed(request: SpeechRequest, model: SpeechModel) -> None:
+    low, high = SPEECH_SPEED
+    if model.has_speed and request.speed is not None and not low <= request.speed <= high:
+        raise INVALID_REQUEST(f"`speed` is {request.speed:g}; {low:g} to {high:g} is allowed", param="speed")
+
+
+def _check_language(language: str, model: SpeechModel) -> None:
+    if language in model.languages:
+        return
+    # Spec 7 gives this one error two statuses.
+    fault = LANGUAGE_UNPROCESSABLE if model.provider == "qwen" else LANGUAGE_NOT_SUPPORTED
+    raise fault(
+        f"engine `{model.provider}` does not speak `{language[:20]}`; it speaks {', '.join(model.languages)}",
+        param="language",
+        extra={"supported": list(model.languages)},
+    )
+
+
+def _speaker(request: SpeechRequest, model: SpeechModel) -> tuple[str | None, str]:
+    """Slug for the engine, and `X-Voice`."""
+    if request.reference_audio_b64:
+        return None, DEFAULT
+    if request.voice in SYSTEM_VOICES:
+        slug = model.system_voices.get(request.voice, model.default_voice)
+        return slug, slug or DEFAULT
+    if request.voice:
+        return request.voice, request.voice
+    return model.default_voice, DEFAULT

@@ -1,0 +1,159 @@
+"""Typed handles for researchers, from any Python process on a machine of the cluster.
+
+    from graph import connect
+    g = connect()
+    g.chat["smollm2-135m-instruct"].complete("What is the capital of France?").body
+    for batch in g.chat["smollm2-135m-instruct"].stream("Tell me a story."): ...
+    g.embeddings["all-minilm-l6-v2"].embed(["one text", "another"])        # numpy float32 [2, 384]
+    g.rerank["all-minilm-l6-v2-cosine"].rerank("a query", ["a document", "another"])
+    g.speech["supertonic-3"].speak("Good morning.", "en", voice="F1")      # bytes of a WAV file
+    g.decisions["decision-v1"].decide("a text", {"praise": {"type": "binary", "instructions": "Is this praise?", ...}})
+
+Calls block; they wake an engine that is at zero and wait for it. No key, limit or bill stands in the way: whoever
+reaches the cluster owns it. `.handle` is Serve's own `DeploymentHandle`, for asynchronous code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import ray
+from ray import serve
+from ray.serve.handle import DeploymentHandle
+
+from contract.catalog import Catalog, ChatModel, DecisionModel, EmbeddingModel, RerankModel, SpeechModel
+from contract.chat.request import ChatBatch, ChatReply, ChatRequest
+from contract.decisions.answers import Readings, answers
+from contract.decisions.request import DecisionRequest, Policy, State
+from contract.embeddings import Embeddings
+from contract.rerank import Ranking
+from contract.speech.request import AudioBlock, Utterance
+
+if TYPE_CHECKING:
+    import numpy as np
+
+APP_NAME = "parlance"
+"""Serve application of the graph."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatHandle:
+    """An LLM. A question may be a string, a list of messages, or a whole `ChatRequest`."""
+
+    model: ChatModel
+    handle: DeploymentHandle
+
+    def complete(self, question: str | list[dict[str, Any]] | ChatRequest, **fields: Any) -> ChatReply:
+        """The answer; `.body` is a `chat.completion`. `fields` are those of the API, e.g. `max_tokens=64`."""
+        reply: ChatReply = self.handle.complete.remote(self._request(question, fields)).result()
+        return reply
+
+    def stream(self, question: str | list[dict[str, Any]] | ChatRequest, **fields: Any) -> Iterator[ChatBatch]:
+        """The answer as it is made: groups of server-sent events with the token counts so far."""
+        streaming = self.handle.options(stream=True)
+        yield from streaming.stream.remote(self._request(question, fields | {"stream": True}))
+
+    def _request(self, question: str | list[dict[str, Any]] | ChatRequest, fields: dict[str, Any]) -> ChatRequest:
+        if isinstance(question, ChatRequest):
+            return question.model_copy(update=fields)
+        messages = [{"role": "user", "content": question}] if isinstance(question, str) else question
+        return ChatRequest.model_validate({"model": self.model.id, "messages": messages, **fields})
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedderHandle:
+    """An embedding model."""
+
+    model: EmbeddingModel
+    handle: DeploymentHandle
+
+    def embed(self, texts: list[str], dimensions: int | None = None) -> np.ndarray[Any, np.dtype[np.float32]]:
+        """Unit vectors, float32 [n, dimensions]."""
+        import numpy as np
+
+        result: Embeddings = self.handle.embed.remote(texts, dimensions).result()
+        return np.frombuffer(result.vectors, "<f4").reshape(len(texts), result.dimensions)
+
+
+@dataclass(frozen=True, slots=True)
+class RerankerHandle:
+    """A rerank model."""
+
+    model: RerankModel
+    handle: DeploymentHandle
+
+    def rerank(self, query: str, documents: list[str]) -> Ranking:
+        """One score per document, in order; higher is more relevant."""
+        ranking: Ranking = self.handle.rerank.remote(query, documents).result()
+        return ranking
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechHandle:
+    """A speech engine."""
+
+    model: SpeechModel
+    handle: DeploymentHandle
+
+    def speak(self, text: str, language: str, **fields: Any) -> bytes:
+        """An audio file. `fields` are those of `Utterance`: `voice`, `clip`, `style`, `speed`, `format`."""
+        block: AudioBlock = self.handle.speak_whole.remote(self._utterance(text, language, fields)).result()
+        return block.data
+
+    def stream(self, text: str, language: str, **fields: Any) -> Iterator[AudioBlock]:
+        """The file as it is made."""
+        yield from self.handle.options(stream=True).speak.remote(self._utterance(text, language, fields))
+
+    def _utterance(self, text: str, language: str, fields: dict[str, Any]) -> Utterance:
+        fields = {"voice": None if "clip" in fields else self.model.default_voice, **fields}
+        return Utterance(text, language, **{"format": self.model.formats[0], **fields})
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionsHandle:
+    """A decision model."""
+
+    model: DecisionModel
+    handle: DeploymentHandle
+
+    def decide(self, state: State, questions: Mapping[str, Any], policy: Policy | None = None) -> dict[str, Any]:
+        """Answers by the name of their question, as in the API. `questions` are those of the API, as dictionaries."""
+        request = DecisionRequest.model_validate({"state": state, "questions": dict(questions)})
+        assert request.questions is not None
+        readings: Readings = self.handle.decide.remote(request.text(), list(request.questions.values())).result()
+        return answers(request.questions, readings, policy or request.policy)
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """The engines of a running graph, by model id."""
+
+    catalog: Catalog
+    chat: Mapping[str, ChatHandle]
+    embeddings: Mapping[str, EmbedderHandle]
+    rerank: Mapping[str, RerankerHandle]
+    speech: Mapping[str, SpeechHandle]
+    decisions: Mapping[str, DecisionsHandle]
+
+
+def connect(address: str = "auto", app_name: str = APP_NAME) -> Connection:
+    """Handles to every engine of the graph that runs at `address`. Connects this process to Ray if it is not yet."""
+    if not ray.is_initialized():
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+    catalog: Catalog = serve.get_app_handle(app_name).catalog.remote().result()
+
+    def handles(kind: Any, models: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            m.id: kind(m, serve.get_deployment_handle(m.deployment, app_name)) for m in models.values() if m.serving
+        }
+
+    return Connection(
+        catalog,
+        handles(ChatHandle, catalog.chat),
+        handles(EmbedderHandle, catalog.embeddings),
+        handles(RerankerHandle, catalog.rerank),
+        handles(SpeechHandle, catalog.speech),
+        handles(DecisionsHandle, catalog.decisions),
+    )

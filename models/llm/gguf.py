@@ -1,0 +1,33 @@
+"""One GGUF file into a Hugging Face folder that vLLM loads: bfloat16 safetensors, config, tokenizer, chat template.
+
+Named by stanzas of `models/weights.toml` as a converter and run as `python -m models.llm.gguf FILE FOLDER`, in a
+process of its own: dequantising takes several times the size of the model, and a child gives all of it back. A GGUF
+holds everything that is needed, so nothing is fetched.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+
+def convert(gguf: Path, out: Path) -> None:
+    """Writes the model in `gguf` to the folder `out`, which then holds all of it or does not exist."""
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+
+    part = out.with_name(f"{out.name}.{os.getpid()}.part")
+    folder, name = str(gguf.parent), gguf.name
+    model = AutoModelForCausalLM.from_pretrained(
+        folder, gguf_file=name, quantization_config=GgufConfig(dequantize=True), dtype=torch.bfloat16
+    )
+    model.save_pretrained(part)
+    AutoTokenizer.from_pretrained(folder, gguf_file=name).save_pretrained(part)
+    os.replace(part, out)
+
+
+if __name__ == "__main__":
+    convert(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,139 @@
+"""What every speech engine shares: it renders in a thread; its sound is watermarked, encoded, marked and signed here.
+
+render(utterance) -> Spoken, Spoken, ...        the engine's own part; blocks, a sentence or so at a time
+speak(utterance)  -> AudioBlock, AudioBlock...  the file as it grows
+speak_whole(utterance) -> AudioBlock            the file, once all of it is made
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from audio import signing
+from contract.catalog import Serving, SpeechModel
+from contract.speech.request import AudioBlock, Utterance
+
+if TYPE_CHECKING:
+    import numpy as np
+
+GRACE_S = 60.0
+
+LENGTH_FIRST = frozenset({"flac"})
+"""Formats that many readers refuse without a length at the beginning, so they come in one piece."""
+
+MAX_BLOCK_BYTES = 256 * 1024
+"""What crosses a handle at once."""
+
+
+class Spoken(NamedTuple):
+    """Sound of a part of the text.
+
+    Attributes:
+        samples: float32 mono [n], -1 to 1, at the engine's `sample_rate`.
+        characters: of the text, from its beginning, that are spoken with these.
+    """
+
+    samples: np.ndarray[Any, np.dtype[np.float32]]
+    characters: int
+
+
+class SpeechEngine(ABC):
+    """One engine. Subclasses load in their constructor, after this one, and render."""
+
+    def __init__(self, model: SpeechModel, path: Path | None) -> None:
+        assert isinstance(model.serving, Serving), "only an engine that is set up is loaded"
+        self.model = model
+        self.serving = model.serving
+        self.path = path
+        self.sample_rate = model.sample_rate
+        self._threads = ThreadPoolExecutor(self.serving.max_ongoing_requests, thread_name_prefix=model.provider)
+        self._under_way: dict[Lock, float] = {}
+        self._watermark = _load_watermark() if model.watermark else None
+        self._signature = signing.configured()
+
+    @abstractmethod
+    def render(self, utterance: Utterance) -> Iterator[Spoken]:
+        """The sound of an utterance, part by part. Blocks; several run at the same time, each in a thread of its own.
+
+        Raises ApiError for what a client could have known; anything else counts as a failure of the engine.
+        """
+
+    async def speak(self, utterance: Utterance, *, whole: bool = False) -> AsyncIterator[AudioBlock]:
+        """The file as it grows. Leaving the iteration stops the engine after the part that it is at.
+
+        `whole` files come when all of it is made, and say how long they are; so do files that are signed, and flac.
+        """
+        parts = self._file(utterance, whole)
+        turn = Lock()  # a generator that runs cannot be closed
+
+        def advance() -> AudioBlock | None:
+            with turn:
+                self._under_way[turn] = time.monotonic()
+                try:
+                    return next(parts, None)
+                finally:
+                    del self._under_way[turn]
+
+        def stop() -> None:
+            with turn:
+                parts.close()
+
+        loop = asyncio.get_running_loop()
+        try:
+            while (block := await loop.run_in_executor(self._threads, advance)) is not None:
+                if block.data:
+                    yield block
+        finally:
+            self._threads.submit(stop)
+
+    async def speak_whole(self, utterance: Utterance) -> AudioBlock:
+        """The whole file at once."""
+        blocks = [block async for block in self.speak(utterance, whole=True)]
+        return AudioBlock(b"".join(block.data for block in blocks), blocks[-1].characters, blocks[-1].seconds)
+
+    async def check_health(self) -> None:
+        """Raises when a part is under way for longer than anybody waits for it."""
+        oldest = min(self._under_way.copy().values(), default=time.monotonic())
+        if time.monotonic() - oldest > self.serving.deadline_s + GRACE_S:
+            raise RuntimeError(f"speech engine {self.model.id} makes no progress")
+
+    def close(self) -> None:
+        """Lets threads go."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _file(self, utterance: Utterance, whole: bool) -> Generator[AudioBlock]:
+        from audio.encoding import Encoder
+        from audio.marking import Marks
+
+        signature = self._signature if utterance.format in signing.SIGNED else None
+        marks = Marks(self.serving.runtime, int(time.time()))
+        whole = whole or signature is not None or utterance.format in LENGTH_FIRST
+        encoder = Encoder(utterance.format, self.sample_rate, marks, whole=whole)
+        samples = characters = 0
+        for part in self.render(utterance):
+            samples, characters = samples + len(part.samples), part.characters
+            sound = self._watermark.embed(part.samples, self.sample_rate) if self._watermark else part.samples
+            yield from _cut(encoder.add(sound), characters, samples / self.sample_rate)
+        end = encoder.finish()
+        yield from _cut(
+            signature.sign(end, utterance.format) if signature else end, characters, samples / self.sample_rate
+        )
+
+
+def _cut(data: bytes, characters: int, seconds: float) -> Iterator[AudioBlock]:
+    """At least one block, if an empty one: between two the engine can be stopped."""
+    for start in range(0, max(1, len(data)), MAX_BLOCK_BYTES):
+        yield AudioBlock(data[start : start + MAX_BLOCK_BYTES], characters, seconds)
+
+
+def _load_watermark() -> Any:
+    from audio.watermark import Watermark
+
+    return Watermark()

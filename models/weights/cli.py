@@ -1,0 +1,116 @@
+"""`python -m models.weights`: fetch, verify, list and pin weights. Exit status 1 with one sentence on failure."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from models.weights.files import Digests, WeightsError, pin_all, refuse_code, regular_files
+from models.weights.store import ensure, home_folder, manifest
+
+EXAMPLES = """examples:
+  python -m models.weights list
+  python -m models.weights fetch all-minilm-l6-v2 smollm2-135m-instruct
+  python -m models.weights verify --offline
+  python -m models.weights pin my-model dir:/models/my-model --licence MIT >> var/weights.toml
+
+The names are those of `serving.weights` in the catalogue. PARLANCE_HOME (default: var) is where weights lie;
+PARLANCE_OFFLINE=1 is the same as --offline."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point."""
+    options = _parser().parse_args(arguments)
+    command: Callable[[argparse.Namespace], None] = options.command
+    try:
+        command(options)
+    except WeightsError as error:
+        sys.exit(f"weights: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m models.weights",
+        description="Weights of the models: fetched once, pinned by hash, verified before they are loaded.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    fetch = commands.add_parser("fetch", help="fetch, verify and convert; what is there already is only verified")
+    fetch.add_argument(
+        "names", nargs="+", metavar="NAME", help="name in the manifest; `-` reads names from standard input"
+    )
+    fetch.set_defaults(command=_fetch)
+    verify = commands.add_parser("verify", help="verify weights that are on this machine; fetches nothing")
+    verify.add_argument("names", nargs="*", metavar="NAME", help="default: all that are there")
+    verify.set_defaults(command=_verify)
+    listing = commands.add_parser("list", help="show the manifest and what is on this machine")
+    listing.set_defaults(command=_list)
+    pin = commands.add_parser("pin", help="print a stanza with the hashes of a local folder")
+    pin.add_argument("name", metavar="NAME")
+    pin.add_argument(
+        "source", metavar="SOURCE", help="`dir:FOLDER`, or `hub:OWNER/NAME` with --revision (downloads it)"
+    )
+    pin.add_argument("--revision", help="40-digit revision of a hub source")
+    pin.add_argument("--licence", required=True, help="SPDX name, e.g. Apache-2.0")
+    pin.set_defaults(command=_pin)
+    for command in (fetch, verify, listing, pin):
+        command.add_argument("--offline", action="store_true", default=None, help="never touch the network")
+    return parser
+
+
+def _fetch(options: argparse.Namespace) -> None:
+    names = [word for name in options.names for word in (sys.stdin.read().split() if name == "-" else [name])]
+    for name in dict.fromkeys(names):
+        sys.stdout.write(f"{name}  {ensure(name, offline=options.offline)}\n")
+
+
+def _verify(options: argparse.Namespace) -> None:
+    store = home_folder() / "weights"
+    for name in options.names or [name for name in manifest() if (store / name).is_dir()]:
+        sys.stdout.write(f"{name}  verified in {ensure(name, offline=True)}\n")
+
+
+def _list(_options: argparse.Namespace) -> None:
+    store = home_folder() / "weights"
+    for name, stanza in manifest().items():
+        there = stanza.kind == "dir" or (store / name).is_dir()
+        state = "here" if there else "not fetched"
+        sys.stdout.write(
+            f"{name:28} {state:12} {stanza.size_bytes / 1e6:9.1f} MB  {stanza.licence:12} {stanza.source}\n"
+        )
+
+
+def _pin(options: argparse.Namespace) -> None:
+    kind, _, place = options.source.partition(":")
+    with TemporaryDirectory() as spool:
+        if kind == "hub" and options.revision and not options.offline:
+            folder = _download(place, options.revision, Path(spool) / "files")
+        elif kind == "dir":
+            folder = home_folder() / Path(place).expanduser()
+        else:
+            raise WeightsError("`pin` takes `dir:FOLDER`, or `hub:OWNER/NAME` with --revision and a network")
+        refuse_code(regular_files(folder))
+        pins = pin_all(folder, Digests(Path(spool) / "digests"))
+    lines = [f'["{options.name}"]', f'source = "{options.source}"', f'licence = "{options.licence}"']
+    lines += [f'revision = "{options.revision}"'] if options.revision else []
+    lines += ["", f'["{options.name}".files]']
+    lines += [f'"{name}" = {{ size = {pin.size}, sha256 = "{pin.sha256}" }}' for name, pin in pins.items()]
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _download(repository: str, revision: str, folder: Path) -> Path:
+    import shutil
+
+    from huggingface_hub import snapshot_download
+
+    wanted = ["*.safetensors", "*.json", "*.txt", "*.model", "*.onnx", "*.bin", "*.jinja"]
+    unwanted = ["pytorch_model*", "training_args*", "onnx/*", "openvino/*"]
+    snapshot_download(repository, revision=revision, local_dir=folder, allow_patterns=wanted, ignore_patterns=unwanted)
+    shutil.rmtree(folder / ".cache", ignore_errors=True)
+    return folder

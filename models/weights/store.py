@@ -1,0 +1,181 @@
+"""Weights on this machine: fetched once, pinned by hash, checked before every load.
+
+    PARLANCE_HOME/weights/<name>/       what is loaded; appears at once, complete and verified
+    PARLANCE_HOME/weights/.partial/     downloads under way
+    PARLANCE_HOME/weights/.digests/     hashes already computed, by inode, times and size
+    PARLANCE_HOME/weights.toml          stanzas of your own, before those of `models/weights/manifest.toml`
+
+Weights that a stanza converts are pinned by `pins.json` in their folder, written at conversion: the result may differ
+between library versions, what it was made from may not.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tomllib
+from pathlib import Path
+
+from filelock import FileLock
+from pydantic import ValidationError
+
+from contract.catalog import Frozen
+from models.weights.files import Digests, PinnedFile, Sha256, WeightsError, pin_all, refuse_code, regular_files, verify
+from models.weights.sources import FETCHERS, RESUMES, Stanza, progress, run_converter
+
+__all__ = ["Stanza", "WeightsError", "ensure", "home_folder", "manifest"]
+
+SHIPPED = Path(__file__).with_name("manifest.toml")
+PINS = "pins.json"
+
+
+class Pins(Frozen):
+    """What a conversion left. `made_from` are the hashes of the files that went in."""
+
+    made_from: tuple[Sha256, ...]
+    files: dict[str, PinnedFile]
+
+
+def home_folder() -> Path:
+    """`PARLANCE_HOME`, or `var` under the current folder."""
+    return Path(os.environ.get("PARLANCE_HOME") or "var").absolute()
+
+
+def is_offline() -> bool:
+    """Whether `PARLANCE_OFFLINE` forbids the network."""
+    return os.environ.get("PARLANCE_OFFLINE", "").lower() in ("1", "true", "yes", "on")
+
+
+def manifest(home: Path | None = None) -> dict[str, Stanza]:
+    """Every stanza by name; those of `home` replace the shipped ones. Raises WeightsError for what cannot be read."""
+    stanzas: dict[str, Stanza] = {}
+    for path in (SHIPPED, (home or home_folder()) / "weights.toml"):
+        if not path.is_file():
+            continue
+        try:
+            stanzas |= {name: Stanza.model_validate(table) for name, table in tomllib.loads(path.read_text()).items()}
+        except (tomllib.TOMLDecodeError, ValidationError) as error:
+            raise WeightsError(f"`{path}` cannot be read: {' '.join(str(error).split())}") from error
+    return stanzas
+
+
+def ensure(name: str, *, home: Path | None = None, offline: bool | None = None) -> Path:
+    """The verified folder of the weights `name`, fetched and converted first if it is not there.
+
+    Args:
+        name: a stanza of the manifest.
+        home: instead of `PARLANCE_HOME`.
+        offline: never touch the network; None asks `PARLANCE_OFFLINE`.
+
+    Raises:
+        WeightsError: missing, broken, or not to be trusted; its text says what to do.
+    """
+    home = home or home_folder()
+    stanza = _stanza(name, home)
+    store = home / "weights"
+    if stanza.kind == "dir":
+        return _in_place(name, stanza, home)
+    folder = store / name
+    if not folder.is_dir():
+        if is_offline() if offline is None else offline:
+            raise WeightsError(
+                f"the weights `{name}` are not in `{folder}` and offline mode is on: "
+                f"run `make weights` with a network, or copy the folder from a machine that has it"
+            )
+        store.mkdir(parents=True, exist_ok=True)
+        (store / ".partial").mkdir(exist_ok=True)
+        # A second process waits here and then finds the folder.
+        with FileLock(store / ".partial" / f"{name}.lock"):
+            if not folder.is_dir():
+                _fetch(name, stanza, store)
+    _verify_stored(name, stanza, store)
+    return folder
+
+
+def _stanza(name: str, home: Path) -> Stanza:
+    known = manifest(home)
+    if name not in known:
+        raise WeightsError(
+            f"no weights are called `{name}`; add a stanza to `{home / 'weights.toml'}` "
+            f"(`python -m models.weights pin --help` writes one), or choose another PROFILE"
+        )
+    return known[name]
+
+
+def _digests(name: str, store: Path) -> Digests:
+    return Digests(store / ".digests" / f"{name}.json")
+
+
+def _in_place(name: str, stanza: Stanza, home: Path) -> Path:
+    """The folder of a `dir:` source, checked where it lies."""
+    folder = home / Path(stanza.place).expanduser()
+    if not folder.is_dir():
+        raise WeightsError(f"the weights `{name}` belong in `{folder}`, which does not exist; put the files there")
+    digests = _digests(name, home / "weights")
+    verify(folder, stanza.files, digests)
+    digests.save()
+    return folder
+
+
+def _verify_stored(name: str, stanza: Stanza, store: Path) -> None:
+    folder, digests = store / name, _digests(name, store)
+    pins = stanza.files
+    if stanza.convert:
+        made = _read_pins(folder)
+        if made.made_from != _hashes(stanza):
+            raise WeightsError(
+                f"`{folder}` was made from other weights than are pinned now; delete it and run `make weights`"
+            )
+        pins = made.files | {PINS: _pin_of(folder / PINS, digests)}
+    verify(folder, pins, digests)
+    digests.save()
+
+
+def _fetch(name: str, stanza: Stanza, store: Path) -> None:
+    """Fetches, verifies and converts beside the store, then moves the result there in one step."""
+    partial = store / ".partial" / name
+    if stanza.kind not in RESUMES:
+        shutil.rmtree(partial, ignore_errors=True)
+    fetched = partial / "fetched"
+    fetched.mkdir(parents=True, exist_ok=True)
+    with progress(f"fetching weights {name}", partial, stanza.size_bytes):
+        FETCHERS[stanza.kind](stanza, fetched)
+    digests = _digests(name, store)
+    try:
+        verify(fetched, stanza.files, digests)
+        result = _convert(name, stanza, fetched, digests) if stanza.convert else fetched
+    except WeightsError:
+        shutil.rmtree(partial, ignore_errors=True)  # never continue from a file that is wrong
+        raise
+    digests.save()
+    result.rename(store / name)
+    shutil.rmtree(partial, ignore_errors=True)
+
+
+def _convert(name: str, stanza: Stanza, fetched: Path, digests: Digests) -> Path:
+    """The folder made by the stanza's converter, with its pins."""
+    converted = fetched.parent / "converted"
+    shutil.rmtree(converted, ignore_errors=True)
+    source = fetched / next(iter(stanza.files)) if len(stanza.files) == 1 else fetched
+    with progress(f"converting weights {name} (once)"):
+        run_converter(str(stanza.convert), source, converted)
+    refuse_code(regular_files(converted))
+    pins = Pins(made_from=_hashes(stanza), files=pin_all(converted, digests))
+    (converted / PINS).write_text(pins.model_dump_json(indent=1))
+    return converted
+
+
+def _hashes(stanza: Stanza) -> tuple[str, ...]:
+    return tuple(sorted(file.sha256 for file in stanza.files.values()))
+
+
+def _read_pins(folder: Path) -> Pins:
+    try:
+        return Pins.model_validate(json.loads((folder / PINS).read_text()))
+    except (OSError, ValueError) as error:
+        raise WeightsError(f"`{folder}` has no readable `{PINS}`; delete that folder and run `make weights`") from error
+
+
+def _pin_of(path: Path, digests: Digests) -> PinnedFile:
+    return PinnedFile(size=path.stat().st_size, sha256=digests.sha256(path))

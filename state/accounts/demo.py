@@ -1,0 +1,87 @@
+"""The first key of an embedded server. Design: first start.
+
+The key is written to a file of its own name first, then stored, then the file gets its final name: whenever the process
+dies, the next start finishes or forgets, and there is never a `demo.key` that does not work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from contract.access import Scope
+from state.accounts import api_keys, keys, organisations
+from state.database.database import Database
+from state.keyring import Keyring
+
+ORGANISATION = "demo"
+PLAN = "pro"
+FILE = "demo.key"
+
+
+async def create_demo(database: Database, pepper: Keyring, home: Path) -> str | None:
+    """Makes organisation and key unless the organisation exists. Returns the key's text or None."""
+    lock = await asyncio.to_thread(_lock, home)
+    try:
+        return await _create_alone(database, pepper, home / f"{FILE}.new", home / FILE)
+    finally:
+        os.close(lock)
+
+
+async def _create_alone(database: Database, pepper: Keyring, pending: Path, final: Path) -> str | None:
+    earlier = _read(pending)
+    if earlier is not None and await database.run(_is_stored(earlier)):
+        os.replace(pending, final)
+        return earlier.text
+    key = keys.mint()
+    _write(pending, key)
+    if not await database.run(_organisation_with(key, pepper)):
+        os.unlink(pending)
+        return None
+    os.replace(pending, final)
+    return key.text
+
+
+def _lock(home: Path) -> int:
+    """Waits until no other process creates the key. Closing the returned descriptor unlocks."""
+    home.mkdir(parents=True, exist_ok=True)
+    lock = os.open(home / f"{FILE}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    return lock
+
+
+def _read(path: Path) -> keys.Key | None:
+    return keys.read(path.read_text().strip()) if path.exists() else None
+
+
+def _write(path: Path, key: keys.Key) -> None:
+    path.unlink(missing_ok=True)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(key.text + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _is_stored(key: keys.Key) -> Callable[[Connection], bool]:
+    return lambda connection: api_keys.find(connection, key.public_id) is not None
+
+
+def _organisation_with(key: keys.Key, pepper: Keyring) -> Callable[[Connection], bool]:
+    def transaction(connection: Connection) -> bool:
+        if organisations.is_taken(connection, ORGANISATION):
+            return False
+        now_s = int(time.time())
+        org_id = organisations.create(connection, ORGANISATION, PLAN, (), now_s)
+        every = frozenset(Scope)
+        api_keys.store(
+            connection, key, pepper, org_id=org_id, user_id=None, scopes=every, label="first start", now_s=now_s
+        )
+        return True
+
+    return transaction

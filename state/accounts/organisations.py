@@ -1,0 +1,119 @@
+"""Organisations, their users and their limits: functions over a connection, for the command line and the first start.
+
+Every refusal is a ValueError with one sentence that can be shown as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import Connection, Row, insert, select, update
+
+from contract.access import PLANS, VOICES
+from state.database.database import insert_new
+from state.database.tables import budgets, organisations, users
+
+ENTITLEMENTS = frozenset({VOICES})
+NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}", re.ASCII)
+MAX_LIMIT_MICRO_EUR = 10**15
+
+
+def create(connection: Connection, name: str, plan: str, entitlements: Iterable[str], now_s: int) -> int:
+    """Adds an organisation without a spend limit. Returns its id."""
+    _check_name("organisation", name)
+    row = {"name": name, "plan": _known_plan(plan), "entitlements": _known_entitlements(entitlements)}
+    made = connection.execute(insert_new(connection, organisations).values(row | {"created_at": now_s}))
+    if not made.rowcount:
+        raise ValueError(f"there is an organisation `{name}` already")
+    org_id: int = find(connection, name).id
+    connection.execute(insert(budgets).values(org_id=org_id))
+    return org_id
+
+
+def find(connection: Connection, name: str) -> Row[Any]:
+    """The row of an organisation by its name."""
+    row = connection.execute(select(organisations).where(organisations.c.name == name)).one_or_none()
+    if row is None:
+        raise ValueError(f"there is no organisation `{name}`; `org list` shows all")
+    return row
+
+
+def all_rows(connection: Connection) -> list[Row[Any]]:
+    """Every organisation with its limit, spent and held micro-EUR, by name."""
+    columns = (budgets.c.limit_micro_eur, budgets.c.spent_micro_eur, budgets.c.held_micro_eur)
+    own_budget = (budgets.c.org_id == organisations.c.id) & budgets.c.user_id.is_(None)
+    query = select(organisations, *columns).join(budgets, own_budget).order_by(organisations.c.name)
+    return list(connection.execute(query))
+
+
+def change(connection: Connection, name: str, columns: Mapping[str, Any]) -> None:
+    """Sets columns of an organisation: plan, entitlements, models, decision_model, requests_per_minute, ..."""
+    org_id = find(connection, name).id
+    values = dict(columns)
+    if "plan" in values:
+        _known_plan(values["plan"])
+    if "entitlements" in values:
+        values["entitlements"] = _known_entitlements(values["entitlements"])
+    if values:
+        connection.execute(update(organisations).where(organisations.c.id == org_id).values(values))
+
+
+def ensure_user(connection: Connection, org_id: int, name: str, now_s: int) -> int:
+    """The id of a user of the organisation, who is added with the first key or limit."""
+    _check_name("user", name)
+    row = {"org_id": org_id, "name": name, "created_at": now_s}
+    made = connection.execute(insert_new(connection, users).values(row))
+    user_id: int = find_user(connection, org_id, name).id
+    if made.rowcount:
+        connection.execute(insert(budgets).values(org_id=org_id, user_id=user_id))
+    return user_id
+
+
+def find_user(connection: Connection, org_id: int, name: str) -> Row[Any]:
+    """The row of a user by name."""
+    row = connection.execute(select(users).where(users.c.org_id == org_id, users.c.name == name)).one_or_none()
+    if row is None:
+        raise ValueError(f"the organisation has no user `{name}`; `budget list` shows all")
+    return row
+
+
+def set_limit(connection: Connection, org_id: int, user_id: int | None, limit_micro_eur: int | None) -> None:
+    """Sets the spend limit of an organisation, or of one of its users; None takes it away, 0 forbids to spend."""
+    if limit_micro_eur is not None and not 0 <= limit_micro_eur <= MAX_LIMIT_MICRO_EUR:
+        raise ValueError(f"a limit is 0 to {MAX_LIMIT_MICRO_EUR} micro-EUR, not {limit_micro_eur}")
+    whose = budgets.c.user_id.is_(None) if user_id is None else budgets.c.user_id == user_id
+    connection.execute(update(budgets).where(budgets.c.org_id == org_id, whose).values(limit_micro_eur=limit_micro_eur))
+
+
+def list_budgets(connection: Connection, org_id: int) -> list[Row[Any]]:
+    """Limit, spent and held micro-EUR of an organisation (`user` is None) and of each of its users."""
+    columns = (budgets.c.limit_micro_eur, budgets.c.spent_micro_eur, budgets.c.held_micro_eur)
+    query = select(users.c.name.label("user"), *columns).select_from(budgets.outerjoin(users))
+    return list(connection.execute(query.where(budgets.c.org_id == org_id).order_by(budgets.c.id)))
+
+
+def is_taken(connection: Connection, name: str) -> bool:
+    """Whether an organisation has this name."""
+    return connection.execute(select(organisations.c.id).where(organisations.c.name == name)).first() is not None
+
+
+def _check_name(kind: str, name: str) -> None:
+    if not NAME_PATTERN.fullmatch(name):
+        raise ValueError(
+            f"the {kind} name {name!r} is not 1 to 100 letters, digits and . _ @ + -, a letter or digit first"
+        )
+
+
+def _known_plan(plan: str) -> str:
+    if plan not in PLANS:
+        raise ValueError(f"there is no plan `{plan}`; choose one of {', '.join(PLANS)}")
+    return plan
+
+
+def _known_entitlements(names: Iterable[str]) -> frozenset[str]:
+    for name in names:
+        if name not in ENTITLEMENTS:
+            raise ValueError(f"there is no entitlement `{name}`; choose one of {', '.join(sorted(ENTITLEMENTS))}")
+    return frozenset(names)

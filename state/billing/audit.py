@@ -1,0 +1,38 @@
+"""Proves that the books add up: what was used is what was spent, what reservations hold is what budgets say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import BigInteger, ColumnElement, Connection, Row, Table, cast, func, literal, select, text
+
+from state.database.tables import budgets, reservations, usage_lines
+
+
+def faults(connection: Connection) -> list[str]:
+    """One sentence per sum that does not add up; empty when all do. Has to come first in its transaction."""
+    if connection.dialect.name == "postgresql":
+        # All sums of one moment: the service goes on billing meanwhile.
+        connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
+    sentences = []
+    for budget in connection.execute(select(budgets).order_by(budgets.c.id)):
+        used = _total(connection, usage_lines.c.cost_micro_eur, _whose(usage_lines, budget))
+        still_held = _whose(reservations, budget) & (reservations.c.state == "held")
+        held = _total(connection, reservations.c.held_micro_eur, still_held)
+        name = f"organisation {budget.org_id}" + ("" if budget.user_id is None else f", user {budget.user_id}")
+        if used != budget.spent_micro_eur:
+            sentences.append(f"{name}: usage lines sum up to {used}, but {budget.spent_micro_eur} are spent")
+        if held != budget.held_micro_eur:
+            sentences.append(f"{name}: reservations hold {held}, but {budget.held_micro_eur} are held")
+    return sentences
+
+
+def _whose(table: Table, budget: Row[Any]) -> ColumnElement[bool]:
+    if budget.user_id is None:
+        return table.c.org_id == literal(budget.org_id)
+    return table.c.user_id == literal(budget.user_id)
+
+
+def _total(connection: Connection, column: ColumnElement[int], condition: ColumnElement[bool]) -> int:
+    total = cast(func.coalesce(func.sum(column), 0), BigInteger)
+    return int(connection.execute(select(total).where(condition)).scalar_one())

@@ -1,0 +1,112 @@
+"""What was billed: lines and sums. Spec 8, Billing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import BigInteger, ColumnElement, Connection, Select, cast, func, select
+
+from state.database.tables import organisations, usage_lines, users
+
+COLUMNS = (
+    "at",
+    "organisation",
+    "user",
+    "key_id",
+    "request_id",
+    "line",
+    "model",
+    "quantity",
+    "unit",
+    "cost_micro_eur",
+)
+"""Columns of a line, in the order of every format."""
+
+DAY_MS = 86_400_000
+
+_day = (usage_lines.c.at_ms - usage_lines.c.at_ms % DAY_MS).label("day")
+
+GROUPS: dict[str, ColumnElement[Any]] = {
+    "organisation": organisations.c.name.label("organisation"),
+    "user": users.c.name.label("user"),
+    "key": usage_lines.c.key_id.label("key"),
+    "model": usage_lines.c.model,
+    "line": usage_lines.c.line,
+    "unit": usage_lines.c.unit,
+    "day": _day,
+}
+"""What sums can be made by."""
+
+SUMS = ("requests", "quantity", "cost_micro_eur")
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which lines; None means all. Times are milliseconds since 1970 UTC, `until_ms` excluded."""
+
+    org: str | None = None
+    user: str | None = None
+    key: str | None = None
+    model: str | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+
+
+def lines(connection: Connection, which: Filter, after_id: int, count: int) -> list[dict[str, Any]]:
+    """Up to `count` billed requests that come after a line, oldest first: `id` and then COLUMNS."""
+    query = select(
+        usage_lines.c.id,
+        usage_lines.c.at_ms,
+        organisations.c.name.label("organisation"),
+        users.c.name.label("user"),
+        *(usage_lines.c[name] for name in COLUMNS[3:]),
+    )
+    page = _narrow(query, which).where(usage_lines.c.id > after_id).order_by(usage_lines.c.id).limit(count)
+    rows = connection.execute(page).mappings()
+    return [{"id": row["id"], "at": iso(row["at_ms"])} | {name: row[name] for name in COLUMNS[1:]} for row in rows]
+
+
+def sums(connection: Connection, which: Filter, by: Sequence[str]) -> list[dict[str, Any]]:
+    """Requests, quantity and cost per group. Raises ValueError naming an unknown group.
+
+    Quantities of different units cannot be added, so `unit` always belongs to the groups.
+    """
+    for name in by:
+        if name not in GROUPS:
+            raise ValueError(f"there is no sum by `{name}`; choose from {', '.join(GROUPS)}")
+    names = [*dict.fromkeys((*by, "unit"))]
+    groups = [GROUPS[name] for name in names]
+    totals = (
+        func.count().label("requests"),
+        cast(func.sum(usage_lines.c.quantity), BigInteger).label("quantity"),
+        cast(func.sum(usage_lines.c.cost_micro_eur), BigInteger).label("cost_micro_eur"),
+    )
+    query = _narrow(select(*groups, *totals), which).group_by(*groups).order_by(*groups)
+    rows = [dict(row) for row in connection.execute(query).mappings()]
+    return [row | {"day": iso(row["day"])[:10]} if "day" in row else row for row in rows]
+
+
+def iso(at_ms: int) -> str:
+    """A time as text: 2026-11-20T10:52:00.125Z."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _narrow(query: Select[Any], which: Filter) -> Select[Any]:
+    query = query.select_from(usage_lines.join(organisations).outerjoin(users, users.c.id == usage_lines.c.user_id))
+    equal = {
+        organisations.c.name: which.org,
+        users.c.name: which.user,
+        usage_lines.c.key_id: which.key,
+        usage_lines.c.model: which.model,
+    }
+    for column, value in equal.items():
+        if value is not None:
+            query = query.where(column == value)
+    if which.since_ms is not None:
+        query = query.where(usage_lines.c.at_ms >= which.since_ms)
+    if which.until_ms is not None:
+        query = query.where(usage_lines.c.at_ms < which.until_ms)
+    return query

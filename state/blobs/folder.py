@@ -1,0 +1,134 @@
+"""Bytes in a local folder. Written beside, synced, and given their name: whole or not there after a death."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import time
+from collections.abc import AsyncGenerator, AsyncIterable, Callable
+from pathlib import Path
+from typing import BinaryIO, Literal, ParamSpec, TypeVar
+
+from contract.errors import STATE_UNAVAILABLE
+from state.blobs.store import CHUNK_BYTES, Blob, checked
+
+T = TypeVar("T")
+P = ParamSpec("P")
+log = logging.getLogger(__name__)
+
+UNFINISHED = ".unfinished"
+"""Folder of files that are still written. No blob's name begins with a dot."""
+
+UNFINISHED_S = 86_400
+"""What a dead process left half written is cleared away after so long."""
+
+
+class FolderBlobs:
+    """A folder, made if missing, that only this user can list and read."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._unfinished = folder / UNFINISHED
+        self._unfinished.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.chmod(0o700)
+        for path in self._unfinished.iterdir():
+            if path.stat().st_mtime < time.time() - UNFINISHED_S:
+                path.unlink(missing_ok=True)
+
+    async def put(self, name: str, data: bytes | AsyncIterable[bytes]) -> int:
+        """See `Blobs.put`."""
+        target, fresh, size = self._path(name), self._unfinished / secrets.token_hex(16), 0
+        try:
+            with await _in_thread(_create, fresh) as file:
+                async for chunk in _once(data) if isinstance(data, bytes) else data:
+                    await _in_thread(_write_all, file, chunk)
+                    size += len(chunk)
+                await _in_thread(os.fsync, file.fileno())
+            await _in_thread(_give_name, fresh, target)
+        finally:
+            fresh.unlink(missing_ok=True)
+        return size
+
+    async def find(self, name: str) -> bytes | None:
+        """See `Blobs.find`."""
+        blob = await self.stream(name)
+        return None if blob is None else b"".join([chunk async for chunk in blob.chunks])
+
+    async def stream(self, name: str) -> Blob | None:
+        """See `Blobs.stream`."""
+        file = await _in_thread(_open, self._path(name))
+        return None if file is None else Blob(os.fstat(file.fileno()).st_size, _chunks(file))
+
+    async def exists(self, name: str) -> bool:
+        """See `Blobs.exists`."""
+        return await _in_thread(self._path(name).is_file)
+
+    async def delete(self, name: str) -> None:
+        """See `Blobs.delete`."""
+        await _in_thread(self._path(name).unlink, missing_ok=True)
+
+    async def presign(self, name: str, method: Literal["GET", "PUT"], valid_s: int) -> str | None:
+        """See `Blobs.presign`."""
+        checked(name)
+        return None
+
+    def _path(self, name: str) -> Path:
+        return self._folder / checked(name)
+
+
+def _create(path: Path) -> BinaryIO:
+    return open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb", buffering=0)
+
+
+def _open(path: Path) -> BinaryIO | None:
+    try:
+        return path.open("rb", buffering=0)
+    except FileNotFoundError:
+        return None
+
+
+def _write_all(file: BinaryIO, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest) :]
+
+
+def _give_name(fresh: Path, target: Path) -> None:
+    missing = [folder for folder in target.parents if not folder.exists()]
+    for folder in reversed(missing):
+        folder.mkdir(mode=0o700, exist_ok=True)
+    fresh.replace(target)
+    # A name is on the disk when the folder that holds it is, and a new folder when the one above it is.
+    for folder in (target.parent, *(folder.parent for folder in missing)):
+        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
+
+
+async def _once(data: bytes) -> AsyncGenerator[bytes, None]:
+    yield data
+
+
+async def _chunks(file: BinaryIO) -> AsyncGenerator[bytes, None]:
+    with file:
+        while chunk := await _in_thread(file.read, CHUNK_BYTES):
+            yield chunk
+
+
+async def _in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Runs it to its end even when the waiter is cancelled: a file must not be closed under a thread that uses it."""
+    work = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
+    try:
+        return await asyncio.shield(work)
+    except OSError as error:
+        log.error("the folder of bytes does not work: %s", type(error).__name__)
+        raise STATE_UNAVAILABLE() from None
+    except asyncio.CancelledError:
+        await asyncio.wait([work])
+        if not work.cancelled():
+            work.exception()
+        raise

@@ -1,0 +1,112 @@
+"""Bytes in an S3-compatible store, through `obstore`."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable
+from datetime import timedelta
+from typing import Any, Literal
+
+from contract.errors import STATE_UNAVAILABLE, ApiError
+from state.blobs.store import CHUNK_BYTES, Blob, checked
+
+log = logging.getLogger(__name__)
+
+OPTIONS = {"connect_timeout": "5s", "timeout": "300s"}
+"""A client may read a large recording slowly: the timeout holds for the whole of it."""
+
+RETRY = {"max_retries": 3, "retry_timeout": timedelta(seconds=20)}
+
+PARTS_UNDER_WAY = 2
+"""Of 5 MiB each, so that an upload of any length needs constant memory."""
+
+
+class S3Blobs:
+    """A bucket, or the part of it that begins with `prefix`. Reads AWS_ENDPOINT_URL, AWS_REGION, AWS_ALLOW_HTTP, ..."""
+
+    def __init__(self, bucket: str, prefix: str) -> None:
+        import obstore
+        from obstore.store import S3Store
+
+        self._obstore = obstore
+        # Options that are given replace the environment's.
+        options = OPTIONS | {"allow_http": os.environ.get("AWS_ALLOW_HTTP", "false")}
+        self._store = S3Store(bucket, prefix=prefix or None, client_options=options, retry_config=RETRY)
+
+    async def put(self, name: str, data: bytes | AsyncIterable[bytes]) -> int:
+        """See `Blobs.put`."""
+        source = _Counted(data)
+        body = data if isinstance(data, bytes) else source
+        try:
+            await _safe(self._obstore.put_async(self._store, checked(name), body, max_concurrency=PARTS_UNDER_WAY))
+        except ApiError as error:
+            raise source.error or error from None
+        return len(data) if isinstance(data, bytes) else source.size_bytes
+
+    async def find(self, name: str) -> bytes | None:
+        """See `Blobs.find`."""
+        blob = await self.stream(name)
+        return None if blob is None else b"".join([chunk async for chunk in blob.chunks])
+
+    async def stream(self, name: str) -> Blob | None:
+        """See `Blobs.stream`."""
+        try:
+            reply = await _safe(self._obstore.get_async(self._store, checked(name)))
+        except FileNotFoundError:
+            return None
+        return Blob(reply.meta["size"], _chunks(reply))
+
+    async def exists(self, name: str) -> bool:
+        """See `Blobs.exists`."""
+        try:
+            await _safe(self._obstore.head_async(self._store, checked(name)))
+        except FileNotFoundError:
+            return False
+        return True
+
+    async def delete(self, name: str) -> None:
+        """See `Blobs.delete`."""
+        await _safe(self._obstore.delete_async(self._store, checked(name)))
+
+    async def presign(self, name: str, method: Literal["GET", "PUT"], valid_s: int) -> str | None:
+        """See `Blobs.presign`."""
+        address: str = await _safe(
+            self._obstore.sign_async(self._store, method, checked(name), timedelta(seconds=valid_s))
+        )
+        return address
+
+
+class _Counted:
+    """Chunks on their way to the store, counted; keeps what their source raised, which the store does not tell."""
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+        self.size_bytes = 0
+        self.error: Exception | None = None
+
+    async def __aiter__(self) -> AsyncGenerator[bytes, None]:
+        try:
+            async for chunk in self._source:
+                self.size_bytes += len(chunk)
+                yield chunk
+        except Exception as error:
+            self.error = error
+            raise
+
+
+async def _chunks(reply: Any) -> AsyncGenerator[bytes, None]:
+    source = aiter(reply.stream(min_chunk_size=CHUNK_BYTES))
+    while (chunk := await _safe(anext(source, None))) is not None:
+        yield bytes(chunk)
+
+
+async def _safe(call: Awaitable[Any]) -> Any:
+    """What `call` gives. Raises FileNotFoundError, and STATE_UNAVAILABLE for everything else."""
+    try:
+        return await call
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # the store's client raises errors of several libraries
+        log.error("the store of bytes does not work: %s", type(error).__name__)
+        raise STATE_UNAVAILABLE() from None

@@ -1,0 +1,95 @@
+"""One small interface over both databases: `await database.run(transaction)`.
+
+A transaction is a plain function over a synchronous SQLAlchemy connection; repositories are such functions, written
+once. `run` commits when it returns and rolls back when it raises. A transaction that was handed over runs to its end
+even when the waiting task is cancelled, so a client that disconnects never leaves one half done.
+
+    sqlite:///...       `sqlite.py`      one writer thread, several transactions in one commit
+    postgresql://...    `postgres.py`    a pool of connections
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from sqlalchemy import Connection, Insert, Table
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+
+T = TypeVar("T")
+
+WAIT_S = 4.0
+"""Seconds that a transaction waits for a lock or a connection before it is given up: clients hear 503 within 5 s."""
+
+
+class RowRefused(Exception):
+    """A rule of the schema refused a row: it exists already, or refers to nothing.
+
+    Says no more than that: databases quote the row in their own message, and it may be a secret.
+    """
+
+
+class Database(Protocol):
+    """Where transactions run."""
+
+    async def run(self, transaction: Callable[[Connection], T], *, durable: bool = True, row: int | None = None) -> T:
+        """Runs `transaction` and returns its result after the commit.
+
+        With `durable=False` the answer does not wait for the disk: other transactions see the result, but the machine
+        can lose it with its power. For what is worth nothing without the process that asked, like a reservation.
+
+        Transactions of the same `row` (any number) would wait for each other in the database, each with a connection
+        in its hand; they take turns here instead.
+
+        Raises STATE_UNAVAILABLE if the database cannot be reached or written, RowRefused, and what the transaction
+        raises itself.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Finishes what was handed over, then lets go of the database."""
+        ...
+
+
+async def open_database(url: str, wait_s: float = WAIT_S) -> Database:
+    """Opens the database at `url` and brings its schema up to date.
+
+    Raises ValueError for an address of another kind, STATE_UNAVAILABLE if it cannot be reached.
+    """
+    from state.database.migrate import upgrade
+
+    database = connect(url, wait_s)
+    try:
+        await database.run(upgrade)
+    except BaseException:
+        await database.close()
+        raise
+    return database
+
+
+def connect(url: str, wait_s: float = WAIT_S) -> Database:
+    """The database at `url` as it is. `wait_s` bounds the wait for a lock or a connection. Raises ValueError."""
+    try:
+        address = make_url(url)
+    except ArgumentError:
+        raise ValueError("the database address must look like sqlite:///path or postgresql://user@host/name") from None
+    backend = address.get_backend_name()
+    # Drivers load where they are chosen: an embedded server has no use for asyncpg.
+    if backend == "sqlite" and address.database not in (None, "", ":memory:"):
+        from state.database.sqlite import SqliteDatabase
+
+        return SqliteDatabase(str(address.database), wait_s)
+    if backend == "postgresql":
+        from state.database.postgres import PostgresDatabase
+
+        return PostgresDatabase(address, wait_s)
+    raise ValueError(f"the database must be a sqlite file or postgresql, not `{backend}`")
+
+
+def insert_new(connection: Connection, table: Table) -> Insert:
+    """An INSERT that leaves a row which exists already as it is; `rowcount` tells which it was."""
+    if connection.dialect.name == "postgresql":
+        return postgresql.insert(table).on_conflict_do_nothing()
+    return sqlite.insert(table).on_conflict_do_nothing()

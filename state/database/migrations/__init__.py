@@ -1,0 +1,1 @@
+"""Steps of the schema, forwards and backwards. `state.database.migrate` runs them."""

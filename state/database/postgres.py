@@ -1,0 +1,104 @@
+"""PostgreSQL behind a pool of asyncpg connections."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+from weakref import WeakValueDictionary
+
+from sqlalchemy import URL, Connection
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from contract.errors import STATE_UNAVAILABLE
+from state.database.database import WAIT_S, RowRefused
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+POOL_SIZE = 8
+"""Connections of each of the two pools of a process."""
+
+
+class PostgresDatabase:
+    """A database that several ingress replicas share. READ COMMITTED: every decision is one conditional update."""
+
+    def __init__(self, address: URL, wait_s: float = WAIT_S) -> None:
+        # Whether a commit waits for the disk is a setting of the connection; to change it each time is a round trip.
+        self._engines = {True: _engine(address, wait_s, "on"), False: _engine(address, wait_s, "off")}
+        self._wait_s = wait_s
+        # Weak: a lock lives as long as somebody holds it or waits for it.
+        self._turns: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
+        self._running: set[asyncio.Task[object]] = set()
+
+    async def run(self, transaction: Callable[[Connection], T], *, durable: bool = True, row: int | None = None) -> T:
+        """See `Database.run`."""
+        task = asyncio.create_task(self._take_turns(self._engines[durable], transaction, row))
+        self._running.add(task)
+        task.add_done_callback(self._forget)
+        return await asyncio.shield(task)
+
+    async def close(self) -> None:
+        """See `Database.close`."""
+        if self._running:
+            await asyncio.wait(self._running)
+        for engine in self._engines.values():
+            await engine.dispose()
+
+    async def _take_turns(self, engine: AsyncEngine, transaction: Callable[[Connection], T], row: int | None) -> T:
+        if row is None:
+            return await _run_once_more(engine, transaction)
+        turn = self._turns.get(row)
+        if turn is None:
+            turn = self._turns[row] = asyncio.Lock()
+        try:
+            async with asyncio.timeout(self._wait_s):
+                await turn.acquire()
+        except TimeoutError:
+            raise STATE_UNAVAILABLE() from None
+        try:
+            return await _run_once_more(engine, transaction)
+        finally:
+            turn.release()
+
+    def _forget(self, task: asyncio.Task[object]) -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            task.exception()  # Marks it as seen: the waiter may be gone.
+
+
+async def _run_once_more(engine: AsyncEngine, transaction: Callable[[Connection], T]) -> T:
+    """Runs it, and again on a fresh connection when the pooled one turned out dead before the commit."""
+    for last in (False, True):
+        finished = False
+        try:
+            async with engine.begin() as connection:
+                result = await connection.run_sync(transaction)
+                finished = True
+            return result
+        except (IntegrityError, DataError):
+            raise RowRefused from None
+        except (SQLAlchemyError, OSError, TimeoutError) as error:
+            dead = isinstance(error, DBAPIError) and error.connection_invalidated
+            if dead and not finished and not last:
+                continue
+            log.error("a transaction failed: %s", type(error).__name__)
+            raise STATE_UNAVAILABLE() from None
+    raise AssertionError("unreachable")
+
+
+def _engine(address: URL, wait_s: float, synchronous_commit: str) -> AsyncEngine:
+    return create_async_engine(
+        address.set(drivername="postgresql+asyncpg"),
+        pool_size=POOL_SIZE,
+        max_overflow=0,
+        pool_timeout=wait_s,
+        hide_parameters=True,
+        connect_args={
+            "timeout": wait_s,
+            "command_timeout": wait_s,
+            "server_settings": {"synchronous_commit": synchronous_commit},
+        },
+    )

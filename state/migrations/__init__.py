@@ -1,1 +1,0 @@
-"""Steps of the schema, forwards and backwards. `state.migrate` runs them."""

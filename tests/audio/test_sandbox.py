@@ -1,0 +1,315 @@
+"""Strangers' audio: every format that is taken, and what comes of files that are none, or mean harm."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import signal
+import struct
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+import soundfile
+
+from audio import sandbox
+from audio.sandbox import NotAudio, Sound, TooLong, decode
+
+pytestmark = pytest.mark.anyio
+
+RATE = 16_000
+CONTAINERS = {  # muxer and encoder
+    "wav": ("wav", "pcm_s16le"),
+    "flac": ("flac", "flac"),
+    "mp3": ("mp3", "libmp3lame"),
+    "m4a": ("ipod", "aac"),
+    "mp4": ("mp4", "aac"),
+    "aac": ("adts", "aac"),
+    "opus": ("ogg", "libopus"),
+    "webm": ("webm", "libopus"),
+}
+FORMATS = [*CONTAINERS, "ogg"]
+
+
+def hum(seconds: float, rate: int = 24_000) -> np.ndarray:
+    t = np.arange(round(seconds * rate)) / rate
+    return (0.4 * np.sin(2 * np.pi * 220 * t)).astype(np.float32)
+
+
+def file_of(format: str, samples: np.ndarray, rate: int = 24_000, channels: int = 1) -> bytes:
+    made = io.BytesIO()
+    if format == "ogg":  # Vorbis
+        soundfile.write(made, samples, rate, format="OGG")
+        return made.getvalue()
+    container, codec = CONTAINERS[format]
+    layout = {1: "mono", 2: "stereo", 6: "5.1"}[channels]
+    with av.open(made, "w", format=container) as file:
+        stream = file.add_stream(codec, rate=rate, layout=layout)
+        block = np.ascontiguousarray(np.repeat(samples, channels)[None])
+        frame = av.AudioFrame.from_ndarray((block * 32767).astype(np.int16), format="s16", layout=layout)
+        frame.sample_rate = rate
+        file.mux(stream.encode(frame))
+        file.mux(stream.encode(None))
+    return made.getvalue()
+
+
+def wav_head(channels: int, rate: int, data_bytes: int) -> bytes:
+    fmt = struct.pack("<IHHIIHH", 16, 1, channels, rate, rate * channels * 2 & 0xFFFFFFFF, channels * 2 & 0xFFFF, 16)
+    return b"RIFF\xff\xff\xff\xffWAVEfmt " + fmt + b"data" + struct.pack("<I", data_bytes)
+
+
+def children() -> set[int]:
+    """Processes of this one that are alive or not yet waited for."""
+    found: set[int] = set()
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(FileNotFoundError):
+            found |= set(map(int, (task / "children").read_text().split()))
+    return found
+
+
+async def until(holds: Callable[[], object]) -> None:
+    while not holds():  # noqa: ASYNC110 (the kernel sends no event)
+        await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def stuck(tmp_path: Path, count: int = 1) -> AsyncIterator[list[asyncio.Task[Sound]]]:
+    """Decodings of a file that never goes on."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    held = os.open(pipe, os.O_RDWR)
+    tasks = [asyncio.create_task(decode(pipe, RATE, 30)) for _ in range(count)]
+    try:
+        yield tasks
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        os.close(held)
+
+
+@pytest.mark.parametrize(
+    ("format", "channels"), [(format, 1) for format in FORMATS] + [("mp3", 2), ("opus", 2), ("m4a", 6), ("flac", 6)]
+)
+async def test_every_format_is_heard(format: str, channels: int) -> None:
+    sound = await decode(file_of(format, hum(1.5), channels=channels), RATE, 30)
+    assert sound.sample_rate == RATE
+    assert sound.seconds == len(sound.samples) / 2 / RATE == pytest.approx(1.5, abs=0.1)
+    samples = np.frombuffer(sound.samples, "<i2")[:RATE] / 32768
+    spectrum = np.abs(np.fft.rfft(samples * np.hanning(RATE)))
+    assert spectrum.argmax() == 220
+    assert np.abs(samples).max() > 0.1
+
+
+@pytest.mark.parametrize("rate", [8_000, 24_000, 44_100])
+async def test_the_rate_is_what_was_asked_for(rate: int) -> None:
+    sound = await decode(file_of("wav", hum(1)), rate, 30)
+    assert (sound.sample_rate, len(sound.samples)) == (rate, 2 * rate)
+
+
+async def test_a_file_on_disk_is_read_where_it_lies(tmp_path: Path) -> None:
+    path = tmp_path / "https:clip"
+    path.write_bytes(file_of("m4a", hum(1)))
+    assert (await decode(path, RATE, 30)).seconds == pytest.approx(1, abs=0.1)
+    with pytest.raises(FileNotFoundError):
+        await decode(tmp_path / "none", RATE, 30)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "is_taken"), [(2 - 1 / RATE, True), (2.0, True), (2.1, True), (2.1 + 1 / RATE, False), (9, False)]
+)
+async def test_length_is_bounded(seconds: float, is_taken: bool) -> None:
+    data = file_of("wav", hum(seconds, RATE), RATE)
+    if is_taken:
+        assert (await decode(data, RATE, 2)).seconds == pytest.approx(seconds)
+    else:
+        with pytest.raises(TooLong, match=r"^more than 2 s$") as caught:
+            await decode(data, RATE, 2)
+        assert caught.value.seconds == 2
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\0",
+        b"text" * 5_000,
+        bytes(100_000),
+        np.random.default_rng(1).bytes(100_000),
+        b"PK\3\4" + bytes(1_000),
+        b"RIFF\xff\xff\xff\xffWAVE",
+        b"ID3\4\0\0\x7f\x7f\x7f\x7f",
+        b"fLaC" + b"\xff" * 1_000,
+        b"OggS" + b"\xff" * 1_000,
+        b"\0\0\0\x20ftypM4A " + bytes(16) + b"\xff\xff\xff\xf0moov" + b"\xff" * 1_000,
+        b"\x1a\x45\xdf\xa3" + b"\xff" * 1_000,
+        wav_head(1, 16_000, 0),
+    ],
+    ids=lambda data: repr(data[:8]),
+)
+async def test_what_is_no_audio_is_refused(data: bytes) -> None:
+    with pytest.raises(NotAudio):
+        await decode(data, RATE, 30)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+async def test_half_a_file_is_refused_or_heard_as_far_as_it_goes(format: str) -> None:
+    data = file_of(format, hum(2))
+    with suppress(NotAudio):
+        assert 0.3 < (await decode(data[: len(data) // 2], RATE, 30)).seconds < 1.5
+
+
+@pytest.mark.parametrize(("format", "seconds"), [("flac", 3_600), ("opus", 600)])
+async def test_hours_in_a_small_file_cost_no_more_than_what_is_allowed(format: str, seconds: int) -> None:
+    bomb = file_of(format, np.zeros(seconds * 8_000, np.float32), 8_000)
+    with pytest.raises(TooLong):
+        await decode(bomb, RATE, 1)
+
+
+@pytest.mark.parametrize("data_bytes", [0xFFFFFFFF, 0xFFFFFF00, 0x7FFFFFFF])
+async def test_a_size_that_is_declared_is_not_believed(data_bytes: int) -> None:
+    data = wav_head(1, RATE, data_bytes) + bytes(2 * RATE)
+    assert (await decode(data, RATE, 2)).seconds == 1
+
+
+async def test_a_length_that_is_declared_is_not_believed() -> None:
+    data = bytearray(file_of("flac", hum(1)))
+    data[21] |= 0x0F  # 36 bits of STREAMINFO: 2**36 - 1 samples
+    data[22:26] = b"\xff" * 4
+    assert (await decode(bytes(data), RATE, 2)).seconds == pytest.approx(1, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("channels", "rate"),
+    [(1_000, 16_000), (65_535, 8_000), (0, 16_000), (1, 0), (1, 1), (1, 3_999), (1, 2**31), (1, 2**32 - 1)],
+)
+async def test_shapes_that_no_recording_has_are_refused(channels: int, rate: int) -> None:
+    with pytest.raises(NotAudio):
+        await decode(wav_head(channels, rate, 400_000) + bytes(400_000), RATE, 30)
+
+
+@pytest.mark.parametrize(
+    "list_of",
+    [
+        "#EXTM3U\n#EXT-X-TARGETDURATION:10\n#EXTINF:2,\n{}\n#EXT-X-ENDLIST\n",
+        "#EXTM3U\n#EXT-X-TARGETDURATION:10\n#EXTINF:2,\nfile://{}\n#EXT-X-ENDLIST\n",
+        "ffconcat version 1.0\nfile '{}'\n",
+        "[playlist]\nFile1={}\n",
+        '<?xml version="1.0"?><MPD xmlns="urn:mpeg:dash:schema:mpd:2011"><Period><AdaptationSet><Representation>'
+        "<BaseURL>{}</BaseURL></Representation></AdaptationSet></Period></MPD>",
+        "v=0\nc=IN IP4 127.0.0.1\nm=audio 9 RTP/AVP 0\n",
+    ],
+)
+async def test_a_list_of_files_opens_none(list_of: str, tmp_path: Path) -> None:
+    other = tmp_path / "other.wav"
+    other.write_bytes(file_of("wav", hum(2)))
+    with pytest.raises(NotAudio):
+        await decode(list_of.format(other).encode(), RATE, 30)
+
+
+async def test_a_file_of_moving_pictures_is_heard() -> None:
+    made = io.BytesIO()
+    with av.open(made, "w", format="webm") as file:
+        pictures = file.add_stream("libvpx", rate=10)
+        pictures.width = pictures.height = 64
+        pictures.pix_fmt = "yuv420p"
+        sound = file.add_stream("libopus", rate=48_000, layout="mono")
+        frame = av.AudioFrame.from_ndarray(hum(1, 48_000)[None], format="flt", layout="mono")
+        frame.sample_rate = 48_000
+        file.mux(pictures.encode(av.VideoFrame(64, 64, "yuv420p")))
+        file.mux(sound.encode(frame))
+        file.mux(pictures.encode(None))
+        file.mux(sound.encode(None))
+    assert (await decode(made.getvalue(), RATE, 30)).seconds == pytest.approx(1, abs=0.1)
+
+
+async def test_pictures_alone_are_no_sound() -> None:
+    made = io.BytesIO()
+    with av.open(made, "w", format="webm") as file:
+        pictures = file.add_stream("libvpx", rate=10)
+        pictures.width = pictures.height = 64
+        pictures.pix_fmt = "yuv420p"
+        file.mux(pictures.encode(av.VideoFrame(64, 64, "yuv420p")))
+        file.mux(pictures.encode(None))
+    with pytest.raises(NotAudio, match="no sound"):
+        await decode(made.getvalue(), RATE, 30)
+
+
+async def test_parts_of_other_kinds_are_joined() -> None:
+    parts = file_of("mp3", hum(1)) + file_of("mp3", hum(1, 44_100), 44_100, channels=2)
+    assert (await decode(parts, RATE, 30)).seconds == pytest.approx(2, abs=0.15)
+
+
+async def test_a_child_that_dies_is_no_audio_and_the_next_one_works(tmp_path: Path) -> None:
+    before = children()
+    async with stuck(tmp_path) as (task,):
+        await until(lambda: children() - before)
+        (child,) = children() - before
+        await until(lambda: "Seccomp:\t2" in Path(f"/proc/{child}/status").read_text())
+        os.kill(child, signal.SIGSEGV)
+        with pytest.raises(NotAudio, match="failed"):
+            await task
+    assert (await decode(file_of("wav", hum(1)), RATE, 30)).seconds == 1
+
+
+async def test_a_call_that_is_cancelled_leaves_no_child(tmp_path: Path) -> None:
+    before = children()
+    async with stuck(tmp_path) as (task,):
+        await until(lambda: children() - before)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await until(lambda: not children() - before)
+
+
+async def test_a_child_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox, "PATIENCE", 0.2)
+    before = children()
+    async with stuck(tmp_path) as (task,):
+        with pytest.raises(NotAudio, match="too long"):
+            await task
+        await until(lambda: not children() - before)
+
+
+async def test_children_are_few(tmp_path: Path) -> None:
+    before = children()
+    async with stuck(tmp_path, count=5) as tasks:
+        seen = []
+        for task in tasks[:3]:
+            await until(lambda: len(children() - before) == sandbox.CHILDREN)
+            seen.append(len(children() - before))
+            task.cancel()
+        assert max(seen) == sandbox.CHILDREN
+    await until(lambda: not children() - before)
+
+
+async def test_a_child_has_no_environment_and_its_failure_is_not_the_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PARLANCE_PEPPER", "secret")
+    monkeypatch.setattr(sandbox, "_START", "import os; raise SystemExit(dict(os.environ))")
+    with pytest.raises(RuntimeError, match="did not start") as caught:
+        await decode(b"RIFF", RATE, 30)
+    assert "secret" not in str(caught.value)
+
+
+async def test_a_child_that_gives_too_much_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox, "_START", "import os\nwhile True: os.write(1, bytes(1 << 16))")
+    with pytest.raises(NotAudio):
+        await decode(b"RIFF", RATE, 30)
+
+
+def test_the_sandbox_itself_is_light() -> None:
+    script = "import sys, audio.sandbox; print(*{name.split('.')[0] for name in sys.modules})"
+    loaded = set(subprocess.check_output([sys.executable, "-c", script], text=True).split())
+    assert not loaded & {"models", "numpy", "av", "torch", "ray"}
+
+
+async def test_a_child_without_memory_is_no_audio(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox, "_START", "import os; os.write(2, b'ready\\n'); bytes(1 << 62)")
+    with pytest.raises(NotAudio, match="memory"):
+        await decode(b"RIFF", RATE, 30)

@@ -1,0 +1,152 @@
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from contract.access import Scope
+from contract.errors import ApiError
+from state import open_state, opening
+from state.accounts import demo
+from state.keyring import open_secrets, rotate
+from tests.state.books import eventually, make_caller, money
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize(
+    ("database_url", "redis_url", "named"),
+    [
+        (None, "redis://localhost", "SQLite"),
+        ("sqlite:///x.db", None, "SQLite"),
+        ("postgresql://localhost/x", None, "Redis"),
+    ],
+)
+async def test_replicas_that_would_not_share_are_refused(
+    tmp_path: Path, database_url: str | None, redis_url: str | None, named: str
+) -> None:
+    with pytest.raises(ValueError, match=f"2 ingress replicas.*{named}"):
+        await open_state(tmp_path, database_url, redis_url, replicas=2)
+
+
+async def test_replicas_that_would_not_share_bytes_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"2 ingress replicas.*PARLANCE_BLOBS_URL"):
+        await open_state(tmp_path, "postgresql://localhost/x", "redis://localhost", replicas=2)
+
+
+async def test_bytes_are_kept_in_the_home_or_where_they_are_told_to_be(tmp_path: Path) -> None:
+    for url, folder in ((None, tmp_path / "bytes"), ((tmp_path / "elsewhere").as_uri(), tmp_path / "elsewhere")):
+        state = await open_state(tmp_path, blobs_url=url)
+        await state.blobs.put("a/b", b"x")
+        assert (folder / "a" / "b").read_bytes() == b"x"
+        state.signatures.verify("a/b", state.signatures.sign("a/b", 1 << 39, "GET"), "GET")
+        await state.close()
+
+
+async def test_a_database_of_another_secret_is_refused(tmp_path: Path) -> None:
+    first = await open_state(tmp_path)
+    await first.ensure_demo(tmp_path)
+    await first.close()
+    (tmp_path / "secrets").unlink()
+    with pytest.raises(ValueError, match="no API key of this database"):
+        await open_state(tmp_path)
+
+
+async def test_a_rotated_secret_is_not_refused(tmp_path: Path) -> None:
+    first = await open_state(tmp_path)
+    text = await first.ensure_demo(tmp_path)
+    await first.close()
+    rotate(tmp_path, {})
+    second = await open_state(tmp_path)
+    assert (await second.accounts.authenticate(f"Bearer {text}")).org == "demo"
+    await second.close()
+
+
+async def test_everything_survives_closing(tmp_path: Path) -> None:
+    first = await open_state(tmp_path)
+    caller = await make_caller(first.database, 100)
+    hold = await first.ledger.reserve(caller, line="l", model="m", estimate_micro_eur=9, request_id="r")
+    settling = asyncio.create_task(hold.settle(9, 1, "tokens"))
+    await asyncio.sleep(0)
+    await first.close()
+    assert await settling == 9
+    second = await open_state(tmp_path)
+    assert await money(second.database, caller) == (9, 0)
+    await second.close()
+
+
+async def test_the_sweeper_gives_back_what_a_dead_process_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "SWEEP_S", 0.01)
+    state = await open_state(tmp_path)
+    caller = await make_caller(state.database, 100)
+    await state.ledger.reserve(caller, line="l", model="m", estimate_micro_eur=9, request_id="r")
+    state.ledger._open.clear()  # As if another process had made it, and died.
+    await state.database.run(lambda c: c.exec_driver_sql("UPDATE reservations SET lease_until = 1") and None)
+
+    async def given_back() -> bool:
+        return await money(state.database, caller) == (0, 0)
+
+    await eventually(given_back)
+    await state.close()
+
+
+async def test_the_first_start_makes_a_key_with_every_scope(tmp_path: Path) -> None:
+    state = await open_state(tmp_path)
+    text = await state.ensure_demo(tmp_path)
+    assert (tmp_path / "demo.key").read_text() == f"{text}\n"
+    assert (tmp_path / "demo.key").stat().st_mode & 0o777 == 0o600
+    caller = await state.accounts.authenticate(f"Bearer {text}")
+    assert (caller.org, caller.plan.name, caller.scopes) == ("demo", "pro", frozenset(Scope))
+    assert await state.ensure_demo(tmp_path) is None
+    await state.close()
+
+
+async def test_many_first_starts_make_one_key(tmp_path: Path) -> None:
+    states = await asyncio.gather(*(open_state(tmp_path) for _ in range(4)))
+    made = await asyncio.gather(*(state.ensure_demo(tmp_path) for state in states for _ in range(3)))
+    assert len([text for text in made if text]) == 1
+    text = (tmp_path / "demo.key").read_text().strip()
+    assert text in made
+    assert (await states[0].accounts.authenticate(f"Bearer {text}")).org == "demo"
+    await asyncio.gather(*(state.close() for state in states))
+
+
+async def test_a_first_start_that_died_before_the_file_had_its_name_is_finished(tmp_path: Path) -> None:
+    state = await open_state(tmp_path)
+    text = await state.ensure_demo(tmp_path)
+    (tmp_path / "demo.key").rename(tmp_path / "demo.key.new")
+    assert await state.ensure_demo(tmp_path) == text
+    assert (tmp_path / "demo.key").exists()
+    await state.close()
+
+
+async def test_a_first_start_that_died_before_the_key_was_stored_begins_again(tmp_path: Path) -> None:
+    state = await open_state(tmp_path)
+    (tmp_path / "demo.key.new").write_text(demo.keys.mint().text + "\n")
+    text = await state.ensure_demo(tmp_path)
+    assert text is not None
+    assert (await state.accounts.authenticate(f"Bearer {text}")).org == "demo"
+    await state.close()
+
+
+async def test_a_key_that_was_thrown_away_does_not_come_back(tmp_path: Path) -> None:
+    state = await open_state(tmp_path)
+    await state.ensure_demo(tmp_path)
+    (tmp_path / "demo.key").unlink()
+    assert await state.ensure_demo(tmp_path) is None
+    assert not (tmp_path / "demo.key").exists()
+    await state.close()
+
+
+async def test_a_secret_of_the_home_is_used(tmp_path: Path) -> None:
+    state = await open_state(tmp_path)
+    assert state.secrets == open_secrets(tmp_path)
+    await state.close()
+
+
+async def test_a_server_that_is_away_is_told_without_its_password(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(ApiError) as caught:
+        await open_state(tmp_path, "postgresql://nobody:hunter2@127.0.0.1:1/x")
+    assert caught.value.fault.name == "STATE_UNAVAILABLE"
+    assert "hunter2" not in caplog.text + repr(caught.value)
