@@ -18,9 +18,9 @@ import time
 from typing import Any
 
 import configs
-from contract.decisions.answers import Readings, distribution
-from contract.decisions.request import Preset
-from contract.decisions.runtimes import Measurement
+from contract.decisions.answers import distribution
+from contract.decisions.engine import Measurement, Readings
+from contract.decisions.presets import Preset
 from models.decisions import LabelScorer
 from models.weights.store import ensure
 

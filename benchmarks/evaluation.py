@@ -29,8 +29,10 @@ import configs
 import models
 from benchmarks.examples import FILE, OWN, Case, load
 from contract.decisions.answers import ABSTAINING, Distribution, abstain_reasons, distribution
-from contract.decisions.request import Policy, Preset, Question
-from contract.decisions.runtimes import Measurement
+from contract.decisions.engine import Measurement
+from contract.decisions.policy import Policy
+from contract.decisions.presets import Preset
+from contract.decisions.questions import Question
 from models.decisions.measuring import BINS, calibration_error
 
 ROOT = Path(__file__).parent.parent

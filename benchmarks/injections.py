@@ -24,7 +24,7 @@ import configs
 import models
 from benchmarks.examples import OWN, Case, load
 from contract.decisions.answers import distribution
-from contract.decisions.request import Question
+from contract.decisions.questions import Question
 
 SEED = 20261120
 

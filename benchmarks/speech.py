@@ -27,7 +27,7 @@ import psutil
 from benchmarks.gateway import ROOT
 from benchmarks.load import Job, cuts_ms, measure
 from benchmarks.peers import parlance
-from contract.speech.request import Utterance
+from contract.speech.engine import SpeechJob
 
 MODEL = "supertonic-3"
 TEXT = "The morning train to the coast leaves from platform nine at half past seven, sir."
@@ -54,7 +54,7 @@ async def drive_adapter(streams: int, seconds: float) -> dict[str, object]:
     import models
 
     engine = models.load(configs.load("embedded").speech[MODEL])
-    utterance = Utterance(TEXT, "en", "F1")
+    utterance = SpeechJob(TEXT, "en", "F1")
     first_s: list[float] = []
     whole_s: list[float] = []
 

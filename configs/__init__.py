@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from contract.body import parse
 from contract.catalog import CATALOG_TYPES, Catalog, Model, SpeechModel
-from contract.decisions.request import Preset
+from contract.decisions.presets import Preset
 from contract.errors import ApiError
 from contract.speech.request import Provider
 from contract.speech.voices import Voice

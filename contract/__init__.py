@@ -1,12 +1,14 @@
 """What we promise: the spec as code. Pure; imports pydantic only.
 
-errors.py       section 7      every error, one row each
-limits.py       section 8      numbers that hold for all models
-access.py       section 5      scopes, plans, the caller behind a key
-catalog.py      section 2      types of the catalogue: what a model's stanza may say
-body.py         section 4      from bytes to a validated request, or one clear 400
-chat.py chat_tools.py embeddings.py rerank.py     section 4, one file per endpoint
-decisions.py decision_answers.py decision_runtimes.py     bodies, the mathematics of answers, what was measured
-decision_orders.py             choices read in both orders of their options
-decision_wires.py              the shapes that clients of other decision APIs send
+    errors.py        section 7      every error, one row each
+    limits.py        section 8      numbers that hold for all models
+    access.py        section 5      scopes, plans, the caller behind a key
+    catalog.py       section 2      types of the catalogue: what a model's stanza may say
+    models.py        section 2      how a model is listed
+    base.py  body.py  images.py     how strictly bodies are read: types, JSON, `data:` addresses
+    quantities.py    section 5      what a job may cost at most
+    chat/  embeddings.py  rerank.py  speech/  decisions/      section 4, one noun per capability
+
+Each capability has a request (what a client may say), a job (what crosses to an engine), a protocol (what an engine
+does) and a reply. A job is a frozen dataclass of plain values; replicas hand it on unopened.
 """

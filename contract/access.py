@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Literal
+
+from typing_extensions import TypedDict
 
 from contract.errors import MISSING_SCOPE
 
@@ -89,3 +92,59 @@ class Caller:
     def may_select_voices(self) -> bool:
         """Spec 5.6: from plan `starter`, or by entitlement."""
         return self.plan.voices or VOICES in self.entitlements
+
+
+class GrantedScope(TypedDict):
+    """A scope, and whether the key has it."""
+
+    scope: str
+    granted: bool
+
+
+class OrganisationObject(TypedDict):
+    """The caller's organisation; `models` are those enabled for it, null for all."""
+
+    name: str
+    plan: str
+    entitlements: list[str]
+    models: list[str] | None
+    decision_model: str | None
+
+
+class KeyLimits(TypedDict):
+    """Of each key of the organisation."""
+
+    requests_per_minute: int
+    concurrent_streams: int
+
+
+class SpendObject(TypedDict):
+    """Money in micro-EUR: the limit (null for none), what was billed, what is held for requests under way."""
+
+    limit_micro_eur: int | None
+    spent_micro_eur: int
+    held_micro_eur: int
+
+
+class Spend(TypedDict):
+    """Of the organisation, and of the user where the key has one."""
+
+    organisation: SpendObject
+    user: SpendObject | None
+
+
+class Account(TypedDict):
+    """What is kept of a caller."""
+
+    organisation: OrganisationObject
+    user: str | None
+    key_id: str
+    limits: KeyLimits
+    spend: Spend
+
+
+class MeReply(Account):
+    """What a key may do."""
+
+    object: Literal["me"]
+    scopes: list[GrantedScope]

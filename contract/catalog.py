@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt
 
-from contract.decisions.request import Preset
+from contract.base import Frozen
+from contract.decisions.presets import Preset
 from contract.speech.voices import Voice
 
 ModelId = str
@@ -21,12 +22,6 @@ AudioFormat = Literal["wav", "flac", "ogg", "mp3", "opus", "aac"]
 """What `response_format` may name. No engine answers with `ogg`: spec 4 gives another format for it everywhere."""
 
 MILLION = 1_000_000
-
-
-class Frozen(BaseModel):
-    """A value that cannot change and has no unknown keys."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
 
 
 class Serving(Frozen):
@@ -96,6 +91,12 @@ class Model(Frozen):
     def deployment(self) -> str:
         """Public, stable name of the deployment that runs this model, e.g. `chat-gemma-4-12b`."""
         return f"{self.noun}-{self.id}"
+
+    @property
+    def runtime(self) -> str:
+        """What truly runs here. Only of models that are set up."""
+        assert self.serving is not None, f"{self.id} is not set up"
+        return self.serving.runtime
 
     def cost_micro_eur(self, **quantities: int) -> int:
         """Price of `quantities` by unit, rounded up to a whole micro-EUR."""

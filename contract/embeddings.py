@@ -1,9 +1,6 @@
-"""POST /embeddings: what a body may say, and the reply. Spec 4; the schema is the third party's.
+"""POST /embeddings: what a body may say, what an embedder is asked, and the reply. Spec 4; the schema is OpenAI's.
 
-EmbeddingsRequest      a validated body
-dimensions_of          the length of vector that a request gets from a model, or a refusal
-Embeddings             what an embedder gives back: plain bytes, so that it crosses a handle without a copy per number
-reply                  Embeddings as the JSON of the third party's schema
+EmbeddingsRequest -> EmbeddingsJob -> EmbeddingsEngine -> Embeddings -> reply()
 """
 
 from __future__ import annotations
@@ -11,13 +8,16 @@ from __future__ import annotations
 import base64
 import struct
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 from pydantic_core import to_json
+from typing_extensions import TypedDict
 
+from contract.base import Lenient
 from contract.catalog import EmbeddingModel
 from contract.errors import INVALID_REQUEST
+from contract.quantities import most_tokens, utf8_bytes
 
 MAX_INPUTS = 2048
 """Texts of one request."""
@@ -42,10 +42,8 @@ def _texts(value: Any) -> tuple[str, ...]:
     return tuple(texts)
 
 
-class EmbeddingsRequest(BaseModel):
+class EmbeddingsRequest(Lenient):
     """A body of POST /embeddings. `user` and unknown fields are ignored (spec 1, rule 1)."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
 
     model: str
     input: Annotated[tuple[str, ...], BeforeValidator(_texts, json_schema_input_type=str | list[str])]
@@ -54,8 +52,20 @@ class EmbeddingsRequest(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
+class EmbeddingsJob:
+    """Texts to turn into vectors. `dimensions` cuts and renormalises where the model allows it; None is all."""
+
+    texts: tuple[str, ...]
+    dimensions: int | None = None
+
+    def most_input_tokens(self, model: EmbeddingModel) -> int:
+        """An upper bound of the tokens that are read."""
+        return min(most_tokens(utf8_bytes(self.texts), len(self.texts)), model.context_window * len(self.texts))
+
+
+@dataclass(frozen=True, slots=True)
 class Embeddings:
-    """Vectors of some texts, in their order.
+    """Vectors of some texts, in their order. Plain bytes cross a handle without a copy per number.
 
     Attributes:
         vectors: little-endian float32, row-major [n, dimensions].
@@ -72,8 +82,20 @@ class Embeddings:
         return [view[start : start + step] for start in range(0, len(view), step)]
 
 
-def dimensions_of(request: EmbeddingsRequest, model: EmbeddingModel) -> int:
-    """Length of the vectors that `request` gets from `model`. Raises INVALID_REQUEST."""
+class EmbeddingsEngine(Protocol):
+    """An embedding model, wherever it runs: an adapter in `models`, its replica, or the gate before it."""
+
+    async def embed(self, job: EmbeddingsJob) -> Embeddings:
+        """One vector per text, in order."""
+        ...
+
+
+def job_of(request: EmbeddingsRequest, model: EmbeddingModel) -> EmbeddingsJob:
+    """What `model` is asked for `request`. Raises INVALID_REQUEST for a length of vector that it does not offer."""
+    return EmbeddingsJob(request.input, _dimensions(request, model))
+
+
+def _dimensions(request: EmbeddingsRequest, model: EmbeddingModel) -> int:
     wanted = request.dimensions or model.dimensions
     if wanted == model.dimensions or (model.matryoshka and wanted < model.dimensions):
         return wanted
@@ -81,11 +103,35 @@ def dimensions_of(request: EmbeddingsRequest, model: EmbeddingModel) -> int:
     raise INVALID_REQUEST(f"`dimensions` {wanted} was asked for; `{model.id}` offers {offer}", param="dimensions")
 
 
+class EmbeddingObject(TypedDict):
+    """A vector: numbers, or base64 of little-endian float32."""
+
+    object: Literal["embedding"]
+    index: int
+    embedding: list[float] | str
+
+
+class EmbeddingsUsage(TypedDict):
+    """Tokens that the model read."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class EmbeddingsReply(TypedDict):
+    """Vectors in the order of the inputs."""
+
+    object: Literal["list"]
+    data: list[EmbeddingObject]
+    model: str
+    usage: EmbeddingsUsage
+
+
 def reply(embeddings: Embeddings, *, model: str, encoding_format: Literal["float", "base64"]) -> bytes:
-    """The body of the answer as JSON, UTF-8.
+    """An `EmbeddingsReply` as JSON, UTF-8.
 
     Written row by row: 2,048 vectors of 384 numbers take 0.1 s as floats (digits of the float32, read as a double) and
-    5 ms as base64, which the third party's SDKs ask for.
+    5 ms as base64, which OpenAI's SDKs ask for.
     """
     write = _as_floats if encoding_format == "float" else _as_base64
     data = b",".join(

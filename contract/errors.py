@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from typing_extensions import TypedDict
+
 TYPE_BY_STATUS = {
     401: "authentication_error",
     402: "insufficient_quota",
@@ -39,13 +41,28 @@ FAULTS: dict[str, Fault] = {}
 """All rows by name. Filled by `_row`; the reference and the tests read it."""
 
 
+class ErrorObject(TypedDict):
+    """What went wrong. Decide by `type` and `code`; `message` is for people."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str
+
+
+class ErrorReply(TypedDict):
+    """Every error has this body. Some errors add members, e.g. `supported` with the languages of an engine."""
+
+    error: ErrorObject
+
+
 class ApiError(Exception):
     """One error reply. Everything goes through `super().__init__` so that it survives pickling between replicas.
 
     Attributes:
         fault: the row of the table.
         message: one sentence: what came, and what is allowed.
-        param: the request field at fault, in the third-party schema's sense, or None.
+        param: the request field at fault, in the sense of OpenAI's schema, or None.
         retry_after_s: whole seconds for `Retry-After`, or None for no header.
         extra: further members of the `error` object (`supported` for languages).
     """

@@ -9,6 +9,9 @@ CHAT_BODY_BYTES = 24 * MIB
 JSON_DEPTH = 32
 """Nesting of any JSON body."""
 
+JSON_VALUES = 100_000
+"""Keys and values in any JSON body: reading one takes up to a microsecond in which nobody else is answered."""
+
 KEEPALIVE_S = 15
 """Seconds of silence in an event stream before a comment is sent."""
 

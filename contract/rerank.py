@@ -1,4 +1,6 @@
-"""POST /rerank: what a body may say, and the reply. Spec 4.
+"""POST /rerank: what a body may say, what a reranker is asked, and the reply. Spec 4.
+
+    RerankRequest -> RerankJob -> RerankEngine -> Ranking -> reply()
 
 The spec leaves the reply open. This one is understood by clients of the known rerank APIs: `results` sorted by
 relevance, each with `index`, `relevance_score` and, when asked, `document`; `usage` in tokens, `meta` in search units.
@@ -7,9 +9,14 @@ relevance, each with `index`, `relevance_score` and, when asked, `document`; `us
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, NotRequired, Protocol
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
+from typing_extensions import TypedDict
+
+from contract.base import Lenient
+from contract.catalog import RerankModel
+from contract.quantities import most_tokens, utf8_bytes
 
 MAX_DOCUMENTS = 1000
 """Documents of one request."""
@@ -17,7 +24,7 @@ MAX_DOCUMENTS = 1000
 DOCUMENTS_PER_SEARCH_UNIT = 100
 
 
-class Document(BaseModel):
+class Document(Lenient):
     """A document as some clients send it."""
 
     text: str
@@ -36,16 +43,28 @@ def _documents(value: Any) -> tuple[str, ...]:
     return tuple(texts)
 
 
-class RerankRequest(BaseModel):
+class RerankRequest(Lenient):
     """A body of POST /rerank. Unknown fields are ignored; without `model` the service chooses."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
 
     model: str | None = None
     query: str = Field(min_length=1)
     documents: Annotated[tuple[str, ...], BeforeValidator(_documents, json_schema_input_type=list[str | Document])]
     top_n: int | None = Field(None, ge=1)
     return_documents: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RerankJob:
+    """Documents to score against a query."""
+
+    query: str
+    documents: tuple[str, ...]
+
+    def most_input_tokens(self, model: RerankModel) -> int:
+        """An upper bound of the tokens that are read: a reranker may read the query once with each document."""
+        count = len(self.documents)
+        read_bytes = utf8_bytes(self.documents) + utf8_bytes((self.query,)) * (count + 1)
+        return min(most_tokens(read_bytes, 2 * count), 2 * model.context_window * count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +79,64 @@ class Ranking:
     prompt_tokens: int
 
 
-def reply(ranking: Ranking, request: RerankRequest, *, model: str, reply_id: str) -> dict[str, Any]:
+class RerankEngine(Protocol):
+    """A reranker, wherever it runs: an adapter in `models`, its replica, or the gate before it."""
+
+    async def rerank(self, job: RerankJob) -> Ranking:
+        """One score per document, in order; higher is more relevant."""
+        ...
+
+
+class DocumentText(TypedDict):
+    """A document as it was sent."""
+
+    text: str
+
+
+class RerankResult(TypedDict):
+    """A document's place in the request, and its relevance; `document` when it was asked for."""
+
+    index: int
+    relevance_score: float
+    document: NotRequired[DocumentText]
+
+
+class RerankUsage(TypedDict):
+    """Tokens that the model read."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class BilledUnits(TypedDict):
+    """One search unit for each 100 documents or part of 100."""
+
+    search_units: int
+
+
+class RerankMeta(TypedDict):
+    """What clients of other rerank APIs look at."""
+
+    billed_units: BilledUnits
+
+
+class RerankReply(TypedDict):
+    """Results, most relevant first."""
+
+    id: str
+    object: Literal["rerank"]
+    model: str
+    results: list[RerankResult]
+    usage: RerankUsage
+    meta: RerankMeta
+
+
+def reply(ranking: Ranking, request: RerankRequest, *, model: str, reply_id: str) -> RerankReply:
     """The body of the answer: the best `top_n` results, best first, equal scores in the order of the documents."""
     order = sorted(range(len(ranking.scores)), key=lambda index: (-ranking.scores[index], index))
-    results: list[dict[str, Any]] = []
+    results: list[RerankResult] = []
     for index in order[: request.top_n]:
-        result: dict[str, Any] = {"index": index, "relevance_score": ranking.scores[index]}
+        result: RerankResult = {"index": index, "relevance_score": ranking.scores[index]}
         if request.return_documents:
             result["document"] = {"text": request.documents[index]}
         results.append(result)
@@ -80,5 +151,5 @@ def reply(ranking: Ranking, request: RerankRequest, *, model: str, reply_id: str
 
 
 def search_units(documents: int) -> int:
-    """One for each hundred documents that was begun."""
+    """One for each 100 documents or part of 100."""
     return -(-documents // DOCUMENTS_PER_SEARCH_UNIT)

@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 
 from ray import serve
 
-from contract.chat.request import ChatBatch, ChatReply, ChatRequest
+from contract.chat.engine import ChatBatch, ChatReply
+from contract.chat.request import ChatRequest
 from deployments.replica import Replica
 
 

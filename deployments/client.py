@@ -24,12 +24,16 @@ from ray import serve
 from ray.serve.handle import DeploymentHandle
 
 from contract.catalog import Catalog, ChatModel, DecisionModel, EmbeddingModel, RerankModel, SpeechModel
-from contract.chat.request import ChatBatch, ChatReply, ChatRequest
-from contract.decisions.answers import Readings, answers
-from contract.decisions.request import DecisionRequest, Policy, State
+from contract.chat.engine import ChatBatch, ChatReply
+from contract.chat.request import ChatRequest
+from contract.decisions.answers import answers
+from contract.decisions.engine import Readings
+from contract.decisions.native import DecisionRequest
+from contract.decisions.policy import Policy
+from contract.decisions.questions import State
 from contract.embeddings import Embeddings
 from contract.rerank import Ranking
-from contract.speech.request import AudioBlock, Utterance
+from contract.speech.engine import AudioBlock, SpeechJob
 
 if TYPE_CHECKING:
     import numpy as np
@@ -98,7 +102,7 @@ class SpeechHandle:
     handle: DeploymentHandle
 
     def speak(self, text: str, language: str, **fields: Any) -> bytes:
-        """An audio file. `fields` are those of `Utterance`: `voice`, `clip`, `style`, `speed`, `format`."""
+        """An audio file. `fields` are those of `SpeechJob`: `voice`, `clip`, `style`, `speed`, `format`."""
         block: AudioBlock = self.handle.speak_whole.remote(self._utterance(text, language, fields)).result()
         return block.data
 
@@ -106,9 +110,9 @@ class SpeechHandle:
         """The file as it is made."""
         yield from self.handle.options(stream=True).speak.remote(self._utterance(text, language, fields))
 
-    def _utterance(self, text: str, language: str, fields: dict[str, Any]) -> Utterance:
+    def _utterance(self, text: str, language: str, fields: dict[str, Any]) -> SpeechJob:
         fields = {"voice": None if "clip" in fields else self.model.default_voice, **fields}
-        return Utterance(text, language, **{"format": self.model.formats[0], **fields})
+        return SpeechJob(text, language, **{"format": self.model.formats[0], **fields})
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from ray import serve
 
 from contract.catalog import DecisionModel
-from contract.decisions.answers import Readings
-from contract.decisions.request import Preset, Question
-from contract.decisions.runtimes import Measurement
+from contract.decisions.engine import Measurement, Readings
+from contract.decisions.presets import Preset
+from contract.decisions.questions import Question
 from deployments.replica import Replica
 
 

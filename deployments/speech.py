@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 from ray import serve
 
-from contract.speech.request import AudioBlock, Utterance
+from contract.speech.engine import AudioBlock, SpeechJob
 from deployments.replica import Replica
 
 
@@ -14,7 +14,7 @@ from deployments.replica import Replica
 class Speaker(Replica):
     """One speech engine of the catalogue."""
 
-    async def speak(self, utterance: Utterance) -> AsyncIterator[AudioBlock]:
+    async def speak(self, utterance: SpeechJob) -> AsyncIterator[AudioBlock]:
         """The file as it grows; leaving the iteration frees the engine."""
         blocks = self.adapter.speak(utterance)
         try:
@@ -23,7 +23,7 @@ class Speaker(Replica):
         finally:
             await blocks.aclose()
 
-    async def speak_whole(self, utterance: Utterance) -> AudioBlock:
+    async def speak_whole(self, utterance: SpeechJob) -> AudioBlock:
         """The whole file, or none of it."""
         block: AudioBlock = await self.adapter.speak_whole(utterance)
         return block

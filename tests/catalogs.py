@@ -6,7 +6,7 @@ from typing import Any
 
 import configs
 from contract.catalog import Catalog, ChatModel, DecisionModel, EmbeddingModel, RerankModel, Serving, SpeechModel
-from contract.decisions.request import Preset
+from contract.decisions.presets import Preset
 
 REAL = configs.load("embedded")
 

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from contract.catalog import Model
-from contract.chat.request import ChatBatch, ChatReply, ChatRequest
-from contract.decisions.answers import Reading, Readings
-from contract.decisions.request import Question
-from contract.decisions.runtimes import Measurement
+from contract.chat.engine import ChatBatch, ChatReply
+from contract.chat.request import ChatRequest
+from contract.decisions.engine import Measurement, Reading, Readings
+from contract.decisions.questions import Question
 from contract.embeddings import Embeddings
 from contract.errors import INVALID_REQUEST, PROVIDER_BUSY, RUNTIME_UNAVAILABLE
 from contract.rerank import Ranking
-from contract.speech.request import AudioBlock, Utterance
+from contract.speech.engine import AudioBlock, SpeechJob
 
 
 class ObedientChat:
@@ -142,7 +142,7 @@ class ObedientSpeaker:
         self.model = model
         self.under_way = 0
 
-    async def speak(self, utterance: Utterance) -> AsyncIterator[AudioBlock]:
+    async def speak(self, utterance: SpeechJob) -> AsyncIterator[AudioBlock]:
         """Word by word."""
         self.under_way += 1
         try:
@@ -156,7 +156,7 @@ class ObedientSpeaker:
         finally:
             self.under_way -= 1
 
-    async def speak_whole(self, utterance: Utterance) -> AudioBlock:
+    async def speak_whole(self, utterance: SpeechJob) -> AudioBlock:
         """All words at once."""
         blocks = [block async for block in self.speak(utterance)]
         return AudioBlock(b"".join(block.data for block in blocks), blocks[-1].characters, blocks[-1].seconds)
@@ -178,7 +178,7 @@ class ObedientSpeaker:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _told(utterance: Utterance) -> bytes:
+def _told(utterance: SpeechJob) -> bytes:
     """One line of JSON."""
     clip = utterance.clip
     about = {name: getattr(utterance, name) for name in ("language", "voice", "style", "speed", "format")}

@@ -16,7 +16,8 @@ from typing import Literal
 from pydantic import model_validator
 
 from contract.body import parse
-from contract.decisions.request import Example, Preset, Question, Questions, state_text
+from contract.decisions.presets import Example, Preset
+from contract.decisions.questions import Question, Questions, state_text
 from contract.errors import ApiError
 
 FILE = Path(__file__).parent / "decisions.jsonl"

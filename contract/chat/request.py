@@ -1,27 +1,23 @@
-"""POST /chat/completions: what a body may say, and what the engine gives back. Spec 2 (Chat message) and 4.
+"""POST /chat/completions: what a body may say. Spec 2 (Chat message) and 4.
 
     ChatRequest                 a validated body
       |- messages: Message      text as parts, images as `data:` addresses
       |- tools, response_format contract.chat.tools
       `- budget                 tokens of the answer, None for all that fit
-    ChatReply                   a finished `chat.completion`, and what to bill
-    ChatBatch                   some ready SSE events of a stream, and what to bill so far
 
-The limits here are those of the third party's schema where it has one.
+The limits here are those of OpenAI's schema where it has one.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
-import re
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from contract.chat.tools import MAX_TOOLS, Body, Name, NamedTool, ResponseFormat, Tool
+from contract.base import Lenient
+from contract.chat.tools import MAX_TOOLS, Name, NamedTool, ResponseFormat, Tool
+from contract.images import decoded_bytes
 
 MAX_MESSAGES = 2048
 MAX_PARTS = 256
@@ -37,7 +33,6 @@ MAX_STOP_CHARS = 256
 MAX_TEMPERATURE = 2.0
 MAX_PENALTY = 2.0
 MAX_ID_CHARS = 256
-IMAGE_ADDRESS = re.compile(r"data:image/(?:png|jpeg|webp|gif);base64,")
 
 
 def _listed(value: Any, wrap: Any = lambda text: text) -> Any:
@@ -45,7 +40,7 @@ def _listed(value: Any, wrap: Any = lambda text: text) -> Any:
     return [wrap(value)] if isinstance(value, str) else value
 
 
-class ImageUrl(Body):
+class ImageUrl(Lenient):
     """An image in the body itself: nothing is ever fetched for a client."""
 
     url: str
@@ -54,19 +49,11 @@ class ImageUrl(Body):
     @field_validator("url")
     @classmethod
     def _is_data(cls, url: str) -> str:
-        start = IMAGE_ADDRESS.match(url)
-        if not start:
-            raise ValueError(
-                "images are taken as `data:image/png;base64,...` (or jpeg, webp, gif) only; none is fetched"
-            )
-        try:
-            base64.b64decode(url[start.end() :], validate=True)
-        except binascii.Error:
-            raise ValueError("the image's `data:` address is not valid base64") from None
+        decoded_bytes(url)
         return url
 
 
-class Part(Body):
+class Part(Lenient):
     """A piece of a message: text or an image."""
 
     type: Literal["text", "image_url"]
@@ -85,7 +72,7 @@ class Part(Body):
         return self
 
 
-class CalledFunction(Body):
+class CalledFunction(Lenient):
     """What the model asked for earlier in the conversation. `arguments` is a JSON object as text."""
 
     name: Name
@@ -103,7 +90,7 @@ class CalledFunction(Body):
         return arguments or "{}"
 
 
-class ToolCall(Body):
+class ToolCall(Lenient):
     """A call of the assistant, repeated by the client."""
 
     id: Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)]
@@ -111,7 +98,7 @@ class ToolCall(Body):
     function: CalledFunction
 
 
-class Message(Body):
+class Message(Lenient):
     """One turn. `content` is a string or parts on the wire, and parts here."""
 
     role: Annotated[
@@ -149,14 +136,14 @@ class Message(Body):
         return sum(part.type == "image_url" for part in self.content or ())
 
 
-class StreamOptions(Body):
+class StreamOptions(Lenient):
     """`include_usage` adds a last event with the token counts."""
 
     include_usage: bool = False
 
 
-class ChatRequest(Body):
-    """A body of POST /chat/completions. None is what the third party's clients send for "not given"."""
+class ChatRequest(Lenient):
+    """A body of POST /chat/completions. None is what OpenAI's clients send for "not given"."""
 
     model: str
     messages: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES)]
@@ -220,26 +207,3 @@ class ChatRequest(Body):
     def include_usage(self) -> bool:
         """Whether a stream ends with the token counts."""
         return bool(self.stream_options and self.stream_options.include_usage)
-
-
-@dataclass(frozen=True, slots=True)
-class ChatBatch:
-    r"""Events of a stream that were ready at one time. `data: [DONE]` is the ingress's to write.
-
-    Attributes:
-        events: one or more `data: {...}\n\n`.
-        prompt_tokens, completion_tokens: of the whole call so far, so that an aborted stream can be billed.
-    """
-
-    events: bytes
-    prompt_tokens: int
-    completion_tokens: int
-
-
-@dataclass(frozen=True, slots=True)
-class ChatReply:
-    """A finished answer: `body` is the `chat.completion` object; tokens as in its `usage`."""
-
-    body: dict[str, Any]
-    prompt_tokens: int
-    completion_tokens: int

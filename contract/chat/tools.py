@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
+
+from contract.base import Lenient
 
 MAX_SCHEMA_BYTES = 16 * 1024
 MAX_SCHEMA_DEPTH = 16
@@ -26,12 +28,6 @@ NAMED_SCHEMAS = frozenset({"properties", "$defs", "definitions", "dependentSchem
 """Keywords whose keys are names chosen by the client, so `pattern` is an ordinary word there."""
 PLAIN_VALUES = frozenset({"enum", "const", "default", "examples", "required", "dependentRequired"})
 """Keywords whose values are data, not schemas."""
-
-
-class Body(BaseModel):
-    """Part of a request body: what the schema of the API has and we do not use is ignored (spec 1, rule 1)."""
-
-    model_config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False, frozen=True)
 
 
 def bounded_schema(schema: dict[str, Any]) -> dict[str, Any]:
@@ -81,7 +77,7 @@ JsonSchema = Annotated[dict[str, Any], AfterValidator(bounded_schema)]
 Description = Annotated[str, Field(max_length=MAX_DESCRIPTION_CHARS)]
 
 
-class Function(Body):
+class Function(Lenient):
     """What a tool is called and takes. Without `parameters` it takes none."""
 
     name: Name
@@ -90,27 +86,27 @@ class Function(Body):
     strict: bool | None = None
 
 
-class Tool(Body):
+class Tool(Lenient):
     """A function that the model may ask the client to call."""
 
     type: Literal["function"]
     function: Function
 
 
-class FunctionName(Body):
+class FunctionName(Lenient):
     """A function by name."""
 
     name: Name
 
 
-class NamedTool(Body):
+class NamedTool(Lenient):
     """A `tool_choice` that forces one function."""
 
     type: Literal["function"]
     function: FunctionName
 
 
-class AnswerSchema(Body):
+class AnswerSchema(Lenient):
     """The schema that the answer follows, under a name of the client's choice."""
 
     name: Name
@@ -119,7 +115,7 @@ class AnswerSchema(Body):
     strict: bool | None = None
 
 
-class ResponseFormat(Body):
+class ResponseFormat(Lenient):
     """Form of the answer: free text, any JSON object, or JSON that follows a schema."""
 
     type: Literal["text", "json_object", "json_schema"]

@@ -1,8 +1,7 @@
 """From what a model read to answers: the mathematics of decisions, policy and abstention. Spec 2 (Decision result).
 
-    Reading     log-probabilities of the allowed labels of one question, over the whole vocabulary
-    Readings    those of one request, with the runtime's temperature and what to bill
-    result()    the body of the reply
+    Reading -> distribution() -> Distribution      over the options of one question
+            -> answers() -> Answer                 one for each question, by its name
 
 `probabilities` is the distribution over the given options, not a probability of being right. `label_mass` is what of
 the model's whole distribution sat on the options; a temperature never touches it.
@@ -11,43 +10,20 @@ the model's whole distribution sat on the options; a temperature never touches i
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal, NotRequired
 
-from contract.decisions.request import BinaryQuestion, ChoiceQuestion, Policy, Question, ScoreQuestion
+from typing_extensions import TypedDict
+
+from contract.decisions.engine import Reading, Readings
+from contract.decisions.policy import Policy
+from contract.decisions.questions import BinaryQuestion, ChoiceQuestion, Question
 from contract.errors import UPSTREAM_ERROR
 from contract.limits import LOW_LABEL_MASS
 
 UNDECIDED = frozenset({"unclear", "other", "unknown"})
 """Option ids that say that the options do not fit."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """One forward pass.
-
-    Attributes:
-        logprobs: natural logarithm of each label's probability in source order; None where the runtime told none.
-        inference_s: from handing the question to the engine to its answer.
-    """
-
-    logprobs: tuple[float | None, ...]
-    inference_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Readings:
-    """What a scorer gives back for one request, in the order of its questions.
-
-    Attributes:
-        input_tokens: tokens of the state once, and of each question.
-        temperature: divides the log-probabilities; above 1 makes distributions finer.
-    """
-
-    reads: tuple[Reading, ...]
-    input_tokens: int
-    temperature: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +47,7 @@ class Distribution:
 
 
 def distribution(reading: Reading, temperature: float) -> Distribution:
-    """Raises UPSTREAM_ERROR where the runtime told nothing that could be normalised."""
+    """Raises UPSTREAM_ERROR where no probability came from the runtime, or one that is no number."""
     values = [-math.inf if logprob is None else logprob for logprob in reading.logprobs]
     highest = max(values)
     if highest == -math.inf or any(math.isnan(value) or value == math.inf for value in values):
@@ -85,14 +61,87 @@ def distribution(reading: Reading, temperature: float) -> Distribution:
     )
 
 
-def answer(question: Question, reading: Reading, temperature: float, policy: Policy) -> dict[str, Any]:
+class Calibration(TypedDict):
+    """Nobody has shown yet that the probabilities are right as often as they say."""
+
+    status: Literal["uncalibrated"]
+
+
+class Diagnostics(TypedDict):
+    """What of the model's whole distribution sat on the options, and the options that it gave nothing."""
+
+    label_mass: float
+    low_label_mass: bool
+    missing_labels: list[str]
+
+
+class OrderDifference(TypedDict):
+    """How far apart the two orders of a choice's options were."""
+
+    max_difference: float
+    same_value: bool
+
+
+class _Common(TypedDict):
+    probabilities: dict[str, float]
+    max_probability: float
+    normalized_entropy: float
+    calibration: Calibration
+    abstain: bool
+    abstain_reasons: list[str]
+    diagnostics: Diagnostics
+    order: NotRequired[OrderDifference]
+
+
+class ChoiceAnswer(_Common):
+    """Of a choice; `value` is the option's id. Only choices are read in both orders, and then have `order`."""
+
+    type: Literal["choice"]
+    value: str
+
+
+class ScoreAnswer(_Common):
+    """Of a score; `value` is the most likely level, from 0."""
+
+    type: Literal["score"]
+    value: int
+    expected_index: float
+    normalized_score: float
+
+
+class BinaryAnswer(_Common):
+    """Of a question that is true or false."""
+
+    type: Literal["binary"]
+    value: bool
+    probability_true: float
+
+
+Answer = ChoiceAnswer | ScoreAnswer | BinaryAnswer
+
+
+def answer(question: Question, reading: Reading, temperature: float, policy: Policy) -> Answer:
     """One answer of the spec: what its type says, then what all have in common."""
     found = distribution(reading, temperature)
+    common = _common(question, found, policy)
+    if isinstance(question, ChoiceQuestion):
+        return {"type": "choice", "value": question.labels[found.best], **common}
+    if isinstance(question, BinaryQuestion):
+        return {"type": "binary", "value": found.best == 0, "probability_true": found.probabilities[0], **common}
+    expected = math.fsum(index * p for index, p in enumerate(found.probabilities))
+    return {
+        "type": "score",
+        "value": found.best,
+        "expected_index": expected,
+        "normalized_score": min(1.0, expected / (len(question.levels) - 1)),
+        **common,
+    }
+
+
+def _common(question: Question, found: Distribution, policy: Policy) -> _Common:
     labels = question.labels
     reasons = abstain_reasons(question, found, policy)
     return {
-        "type": question.type,
-        **_value(question, found),
         "probabilities": dict(zip(labels, found.probabilities, strict=True)),
         "max_probability": found.probabilities[found.best],
         "normalized_entropy": found.normalized_entropy,
@@ -104,20 +153,6 @@ def answer(question: Question, reading: Reading, temperature: float, policy: Pol
             "low_label_mass": found.label_mass < LOW_LABEL_MASS,
             "missing_labels": [labels[index] for index in found.missing],
         },
-    }
-
-
-def _value(question: Question, found: Distribution) -> dict[str, Any]:
-    if isinstance(question, ChoiceQuestion):
-        return {"value": question.labels[found.best]}
-    if isinstance(question, BinaryQuestion):
-        return {"value": found.best == 0, "probability_true": found.probabilities[0]}
-    assert isinstance(question, ScoreQuestion)
-    expected = math.fsum(index * p for index, p in enumerate(found.probabilities))
-    return {
-        "value": found.best,
-        "expected_index": expected,
-        "normalized_score": min(1.0, expected / (len(question.levels) - 1)),
     }
 
 
@@ -138,29 +173,9 @@ def abstain_reasons(question: Question, found: Distribution, policy: Policy) -> 
     return [reason for reason, holds in reasons.items() if holds]
 
 
-def answers(questions: Mapping[str, Question], readings: Readings, policy: Policy) -> dict[str, Any]:
+def answers(questions: Mapping[str, Question], readings: Readings, policy: Policy) -> dict[str, Answer]:
     """Every answer by the name of its question, in source order."""
     return {
         name: answer(question, reading, readings.temperature, policy)
         for (name, question), reading in zip(questions.items(), readings.reads, strict=True)
-    }
-
-
-def usage(readings: Readings, questions: int) -> dict[str, int]:
-    """`usage` of the result. No text is generated; each read is one forward pass."""
-    return {
-        "input_tokens": readings.input_tokens,
-        "output_tokens": 0,
-        "evaluated_questions": questions,
-        "forward_passes": len(readings.reads),
-    }
-
-
-def timing_ms(reads: Sequence[Reading], total_s: float) -> dict[str, float]:
-    """`timing_ms` of the result. Questions run as one batch, so `inference_sum` may be longer than `total`."""
-    spent = [reading.inference_s for reading in reads]
-    return {
-        "total": round(total_s * 1000, 3),
-        "inference_max": round(max(spent) * 1000, 3),
-        "inference_sum": round(math.fsum(spent) * 1000, 3),
     }

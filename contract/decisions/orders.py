@@ -11,30 +11,30 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
-from contract.decisions.answers import Reading, Readings, distribution
-from contract.decisions.request import ChoiceQuestion, Question
+from contract.decisions.answers import OrderDifference, distribution
+from contract.decisions.engine import Reading, Readings
+from contract.decisions.questions import ChoiceQuestion, Question
 
 
-def both_orders(questions: Mapping[str, Question]) -> list[Question]:
+def both_orders(questions: Mapping[str, Question]) -> tuple[Question, ...]:
     """What the engine is asked. Levels and yes or no have an order of their own, which stays."""
     turned = [
         question.model_copy(update={"options": question.options[::-1]})
         for question in questions.values()
         if isinstance(question, ChoiceQuestion)
     ]
-    return [*questions.values(), *turned]
+    return (*questions.values(), *turned)
 
 
-def folded(questions: Mapping[str, Question], readings: Readings) -> tuple[Readings, dict[str, dict[str, Any]]]:
+def folded(questions: Mapping[str, Question], readings: Readings) -> tuple[Readings, dict[str, OrderDifference]]:
     """The readings of `both_orders` as one for each question, and by name what the order changed.
 
-    Raises UPSTREAM_ERROR where the runtime told nothing that could be normalised.
+    Raises UPSTREAM_ERROR where no probability came from the runtime.
     """
     reads = list(readings.reads[: len(questions)])
     turned = iter(readings.reads[len(questions) :])
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, OrderDifference] = {}
     for index, (name, question) in enumerate(questions.items()):
         if isinstance(question, ChoiceQuestion):
             back = next(turned)
@@ -44,14 +44,14 @@ def folded(questions: Mapping[str, Question], readings: Readings) -> tuple[Readi
     return replace(readings, reads=tuple(reads)), found
 
 
-def _difference(one: Reading, other: Reading, temperature: float) -> dict[str, Any]:
+def _difference(one: Reading, other: Reading, temperature: float) -> OrderDifference:
     some, others = distribution(one, temperature), distribution(other, temperature)
     apart = max(abs(p - q) for p, q in zip(some.probabilities, others.probabilities, strict=True))
     return {"max_difference": apart, "same_value": some.best == others.best}
 
 
 def _mean(one: Reading, other: Reading) -> Reading:
-    """The mean probability of each label; one that was told in one order only counts half."""
+    """The mean probability of each label; one that came in one order only counts half."""
     pairs = zip(one.logprobs, other.logprobs, strict=True)
     sums = [sum(math.exp(value) for value in pair if value is not None) for pair in pairs]
     means = tuple(math.log(total / 2) if total > 0 else None for total in sums)

@@ -1,22 +1,14 @@
-"""POST /audio/speech: what a body may say, what an engine is asked to speak, and what it gives back. Spec 4.
-
-    SpeechRequest      a validated body
-    Utterance          what crosses the handle to an engine: text, voice, style; plain types only
-      `- Clip          a decoded recording whose voice is to be imitated
-    AudioBlock         a piece of the finished file, and how far it reaches
-
-`contract.speech.routing` says which engine speaks, `contract.speech.marks` what marks inside the text mean.
-"""
+"""POST /audio/speech: what a body may say. Spec 4."""
 
 from __future__ import annotations
 
 import base64
 import binascii
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AliasChoices, BeforeValidator, Field
 
+from contract.base import Lenient
 from contract.catalog import AudioFormat
 from contract.limits import SPEECH_INPUT_CHARS, SPEECH_STYLE_CHARS
 
@@ -48,19 +40,17 @@ def _clip_bytes(value: Any) -> bytes:
 ClipBytes = Annotated[bytes, BeforeValidator(_clip_bytes, json_schema_input_type=str)]
 
 
-class SpeechRequest(BaseModel):
+class SpeechRequest(Lenient):
     """A body of POST /audio/speech. Unknown fields are ignored (spec 1, rule 1), and so is an unknown `model`.
 
     Attributes:
         input: of any length; the engine says how much it takes (`contract.speech.routing`).
-        emotion: a style instruction; `instruction` (and the third party's `instructions`) mean the same.
+        emotion: a style instruction; `instruction` (and OpenAI's `instructions`) mean the same.
         reference_audio_b64: wav or flac, decoded from base64 already.
         prompt_text: verbatim transcript of that clip.
         speed: looked at only for engines that have it.
         stream_format: `sse` sends the audio as events, base64 inside.
     """
-
-    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
 
     input: str
     voice: str | None = None
@@ -75,56 +65,3 @@ class SpeechRequest(BaseModel):
     prompt_text: str | None = Field(None, max_length=SPEECH_INPUT_CHARS)
     speed: float | None = None
     stream_format: Literal["audio", "sse"] = "audio"
-
-
-@dataclass(frozen=True, slots=True)
-class Clip:
-    """A recording of a voice.
-
-    Attributes:
-        samples: mono, little-endian 16-bit PCM.
-        sample_rate: in Hz.
-        transcript: what is said in it, word for word, or None if nobody knows.
-    """
-
-    samples: bytes
-    sample_rate: int
-    transcript: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Utterance:
-    """What one engine is asked to speak.
-
-    Attributes:
-        text: without marks that the engine does not know.
-        language: ISO 639-1; what the engine was told to speak, or what the text seems to be.
-        voice: slug of one of the engine's fixed voices; None for its own default, or where a clip stands.
-        clip: the voice to imitate.
-        style: a natural-language instruction.
-        speed: 1 is the engine's own.
-        format: one of the engine's formats.
-    """
-
-    text: str
-    language: str
-    voice: str | None = None
-    clip: Clip | None = None
-    style: str | None = None
-    speed: float = 1.0
-    format: AudioFormat = "wav"
-
-
-@dataclass(frozen=True, slots=True)
-class AudioBlock:
-    """The next bytes of the file.
-
-    Attributes:
-        data: encoded; blocks in order are the file.
-        characters: of the text, from its beginning, that this and all earlier blocks speak.
-        seconds: of sound in this and all earlier blocks.
-    """
-
-    data: bytes
-    characters: int
-    seconds: float

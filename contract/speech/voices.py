@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NotRequired
 
-from pydantic import BaseModel, ConfigDict
+from typing_extensions import TypedDict
 
 from contract.access import VOICES, Caller
+from contract.base import Frozen
 from contract.errors import VOICE_NOT_IN_PLAN
 
 SYSTEM_VOICES = {"default-de": "de", "default-en": "en"}
@@ -16,7 +17,7 @@ SAMPLE_ADDRESS_S = 3600
 """A signed address of a sample is valid so long. Spec 8."""
 
 
-class Voice(BaseModel):
+class Voice(Frozen):
     """A voice that can be asked for.
 
     Attributes:
@@ -27,8 +28,6 @@ class Voice(BaseModel):
         from_plan: may be chosen only with voice selection (spec 5.6); an engine's fixed voices are for everyone.
         status, status_note: `preliminary` where sound and slug may still change, and what that means.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     slug: str
     provider: str
@@ -57,7 +56,50 @@ class Voice(BaseModel):
             )
 
 
-def access(caller: Caller) -> dict[str, str | bool | None]:
+class VoiceObject(TypedDict):
+    """A voice; `samples` by language for the platform's, a signed `sample_url` for the organisation's own."""
+
+    object: Literal["voice"]
+    slug: str
+    label: str
+    origin: Literal["designed", "preset", "cloned"]
+    gender: Literal["m", "f"]
+    age_group: str
+    description: NotRequired[str]
+    primary_language: str
+    languages: list[str]
+    samples: NotRequired[dict[str, str]]
+    scope: Literal["platform", "org"]
+    sample_url: str | None
+    provider: str
+    model: str
+    runtime: str | None
+    selectable: bool
+    available: bool
+    status: NotRequired[Literal["preliminary"]]
+    status_note: NotRequired[str]
+
+
+class VoiceAccess(TypedDict):
+    """Whether the organisation may choose catalogue voices, and by what."""
+
+    selectable: bool
+    via: Literal["tier", "entitlement"]
+    tier: str
+    hint: str | None
+
+
+class VoiceList(TypedDict):
+    """Every voice that the organisation can see; `languages` are those of the catalogue voices' engine."""
+
+    object: Literal["list"]
+    data: list[VoiceObject]
+    languages: list[str]
+    languages_by_provider: dict[str, list[str]]
+    access: VoiceAccess
+
+
+def access(caller: Caller) -> VoiceAccess:
     """The `access` object of the voice list: whether, and by what, the organisation may choose catalogue voices."""
     entitled = VOICES in caller.entitlements and not caller.plan.voices
     hint = None if caller.may_select_voices else "voice selection begins with plan `starter`"

@@ -6,14 +6,15 @@ from collections.abc import AsyncGenerator
 from functools import partial
 from typing import Annotated
 
+from contract.replies import ChatCompletionReply
 from fastapi import APIRouter, Depends
 from starlette.responses import JSONResponse, Response
 
 from contract.access import Scope
 from contract.catalog import ChatModel
-from contract.chat.request import ChatBatch, ChatReply, ChatRequest
+from contract.chat.engine import ChatBatch, ChatReply
+from contract.chat.request import ChatRequest
 from contract.limits import CHAT_BODY_BYTES, STREAM_SLICE_OUTPUT_TOKENS
-from contract.replies import ChatCompletionReply
 from deployments.ingress.admission import Admitted, admit
 from deployments.ingress.billing import bill, most_tokens
 from deployments.ingress.events import event_stream

@@ -14,6 +14,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any
 
+from contract.decisions.wires import ListedRequest
 from fastapi import APIRouter, Depends
 from starlette.responses import JSONResponse, Response
 
@@ -22,11 +23,13 @@ from contract import limits
 from contract.access import Scope
 from contract.catalog import DecisionModel, Serving
 from contract.decisions import answers as decision_answers
-from contract.decisions.answers import Readings
+from contract.decisions.bodies import DecisionBody
+from contract.decisions.decision import MAX_BODY_BYTES, check_body
+from contract.decisions.engine import Measurement, Readings
+from contract.decisions.native import DecisionRequest
 from contract.decisions.orders import both_orders, folded
-from contract.decisions.request import MAX_BODY_BYTES, DecisionRequest, Question, check_body
-from contract.decisions.runtimes import Measurement
-from contract.decisions.wires import DecisionBody, ListedRequest, SystemOneRequest
+from contract.decisions.questions import Question
+from contract.decisions.systemone import SystemOneRequest
 from contract.errors import (
     ENGINE_FAILED,
     IMAGES_UNSUPPORTED,

@@ -9,7 +9,7 @@ from typing import TypeVar
 from autoscaling.gate import Engine
 from contract.access import Caller
 from contract.catalog import Catalog, Model, SpeechModel
-from contract.decisions.runtimes import Measurement
+from contract.decisions.engine import Measurement
 from contract.errors import MODEL_NOT_FOUND
 from state import State
 

@@ -26,8 +26,9 @@ from contract.errors import (
     ApiError,
 )
 from contract.limits import SPEECH_CLIP_S
+from contract.speech.engine import AudioBlock, Clip, SpeechJob
 from contract.speech.marks import prepared
-from contract.speech.request import MEDIA_TYPES, AudioBlock, Clip, SpeechRequest, Utterance
+from contract.speech.request import MEDIA_TYPES, SpeechRequest
 from contract.speech.routing import Choice, choose
 from deployments.ingress.admission import Admitted, admit
 from deployments.ingress.billing import Account, bill
@@ -59,7 +60,7 @@ async def speak(admitted: Speaking) -> Response:
         voices[choice.voice].require(admitted.caller)
     if choice.model not in admitted.service.offered(admitted.service.catalog.speech, admitted.caller):
         raise NOT_CONFIGURED()
-    utterance = Utterance(
+    utterance = SpeechJob(
         text,
         choice.language,
         None if clip else choice.voice,
@@ -71,7 +72,7 @@ async def speak(admitted: Speaking) -> Response:
     return await _reply(admitted, request, choice, utterance)
 
 
-async def _reply(admitted: Admitted, request: SpeechRequest, choice: Choice, utterance: Utterance) -> Response:
+async def _reply(admitted: Admitted, request: SpeechRequest, choice: Choice, utterance: SpeechJob) -> Response:
     blocks = _in_one_piece if choice.model.in_one_piece else _as_made
     source = blocks(admitted, choice, utterance)
     headers = _headers(admitted, request, choice)
@@ -80,7 +81,7 @@ async def _reply(admitted: Admitted, request: SpeechRequest, choice: Choice, utt
     return await byte_stream(_bytes(source), MEDIA_TYPES[choice.format], headers)
 
 
-async def _as_made(admitted: Admitted, choice: Choice, utterance: Utterance) -> AsyncGenerator[AudioBlock, None]:
+async def _as_made(admitted: Admitted, choice: Choice, utterance: SpeechJob) -> AsyncGenerator[AudioBlock, None]:
     """Blocks as the engine makes them. Whoever leaves early pays for what was spoken until then."""
     total = len(utterance.text)
     async with _account(admitted, choice.model, total) as account:
@@ -101,7 +102,7 @@ async def _as_made(admitted: Admitted, choice: Choice, utterance: Utterance) -> 
             await blocks.aclose()
 
 
-async def _in_one_piece(admitted: Admitted, choice: Choice, utterance: Utterance) -> AsyncGenerator[AudioBlock, None]:
+async def _in_one_piece(admitted: Admitted, choice: Choice, utterance: SpeechJob) -> AsyncGenerator[AudioBlock, None]:
     """The whole file as one block. Raises STREAM_INCOMPLETE where an engine fails on the way: no byte has gone then."""
     total = len(utterance.text)
     async with _account(admitted, choice.model, total) as account:

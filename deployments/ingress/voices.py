@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Annotated, Any
 
+from contract.replies import VoiceListReply
 from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -16,8 +17,8 @@ from starlette.responses import JSONResponse, Response
 from autoscaling.gate import Timings
 from contract.catalog import SpeechModel
 from contract.errors import NOT_CONFIGURED, NOT_FOUND
-from contract.replies import VoiceListReply
-from contract.speech.request import MEDIA_TYPES, AudioBlock, Utterance
+from contract.speech.engine import AudioBlock, SpeechJob
+from contract.speech.request import MEDIA_TYPES
 from contract.speech.voices import SYSTEM_VOICES, Voice, access
 from deployments.ingress.admission import Admitted, admit
 from deployments.ingress.exchange import exchange_of
@@ -88,7 +89,7 @@ async def _sample(service: Service, model: SpeechModel, slug: str, language: str
     async with _one_sample_at_a_time:
         if kept := await service.state.blobs.find(name):
             return kept
-        utterance = Utterance(service.catalog.sentences[language], language, slug, format="mp3")
+        utterance = SpeechJob(service.catalog.sentences[language], language, slug, format="mp3")
         made: AudioBlock = await service.engine(model).call("speak_whole", utterance, timings=Timings())
         await service.state.blobs.put(name, made.data)
     return made.data

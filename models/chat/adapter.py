@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from contract.catalog import ChatModel
-from contract.chat.request import ChatBatch, ChatReply, ChatRequest
+from contract.chat.engine import ChatBatch, ChatReply
+from contract.chat.request import ChatRequest
 from contract.errors import IMAGES_UNSUPPORTED
 from models.chat.request import engine_fields
 

@@ -25,7 +25,8 @@ from vllm.tokenizers import TokenizerLike
 from vllm.v1.engine.async_llm import AsyncLLM
 
 from contract.catalog import ChatModel
-from contract.chat.request import ChatBatch, ChatRequest
+from contract.chat.engine import ChatBatch
+from contract.chat.request import ChatRequest
 from contract.errors import INVALID_REQUEST, UPSTREAM_ERROR, ApiError
 from models.chat.events import EventStream
 from models.chat.request import answer_reserve

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from contract.catalog import DecisionModel
-from contract.decisions.answers import Reading
+from contract.decisions.engine import Reading
 from contract.errors import REQUEST_TOO_LARGE
 from models.decisions.images import unreadable
 from models.decisions.prompts import Batch, Prompt, PromptBook

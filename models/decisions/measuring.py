@@ -19,8 +19,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from contract.decisions.answers import Reading, distribution
-from contract.decisions.runtimes import Measurement
+from contract.decisions.answers import distribution
+from contract.decisions.engine import Measurement, Reading
 
 log = logging.getLogger("parlance.decisions")
 

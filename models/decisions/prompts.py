@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from string import ascii_uppercase
 from typing import Any
 
-from contract.decisions.request import BinaryQuestion, ChoiceQuestion, Option, Question, ScoreQuestion
+from contract.decisions.questions import BinaryQuestion, ChoiceQuestion, Option, Question, ScoreQuestion
 from models.decisions.plain_text import PlainText
 
 PROMPT_VERSION = "1"

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from contract.decisions.answers import Reading
-from contract.decisions.request import Question
+from contract.decisions.engine import Reading
+from contract.decisions.questions import Question
 
 if TYPE_CHECKING:
     from PIL.Image import Image

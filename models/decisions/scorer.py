@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from contract.catalog import ChatModel, DecisionModel, Serving
-from contract.decisions.answers import Readings
-from contract.decisions.request import Preset, Question, state_text
-from contract.decisions.runtimes import Measurement
+from contract.decisions.engine import Measurement, Readings
+from contract.decisions.presets import Preset
+from contract.decisions.questions import Question, state_text
 from contract.errors import IMAGES_UNSUPPORTED, RUNTIME_UNAVAILABLE, UPSTREAM_ERROR, ApiError
 from contract.limits import DECISION_IMAGES
 from models.decisions import measuring, strategies

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from contract.catalog import DecisionModel
-from contract.decisions.answers import Reading
-from contract.decisions.request import BinaryQuestion, ChoiceQuestion, Question
+from contract.decisions.engine import Reading
+from contract.decisions.questions import BinaryQuestion, ChoiceQuestion, Question
 from contract.errors import INVALID_REQUEST, REQUEST_TOO_LARGE
 from models.decisions.labels import LabelReads
 from models.decisions.plain_text import PlainText

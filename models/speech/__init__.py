@@ -8,5 +8,5 @@ mistral.py      an HTTP API of the provider's schema
 text.py         sentences, so that long texts are spoken part by part
 
 engine = models.load(catalog.speech["supertonic-3"])
-block = await engine.speak_whole(Utterance("Hello.", "en", voice="F1"))        # block.data is a WAV file
+block = await engine.speak_whole(SpeechJob("Hello.", "en", voice="F1"))        # block.data is a WAV file
 """

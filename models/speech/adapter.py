@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from audio import signing
 from contract.catalog import Serving, SpeechModel
-from contract.speech.request import AudioBlock, Utterance
+from contract.speech.engine import AudioBlock, SpeechJob
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,13 +59,13 @@ class SpeechEngine(ABC):
         self._signature = signing.configured()
 
     @abstractmethod
-    def render(self, utterance: Utterance) -> Iterator[Spoken]:
+    def render(self, utterance: SpeechJob) -> Iterator[Spoken]:
         """The sound of an utterance, part by part. Blocks; several run at the same time, each in a thread of its own.
 
         Raises ApiError for what a client could have known; anything else counts as a failure of the engine.
         """
 
-    async def speak(self, utterance: Utterance, *, whole: bool = False) -> AsyncIterator[AudioBlock]:
+    async def speak(self, utterance: SpeechJob, *, whole: bool = False) -> AsyncIterator[AudioBlock]:
         """The file as it grows. Leaving the iteration stops the engine after the part that it is at.
 
         `whole` files come when all of it is made, and say how long they are; so do files that are signed, and flac.
@@ -93,7 +93,7 @@ class SpeechEngine(ABC):
         finally:
             self._threads.submit(stop)
 
-    async def speak_whole(self, utterance: Utterance) -> AudioBlock:
+    async def speak_whole(self, utterance: SpeechJob) -> AudioBlock:
         """The whole file at once."""
         blocks = [block async for block in self.speak(utterance, whole=True)]
         return AudioBlock(b"".join(block.data for block in blocks), blocks[-1].characters, blocks[-1].seconds)
@@ -108,7 +108,7 @@ class SpeechEngine(ABC):
         """Lets threads go."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _file(self, utterance: Utterance, whole: bool) -> Generator[AudioBlock]:
+    def _file(self, utterance: SpeechJob, whole: bool) -> Generator[AudioBlock]:
         from audio.encoding import Encoder
         from audio.marking import Marks
 

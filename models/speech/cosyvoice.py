@@ -28,10 +28,11 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from contract.catalog import Frozen, SpeechModel
+from contract.base import Frozen
+from contract.catalog import SpeechModel
 from contract.errors import UNKNOWN_VOICE
+from contract.speech.engine import Clip, SpeechJob
 from contract.speech.marks import Mark, pieces
-from contract.speech.request import Clip, Utterance
 from models.speech.adapter import SpeechEngine, Spoken
 from models.speech.text import Part, passages
 from models.speech.voices import StoredVoice, read_clip
@@ -96,7 +97,7 @@ class CosyVoice(SpeechEngine):
         self._folder = TemporaryDirectory(prefix="parlance-clips-")
         self._voices = {slug: self._register(slug, clip) for slug, clip in clips.items()}
 
-    def render(self, utterance: Utterance) -> Iterator[Spoken]:
+    def render(self, utterance: SpeechJob) -> Iterator[Spoken]:
         """Sound of a few sentences at a time. `text_frontend` is off: it would read German numbers in English."""
         prompt, temporary = self._prompt(utterance)
         try:
@@ -119,7 +120,7 @@ class CosyVoice(SpeechEngine):
         self._code.add_zero_shot_spk(f"{TOLD}{END}{_plain(clip.transcript or '')}", file, slug)
         return Prompt(file, clip.transcript, slug)
 
-    def _prompt(self, utterance: Utterance) -> tuple[Prompt, bool]:
+    def _prompt(self, utterance: SpeechJob) -> tuple[Prompt, bool]:
         """The voice, and whether its file is this utterance's own."""
         if utterance.clip:
             return Prompt(self._write(utterance.clip), utterance.clip.transcript), True
@@ -128,7 +129,7 @@ class CosyVoice(SpeechEngine):
             raise UNKNOWN_VOICE(f"voice `{slug}` is switched off in this deployment", param="voice")
         return self._voices[slug], False
 
-    def _call(self, text: str, prompt: Prompt, utterance: Utterance) -> Iterator[dict[str, Any]]:
+    def _call(self, text: str, prompt: Prompt, utterance: SpeechJob) -> Iterator[dict[str, Any]]:
         manner: dict[str, Any] = {"stream": False, "speed": utterance.speed, "text_frontend": False}
         if utterance.style:
             # Never with a registered voice: its own text would take the place of the style (CosyVoice issue 1400).
@@ -142,7 +143,7 @@ class CosyVoice(SpeechEngine):
         else:
             yield from self._code.inference_cross_lingual(f"{TOLD}{END}{text}", prompt.file, **manner)
 
-    def _parts(self, utterance: Utterance) -> Iterator[Part]:
+    def _parts(self, utterance: SpeechJob) -> Iterator[Part]:
         model = self.model
         marks = {*model.tags, *(f"<{name}>" for name in model.spans), *(f"</{name}>" for name in model.spans)}
         limit = DENSE_PART_CHARS if utterance.language in DENSE else PART_CHARS

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import regex
 from pydantic import Field, PositiveFloat, ValidationError
 
-from contract.catalog import Frozen, SpeechModel
+from contract.base import Frozen
+from contract.catalog import SpeechModel
 from contract.errors import UNKNOWN_VOICE
+from contract.speech.engine import Clip, SpeechJob
 from contract.speech.marks import Mark, pieces
-from contract.speech.request import Clip, Utterance
 from models.speech import espeak_library
 from models.speech.adapter import SpeechEngine, Spoken
 from models.speech.espeak_library import SAMPLE_RATE, Manner
@@ -116,7 +117,7 @@ class Espeak(SpeechEngine):
             if not espeak_library.speaks(NAMES.get(language, language)):
                 raise ValueError(f"espeak-ng does not speak `{language}`, which `{model.id}` names")
 
-    def render(self, utterance: Utterance) -> Iterator[Spoken]:
+    def render(self, utterance: SpeechJob) -> Iterator[Spoken]:
         """A sentence at a time, so that texts of several callers take turns."""
         import numpy as np
         import soxr
@@ -144,7 +145,7 @@ class Espeak(SpeechEngine):
             spans.remove(piece.name)
         return _silence(0.0)
 
-    def _manner(self, utterance: Utterance) -> Manner:
+    def _manner(self, utterance: SpeechJob) -> Manner:
         language = NAMES.get(utterance.language, utterance.language)
         if not espeak_library.speaks(language):  # engines that follow the text may meet any language
             language = FALLBACK_LANGUAGE
@@ -157,7 +158,7 @@ class Espeak(SpeechEngine):
                 manner = changed(manner, change)
         return manner
 
-    def _speaker(self, utterance: Utterance, language: str) -> VoiceSettings:
+    def _speaker(self, utterance: SpeechJob, language: str) -> VoiceSettings:
         if utterance.clip:
             return _imitated(utterance.clip, language) or next(iter(self._voices.values()))
         if utterance.voice is None:

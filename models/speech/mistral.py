@@ -26,9 +26,10 @@ import httpx
 import numpy as np
 from pydantic import Field
 
-from contract.catalog import Frozen, SpeechModel
+from contract.base import Frozen
+from contract.catalog import SpeechModel
 from contract.errors import PROVIDER_BUSY, UNKNOWN_VOICE, UPSTREAM_ERROR
-from contract.speech.request import Utterance
+from contract.speech.engine import SpeechJob
 from models.speech.adapter import SpeechEngine, Spoken
 from models.speech.text import passages
 
@@ -93,7 +94,7 @@ class MistralSpeech(SpeechEngine):
             limits=httpx.Limits(max_connections=slots, max_keepalive_connections=slots, keepalive_expiry=KEEP_S),
         )
 
-    def render(self, utterance: Utterance) -> Iterator[Spoken]:
+    def render(self, utterance: SpeechJob) -> Iterator[Spoken]:
         """Sound as it arrives. The characters of a part count with its first sound: the provider counts them so too."""
         voice = self._voice(utterance)
         give_up = time.monotonic() + self.serving.deadline_s
@@ -107,7 +108,7 @@ class MistralSpeech(SpeechEngine):
         super().close()
         self._client.close()
 
-    def _voice(self, utterance: Utterance) -> str:
+    def _voice(self, utterance: SpeechJob) -> str:
         if utterance.voice is None:
             ids = self.options.default_voices
             return ids.get(utterance.language) or next(iter(ids.values()))

@@ -20,9 +20,10 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from contract.catalog import Frozen, SpeechModel
+from contract.base import Frozen
+from contract.catalog import SpeechModel
 from contract.errors import STREAM_INCOMPLETE, UNKNOWN_VOICE
-from contract.speech.request import Clip, Utterance
+from contract.speech.engine import Clip, SpeechJob
 from models.encoders import choose_dtype
 from models.speech.adapter import SpeechEngine, Spoken
 from models.speech.text import passages
@@ -116,7 +117,7 @@ class QwenSpeech(SpeechEngine):
         self._book = threading.Lock()
         self._clips: OrderedDict[str, Any] = OrderedDict()
 
-    def render(self, utterance: Utterance) -> Iterator[Spoken]:
+    def render(self, utterance: SpeechJob) -> Iterator[Spoken]:
         """All of the sound, once all of it is made."""
         limit = DENSE_PART_CHARS if utterance.language in DENSE else PART_CHARS
         parts = [part for part in passages(utterance.text, limit) if part.text.strip()]
@@ -188,7 +189,7 @@ class QwenSpeech(SpeechEngine):
         else:
             job.error = STREAM_INCOMPLETE()
 
-    def _prompt(self, utterance: Utterance) -> Any:
+    def _prompt(self, utterance: SpeechJob) -> Any:
         """What the model needs to know of a voice."""
         if utterance.clip:
             return self._remembered(utterance.clip)

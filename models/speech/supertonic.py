@@ -16,10 +16,11 @@ from typing import Any
 
 from pydantic import Field
 
-from contract.catalog import Frozen, SpeechModel
+from contract.base import Frozen
+from contract.catalog import SpeechModel
 from contract.errors import INVALID_REQUEST, UNKNOWN_VOICE
+from contract.speech.engine import SpeechJob
 from contract.speech.marks import pieces
-from contract.speech.request import Utterance
 from models.speech.adapter import SpeechEngine, Spoken
 from models.speech.text import passages
 from models.weights.files import WeightsError
@@ -70,7 +71,7 @@ class Supertonic(SpeechEngine):
             raise WeightsError(f"the weights of `{model.id}` have no voice `{self._own_voice}`")
         self._sound("Hello.", self._own_voice, "en")  # the first run of a graph takes longer
 
-    def render(self, utterance: Utterance) -> Iterator[Spoken]:
+    def render(self, utterance: SpeechJob) -> Iterator[Spoken]:
         """A passage at a time: as many sentences as the model can say at once."""
         import numpy as np
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import av
 
-from contract.catalog import Frozen
+from contract.base import Frozen
 from contract.limits import SPEECH_CLIP_S
-from contract.speech.request import Clip
+from contract.speech.engine import Clip
 from models.weights.files import WeightsError
 
 RATE = 24_000

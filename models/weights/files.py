@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from contract.catalog import Frozen
+from contract.base import Frozen
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 

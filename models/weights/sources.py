@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 
 from pydantic import Field, model_validator
 
-from contract.catalog import Frozen
+from contract.base import Frozen
 from models.weights.files import PinnedFile, Sha256, WeightsError, hash_file
 
 PROJECT = Path(__file__).resolve().parents[2]

@@ -20,7 +20,7 @@ from pathlib import Path
 from filelock import FileLock
 from pydantic import ValidationError
 
-from contract.catalog import Frozen
+from contract.base import Frozen
 from models.weights.files import Digests, PinnedFile, Sha256, WeightsError, pin_all, refuse_code, regular_files, verify
 from models.weights.sources import FETCHERS, RESUMES, Stanza, progress, run_converter
 

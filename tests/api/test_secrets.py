@@ -18,7 +18,7 @@ from sqlalchemy import Connection, select
 from autoscaling.gate import Timings
 from contract.access import Scope
 from contract.catalog import Model
-from contract.chat.request import ChatBatch
+from contract.chat.engine import ChatBatch
 from deployments.ingress.app import build_app
 from deployments.ingress.service import Service
 from state import State, open_state

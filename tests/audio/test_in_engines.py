@@ -15,7 +15,7 @@ from audio.encoding import CODECS
 from audio.marking import read_marks
 from audio.signing import CERTIFICATE, KEY, SIGNED, SigningError
 from contract.catalog import AudioFormat, Serving, SpeechModel
-from contract.speech.request import AudioBlock, Utterance
+from contract.speech.engine import AudioBlock, SpeechJob
 from models.speech.adapter import LENGTH_FIRST, SpeechEngine, Spoken
 from tests.audio.test_encoding import decoded, likeness, sound
 from tests.audio.test_signing import Authority
@@ -38,7 +38,7 @@ SOUND = sound(3, MODEL.sample_rate)
 class Hummer(SpeechEngine):
     """Three parts of a second."""
 
-    def render(self, utterance: Utterance) -> Iterator[Spoken]:
+    def render(self, utterance: SpeechJob) -> Iterator[Spoken]:
         for part, characters in zip(np.split(SOUND, 3), (4, 8, len(TEXT)), strict=True):
             yield Spoken(part, characters)
 
@@ -46,7 +46,7 @@ class Hummer(SpeechEngine):
 async def blocks_of(format: AudioFormat) -> list[AudioBlock]:
     engine = Hummer(MODEL, None)
     try:
-        return [block async for block in engine.speak(Utterance(TEXT, "en", format=format))]
+        return [block async for block in engine.speak(SpeechJob(TEXT, "en", format=format))]
     finally:
         engine.close()
 
@@ -71,7 +71,7 @@ async def test_a_file_comes_as_it_is_made(format: AudioFormat) -> None:
 
 async def test_a_whole_file_says_how_long_it_is() -> None:
     engine = Hummer(MODEL, None)
-    block = await engine.speak_whole(Utterance(TEXT, "en"))
+    block = await engine.speak_whole(SpeechJob(TEXT, "en"))
     engine.close()
     assert (block.characters, block.seconds) == (len(TEXT), 3)
     assert struct.unpack_from("<I", block.data, 4) == (len(block.data) - 8,)

@@ -11,8 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from contract.decisions.answers import Reading, Readings, answer, answers, timing_ms, usage
-from contract.decisions.request import Policy, Question
+from contract.decisions.answers import answer, answers
+from contract.decisions.engine import Reading, Readings
+from contract.decisions.native import timing_ms, usage
+from contract.decisions.policy import Policy
+from contract.decisions.questions import Question
 from contract.errors import ApiError
 
 QUESTION: TypeAdapter[Question] = TypeAdapter(Question)

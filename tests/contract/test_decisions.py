@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from contract.body import parse
-from contract.decisions.request import DecisionRequest, check_body
+from contract.decisions.decision import check_body
+from contract.decisions.native import DecisionRequest
 from contract.errors import ApiError
 
 CHOICE = {"type": "choice", "instructions": "Which?", "options": [{"id": "a"}, {"id": "b"}]}

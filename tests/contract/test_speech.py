@@ -11,7 +11,8 @@ import pytest
 from contract.body import parse
 from contract.errors import ApiError
 from contract.limits import SPEECH_INPUT_CHARS, SPEECH_STYLE_CHARS
-from contract.speech.request import MEDIA_TYPES, AudioBlock, Clip, SpeechRequest, Utterance
+from contract.speech.engine import AudioBlock, Clip, SpeechJob
+from contract.speech.request import MEDIA_TYPES, SpeechRequest
 
 CLIP = base64.b64encode(bytes(range(256))).decode()
 
@@ -110,7 +111,7 @@ def test_the_message_of_a_long_value_does_not_repeat_it() -> None:
 
 
 def test_what_crosses_a_handle_survives_the_way() -> None:
-    utterance = Utterance("a", "de", clip=Clip(b"\0\0", 24_000, "b"), style="calm", speed=0.5, format="mp3")
+    utterance = SpeechJob("a", "de", clip=Clip(b"\0\0", 24_000, "b"), style="calm", speed=0.5, format="mp3")
     block = AudioBlock(b"x", 3, 0.5)
     assert pickle.loads(pickle.dumps((utterance, block))) == (utterance, block)
 

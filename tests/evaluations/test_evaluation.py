@@ -11,7 +11,7 @@ from benchmarks import evaluation
 from benchmarks.evaluation import MARKS, Evaluated, Verdict, by_group, interval, overview, released, report, write
 from benchmarks.examples import OWN, load
 from contract.decisions.answers import Distribution
-from contract.decisions.runtimes import Measurement
+from contract.decisions.engine import Measurement
 
 CASES = load(configs.load_presets())
 MEASURED = Measurement(

@@ -11,7 +11,8 @@ import pytest
 import configs
 from benchmarks.examples import FILE, OWN, VALUES, ExampleError, load
 from contract.body import parse
-from contract.decisions.request import DecisionRequest, state_text
+from contract.decisions.native import DecisionRequest
+from contract.decisions.questions import state_text
 
 PRESETS = configs.load_presets()
 CASES = load(PRESETS)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from contract.catalog import Serving, SpeechModel
-from contract.speech.request import Clip, Utterance
+from contract.speech.engine import Clip, SpeechJob
 from tests.twins.qwen import make
 
 TONE = (np.sin(np.arange(24_000) / 20) * 9_000).astype("<i2").tobytes()
@@ -46,7 +46,7 @@ def base(twin: Path) -> dict[str, Any]:
 
     def sound(text: str = "Guten Tag.", language: str = "de", **fields: Any) -> str:
         torch.manual_seed(7)
-        parts = [part.samples for part in engine.render(Utterance(text, language, **fields))]
+        parts = [part.samples for part in engine.render(SpeechJob(text, language, **fields))]
         return hashlib.sha256(np.concatenate(parts).tobytes()).hexdigest()
 
     found: dict[str, Any] = {"stored": sound(voice="rooom-f-01"), "stored_again": sound(voice="rooom-f-01")}
@@ -60,7 +60,7 @@ def base(twin: Path) -> dict[str, Any]:
     found["listened_for_clips"] = [call["x_vector_only_mode"] for call in listened]
     asked.clear()
     long = " ".join(f"Satz {number} ist genau so lang wie jeder andere {'x' * 250}." for number in range(10))
-    parts = list(engine.render(Utterance(long, "de")))
+    parts = list(engine.render(SpeechJob(long, "de")))
     found["batches"] = [len(call["text"]) for call in asked]
     found["parts"] = {"ends": [part.characters for part in parts], "length": len(long)}
     found["types"] = [
@@ -83,8 +83,8 @@ def base(twin: Path) -> dict[str, Any]:
     return found
 
 
-HELLO_CLIP = Utterance("Guten Tag.", "de", clip=Clip(TONE, 24_000, "Was ich sage."))
-SHORT = Utterance("A", "de", clip=Clip(TONE, 24_000, "Was ich sage."))
+HELLO_CLIP = SpeechJob("Guten Tag.", "de", clip=Clip(TONE, 24_000, "Was ich sage."))
+SHORT = SpeechJob("A", "de", clip=Clip(TONE, 24_000, "Was ich sage."))
 """May have one frame, and the model writes no fewer."""
 
 
@@ -143,7 +143,7 @@ def together(engine: Any, asked: list[dict[str, Any]]) -> dict[str, Any]:
     asked.clear()
     clips = [None, Clip(HUM, 16_000), Clip(HUM, 16_000, "Was ich sage.")] * 2
     wanted = [
-        Utterance(f"Satz {number}.", "de" if number % 2 else "en", clip=clip) for number, clip in enumerate(clips)
+        SpeechJob(f"Satz {number}.", "de" if number % 2 else "en", clip=clip) for number, clip in enumerate(clips)
     ]
     for utterance in wanted:
         engine._prompt(utterance)
@@ -171,7 +171,7 @@ def after_a_failure(engine: Any) -> list[str]:
 
 def whole_file(engine: Any) -> dict[str, Any]:
     """Header of the file that a client gets."""
-    block = asyncio.run(engine.speak_whole(Utterance("Guten Tag.", "de")))
+    block = asyncio.run(engine.speak_whole(SpeechJob("Guten Tag.", "de")))
     with wave.open(io.BytesIO(block.data)) as file:
         samples = len(file.readframes(file.getnframes())) // 2
         return {"rate": file.getframerate(), "channels": file.getnchannels(), "rest": samples - block.seconds * 24_000}

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from contract.catalog import ChatModel, Serving
-from contract.chat.request import ChatBatch, ChatRequest
+from contract.chat.engine import ChatBatch
+from contract.chat.request import ChatRequest
 from contract.errors import ApiError
 from models.chat import VllmChat
 from models.weights import store as weights

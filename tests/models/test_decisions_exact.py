@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from contract.decisions.answers import Reading
+from contract.decisions.engine import Reading
 from models.decisions import LabelScorer
 from models.llm.exact import exactly
 from tests.models import tiny_models, tiny_scorers

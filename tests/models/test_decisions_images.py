@@ -12,7 +12,8 @@ from collections.abc import AsyncIterator
 import pytest
 from PIL import Image
 
-from contract.decisions.answers import Readings, distribution
+from contract.decisions.answers import distribution
+from contract.decisions.engine import Readings
 from contract.errors import ApiError
 from models.decisions import LabelScorer
 from models.decisions.images import MAX_PIXELS, MAX_RATIO, READ_PIXELS, decode

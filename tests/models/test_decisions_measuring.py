@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from contract.decisions.answers import Reading
+from contract.decisions.engine import Reading
 from models.decisions import measuring
 from models.decisions.measuring import Labelled, calibration_error, fitted_temperature, measurement
 

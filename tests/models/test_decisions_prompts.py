@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from contract.decisions.request import Question
+from contract.decisions.questions import Question
 from models.decisions import prompts
 from models.decisions.prompts import LabelError, PromptBook, wording
 from models.weights import store as weights

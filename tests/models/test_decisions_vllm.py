@@ -15,8 +15,9 @@ from pydantic import TypeAdapter
 import configs
 from benchmarks.examples import load
 from benchmarks.injections import TEMPLATES, injections, outcome, table
-from contract.decisions.answers import Readings, distribution
-from contract.decisions.request import Question
+from contract.decisions.answers import distribution
+from contract.decisions.engine import Readings
+from contract.decisions.questions import Question
 from contract.errors import ApiError
 from models.decisions import LabelScorer, measuring
 from models.weights import store as weights

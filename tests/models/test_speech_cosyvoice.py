@@ -19,7 +19,7 @@ import pytest
 
 from contract.catalog import Serving, SpeechModel
 from contract.errors import ApiError
-from contract.speech.request import Clip, Utterance
+from contract.speech.engine import Clip, SpeechJob
 from models.speech import cosyvoice_weights
 from models.speech.cosyvoice import DENSE_PART_CHARS, PART_CHARS, CosyVoice
 from models.weights.files import WeightsError
@@ -108,7 +108,7 @@ def calls() -> list[Call]:
 def said(engine: CosyVoice, text: str, language: str = "de", **fields: Any) -> list[Call]:
     """The calls that one utterance makes."""
     calls().clear()
-    list(engine.render(Utterance(text, language, **fields)))
+    list(engine.render(SpeechJob(text, language, **fields)))
     return calls()[:]
 
 
@@ -185,7 +185,7 @@ def test_no_client_ends_the_prompt(engine: CosyVoice) -> None:
 @pytest.mark.parametrize("extra", [-1, 0, 1])
 def test_a_long_text_is_spoken_in_parts(engine: CosyVoice, language: str, limit: int, extra: int) -> None:
     text = "x" * (limit + extra)
-    spoken = list(engine.render(Utterance(text, language)))
+    spoken = list(engine.render(SpeechJob(text, language)))
     assert [len(call[1]) for call in calls()] == ([limit, 1] if extra == 1 else [limit + extra])
     assert spoken[-1].characters == len(text)
     assert sum(len(part.samples) for part in spoken) == len(text) + len(calls())
@@ -201,7 +201,7 @@ def test_a_span_over_several_parts_is_closed_in_each(engine: CosyVoice) -> None:
 
 
 def test_samples_are_float32_and_not_louder_than_one(engine: CosyVoice) -> None:
-    first, second = engine.render(Utterance("Hallo.", "de"))
+    first, second = engine.render(SpeechJob("Hallo.", "de"))
     assert (first.samples.dtype, first.samples.shape) == (np.float32, (6,))
     assert second.samples.tolist() == [1.0]
 
@@ -209,7 +209,7 @@ def test_samples_are_float32_and_not_louder_than_one(engine: CosyVoice) -> None:
 def test_the_file_of_a_clip_goes_with_its_utterance(engine: CosyVoice) -> None:
     before = os.listdir(engine._folder.name)
     said(engine, "Hallo.", clip=CLIP)
-    left = engine.render(Utterance("Hallo. " * 100, "de", clip=CLIP))
+    left = engine.render(SpeechJob("Hallo. " * 100, "de", clip=CLIP))
     next(left)
     left.close()
     assert os.listdir(engine._folder.name) == before
@@ -242,7 +242,7 @@ def test_utterances_take_turns(engine: CosyVoice) -> None:
     clips = [Clip(bytes([n]) * 3200, 16_000) for n in range(8)]
     calls().clear()
     with ThreadPoolExecutor(8) as threads:
-        list(threads.map(lambda clip: list(engine.render(Utterance("Hallo.", "de", clip=clip))), clips))
+        list(threads.map(lambda clip: list(engine.render(SpeechJob("Hallo.", "de", clip=clip))), clips))
     assert sorted(call[2][1][0] for call in calls()) == list(range(8))
 
 

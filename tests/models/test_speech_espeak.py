@@ -21,7 +21,7 @@ import models
 from audio.pitch import Pitch, measure
 from contract.catalog import SpeechModel
 from contract.errors import ApiError
-from contract.speech.request import Clip, Utterance
+from contract.speech.engine import Clip, SpeechJob
 from models.speech import espeak_library
 from models.speech.adapter import SpeechEngine
 from models.speech.espeak import STYLES, Espeak, settings_for
@@ -53,11 +53,11 @@ def engine_of() -> Callable[[str], Espeak]:
     return engine_of
 
 
-def sound_of(engine: SpeechEngine, utterance: Utterance) -> np.ndarray:
+def sound_of(engine: SpeechEngine, utterance: SpeechJob) -> np.ndarray:
     return np.concatenate([part.samples for part in engine.render(utterance)])
 
 
-def pitch_of(engine: SpeechEngine, utterance: Utterance) -> Pitch:
+def pitch_of(engine: SpeechEngine, utterance: SpeechJob) -> Pitch:
     pitch = measure(sound_of(engine, utterance), engine.sample_rate)
     assert pitch is not None
     return pitch
@@ -73,7 +73,7 @@ def tone(f0_hz: float, sample_rate: int = 16_000, seconds: float = 1.0) -> Clip:
 @pytest.mark.parametrize(("provider", "format"), [(p, f) for p, model in ENGINES.items() for f in model.formats])
 async def test_files_hold_what_was_rendered(engine_of: Callable, provider: str, format: str) -> None:
     engine = engine_of(provider)
-    spoken = replace(Utterance(SENTENCE, "en"), format=format)
+    spoken = replace(SpeechJob(SENTENCE, "en"), format=format)
     block = await engine.speak_whole(spoken)
     with av.open(io.BytesIO(block.data)) as file:
         (stream,) = file.streams.audio
@@ -94,7 +94,7 @@ async def test_cosyvoice_is_watermarked_and_qwen_is_not() -> None:
 
     watermark = Watermark()
     for provider, marked in (("cosyvoice", True), ("qwen", False)):
-        block = await models.load(ENGINES[provider]).speak_whole(Utterance(SENTENCE, "en"))
+        block = await models.load(ENGINES[provider]).speak_whole(SpeechJob(SENTENCE, "en"))
         with av.open(io.BytesIO(block.data)) as file:
             sound = np.concatenate([frame.to_ndarray().ravel() for frame in file.decode(audio=0)]) / 32_768
         assert (watermark.detect(sound.astype(np.float32), 24_000) > THRESHOLD) is marked
@@ -113,7 +113,7 @@ def test_every_voice_of_an_engine_that_is_set_up_has_settings() -> None:
 def test_every_engine_speaks_each_of_its_languages(engine_of: Callable, provider: str, language: str) -> None:
     engine = engine_of(provider)
     text = HELLO.get(language, "Hallo, wie geht es dir?")
-    sound = sound_of(engine, Utterance(text, language))
+    sound = sound_of(engine, SpeechJob(text, language))
     assert 0.7 < len(sound) / engine.sample_rate < 5
     pitch = measure(sound, engine.sample_rate)
     assert pitch is not None
@@ -123,9 +123,9 @@ def test_every_engine_speaks_each_of_its_languages(engine_of: Callable, provider
 @pytest.mark.parametrize("provider", ENGINES)
 def test_duration_grows_with_the_text_and_every_character_is_counted(engine_of: Callable, provider: str) -> None:
     engine = engine_of(provider)
-    parts = list(engine.render(Utterance(f"{SENTENCE} {SENTENCE}  And more.", "en")))
+    parts = list(engine.render(SpeechJob(f"{SENTENCE} {SENTENCE}  And more.", "en")))
     assert [part.characters for part in parts] == [len(SENTENCE) + 1, 2 * len(SENTENCE) + 3, 2 * len(SENTENCE) + 12]
-    once = sound_of(engine, Utterance(SENTENCE, "en"))
+    once = sound_of(engine, SpeechJob(SENTENCE, "en"))
     assert len(parts[0].samples) == pytest.approx(len(once), rel=0.02)
     assert once.dtype == np.float32
     assert once.ndim == 1
@@ -136,14 +136,14 @@ def test_duration_grows_with_the_text_and_every_character_is_counted(engine_of: 
 @pytest.mark.parametrize(("speed", "factor"), [(0.5, 2.0), (2.0, 0.5)])
 def test_speed(engine_of: Callable, speed: float, factor: float) -> None:
     engine = engine_of("cosyvoice")
-    once = len(sound_of(engine, Utterance(SENTENCE, "en")))
-    assert len(sound_of(engine, Utterance(SENTENCE, "en", speed=speed))) == pytest.approx(factor * once, rel=0.1)
+    once = len(sound_of(engine, SpeechJob(SENTENCE, "en")))
+    assert len(sound_of(engine, SpeechJob(SENTENCE, "en", speed=speed))) == pytest.approx(factor * once, rel=0.1)
 
 
 def test_men_are_lower_than_women_by_more_than_a_fifth(engine_of: Callable) -> None:
     heights: dict[str, list[float]] = {"m": [], "f": []}
     for voice in CATALOG.voices.values():
-        spoken = Utterance(SENTENCE, "en", voice.slug)
+        spoken = SpeechJob(SENTENCE, "en", voice.slug)
         heights[voice.gender].append(pitch_of(engine_of(voice.provider), spoken).f0_hz)
     assert len(heights["m"]) + len(heights["f"]) == len(CATALOG.voices)
     assert 1.2 * max(heights["m"]) < min(heights["f"])
@@ -158,31 +158,31 @@ def test_voices_of_an_engine_differ(engine_of: Callable) -> None:
 
 def test_default_voice_is_the_first(engine_of: Callable) -> None:
     engine = engine_of("mistral")
-    unnamed = pitch_of(engine, Utterance(SENTENCE, "de"))
-    assert pitch_of(engine, Utterance(SENTENCE, "de", "bib-f-30")).f0_hz == pytest.approx(unnamed.f0_hz, rel=0.02)
+    unnamed = pitch_of(engine, SpeechJob(SENTENCE, "de"))
+    assert pitch_of(engine, SpeechJob(SENTENCE, "de", "bib-f-30")).f0_hz == pytest.approx(unnamed.f0_hz, rel=0.02)
 
 
 def test_voice_of_another_engine_is_refused(engine_of: Callable) -> None:
     with pytest.raises(ApiError) as caught:
-        next(engine_of("qwen").render(Utterance("Hi.", "en", "M1")))
+        next(engine_of("qwen").render(SpeechJob("Hi.", "en", "M1")))
     assert caught.value.fault.name == "UNKNOWN_VOICE"
 
 
 @pytest.mark.parametrize("mark", ["<breath>", "<sigh>"])
 def test_breaths_are_heard(engine_of: Callable, mark: str) -> None:
     engine = engine_of("supertonic")
-    plain, marked = (list(engine.render(Utterance(text, "en"))) for text in ("Well no.", f"Well {mark} no."))
+    plain, marked = (list(engine.render(SpeechJob(text, "en"))) for text in ("Well no.", f"Well {mark} no."))
     assert marked[-1].characters == len(f"Well {mark} no.")
     extra_s = (len(marked[0].samples) - len(plain[0].samples)) / engine.sample_rate
     assert 0.3 < extra_s < 1.5
-    noise = next(engine.render(Utterance(mark, "en"))).samples
+    noise = next(engine.render(SpeechJob(mark, "en"))).samples
     assert np.abs(noise).max() > 0.02
     assert measure(noise, engine.sample_rate) is None
 
 
 def test_marks_of_cosyvoice_change_what_is_heard(engine_of: Callable) -> None:
     engine = engine_of("cosyvoice")
-    plain = Utterance("Well I say no to it.", "en")
+    plain = SpeechJob("Well I say no to it.", "en")
     calm, calm_loudness = pitch_of(engine, plain), sound_of(engine, plain).std()
     laughing = replace(plain, text=f"<laughter>{plain.text}</laughter>")
     assert pitch_of(engine, laughing).f0_hz > 1.15 * calm.f0_hz
@@ -198,7 +198,7 @@ def test_marks_of_cosyvoice_change_what_is_heard(engine_of: Callable) -> None:
 def test_a_span_goes_on_over_sentences_and_ends(engine_of: Callable) -> None:
     engine = engine_of("cosyvoice")
     text = f"<laughter>{SENTENCE} {SENTENCE}</laughter> {SENTENCE}"
-    heights = [measure(part.samples, engine.sample_rate) for part in engine.render(Utterance(text, "en"))]
+    heights = [measure(part.samples, engine.sample_rate) for part in engine.render(SpeechJob(text, "en"))]
     first, second, third = (height.f0_hz for height in heights if height)
     assert second == pytest.approx(first, rel=0.05)
     assert third < 0.9 * first
@@ -206,8 +206,8 @@ def test_a_span_goes_on_over_sentences_and_ends(engine_of: Callable) -> None:
 
 def test_marks_of_others_are_read_as_text(engine_of: Callable) -> None:
     engine = engine_of("qwen")
-    assert len(sound_of(engine, Utterance("Hi <breath> you.", "en"))) > 1.2 * len(
-        sound_of(engine, Utterance("Hi breath you.", "en"))
+    assert len(sound_of(engine, SpeechJob("Hi <breath> you.", "en"))) > 1.2 * len(
+        sound_of(engine, SpeechJob("Hi breath you.", "en"))
     )
 
 
@@ -220,7 +220,7 @@ def test_marks_of_others_are_read_as_text(engine_of: Callable) -> None:
 )  # fmt: skip
 def test_style(engine_of: Callable, style: str, longer: float, higher: float) -> None:
     engine = engine_of("cosyvoice")
-    plain, styled = Utterance(SENTENCE, "en"), Utterance(SENTENCE, "en", style=style)
+    plain, styled = SpeechJob(SENTENCE, "en"), SpeechJob(SENTENCE, "en", style=style)
     assert len(sound_of(engine, styled)) == pytest.approx(longer * len(sound_of(engine, plain)), rel=0.08)
     assert pitch_of(engine, styled).f0_hz == pytest.approx(higher * pitch_of(engine, plain).f0_hz, rel=0.08)
 
@@ -233,7 +233,7 @@ def test_words_of_styles_are_lower_case_and_belong_to_one() -> None:
 
 @pytest.mark.parametrize("f0_hz", [80, 110, 140, 154, 156, 190, 240, 330])
 def test_a_clip_is_imitated_in_its_pitch(engine_of: Callable, f0_hz: float) -> None:
-    spoken = pitch_of(engine_of("cosyvoice"), Utterance(SENTENCE, "de", clip=tone(f0_hz)))
+    spoken = pitch_of(engine_of("cosyvoice"), SpeechJob(SENTENCE, "de", clip=tone(f0_hz)))
     assert spoken.f0_hz == pytest.approx(f0_hz, rel=0.04)
 
 
@@ -245,14 +245,14 @@ def test_voices_out_of_reach_get_the_nearest(f0_hz: float, pitch: int) -> None:
 @pytest.mark.parametrize("samples", [b"", b"\0\0", bytes(32_000)])
 def test_a_clip_without_a_voice_leaves_the_engine_its_own(engine_of: Callable, samples: bytes) -> None:
     engine = engine_of("cosyvoice")
-    spoken = pitch_of(engine, Utterance(SENTENCE, "en", clip=Clip(samples, 16_000)))
-    assert spoken.f0_hz == pytest.approx(pitch_of(engine, Utterance(SENTENCE, "en", "de-thorsten")).f0_hz, rel=0.03)
+    spoken = pitch_of(engine, SpeechJob(SENTENCE, "en", clip=Clip(samples, 16_000)))
+    assert spoken.f0_hz == pytest.approx(pitch_of(engine, SpeechJob(SENTENCE, "en", "de-thorsten")).f0_hz, rel=0.03)
 
 
 def test_sixteen_threads_get_what_one_gets(engine_of: Callable) -> None:
     slugs = sorted(ENGINES["supertonic"].serving.options["voices"]) if ENGINES["supertonic"].serving else []
     engine = engine_of("supertonic")
-    orders = [Utterance(f"{SENTENCE} " * (1 + at % 3), "en", slugs[at % 10]) for at in range(16)]
+    orders = [SpeechJob(f"{SENTENCE} " * (1 + at % 3), "en", slugs[at % 10]) for at in range(16)]
     alone = [pitch_of(engine, order) for order in orders]
     lengths = [len(sound_of(engine, order)) for order in orders]
     with ThreadPoolExecutor(16) as threads:
@@ -266,9 +266,9 @@ def test_sixteen_threads_get_what_one_gets(engine_of: Callable) -> None:
 
 def test_a_long_text_does_not_hold_others_up(engine_of: Callable) -> None:
     engine = engine_of("cosyvoice")
-    long = engine.render(Utterance(SENTENCE * 40, "en"))
+    long = engine.render(SpeechJob(SENTENCE * 40, "en"))
     next(long)
-    assert len(sound_of(engine, Utterance("Hi.", "en")))  # while the long one is under way
+    assert len(sound_of(engine, SpeechJob("Hi.", "en")))  # while the long one is under way
     assert next(long).characters < 80 * len(SENTENCE) / 2
     long.close()
 
@@ -283,7 +283,7 @@ NASTY = [
 @pytest.mark.parametrize("text", NASTY, ids=lambda text: ascii(text[:12]))
 @pytest.mark.parametrize("language", ["en", "zh", "ar"])
 def test_any_text_is_spoken_or_skipped(engine_of: Callable, text: str, language: str) -> None:
-    parts = list(engine_of("qwen").render(Utterance(text, language)))
+    parts = list(engine_of("qwen").render(SpeechJob(text, language)))
     assert parts[-1].characters == len(text)
     assert all(len(part.samples) and np.isfinite(part.samples).all() for part in parts)
 
@@ -296,14 +296,14 @@ def test_any_text_is_spoken_or_skipped(engine_of: Callable, text: str, language:
 @example(text="ნ", language="en")
 def test_any_text_in_any_language(engine_of: Callable, text: str, language: str) -> None:
     engine = engine_of("cosyvoice")
-    parts = list(engine.render(Utterance(text, language)))
+    parts = list(engine.render(SpeechJob(text, language)))
     assert parts[-1].characters == len(text)
     assert sum(len(part.samples) for part in parts) / engine.sample_rate < 5 + 1.1 * len(text)
 
 
 def test_markup_is_data(engine_of: Callable) -> None:
     """A pause of nine seconds that somebody writes is read out, not made."""
-    sound = sound_of(engine_of("qwen"), Utterance("<break time='9s'/>", "en"))
+    sound = sound_of(engine_of("qwen"), SpeechJob("<break time='9s'/>", "en"))
     assert len(sound) / 24_000 < 5
     assert (pitch := measure(sound, 24_000)) is not None
     assert pitch.voiced_windows > 80
@@ -311,14 +311,14 @@ def test_markup_is_data(engine_of: Callable) -> None:
 
 def test_control_characters_are_not_commands(engine_of: Callable) -> None:
     engine = engine_of("qwen")
-    plain = pitch_of(engine, Utterance(SENTENCE, "en"))
-    commanded = pitch_of(engine, Utterance(f"\x0199P {SENTENCE}", "en"))
+    plain = pitch_of(engine, SpeechJob(SENTENCE, "en"))
+    commanded = pitch_of(engine, SpeechJob(f"\x0199P {SENTENCE}", "en"))
     assert commanded.f0_hz == pytest.approx(plain.f0_hz, rel=0.1)
 
 
 def test_memory_does_not_grow(engine_of: Callable) -> None:
     engine = engine_of("supertonic")
-    utterances = [Utterance(f"{SENTENCE} {at}", language) for at, language in enumerate(("en", "de", "ko", "fr"))]
+    utterances = [SpeechJob(f"{SENTENCE} {at}", language) for at, language in enumerate(("en", "de", "ko", "fr"))]
 
     def speak(times: int) -> int:
         for at in range(times):
@@ -385,7 +385,7 @@ def test_speech_is_understood(engine_of: Callable) -> None:
     engine = engine_of("supertonic")
     wrong = total = 0
     for said in UNDERSTOOD:
-        heard = recognise(decoder, sound_of(engine, Utterance(said, "en", "F2", speed=0.8)), engine.sample_rate)
+        heard = recognise(decoder, sound_of(engine, SpeechJob(said, "en", "F2", speed=0.8)), engine.sample_rate)
         wrong, total = wrong + word_errors(said.lower().strip(".").split(), heard), total + len(said.split())
     print(f"word error rate {wrong / total:.2f}")
     assert wrong / total < 0.6

@@ -15,7 +15,7 @@ import pytest
 
 from contract.catalog import AudioFormat, Serving, SpeechModel
 from contract.errors import ApiError
-from contract.speech.request import Utterance
+from contract.speech.engine import SpeechJob
 from models.speech import mistral
 from models.speech.mistral import MistralSpeech
 from tests.models.speech_provider import Provider, ramp
@@ -76,7 +76,7 @@ def model(deadline_s: float = 20, **options: Any) -> SpeechModel:
 
 
 def heard(engine: MistralSpeech, text: str, **fields: Any) -> np.ndarray[Any, Any]:
-    return np.concatenate([part.samples for part in engine.render(Utterance(text, "de", **fields))])
+    return np.concatenate([part.samples for part in engine.render(SpeechJob(text, "de", **fields))])
 
 
 def failure(engine: MistralSpeech, text: str) -> ApiError:
@@ -93,7 +93,7 @@ def test_every_sample_arrives_once(engine: MistralSpeech) -> None:
 
 def test_the_voice_of_the_language_speaks_where_none_is_asked_for(engine: MistralSpeech, provider: Provider) -> None:
     for language in ("en", "nl"):
-        list(engine.render(Utterance("Hello.", language)))
+        list(engine.render(SpeechJob("Hello.", language)))
     voices = [body.get("voice_id") or body.get("voice") for body, _ in provider.seen]
     assert voices == ["voice_478", "voice_481"]
 
@@ -128,7 +128,7 @@ def test_a_voice_without_an_id_is_switched_off(events: MistralSpeech, provider: 
     ("format", "codec"), [("mp3", "mp3float"), ("wav", "pcm_s16le"), ("opus", "opus"), ("flac", "flac"), ("aac", "aac")]
 )
 async def test_the_file_is_made_here(events: MistralSpeech, format: AudioFormat, codec: str) -> None:
-    block = await events.speak_whole(Utterance("Guten Tag.", "de", format=format))
+    block = await events.speak_whole(SpeechJob("Guten Tag.", "de", format=format))
     with av.open(io.BytesIO(block.data), "r") as container:
         assert container.streams.audio[0].codec_context.codec.name == codec
         seconds = sum(frame.samples / frame.sample_rate for frame in container.decode(audio=0))
@@ -142,7 +142,7 @@ def test_a_long_text_is_asked_for_in_parts(
 ) -> None:
     sentence = "Das ist ein Satz von genau fünfzig Zeichen Länge. "
     text = sentence * (mistral.PART_CHARS // len(sentence)) + "x" * extra
-    parts = list(events.render(Utterance(text, "de")))
+    parts = list(events.render(SpeechJob(text, "de")))
     assert len(provider.seen) == requests
     assert "".join(body["input"] for body, _ in provider.seen) == text
     assert parts[-1].characters == len(text)
@@ -150,7 +150,7 @@ def test_a_long_text_is_asked_for_in_parts(
 
 
 def test_sound_is_there_before_the_answer_ends(events: MistralSpeech, provider: Provider) -> None:
-    parts = events.render(Utterance("slowly: Guten Tag.", "de"))
+    parts = events.render(SpeechJob("slowly: Guten Tag.", "de"))
     first = next(parts)
     assert 0 < len(first.samples) < len(ramp())
     assert first.characters == len("slowly: Guten Tag.")

@@ -21,7 +21,7 @@ import models
 from audio.pitch import measure
 from contract.catalog import SpeechModel
 from contract.errors import ApiError
-from contract.speech.request import Utterance
+from contract.speech.engine import SpeechJob
 from models.speech.supertonic import KOREAN_PASSAGE_CHARS, PASSAGE_CHARS, Supertonic
 from models.weights.files import WeightsError
 from tests.twins.supertonic import SECONDS_PER_CHAR, VOICES_HZ, make, whole
@@ -61,14 +61,14 @@ def load(home: Path, model: SpeechModel) -> Supertonic:
 
 
 def seconds_of(engine: Supertonic, text: str, language: str = "en", voice: str = "M1") -> float:
-    return sum(len(part.samples) for part in engine.render(Utterance(text, language, voice))) / 44_100
+    return sum(len(part.samples) for part in engine.render(SpeechJob(text, language, voice))) / 44_100
 
 
 def test_every_voice_of_the_catalogue_is_there_and_speaks_at_its_own_height(engine: Supertonic) -> None:
     slugs = [voice.slug for voice in CATALOG.voices.values() if voice.provider == MODEL.provider]
     assert sorted(slugs) == sorted(VOICES_HZ)
     for slug in slugs:
-        (part,) = engine.render(Utterance(TEXT, "en", slug))
+        (part,) = engine.render(SpeechJob(TEXT, "en", slug))
         assert (part.samples.dtype, part.samples.ndim, part.characters) == (np.float32, 1, len(TEXT))
         pitch = measure(part.samples, 44_100)
         assert pitch is not None
@@ -76,7 +76,7 @@ def test_every_voice_of_the_catalogue_is_there_and_speaks_at_its_own_height(engi
 
 
 def test_voice_of_its_own_is_that_of_the_stanza(engine: Supertonic) -> None:
-    (part,) = engine.render(Utterance(TEXT, "de"))
+    (part,) = engine.render(SpeechJob(TEXT, "de"))
     pitch = measure(part.samples, 44_100)
     assert pitch is not None
     assert pitch.f0_hz == pytest.approx(whole(VOICES_HZ["F1"]), rel=0.01)
@@ -84,7 +84,7 @@ def test_voice_of_its_own_is_that_of_the_stanza(engine: Supertonic) -> None:
 
 def test_unknown_voice(engine: Supertonic) -> None:
     with pytest.raises(ApiError) as caught:
-        next(engine.render(Utterance(TEXT, "en", "de-thorsten")))
+        next(engine.render(SpeechJob(TEXT, "en", "de-thorsten")))
     assert caught.value.fault.name == "UNKNOWN_VOICE"
 
 
@@ -125,7 +125,7 @@ def test_letters_without_a_sound_are_refused_before_anything_is_spoken(
     engine: Supertonic, text: str, named: str
 ) -> None:
     with pytest.raises(ApiError) as caught:
-        next(engine.render(Utterance(TEXT * 20 + text, "en")))
+        next(engine.render(SpeechJob(TEXT * 20 + text, "en")))
     assert (caught.value.fault.name, caught.value.param) == ("INVALID_REQUEST", "input")
     assert named in caught.value.message
 
@@ -133,24 +133,24 @@ def test_letters_without_a_sound_are_refused_before_anything_is_spoken(
 @pytest.mark.parametrize(("language", "limit"), [("en", PASSAGE_CHARS), ("ko", KOREAN_PASSAGE_CHARS)])
 def test_long_texts_are_spoken_in_passages_with_pauses(engine: Supertonic, language: str, limit: int) -> None:
     text = "A sentence of thirty letters.\n" * 25
-    ends = [part.characters for part in engine.render(Utterance(text, language, "M1"))]
+    ends = [part.characters for part in engine.render(SpeechJob(text, language, "M1"))]
     assert ends == [*range(limit, 750, limit), 750]
-    (alone,) = engine.render(Utterance(text[:limit], language, "M1"))
-    first = next(engine.render(Utterance(text, language, "M1")))
+    (alone,) = engine.render(SpeechJob(text[:limit], language, "M1"))
+    first = next(engine.render(SpeechJob(text, language, "M1")))
     assert len(first.samples) - len(alone.samples) == pytest.approx(0.3 * 44_100, abs=2)
     assert not first.samples[-100:].any()
 
 
 @pytest.mark.parametrize("text", ["...", "\n\n", "Hi. \n\n ... \n\n"])
 def test_every_character_is_counted_also_where_nothing_is_spoken(engine: Supertonic, text: str) -> None:
-    assert list(engine.render(Utterance(text, "en")))[-1].characters == len(text)
+    assert list(engine.render(SpeechJob(text, "en")))[-1].characters == len(text)
 
 
 @settings(max_examples=60, deadline=None)
 @given(text=st.text(min_size=1, max_size=400), language=st.sampled_from(MODEL.languages))
 def test_any_text_is_spoken_or_refused(engine: Supertonic, text: str, language: str) -> None:
     try:
-        parts = list(engine.render(Utterance(text, language)))
+        parts = list(engine.render(SpeechJob(text, language)))
     except ApiError:
         assert any(unicodedata.category(char)[0] in "LN" for char in text)
         return
@@ -159,7 +159,7 @@ def test_any_text_is_spoken_or_refused(engine: Supertonic, text: str, language: 
 
 
 def test_sixteen_threads_get_what_one_gets(engine: Supertonic) -> None:
-    orders = [Utterance(TEXT * (1 + at % 3), "en", slug) for at, slug in enumerate([*VOICES_HZ, *VOICES_HZ][:16])]
+    orders = [SpeechJob(TEXT * (1 + at % 3), "en", slug) for at, slug in enumerate([*VOICES_HZ, *VOICES_HZ][:16])]
     with ThreadPoolExecutor(16) as threads:
         sounds = list(threads.map(lambda order: next(engine.render(order)).samples, orders))
     for order, sound in zip(orders, sounds, strict=True):
@@ -172,7 +172,7 @@ def test_sixteen_threads_get_what_one_gets(engine: Supertonic) -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("format", MODEL.formats)
 async def test_file(engine: Supertonic, format: str) -> None:
-    block = await engine.speak_whole(replace(Utterance(TEXT, "en", "F2"), format=format))
+    block = await engine.speak_whole(replace(SpeechJob(TEXT, "en", "F2"), format=format))
     with av.open(io.BytesIO(block.data)) as file:
         assert (file.streams.audio[0].rate, file.streams.audio[0].channels) == (44_100, 1)
         frames = list(file.decode(audio=0))

@@ -8,8 +8,8 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from contract.catalog import DecisionModel, Serving
-from contract.decisions.request import Question
-from contract.decisions.runtimes import Measurement
+from contract.decisions.engine import Measurement
+from contract.decisions.questions import Question
 from models.decisions import LabelScorer
 
 WINDOW = 2048

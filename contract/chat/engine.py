@@ -1,0 +1,114 @@
+"""What an LLM is asked and what it gives back: the job and the protocol of chat. Design section 1."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from typing_extensions import TypedDict
+
+from contract.catalog import ChatModel
+from contract.chat.request import ChatRequest
+from contract.quantities import most_tokens, utf8_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ChatJob:
+    """One conversation to answer.
+
+    Attributes:
+        request: the body, as it was validated.
+        cache_salt: the server's and not the client's; keeps the prefix caches of organisations apart.
+    """
+
+    request: ChatRequest
+    cache_salt: str | None = None
+
+    def most_input_tokens(self, model: ChatModel) -> int:
+        """An upper bound of the tokens of the prompt. An image may be as long as the window."""
+        request = self.request
+        if any(message.images for message in request.messages):
+            return model.context_window
+        parts = len(request.messages) + len(request.tools or ())
+        return min(most_tokens(utf8_bytes(_texts(request)), parts), model.context_window)
+
+    def most_output_tokens(self, model: ChatModel) -> int:
+        """Output tokens of all choices together, at most."""
+        window = model.context_window
+        return min(self.request.budget or window, window) * (self.request.n or 1)
+
+
+def _texts(request: ChatRequest) -> Iterator[str]:
+    """Everything of a request that may stand in its prompt."""
+    for message in request.messages:
+        yield message.name or ""
+        for part in message.content or ():
+            yield part.text or ""
+        for call in message.tool_calls or ():
+            yield call.function.name + call.function.arguments
+    for tool in request.tools or ():
+        yield tool.model_dump_json()
+
+
+class ChatChoice(TypedDict):
+    """One of the answers."""
+
+    index: int
+    message: dict[str, Any]
+    logprobs: dict[str, Any] | None
+    finish_reason: str | None
+
+
+class ChatUsage(TypedDict):
+    """Tokens of the call; more members where a model counts more."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+
+
+class ChatCompletion(TypedDict):
+    """A finished chat completion, in OpenAI's schema."""
+
+    id: str
+    object: Literal["chat.completion"]
+    created: int
+    model: str
+    choices: list[ChatChoice]
+    usage: ChatUsage
+
+
+@dataclass(frozen=True, slots=True)
+class ChatReply:
+    """A finished answer, and the tokens to bill."""
+
+    body: ChatCompletion
+    prompt_tokens: int
+    completion_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChatBatch:
+    r"""Events of a stream that were ready at one time. `data: [DONE]` is the ingress's to write.
+
+    Attributes:
+        events: one or more `data: {...}\n\n`.
+        prompt_tokens, completion_tokens: of the whole call so far, so that an aborted stream can be billed.
+    """
+
+    events: bytes
+    prompt_tokens: int
+    completion_tokens: int
+
+
+class ChatEngine(Protocol):
+    """An LLM, wherever it runs: an adapter in `models.chat`, its replica, or the gate before it."""
+
+    async def complete(self, job: ChatJob) -> ChatReply:
+        """The whole answer. Raises INVALID_REQUEST for what only the engine can judge."""
+        ...
+
+    def stream(self, job: ChatJob) -> AsyncIterator[ChatBatch]:
+        """The answer as groups of ready events; leaving the iteration frees the engine. Raises as `complete`."""
+        ...

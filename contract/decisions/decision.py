@@ -1,0 +1,127 @@
+"""A decision between the wires: what was asked and what came of it, in no wire's shape.
+
+    a body -> Wire.decision() -> Decision -> the flow -> DecisionResult -> Wire.render() -> a reply
+
+The wires are `native` (POST /decisions), `openai` (POST /decisions with `input`) and `systemone` (POST /systemone).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from contract.catalog import DecisionModel
+from contract.decisions.answers import Answer
+from contract.decisions.engine import Readings
+from contract.decisions.policy import Policy
+from contract.decisions.presets import Preset
+from contract.decisions.questions import Question, counted
+from contract.errors import REQUEST_TOO_LARGE
+from contract.images import decoded_bytes
+from contract.limits import (
+    DECISION_BODY_BYTES,
+    DECISION_IMAGE_BYTES,
+    DECISION_IMAGES,
+    DECISION_STATE_CHARS,
+)
+
+MAX_BODY_BYTES = DECISION_BODY_BYTES + DECISION_IMAGES * -(-DECISION_IMAGE_BYTES // 3) * 4
+"""Of a body with its images: nothing longer can be valid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is asked.
+
+    Attributes:
+        state: what is judged, as the model reads it.
+        questions: by name, in source order; empty where a preset is named.
+        preset: id of a pack of questions.
+        model: id, None for the organisation's default.
+        images: `data:` addresses, checked.
+        order: `both` reads each choice a second time with its options reversed.
+        request_id: the client's own; comes back.
+    """
+
+    state: str
+    questions: Mapping[str, Question]
+    preset: str | None = None
+    model: str | None = None
+    images: tuple[str, ...] = ()
+    policy: Policy = field(default_factory=Policy)
+    order: Literal["source", "both"] = "source"
+    request_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionResult:
+    """What came of it.
+
+    Attributes:
+        id: `dec_...`.
+        created: Unix time.
+        preset: the pack whose questions were asked.
+        questions: that were asked, by name.
+        readings: as the engine gave them, before both orders were folded into one.
+        total_s: since the request came.
+    """
+
+    id: str
+    created: int
+    decision: Decision
+    model: DecisionModel
+    preset: Preset | None
+    questions: Mapping[str, Question]
+    answers: dict[str, Answer]
+    readings: Readings
+    total_s: float
+
+
+class Wire(Protocol):
+    """A validated body of some API that asks for decisions."""
+
+    def decision(self) -> Decision:
+        """What it asks."""
+        ...
+
+    def render(self, result: DecisionResult) -> Any:
+        """The reply in the shape of the same API: JSON values."""
+        ...
+
+
+def check_state(text: str) -> None:
+    """Raises ValueError where there is nothing to judge, and REQUEST_TOO_LARGE where there is too much."""
+    if not text.strip():
+        raise ValueError("there is nothing to judge: the state is empty")
+    if len(text) > DECISION_STATE_CHARS:
+        raise REQUEST_TOO_LARGE(
+            f"a state of {len(text)} characters was sent; {DECISION_STATE_CHARS} are allowed", param="state"
+        )
+
+
+def checked_images(addresses: Sequence[str]) -> tuple[str, ...]:
+    """`addresses` if each is an image that may come along, else ValueError or REQUEST_TOO_LARGE."""
+    for address in addresses:
+        check_image(address)
+    counted(len(addresses), (0, DECISION_IMAGES), "images")
+    return tuple(addresses)
+
+
+def check_image(address: str) -> str:
+    """`address` if it is a `data:` address of an image within bounds, else ValueError or REQUEST_TOO_LARGE."""
+    size = decoded_bytes(address)
+    if size > DECISION_IMAGE_BYTES:
+        raise REQUEST_TOO_LARGE(
+            f"an image of {size} bytes was sent; {DECISION_IMAGE_BYTES} are allowed", param="images"
+        )
+    return address
+
+
+def check_body(body_bytes: int, images: Sequence[str]) -> None:
+    """Raises REQUEST_TOO_LARGE if a body is too long without what its images hold."""
+    size = body_bytes - sum(len(address) - address.index(",") - 1 for address in images)
+    if size > DECISION_BODY_BYTES:
+        raise REQUEST_TOO_LARGE(
+            f"the body has {size} bytes without its images' data; {DECISION_BODY_BYTES} are allowed"
+        )

@@ -1,0 +1,193 @@
+"""Our own wire of decisions: POST /decisions. Spec 2 (Decision result) and 4 (decision engine).
+
+DecisionRequest                       a validated body
+|- state or messages                what is judged
+|- questions or preset              by name, in source order
+`- images                           `data:` addresses only
+DecisionReply                         the reply
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Literal, NotRequired
+
+from pydantic import Field, model_validator
+from typing_extensions import TypedDict
+
+from contract.base import Strict
+from contract.decisions.answers import Answer
+from contract.decisions.decision import Decision, DecisionResult, check_image, check_state
+from contract.decisions.engine import Readings
+from contract.decisions.policy import Policy
+from contract.decisions.questions import Questions, State, counted, state_text
+from contract.limits import DECISION_IMAGES
+
+
+class Turn(Strict):
+    """A turn of a conversation that is judged."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str
+
+
+class Image(Strict):
+    """An image in the body itself: nothing is ever fetched for a client."""
+
+    data_url: str
+
+    @model_validator(mode="after")
+    def _check(self) -> Image:
+        check_image(self.data_url)
+        return self
+
+
+class DecisionRequest(Strict):
+    """A body of POST /decisions."""
+
+    state: State | None = None
+    messages: Annotated[list[Turn], Field(min_length=1)] | None = None
+    questions: Questions | None = None
+    preset: str | None = None
+    model: str | None = None
+    images: list[Image] = []
+    policy: Policy = Policy()
+    order: Literal["source", "both"] = "source"
+    request_id: str | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> DecisionRequest:
+        for one, other in (("state", "messages"), ("questions", "preset")):
+            given = [name for name in (one, other) if getattr(self, name) is not None]
+            if len(given) != 1:
+                raise ValueError(f"send exactly one of `{one}` and `{other}`; {len(given) or 'none'} came")
+        counted(len(self.images), (0, DECISION_IMAGES), "images")
+        # Of a conversation, only what was said counts against the limit.
+        said = self._text() if self.messages is None else "".join(turn.content for turn in self.messages)
+        check_state(said)
+        return self
+
+    def decision(self) -> Decision:
+        """What the body asks."""
+        return Decision(
+            state=self._text(),
+            questions=self.questions or {},
+            preset=self.preset,
+            model=self.model,
+            images=tuple(image.data_url for image in self.images),
+            policy=self.policy,
+            order=self.order,
+            request_id=self.request_id,
+        )
+
+    def render(self, result: DecisionResult) -> DecisionReply:
+        """The Decision result of the spec."""
+        return _reply(result)
+
+    def _text(self) -> str:
+        if self.messages is not None:
+            return "\n\n".join(f"{turn.role}: {turn.content}" for turn in self.messages)
+        return state_text("" if self.state is None else self.state)
+
+
+class Runtime(TypedDict):
+    """The model that answered: who runs it, where, and how it is read."""
+
+    id: str
+    runtime: str
+    operator: str
+    country: str
+    via: str
+
+
+class PresetVersion(TypedDict):
+    """The pack whose questions were asked."""
+
+    id: str
+    version: str
+
+
+class AppliedPolicy(TypedDict):
+    """The policy that held."""
+
+    mode: Literal["review_only", "threshold"]
+    threshold: float | None
+
+
+class DecisionUsage(TypedDict):
+    """No text is generated; each read is one forward pass."""
+
+    input_tokens: int
+    output_tokens: int
+    evaluated_questions: int
+    forward_passes: int
+
+
+class DecisionTimes(TypedDict):
+    """Milliseconds. Questions run as one batch, so `inference_sum` may be longer than `total`."""
+
+    total: float
+    inference_max: float
+    inference_sum: float
+
+
+class DecisionReply(TypedDict):
+    """Probabilities over the options that were allowed, by the name of each question."""
+
+    id: str
+    object: Literal["decision"]
+    status: Literal["completed"]
+    created: int
+    model: Runtime
+    preset: NotRequired[PresetVersion]
+    answers: dict[str, Answer]
+    policy: AppliedPolicy
+    usage: DecisionUsage
+    timing_ms: DecisionTimes
+    request_id: NotRequired[str]
+
+
+def _reply(result: DecisionResult) -> DecisionReply:
+    model, preset, policy = result.model, result.preset, result.decision.policy
+    reply: DecisionReply = {
+        "id": result.id,
+        "object": "decision",
+        "status": "completed",
+        "created": result.created,
+        "model": {
+            "id": model.id,
+            "runtime": model.runtime,
+            "operator": model.operator,
+            "country": model.country,
+            "via": model.via,
+        },
+        "answers": result.answers,
+        "policy": {"mode": policy.mode, "threshold": policy.threshold},
+        "usage": usage(result.readings, len(result.answers)),
+        "timing_ms": timing_ms(result.readings, result.total_s),
+    }
+    if preset is not None:
+        reply["preset"] = {"id": preset.id, "version": preset.version}
+    if result.decision.request_id is not None:
+        reply["request_id"] = result.decision.request_id
+    return reply
+
+
+def usage(readings: Readings, questions: int) -> DecisionUsage:
+    """`usage` of the result."""
+    return {
+        "input_tokens": readings.input_tokens,
+        "output_tokens": 0,
+        "evaluated_questions": questions,
+        "forward_passes": len(readings.reads),
+    }
+
+
+def timing_ms(readings: Readings, total_s: float) -> DecisionTimes:
+    """`timing_ms` of the result."""
+    spent_s = [reading.inference_s for reading in readings.reads]
+    return {
+        "total": round(total_s * 1000, 3),
+        "inference_max": round(max(spent_s) * 1000, 3),
+        "inference_sum": round(math.fsum(spent_s) * 1000, 3),
+    }

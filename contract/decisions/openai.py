@@ -1,0 +1,268 @@
+"""OpenAI's wire of decisions: POST /decisions with `input`. Design section 8.
+
+    OpenAIDecisionRequest      `input`, a list of questions
+    OpenAIDecisionReply        the reply
+
+Its clients know no policy, and what they send beside the fields below is ignored, as in their own API. Bounds are
+ours: what our questions may not hold is refused with our errors.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, PrivateAttr, model_validator
+from typing_extensions import TypedDict
+
+from contract.base import Lenient
+from contract.decisions.answers import Answer
+from contract.decisions.decision import Decision, DecisionResult, check_image, check_state, checked_images
+from contract.decisions.questions import state_text
+from contract.decisions.translation import FAILS, HOLDS, confidence, our_questions
+
+
+class InputPart(Lenient):
+    """A piece of a message or of a question's text."""
+
+    type: Literal["input_text", "output_text", "refusal", "input_json", "input_image"]
+    text: str | None = None
+    refusal: str | None = None
+    data: dict[str, Any] | list[Any] | None = None
+    image_url: str | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> InputPart:
+        if self.type == "input_image":
+            check_image(self.image_url or "")
+        elif self.text is None and self.refusal is None and self.data is None:
+            raise ValueError(f"a part of type `{self.type}` is empty")
+        return self
+
+    def words(self) -> str:
+        """As text; an image has none."""
+        return self.text or self.refusal or ("" if self.data is None else state_text(self.data))
+
+
+Parts = str | list[InputPart]
+
+
+def _words(parts: Parts) -> str:
+    return parts if isinstance(parts, str) else "\n".join(filter(None, (part.words() for part in parts)))
+
+
+class InputItem(Lenient):
+    """A message, a call of a tool, or its output."""
+
+    type: Literal["message", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output"] = (
+        "message"
+    )
+    role: Literal["user", "developer", "system", "assistant"] | None = None
+    content: Parts = ""
+    name: str = ""
+    arguments: str = ""
+    input: str = ""
+    output: Parts = ""
+
+    def words(self) -> str:
+        """As the model reads it."""
+        if self.type == "message":
+            return f"{self.role or 'user'}: {_words(self.content)}"
+        if self.type.endswith("_output"):
+            return f"tool: {_words(self.output)}"
+        return f"call of {self.name}: {self.arguments or self.input}"
+
+
+class ListedChoice(Lenient):
+    """An option; a boolean and a string of the same text are different values."""
+
+    value: str | bool
+    description: str | None = None
+
+    def words(self) -> str:
+        """As the model reads it."""
+        return self.value if isinstance(self.value, str) else str(self.value).lower()
+
+
+class ListedLevel(Lenient):
+    """A level of a scale."""
+
+    label: str
+    description: str | None = None
+
+    def words(self) -> str:
+        """As the model reads it."""
+        return f"{self.label}: {self.description}" if self.description else self.label
+
+
+class ListedQuestion(Lenient):
+    """A question without a name of its own is known by its place."""
+
+    type: Literal["predicate", "choice", "score"]
+    instructions: Parts
+    name: str | None = None
+    choices: list[ListedChoice] = []
+    levels: list[ListedLevel] = []
+
+    def ours(self) -> dict[str, Any]:
+        """As one of our questions."""
+        asked = {"instructions": _words(self.instructions)}
+        if self.type == "predicate":
+            return asked | {"type": "binary", "true_description": HOLDS, "false_description": FAILS}
+        if self.type == "score":
+            return asked | {"type": "score", "levels": [level.words() for level in self.levels]}
+        options = [{"id": choice.words(), "description": choice.description} for choice in self.choices]
+        return asked | {"type": "choice", "options": options}
+
+    def render(self, answer: Answer) -> ListedAnswer:
+        """The answer in the shape of this wire."""
+        if answer["type"] == "binary":
+            return {"type": "predicate", "name": self.name, "probability": answer["probability_true"]}
+        given = list(answer["probabilities"].values())
+        if answer["type"] == "score":
+            levels: list[LevelProbability] = [
+                {"label": level.label, "value": index, "probability": probability}
+                for index, (level, probability) in enumerate(zip(self.levels, given, strict=True))
+            ]
+            return {
+                "type": "score",
+                "name": self.name,
+                "confidence": confidence(answer),
+                "score": answer["expected_index"],
+                "probabilities": levels,
+            }
+        values = [choice.value for choice in self.choices]
+        return {
+            "type": "choice",
+            "name": self.name,
+            "confidence": confidence(answer),
+            "choice": values[given.index(max(given))],
+            "probabilities": [{"value": v, "probability": p} for v, p in zip(values, given, strict=True)],
+        }
+
+
+class OpenAIDecisionRequest(Lenient):
+    """A body of POST /decisions in OpenAI's shape."""
+
+    input: str | Annotated[list[InputItem], Field(min_length=1)]
+    questions: list[ListedQuestion]
+    model: str | None = None
+
+    _decision: Decision = PrivateAttr()
+
+    @model_validator(mode="after")
+    def _check(self) -> OpenAIDecisionRequest:
+        text = self.input if isinstance(self.input, str) else "\n\n".join(item.words() for item in self.input)
+        check_state(text)
+        images = checked_images(self._addresses())
+        questions = our_questions({f"{index}": question.ours() for index, question in enumerate(self.questions)})
+        self._decision = Decision(text, questions, model=self.model, images=images)
+        return self
+
+    def decision(self) -> Decision:
+        """What the body asks."""
+        return self._decision
+
+    def render(self, result: DecisionResult) -> OpenAIDecisionReply:
+        """The reply that its clients understand."""
+        tokens = result.readings.input_tokens
+        return {
+            "id": result.id,
+            "object": "decision",
+            "model": result.model.id,
+            "answers": [
+                question.render(answer)
+                for question, answer in zip(self.questions, result.answers.values(), strict=True)
+            ],
+            "usage": {
+                "input_tokens": tokens,
+                "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+                "output_tokens": 0,
+                "output_tokens_details": {"reasoning_tokens": 0},
+                "total_tokens": tokens,
+            },
+        }
+
+    def _addresses(self) -> list[str]:
+        contents = [question.instructions for question in self.questions]
+        if not isinstance(self.input, str):
+            contents += [parts for item in self.input for parts in (item.content, item.output)]
+        return [part.image_url for parts in contents if not isinstance(parts, str) for part in parts if part.image_url]
+
+
+class PredicateAnswer(TypedDict):
+    """Of a statement that holds or not."""
+
+    type: Literal["predicate"]
+    name: str | None
+    probability: float
+
+
+class ValueProbability(TypedDict):
+    """Of one option."""
+
+    value: str | bool
+    probability: float
+
+
+class ListedChoiceAnswer(TypedDict):
+    """Of a choice."""
+
+    type: Literal["choice"]
+    name: str | None
+    confidence: float
+    choice: str | bool
+    probabilities: list[ValueProbability]
+
+
+class LevelProbability(TypedDict):
+    """Of one level; `value` counts from 0."""
+
+    label: str
+    value: int
+    probability: float
+
+
+class ListedScoreAnswer(TypedDict):
+    """Of a score: the expected level, from 0."""
+
+    type: Literal["score"]
+    name: str | None
+    confidence: float
+    score: float
+    probabilities: list[LevelProbability]
+
+
+ListedAnswer = PredicateAnswer | ListedChoiceAnswer | ListedScoreAnswer
+
+
+class InputDetails(TypedDict):
+    """Nothing of a decision is kept for the next one."""
+
+    cached_tokens: int
+    cache_write_tokens: int
+
+
+class OutputDetails(TypedDict):
+    """No text is generated."""
+
+    reasoning_tokens: int
+
+
+class OpenAIUsage(TypedDict):
+    """Tokens that the model read."""
+
+    input_tokens: int
+    input_tokens_details: InputDetails
+    output_tokens: int
+    output_tokens_details: OutputDetails
+    total_tokens: int
+
+
+class OpenAIDecisionReply(TypedDict):
+    """Answers in the order of the questions."""
+
+    id: str
+    object: Literal["decision"]
+    model: str
+    answers: list[ListedAnswer]
+    usage: OpenAIUsage

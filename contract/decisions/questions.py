@@ -1,0 +1,130 @@
+"""Questions of a decision, whatever shape they came in. Spec 4 (decision engine) and 8.
+
+What is too long is 413; a count outside its bounds and everything else that is wrong is 400 (design 7.16).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from contract.base import Strict
+from contract.errors import REQUEST_TOO_LARGE
+from contract.limits import (
+    DECISION_DESCRIPTION_CHARS,
+    DECISION_LEVELS,
+    DECISION_OPTIONS,
+    DECISION_QUESTION_CHARS,
+    DECISION_QUESTIONS,
+)
+
+
+def _at_most(chars: int, what: str) -> AfterValidator:
+    def check(text: str) -> str:
+        if not text.strip():
+            raise ValueError(f"{what} must not be empty")
+        if len(text) > chars:
+            raise REQUEST_TOO_LARGE(f"{what} of {len(text)} characters was sent; {chars} are allowed")
+        return text
+
+    return AfterValidator(check)
+
+
+Instructions = Annotated[str, _at_most(DECISION_QUESTION_CHARS, "a question text")]
+Description = Annotated[str, _at_most(DECISION_DESCRIPTION_CHARS, "a description")]
+
+
+def _all_different(texts: Iterable[str], what: str) -> None:
+    seen: set[str] = set()
+    for text in texts:
+        if text in seen:
+            raise ValueError(f"the {what} `{text[:64]}` appears twice")
+        seen.add(text)
+
+
+def counted(count: int, bounds: tuple[int, int], what: str) -> None:
+    """Raises ValueError for a count outside its bounds."""
+    low, high = bounds
+    if not low <= count <= high:
+        raise ValueError(f"{count} {what} were sent; {low} to {high} are allowed")
+
+
+class Option(Strict):
+    """What a choice may fall on."""
+
+    id: Description
+    description: Description | None = None
+
+
+class ChoiceQuestion(Strict):
+    """One of several options."""
+
+    type: Literal["choice"]
+    instructions: Instructions
+    options: list[Option]
+
+    @model_validator(mode="after")
+    def _check(self) -> ChoiceQuestion:
+        counted(len(self.options), DECISION_OPTIONS, "options")
+        _all_different(self.labels, "option id")
+        return self
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Keys of the answer's `probabilities`, in source order."""
+        return tuple(option.id for option in self.options)
+
+
+class ScoreQuestion(Strict):
+    """A place on an ordered scale. The answer counts levels from 0."""
+
+    type: Literal["score"]
+    instructions: Instructions
+    levels: list[Description]
+
+    @model_validator(mode="after")
+    def _check(self) -> ScoreQuestion:
+        counted(len(self.levels), DECISION_LEVELS, "levels")
+        _all_different(self.levels, "level")
+        return self
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Keys of the answer's `probabilities`: the index of each level."""
+        return tuple(str(index) for index in range(len(self.levels)))
+
+
+class BinaryQuestion(Strict):
+    """True or false."""
+
+    type: Literal["binary"]
+    instructions: Instructions
+    true_description: Description
+    false_description: Description
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Keys of the answer's `probabilities`."""
+        return ("true", "false")
+
+
+Question = Annotated[ChoiceQuestion | ScoreQuestion | BinaryQuestion, Field(discriminator="type")]
+QuestionName = Annotated[str, Field(min_length=1)]
+
+
+def _few_questions(questions: dict[str, Any]) -> dict[str, Any]:
+    counted(len(questions), (1, DECISION_QUESTIONS), "questions")
+    return questions
+
+
+Questions = Annotated[dict[QuestionName, Question], AfterValidator(_few_questions)]
+State = str | dict[str, Any] | list[Any]
+"""What is judged: text, or JSON."""
+
+
+def state_text(state: State) -> str:
+    """A state as text: JSON as JSON, in source order."""
+    return state if isinstance(state, str) else json.dumps(state, ensure_ascii=False)

@@ -1,0 +1,171 @@
+"""System One's wire of decisions: POST /systemone. Design section 8.
+
+    SystemOneRequest      `state`, questions by name with `criteria`
+    SystemOneReply        the reply
+
+Its clients know no policy, and what they send beside the fields below is ignored, as in their own API. Bounds are
+ours: what our questions may not hold is refused with our errors.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import PrivateAttr, model_validator
+from typing_extensions import TypedDict
+
+from contract.base import Lenient
+from contract.decisions.answers import Answer, Diagnostics
+from contract.decisions.decision import Decision, DecisionResult, check_state, checked_images
+from contract.decisions.questions import Question, ScoreQuestion, State, state_text
+from contract.decisions.translation import FAILS, HOLDS, confidence, our_questions
+
+Content = str | dict[str, Any] | list[Any]
+
+
+class SystemOneQuestion(Lenient):
+    """`criteria` is an object of descriptions by option (choice), of `true` and `false` (noul), or a list (score)."""
+
+    type: Literal["choice", "noul", "score"]
+    instructions: Content | None = None
+    criteria: dict[str, Content | None] | list[Content] | None = None
+
+    def ours(self) -> dict[str, Any]:
+        """As one of our questions. Raises ValueError where `criteria` does not fit the type."""
+        asked = state_text(self.instructions) if self.instructions else "Which of these is right?"
+        if self.type == "score":
+            if not isinstance(self.criteria, list):
+                raise ValueError("`criteria` of a score is a list of levels")
+            return {"type": "score", "instructions": asked, "levels": [state_text(level) for level in self.criteria]}
+        if isinstance(self.criteria, list) or (self.type == "choice" and self.criteria is None):
+            raise ValueError(f"`criteria` of a {self.type} is an object")
+        described = {name: None if text is None else state_text(text) for name, text in (self.criteria or {}).items()}
+        if self.type == "choice":
+            options = [{"id": name, "description": text} for name, text in described.items()]
+            return {"type": "choice", "instructions": asked, "options": options}
+        if unknown := set(described) - {"true", "false"}:
+            raise ValueError(f"`criteria` of a noul has `true` and `false`, not `{unknown.pop()[:64]}`")
+        return {
+            "type": "binary",
+            "instructions": asked,
+            "true_description": described.get("true") or HOLDS,
+            "false_description": described.get("false") or FAILS,
+        }
+
+
+class SystemOneAsset(Lenient):
+    """An image inside the body. Ignored like other fields it would be judged unseen."""
+
+    type: Literal["image"] = "image"
+    format: Literal["png", "jpg", "jpeg"]
+    data_base64: str
+
+    def address(self) -> str:
+        """As a `data:` address."""
+        return f"data:image/{'png' if self.format == 'png' else 'jpeg'};base64,{self.data_base64}"
+
+
+class SystemOneRequest(Lenient):
+    """A body of POST /systemone."""
+
+    state: State
+    questions: dict[str, SystemOneQuestion]
+    model: str | None = None
+    images: list[str] | None = None
+    assets: dict[str, SystemOneAsset] | None = None
+
+    _decision: Decision = PrivateAttr()
+
+    @model_validator(mode="after")
+    def _check(self) -> SystemOneRequest:
+        text = state_text(self.state)
+        check_state(text)
+        addresses = [*(self.images or ()), *(asset.address() for asset in (self.assets or {}).values())]
+        images = checked_images(addresses)
+        questions = our_questions({name: question.ours() for name, question in self.questions.items()})
+        self._decision = Decision(text, questions, model=self.model, images=images)
+        return self
+
+    def decision(self) -> Decision:
+        """What the body asks."""
+        return self._decision
+
+    def render(self, result: DecisionResult) -> SystemOneReply:
+        """The reply that its clients understand."""
+        answers = result.answers
+        return {
+            "id": result.id,
+            "object": "structured_decision",
+            "created": result.created,
+            "model": result.model.id,
+            "answers": {name: _answer(result.questions[name], answer) for name, answer in answers.items()},
+            "usage": {"input_tokens": result.readings.input_tokens, "output_tokens": 0},
+            "diagnostics": {name: answer["diagnostics"] for name, answer in answers.items()},
+        }
+
+
+class NoulAnswer(TypedDict):
+    """Of a question that is true or false."""
+
+    type: Literal["noul"]
+    noul: float
+    confidence: float
+
+
+class ChosenAnswer(TypedDict):
+    """Of a choice."""
+
+    type: Literal["choice"]
+    choice: str
+    probabilities: dict[str, float]
+    confidence: float
+
+
+class ScoredAnswer(TypedDict):
+    """Of a score: the expected level, from 0."""
+
+    type: Literal["score"]
+    score: float
+    legend: dict[str, str]
+    probabilities: dict[str, float]
+    confidence: float
+
+
+class SystemOneUsage(TypedDict):
+    """Tokens that the model read."""
+
+    input_tokens: int
+    output_tokens: int
+
+
+class SystemOneReply(TypedDict):
+    """A structured decision."""
+
+    id: str
+    object: Literal["structured_decision"]
+    created: int
+    model: str
+    answers: dict[str, NoulAnswer | ChosenAnswer | ScoredAnswer]
+    usage: SystemOneUsage
+    diagnostics: dict[str, Diagnostics]
+
+
+def _answer(question: Question, answer: Answer) -> NoulAnswer | ChosenAnswer | ScoredAnswer:
+    if answer["type"] == "binary":
+        return {"type": "noul", "noul": answer["probability_true"], "confidence": confidence(answer)}
+    probabilities = answer["probabilities"]
+    if answer["type"] == "score":
+        assert isinstance(question, ScoreQuestion)
+        return {
+            "type": "score",
+            "score": answer["expected_index"],
+            "legend": dict(zip(question.labels, question.levels, strict=True)),
+            "probabilities": probabilities,
+            "confidence": confidence(answer),
+        }
+    return {
+        "type": "choice",
+        "choice": answer["value"],
+        "probabilities": probabilities,
+        "confidence": confidence(answer),
+    }

@@ -1,0 +1,54 @@
+"""GET /models: how a model is listed. Spec 2 (Model)."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired, cast
+
+from typing_extensions import TypedDict
+
+from contract.catalog import ChatModel, EmbeddingModel, Model
+
+
+class ModelObject(TypedDict):
+    """A model; `kind` says which endpoint takes it, `runtime` what truly runs here, `license` that of what runs."""
+
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+    kind: Literal["chat", "embedding", "rerank", "tts", "stt"]
+    runtime: str
+    tier: NotRequired[str]
+    display_name: NotRequired[str]
+    description: NotRequired[str]
+    license: NotRequired[str]
+    context_window: NotRequired[int]
+    dimensions: NotRequired[int]
+    vision: NotRequired[bool]
+
+
+class ModelList(TypedDict):
+    """The models that the caller's organisation can use."""
+
+    object: Literal["list"]
+    data: list[ModelObject]
+
+
+def describe(model: Model) -> ModelObject:
+    """One entry of the list, of a model that is set up."""
+    public: dict[str, Any] = {
+        "id": model.id,
+        "object": "model",
+        "created": model.created,
+        "owned_by": model.owned_by,
+        "kind": model.kind,
+        "display_name": model.display_name,
+        "description": model.description,
+        "license": model.license,
+        "runtime": model.runtime,
+    }
+    if isinstance(model, ChatModel):
+        public |= {"tier": model.tier, "context_window": model.context_window, "vision": model.vision}
+    if isinstance(model, EmbeddingModel):
+        public |= {"dimensions": model.dimensions, "context_window": model.context_window}
+    return cast(ModelObject, {key: value for key, value in public.items() if value is not None})

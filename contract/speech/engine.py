@@ -1,0 +1,74 @@
+"""What a speech engine is asked and what it gives back: the job and the protocol of speech. Design section 1."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from contract.catalog import AudioFormat
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """A recording of a voice.
+
+    Attributes:
+        samples: mono, little-endian 16-bit PCM.
+        sample_rate: in Hz.
+        transcript: what is said in it, word for word, or None if nobody knows.
+    """
+
+    samples: bytes
+    sample_rate: int
+    transcript: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechJob:
+    """A text to speak.
+
+    Attributes:
+        text: without marks that the engine does not know.
+        language: ISO 639-1; what the engine was told to speak, or what the text seems to be.
+        voice: slug of one of the engine's fixed voices; None for its own default, or where a clip stands.
+        clip: the voice to imitate.
+        style: a natural-language instruction.
+        speed: 1 is the engine's own.
+        format: one of the engine's formats.
+    """
+
+    text: str
+    language: str
+    voice: str | None = None
+    clip: Clip | None = None
+    style: str | None = None
+    speed: float = 1.0
+    format: AudioFormat = "wav"
+
+
+@dataclass(frozen=True, slots=True)
+class AudioBlock:
+    """The next bytes of the file.
+
+    Attributes:
+        data: encoded; blocks in order are the file.
+        characters: of the text, from its beginning, that this and all earlier blocks speak.
+        seconds: of sound in this and all earlier blocks.
+    """
+
+    data: bytes
+    characters: int
+    seconds: float
+
+
+class SpeechEngine(Protocol):
+    """A text-to-speech engine, wherever it runs: an adapter in `models.speech`, its replica, or the gate before it."""
+
+    def speak(self, job: SpeechJob) -> AsyncIterator[AudioBlock]:
+        """The file as it grows; leaving the iteration frees the engine."""
+        ...
+
+    async def speak_whole(self, job: SpeechJob) -> AudioBlock:
+        """The whole file, or none of it."""
+        ...
