@@ -28,7 +28,7 @@ from deployments.chat import Chat
 from deployments.client import connect
 from deployments.decisions import Scorer
 from deployments.embeddings import Embedder
-from deployments.ingress import Ingress, IngressArgs
+from deployments.ingress.deployment import Ingress, IngressArgs
 from deployments.rerank import Reranker
 from deployments.speech import Speaker
 

@@ -17,16 +17,16 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, TypeVar
 
 from ray.exceptions import RayError, RayTaskError
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, RayServeException
 from ray.serve.handle import DeploymentHandle
 
 from autoscaling import views
+from autoscaling.engine import Timings
 from autoscaling.watch import Start, StartWatch
 from contract.catalog import Serving
 from contract.errors import (
@@ -40,49 +40,10 @@ from contract.errors import (
 )
 from contract.limits import COLD_RETRY_AFTER_MAX_S
 
-log = logging.getLogger("parlance.gate")
+log = logging.getLogger(f"parlance.{__name__}")
 
-
-@dataclass(slots=True)
-class Timings:
-    """Where the time of one call went, in seconds. `queue` is the wait for a slot, `load` the wait for a replica."""
-
-    queue: float = 0.0
-    load: float = 0.0
-    engine: float = 0.0
-
-    @contextmanager
-    def measured(self) -> Iterator[Callable[[], None]]:
-        """Counts the block as the engine's time, less what was spent in the router's queue.
-
-        Gives a function that brings the count up to date: the headers of a stream are written long before it ends.
-        """
-        started, queued, before = time.perf_counter(), self.queue, self.engine
-
-        def sent() -> None:
-            self.queue = queued + time.perf_counter() - started
-
-        def count() -> None:
-            self.engine = before + time.perf_counter() - started - (self.queue - queued)
-
-        views.SENT.set(sent)
-        try:
-            yield count
-        finally:
-            count()
-
-
-class Engine(Protocol):
-    """What routes see of an engine. `Gate` on Ray; tests put a model behind it without Ray."""
-
-    async def call(self, method: str, *args: Any, timings: Timings) -> Any:
-        """The answer of `method(*args)`. Raises ApiError only."""
-
-    def stream(self, method: str, *args: Any, timings: Timings) -> AsyncGenerator[Any, None]:
-        """The items of the async generator `method(*args)`. Raises ApiError only, at the first item or later."""
-
-    def running(self) -> int:
-        """Replicas that run."""
+J = TypeVar("J")
+R = TypeVar("R")
 
 
 class Gate:
@@ -115,24 +76,27 @@ class Gate:
         if self._warming is None or self._warming.done():
             self._warming = asyncio.create_task(self._wake(), name=f"warm {self.name}")
 
-    async def call(self, method: str, *args: Any, timings: Timings) -> Any:
-        """The answer of `method(*args)`. Raises ApiError only."""
+    async def call(self, method: Callable[[Any, J], Awaitable[R]], job: J, *, timings: Timings) -> R:
+        """The answer to `job` by `method` of the capability's protocol. Raises ApiError only."""
         with self._place():
             await self._enter(timings)
             with timings.measured():
                 async with _deadline(self.serving.deadline_s):
-                    return await getattr(self._handle, method).remote(*args)
+                    answer: R = await getattr(self._handle, method.__name__).remote(job)
+                    return answer
 
-    async def stream(self, method: str, *args: Any, timings: Timings) -> AsyncGenerator[Any, None]:
-        """The items of `method(*args)`; the deadline holds for each. Leaving the iteration cancels the work."""
+    async def stream(
+        self, method: Callable[[Any, J], AsyncIterator[R]], job: J, *, timings: Timings
+    ) -> AsyncGenerator[R, None]:
+        """The items of the answer; the deadline holds for each. Leaving the iteration cancels the work."""
         with self._place():
             await self._enter(timings)
             with timings.measured() as count:
-                response = getattr(self._stream_handle, method).remote(*args)
+                response = getattr(self._stream_handle, method.__name__).remote(job)
                 try:
                     while True:
                         async with _deadline(self.serving.deadline_s):
-                            item = await anext(response, _END)
+                            item: Any = await anext(response, _END)
                         if item is _END:
                             return
                         count()

@@ -110,17 +110,17 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 def _check_values(raw: bytes) -> None:
     """Counts keys and values without building one. Raises INVALID_JSON for more than JSON_VALUES."""
     # Most bodies are told from their bytes alone; only those with much punctuation are looked at closely.
-    if _separators(raw) < JSON_VALUES:
+    if _separators(raw) <= JSON_VALUES:
         return
     plain = raw.replace(rb"\\", b"").replace(rb"\"", b"")
     # Each string is a key or a value, so this many quotes are too many of them, and fewer can be split.
     too_many = plain.count(b'"') > 2 * JSON_VALUES
-    if too_many or _separators(b"".join(plain.split(b'"')[::2])) >= JSON_VALUES:
+    if too_many or _separators(b"".join(plain.split(b'"')[::2])) > JSON_VALUES:
         raise INVALID_JSON(f"the body holds more than {JSON_VALUES} keys and values; send it in parts")
 
 
 def _separators(raw: bytes) -> int:
-    """How many keys and values begin in `raw`, if nothing of it is in a string."""
+    """How many bytes of `raw` stand before a key or a value, if none of them is in a string."""
     return sum(raw.count(mark) for mark in (b",", b":", b"[", b"{"))
 
 

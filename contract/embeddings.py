@@ -24,6 +24,8 @@ MAX_INPUTS = 2048
 
 FLOAT_BYTES = 4
 
+EncodingFormat = Literal["float", "base64"]
+
 
 def _texts(value: Any) -> tuple[str, ...]:
     """`input` as texts. Raises ValueError for token ids, for a wrong count, and for an empty text."""
@@ -47,7 +49,7 @@ class EmbeddingsRequest(Lenient):
 
     model: str
     input: Annotated[tuple[str, ...], BeforeValidator(_texts, json_schema_input_type=str | list[str])]
-    encoding_format: Literal["float", "base64"] = "float"
+    encoding_format: EncodingFormat = "float"
     dimensions: int | None = Field(None, ge=1)
 
 
@@ -127,7 +129,7 @@ class EmbeddingsReply(TypedDict):
     usage: EmbeddingsUsage
 
 
-def reply(embeddings: Embeddings, *, model: str, encoding_format: Literal["float", "base64"]) -> bytes:
+def reply(embeddings: Embeddings, *, model: str, encoding_format: EncodingFormat) -> bytes:
     """An `EmbeddingsReply` as JSON, UTF-8.
 
     Written row by row: 2,048 vectors of 384 numbers take 0.1 s as floats (digits of the float32, read as a double) and

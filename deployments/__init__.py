@@ -1,7 +1,9 @@
 """Where it runs: one thin file per kind of replica, and the ingress.
 
 replica.py      what every model replica has: load, warm, health, close
-chat.py embeddings.py rerank.py     one class per kind; the adapter of the stanza does the work
-handles.py      typed handles for researchers (`graph.connect`)
-ingress/        the HTTP side: routes, admission, errors. Never imports `models` or torch
+chat.py  embeddings.py  rerank.py  speech.py  decisions.py      one class per capability: its engine, in a replica
+client.py       typed handles for researchers (`graph.connect`)
+loopback.py     keeps the replicas' own port off the network on a machine that serves alone
+ingress/        the HTTP side. Never imports `models` or torch
+haproxy         HAProxy with four changes
 """

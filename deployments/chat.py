@@ -6,21 +6,17 @@ from collections.abc import AsyncIterator
 
 from ray import serve
 
-from contract.chat.engine import ChatBatch, ChatReply
-from contract.chat.request import ChatRequest
+from contract.chat.engine import ChatBatch, ChatEngine, ChatJob, ChatReply
 from deployments.replica import Replica
 
 
 @serve.deployment
-class Chat(Replica):
-    """One LLM of the catalogue."""
+class Chat(Replica[ChatEngine]):
+    """One LLM of the catalogue. Its methods are those of `ChatEngine`."""
 
-    async def complete(self, request: ChatRequest, cache_salt: str | None = None) -> ChatReply:
-        """The whole answer. Raises INVALID_REQUEST for what only the engine can judge."""
-        reply: ChatReply = await self.adapter.complete(request, cache_salt)
-        return reply
+    async def complete(self, job: ChatJob) -> ChatReply:
+        return await self.engine.complete(job)
 
-    async def stream(self, request: ChatRequest, cache_salt: str | None = None) -> AsyncIterator[ChatBatch]:
-        """The answer as groups of ready events; leaving the iteration frees the engine."""
-        async for batch in self.adapter.stream(request, cache_salt):
+    async def stream(self, job: ChatJob) -> AsyncIterator[ChatBatch]:
+        async for batch in self.engine.stream(job):
             yield batch

@@ -24,15 +24,15 @@ from ray import serve
 from ray.serve.handle import DeploymentHandle
 
 from contract.catalog import Catalog, ChatModel, DecisionModel, EmbeddingModel, RerankModel, SpeechModel
-from contract.chat.engine import ChatBatch, ChatReply
+from contract.chat.engine import ChatBatch, ChatJob, ChatReply
 from contract.chat.request import ChatRequest
-from contract.decisions.answers import answers
-from contract.decisions.engine import Readings
+from contract.decisions.answers import Answer, answers
+from contract.decisions.engine import DecisionJob, Readings
 from contract.decisions.native import DecisionRequest
 from contract.decisions.policy import Policy
 from contract.decisions.questions import State
-from contract.embeddings import Embeddings
-from contract.rerank import Ranking
+from contract.embeddings import Embeddings, EmbeddingsJob
+from contract.rerank import Ranking, RerankJob
 from contract.speech.engine import AudioBlock, SpeechJob
 
 if TYPE_CHECKING:
@@ -51,19 +51,19 @@ class ChatHandle:
 
     def complete(self, question: str | list[dict[str, Any]] | ChatRequest, **fields: Any) -> ChatReply:
         """The answer; `.body` is a `chat.completion`. `fields` are those of the API, e.g. `max_tokens=64`."""
-        reply: ChatReply = self.handle.complete.remote(self._request(question, fields)).result()
+        reply: ChatReply = self.handle.complete.remote(self._job(question, fields)).result()
         return reply
 
     def stream(self, question: str | list[dict[str, Any]] | ChatRequest, **fields: Any) -> Iterator[ChatBatch]:
         """The answer as it is made: groups of server-sent events with the token counts so far."""
         streaming = self.handle.options(stream=True)
-        yield from streaming.stream.remote(self._request(question, fields | {"stream": True}))
+        yield from streaming.stream.remote(self._job(question, fields | {"stream": True}))
 
-    def _request(self, question: str | list[dict[str, Any]] | ChatRequest, fields: dict[str, Any]) -> ChatRequest:
+    def _job(self, question: str | list[dict[str, Any]] | ChatRequest, fields: dict[str, Any]) -> ChatJob:
         if isinstance(question, ChatRequest):
-            return question.model_copy(update=fields)
+            return ChatJob(question.model_copy(update=fields))
         messages = [{"role": "user", "content": question}] if isinstance(question, str) else question
-        return ChatRequest.model_validate({"model": self.model.id, "messages": messages, **fields})
+        return ChatJob(ChatRequest.model_validate({"model": self.model.id, "messages": messages, **fields}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class EmbedderHandle:
         """Unit vectors, float32 [n, dimensions]."""
         import numpy as np
 
-        result: Embeddings = self.handle.embed.remote(texts, dimensions).result()
+        result: Embeddings = self.handle.embed.remote(EmbeddingsJob(tuple(texts), dimensions)).result()
         return np.frombuffer(result.vectors, "<f4").reshape(len(texts), result.dimensions)
 
 
@@ -90,7 +90,7 @@ class RerankerHandle:
 
     def rerank(self, query: str, documents: list[str]) -> Ranking:
         """One score per document, in order; higher is more relevant."""
-        ranking: Ranking = self.handle.rerank.remote(query, documents).result()
+        ranking: Ranking = self.handle.rerank.remote(RerankJob(query, tuple(documents))).result()
         return ranking
 
 
@@ -103,14 +103,14 @@ class SpeechHandle:
 
     def speak(self, text: str, language: str, **fields: Any) -> bytes:
         """An audio file. `fields` are those of `SpeechJob`: `voice`, `clip`, `style`, `speed`, `format`."""
-        block: AudioBlock = self.handle.speak_whole.remote(self._utterance(text, language, fields)).result()
+        block: AudioBlock = self.handle.speak_whole.remote(self._job(text, language, fields)).result()
         return block.data
 
     def stream(self, text: str, language: str, **fields: Any) -> Iterator[AudioBlock]:
         """The file as it is made."""
-        yield from self.handle.options(stream=True).speak.remote(self._utterance(text, language, fields))
+        yield from self.handle.options(stream=True).speak.remote(self._job(text, language, fields))
 
-    def _utterance(self, text: str, language: str, fields: dict[str, Any]) -> SpeechJob:
+    def _job(self, text: str, language: str, fields: dict[str, Any]) -> SpeechJob:
         fields = {"voice": None if "clip" in fields else self.model.default_voice, **fields}
         return SpeechJob(text, language, **{"format": self.model.formats[0], **fields})
 
@@ -122,12 +122,12 @@ class DecisionsHandle:
     model: DecisionModel
     handle: DeploymentHandle
 
-    def decide(self, state: State, questions: Mapping[str, Any], policy: Policy | None = None) -> dict[str, Any]:
+    def decide(self, state: State, questions: Mapping[str, Any], policy: Policy | None = None) -> dict[str, Answer]:
         """Answers by the name of their question, as in the API. `questions` are those of the API, as dictionaries."""
-        request = DecisionRequest.model_validate({"state": state, "questions": dict(questions)})
-        assert request.questions is not None
-        readings: Readings = self.handle.decide.remote(request.text(), list(request.questions.values())).result()
-        return answers(request.questions, readings, policy or request.policy)
+        decision = DecisionRequest.model_validate({"state": state, "questions": dict(questions)}).decision()
+        job = DecisionJob(decision.state, tuple(decision.questions.values()))
+        readings: Readings = self.handle.decide.remote(job).result()
+        return answers(decision.questions, readings, policy or decision.policy)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from ray import serve
 
-from contract.embeddings import Embeddings
+from contract.embeddings import Embeddings, EmbeddingsEngine, EmbeddingsJob
 from deployments.replica import Replica
 
 
 @serve.deployment
-class Embedder(Replica):
-    """One embedding model of the catalogue."""
+class Embedder(Replica[EmbeddingsEngine]):
+    """One embedding model of the catalogue. Its method is that of `EmbeddingsEngine`."""
 
-    async def embed(self, texts: list[str], dimensions: int | None = None) -> Embeddings:
-        """One vector per text, in order; `dimensions` cuts and renormalises where the model allows it."""
-        embeddings: Embeddings = await self.adapter.embed(texts, dimensions)
-        return embeddings
+    async def embed(self, job: EmbeddingsJob) -> Embeddings:
+        return await self.engine.embed(job)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from contract.catalog import Model
 from deployments.loopback import keep_replica_port_local
 
-log = logging.getLogger("parlance.replica")
+log = logging.getLogger(f"parlance.{__name__}")
+
+E = TypeVar("E")
 
 
-class Replica:
-    """Loads the adapter that the model's stanza names.
+class Replica(Generic[E]):
+    """Loads the adapter that the model's stanza names: an engine `E`, a protocol of the contract.
 
     The constructor blocks until the model can answer, so that a running replica is a warm one.
     """
@@ -23,10 +25,15 @@ class Replica:
 
         keep_replica_port_local()
         started = time.perf_counter()
-        self.model = model
-        self.adapter: Any = models.load(model)
+        self._adapter: Any = models.load(model)
         self.load_s = time.perf_counter() - started
         log.info("%s loaded in %.1f s", model.id, self.load_s)
+
+    @property
+    def engine(self) -> E:
+        """The adapter as what its capability says of it."""
+        engine: E = self._adapter
+        return engine
 
     async def warm(self) -> float:
         """Does nothing but exist: a queued call wakes an engine at zero. Returns the seconds that loading took."""
@@ -34,8 +41,8 @@ class Replica:
 
     async def check_health(self) -> None:
         """Called by Serve; raises when the engine is dead or makes no progress."""
-        await self.adapter.check_health()
+        await self._adapter.check_health()
 
     def __del__(self) -> None:
-        if adapter := getattr(self, "adapter", None):
+        if adapter := getattr(self, "_adapter", None):
             adapter.close()

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from ray import serve
 
-from contract.rerank import Ranking
+from contract.rerank import Ranking, RerankEngine, RerankJob
 from deployments.replica import Replica
 
 
 @serve.deployment
-class Reranker(Replica):
-    """One rerank model of the catalogue."""
+class Reranker(Replica[RerankEngine]):
+    """One rerank model of the catalogue. Its method is that of `RerankEngine`."""
 
-    async def rerank(self, query: str, documents: list[str]) -> Ranking:
-        """One score per document, in order; higher is more relevant."""
-        ranking: Ranking = await self.adapter.rerank(query, documents)
-        return ranking
+    async def rerank(self, job: RerankJob) -> Ranking:
+        return await self.engine.rerank(job)

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
 
 from ray import serve
 
-from contract.speech.engine import AudioBlock, SpeechJob
+from contract.speech.engine import AudioBlock, SpeechEngine, SpeechJob
 from deployments.replica import Replica
 
 
 @serve.deployment
-class Speaker(Replica):
-    """One speech engine of the catalogue."""
+class Speaker(Replica[SpeechEngine]):
+    """One speech engine of the catalogue. Its methods are those of `SpeechEngine`."""
 
-    async def speak(self, utterance: SpeechJob) -> AsyncIterator[AudioBlock]:
-        """The file as it grows; leaving the iteration frees the engine."""
-        blocks = self.adapter.speak(utterance)
-        try:
+    async def speak(self, job: SpeechJob) -> AsyncIterator[AudioBlock]:
+        blocks: Any = self.engine.speak(job)
+        async with aclosing(blocks):
             async for block in blocks:
                 yield block
-        finally:
-            await blocks.aclose()
 
-    async def speak_whole(self, utterance: SpeechJob) -> AudioBlock:
-        """The whole file, or none of it."""
-        block: AudioBlock = await self.adapter.speak_whole(utterance)
-        return block
+    async def speak_whole(self, job: SpeechJob) -> AudioBlock:
+        return await self.engine.speak_whole(job)

@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from contract.catalog import Model
-from contract.chat.engine import ChatBatch, ChatReply
+from contract.chat.engine import ChatBatch, ChatJob, ChatReply
 from contract.chat.request import ChatRequest
-from contract.decisions.engine import Measurement, Reading, Readings
-from contract.decisions.questions import Question
-from contract.embeddings import Embeddings
+from contract.decisions.engine import DecisionJob, Measurement, Reading, Readings
+from contract.embeddings import Embeddings, EmbeddingsJob
 from contract.errors import INVALID_REQUEST, PROVIDER_BUSY, RUNTIME_UNAVAILABLE
-from contract.rerank import Ranking
+from contract.rerank import Ranking, RerankJob
 from contract.speech.engine import AudioBlock, SpeechJob
 
 
@@ -33,8 +32,8 @@ class ObedientChat:
         self.model = model
         self.under_way = 0
 
-    async def complete(self, request: ChatRequest, cache_salt: str | None = None) -> ChatReply:
-        """One JSON reply."""
+    async def complete(self, job: ChatJob) -> ChatReply:
+        request = job.request
         self.under_way += 1
         try:
             text = await self._obey(request)
@@ -46,8 +45,9 @@ class ObedientChat:
         body = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": request.model}
         return ChatReply(body | {"choices": [choice], "usage": usage}, 7, 3)
 
-    async def stream(self, request: ChatRequest, cache_salt: str | None = None) -> AsyncIterator[ChatBatch]:
+    async def stream(self, job: ChatJob) -> AsyncIterator[ChatBatch]:
         """`stream N SECONDS`: N events, SECONDS apart. `stream N SECONDS fail|die`: and then that."""
+        request = job.request
         self.under_way += 1
         try:
             _, count, pause_s, *end = (*_last(request).split(), "")
@@ -62,10 +62,10 @@ class ObedientChat:
             self.under_way -= 1
 
     async def check_health(self) -> None:
-        """Always well."""
+        pass
 
     def close(self) -> None:
-        """Nothing to let go."""
+        pass
 
     async def _obey(self, request: ChatRequest) -> str:
         verb, _, rest = _last(request).partition(" ")
@@ -100,19 +100,19 @@ class CountingEmbedder:
     def __init__(self, model: Model, path: Path | None) -> None:
         self.model: Any = model
 
-    async def embed(self, texts: list[str], dimensions: int | None = None) -> Embeddings:
+    async def embed(self, job: EmbeddingsJob) -> Embeddings:
         """Row i is len(text i), repeated."""
         import struct
 
-        size = dimensions or self.model.dimensions
+        texts, size = job.texts, job.dimensions or self.model.dimensions
         rows = b"".join(struct.pack(f"<{size}f", *[float(len(text))] * size) for text in texts)
         return Embeddings(rows, size, sum(map(len, texts)))
 
     async def check_health(self) -> None:
-        """Always well."""
+        pass
 
     def close(self) -> None:
-        """Nothing to let go."""
+        pass
 
 
 class LengthReranker:
@@ -121,15 +121,15 @@ class LengthReranker:
     def __init__(self, model: Model, path: Path | None) -> None:
         self.model = model
 
-    async def rerank(self, query: str, documents: list[str]) -> Ranking:
+    async def rerank(self, job: RerankJob) -> Ranking:
         """The score of a document is its length."""
-        return Ranking(tuple(float(len(document)) for document in documents), sum(map(len, documents)))
+        return Ranking(tuple(float(len(document)) for document in job.documents), sum(map(len, job.documents)))
 
     async def check_health(self) -> None:
-        """Always well."""
+        pass
 
     def close(self) -> None:
-        """Nothing to let go."""
+        pass
 
 
 class ObedientSpeaker:
@@ -162,10 +162,10 @@ class ObedientSpeaker:
         return AudioBlock(b"".join(block.data for block in blocks), blocks[-1].characters, blocks[-1].seconds)
 
     async def check_health(self) -> None:
-        """Always well."""
+        pass
 
     def close(self) -> None:
-        """Nothing to let go."""
+        pass
 
     async def _obey(self, word: str) -> None:
         if word == "hold":
@@ -192,10 +192,9 @@ class SteadyScorer:
     def __init__(self, model: Model, path: Path | None) -> None:
         self.model = model
 
-    async def decide(
-        self, state: str, questions: list[Question], images: list[str], cache_salt: str | None
-    ) -> Readings:
+    async def decide(self, job: DecisionJob) -> Readings:
         """`fail` and `unmeasured` as a state do that; `mass X` puts that much on the options together."""
+        state, questions = job.state, job.questions
         if state == "fail":
             raise ValueError(f"cannot digest {questions!r}")
         if state == "unmeasured":
@@ -208,8 +207,7 @@ class SteadyScorer:
             reads.append(Reading(tuple(math.log(mass * weight / total) for weight in weights), 0.001))
         return Readings(tuple(reads), len(state) + len(questions))
 
-    async def measured(self) -> Measurement:
-        """Made up."""
+    async def measured(self, job: None = None) -> Measurement:
         return Measurement(
             measured_at=1,
             fingerprint="0",
@@ -223,13 +221,13 @@ class SteadyScorer:
         )
 
     async def measure(self, presets: object) -> None:
-        """Nothing to measure."""
+        pass
 
     async def check_health(self) -> None:
-        """Always well."""
+        pass
 
     def close(self) -> None:
-        """Nothing to let go."""
+        pass
 
 
 def _last(request: ChatRequest) -> str:

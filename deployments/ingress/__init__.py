@@ -1,91 +1,19 @@
-"""The HTTP side of the graph.
+"""The HTTP side of the graph: routes over flows.
 
-    app.py          build_app(service) -> FastAPI: routes at `/` and `/v1`, error handlers, OpenAPI
-    service.py      what routes work with: catalogue, engines, state
-    exchange.py     one request and its reply: id, timings, caller, rate; the ASGI envelope that writes their headers
+    deployment.py   the Serve deployment: opens state, puts a gate before every engine. The one file here that knows Ray
+    app.py          build_app(service) -> FastAPI: routes at `/` and `/v1`, error handlers
+    routes/         HTTP: one router per family. Parse the body, call the flow, make the response
+    flows/          what a capability does for a caller: bill, call the engine, settle. No HTTP
+    service.py      what one process works with: catalogue, engines, state
+    context.py      what a flow knows of one request: who asks, its id, its timings
+    middleware.py   opens the trace of a request; writes the headers that every reply has
     admission.py    length, key, scope, rate: the dependency that every route declares
     billing.py      reserve, top up, settle
     idempotency.py  a repeated POST is done once
-    streams.py       bytes as an engine makes them
-    events.py        server-sent events: keep-alive, errors inside a stream
-    language.py      names the language of a text
-    chat.py embeddings.py rerank.py speech.py voices.py decisions.py listing.py files.py     one router each
+    streams.py      bytes as an engine makes them
+    events.py       server-sent events: keep-alive, errors inside a stream
+    language.py     names the language of a text
+    openapi.py      the document at /openapi.json
 
 The app is built late, in the replica, so the whole HTTP contract is testable without Ray: `build_app` needs no cluster.
 """
-
-from __future__ import annotations
-
-import os
-from pathlib import Path
-from typing import Any
-
-from fastapi import FastAPI
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
-from ray import serve
-from ray.serve.handle import DeploymentHandle
-
-from autoscaling.gate import Gate
-from autoscaling.watch import StartWatch
-from contract.catalog import Catalog
-from deployments.ingress.app import build_app
-from deployments.ingress.service import Service
-from deployments.loopback import keep_replica_port_local
-from state import open_state
-
-
-class IngressArgs(BaseModel):
-    """`args.ingress` of a Serve config file.
-
-    Attributes:
-        replicas: ingress replicas; more than one needs PARLANCE_DATABASE_URL, PARLANCE_REDIS_URL, PARLANCE_BLOBS_URL.
-        cpus: Ray resource of a replica.
-        header_prefix: of the service's own reply headers, e.g. `x-service-model-served`.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    replicas: PositiveInt = 1
-    cpus: float = 0.1
-    max_ongoing_requests: PositiveInt = 2000
-    header_prefix: str = Field("x-service-", pattern=r"^[a-z][a-z0-9-]*-$")
-
-    def deployment_options(self) -> dict[str, Any]:
-        """Arguments of `Deployment.options` for the ingress."""
-        return {
-            "num_replicas": self.replicas,
-            "max_ongoing_requests": self.max_ongoing_requests,
-            "ray_actor_options": {"num_cpus": self.cpus},
-        }
-
-
-@serve.deployment(name="ingress")
-@serve.ingress()
-class Ingress:
-    """Opens the state, puts a gate before every engine, and serves the HTTP app over both."""
-
-    async def __init__(self, args: IngressArgs, catalog: Catalog, handles: dict[str, DeploymentHandle]) -> None:  # type: ignore[misc]  # Serve awaits it
-        keep_replica_port_local()
-        state = await open_state(
-            Path(os.environ.get("PARLANCE_HOME", "var")),
-            os.environ.get("PARLANCE_DATABASE_URL"),
-            os.environ.get("PARLANCE_REDIS_URL"),
-            os.environ.get("PARLANCE_BLOBS_URL"),
-            replicas=args.replicas,
-        )
-        app_name = serve.get_replica_context().app_name
-        watch = StartWatch(app_name)
-        servings = {model.deployment: model.serving for model in catalog.set_up() if model.serving}
-        engines = {name: Gate(name, app_name, servings[name], handle, watch) for name, handle in handles.items()}
-        self.service = Service(catalog, engines, state, args.header_prefix)
-
-    def __serve_build_asgi_app__(self) -> FastAPI:
-        return build_app(self.service)
-
-    async def catalog(self) -> Catalog:
-        """What this graph offers; `graph.connect` asks it."""
-        return self.service.catalog
-
-    async def __del__(self) -> None:
-        if service := getattr(self, "service", None):
-            await service.state.close()

@@ -15,41 +15,42 @@ from typing import TypeVar
 from pydantic import BaseModel
 from starlette.requests import Request
 
-from contract.access import Caller, Scope
+from contract.access import Scope
 from contract.body import parse
-from contract.errors import RATE_LIMIT_EXCEEDED, REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE
+from contract.errors import RATE_LIMIT_EXCEEDED, REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, ApiError
 from contract.limits import JSON_BODY_BYTES
-from deployments.ingress.exchange import Exchange, exchange_of
-from deployments.ingress.service import Service
+from deployments.ingress.context import RequestContext
+from deployments.ingress.middleware import trace_of
 from state.idempotency import HEADER
 
-M = TypeVar("M", bound=BaseModel)
+B = TypeVar("B", bound=BaseModel)
 
 MARK = "__parlance_scope__"
 """Attribute that says what an admission dependency demands; the authorization matrix is made from it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Admitted:
-    """A request whose key, scope and rate are in order."""
+    """A request whose key, scope and rate are in order.
+
+    Attributes:
+        body_bytes: length of the body, once it is read.
+        body_sha256: of the body as it came, if an `Idempotency-Key` came with it.
+    """
 
     request: Request
-    exchange: Exchange
-    caller: Caller
+    context: RequestContext
     max_body_bytes: int
+    body_bytes: int = 0
+    body_sha256: str = ""
 
-    @property
-    def service(self) -> Service:
-        """The service that the request came to."""
-        return self.exchange.service
-
-    async def body(self, model: type[M]) -> M:
+    async def body(self, model: type[B]) -> B:
         """The JSON body as `model`. Raises REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_JSON, INVALID_REQUEST."""
         refuse_other_media(self.request)
         raw = await read_bounded(self.request, self.max_body_bytes)
-        self.exchange.body_bytes = len(raw)
+        self.body_bytes = len(raw)
         if HEADER in self.request.headers:
-            self.exchange.body_sha256 = sha256(raw).hexdigest()
+            self.body_sha256 = sha256(raw).hexdigest()
         return parse(model, raw)
 
 
@@ -57,12 +58,12 @@ def admit(scope: Scope | None, max_body_bytes: int = JSON_BODY_BYTES) -> Callabl
     """A dependency that lets a request in, or raises the first error of the order. `scope=None`: any valid key."""
 
     async def admission(request: Request) -> Admitted:
-        exchange = exchange_of(request)
+        trace = trace_of(request)
         refuse_long_body(request, max_body_bytes)
-        state = exchange.service.state
-        caller = exchange.caller = await state.accounts.authenticate(request.headers.get("authorization"))
+        state = trace.service.state
+        caller = await state.accounts.authenticate(request.headers.get("authorization"))
         # Counted before the scope is looked at: a key that knocks at wrong doors uses up its rate too.
-        rate = exchange.rate = await state.rates.hit(caller)
+        rate = trace.rate = await state.rates.hit(caller)
         if scope is not None:
             caller.require(scope)
         if not rate.allowed:
@@ -70,7 +71,8 @@ def admit(scope: Scope | None, max_body_bytes: int = JSON_BODY_BYTES) -> Callabl
                 f"more than {rate.limit} requests in a minute; the next is possible in {rate.reset_s} s",
                 retry_after_s=rate.reset_s,
             )
-        return Admitted(request, exchange, caller, max_body_bytes)
+        context = RequestContext(trace.service, caller, trace.request_id, trace.started_s, trace.timings)
+        return Admitted(request, context, max_body_bytes)
 
     setattr(admission, MARK, scope)
     return admission
@@ -84,7 +86,7 @@ def refuse_long_body(request: Request, max_bytes: int) -> None:
 
 
 def refuse_other_media(request: Request) -> None:
-    """For JSON bodies: raises UNSUPPORTED_MEDIA_TYPE for what could only be told as broken JSON."""
+    """For JSON bodies: raises UNSUPPORTED_MEDIA_TYPE for what would otherwise be called broken JSON."""
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding != "identity":
         raise UNSUPPORTED_MEDIA_TYPE(f"the body came with `Content-Encoding: {encoding[:32]}`; send it uncompressed")
@@ -102,5 +104,5 @@ async def read_bounded(request: Request, max_bytes: int) -> bytes:
     return bytes(body)
 
 
-def _too_large(max_bytes: int) -> Exception:
+def _too_large(max_bytes: int) -> ApiError:
     return REQUEST_TOO_LARGE(f"the body is longer than {max_bytes} bytes")

@@ -13,10 +13,22 @@ from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute
 
 from contract.errors import INVALID_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND, ApiError
-from deployments.ingress import chat, decisions, embeddings, files, listing, rerank, speech, voices
 from deployments.ingress.admission import MARK
-from deployments.ingress.exchange import Envelope
+from deployments.ingress.middleware import TraceMiddleware
 from deployments.ingress.openapi import document
+from deployments.ingress.routes import (
+    chat,
+    decisions,
+    embeddings,
+    files,
+    health,
+    images,
+    me,
+    models,
+    rerank,
+    speech,
+    voices,
+)
 from deployments.ingress.service import Service
 
 ROUTERS = (
@@ -26,11 +38,13 @@ ROUTERS = (
     speech.router,
     voices.router,
     decisions.router,
-    listing.router,
+    images.router,
+    models.router,
+    me.router,
 )
 OPEN_ROUTERS = (voices.open_router,)
 """Routers of the API whose routes need no key. Nothing else may be without admission."""
-UNVERSIONED = (listing.open_router, files.open_router)
+UNVERSIONED = (health.open_router, files.open_router)
 """The same, at one path only."""
 
 
@@ -54,7 +68,7 @@ def build_app(service: Service) -> FastAPI:
     app.add_exception_handler(ApiError, _api_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
-    app.add_middleware(Envelope, service=service)
+    app.add_middleware(TraceMiddleware, service=service)
     app.openapi = partial(document, app)  # type: ignore[method-assign]  # FastAPI's documented way
     return app
 

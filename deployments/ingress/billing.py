@@ -1,10 +1,11 @@
 """Money around one engine call: reserve before the engine is asked, settle what it counted. Design section 5.
 
-    async with bill(admitted, model, {"input_tokens": 900, "output_tokens": 1024}) as account:
+    async with bill(context, model, {"input_tokens": 900, "output_tokens": 1024}) as account:
         ...
         await account.progress(input_tokens=12, output_tokens=40)      # streams: tops up before the reserve is passed
 
-Leaving the block settles what `progress` last said: also when the client went away. A 5xx costs nothing.
+Leaving the block settles what `progress` last said: also when the client went away. What fails by our fault before it
+is settled costs nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from contextlib import asynccontextmanager
 from contract.catalog import Model
 from contract.errors import ApiError
 from contract.limits import STREAM_SLICE_OUTPUT_TOKENS
-from deployments.ingress.admission import Admitted
+from deployments.ingress.context import RequestContext
 from state.billing.ledger import Reservation
 
 
@@ -53,7 +54,9 @@ class Account:
         """Settles what was produced, or voids what failed by our fault or produced nothing."""
         if self._closed:
             return
-        failed_by_us = isinstance(error, ApiError) and error.fault.status >= 500
+        # A client that leaves is no `Exception`: it cancels, and pays for what was produced.
+        is_refusal = isinstance(error, ApiError) and error.fault.status < 500
+        failed_by_us = isinstance(error, Exception) and not is_refusal
         if self._used and not failed_by_us:
             await self.settle()
         else:
@@ -63,16 +66,16 @@ class Account:
 
 @asynccontextmanager
 async def bill(
-    admitted: Admitted, model: Model, estimate: Mapping[str, int], unit: str = "tokens"
+    context: RequestContext, model: Model, estimate: Mapping[str, int], unit: str = "tokens"
 ) -> AsyncIterator[Account]:
     """Reserves the price of `estimate`, an upper bound by unit. Raises ORG_SPEND_LIMIT or USER_SPEND_LIMIT."""
     cost = model.cost_micro_eur(**estimate)
-    reservation = await admitted.service.state.ledger.reserve(
-        admitted.caller,
+    reservation = await context.service.state.ledger.reserve(
+        context.caller,
         line=f"{model.noun}:{model.id}",
         model=model.id,
         estimate_micro_eur=cost,
-        request_id=admitted.exchange.request_id,
+        request_id=context.request_id,
     )
     account = Account(model, reservation, cost, unit)
     try:
@@ -81,11 +84,3 @@ async def bill(
         await account.close(error)
         raise
     await account.close(None)
-
-
-def most_tokens(text_bytes: int, parts: int) -> int:
-    """An upper bound of the tokens of a text whose tokenizer is elsewhere: no token is shorter than a byte of UTF-8.
-
-    `parts` are messages or texts, each of which brings a few control tokens; a chat template adds some of its own.
-    """
-    return text_bytes + 16 * parts + 512

@@ -33,7 +33,7 @@ from contract.errors import ApiError
 from deployments.ingress.admission import Admitted
 from state.idempotency import HEADER, KEY_PATTERN, Attempt, StoredReply
 
-log = logging.getLogger("parlance.ingress")
+log = logging.getLogger(f"parlance.{__name__}")
 
 REPLAYED = "idempotent-replayed"
 
@@ -77,8 +77,8 @@ async def _claim_and_run(
     admitted: Admitted, key: str, work: Callable[[], Awaitable[Response]], keep_body: bool
 ) -> Response:
     route = f"POST {admitted.request.scope['path'].removeprefix('/v1')}"
-    store = admitted.service.state.idempotency
-    begun = await store.begin(admitted.caller, route, key, admitted.exchange.body_sha256)
+    store = admitted.context.service.state.idempotency
+    begun = await store.begin(admitted.context.caller, route, key, admitted.body_sha256)
     if isinstance(begun, StoredReply):
         return Response(begun.body, begun.status, {**begun.headers, REPLAYED: "true"})
     try:
@@ -88,7 +88,7 @@ async def _claim_and_run(
         with suppress(ApiError):
             await begun.abandon()
         raise
-    await _keep(begun, reply, keep_body, admitted.exchange.request_id)
+    await _keep(begun, reply, keep_body, admitted.context.request_id)
     return reply
 
 

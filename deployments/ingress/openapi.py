@@ -1,30 +1,28 @@
 """The OpenAPI document: FastAPI's, with what it cannot know, because routes read their bodies themselves.
 
-@router.post("/embeddings", openapi_extra=documented(EmbeddingsRequest, EmbeddingsReply))
+    @router.post("/embeddings", openapi_extra=documented(EmbeddingsRequest, EmbeddingsReply))
+
+Types are pydantic models or TypedDicts of the contract, the same that the code builds its replies with.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from pydantic import BaseModel
-from pydantic.json_schema import models_json_schema
+from pydantic import TypeAdapter
 
-from contract.replies import ErrorReply
+from contract.errors import ErrorReply
 
 REFERENCE = "#/components/schemas/{model}"
 
-_documented: set[type[BaseModel]] = {ErrorReply}
-"""Models that routes refer to."""
+_types: list[Any] = []
+"""What routes refer to. All of it becomes one set of schemas, so that equal names are told apart."""
 
 
-def documented(
-    request: type[BaseModel] | None, reply: type[BaseModel], *, streams: bool = False, keyed: bool = True, **more: Any
-) -> dict[str, Any]:
-    """`openapi_extra` of a route that takes `request` as JSON and answers 200 with `reply`, or with an error.
+def documented(request: Any, reply: Any, *, streams: bool = False, keyed: bool = True, **more: Any) -> dict[str, Any]:
+    """`openapi_extra` of a route that takes `request` as JSON (None: nothing) and answers 200 with `reply`, or an error.
 
     `more` is passed on as it is (`parameters` of the route).
     """
@@ -33,50 +31,77 @@ def documented(
         content["text/event-stream"] = {"schema": {"type": "string"}}
     operation: dict[str, Any] = {
         **more,
-        "responses": {
-            "200": {"description": (reply.__doc__ or "").strip(), "content": content},
-            "default": {"description": (ErrorReply.__doc__ or "").strip(), "content": _json(ErrorReply)},
-        },
+        "responses": {"200": {"description": _about(reply), "content": content}, "default": _error()},
     }
     if keyed:
         operation["security"] = [{"key": []}]
-    if request:
+    if request is not None:
         operation["requestBody"] = {"required": True, "content": _json(request)}
     return operation
 
 
-def documented_audio(request: type[BaseModel] | None, *, keyed: bool = True) -> dict[str, Any]:
+def documented_audio(request: Any, *, keyed: bool = True) -> dict[str, Any]:
     """`openapi_extra` of a route that answers 200 with the bytes of an audio file."""
     operation = documented(request, ErrorReply, keyed=keyed)
     sound = {"audio/*": {"schema": {"type": "string", "format": "binary"}}}
-    if request:
+    if request is not None:
         sound["text/event-stream"] = {"schema": {"type": "string"}}
     operation["responses"]["200"] = {"description": "An audio file.", "content": sound}
     return operation
+
+
+def not_available() -> dict[str, Any]:
+    """`openapi_extra` of a route that answers with errors only."""
+    return {"security": [{"key": []}], "responses": {"501": _error(), "default": _error()}}
 
 
 def document(app: FastAPI) -> dict[str, Any]:
     """The document of `app`, made once."""
     if app.openapi_schema is None:
         schema = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-        _, definitions = models_json_schema(
-            [(model, "validation") for model in sorted(_documented, key=lambda model: model.__name__)],
-            ref_template=REFERENCE,
-        )
+        references, definitions = _schemas()
         components: dict[str, Any] = schema.setdefault("components", {})
-        components.setdefault("schemas", {}).update(definitions["$defs"])
+        components["schemas"] = definitions
         components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
         for operations in schema["paths"].values():
             for operation in operations.values():
-                # FastAPI documents a 422 of its own shape, which no route here answers.
+                # FastAPI documents a 200 of no content and a 422 of its own shape, which no route here answers.
                 operation["responses"].pop("422", None)
-        for name in ("HTTPValidationError", "ValidationError"):
-            components["schemas"].pop(name, None)
-        app.openapi_schema = schema
+                if "501" in operation["responses"]:
+                    operation["responses"].pop("200", None)
+        app.openapi_schema = _resolved(schema, references)
     return app.openapi_schema
 
 
-def _json(model: type[BaseModel]) -> dict[str, Any]:
-    _documented.add(model)
-    schema: Mapping[str, Any] = {"$ref": REFERENCE.format(model=model.__name__)}
-    return {"application/json": {"schema": schema}}
+def _schemas() -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Of each type the schema that stands for it, and the definitions that these refer to."""
+    adapters = [(index, "validation", TypeAdapter(kind)) for index, kind in enumerate(_types)]
+    found, rest = TypeAdapter.json_schemas(adapters, ref_template=REFERENCE)  # type: ignore[arg-type]  # keys are numbers
+    return [found[index, "validation"] for index in range(len(_types))], rest["$defs"]
+
+
+def _resolved(node: Any, references: list[dict[str, Any]]) -> Any:
+    """`node` with the schema of a type wherever its number stands."""
+    if isinstance(node, dict):
+        if isinstance(number := node.get(_TYPE), int):
+            return references[number]
+        return {key: _resolved(child, references) for key, child in node.items()}
+    return [_resolved(child, references) for child in node] if isinstance(node, list) else node
+
+
+_TYPE = "x-type"
+"""Stands in for a schema until all types are known."""
+
+
+def _json(kind: Any) -> dict[str, Any]:
+    if kind not in _types:
+        _types.append(kind)
+    return {"application/json": {"schema": {_TYPE: _types.index(kind)}}}
+
+
+def _error() -> dict[str, Any]:
+    return {"description": _about(ErrorReply), "content": _json(ErrorReply)}
+
+
+def _about(kind: Any) -> str:
+    return (getattr(kind, "__doc__", None) or "").strip()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import Connection, select
 
 import models
-from autoscaling.gate import Timings
+from autoscaling.engine import Timings
 from contract.access import Scope
 from contract.catalog import Model
 from contract.errors import UPSTREAM_ERROR, ApiError
@@ -34,16 +34,16 @@ class LocalEngine:
     def __init__(self, model: Model) -> None:
         self.adapter = models.load(model)
 
-    async def call(self, method: str, *args: Any, timings: Timings) -> Any:
+    async def call(self, method: Any, job: Any, *, timings: Timings) -> Any:
         try:
-            return await getattr(self.adapter, method)(*args)
+            return await getattr(self.adapter, method.__name__)(job)
         except ApiError:
             raise
         except Exception:
             raise UPSTREAM_ERROR() from None
 
-    async def stream(self, method: str, *args: Any, timings: Timings) -> AsyncIterator[Any]:
-        items = getattr(self.adapter, method)(*args)
+    async def stream(self, method: Any, job: Any, *, timings: Timings) -> AsyncGenerator[Any, None]:
+        items = getattr(self.adapter, method.__name__)(job)
         try:
             async for item in items:
                 yield item

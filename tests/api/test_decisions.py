@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, select
 
-from autoscaling.gate import Timings
+from autoscaling.engine import Timings
 from contract.access import Scope
 from contract.errors import ENGINE_FAILED, WARMING_UP, ApiError
 from state.accounts import organisations

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from autoscaling.gate import Engine, Timings
+from autoscaling.engine import Engine, Timings
 from contract.access import Scope
 from contract.errors import ApiError
 from state.idempotency import KEEP_S, MAX_BODY_BYTES, Idempotency
@@ -33,11 +33,11 @@ class Paused:
         self.called = asyncio.Event()
         self.go = asyncio.Event()
 
-    async def call(self, method: str, *args: Any, timings: Timings) -> Any:
+    async def call(self, method: Any, job: Any, *, timings: Timings) -> Any:
         self.calls += 1
         self.called.set()
         await self.go.wait()
-        return await self.engine.call(method, *args, timings=timings)
+        return await self.engine.call(method, job, timings=timings)
 
 
 @pytest.fixture

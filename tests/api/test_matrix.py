@@ -127,6 +127,10 @@ async def world() -> AsyncIterator[World]:
         await state.close()
 
 
+NOT_AVAILABLE = {"/images/generations"}
+"""Paths whose every admitted request is 501."""
+
+
 def _populate(connection: Connection, pepper: Keyring) -> dict[str, Key]:
     """Organisations and keys: one of each scope set, and one of each plan and budget."""
     made: dict[str, Key] = {}
@@ -211,7 +215,7 @@ async def test_the_scope_decides(world: World, operation: Operation, who: str) -
     if operation.scope is None or operation.scope in SCOPE_SETS[who]:
         assert answer.status == (200 if operation.body else answer.status)
         assert answer.status not in REFUSALS
-        assert answer.status < 500
+        assert answer.status < 500 or (answer.status == 501 and operation.path.removeprefix("/v1") in NOT_AVAILABLE)
     else:
         assert (answer.status, answer.error["code"]) == (403, "missing_scope")
     assert answer.headers["x-ratelimit-limit"] == str(PLANS["enterprise"].requests_per_minute)
@@ -252,7 +256,7 @@ async def test_plan_and_budget_decide(world: World, operation: Operation, plan: 
     else:
         assert answer.status == (200 if operation in BILLED else answer.status)
         assert answer.status not in REFUSALS
-        assert answer.status < 500
+        assert answer.status < 500 or (answer.status == 501 and operation.path.removeprefix("/v1") in NOT_AVAILABLE)
 
 
 OPEN = {

@@ -1,26 +1,96 @@
-"""The OpenAPI document tells the truth: its schemas hold for the replies that the app gives."""
+"""The OpenAPI document tells the truth: its schemas hold for the replies that the app gives, on every route."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import jsonschema
 import pytest
 
-from tests.api.conftest import MESSAGE, Api
+from tests.api.bodies import BODIES
+from tests.api.conftest import Api
 
 pytestmark = pytest.mark.anyio
 
-CALLS: list[tuple[str, str, Any]] = [
-    ("GET", "/v1/models", None),
-    ("GET", "/v1/models/{model_id}", None),
-    ("GET", "/v1/me", None),
-    ("GET", "/v1/audio/voices", None),
-    ("GET", "/healthz", None),
-    ("POST", "/v1/chat/completions", {"model": "obedient", "messages": [MESSAGE]}),
-    ("POST", "/v1/embeddings", {"model": "lengths", "input": "x"}),
-    ("POST", "/v1/rerank", {"query": "q", "documents": ["x"], "return_documents": True}),
-]
+
+@dataclass(frozen=True)
+class Call:
+    """One request. `values` fill the path; `name` tells calls of one path apart."""
+
+    method: str
+    path: str
+    body: Any = None
+    values: tuple[tuple[str, str], ...] = ()
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path} {self.name}".rstrip()
+
+    @property
+    def filled(self) -> str:
+        return self.path.format(**dict(self.values))
+
+
+OURS = {
+    "state": "a text",
+    "questions": {
+        "choice": {"type": "choice", "instructions": "Which?", "options": [{"id": "a"}, {"id": "b"}]},
+        "score": {"type": "score", "instructions": "How much?", "levels": ["low", "high"]},
+        "binary": {
+            "type": "binary",
+            "instructions": "Is it?",
+            "true_description": "it is",
+            "false_description": "it is not",
+        },
+    },
+    "request_id": "mine",
+    "order": "both",
+}
+OPENAI = {
+    "input": [{"role": "user", "content": [{"type": "input_text", "text": "a text"}]}],
+    "questions": [
+        {"type": "predicate", "instructions": "Is it?"},
+        {"type": "choice", "instructions": "Which?", "name": "which", "choices": [{"value": "a"}, {"value": True}]},
+        {"type": "score", "instructions": "How much?", "levels": [{"label": "low"}, {"label": "high"}]},
+    ],
+}
+SYSTEM_ONE = {
+    "state": {"a": 1},
+    "questions": {
+        "choice": {"type": "choice", "criteria": {"a": None, "b": "the other"}},
+        "noul": {"type": "noul", "instructions": "Is it?"},
+        "score": {"type": "score", "criteria": ["low", "high"]},
+    },
+}
+
+JSON_CALLS = (
+    Call("GET", "/v1/models"),
+    Call("GET", "/v1/models/{model_id}", values=(("model_id", "obedient"),)),
+    Call("GET", "/v1/models/{model_id}", values=(("model_id", "supertonic-3"),), name="of speech"),
+    Call("GET", "/v1/me"),
+    Call("GET", "/v1/audio/voices"),
+    Call("GET", "/healthz"),
+    Call("GET", "/v1/decisions/models"),
+    Call("GET", "/v1/decisions/presets"),
+    Call("POST", "/v1/chat/completions", BODIES["/chat/completions"]),
+    Call("POST", "/v1/embeddings", BODIES["/embeddings"]),
+    Call("POST", "/v1/embeddings", BODIES["/embeddings"] | {"encoding_format": "base64"}, name="in base64"),
+    Call("POST", "/v1/rerank", BODIES["/rerank"] | {"return_documents": True}),
+    Call("POST", "/v1/decisions", BODIES["/decisions"], name="with a preset"),
+    Call("POST", "/v1/decisions", OURS, name="with questions"),
+    Call("POST", "/v1/decisions", OPENAI, name="in OpenAI's shape"),
+    Call("POST", "/v1/systemone", SYSTEM_ONE),
+)
+SOUNDS = (
+    Call("POST", "/v1/audio/speech", BODIES["/audio/speech"]),
+    Call("GET", "/v1/audio/voices/{slug}/samples/{language}.mp3", values=(("slug", "F1"), ("language", "en"))),
+)
+ERRORS_ONLY = (
+    Call("POST", "/v1/images/generations", {"prompt": "a cat"}),
+    Call("GET", "/files/{name}", values=(("name", "x"),)),
+)
+EVERY = (*JSON_CALLS, *SOUNDS, *ERRORS_ONLY)
 
 
 @pytest.fixture
@@ -29,38 +99,74 @@ async def document(api: Api) -> dict[str, Any]:
     return document
 
 
+def operation_of(document: dict[str, Any], call: Call) -> dict[str, Any]:
+    operation: dict[str, Any] = document["paths"][call.path][call.method.lower()]
+    return operation
+
+
 def check(document: dict[str, Any], operation: dict[str, Any], status: str, body: Any) -> None:
     schema = operation["responses"][status]["content"]["application/json"]["schema"]
-    jsonschema.validate(body, {**schema, "components": document["components"]})
+    jsonschema.validate(body, closed({**schema, "components": document["components"]}))
 
 
-@pytest.mark.parametrize(("method", "path", "body"), CALLS, ids=[path for _, path, _ in CALLS])
-async def test_reply_is_as_documented(api: Api, document: dict[str, Any], method: str, path: str, body: Any) -> None:
-    reply = await api.send(method, path.format(model_id="obedient"), json=body)
-    assert reply.status_code == 200
-    check(document, document["paths"][path][method.lower()], "200", reply.json())
+def closed(node: Any) -> Any:
+    """The same schema, in which an object may have no member that the document does not name."""
+    if isinstance(node, dict):
+        inner = {key: closed(value) for key, value in node.items()}
+        if "properties" in node and node.get("type") == "object" and "additionalProperties" not in node:
+            inner["additionalProperties"] = False
+        return inner
+    return [closed(child) for child in node] if isinstance(node, list) else node
 
 
-@pytest.mark.parametrize(("method", "path", "body"), CALLS, ids=[path for _, path, _ in CALLS])
-async def test_errors_are_as_documented(api: Api, document: dict[str, Any], method: str, path: str, body: Any) -> None:
-    operation = document["paths"][path][method.lower()]
+async def test_every_route_is_called_here(document: dict[str, Any]) -> None:
+    documented = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
+    assert documented == {(call.method, call.path) for call in EVERY}
+
+
+@pytest.mark.parametrize("call", JSON_CALLS, ids=str)
+async def test_reply_is_as_documented(api: Api, document: dict[str, Any], call: Call) -> None:
+    reply = await api.send(call.method, call.filled, json=call.body)
+    assert reply.status_code == 200, reply.text
+    check(document, operation_of(document, call), "200", reply.json())
+
+
+@pytest.mark.parametrize("call", SOUNDS, ids=str)
+async def test_sound_is_documented_as_sound(api: Api, document: dict[str, Any], call: Call) -> None:
+    reply = await api.send(call.method, call.filled, json=call.body)
+    assert (reply.status_code, reply.headers["content-type"][:6]) == (200, "audio/")
+    assert "audio/*" in operation_of(document, call)["responses"]["200"]["content"]
+
+
+@pytest.mark.parametrize("call", EVERY, ids=str)
+async def test_errors_are_as_documented(api: Api, document: dict[str, Any], call: Call) -> None:
+    operation = operation_of(document, call)
     if "security" in operation:
-        reply = await api.client.request(method, path)
+        reply = await api.client.request(call.method, call.filled)
         assert reply.status_code == 401
         check(document, operation, "default", reply.json())
-    if body:
-        check(document, operation, "default", (await api.send(method, path, json={})).json())
+    if call.body:
+        reply = await api.send(call.method, call.filled, json={})
+        assert reply.status_code >= 400
+        check(document, operation, "default", reply.json())
 
 
-@pytest.mark.parametrize(("method", "path", "body"), CALLS, ids=[path for _, path, _ in CALLS])
-async def test_bodies_that_are_taken_are_as_documented(
-    document: dict[str, Any], method: str, path: str, body: Any
-) -> None:
-    operation = document["paths"][path][method.lower()]
-    assert ("requestBody" in operation) == (body is not None)
-    if body:
+async def test_what_is_not_available_is_documented_as_that(api: Api, document: dict[str, Any]) -> None:
+    call = ERRORS_ONLY[0]
+    reply = await api.send(call.method, call.filled, json=call.body)
+    assert (reply.status_code, reply.json()["error"]["code"]) == (501, "not_implemented")
+    assert reply.headers["x-should-retry"] == "false"
+    assert "200" not in operation_of(document, call)["responses"]
+    check(document, operation_of(document, call), "501", reply.json())
+
+
+@pytest.mark.parametrize("call", [*JSON_CALLS, *SOUNDS], ids=str)
+async def test_bodies_that_are_taken_are_as_documented(document: dict[str, Any], call: Call) -> None:
+    operation = operation_of(document, call)
+    assert ("requestBody" in operation) == (call.body is not None)
+    if call.body:
         schema = operation["requestBody"]["content"]["application/json"]["schema"]
-        jsonschema.validate(body, {**schema, "components": document["components"]})
+        jsonschema.validate(call.body, {**schema, "components": document["components"]})
 
 
 async def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:

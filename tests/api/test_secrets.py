@@ -8,14 +8,14 @@ import logging
 import secrets
 import time
 import traceback
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from sqlalchemy import Connection, select
 
-from autoscaling.gate import Timings
+from autoscaling.engine import Timings
 from contract.access import Scope
 from contract.catalog import Model
 from contract.chat.engine import ChatBatch
@@ -48,14 +48,14 @@ class Leaky(LocalEngine):
         super().__init__(model)
         self.failing = failing
 
-    async def call(self, method: str, *args: Any, timings: Timings) -> Any:
+    async def call(self, method: Any, job: Any, *, timings: Timings) -> Any:
         if self.failing[0]:
-            raise ValueError(f"cannot digest {args!r}") from KeyError(repr(args))
-        return await super().call(method, *args, timings=timings)
+            raise ValueError(f"cannot digest {job!r}") from KeyError(repr(job))
+        return await super().call(method, job, timings=timings)
 
-    async def stream(self, method: str, *args: Any, timings: Timings) -> AsyncIterator[Any]:
+    async def stream(self, method: Any, job: Any, *, timings: Timings) -> AsyncGenerator[Any, None]:
         yield ChatBatch(b"data: {}\n\n", 1, 1)
-        raise ValueError(f"cannot digest {args!r}")
+        raise ValueError(f"cannot digest {job!r}")
 
 
 class Planted:
@@ -77,7 +77,7 @@ class Planted:
                 await self._app(scope, receive, send)
             except Exception:
                 self.written.append(traceback.format_exc())
-            self.written.append(repr(scope["exchange"]))
+            self.written.append(repr(scope["trace"]))
 
         headers = [(b"authorization", authorization.encode())]
         answer.append(await ask(watched, operation.method, path or operation.path, headers, body))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,8 @@ from ray.exceptions import ActorDiedError, RayTaskError
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
 from autoscaling import views
-from autoscaling.gate import Gate, Timings
+from autoscaling.engine import Timings
+from autoscaling.gate import Gate
 from autoscaling.watch import Start, StartWatch
 from contract.catalog import Serving
 from contract.errors import INVALID_REQUEST, ApiError
@@ -20,6 +21,16 @@ from contract.errors import INVALID_REQUEST, ApiError
 pytestmark = pytest.mark.anyio
 
 APP = "test"
+
+
+class Some:
+    """A capability: what the gate is told to call."""
+
+    async def answer(self, job: str) -> str:
+        raise NotImplementedError
+
+    def items(self, job: str) -> AsyncIterator[str]:
+        raise NotImplementedError
 
 
 @dataclass
@@ -99,6 +110,7 @@ class Handle:
         self.response = Response("done")
         self.started = asyncio.Event()
         self.warm_calls = 0
+        self.jobs: list[tuple[Any, ...]] = []
 
     def options(self, stream: bool) -> Handle:
         return self
@@ -108,7 +120,10 @@ class Handle:
         return self
 
     def remote(self, *args: Any) -> Any:
-        return self._warm() if self.method == "warm" else self.response
+        if self.method == "warm":
+            return self._warm()
+        self.jobs.append((self.method, *args))
+        return self.response
 
     async def _warm(self) -> float:
         self.warm_calls += 1
@@ -133,6 +148,14 @@ def gate(handle: Handle, **serving: Any) -> Gate:
     return Gate("engine", APP, Serving(adapter="tests.engines:X", runtime="x", **serving), handle, Watch())  # type: ignore[arg-type]
 
 
+def ask(engine: Gate, timings: Timings | None = None) -> Coroutine[Any, Any, str]:
+    return engine.call(Some.answer, "a job", timings=timings or Timings())
+
+
+def items_of(engine: Gate, timings: Timings | None = None) -> AsyncGenerator[str, None]:
+    return engine.stream(Some.items, "a job", timings=timings or Timings())
+
+
 async def fault_of(call: Any) -> str:
     with pytest.raises(ApiError) as caught:
         await call
@@ -141,16 +164,17 @@ async def fault_of(call: Any) -> str:
 
 async def test_running_engine_answers(view: View, handle: Handle) -> None:
     view.replicas = 1
-    assert await gate(handle).call("m", timings=Timings()) == "done"
+    assert await ask(gate(handle)) == "done"
+    assert handle.jobs == [("answer", "a job")], "the name of the protocol's method, and the job unopened"
 
 
 async def test_cold_engine_that_refuses_leaves_exactly_one_warm_call(handle: Handle) -> None:
     cold = gate(handle, when_cold="refuse", load_s=7)
     with pytest.raises(ApiError) as caught:
-        await cold.call("m", timings=Timings())
+        await ask(cold)
     assert (caught.value.fault.name, caught.value.retry_after_s) == ("WARMING_UP", 7)
     await asyncio.sleep(0)
-    assert await fault_of(cold.call("m", timings=Timings())) == "WARMING_UP"
+    assert await fault_of(ask(cold)) == "WARMING_UP"
     await asyncio.sleep(0)
     assert handle.warm_calls == 1
 
@@ -158,13 +182,13 @@ async def test_cold_engine_that_refuses_leaves_exactly_one_warm_call(handle: Han
 @pytest.mark.parametrize(("load_s", "retry_after_s"), [(0.2, 1), (59.1, 60), (60, 60), (600, 60)])
 async def test_retry_after_is_what_clients_honour(handle: Handle, load_s: float, retry_after_s: int) -> None:
     with pytest.raises(ApiError) as caught:
-        await gate(handle, when_cold="refuse", load_s=load_s).call("m", timings=Timings())
+        await ask(gate(handle, when_cold="refuse", load_s=load_s))
     assert caught.value.retry_after_s == retry_after_s
 
 
 async def test_cold_engine_that_waits_answers_once_a_replica_runs(handle: Handle) -> None:
     timings = Timings()
-    call = asyncio.create_task(gate(handle, when_cold="wait").call("m", timings=timings))
+    call = asyncio.create_task(ask(gate(handle, when_cold="wait"), timings))
     await asyncio.sleep(0)
     assert not call.done()
     handle.started.set()
@@ -173,12 +197,12 @@ async def test_cold_engine_that_waits_answers_once_a_replica_runs(handle: Handle
 
 
 async def test_cold_engine_that_waits_too_long_is_503(handle: Handle) -> None:
-    assert await fault_of(gate(handle, when_cold="wait", wait_s=0.01).call("m", timings=Timings())) == "WARMING_UP"
+    assert await fault_of(ask(gate(handle, when_cold="wait", wait_s=0.01))) == "WARMING_UP"
 
 
 async def test_start_that_fails_ends_the_wait(handle: Handle) -> None:
     waiting = gate(handle, when_cold="wait")
-    call = asyncio.create_task(waiting.call("m", timings=Timings()))
+    call = asyncio.create_task(ask(waiting))
     await asyncio.sleep(0)
     waiting._watch.failed.set()  # type: ignore[attr-defined]
     assert await fault_of(call) == "ENGINE_FAILED"
@@ -186,22 +210,22 @@ async def test_start_that_fails_ends_the_wait(handle: Handle) -> None:
 
 async def test_engine_that_refuses_tells_once_its_start_has_failed_and_forgets_it_when_it_runs(handle: Handle) -> None:
     refusing = gate(handle, when_cold="refuse")
-    assert await fault_of(refusing.call("m", timings=Timings())) == "WARMING_UP"
+    assert await fault_of(ask(refusing)) == "WARMING_UP"
     refusing._watch.failed.set()  # type: ignore[attr-defined]
     for _ in range(5):
         await asyncio.sleep(0)
-    assert await fault_of(refusing.call("m", timings=Timings())) == "ENGINE_FAILED"
+    assert await fault_of(ask(refusing)) == "ENGINE_FAILED"
     refusing._watch.failed.clear()  # type: ignore[attr-defined]
     handle.started.set()
     assert refusing._warming is not None
     await refusing._warming
-    assert await refusing.call("m", timings=Timings()) == "done"
+    assert await ask(refusing) == "done"
     assert refusing.start is Start.COLD
 
 
 async def test_client_that_leaves_does_not_take_the_warm_call_with_it(handle: Handle) -> None:
     cold = gate(handle, when_cold="wait")
-    first, second = (asyncio.create_task(cold.call("m", timings=Timings())) for _ in range(2))
+    first, second = (asyncio.create_task(ask(cold)) for _ in range(2))
     await asyncio.sleep(0)
     first.cancel()
     await asyncio.wait({first})
@@ -232,7 +256,7 @@ async def test_exceptions_become_errors_of_the_contract(
     view.replicas = 1
     handle.response = Response(outcome)
     engine = gate(handle)
-    call = anext(engine.stream("m", timings=Timings())) if streams else engine.call("m", timings=Timings())
+    call = anext(items_of(engine)) if streams else ask(engine)
     with pytest.raises(ApiError) as caught:
         await call
     assert caught.value.fault.name == fault
@@ -242,13 +266,13 @@ async def test_exceptions_become_errors_of_the_contract(
 async def test_deadline_of_a_call_is_504(view: View, handle: Handle) -> None:
     view.replicas = 1
     handle.response = Response(asyncio.Event())
-    assert await fault_of(gate(handle, deadline_s=0.01).call("m", timings=Timings())) == "UPSTREAM_TIMEOUT"
+    assert await fault_of(ask(gate(handle, deadline_s=0.01))) == "UPSTREAM_TIMEOUT"
 
 
 async def test_deadline_holds_for_each_item_of_a_stream(view: View, handle: Handle) -> None:
     view.replicas = 1
     handle.response = Response(asyncio.Event(), items=["first"])
-    items = gate(handle, deadline_s=0.01).stream("m", timings=Timings())
+    items = items_of(gate(handle, deadline_s=0.01))
     assert await anext(items) == "first"
     assert await fault_of(anext(items)) == "UPSTREAM_TIMEOUT"
     assert handle.response.cancelled
@@ -257,7 +281,7 @@ async def test_deadline_holds_for_each_item_of_a_stream(view: View, handle: Hand
 async def test_leaving_a_stream_cancels_the_engines_work(view: View, handle: Handle) -> None:
     view.replicas = 1
     handle.response = Response("end", items=["first", "second"])
-    items = gate(handle).stream("m", timings=Timings())
+    items = items_of(gate(handle))
     await anext(items)
     await items.aclose()
     assert handle.response.cancelled
@@ -266,7 +290,7 @@ async def test_leaving_a_stream_cancels_the_engines_work(view: View, handle: Han
 async def test_engine_time_of_a_stream_is_known_at_its_first_item(view: View, handle: Handle) -> None:
     view.replicas, timings = 1, Timings()
     handle.response = Response("end", items=["first"])
-    items = gate(handle).stream("m", timings=timings)
+    items = items_of(gate(handle), timings)
     await anext(items)
     assert timings.engine > 0
     await items.aclose()
@@ -277,14 +301,14 @@ async def test_queue_is_bounded_beyond_the_slots(view: View, handle: Handle, wai
     view.replicas, view.slots_each = 1, 2
     handle.response = Response(asyncio.Event())
     engine = gate(handle, max_queued=2)
-    calls = [asyncio.create_task(engine.call("m", timings=Timings())) for _ in range(waiting)]
+    calls = [asyncio.create_task(ask(engine)) for _ in range(waiting)]
     await asyncio.sleep(0)
     handle.response.outcome, held = "done", handle.response.outcome
     handle.response = Response("done")
     if refused:
-        assert await fault_of(engine.call("m", timings=Timings())) == "BUSY"
+        assert await fault_of(ask(engine)) == "BUSY"
     else:
-        assert await engine.call("m", timings=Timings()) == "done"
+        assert await ask(engine) == "done"
     held.set()
     await asyncio.gather(*calls)
-    assert await engine.call("m", timings=Timings()) == "done"
+    assert await ask(engine) == "done"

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 from ray.serve import Application
 
 import configs
-from deployments.ingress import IngressArgs
+from deployments.ingress.deployment import IngressArgs
 from graph import wire
 from tests.catalogs import chat, obedient_speaker
 

@@ -13,7 +13,7 @@ import ray
 from ray import serve
 
 from contract.catalog import Catalog
-from deployments.ingress import IngressArgs
+from deployments.ingress.deployment import IngressArgs
 from graph import wire
 from tests.catalogs import chat
 

@@ -15,7 +15,7 @@ from contract.errors import NOT_FOUND
 from contract.speech.request import MEDIA_TYPES
 from contract.speech.voices import SAMPLE_ADDRESS_S
 from deployments.ingress.admission import Admitted
-from deployments.ingress.exchange import exchange_of
+from deployments.ingress.middleware import trace_of
 from deployments.ingress.openapi import documented_audio
 from deployments.ingress.streams import Stream
 
@@ -26,7 +26,7 @@ open_router = APIRouter(tags=["files"])
 @open_router.get("/files/{name:path}", openapi_extra=documented_audio(None, keyed=False))
 async def download(request: Request, name: str) -> Response:
     """Download what a signed address names."""
-    state = exchange_of(request).service.state
+    state = trace_of(request).service.state
     state.signatures.verify(name, request.url.query, "GET")
     blob = await state.blobs.stream(name)
     if blob is None:
@@ -37,7 +37,7 @@ async def download(request: Request, name: str) -> Response:
 
 async def signed_address(admitted: Admitted, name: str) -> str:
     """An address that plays the blob `name` for an hour, without a key."""
-    state = admitted.service.state
+    state = admitted.context.service.state
     if elsewhere := await state.blobs.presign(name, "GET", SAMPLE_ADDRESS_S):
         return elsewhere
     query = state.signatures.sign(name, int(time.time()) + SAMPLE_ADDRESS_S, "GET")

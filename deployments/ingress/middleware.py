@@ -1,8 +1,8 @@
-"""One request and its reply: what is known of it on the way, and the headers that tell the client.
+"""The middleware around every route: opens the trace of a request, and writes the headers that every reply has.
 
-`Envelope` is plain ASGI on purpose: Starlette's BaseHTTPMiddleware hides client disconnects from streams. It also is
-where errors of our own end: Starlette's handler for them raises them again, and then the server that runs the app logs
-their text, which may quote what a client sent.
+Plain ASGI on purpose: Starlette's BaseHTTPMiddleware hides client disconnects from streams. Errors of our own end here
+too: Starlette's handler for them raises them again, and then the server that runs the app logs their text, which may
+quote what a client sent.
 """
 
 from __future__ import annotations
@@ -18,35 +18,30 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from autoscaling.gate import Timings
-from contract.access import Caller
+from autoscaling.engine import Timings
 from contract.errors import INTERNAL_ERROR, without_text
 from deployments.ingress.service import Service
 from state.rates import RateVerdict
 
-log = logging.getLogger("parlance.ingress")
+log = logging.getLogger(f"parlance.{__name__}")
 
 
 @dataclass(slots=True)
-class Exchange:
-    """What a request has gathered so far.
+class Trace:
+    """One request from the first byte to the last.
 
     Attributes:
-        request_id: ours, never the client's: usage lines are unique by it.
+        request_id: ours, never the client's.
+        started_s: `time.perf_counter()` when the request came.
         timings: filled by the gate.
-        caller, rate: set by admission.
-        body_bytes: length of the body, once it is read.
-        body_sha256: of the body as it came, if an `Idempotency-Key` came with it.
+        rate: set by admission.
     """
 
     service: Service
     request_id: str = field(default_factory=lambda: f"req_{secrets.token_hex(16)}")
-    started: float = field(default_factory=time.perf_counter)
+    started_s: float = field(default_factory=time.perf_counter)
     timings: Timings = field(default_factory=Timings)
-    caller: Caller | None = None
     rate: RateVerdict | None = None
-    body_bytes: int = 0
-    body_sha256: str = ""
 
     def headers(self) -> dict[str, str]:
         """Headers of every reply: the id, where the time went, and the rate limit once a key is known."""
@@ -57,7 +52,7 @@ class Exchange:
 
     def _server_timing(self) -> str:
         spent = self.timings
-        gateway = max(0.0, time.perf_counter() - self.started - spent.queue - spent.load - spent.engine)
+        gateway = max(0.0, time.perf_counter() - self.started_s - spent.queue - spent.load - spent.engine)
         parts = {"gateway": gateway, "queue": spent.queue, "load": spent.load, "engine": spent.engine}
         return ", ".join(f"{name};dur={seconds * 1000:.1f}" for name, seconds in parts.items())
 
@@ -73,14 +68,14 @@ def _rate_headers(rate: RateVerdict) -> dict[str, str]:
     }
 
 
-def exchange_of(request: Request) -> Exchange:
-    """The exchange that `Envelope` opened for this request."""
-    exchange: Exchange = request.scope["exchange"]
-    return exchange
+def trace_of(request: Request) -> Trace:
+    """The trace that the middleware opened for this request."""
+    trace: Trace = request.scope["trace"]
+    return trace
 
 
-class Envelope:
-    """ASGI middleware: opens the exchange of each HTTP request and writes its headers on whatever answers."""
+class TraceMiddleware:
+    """Opens the trace of each HTTP request and writes its headers on whatever answers."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self.app = app
@@ -91,8 +86,8 @@ class Envelope:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        exchange: Exchange = Exchange(self.service)
-        scope["exchange"] = exchange
+        trace = Trace(self.service)
+        scope["trace"] = trace
         has_begun = False
 
         async def send_with_headers(message: Message) -> None:
@@ -100,14 +95,14 @@ class Envelope:
             if message["type"] == "http.response.start":
                 has_begun = True
                 headers: Any = MutableHeaders(scope=message)
-                for name, value in exchange.headers().items():
+                for name, value in trace.headers().items():
                     headers.setdefault(name, value)
             await send(message)
 
         try:
             await self.app(scope, receive, send_with_headers)
         except Exception as error:
-            log.error("request %s met an error of our own: %s", exchange.request_id, without_text(error))
+            log.error("request %s met an error of our own: %s", trace.request_id, without_text(error))
             if has_begun:
                 # All that is left is to break the connection off, so that half a reply does not look whole.
                 raise BrokenOff from None

@@ -1,0 +1,66 @@
+"""What the ingress sees of an engine, and where the time of a call went. Needs no Ray: routes are tested without it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from autoscaling import views
+
+J = TypeVar("J")
+R = TypeVar("R")
+
+
+@dataclass(slots=True)
+class Timings:
+    """Where the time of one call went, in seconds. `queue` is the wait for a slot, `load` the wait for a replica."""
+
+    queue: float = 0.0
+    load: float = 0.0
+    engine: float = 0.0
+
+    @contextmanager
+    def measured(self) -> Iterator[Callable[[], None]]:
+        """Counts the block as the engine's time, less what was spent in the router's queue.
+
+        Gives a function that brings the count up to date: the headers of a stream are written long before it ends.
+        """
+        started, queued, before = time.perf_counter(), self.queue, self.engine
+
+        def sent() -> None:
+            self.queue = queued + time.perf_counter() - started
+
+        def count() -> None:
+            self.engine = before + time.perf_counter() - started - (self.queue - queued)
+
+        views.SENT.set(sent)
+        try:
+            yield count
+        finally:
+            count()
+
+
+class Engine(Protocol):
+    """An engine of any capability. `Gate` is one on Ray; tests put a model behind it without Ray.
+
+    What is called is a method of the capability's protocol, so the types of its job and its answer survive:
+
+        reply = await engine.call(ChatEngine.complete, ChatJob(request), timings=timings)
+    """
+
+    async def call(self, method: Callable[[Any, J], Awaitable[R]], job: J, *, timings: Timings) -> R:
+        """The answer to `job`. Raises ApiError only."""
+        ...
+
+    def stream(
+        self, method: Callable[[Any, J], AsyncIterator[R]], job: J, *, timings: Timings
+    ) -> AsyncGenerator[R, None]:
+        """The items of the answer to `job`. Raises ApiError only, at the first item or later."""
+        ...
+
+    def running(self) -> int:
+        """Replicas that run."""
+        ...

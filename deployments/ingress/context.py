@@ -1,0 +1,58 @@
+"""What a flow knows of one request: who asks, and what for the answer is made with. No HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from autoscaling.engine import Engine, Timings
+from contract.access import Caller
+from contract.catalog import Model
+from contract.errors import MODEL_NOT_FOUND
+from deployments.ingress.service import Service
+
+M = TypeVar("M", bound=Model)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """One admitted request.
+
+    Attributes:
+        request_id: ours, never the client's: usage lines are unique by it.
+        started_s: `time.perf_counter()` when the request came.
+        timings: filled by the gate, told in `Server-Timing`.
+    """
+
+    service: Service
+    caller: Caller
+    request_id: str
+    started_s: float
+    timings: Timings
+
+    def offered(self, models: Mapping[str, M]) -> list[M]:
+        """Those of `models` that are set up here and enabled for the caller's organisation."""
+        return [model for model in models.values() if model.serving and self.caller.may_use(model.id)]
+
+    def pick(self, models: Mapping[str, M], model_id: str | None) -> M:
+        """The model that a request names, or the first one where it may name none. Raises MODEL_NOT_FOUND.
+
+        Unknown, not set up, and not enabled look the same from outside.
+        """
+        offered = self.offered(models)
+        for model in offered:
+            if model_id is None or model.id == model_id:
+                return model
+        names = ", ".join(f"`{model.id}`" for model in offered) or "none"
+        wanted = f"there is no model `{model_id[:100]}` here" if model_id else "no such model is set up here"
+        raise MODEL_NOT_FOUND(f"{wanted}; your organisation can use: {names}", param="model")
+
+    def engine(self, model: Model) -> Engine:
+        """The engine that runs `model`."""
+        return self.service.engine(model)
+
+    @property
+    def cache_salt(self) -> str:
+        """Keeps the prefix caches of organisations apart: no one can time what another has sent."""
+        return f"org-{self.caller.org_id}"

@@ -1,0 +1,77 @@
+"""The Serve deployment of the ingress."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from ray import serve
+from ray.serve.handle import DeploymentHandle
+
+from autoscaling.gate import Gate
+from autoscaling.watch import StartWatch
+from contract.catalog import Catalog
+from deployments.ingress.app import build_app
+from deployments.ingress.service import Service
+from deployments.loopback import keep_replica_port_local
+from state import open_state
+
+
+class IngressArgs(BaseModel):
+    """`args.ingress` of a Serve config file.
+
+    Attributes:
+        replicas: ingress replicas; more than one needs PARLANCE_DATABASE_URL, PARLANCE_REDIS_URL, PARLANCE_BLOBS_URL.
+        cpus: Ray resource of a replica.
+        header_prefix: of the service's own reply headers, e.g. `x-service-model-served`.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    replicas: PositiveInt = 1
+    cpus: float = 0.1
+    max_ongoing_requests: PositiveInt = 2000
+    header_prefix: str = Field("x-service-", pattern=r"^[a-z][a-z0-9-]*-$")
+
+    def deployment_options(self) -> dict[str, Any]:
+        """Arguments of `Deployment.options` for the ingress."""
+        return {
+            "num_replicas": self.replicas,
+            "max_ongoing_requests": self.max_ongoing_requests,
+            "ray_actor_options": {"num_cpus": self.cpus},
+        }
+
+
+@serve.deployment(name="ingress")
+@serve.ingress()
+class Ingress:
+    """Opens the state, puts a gate before every engine, and serves the HTTP app over both."""
+
+    async def __init__(self, args: IngressArgs, catalog: Catalog, handles: dict[str, DeploymentHandle]) -> None:  # type: ignore[misc]  # Serve awaits it
+        keep_replica_port_local()
+        state = await open_state(
+            Path(os.environ.get("PARLANCE_HOME", "var")),
+            os.environ.get("PARLANCE_DATABASE_URL"),
+            os.environ.get("PARLANCE_REDIS_URL"),
+            os.environ.get("PARLANCE_BLOBS_URL"),
+            replicas=args.replicas,
+        )
+        app_name = serve.get_replica_context().app_name
+        watch = StartWatch(app_name)
+        servings = {model.deployment: model.serving for model in catalog.set_up() if model.serving}
+        engines = {name: Gate(name, app_name, servings[name], handle, watch) for name, handle in handles.items()}
+        self.service = Service(catalog, engines, state, args.header_prefix)
+
+    def __serve_build_asgi_app__(self) -> FastAPI:
+        return build_app(self.service)
+
+    async def catalog(self) -> Catalog:
+        """What this graph offers; `graph.connect` asks it."""
+        return self.service.catalog
+
+    async def __del__(self) -> None:
+        if service := getattr(self, "service", None):
+            await service.state.close()

@@ -1,0 +1,8 @@
+"""What each capability does for a caller: estimate, bill, call the engine, settle. No HTTP.
+
+    chat.py  embeddings.py  rerank.py  speech.py  decisions.py      one flow each
+    voices.py      the voices that a caller can see, and samples of fixed ones
+
+A flow takes a request context and a parsed request and gives back what the engine made of it. Routes call flows, and so
+does whatever else needs a capability from inside.
+"""

@@ -1,0 +1,40 @@
+"""Answering a conversation, billed by tokens. Spec 4 (POST /chat/completions)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from contract.catalog import ChatModel
+from contract.chat.engine import ChatBatch, ChatEngine, ChatJob, ChatReply
+from contract.chat.request import ChatRequest
+from contract.limits import STREAM_SLICE_OUTPUT_TOKENS
+from deployments.ingress.billing import bill
+from deployments.ingress.context import RequestContext
+
+
+async def complete(context: RequestContext, model: ChatModel, request: ChatRequest) -> ChatReply:
+    """The whole answer."""
+    job = ChatJob(request, context.cache_salt)
+    async with bill(context, model, _estimate(job, model, job.most_output_tokens(model))) as account:
+        reply = await context.engine(model).call(ChatEngine.complete, job, timings=context.timings)
+        await account.settle(input_tokens=reply.prompt_tokens, output_tokens=reply.completion_tokens)
+    return reply
+
+
+async def stream(context: RequestContext, model: ChatModel, request: ChatRequest) -> AsyncGenerator[ChatBatch, None]:
+    """The answer as it is made. Whoever leaves early pays for what was produced until then."""
+    job = ChatJob(request, context.cache_salt)
+    first_slice = min(STREAM_SLICE_OUTPUT_TOKENS, job.most_output_tokens(model))
+    async with (
+        context.service.state.rates.stream(context.caller),
+        bill(context, model, _estimate(job, model, first_slice)) as account,
+        aclosing(context.engine(model).stream(ChatEngine.stream, job, timings=context.timings)) as batches,
+    ):
+        async for batch in batches:
+            await account.progress(input_tokens=batch.prompt_tokens, output_tokens=batch.completion_tokens)
+            yield batch
+
+
+def _estimate(job: ChatJob, model: ChatModel, output_tokens: int) -> dict[str, int]:
+    return {"input_tokens": job.most_input_tokens(model), "output_tokens": output_tokens}

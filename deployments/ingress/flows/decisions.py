@@ -1,0 +1,112 @@
+"""Reading probabilities over fixed options, billed by input tokens and questions. Spec 4 (decision engine).
+
+Nothing of a state, its questions or its answers is stored or logged; what an engine raises reaches the log by its type
+alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+
+from autoscaling.engine import Timings
+from contract.catalog import DecisionModel
+from contract.decisions.answers import Answer, answers
+from contract.decisions.decision import Decision, DecisionResult
+from contract.decisions.engine import DecisionEngine, DecisionJob, Measurement, Readings
+from contract.decisions.orders import both_orders, folded
+from contract.decisions.presets import Preset
+from contract.decisions.questions import Question
+from contract.errors import (
+    ENGINE_FAILED,
+    IMAGES_UNSUPPORTED,
+    RUNTIME_UNAVAILABLE,
+    UNKNOWN_PRESET,
+    WARMING_UP,
+    ApiError,
+)
+from deployments.ingress.billing import bill
+from deployments.ingress.context import RequestContext
+
+MEASUREMENT_WAIT_S = 2.0
+"""How long a list of models waits for a running scorer's own report."""
+
+
+def resolve(context: RequestContext, decision: Decision) -> tuple[DecisionModel, Preset | None]:
+    """The model that reads, and the pack that is named. Raises UNKNOWN_PRESET, MODEL_NOT_FOUND, IMAGES_UNSUPPORTED."""
+    preset = _preset(context, decision.preset)
+    wanted = decision.model if decision.model is not None else context.caller.decision_model
+    model = context.pick(context.service.catalog.decisions, wanted)
+    if decision.images and not model.reads_images:
+        raise IMAGES_UNSUPPORTED(f"model `{model.id}` reads no images here; send none", param="images")
+    return model, preset
+
+
+async def decide(
+    context: RequestContext, decision: Decision, model: DecisionModel, preset: Preset | None
+) -> DecisionResult:
+    """Every answer, or none. Raises RUNTIME_UNAVAILABLE: another model never steps in."""
+    questions = preset.questions if preset else decision.questions
+    posed = tuple(questions.values()) if decision.order == "source" else both_orders(questions)
+    job = DecisionJob(decision.state, posed, decision.images, context.cache_salt)
+    estimate = {"input_tokens": job.most_input_tokens(model), "questions": len(posed)}
+    async with bill(context, model, estimate) as account:
+        readings = await _read(context, model, job)
+        found = _answers(questions, readings, decision)
+        await account.settle(input_tokens=readings.input_tokens, questions=len(posed))
+    return DecisionResult(
+        id=f"dec_{secrets.token_hex(16)}",
+        created=int(time.time()),
+        decision=decision,
+        model=model,
+        preset=preset,
+        questions=questions,
+        answers=found,
+        readings=readings,
+        total_s=time.perf_counter() - context.started_s,
+    )
+
+
+async def measurement(context: RequestContext, model: DecisionModel) -> Measurement | None:
+    """What a running scorer reports of itself, or has reported last. Wakes none."""
+    last = context.service.measurements
+    engine = context.engine(model)
+    if engine.running():
+        with suppress(ApiError, TimeoutError):
+            async with asyncio.timeout(MEASUREMENT_WAIT_S):
+                if found := await engine.call(DecisionEngine.measured, None, timings=Timings()):
+                    last[model.id] = found
+    return last.get(model.id)
+
+
+def _preset(context: RequestContext, wanted: str | None) -> Preset | None:
+    presets = context.service.catalog.presets
+    if wanted is None:
+        return None
+    if wanted not in presets:
+        names = ", ".join(f"`{name}`" for name in presets)
+        raise UNKNOWN_PRESET(f"there is no preset `{wanted[:100]}`; there are: {names}", param="preset")
+    return presets[wanted]
+
+
+async def _read(context: RequestContext, model: DecisionModel, job: DecisionJob) -> Readings:
+    try:
+        return await context.engine(model).call(DecisionEngine.decide, job, timings=context.timings)
+    except ApiError as error:
+        if error.fault in (WARMING_UP, ENGINE_FAILED):
+            raise RUNTIME_UNAVAILABLE(retry_after_s=error.retry_after_s) from None
+        raise
+
+
+def _answers(questions: Mapping[str, Question], readings: Readings, decision: Decision) -> dict[str, Answer]:
+    """Answers by name; those that were read in both orders say what the order changed."""
+    if decision.order == "source":
+        return answers(questions, readings, decision.policy)
+    readings, differences = folded(questions, readings)
+    found = answers(questions, readings, decision.policy)
+    for name, difference in differences.items():
+        found[name]["order"] = difference
+    return found

@@ -1,0 +1,145 @@
+"""Speaking a text, billed by characters. Spec 4 (POST /audio/speech) and 7 (Speech).
+
+prepare(context, request) -> Prepared      engine, voice, language and clip; everything that can be refused
+blocks(context, prepared) -> AudioBlock... the file as it is made, or in one piece where its engine promises that
+"""
+
+from __future__ import annotations
+
+import io
+import wave
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from audio.sandbox import NotAudio, TooLong, decode
+from contract.catalog import SpeechModel
+from contract.errors import (
+    INVALID_REQUEST,
+    NOT_CONFIGURED,
+    STREAM_INCOMPLETE,
+    UNKNOWN_VOICE,
+    UPSTREAM_ERROR,
+    ApiError,
+)
+from contract.limits import SPEECH_CLIP_S
+from contract.speech.engine import AudioBlock, Clip, SpeechEngine, SpeechJob
+from contract.speech.marks import prepared
+from contract.speech.request import SpeechRequest
+from contract.speech.routing import Choice, choose
+from deployments.ingress.billing import Account, bill
+from deployments.ingress.context import RequestContext
+from deployments.ingress.flows.voices import visible_voices
+from deployments.ingress.language import detect
+from state.voices import OwnVoice
+
+CLIP_RATE = 24_000
+"""Sample rate at which engines get a reference clip, in Hz."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A request that can be spoken."""
+
+    choice: Choice
+    job: SpeechJob
+
+
+async def prepare(context: RequestContext, request: SpeechRequest) -> Prepared:
+    """Chooses the engine and checks everything that it will be given. Raises the errors of spec 7 (Speech)."""
+    voices, own = await visible_voices(context, request.voice)
+    engines = context.service.speech_engines
+    choice = choose(request, voices, engines, detect, datetime.now(UTC).date())
+    text = prepared(request.input, choice.model, engines.values())
+    clip = await _clip(context, request, own)
+    if choice.voice:
+        voices[choice.voice].require(context.caller)
+    if choice.model not in context.offered(context.service.catalog.speech):
+        raise NOT_CONFIGURED()
+    job = SpeechJob(
+        text,
+        choice.language,
+        None if clip else choice.voice,
+        clip,
+        style=request.emotion if choice.model.has_style else None,
+        speed=request.speed if choice.model.has_speed and request.speed is not None else 1.0,
+        format=choice.format,
+    )
+    return Prepared(choice, job)
+
+
+def blocks(context: RequestContext, prepared: Prepared) -> AsyncGenerator[AudioBlock, None]:
+    """The file. Whoever leaves early pays for what was spoken until then."""
+    spoken = _in_one_piece if prepared.choice.model.in_one_piece else _as_made
+    return spoken(context, prepared.choice.model, prepared.job)
+
+
+async def _as_made(context: RequestContext, model: SpeechModel, job: SpeechJob) -> AsyncGenerator[AudioBlock, None]:
+    total = len(job.text)
+    async with (
+        _account(context, model, total) as account,
+        aclosing(context.engine(model).stream(SpeechEngine.speak, job, timings=context.timings)) as made,
+    ):
+        is_settled = False
+        async for block in made:
+            if not is_settled:
+                await account.progress(characters=block.characters)
+            if block.characters >= total and not is_settled:
+                # What is left is the end of the file; the bill is written before it goes out.
+                await account.settle()
+                is_settled = True
+            yield block
+
+
+async def _in_one_piece(
+    context: RequestContext, model: SpeechModel, job: SpeechJob
+) -> AsyncGenerator[AudioBlock, None]:
+    """One block. Raises STREAM_INCOMPLETE where an engine fails on the way: no byte has gone then."""
+    total = len(job.text)
+    async with _account(context, model, total) as account:
+        try:
+            block = await context.engine(model).call(SpeechEngine.speak_whole, job, timings=context.timings)
+        except ApiError as error:
+            if error.fault is UPSTREAM_ERROR:
+                raise STREAM_INCOMPLETE() from None
+            raise
+        await account.settle(characters=total)
+        yield block
+
+
+@asynccontextmanager
+async def _account(context: RequestContext, model: SpeechModel, characters: int) -> AsyncIterator[Account]:
+    """One of the key's streams, and the bill of so many characters at most."""
+    async with (
+        context.service.state.rates.stream(context.caller),
+        bill(context, model, {"characters": characters}, "characters") as account,
+    ):
+        yield account
+
+
+async def _clip(context: RequestContext, request: SpeechRequest, own: OwnVoice | None) -> Clip | None:
+    """The voice to imitate: of the request, or of an organisation's own voice. Raises INVALID_REQUEST."""
+    if request.reference_audio_b64 is None:
+        return await _stored_clip(context, own) if own else None
+    try:
+        sound = await decode(request.reference_audio_b64, CLIP_RATE, SPEECH_CLIP_S)
+    except TooLong as error:
+        raise INVALID_REQUEST(
+            f"the reference clip lasts {error}; at most {SPEECH_CLIP_S} s are allowed", param="reference_audio_b64"
+        ) from None
+    except NotAudio as error:
+        raise INVALID_REQUEST(
+            f"the reference clip cannot be decoded: {error}; send base64 of a wav or flac file",
+            param="reference_audio_b64",
+        ) from None
+    return Clip(sound.samples, sound.sample_rate, request.prompt_text)
+
+
+async def _stored_clip(context: RequestContext, own: OwnVoice) -> Clip:
+    """A clip of ours: a WAV file that was written here."""
+    data = await context.service.state.blobs.find(own.clip_blob)
+    if data is None:
+        raise UNKNOWN_VOICE(f"voice `{own.voice.slug}` has been deleted", param="voice")
+    with wave.open(io.BytesIO(data)) as file:
+        return Clip(file.readframes(file.getnframes()), file.getframerate(), own.transcript)

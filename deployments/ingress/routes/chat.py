@@ -1,0 +1,53 @@
+"""POST /chat/completions. Spec 4."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from functools import partial
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+from starlette.responses import JSONResponse, Response
+
+from contract.access import Scope
+from contract.catalog import ChatModel
+from contract.chat.engine import ChatBatch, ChatCompletion
+from contract.chat.request import ChatRequest
+from contract.limits import CHAT_BODY_BYTES
+from deployments.ingress.admission import Admitted, admit
+from deployments.ingress.context import RequestContext
+from deployments.ingress.events import event_stream
+from deployments.ingress.flows import chat
+from deployments.ingress.idempotency import ACCEPTS_KEY, once
+from deployments.ingress.openapi import documented
+
+router = APIRouter(tags=["chat"])
+
+Chatting = Annotated[Admitted, Depends(admit(Scope.CHAT, CHAT_BODY_BYTES))]
+
+
+@router.post("/chat/completions", openapi_extra=documented(ChatRequest, ChatCompletion, streams=True, **ACCEPTS_KEY))
+async def complete(admitted: Chatting) -> Response:
+    """Answer a conversation, as one JSON object or as a stream of server-sent events.
+
+    An `Idempotency-Key` makes the JSON answer repeatable without a second bill; with `stream` it is ignored.
+    """
+    request = await admitted.body(ChatRequest)
+    context = admitted.context
+    model = context.pick(context.service.catalog.chat, request.model)
+    if request.stream:
+        return await event_stream(_events(chat.stream(context, model, request)))
+    return await once(admitted, partial(_answer, context, model, request))
+
+
+async def _answer(context: RequestContext, model: ChatModel, request: ChatRequest) -> Response:
+    reply = await chat.complete(context, model, request)
+    return JSONResponse(reply.body)
+
+
+async def _events(batches: AsyncGenerator[ChatBatch, None]) -> AsyncGenerator[bytes, None]:
+    async with aclosing(batches):
+        async for batch in batches:
+            yield batch.events
+    yield b"data: [DONE]\n\n"

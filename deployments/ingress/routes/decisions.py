@@ -1,0 +1,83 @@
+"""POST /decisions, POST /systemone, GET /decisions/presets, GET /decisions/models. Spec 4 (decision engine).
+
+An `Idempotency-Key` keeps the fact of a decision, never its answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+from starlette.responses import JSONResponse, Response
+
+from contract.access import Scope
+from contract.catalog import DecisionModel
+from contract.decisions.bodies import DecisionBody
+from contract.decisions.decision import MAX_BODY_BYTES, Decision, Wire, check_body
+from contract.decisions.models import LIMITS, DecisionModelList, describe
+from contract.decisions.native import DecisionReply
+from contract.decisions.openai import OpenAIDecisionReply
+from contract.decisions.presets import Preset, PresetList, listed_presets
+from contract.decisions.systemone import SystemOneReply, SystemOneRequest
+from deployments.ingress.admission import Admitted, admit
+from deployments.ingress.context import RequestContext
+from deployments.ingress.flows import decisions
+from deployments.ingress.idempotency import ACCEPTS_KEY, once
+from deployments.ingress.openapi import documented
+
+router = APIRouter(tags=["decisions"])
+
+Deciding = Annotated[Admitted, Depends(admit(Scope.DECISIONS, MAX_BODY_BYTES))]
+
+
+@router.post("/decisions", openapi_extra=documented(DecisionBody, DecisionReply | OpenAIDecisionReply, **ACCEPTS_KEY))
+async def decide(admitted: Deciding) -> Response:
+    """Read probabilities over fixed options, in our shape or, for a body with `input`, in OpenAI's."""
+    body = await admitted.body(DecisionBody)
+    return await _decide(admitted, body.root)
+
+
+@router.post("/systemone", openapi_extra=documented(SystemOneRequest, SystemOneReply, **ACCEPTS_KEY))
+async def system_one(admitted: Deciding) -> Response:
+    """Read probabilities over fixed options, in the shape that System One clients send and understand."""
+    return await _decide(admitted, await admitted.body(SystemOneRequest))
+
+
+@router.get("/decisions/presets", openapi_extra=documented(None, PresetList))
+async def list_presets(admitted: Deciding) -> Response:
+    """List the packs of questions, with example states and the answers that are expected for them."""
+    return JSONResponse(listed_presets(admitted.context.service.catalog.presets.values()))
+
+
+@router.get("/decisions/models", openapi_extra=documented(None, DecisionModelList))
+async def list_models(admitted: Deciding) -> Response:
+    """List the decision models of your organisation: who runs them, where, and what was measured."""
+    context = admitted.context
+    offered = context.offered(context.service.catalog.decisions)
+    default = context.caller.decision_model or (offered[0].id if offered else None)
+    measured = await asyncio.gather(*(decisions.measurement(context, model) for model in offered))
+    listed: DecisionModelList = {
+        "object": "list",
+        "data": [
+            describe(model, found, is_default=model.id == default)
+            for model, found in zip(offered, measured, strict=True)
+        ],
+        "default": default,
+        "limits": LIMITS,
+    }
+    return JSONResponse(listed)
+
+
+async def _decide(admitted: Admitted, wire: Wire) -> Response:
+    context, decision = admitted.context, wire.decision()
+    check_body(admitted.body_bytes, decision.images)
+    model, preset = decisions.resolve(context, decision)
+    return await once(admitted, partial(_answer, context, wire, decision, model, preset), keep_body=False)
+
+
+async def _answer(
+    context: RequestContext, wire: Wire, decision: Decision, model: DecisionModel, preset: Preset | None
+) -> Response:
+    return JSONResponse(wire.render(await decisions.decide(context, decision, model, preset)))

@@ -1,0 +1,40 @@
+"""POST /embeddings. Spec 4."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+from starlette.responses import Response
+
+from contract.access import Scope
+from contract.catalog import EmbeddingModel
+from contract.embeddings import EmbeddingsJob, EmbeddingsReply, EmbeddingsRequest, EncodingFormat, job_of, reply
+from deployments.ingress.admission import Admitted, admit
+from deployments.ingress.context import RequestContext
+from deployments.ingress.flows.embeddings import embed
+from deployments.ingress.idempotency import ACCEPTS_KEY, once
+from deployments.ingress.openapi import documented
+
+router = APIRouter(tags=["embeddings"])
+
+Embedding = Annotated[Admitted, Depends(admit(Scope.EMBEDDINGS))]
+
+
+@router.post("/embeddings", openapi_extra=documented(EmbeddingsRequest, EmbeddingsReply, **ACCEPTS_KEY))
+async def create_embeddings(admitted: Embedding) -> Response:
+    """Turn texts into vectors."""
+    request = await admitted.body(EmbeddingsRequest)
+    context = admitted.context
+    model = context.pick(context.service.catalog.embeddings, request.model)
+    job = job_of(request, model)
+    return await once(admitted, partial(_answer, context, model, job, request.encoding_format))
+
+
+async def _answer(
+    context: RequestContext, model: EmbeddingModel, job: EmbeddingsJob, encoding_format: EncodingFormat
+) -> Response:
+    vectors = await embed(context, model, job)
+    body = reply(vectors, model=model.id, encoding_format=encoding_format)
+    return Response(body, media_type="application/json")

@@ -1,0 +1,36 @@
+"""POST /rerank. Spec 4."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+from starlette.responses import JSONResponse, Response
+
+from contract.access import Scope
+from contract.catalog import RerankModel
+from contract.rerank import RerankJob, RerankReply, RerankRequest, reply
+from deployments.ingress.admission import Admitted, admit
+from deployments.ingress.context import RequestContext
+from deployments.ingress.flows.rerank import rerank
+from deployments.ingress.idempotency import ACCEPTS_KEY, once
+from deployments.ingress.openapi import documented
+
+router = APIRouter(tags=["rerank"])
+
+Ranking = Annotated[Admitted, Depends(admit(Scope.RERANK))]
+
+
+@router.post("/rerank", openapi_extra=documented(RerankRequest, RerankReply, **ACCEPTS_KEY))
+async def rank(admitted: Ranking) -> Response:
+    """Order documents by their relevance to a query."""
+    request = await admitted.body(RerankRequest)
+    context = admitted.context
+    model = context.pick(context.service.catalog.rerank, request.model)
+    return await once(admitted, partial(_answer, context, model, request))
+
+
+async def _answer(context: RequestContext, model: RerankModel, request: RerankRequest) -> Response:
+    ranking = await rerank(context, model, RerankJob(request.query, request.documents))
+    return JSONResponse(reply(ranking, request, model=model.id, reply_id=context.request_id))

@@ -1,0 +1,82 @@
+"""POST /audio/speech. Spec 4 and 7 (Speech)."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+from starlette.responses import Response
+
+from contract.access import Scope
+from contract.speech.engine import AudioBlock
+from contract.speech.request import MEDIA_TYPES, SpeechRequest
+from contract.speech.routing import Choice
+from deployments.ingress.admission import Admitted, admit
+from deployments.ingress.events import event_stream
+from deployments.ingress.flows import speech
+from deployments.ingress.openapi import documented_audio
+from deployments.ingress.streams import byte_stream
+
+router = APIRouter(tags=["speech"])
+
+Speaking = Annotated[Admitted, Depends(admit(Scope.SPEECH))]
+
+
+@router.post("/audio/speech", openapi_extra=documented_audio(SpeechRequest))
+async def speak(admitted: Speaking) -> Response:
+    """Speak a text: the bytes of an audio file as they are made, or with `stream_format: "sse"` as events."""
+    request = await admitted.body(SpeechRequest)
+    prepared = await speech.prepare(admitted.context, request)
+    blocks = speech.blocks(admitted.context, prepared)
+    headers = _headers(admitted, request, prepared.choice)
+    if request.stream_format == "sse":
+        return await event_stream(_events(blocks), headers)
+    return await byte_stream(_bytes(blocks), MEDIA_TYPES[prepared.choice.format], headers)
+
+
+async def _bytes(blocks: AsyncGenerator[AudioBlock, None]) -> AsyncGenerator[bytes, None]:
+    async with aclosing(blocks):
+        async for block in blocks:
+            yield block.data
+
+
+async def _events(blocks: AsyncGenerator[AudioBlock, None]) -> AsyncGenerator[bytes, None]:
+    """OpenAI's events: `speech.audio.delta` with base64, then `speech.audio.done`.
+
+    Its `usage` counts tokens, of which there are none; what is billed stands beside them.
+    """
+    block = AudioBlock(b"", 0, 0.0)
+    async with aclosing(blocks):
+        async for block in blocks:
+            yield _event({"type": "speech.audio.delta", "audio": base64.b64encode(block.data).decode()})
+    usage: dict[str, float] = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
+    usage |= {"characters": block.characters, "seconds": round(block.seconds, 3)}
+    yield _event({"type": "speech.audio.done", "usage": usage})
+
+
+def _event(content: dict[str, object]) -> bytes:
+    return b"data: " + json.dumps(content).encode() + b"\n\n"
+
+
+def _headers(admitted: Admitted, request: SpeechRequest, choice: Choice) -> dict[str, str]:
+    """Who spoke, as what, and what truly ran."""
+    prefix, runtime = admitted.context.service.header_prefix, choice.model.runtime
+    headers = {
+        "X-Voice-Provider": choice.model.provider,
+        "X-Voice": choice.spoken_as,
+        f"{prefix}model-served": runtime,
+    }
+    if choice.model.obeys_language:
+        headers["X-Voice-Language"] = choice.language
+    if request.model and request.model != runtime:
+        headers[f"{prefix}model-requested"] = _header_safe(request.model)
+    return headers
+
+
+def _header_safe(text: str) -> str:
+    """A client's text as a header value: one line of ASCII, not endless."""
+    return "".join(char if " " <= char <= "~" else "?" for char in text)[:200]
