@@ -10,7 +10,7 @@ import pytest
 
 from contract.body import parse
 from contract.catalog import EmbeddingModel
-from contract.embeddings import MAX_INPUTS, Embeddings, EmbeddingsRequest, dimensions_of, reply
+from contract.embeddings import MAX_INPUTS, Embeddings, EmbeddingsRequest, job_of, reply
 from contract.errors import ApiError
 
 
@@ -81,13 +81,14 @@ def test_unknown_fields_are_ignored() -> None:
     [(None, False, 384), (384, False, 384), (384, True, 384), (383, True, 383), (1, True, 1)],
 )
 def test_dimensions_that_the_model_offers(asked: int | None, matryoshka: bool, given: int) -> None:
-    assert dimensions_of(read(input="x", dimensions=asked), model(matryoshka=matryoshka)) == given
+    job = job_of(read(input="x", dimensions=asked), model(matryoshka=matryoshka))
+    assert (job.texts, job.dimensions) == (("x",), given)
 
 
 @pytest.mark.parametrize(("asked", "matryoshka"), [(383, False), (385, False), (385, True)])
 def test_other_dimensions_are_refused_with_the_offer(asked: int, matryoshka: bool) -> None:
     with pytest.raises(ApiError, match="384") as caught:
-        dimensions_of(read(input="x", dimensions=asked), model(matryoshka=matryoshka))
+        job_of(read(input="x", dimensions=asked), model(matryoshka=matryoshka))
     assert caught.value.param == "dimensions"
     assert str(asked) in caught.value.message
 
