@@ -7,6 +7,7 @@ sets it up. The loader (`configs.load`) picks the profile's table; `serving is N
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import date
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
@@ -30,6 +31,7 @@ class Serving(Frozen):
     Attributes:
         adapter: `module:Class`, loaded in the replica.
         runtime: what truly runs, for `x-service-model-served` and `runtime` in `/models`.
+        license: of what truly runs, where that is not the model itself.
         weights: name in the weights manifest, or None if the adapter needs none.
         options: handed to the adapter as they are (engine arguments).
         max_ongoing_requests: streams of one replica; the limit is strict and counts over all ingress replicas.
@@ -39,17 +41,15 @@ class Serving(Frozen):
         idle_s: seconds without a request before the last replica goes.
         load_s: expected seconds of a cold start, until one has been measured.
         threads: CPU threads of the model; None leaves it to the library.
-        cpus, gpus: Ray resources of a replica. `cpus` may be a fraction: it counts for placement only.
-        python: interpreter of the replica's own environment, None for the graph's.
-        env: environment variables of the replica's process.
+        deployment: Serve's deployment options under Serve's names, e.g. `autoscaling_config`, `ray_actor_options` and
+            `placement_group_bundles`. Ray checks them when the graph starts.
     """
 
     adapter: str = Field(pattern=r"^\w+(\.\w+)+:\w+$")
     runtime: str
+    license: str | None = None
     weights: str | None = None
     options: dict[str, Any] = {}
-    min_replicas: int = Field(0, ge=0)
-    max_replicas: PositiveInt = 1
     max_ongoing_requests: PositiveInt = 16
     when_cold: Literal["refuse", "wait"] = "wait"
     wait_s: PositiveFloat = 240
@@ -59,10 +59,14 @@ class Serving(Frozen):
     idle_s: PositiveFloat = 300
     load_s: PositiveFloat = 30
     threads: PositiveInt | None = None
-    cpus: float = Field(1.0, ge=0)
-    gpus: float = Field(0.0, ge=0)
-    python: str | None = None
-    env: dict[str, str] = {}
+    deployment: dict[str, Any] = {}
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether a replica gets a GPU, itself or in a bundle of its placement group."""
+        bundles = self.deployment.get("placement_group_bundles", [])
+        gpus = [self.deployment.get("ray_actor_options", {}).get("num_gpus"), *(b.get("GPU") for b in bundles)]
+        return any(gpus)
 
 
 class Model(Frozen):
@@ -97,6 +101,11 @@ class Model(Frozen):
         """What truly runs here. Only of models that are set up."""
         assert self.serving is not None, f"{self.id} is not set up"
         return self.serving.runtime
+
+    @property
+    def runtime_license(self) -> str | None:
+        """Licence of what truly runs here, of the model itself where it is not set up; None if it is not known."""
+        return (self.serving.license if self.serving else None) or self.license
 
     def cost_micro_eur(self, **quantities: int) -> int:
         """Price of `quantities` by unit, rounded up to a whole micro-EUR."""
@@ -151,8 +160,15 @@ class SpeechModel(Model):
         has_style, has_speed, has_cloning: whether `emotion`, `speed` and a reference clip mean something to it.
         in_one_piece: nothing is delivered before all of it is made, and nothing half ever is.
         watermark: whether its sound carries an inaudible watermark.
-        default_voice: slug that speaks when none is asked for, None for the engine's own.
+        default_voice: slug that speaks when none is requested, None for the engine's own.
         system_voices: slug that speaks for `default-de` and `default-en`, where it is not `default_voice`.
+        default_since: first day as the default engine. Of all days that are not in the future, the newest decides.
+        takeover_order: place among the engines that speak for the default one where it lacks a language: the first
+            that knows the language, else the last.
+        speaks_for_clips: speaks where a request brings a clip and names no engine.
+        language_fault: row of the error table that refuses a language it lacks.
+        voice_fault: row of the error table that refuses a voice of another engine.
+        sentences: what samples say, in languages that `sentences.toml` lacks.
     """
 
     kind = "tts"
@@ -173,6 +189,12 @@ class SpeechModel(Model):
     watermark: bool = False
     default_voice: str | None = None
     system_voices: dict[str, str] = {}
+    default_since: date | None = None
+    takeover_order: int | None = None
+    speaks_for_clips: bool = False
+    language_fault: Literal["LANGUAGE_NOT_SUPPORTED", "LANGUAGE_UNPROCESSABLE"] = "LANGUAGE_NOT_SUPPORTED"
+    voice_fault: Literal["VOICE_PROVIDER_MISMATCH", "UNKNOWN_VOICE"] = "VOICE_PROVIDER_MISMATCH"
+    sentences: dict[str, str] = {}
 
 
 class TranscriptionModel(Model):
@@ -186,7 +208,7 @@ class DecisionModel(Model):
     """A decision scorer. Not part of `/models`.
 
     Attributes:
-        operator, country, via: told in every answer: who runs it, where, and how it is read.
+        operator, country, via: named in every answer: who runs it, where, and how it is read.
         context_window: of the state and one question, in tokens.
     """
 
@@ -225,6 +247,11 @@ class Catalog(Frozen):
         """Every model, set up or not."""
         for noun in CATALOG_TYPES:
             yield from getattr(self, noun).values()
+
+    @property
+    def spoken_languages(self) -> frozenset[str]:
+        """ISO 639-1 codes of every language that at least one speech engine knows."""
+        return frozenset(language for model in self.speech.values() for language in model.languages)
 
     def set_up(self) -> Iterator[Model]:
         """The models that this profile runs."""

@@ -44,7 +44,7 @@ def describe(model: Model) -> ModelObject:
         "kind": model.kind,
         "display_name": model.display_name,
         "description": model.description,
-        "license": model.license,
+        "license": model.runtime_license,
         "runtime": model.runtime,
     }
     if isinstance(model, ChatModel):

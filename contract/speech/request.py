@@ -12,9 +12,6 @@ from contract.base import Lenient
 from contract.catalog import AudioFormat
 from contract.limits import SPEECH_INPUT_CHARS, SPEECH_STYLE_CHARS
 
-Provider = Literal["supertonic", "cosyvoice", "mistral", "qwen"]
-"""An engine's name on the wire. The catalogue knows all of them, set up or not."""
-
 MEDIA_TYPES: dict[AudioFormat, str] = {
     "wav": "audio/wav",
     "flac": "audio/flac",
@@ -45,6 +42,7 @@ class SpeechRequest(Lenient):
 
     Attributes:
         input: of any length; the engine says how much it takes (`contract.speech.routing`).
+        provider: name of an engine; the catalogue knows which there are (`contract.speech.routing`).
         emotion: a style instruction; `instruction` (and OpenAI's `instructions`) mean the same.
         reference_audio_b64: wav or flac, decoded from base64 already.
         prompt_text: verbatim transcript of that clip.
@@ -54,7 +52,7 @@ class SpeechRequest(Lenient):
 
     input: str
     voice: str | None = None
-    provider: Provider | None = None
+    provider: str | None = None
     model: str | None = None
     response_format: AudioFormat | None = None
     language: str | None = None

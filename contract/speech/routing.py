@@ -4,45 +4,32 @@
         - the default engine hands over languages that it does not speak
         - voices and clips must fit the engine that was chosen
 
-A pure rule over the catalogue: no engine is asked, nothing is looked up.
+A pure rule over the catalogue: what an engine is to do stands in its stanza (`contract.catalog.SpeechModel`), and no
+engine has a name here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 
 from contract.catalog import AudioFormat, SpeechModel
 from contract.errors import (
     CLONING_NOT_SUPPORTED,
+    FAULTS,
     INVALID_REQUEST,
-    LANGUAGE_NOT_SUPPORTED,
-    LANGUAGE_UNPROCESSABLE,
     TEXT_TOO_LONG,
     UNKNOWN_VOICE,
-    VOICE_PROVIDER_MISMATCH,
 )
 from contract.limits import SPEECH_INPUT_CHARS, SPEECH_SPEED
 from contract.speech.request import SpeechRequest
 from contract.speech.voices import SYSTEM_VOICES, Voice
 
-DEFAULT_ENGINES = ((date(2026, 9, 26), "mistral"), (date.min, "supertonic"))
-"""First day and default engine, newest first."""
-
-CLONING_ENGINE = "cosyvoice"
-"""Speaks for a clip where no engine is asked for."""
-
-TAKEOVER = ("qwen", "supertonic")
-"""Who speaks a language that the default engine does not: the first that knows it, else the last, which refuses it."""
-
 FALLBACK_LANGUAGE = "de"
 
 DEFAULT = "default"
-"""`X-Voice` where no voice was asked for."""
-
-Detect = Callable[[str], str]
-"""Language of a text, ISO 639-1; `de` where it is not sure."""
+"""`X-Voice` where no voice was requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +53,7 @@ def choose(
     request: SpeechRequest,
     voices: Mapping[str, Voice],
     engines: Mapping[str, SpeechModel],
-    detect: Detect,
+    detected: str,
     today: date,
 ) -> Choice:
     """The engine, voice and language of a request.
@@ -75,21 +62,21 @@ def choose(
         request: as it came.
         voices: all that the organisation can see, by slug.
         engines: all that the catalogue knows, by provider.
-        detect: names the language of a text.
+        detected: language that the text seems to be in, ISO 639-1.
         today: decides the default engine.
 
     Raises:
         ApiError: UNKNOWN_VOICE, VOICE_PROVIDER_MISMATCH, CLONING_NOT_SUPPORTED, LANGUAGE_NOT_SUPPORTED,
             LANGUAGE_UNPROCESSABLE, TEXT_TOO_LONG, INVALID_REQUEST.
     """
+    _check_provider(request, engines)
     voice = _voice(request, voices)
-    language = _language(request, detect)
-    provider = _asked_for(request, voice, engines)
-    model = engines[provider] if provider else _default(language, engines, today)
+    language = _language(request, detected)
+    model = _requested(request, voice, engines) or _default(language, engines, today)
     _check_voice(voice, model)
     if request.reference_audio_b64 and not model.has_cloning:
         raise CLONING_NOT_SUPPORTED(
-            f"engine `{model.provider}` cannot imitate a reference clip; `{CLONING_ENGINE}` can",
+            f"engine `{model.provider}` cannot imitate a reference clip; `{_clip_engine(engines).provider}` can",
             param="reference_audio_b64",
         )
     _check_length(request, model)
@@ -97,15 +84,27 @@ def choose(
     if model.obeys_language:
         _check_language(language, model)
     else:
-        language = detect(request.input)
+        language = detected
     slug, spoken_as = _speaker(request, model)
     wanted = request.response_format
     return Choice(model, slug, spoken_as, language, wanted if wanted in model.formats else model.formats[0])
 
 
-def default_engine(today: date) -> str:
-    """Provider that speaks where nothing else decides."""
-    return next(provider for first_day, provider in DEFAULT_ENGINES if first_day <= today)
+def default_engine(engines: Mapping[str, SpeechModel], today: date) -> SpeechModel:
+    """The engine that speaks where nothing else decides. The loader refuses a catalogue that has none today."""
+    days = {model.default_since: model for model in engines.values() if model.default_since}
+    return days[max(day for day in days if day <= today)]
+
+
+def _clip_engine(engines: Mapping[str, SpeechModel]) -> SpeechModel:
+    return next(model for model in engines.values() if model.speaks_for_clips)
+
+
+def _check_provider(request: SpeechRequest, engines: Mapping[str, SpeechModel]) -> None:
+    if request.provider is not None and request.provider not in engines:
+        raise INVALID_REQUEST(
+            f"there is no engine `{request.provider[:40]}`; `provider` is one of {', '.join(engines)}", param="provider"
+        )
 
 
 def _voice(request: SpeechRequest, voices: Mapping[str, Voice]) -> Voice | None:
@@ -120,40 +119,40 @@ def _voice(request: SpeechRequest, voices: Mapping[str, Voice]) -> Voice | None:
     return voices[request.voice]
 
 
-def _language(request: SpeechRequest, detect: Detect) -> str:
+def _language(request: SpeechRequest, detected: str) -> str:
     if request.language is None:
         return SYSTEM_VOICES.get(request.voice or "", FALLBACK_LANGUAGE)
     language = request.language.strip().lower().replace("_", "-").partition("-")[0]
-    return detect(request.input) if language == "auto" else language
+    return detected if language == "auto" else language
 
 
-def _asked_for(request: SpeechRequest, voice: Voice | None, engines: Mapping[str, SpeechModel]) -> str | None:
-    """Provider that the request decides on, or None where the default does."""
+def _requested(request: SpeechRequest, voice: Voice | None, engines: Mapping[str, SpeechModel]) -> SpeechModel | None:
+    """The engine that the request decides on, or None where the default speaks."""
     if request.provider:
-        return request.provider
+        return engines[request.provider]
     for model in engines.values():
         if model.id == request.model:
-            return model.provider
+            return model
     if voice:
-        return voice.provider
-    return CLONING_ENGINE if request.reference_audio_b64 else None
+        return engines[voice.provider]
+    return _clip_engine(engines) if request.reference_audio_b64 else None
 
 
 def _default(language: str, engines: Mapping[str, SpeechModel], today: date) -> SpeechModel:
-    model = engines[default_engine(today)]
+    model = default_engine(engines, today)
     if language in model.languages:
         return model
-    takers = [engines[provider] for provider in TAKEOVER]
+    places = {model.takeover_order: model for model in engines.values() if model.takeover_order is not None}
+    takers = [places[place] for place in sorted(places)]
     return next((taker for taker in takers if language in taker.languages), takers[-1])
 
 
 def _check_voice(voice: Voice | None, model: SpeechModel) -> None:
     if voice is None or voice.provider == model.provider:
         return
-    if model.provider == "qwen":
-        raise UNKNOWN_VOICE(f"voice `{voice.slug}` is not one of engine `qwen`", param="voice")
-    raise VOICE_PROVIDER_MISMATCH(
-        f"voice `{voice.slug}` belongs to engine `{voice.provider}`, but `{model.provider}` was asked for",
+    # Spec 7 gives this one error two codes.
+    raise FAULTS[model.voice_fault](
+        f"voice `{voice.slug}` belongs to engine `{voice.provider}`, but `{model.provider}` was requested",
         param="voice",
     )
 
@@ -179,8 +178,7 @@ def _check_language(language: str, model: SpeechModel) -> None:
     if language in model.languages:
         return
     # Spec 7 gives this one error two statuses.
-    fault = LANGUAGE_UNPROCESSABLE if model.provider == "qwen" else LANGUAGE_NOT_SUPPORTED
-    raise fault(
+    raise FAULTS[model.language_fault](
         f"engine `{model.provider}` does not speak `{language[:20]}`; it speaks {', '.join(model.languages)}",
         param="language",
         extra={"supported": list(model.languages)},

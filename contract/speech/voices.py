@@ -14,17 +14,17 @@ SYSTEM_VOICES = {"default-de": "de", "default-en": "en"}
 """Names that stand for the default engine's own voice, and the language that each brings along."""
 
 SAMPLE_ADDRESS_S = 3600
-"""A signed address of a sample is valid so long. Spec 8."""
+"""How long a signed address of a sample is valid. Spec 8."""
 
 
 class Voice(Frozen):
-    """A voice that can be asked for.
+    """A voice that requests may name.
 
     Attributes:
         slug: value of `voice` in requests.
         provider: of the one engine that speaks it.
         origin: `designed` (from a description, fictional), `preset` (the provider's own), `cloned` (from a recording).
-        scope: `platform` for everyone, `org` for the one organisation that had it made.
+        scope: `platform` for everyone, `org` for the organisation that it was made for.
         from_plan: may be chosen only with voice selection (spec 5.6); an engine's fixed voices are for everyone.
         status, status_note: `preliminary` where sound and slug may still change, and what that means.
     """

@@ -1,6 +1,6 @@
 """Which language a text is in, for `language: auto` and for engines that follow the text. Spec 4 (POST /audio/speech).
 
-detect("Où est la gare ?") -> "fr"
+detect("Où est la gare ?", spoken) -> "fr"
     - by its script, where the script says it
     - by its letters and words otherwise; German where they do not say enough
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Set
 
 UNCERTAIN = "de"
 """Spec 4: what a text is taken for that does not say enough."""
@@ -23,12 +24,10 @@ LOW_SCORE = 250.0
 """Of CLD2, per kilobyte. What it says of names and numbers alone stays below."""
 
 CLOSEST = {"no": "da", "nb": "da", "nn": "da", "af": "nl", "ms": "id", "sr": "hr", "bs": "hr", "gl": "pt"}
-"""CLD2's name for a short text, and the language of our engines that it is likely to be."""
+"""What CLD2 often takes a short text for, and the language that it likely is where no engine speaks the first."""
 
-SPOKEN = frozenset(
-    "ar bg cs da de el en es et fi fr hi hr hu id it ja ko lt lv nl pl pt ro ru sk sl sv tr uk vi zh".split()  # noqa: SIM905
-)
-"""What at least one engine speaks; a test compares this with the catalogue."""
+CLOSEST_CYRILLIC = {"sr": "bg", "mk": "bg"}
+"""The same of Cyrillic texts."""
 
 _BEYOND_LATIN = re.compile(
     "[\u0370-\u1dff\u2c00-\ua6ff\ua800-\ufaff\ufb1d-\ufdff\ufe70-\ufeff\uff66-\uffdc\U00020000-]"
@@ -51,15 +50,18 @@ _NOT_LANGUAGE = re.compile(r"<[^<>]{0,40}>|\[[^\[\]]{0,40}\]|\S+@\S+|https?://\S
 _NO_LETTER = re.compile(r"[^\w\s'’]|[\d_]")
 
 
-def detect(text: str) -> str:
-    """The language of `text`, ISO 639-1, `de` where it is not sure. Never raises."""
+def detect(text: str, spoken: Set[str]) -> str:
+    """The language of `text`, ISO 639-1, `de` where it is not sure. Never raises.
+
+    `spoken` are the languages that at least one engine speaks: others are believed of long texts only.
+    """
     plain = unicodedata.normalize("NFC", _NOT_LANGUAGE.sub(" ", text[:MAX_CHARS]))
-    if _BEYOND_LATIN.search(plain) and (language := _by_script(plain)):
+    if _BEYOND_LATIN.search(plain) and (language := _by_script(plain, spoken)):
         return language
-    return _latin(" ".join(_NO_LETTER.sub(" ", plain).split()))
+    return _latin(" ".join(_NO_LETTER.sub(" ", plain).split()), spoken)
 
 
-def _by_script(text: str) -> str | None:
+def _by_script(text: str, spoken: Set[str]) -> str | None:
     """The language of the script that most of the text is in; None if that is the Latin one."""
     counts = {name: len(script.findall(text)) for name, script in _OTHER_SCRIPTS.items()}
     kana, han = len(_KANA.findall(text)), len(_HAN.findall(text))
@@ -71,25 +73,28 @@ def _by_script(text: str) -> str | None:
     language = max(weights, key=lambda name: weights[name])
     if weights[language] <= len(_LATIN.findall(text)):
         return None
-    return _cyrillic(text.lower()) if language == "ru" else language
+    return _cyrillic(text.lower(), spoken) if language == "ru" else language
 
 
-def _cyrillic(text: str) -> str:
+def _cyrillic(text: str, spoken: Set[str]) -> str:
     if re.search("[іїєґ]", text):
         return "uk"
     if re.search("[ыэё]", text):
         return "ru"
-    # CLD2 takes short Bulgarian for its neighbours.
-    return {"bg": "bg", "sr": "bg", "mk": "bg", "uk": "uk"}.get(_guess(_NO_LETTER.sub(" ", text)), "ru")
+    language = _guess(_NO_LETTER.sub(" ", text))
+    if language not in {"bg", "uk", *CLOSEST_CYRILLIC}:
+        return "ru"
+    return language if language in spoken else CLOSEST_CYRILLIC.get(language, language)
 
 
-def _latin(text: str) -> str:
+def _latin(text: str, spoken: Set[str]) -> str:
     language = _guess(text)
     if language == "en" or " " not in text:
         # German borrows from English, and one word says little: the answer must hold against a hint of German.
         language = _guess(text, hint=UNCERTAIN)
-    language = CLOSEST.get(language, language)
-    return language if language in SPOKEN or len(text) >= SURE_LETTERS else UNCERTAIN
+    if language not in spoken:
+        language = CLOSEST.get(language, language)
+    return language if language in spoken or len(text) >= SURE_LETTERS else UNCERTAIN
 
 
 def _guess(text: str, hint: str | None = None) -> str:

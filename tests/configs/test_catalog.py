@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 import yaml
 
-import configs
-from configs import FOLDER, PROFILES, CatalogError, load
+from configs import FOLDER, PROFILES, CatalogError, load, profiles
+from contract.catalog import CATALOG_TYPES
+from contract.models import describe
 from graph import GraphArgs
 
 CHAT = {
@@ -25,6 +27,23 @@ STANZA = '[m]\nowned_by = "x"\ntier = "default"\ncontext_window = 10\n'
 SERVING = '[m.serving.embedded]\nadapter = "models.chat:VllmChat"\nruntime = "m"\n'
 
 
+def edited(folder: Path, file: str, *changes: tuple[str, str]) -> Path:
+    """The catalogue as shipped, copied to `folder` and changed in one file."""
+    shutil.copytree(FOLDER / "catalog", folder, dirs_exist_ok=True)
+    text = (folder / file).read_text("utf-8")
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new, 1)
+    (folder / file).write_text(text, "utf-8")
+    return folder
+
+
+def refusal(folder: Path) -> str:
+    with pytest.raises(CatalogError) as caught:
+        load("embedded", folder)
+    return str(caught.value)
+
+
 @pytest.mark.parametrize("profile", PROFILES)
 def test_every_profile_loads(profile: str) -> None:
     assert load(profile).profile == profile
@@ -35,6 +54,13 @@ def test_every_profile_has_a_serve_config_file_that_the_graph_takes(profile: str
     (app,) = yaml.safe_load((FOLDER / f"{profile}.yaml").read_text("utf-8"))["applications"]
     assert (app["import_path"], app["name"]) == ("graph:build", "parlance")
     assert GraphArgs(**app["args"]).profile == profile
+
+
+def test_a_profile_is_a_serve_config_file(tmp_path: Path) -> None:
+    assert profiles() == PROFILES == ("cpu", "embedded", "production", "twins")
+    for name in ("mine.yaml", "another.yaml", "ray.env"):
+        (tmp_path / name).touch()
+    assert profiles(tmp_path) == ("another", "mine")
 
 
 @pytest.mark.parametrize("model_id", CHAT)
@@ -76,21 +102,37 @@ def test_every_price_of_what_is_set_up_is_above_zero() -> None:
         (STANZA + SERVING + "wait_s = 0\n", "chat.toml [m.serving.embedded] `wait_s`"),
         (STANZA + SERVING.replace("models.chat:VllmChat", "nothing"), "chat.toml [m.serving.embedded] `adapter`"),
         (STANZA + SERVING.replace("embedded", "moon"), "chat.toml [m.serving]: there is no profile `moon`"),
+        (STANZA + SERVING + "cpus = 1\n", "chat.toml [m.serving.embedded] `cpus`"),
+        (STANZA + SERVING + "deployment = 1\n", "chat.toml [m.serving.embedded] `deployment`"),
+        (STANZA + "serving = 1\n", "chat.toml `m.serving`: a table is expected"),
+        (STANZA + "serving.embedded = 1\n", "chat.toml [m.serving.embedded]: input should be a valid dictionary"),
+        ("m = 1\n", "chat.toml `m`: a table is expected"),
         (STANZA + STANZA, "chat.toml:"),
         ("[m", "chat.toml:"),
     ],
 )
 def test_complaint_names_file_stanza_and_key(tmp_path: Path, text: str, complaint: str) -> None:
-    for noun in configs.CATALOG_TYPES:
+    for noun in CATALOG_TYPES:
         (tmp_path / f"{noun}.toml").write_text(text if noun == "chat" else "")
-    with pytest.raises(CatalogError) as caught:
-        load("embedded", tmp_path)
-    assert str(caught.value).startswith(complaint)
+    assert refusal(tmp_path).startswith(complaint)
+
+
+@pytest.mark.parametrize("file", ["decisions.toml", "voices.toml", "sentences.toml"])
+def test_a_file_that_is_missing_is_named(tmp_path: Path, file: str) -> None:
+    (edited(tmp_path, file) / file).unlink()
+    assert refusal(tmp_path).startswith(f"{file}: there is no such file in")
+
+
+def test_the_names_of_choices_are_repeated_as_they_are(tmp_path: Path) -> None:
+    folder = edited(tmp_path, "speech.toml", ("LANGUAGE_UNPROCESSABLE", "LANGUAGE_UNKNOWN"))
+    sentence = refusal(folder)
+    assert sentence.startswith("speech.toml [qwen3-tts] `language_fault`: ")
+    assert "LANGUAGE_NOT_SUPPORTED" in sentence
 
 
 def test_stanza_of_another_profile_is_checked_too(tmp_path: Path) -> None:
     text = STANZA + SERVING.replace("embedded", "production") + "wait_s = 0\n"
-    for noun in configs.CATALOG_TYPES:
+    for noun in CATALOG_TYPES:
         (tmp_path / f"{noun}.toml").write_text(text if noun == "chat" else "")
     with pytest.raises(CatalogError, match=r"m\.serving\.production"):
         load("embedded", tmp_path)
@@ -99,23 +141,88 @@ def test_stanza_of_another_profile_is_checked_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "old", "new", "complaint"),
     [
-        ("speech.toml", 'provider = "mistral"', 'provider = "other"', "provider `mistral`"),
+        ("speech.toml", 'provider = "mistral"', 'provider = "other"', r"voices.toml \[bib-f-20\] `provider`"),
+        ("speech.toml", 'provider = "mistral"', 'provider = "qwen"', r"speech.toml \[qwen3-tts\] `provider`"),
         ("voices.toml", 'provider = "qwen"', 'provider = "nobody"', r"voices.toml \[rooom-f-01\] `provider`"),
         ("voices.toml", 'gender = "f"', 'gender = "x"', r"voices.toml \[F1\] `gender`"),
-        ("sentences.toml", "\nzh = ", "\nxx = ", "no sentence for zh"),
+        ("sentences.toml", "\nzh = ", "\nxx = ", r"speech.toml \[cosyvoice-3\] `sentences`: .*no sentence for zh"),
+        ("sentences.toml", "\nzh = ", "\nzh = 1 #", "sentences.toml `zh`: a string is expected"),
     ],
 )
 def test_engines_voices_and_sentences_fit_together(
     tmp_path: Path, file: str, old: str, new: str, complaint: str
 ) -> None:
-    shutil.copytree(configs.FOLDER / "catalog", tmp_path, dirs_exist_ok=True)
-    text = (tmp_path / file).read_text("utf-8")
-    assert old in text
-    (tmp_path / file).write_text(text.replace(old, new), "utf-8")
-    with pytest.raises(CatalogError, match=complaint):
-        load("embedded", tmp_path)
+    assert re.match(complaint, refusal(edited(tmp_path, file, (old, new))))
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ([("default_since = 1970-01-01", ""), ("default_since = 2026-09-26", "")], r"speech.toml: `default_since`"),
+        (
+            [("default_since = 1970-01-01", ""), ("default_since = 2026-09-26", "default_since = 9999-01-01")],
+            r"speech.toml \[voxtral-mini-tts\] `default_since`: no engine is the default today",
+        ),
+        (
+            [("default_since = 1970-01-01", "default_since = 2026-09-26")],
+            r"speech.toml \[voxtral-mini-tts\] `default_since`: \[supertonic-3\]",
+        ),
+        ([("default_since = 2026-09-26", "default_since = 1")], r"speech.toml \[voxtral-mini-tts\] `default_since`"),
+        ([("speaks_for_clips = true", "")], r"speech.toml: no stanza has `speaks_for_clips"),
+        (
+            [("has_cloning = true", "")],
+            r"speech.toml \[cosyvoice-3\] `speaks_for_clips`: this engine has no `has_cloning`",
+        ),
+        (
+            [("takeover_order = 10", "takeover_order = 10\nspeaks_for_clips = true")],
+            r"speech.toml \[qwen3-tts\] `speaks_for_clips`: \[cosyvoice-3\]",
+        ),
+        ([("takeover_order = 10", ""), ("takeover_order = 20", "")], r"speech.toml: no stanza has `takeover_order`"),
+        (
+            [("takeover_order = 10", "takeover_order = 20")],
+            r"speech.toml \[qwen3-tts\] `takeover_order`: \[supertonic-3\]",
+        ),
+    ],
+)
+def test_engines_among_which_none_could_be_chosen_are_refused(
+    tmp_path: Path, changes: list[tuple[str, str]], complaint: str
+) -> None:
+    assert re.match(complaint, refusal(edited(tmp_path, "speech.toml", *changes)))
+
+
+def test_a_stanza_brings_the_sentence_of_a_new_language(tmp_path: Path) -> None:
+    qwen = ('languages = ["de", "en", "fr", "es", "it", "pt", "ru", "ja", "ko", "zh"]', 'languages = ["de", "sw"]')
+    assert "no sentence for sw" in refusal(edited(tmp_path, "speech.toml", qwen))
+    sentence = ("takeover_order = 10", 'takeover_order = 10\nsentences = { sw = "Habari ya asubuhi." }')
+    catalog = load("embedded", edited(tmp_path, "speech.toml", qwen, sentence))
+    assert catalog.sentences["sw"] == "Habari ya asubuhi."
+    assert catalog.sentences.keys() == load("embedded").sentences.keys() | {"sw"}
+    assert catalog.spoken_languages == load("embedded").spoken_languages | {"sw"}
+
+
+def test_a_language_has_one_sentence(tmp_path: Path) -> None:
+    folder = edited(
+        tmp_path, "speech.toml", ("takeover_order = 10", 'takeover_order = 10\nsentences = { de = "Hallo." }')
+    )
+    assert refusal(folder).startswith("speech.toml [qwen3-tts] `sentences.de`")
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_what_runs_in_place_of_a_model_has_a_licence_of_its_own(profile: str) -> None:
+    for model in load(profile).set_up():
+        assert model.serving
+        if model.serving.runtime != model.id:
+            assert model.serving.license, model.id
+
+
+def test_the_licence_that_is_listed_is_that_of_what_runs() -> None:
+    model = load("embedded").speech["supertonic-3"]
+    assert (model.license, model.runtime_license) == ("OpenRAIL-M", "GPL-3.0-or-later")
+    assert describe(model)["license"] == "GPL-3.0-or-later"
+    assert load("production").speech["qwen3-tts"].runtime_license == "Apache-2.0"
+    assert load("cpu").speech["supertonic-3"].runtime_license == "OpenRAIL-M"
 
 
 def test_unknown_profile_is_named() -> None:
-    with pytest.raises(CatalogError, match="no profile `moon`; there are embedded"):
+    with pytest.raises(CatalogError, match="no profile `moon`; there are cpu, embedded, production, twins"):
         load("moon")

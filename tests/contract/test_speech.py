@@ -53,9 +53,8 @@ def test_null_means_absent() -> None:
         ("input", ["a"]),
         ("voice", 1),
         ("voice", {"id": "M1"}),
-        ("provider", "openai"),
-        ("provider", "Qwen"),
-        ("provider", ""),
+        ("provider", 1),
+        ("provider", ["qwen"]),
         ("model", 3),
         ("language", 3),
         ("response_format", "pcm"),
@@ -77,7 +76,6 @@ def test_formats_of_the_spec_are_taken(form: str) -> None:
 
 
 def test_the_message_of_a_wrong_choice_names_the_right_ones() -> None:
-    assert all(name in refusal(provider="x").message for name in ("supertonic", "cosyvoice", "mistral", "qwen"))
     assert all(name in refusal(response_format="x").message for name in ("wav", "flac", "ogg", "mp3", "opus", "aac"))
 
 
@@ -106,7 +104,7 @@ def test_what_is_no_clip_is_refused(clip: str) -> None:
 
 
 def test_the_message_of_a_long_value_does_not_repeat_it() -> None:
-    for body in ({"provider": "x" * 9000}, {"emotion": "x" * 9000}, {"reference_audio_b64": "*" * 9000}):
+    for body in ({"response_format": "x" * 9000}, {"emotion": "x" * 9000}, {"reference_audio_b64": "*" * 9000}):
         assert len(refusal(**body).message) < 200
 
 

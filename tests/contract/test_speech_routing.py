@@ -152,7 +152,7 @@ def outcome(asked: Asked) -> str | tuple[str, str | None, str, str]:
         reference_audio_b64="UklGRg==" if asked.clip else None,
     )
     try:
-        choice = choose(request, VOICES, ENGINES, lambda _: asked.detected, asked.today)
+        choice = choose(request, VOICES, ENGINES, asked.detected, asked.today)
     except ApiError as error:
         return error.fault.name
     return choice.model.provider, choice.voice, choice.spoken_as, choice.language
@@ -188,7 +188,7 @@ def test_the_lists_of_the_spec_are_in_the_catalogue() -> None:
 
 def spoken(*, detected: str = "de", today: date = SINCE, **body: object) -> Choice:
     request = parse(SpeechRequest, json.dumps({"input": "text"} | body).encode())
-    return choose(request, VOICES, ENGINES, lambda _: detected, today)
+    return choose(request, VOICES, ENGINES, detected, today)
 
 
 def refusal(*, detected: str = "de", today: date = SINCE, **body: object) -> ApiError:
@@ -207,8 +207,42 @@ def refusal(*, detected: str = "de", today: date = SINCE, **body: object) -> Api
     ],
 )
 def test_the_default_engine_changes_on_26_september_2026(today: date, provider: str) -> None:
-    assert default_engine(today) == provider
+    assert default_engine(ENGINES, today).provider == provider
     assert spoken(today=today).model.provider == provider
+
+
+def test_stanzas_decide_and_no_name_does() -> None:
+    """The same rule over engines whose policies have changed places."""
+    changes: dict[str, dict[str, object]] = {
+        "mistral": {"default_since": None, "takeover_order": 1},
+        "qwen": {
+            "default_since": date(2026, 10, 1),
+            "takeover_order": None,
+            "voice_fault": "VOICE_PROVIDER_MISMATCH",
+            "language_fault": "LANGUAGE_NOT_SUPPORTED",
+            "has_cloning": True,
+            "speaks_for_clips": True,
+        },
+        "cosyvoice": {"speaks_for_clips": False, "has_cloning": False},
+        "supertonic": {"voice_fault": "UNKNOWN_VOICE", "language_fault": "LANGUAGE_UNPROCESSABLE"},
+    }
+    engines = {name: model.model_copy(update=changes[name]) for name, model in ENGINES.items()}
+
+    def outcome_of(today: date = date(2026, 10, 1), **body: object) -> str:
+        request = parse(SpeechRequest, json.dumps({"input": "text"} | body).encode())
+        try:
+            return choose(request, VOICES, engines, "de", today).model.provider
+        except ApiError as error:
+            return error.fault.name
+
+    assert (outcome_of(), outcome_of(date(2026, 9, 30))) == ("qwen", "supertonic")
+    assert (outcome_of(language="hi"), outcome_of(language="tr")) == ("mistral", "supertonic")
+    assert outcome_of(language="xx") == "LANGUAGE_UNPROCESSABLE"
+    assert outcome_of(reference_audio_b64="UklGRg==") == "qwen"
+    assert outcome_of(reference_audio_b64="UklGRg==", provider="cosyvoice") == "CLONING_NOT_SUPPORTED"
+    assert outcome_of(provider="qwen", voice="M1") == "VOICE_PROVIDER_MISMATCH"
+    assert outcome_of(provider="supertonic", voice="bib-f-20") == "UNKNOWN_VOICE"
+    assert outcome_of(provider="qwen", language="tr") == "LANGUAGE_NOT_SUPPORTED"
 
 
 @pytest.mark.parametrize("body", [{"provider": "supertonic"}, {"model": "supertonic-3"}, {"voice": "F3"}])
@@ -216,12 +250,12 @@ def test_three_ways_to_keep_supertonic(body: dict[str, str]) -> None:
     assert spoken(**body).model.provider == "supertonic"
 
 
-def test_a_third_partys_model_is_not_rejected() -> None:
+def test_a_model_of_openai_is_not_rejected() -> None:
     assert spoken(model="gpt-4o-mini-tts").model.provider == "mistral"
     assert spoken(model="tts-1", voice="rooom-m-01").model.provider == "qwen"
 
 
-def test_a_third_partys_voice_is_unknown_and_the_message_says_what_there_is() -> None:
+def test_a_voice_of_openai_is_unknown_and_the_message_says_what_there_is() -> None:
     error = refusal(voice="alloy")
     assert (error.fault.status, error.fault.code, error.param) == (400, "unknown_voice", "voice")
     assert "default-de" in error.message
@@ -230,6 +264,22 @@ def test_a_third_partys_voice_is_unknown_and_the_message_says_what_there_is() ->
 
 def test_a_long_slug_is_not_repeated_whole() -> None:
     assert len(refusal(voice="x" * 5000).message) < 300
+
+
+@pytest.mark.parametrize("provider", ["openai", "Qwen", "", "x" * 9000])
+@pytest.mark.parametrize("other", [{}, {"voice": "alloy"}, {"model": "qwen3-tts"}, {"input": "a" * 9000}])
+def test_an_unknown_provider_is_refused_first_and_the_message_names_the_right_ones(
+    provider: str, other: dict[str, str]
+) -> None:
+    error = refusal(provider=provider, **other)
+    assert (error.fault.status, error.fault.code, error.param) == (400, "invalid_request_error", "provider")
+    assert all(name in error.message for name in ENGINES)
+    assert len(error.message) < 200
+
+
+def test_every_engine_of_the_catalogue_can_be_requested_by_provider() -> None:
+    for provider in ENGINES:
+        assert spoken(provider=provider).model.provider == provider
 
 
 @pytest.mark.parametrize("chooser", [{"provider": "qwen"}, {"model": "qwen3-tts"}])
@@ -371,5 +421,5 @@ def test_an_organisations_own_voice_is_spoken_by_its_engine() -> None:
 
 def test_another_organisations_voice_does_not_exist() -> None:
     with pytest.raises(ApiError) as caught:
-        choose(SpeechRequest(input="x", voice=OWN.slug), CATALOG.voices, ENGINES, lambda _: "de", SINCE)
+        choose(SpeechRequest(input="x", voice=OWN.slug), CATALOG.voices, ENGINES, "de", SINCE)
     assert caught.value.fault.code == "unknown_voice"
