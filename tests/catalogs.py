@@ -10,6 +10,9 @@ from contract.decisions.presets import Preset
 
 REAL = configs.load("embedded")
 
+FEW_CPUS = {"ray_actor_options": {"num_cpus": 0.05}}
+"""Engines that behave compute nothing."""
+
 PRICE = {"input_tokens": 1_000_000, "output_tokens": 2_000_000}
 """1 micro-EUR a token in, 2 out: sums that can be read."""
 
@@ -22,13 +25,15 @@ def chat(model_id: str, engine: str = "ObedientChat", **serving: Any) -> ChatMod
         tier="default",
         context_window=1000,
         price=PRICE,
-        serving=Serving(adapter=f"tests.engines:{engine}", runtime=model_id, **{"cpus": 0.05, "load_s": 2} | serving),
+        serving=Serving(
+            adapter=f"tests.engines:{engine}", runtime=model_id, **{"deployment": FEW_CPUS, "load_s": 2} | serving
+        ),
     )
 
 
 def speakers() -> dict[str, SpeechModel]:
     """The real engines with their rules, each run by one that obeys; 1 micro-EUR a character."""
-    serving = Serving(adapter="tests.engines:ObedientSpeaker", runtime="obedient", cpus=0.05)
+    serving = Serving(adapter="tests.engines:ObedientSpeaker", runtime="obedient", deployment=FEW_CPUS)
     change = {"serving": serving, "price": {"characters": 1_000_000}}
     return {id: model.model_copy(update=change) for id, model in REAL.speech.items()}
 
@@ -50,7 +55,7 @@ def scorer(model_id: str) -> DecisionModel:
         via="nothing",
         context_window=100,
         price={"input_tokens": 1_000_000, "questions": 100_000_000},
-        serving=Serving(adapter="tests.engines:SteadyScorer", runtime="steady", cpus=0.05),
+        serving=Serving(adapter="tests.engines:SteadyScorer", runtime="steady", deployment=FEW_CPUS),
     )
 
 
@@ -70,8 +75,8 @@ PRESET = Preset.model_validate(
 
 def behaving(**chats: ChatModel) -> Catalog:
     """`chats` beside one embedder, one reranker, all speech engines, two scorers, and a model that is not set up."""
-    embedder = Serving(adapter="tests.engines:CountingEmbedder", runtime="lengths", cpus=0.05)
-    reranker = Serving(adapter="tests.engines:LengthReranker", runtime="lengths", cpus=0.05)
+    embedder = Serving(adapter="tests.engines:CountingEmbedder", runtime="lengths", deployment=FEW_CPUS)
+    reranker = Serving(adapter="tests.engines:LengthReranker", runtime="lengths", deployment=FEW_CPUS)
     absent = chat("absent").model_copy(update={"serving": None})
     return Catalog(
         profile="embedded",

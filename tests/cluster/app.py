@@ -11,6 +11,8 @@ from deployments.ingress.deployment import IngressArgs
 from graph import wire
 from tests.catalogs import chat, obedient_speaker
 
+ELSEWHERE = {"ray_actor_options": {"num_cpus": 0.05, "runtime_env": {"py_executable": ".venv/qwen/bin/python"}}}
+
 MANNERS = (
     chat("obedient", max_ongoing_requests=100),
     chat("mortal", max_ongoing_requests=100),
@@ -19,7 +21,7 @@ MANNERS = (
     chat("exact", max_ongoing_requests=2, when_busy="refuse"),
     chat("queued", max_ongoing_requests=1, max_queued=2),
     chat("late", deadline_s=1),
-    chat("elsewhere", python=".venv/qwen/bin/python"),
+    chat("elsewhere", deployment=ELSEWHERE),
     chat("broken", "BrokenChat", wait_s=60),
 )
 

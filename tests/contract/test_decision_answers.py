@@ -136,7 +136,7 @@ def test_answers_keep_the_order_of_the_questions() -> None:
 
 def test_timing() -> None:
     reads = [Reading((0.0,), 0.010), Reading((0.0,), 0.030)]
-    assert timing_ms(reads, 0.035) == {"total": 35.0, "inference_max": 30.0, "inference_sum": 40.0}
+    assert timing_ms(Readings(tuple(reads), 0), 0.035) == {"total": 35.0, "inference_max": 30.0, "inference_sum": 40.0}
 
 
 LOGPROBS = st.lists(

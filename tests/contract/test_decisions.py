@@ -114,7 +114,7 @@ def test_body_bytes() -> None:
 def test_body_bytes_do_not_count_the_data_of_images() -> None:
     data = base64.b64encode(b"x" * 90_000).decode()
     fields = body(images=[{"data_url": PNG + data}])
-    addresses = read(**fields).image_addresses()
+    addresses = read(**fields).decision().images
     check_body(len(data) + 65_536, addresses)
     with pytest.raises(ApiError):
         check_body(len(data) + 65_537, addresses)
@@ -208,8 +208,8 @@ def test_not_json(raw: bytes) -> None:
 
 
 def test_the_text_that_is_judged() -> None:
-    assert read(state="as it is\n").text() == "as it is\n"
-    assert read(state={"b": 1, "a": "ä"}).text() == '{"b": 1, "a": "ä"}'
-    assert read(state=[]).text() == "[]"
+    assert read(state="as it is\n").decision().state == "as it is\n"
+    assert read(state={"b": 1, "a": "ä"}).decision().state == '{"b": 1, "a": "ä"}'
+    assert read(state=[]).decision().state == "[]"
     turns = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Hello!"}]
-    assert read(state=None, messages=turns).text() == "user: Hi.\n\nassistant: Hello!"
+    assert read(state=None, messages=turns).decision().state == "user: Hi.\n\nassistant: Hello!"
