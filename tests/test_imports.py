@@ -5,20 +5,38 @@ from __future__ import annotations
 import subprocess
 import sys
 
-HEAVY = {"torch", "vllm", "transformers", "numpy", "models"}
+import pytest
+
+HEAVY = {"torch", "vllm", "transformers", "numpy", "models", "av"}
+
+
+def loaded_by(script: str) -> set[str]:
+    """Top-level packages that are loaded once `script` has run."""
+    program = f"{script}\nimport sys\nprint(' '.join({{name.split('.')[0] for name in sys.modules}}))"
+    return set(subprocess.check_output([sys.executable, "-c", program], text=True).split())
 
 
 def test_ingress_stays_light() -> None:
-    script = "import sys, deployments.ingress; print(' '.join({name.split('.')[0] for name in sys.modules}))"
-    loaded = set(subprocess.check_output([sys.executable, "-c", script], text=True).split())
-    assert not loaded & (HEAVY - {"numpy"})  # Ray itself imports numpy
+    assert not loaded_by("import deployments.ingress.deployment") & (HEAVY - {"numpy"})  # Ray itself imports numpy
+
+
+def test_routes_need_no_ray() -> None:
+    assert not loaded_by("import deployments.ingress.app") & (HEAVY | {"ray"})
+
+
+@pytest.mark.parametrize("capability", ["chat", "embeddings", "rerank", "speech", "decisions"])
+def test_flows_need_no_http(capability: str) -> None:
+    loaded = loaded_by(f"import deployments.ingress.flows.{capability}")
+    assert not loaded & (HEAVY | {"ray", "fastapi", "starlette", "uvicorn"})
 
 
 def test_contract_needs_nothing_but_pydantic() -> None:
-    script = (
-        "import sys, pkgutil, importlib, contract\n"
-        "for module in pkgutil.iter_modules(contract.__path__): importlib.import_module(f'contract.{module.name}')\n"
-        "print(' '.join({name.split('.')[0] for name in sys.modules}))"
+    every = (
+        "import pkgutil, importlib, contract\n"
+        "for m in pkgutil.walk_packages(contract.__path__, 'contract.'): importlib.import_module(m.name)"
     )
-    loaded = set(subprocess.check_output([sys.executable, "-c", script], text=True).split())
-    assert not loaded & (HEAVY | {"ray", "fastapi", "starlette", "sqlalchemy"})
+    assert not loaded_by(every) & (HEAVY | {"ray", "fastapi", "starlette", "sqlalchemy"})
+
+
+def test_audio_that_the_ingress_sees_needs_no_codec() -> None:
+    assert not loaded_by("import audio.sandbox") & (HEAVY | {"ray", "pydantic"})
