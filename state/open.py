@@ -11,16 +11,15 @@ from state.accounts import api_keys
 from state.accounts.authentication import PEPPER, Accounts
 from state.accounts.demo import create_demo
 from state.billing.ledger import Ledger
-from state.blobs.signatures import PURPOSE, Signatures
-from state.blobs.store import VARIABLE as BLOBS_VARIABLE
-from state.blobs.store import Blobs, open_blobs
-from state.database.database import Database, open_database
+from state.blobs.signatures import FILES_PURPOSE, Signatures
+from state.blobs.store import BLOBS_VARIABLE, Blobs, open_blobs
+from state.database.connect import Database, open_database
 from state.idempotency import Idempotency
-from state.keyring import VARIABLE, Secrets, open_secrets
+from state.keyring import SECRET_VARIABLE, Secrets, open_secrets
 from state.rates import Rates
 from state.voices import Voices
 
-log = logging.getLogger(__name__)
+log = logging.getLogger(f"parlance.{__name__}")
 
 HOME_VARIABLE = "PARLANCE_HOME"
 DATABASE_VARIABLE = "PARLANCE_DATABASE_URL"
@@ -51,7 +50,7 @@ class State:
         self.accounts = Accounts(database, secrets.derive(PEPPER))
         self.ledger = Ledger(database)
         self.idempotency = Idempotency(database)
-        self.signatures = Signatures(secrets.derive(PURPOSE))
+        self.signatures = Signatures(secrets.derive(FILES_PURPOSE))
         self.voices = Voices(database, blobs)
         self._sweeper = asyncio.create_task(self._sweep_forever())
 
@@ -136,5 +135,5 @@ def _refuse_foreign_keys(generations: dict[str, int], secrets: Secrets) -> None:
     """A wrong secret makes every key invalid; better not to start than to answer 401 to everybody."""
     if generations and not generations.keys() & secrets.derive(PEPPER).keys.keys():
         raise ValueError(
-            f"no API key of this database was made under this server's secret; restore it or set {VARIABLE}"
+            f"no API key of this database was made under this server's secret; restore it or set {SECRET_VARIABLE}"
         )

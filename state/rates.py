@@ -26,7 +26,7 @@ from contract.access import Caller
 from contract.errors import RATE_LIMIT_EXCEEDED
 from contract.limits import RATE_WINDOW_S
 
-log = logging.getLogger(__name__)
+log = logging.getLogger(f"parlance.{__name__}")
 
 REDIS_TIMEOUT_S = 0.25
 REDIS_PAUSE_S = 1.0

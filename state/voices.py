@@ -18,7 +18,7 @@ from contract.errors import INVALID_REQUEST, NOT_FOUND, VOICE_LIMIT_REACHED
 from contract.limits import OWN_VOICES
 from contract.speech.voices import SYSTEM_VOICES, Voice
 from state.blobs.store import Blobs
-from state.database.database import Database, insert_new
+from state.database.connect import Database, insert_new
 from state.database.tables import organisations, voices
 
 SLUG_PATTERN = re.compile(r"[a-z0-9](-?[a-z0-9])*", re.ASCII)

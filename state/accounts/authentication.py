@@ -18,12 +18,12 @@ from contract.access import PLANS, Caller, Scope
 from contract.errors import INVALID_API_KEY
 from contract.limits import KEY_CACHE_S
 from state.accounts import api_keys, organisations
-from state.accounts.cache import Recent
+from state.accounts.cache import TtlCache
 from state.accounts.keys import Key, read_bearer
-from state.database.database import Database
+from state.database.connect import Database
 from state.keyring import Keyring
 
-log = logging.getLogger(__name__)
+log = logging.getLogger(f"parlance.{__name__}")
 
 MAX_CALLERS = 10_000
 MAX_REFUSALS = 1_000
@@ -53,8 +53,8 @@ class Accounts:
         self._monotonic = monotonic
         self._wall = wall
         # By the whole digest: a shortened cache key would let one key pass for another.
-        self._callers: Recent[bytes, Caller] = Recent(MAX_CALLERS, KEY_CACHE_S)
-        self._refused: Recent[bytes, bool] = Recent(MAX_REFUSALS, KEY_CACHE_S)
+        self._callers: TtlCache[bytes, Caller] = TtlCache(MAX_CALLERS, KEY_CACHE_S)
+        self._refused: TtlCache[bytes, bool] = TtlCache(MAX_REFUSALS, KEY_CACHE_S)
 
     async def authenticate(self, authorization: str | None) -> Caller:
         """The caller behind the header. Raises MISSING_API_KEY, INVALID_API_KEY, STATE_UNAVAILABLE."""

@@ -9,7 +9,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Recent(Generic[K, V]):
+class TtlCache(Generic[K, V]):
     """Values that may be trusted for `ttl_s` seconds; the oldest go first when there are more than `max_entries`."""
 
     def __init__(self, max_entries: int, ttl_s: float) -> None:

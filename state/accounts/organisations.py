@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, insert, select, update
 
 from contract.access import PLANS, VOICES
-from state.database.database import insert_new
+from state.database.connect import insert_new
 from state.database.tables import budgets, organisations, users
 
 ENTITLEMENTS = frozenset({VOICES})

@@ -23,9 +23,9 @@ from contract.access import Caller
 from contract.errors import ORG_SPEND_LIMIT, QUOTA_EXCEEDED, STATE_UNAVAILABLE, USER_SPEND_LIMIT, ApiError
 from state.billing import postings
 from state.billing.postings import Entry, OverLimit
-from state.database.database import Database
+from state.database.connect import Database
 
-log = logging.getLogger(__name__)
+log = logging.getLogger(f"parlance.{__name__}")
 
 LEASE_S = 120
 """A process that does not renew a reservation for so long is taken for dead, and the money is given back."""

@@ -20,7 +20,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Connection, bindparam, delete, insert, or_, select, update
 
-from state.database.database import insert_new
+from state.database.connect import insert_new
 from state.database.tables import budgets, reservations, usage_lines
 
 _amount = bindparam("amount", type_=BigInteger)

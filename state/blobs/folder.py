@@ -16,7 +16,7 @@ from state.blobs.store import CHUNK_BYTES, Blob, checked
 
 T = TypeVar("T")
 P = ParamSpec("P")
-log = logging.getLogger(__name__)
+log = logging.getLogger(f"parlance.{__name__}")
 
 UNFINISHED = ".unfinished"
 """Folder of files that are still written. No blob's name begins with a dot."""

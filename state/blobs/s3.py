@@ -11,7 +11,7 @@ from typing import Any, Literal
 from contract.errors import STATE_UNAVAILABLE, ApiError
 from state.blobs.store import CHUNK_BYTES, Blob, checked
 
-log = logging.getLogger(__name__)
+log = logging.getLogger(f"parlance.{__name__}")
 
 OPTIONS = {"connect_timeout": "5s", "timeout": "300s"}
 """A client may read a large recording slowly: the timeout holds for the whole of it."""

@@ -16,7 +16,7 @@ from contract.errors import INVALID_SIGNATURE
 from state.blobs.store import checked
 from state.keyring import Keyring
 
-PURPOSE = "files"
+FILES_PURPOSE = "files"
 """Purpose of the derived secret under which addresses are signed."""
 
 QUERY_PATTERN = re.compile(r"expires=([1-9][0-9]{0,11})&key=([0-9a-f]{8})&signature=([0-9a-f]{64})", re.ASCII)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 from urllib.parse import unquote, urlsplit
 
-VARIABLE = "PARLANCE_BLOBS_URL"
+BLOBS_VARIABLE = "PARLANCE_BLOBS_URL"
 FOLDER = "bytes"
 
 CHUNK_BYTES = 1 << 20
@@ -78,7 +78,7 @@ def open_blobs(home: Path, url: str | None = None) -> Blobs:
         from state.blobs.s3 import S3Blobs
 
         return S3Blobs(parts.netloc, parts.path.strip("/"))
-    raise ValueError(f"{VARIABLE} must look like s3://bucket/prefix or file:///folder")
+    raise ValueError(f"{BLOBS_VARIABLE} must look like s3://bucket/prefix or file:///folder")
 
 
 def checked(name: str) -> str:

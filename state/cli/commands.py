@@ -16,7 +16,7 @@ from state.accounts import api_keys, keys, organisations
 from state.accounts.authentication import PEPPER
 from state.billing import audit, usage
 from state.cli import printing
-from state.database.database import Database, open_database
+from state.database.connect import Database, open_database
 from state.open import default_database
 
 PAGE_LINES = 5_000

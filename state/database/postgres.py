@@ -13,10 +13,10 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyErro
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from contract.errors import STATE_UNAVAILABLE
-from state.database.database import WAIT_S, RowRefused
+from state.database.connect import WAIT_S, RowRefused
 
 T = TypeVar("T")
-log = logging.getLogger(__name__)
+log = logging.getLogger(f"parlance.{__name__}")
 
 POOL_SIZE = 8
 """Connections of each of the two pools of a process."""

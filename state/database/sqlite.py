@@ -23,10 +23,10 @@ from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from contract.errors import STATE_UNAVAILABLE
-from state.database.database import WAIT_S, RowRefused
+from state.database.connect import WAIT_S, RowRefused
 
 T = TypeVar("T")
-log = logging.getLogger(__name__)
+log = logging.getLogger(f"parlance.{__name__}")
 
 MAX_GROUP = 256
 """Transactions that share one commit at most, so that the first of them does not wait for all of a long queue."""

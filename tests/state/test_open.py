@@ -5,7 +5,8 @@ import pytest
 
 from contract.access import Scope
 from contract.errors import ApiError
-from state import open_state, opening
+from state import open as opening
+from state import open_state
 from state.accounts import demo
 from state.keyring import open_secrets, rotate
 from tests.state.books import eventually, make_caller, money
