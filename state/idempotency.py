@@ -72,7 +72,7 @@ class Idempotency:
         names = {"key_id": caller.key_id, "route": route, "idempotency_key": key}
         now_s = int(self._wall())
         attempt = uuid.uuid4().hex
-        claim = {
+        claim: dict[str, str | int] = {
             "attempt": attempt,
             "body_sha256": body_sha256,
             "created_at": now_s,
@@ -116,7 +116,9 @@ class Attempt:
         await self._database.run(_executes(delete(replies).where(_same_attempt), self._where))
 
 
-def _claim(connection: Connection, names: Mapping[str, str], claim: Mapping[str, Any], now_s: int) -> Row[Any] | None:
+def _claim(
+    connection: Connection, names: Mapping[str, str], claim: Mapping[str, str | int], now_s: int
+) -> Row[Any] | None:
     """Inserts first and asks later. Returns None if the key is ours now, else the row that has it."""
     if connection.execute(insert_new(connection, replies), {**names, **claim}).rowcount:
         return None

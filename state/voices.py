@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, func, select, update
+from sqlalchemy import Connection, Row, Select, delete, func, select, update
 
 from contract.errors import INVALID_REQUEST, NOT_FOUND, VOICE_LIMIT_REACHED
 from contract.limits import OWN_VOICES
@@ -137,7 +137,7 @@ class Voices:
         await self._database.run(lambda connection: connection.execute(delete(voices).where(voices.c.id == row.id)))
 
 
-def _kept(org_id: int) -> Any:
+def _kept(org_id: int) -> Select[Any]:
     return select(voices).where(voices.c.org_id == org_id, voices.c.removed_at.is_(None))
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from contract.access import PLANS, Caller, Scope
+from contract.access import PLANS, Account, Caller, Scope, SpendObject
 from contract.errors import INVALID_API_KEY
 from contract.limits import KEY_CACHE_S
 from state.accounts import api_keys, organisations
@@ -73,7 +73,7 @@ class Accounts:
             self._callers.put(digest, caller, now_s)
         return caller
 
-    async def describe(self, caller: Caller) -> dict[str, Any]:
+    async def describe(self, caller: Caller) -> Account:
         """Organisation, plan, limits, user, key and spend of a caller, for `GET /me`; money in whole micro-EUR."""
         rows = await self._database.run(lambda connection: organisations.list_budgets(connection, caller.org_id))
         spend = {row.user: row for row in rows}
@@ -131,7 +131,7 @@ def _caller(row: Row[Any]) -> Caller:
     )
 
 
-def _spend(row: Row[Any]) -> dict[str, int | None]:
+def _spend(row: Row[Any]) -> SpendObject:
     return {
         "limit_micro_eur": row.limit_micro_eur,
         "spent_micro_eur": row.spent_micro_eur,

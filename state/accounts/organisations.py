@@ -6,8 +6,8 @@ Every refusal is a ValueError with one sentence that can be shown as it is.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, TypedDict
 
 from sqlalchemy import Connection, Row, insert, select, update
 
@@ -18,6 +18,17 @@ from state.database.tables import budgets, organisations, users
 ENTITLEMENTS = frozenset({VOICES})
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}", re.ASCII)
 MAX_LIMIT_MICRO_EUR = 10**15
+
+
+class Changes(TypedDict, total=False):
+    """New values of an organisation's columns; what is left out stays. None: as the plan, or the server, has it."""
+
+    plan: str
+    entitlements: Iterable[str]
+    models: frozenset[str] | None
+    decision_model: str | None
+    requests_per_minute: int | None
+    concurrent_streams: int | None
 
 
 def create(connection: Connection, name: str, plan: str, entitlements: Iterable[str], now_s: int) -> int:
@@ -48,14 +59,14 @@ def all_rows(connection: Connection) -> list[Row[Any]]:
     return list(connection.execute(query))
 
 
-def change(connection: Connection, name: str, columns: Mapping[str, Any]) -> None:
-    """Sets columns of an organisation: plan, entitlements, models, decision_model, requests_per_minute, ..."""
+def change(connection: Connection, name: str, changes: Changes) -> None:
+    """Changes an organisation."""
     org_id = find(connection, name).id
-    values = dict(columns)
-    if "plan" in values:
-        _known_plan(values["plan"])
-    if "entitlements" in values:
-        values["entitlements"] = _known_entitlements(values["entitlements"])
+    values = {**changes}
+    if "plan" in changes:
+        _known_plan(changes["plan"])
+    if "entitlements" in changes:
+        values["entitlements"] = _known_entitlements(changes["entitlements"])
     if values:
         connection.execute(update(organisations).where(organisations.c.id == org_id).values(values))
 

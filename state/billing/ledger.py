@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Callable, Coroutine
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from weakref import WeakValueDictionary
 
 from contract.access import Caller
@@ -25,6 +25,7 @@ from state.billing import postings
 from state.billing.postings import Entry, OverLimit
 from state.database.connect import Database
 
+T = TypeVar("T")
 log = logging.getLogger(f"parlance.{__name__}")
 
 LEASE_S = 120
@@ -52,7 +53,7 @@ class Ledger:
         self._wall = wall
         # Weak: a reservation that a bug forgot must not be renewed for ever, its lease has to run out.
         self._open: WeakValueDictionary[str, Reservation] = WeakValueDictionary()
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: set[asyncio.Task[object]] = set()
         self._unposted: set[str] = set()
 
     async def reserve(
@@ -125,7 +126,7 @@ class Ledger:
             self.spawn(self._void_after(posting, hold.entry))
             raise
 
-    async def _void_after(self, posting: asyncio.Task[Any], entry: Entry) -> None:
+    async def _void_after(self, posting: asyncio.Task[None], entry: Entry) -> None:
         await asyncio.wait([posting])
         if not posting.cancelled() and posting.exception() is None:
             await self.void(entry)
@@ -181,14 +182,14 @@ class Ledger:
         except ApiError:
             log.error("the reservation of request %s could not be given back yet", entry.request_id)
 
-    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Runs `work` to its end even when the request that began it is cancelled."""
-        task = asyncio.ensure_future(work)
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._forget)
         return task
 
-    def _forget(self, task: asyncio.Task[Any]) -> None:
+    def _forget(self, task: asyncio.Task[object]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
             task.exception()  # Marks it as seen: the waiter may be gone.

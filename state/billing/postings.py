@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from sqlalchemy import BigInteger, Connection, bindparam, delete, insert, or_, select, update
 
@@ -150,7 +149,7 @@ def _hold_budgets(connection: Connection, entry: Entry, amount: int) -> None:
 
 
 def _move_budgets(connection: Connection, entry: Entry, released: int, charged: int) -> None:
-    values: dict[str, Any] = {"released": released, "charged": charged}
+    values = {"released": released, "charged": charged}
     connection.execute(_MOVE_ORG, values | {"of_org": entry.org_id})
     if entry.user_id is not None:
         connection.execute(_MOVE_USER, values | {"of_user": entry.user_id})

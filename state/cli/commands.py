@@ -7,11 +7,10 @@ from argparse import Namespace
 from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import Connection
 
-from state import keyring as service_secrets
+from state import keyring
 from state.accounts import api_keys, keys, organisations
 from state.accounts.authentication import PEPPER
 from state.billing import audit, usage
@@ -51,20 +50,18 @@ def org_list(connection: Connection, _options: Namespace, _home: Path) -> str:
 
 def org_change(connection: Connection, options: Namespace, _home: Path) -> str:
     """Sets plan, entitlements and agreed limits; what is not named stays."""
-    columns: dict[str, Any] = {}
+    changes: organisations.Changes = {}
     if options.plan is not None:
-        columns["plan"] = options.plan
+        changes["plan"] = options.plan
     if options.entitle is not None:
-        columns["entitlements"] = _names(options.entitle)
-    for limit in ("requests_per_minute", "concurrent_streams"):
-        value = getattr(options, limit)
-        if value is not None and value < 0:
-            raise ValueError(f"{limit.replace('_', ' ')} cannot be {value}; give 0 for what the plan says")
-        if value is not None:
-            columns[limit] = value or None
-    if not columns:
+        changes["entitlements"] = _names(options.entitle)
+    if options.requests_per_minute is not None:
+        changes["requests_per_minute"] = _agreed(options.requests_per_minute, "requests per minute")
+    if options.concurrent_streams is not None:
+        changes["concurrent_streams"] = _agreed(options.concurrent_streams, "concurrent streams")
+    if not changes:
         raise ValueError("nothing to change; `org change --help` lists what can be")
-    organisations.change(connection, options.name, columns)
+    organisations.change(connection, options.name, changes)
     return f"organisation {options.name} changed"
 
 
@@ -96,7 +93,7 @@ def key_create(connection: Connection, options: Namespace, home: Path) -> str:
     api_keys.store(
         connection,
         key,
-        service_secrets.open_secrets(home).derive(PEPPER),
+        keyring.open_secrets(home).derive(PEPPER),
         org_id=org_id,
         user_id=user_id,
         scopes=scopes,
@@ -160,7 +157,7 @@ async def usage_report(database: Database, options: Namespace) -> str:
         by = _names(options.by)
         sums = await database.run(lambda connection: usage.sums(connection, which, by))
         return printing.FORMATS[options.format]((*dict.fromkeys((*by, "unit")), *usage.SUMS), sums)
-    lines: list[dict[str, Any]] = []
+    lines: list[usage.UsageLine] = []
     while page := await database.run(partial(usage.lines, which=which, after_id=_last_id(lines), count=PAGE_LINES)):
         lines += page
     columns = usage.COLUMNS if options.format == "json" else ("id", *usage.COLUMNS)
@@ -170,7 +167,7 @@ async def usage_report(database: Database, options: Namespace) -> str:
 def secret_list(connection: Connection, _options: Namespace, home: Path) -> str:
     """Generations of the secret and how many valid keys need each."""
     counts = api_keys.generations(connection)
-    known = list(service_secrets.open_secrets(home).derive(PEPPER).keys)
+    known = list(keyring.open_secrets(home).derive(PEPPER).keys)
     rows = [{"kid": kid, "state": "newest" if kid == known[0] else "previous"} for kid in known]
     rows += [{"kid": kid, "state": "missing here"} for kid in counts if kid not in known]
     return printing.table(("kid", "state", "valid keys"), [r | {"valid keys": counts.get(r["kid"], 0)} for r in rows])
@@ -178,12 +175,12 @@ def secret_list(connection: Connection, _options: Namespace, home: Path) -> str:
 
 def secret_rotate(connection: Connection, options: Namespace, home: Path) -> str:
     """Adds a generation, unless keys would die with the oldest."""
-    known = list(service_secrets.open_secrets(home).derive(PEPPER).keys)
-    dying = known[service_secrets.GENERATIONS - 1 :]
+    known = list(keyring.open_secrets(home).derive(PEPPER).keys)
+    dying = known[keyring.GENERATIONS - 1 :]
     lost = sum(api_keys.generations(connection).get(kid, 0) for kid in dying)
     if lost and not options.force:
         raise ValueError(f"{lost} keys were last used before the previous rotation and would die; --force accepts that")
-    service_secrets.rotate(home)
+    keyring.rotate(home)
     return "rotated; restart the server. Keys move to the new generation when they are used"
 
 
@@ -195,8 +192,14 @@ def check(connection: Connection, _options: Namespace, _home: Path) -> str:
     return "usage, budgets and reservations add up"
 
 
-def _last_id(lines: list[dict[str, Any]]) -> int:
+def _last_id(lines: list[usage.UsageLine]) -> int:
     return lines[-1]["id"] if lines else 0
+
+
+def _agreed(limit: int, what: str) -> int | None:
+    if limit < 0:
+        raise ValueError(f"{what} cannot be {limit}; give 0 for what the plan says")
+    return limit or None
 
 
 def _names(text: str) -> list[str]:

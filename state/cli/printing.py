@@ -6,9 +6,8 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
-Rows = Iterable[Mapping[str, Any]]
+Rows = Iterable[Mapping[str, object]]
 
 
 def table(columns: Sequence[str], rows: Rows) -> str:
@@ -42,7 +41,7 @@ def as_csv(columns: Sequence[str], rows: Rows) -> str:
 FORMATS: dict[str, Callable[[Sequence[str], Rows], str]] = {"table": table, "json": as_json, "csv": as_csv}
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, frozenset):
@@ -50,6 +49,6 @@ def _cell(value: Any) -> str:
     return str(value)
 
 
-def _inert(value: Any) -> Any:
+def _inert(value: object) -> object:
     # Request ids come from clients and the file is opened by an accountant.
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value

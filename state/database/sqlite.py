@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
@@ -49,10 +49,10 @@ def journal_mode(version: tuple[int, int, int]) -> str:
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    transaction: Callable[[Connection], Any]
-    done: asyncio.Future[Any]
+    transaction: Callable[[Connection], object]
+    done: asyncio.Future[object]
     durable: bool
-    result: Any = None
+    result: object = None
     error: BaseException | None = None
 
     def deliver(self) -> None:
