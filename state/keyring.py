@@ -42,7 +42,7 @@ class Keyring:
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """Root secrets, newest first. Hand out what `derive` returns, never the roots."""
+    """Root secrets, newest first. Pass on what `derive` returns, never the roots."""
 
     roots: tuple[bytes, ...] = field(repr=False)
 
@@ -53,7 +53,7 @@ class Secrets:
 
 
 def open_secrets(home: Path, environ: Mapping[str, str] = os.environ) -> Secrets:
-    """The secret of the environment, else of the file, which is made when there is none.
+    """The secret of the environment, else of the file, which is created if missing.
 
     Raises ValueError if either is malformed or the file can be read by others.
     """
@@ -82,7 +82,7 @@ def rotate(home: Path, environ: Mapping[str, str] = os.environ) -> Secrets:
 
 
 def _write_once(path: Path, text: str) -> None:
-    """Writes unless somebody else was faster; nobody ever sees half a file."""
+    """Writes unless another process was faster; no reader sees half a file."""
     fresh = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     _write_private(fresh, text)
     try:

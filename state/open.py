@@ -106,7 +106,7 @@ async def open_state(
         database_url: `sqlite:///path` or `postgresql://user@host/name`.
         redis_url: `redis://host`, needed where several replicas share rate limits.
         blobs_url: `s3://bucket/prefix` or `file:///folder`, needed where several replicas share bytes.
-        replicas: ingress replicas that run.
+        replicas: how many ingress replicas run.
 
     Raises ValueError for a configuration that cannot work, STATE_UNAVAILABLE if the database cannot be reached.
     """

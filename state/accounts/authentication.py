@@ -1,7 +1,7 @@
 """From an `Authorization` header to a Caller. Spec 5.
 
-The hot path is a checksum, one HMAC and a look into a cache of 5 seconds; only a miss asks the database. So a key that
-was revoked anywhere dies everywhere within 5 seconds.
+The hot path is a checksum, one HMAC and a lookup in a cache of 5 seconds; only a miss queries the database. So a
+revoked key is refused by every process within 5 seconds.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PEPPER = "api-keys"
 
 
 class Accounts:
-    """Keys and what they may do.
+    """API keys and what they may do.
 
     Args:
         database: where keys live.
@@ -66,7 +66,7 @@ class Accounts:
             if self._refused.get(digest, now_s):
                 raise INVALID_API_KEY()
             caller = await self._database.run(lambda connection: self._look_up(connection, key))
-            # Counted from before the database was asked, so that 5 s are 5 s.
+            # Counted from before the query, so that an entry never outlives its 5 s.
             if caller is None:
                 self._refused.put(digest, True, now_s)
                 raise INVALID_API_KEY()

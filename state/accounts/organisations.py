@@ -1,6 +1,6 @@
 """Organisations, their users and their limits: functions over a connection, for the command line and the first start.
 
-Every refusal is a ValueError with one sentence that can be shown as it is.
+Every refusal is a ValueError of one sentence, fit to be shown as it is.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_LIMIT_MICRO_EUR = 10**15
 
 
 class Changes(TypedDict, total=False):
-    """New values of an organisation's columns; what is left out stays. None: as the plan, or the server, has it."""
+    """New values of an organisation's columns; what is left out stays. None restores the default of plan or server."""
 
     plan: str
     entitlements: Iterable[str]
@@ -60,7 +60,7 @@ def all_rows(connection: Connection) -> list[Row[Any]]:
 
 
 def change(connection: Connection, name: str, changes: Changes) -> None:
-    """Changes an organisation."""
+    """Sets columns of an organisation. Raises ValueError for an unknown organisation, plan or entitlement."""
     org_id = find(connection, name).id
     values = {**changes}
     if "plan" in changes:
@@ -72,7 +72,7 @@ def change(connection: Connection, name: str, changes: Changes) -> None:
 
 
 def ensure_user(connection: Connection, org_id: int, name: str, now_s: int) -> int:
-    """The id of a user of the organisation, who is added with the first key or limit."""
+    """The id of a user of the organisation; a new name is added."""
     _check_name("user", name)
     row = {"org_id": org_id, "name": name, "created_at": now_s}
     made = connection.execute(insert_new(connection, users).values(row))
@@ -91,7 +91,7 @@ def find_user(connection: Connection, org_id: int, name: str) -> Row[Any]:
 
 
 def set_limit(connection: Connection, org_id: int, user_id: int | None, limit_micro_eur: int | None) -> None:
-    """Sets the spend limit of an organisation, or of one of its users; None takes it away, 0 forbids to spend."""
+    """Sets the spend limit of an organisation, or of one of its users; None removes it, 0 forbids all spending."""
     if limit_micro_eur is not None and not 0 <= limit_micro_eur <= MAX_LIMIT_MICRO_EUR:
         raise ValueError(f"a limit is 0 to {MAX_LIMIT_MICRO_EUR} micro-EUR, not {limit_micro_eur}")
     whose = budgets.c.user_id.is_(None) if user_id is None else budgets.c.user_id == user_id

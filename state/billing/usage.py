@@ -45,7 +45,7 @@ GROUPS: dict[str, ColumnElement[Any]] = {
     "unit": usage_lines.c.unit,
     "day": _day,
 }
-"""What sums can be made by."""
+"""What sums can be grouped by."""
 
 SUMS = ("requests", "quantity", "cost_micro_eur")
 

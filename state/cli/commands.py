@@ -1,4 +1,4 @@
-"""What the command line does, one function per command."""
+"""What each command does, one function per command. Each returns the text to print."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PAGE_LINES = 5_000
 
 
 async def run(options: Namespace, home: Path, url: str | None) -> None:
-    """Runs `options.command` in one transaction, or `options.report` in several, then prints the answer."""
+    """Runs `options.command` in one transaction, or `options.report` in several, then prints the text."""
     database = await open_database(url or default_database(home))
     try:
         if "report" in options:
@@ -49,7 +49,7 @@ def org_list(connection: Connection, _options: Namespace, _home: Path) -> str:
 
 
 def org_change(connection: Connection, options: Namespace, _home: Path) -> str:
-    """Sets plan, entitlements and agreed limits; what is not named stays."""
+    """Sets plan, entitlements and agreed limits; omitted ones stay."""
     changes: organisations.Changes = {}
     if options.plan is not None:
         changes["plan"] = options.plan
@@ -66,7 +66,7 @@ def org_change(connection: Connection, options: Namespace, _home: Path) -> str:
 
 
 def org_models(connection: Connection, options: Namespace, _home: Path) -> str:
-    """Sets the enabled models if asked, and prints them."""
+    """Sets the enabled models if given, and returns them."""
     if options.all:
         organisations.change(connection, options.name, {"models": None})
     elif options.only is not None:
@@ -76,7 +76,7 @@ def org_models(connection: Connection, options: Namespace, _home: Path) -> str:
 
 
 def org_default_decision_model(connection: Connection, options: Namespace, _home: Path) -> str:
-    """Sets the default decision model if asked, and prints it."""
+    """Sets the default decision model if given, and returns it."""
     if options.model is not None:
         model = None if options.model == "none" else options.model
         organisations.change(connection, options.name, {"decision_model": model})
@@ -85,7 +85,7 @@ def org_default_decision_model(connection: Connection, options: Namespace, _home
 
 
 def key_create(connection: Connection, options: Namespace, home: Path) -> str:
-    """Makes a key and prints nothing else, so that a script can take it."""
+    """Creates a key. The text is the key alone, so that a script can read it."""
     scopes = api_keys.parse_scopes(_names(options.scopes))
     org_id = organisations.find(connection, options.org).id
     user_id = options.user and organisations.ensure_user(connection, org_id, options.user, _now_s())
@@ -104,7 +104,7 @@ def key_create(connection: Connection, options: Namespace, home: Path) -> str:
 
 
 def key_list(connection: Connection, options: Namespace, _home: Path) -> str:
-    """The keys of an organisation by id, revoked ones too."""
+    """The keys of an organisation, revoked ones too."""
     rows = api_keys.list_keys(connection, organisations.find(connection, options.org).id)
     shown = [
         {
@@ -125,13 +125,13 @@ def key_list(connection: Connection, options: Namespace, _home: Path) -> str:
 
 
 def key_revoke(connection: Connection, options: Namespace, _home: Path) -> str:
-    """Ends a key."""
+    """Revokes a key."""
     api_keys.revoke(connection, options.id, _now_s())
     return f"key {options.id} is revoked; running servers refuse it within 5 seconds"
 
 
 def budget_set(connection: Connection, options: Namespace, _home: Path) -> str:
-    """Sets or lifts a spend limit."""
+    """Sets or removes a spend limit."""
     org_id = organisations.find(connection, options.org).id
     user_id = options.user and organisations.ensure_user(connection, org_id, options.user, _now_s())
     organisations.set_limit(connection, org_id, user_id, options.limit_micro_eur)
@@ -148,7 +148,7 @@ def budget_list(connection: Connection, options: Namespace, _home: Path) -> str:
 
 
 async def usage_report(database: Database, options: Namespace) -> str:
-    """Billed requests, or sums by group. Read in pages: on SQLite a running server waits for readers."""
+    """Billed requests, or sums by group. Reads in pages: on SQLite a running server waits for readers."""
     if options.org is not None:
         await database.run(lambda connection: organisations.find(connection, options.org))
     days = (_day_ms(options.since), _day_ms(options.until))
@@ -165,7 +165,7 @@ async def usage_report(database: Database, options: Namespace) -> str:
 
 
 def secret_list(connection: Connection, _options: Namespace, home: Path) -> str:
-    """Generations of the secret and how many valid keys need each."""
+    """Generations of the secret, and how many valid keys depend on each."""
     counts = api_keys.generations(connection)
     known = list(keyring.open_secrets(home).derive(PEPPER).keys)
     rows = [{"kid": kid, "state": "newest" if kid == known[0] else "previous"} for kid in known]
@@ -174,7 +174,7 @@ def secret_list(connection: Connection, _options: Namespace, home: Path) -> str:
 
 
 def secret_rotate(connection: Connection, options: Namespace, home: Path) -> str:
-    """Adds a generation, unless keys would die with the oldest."""
+    """Adds a generation, unless dropping the oldest would invalidate keys."""
     known = list(keyring.open_secrets(home).derive(PEPPER).keys)
     dying = known[keyring.GENERATIONS - 1 :]
     lost = sum(api_keys.generations(connection).get(kid, 0) for kid in dying)

@@ -11,7 +11,7 @@ Rows = Iterable[Mapping[str, object]]
 
 
 def table(columns: Sequence[str], rows: Rows) -> str:
-    """Left-aligned columns, numbers to the right, `-` for nothing."""
+    """Aligned columns, numbers to the right, `-` for None."""
     body = [[_cell(row[name]) for name in columns] for row in rows]
     lines = [list(columns), *body]
     widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
@@ -30,7 +30,7 @@ def as_json(columns: Sequence[str], rows: Rows) -> str:
 
 
 def as_csv(columns: Sequence[str], rows: Rows) -> str:
-    """RFC 4180 with a header line; nothing is an empty field. No cell can become a formula in a spreadsheet."""
+    """RFC 4180 with a header line; None is an empty field. No cell can become a formula in a spreadsheet."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(columns)
@@ -50,5 +50,5 @@ def _cell(value: object) -> str:
 
 
 def _inert(value: object) -> object:
-    # Request ids come from clients and the file is opened by an accountant.
+    # Clients choose request ids, and accountants open the file in a spreadsheet.
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
