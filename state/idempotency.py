@@ -1,8 +1,8 @@
-"""`Idempotency-Key`: a POST that is sent twice is done once. Kept for 24 hours.
+"""`Idempotency-Key`: a POST that is sent twice runs once. Answers are kept for 24 hours.
 
-begin -> Attempt          nobody has seen this key: do the work, then `finish` or `abandon`
-      -> StoredReply      it was done: send the same answer again
-      -> raises           it is running (409), it was for another body (422), its answer was not kept (409)
+begin -> Attempt          a new key: do the work, then `finish` or `abandon`
+      -> StoredReply      a finished one: send the same answer again
+      -> raises           still running (409), used with another body (422), answer not kept (409)
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from sqlalchemy import Connection, Delete, Row, Update, and_, bindparam, delete,
 
 from contract.access import Caller
 from contract.errors import IDEMPOTENCY_FINISHED, IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_MISMATCH, INVALID_REQUEST
-from state.database.database import Database, insert_new
+from state.database.connect import Database, insert_new
 from state.database.tables import replies
 
 HEADER = "Idempotency-Key"
 KEY_PATTERN = re.compile(r"[\x21-\x7e]{1,255}")
 KEEP_S = 86_400
 LEASE_S = 600
-"""Longer than any request may run; a key whose process died is free again after it."""
+"""Longer than any request may run. When it expires, the key of a crashed request is free again."""
 
 MAX_BODY_BYTES = 256 * 1024
 
@@ -50,7 +50,7 @@ class StoredReply:
 
 
 class Idempotency:
-    """The store of answers.
+    """Answers by key.
 
     Args:
         database: where they are kept.
@@ -72,7 +72,7 @@ class Idempotency:
         names = {"key_id": caller.key_id, "route": route, "idempotency_key": key}
         now_s = int(self._wall())
         attempt = uuid.uuid4().hex
-        claim = {
+        claim: dict[str, str | int] = {
             "attempt": attempt,
             "body_sha256": body_sha256,
             "created_at": now_s,
@@ -90,7 +90,7 @@ class Idempotency:
 
 
 class Attempt:
-    """The request that does the work. Ends with `finish` or `abandon`; a crash ends it after 10 minutes."""
+    """The request that does the work. End it with `finish` or `abandon`; after a crash its lease ends it."""
 
     def __init__(self, database: Database, names: Mapping[str, str], attempt: str) -> None:
         self._database = database
@@ -104,20 +104,22 @@ class Attempt:
     async def finish(self, status: int, headers: Mapping[str, str], body: bytes | None) -> None:
         """Keeps the answer for repetitions.
 
-        Without a body (None, or more than 256 KiB) only the fact is kept: for answers that must not be stored, and
-        streams. Repetitions are then refused, and nothing is done twice.
+        Without a body (None, or more than 256 KiB) only the fact is kept, for answers that must not be stored and for
+        streams. Repetitions are then refused.
         """
         kept = body if body is not None and len(body) <= MAX_BODY_BYTES else None
         values = {"status": status, "headers": json.dumps(dict(headers)), "body": kept}
         await self._database.run(_executes(update(replies).where(_same_attempt).values(values), self._where))
 
     async def abandon(self) -> None:
-        """Frees the key: nothing was done, and the client may try again."""
+        """Frees the key: nothing was done, and the client may retry."""
         await self._database.run(_executes(delete(replies).where(_same_attempt), self._where))
 
 
-def _claim(connection: Connection, names: Mapping[str, str], claim: Mapping[str, Any], now_s: int) -> Row[Any] | None:
-    """Inserts first and asks later. Returns None if the key is ours now, else the row that has it."""
+def _claim(
+    connection: Connection, names: Mapping[str, str], claim: Mapping[str, str | int], now_s: int
+) -> Row[Any] | None:
+    """Inserts, and reads only on conflict. Returns None if this attempt has the key now, else the row that has it."""
     if connection.execute(insert_new(connection, replies), {**names, **claim}).rowcount:
         return None
     where = {"of_key_id": names["key_id"], "of_route": names["route"], "of_key": names["idempotency_key"]}

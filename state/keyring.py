@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 FILE = "secrets"
-VARIABLE = "PARLANCE_SECRET"
+SECRET_VARIABLE = "PARLANCE_SECRET"
 GENERATIONS = 2
 MIN_BYTES = 32
 
@@ -42,7 +42,7 @@ class Keyring:
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """Root secrets, newest first. Hand out what `derive` returns, never the roots."""
+    """Root secrets, newest first. Pass on what `derive` returns, never the roots."""
 
     roots: tuple[bytes, ...] = field(repr=False)
 
@@ -53,12 +53,12 @@ class Secrets:
 
 
 def open_secrets(home: Path, environ: Mapping[str, str] = os.environ) -> Secrets:
-    """The secret of the environment, else of the file, which is made when there is none.
+    """The secret of the environment, else of the file, which is created if missing.
 
     Raises ValueError if either is malformed or the file can be read by others.
     """
-    if VARIABLE in environ:
-        return Secrets(_parse(environ[VARIABLE].replace(",", "\n"), VARIABLE))
+    if SECRET_VARIABLE in environ:
+        return Secrets(_parse(environ[SECRET_VARIABLE].replace(",", "\n"), SECRET_VARIABLE))
     path = home / FILE
     if not path.exists():
         home.mkdir(parents=True, exist_ok=True)
@@ -70,8 +70,10 @@ def open_secrets(home: Path, environ: Mapping[str, str] = os.environ) -> Secrets
 
 def rotate(home: Path, environ: Mapping[str, str] = os.environ) -> Secrets:
     """Adds a new generation to the file and drops all but the newest before it."""
-    if VARIABLE in environ:
-        raise ValueError(f"the secret comes from {VARIABLE}; put the new one before the old, with a comma between")
+    if SECRET_VARIABLE in environ:
+        raise ValueError(
+            f"the secret comes from {SECRET_VARIABLE}; put the new one before the old, with a comma between"
+        )
     roots = (secrets.token_bytes(MIN_BYTES), *open_secrets(home, environ).roots)[:GENERATIONS]
     fresh = home / f"{FILE}.{secrets.token_hex(4)}"
     _write_private(fresh, "\n".join(root.hex() for root in roots))
@@ -80,7 +82,7 @@ def rotate(home: Path, environ: Mapping[str, str] = os.environ) -> Secrets:
 
 
 def _write_once(path: Path, text: str) -> None:
-    """Writes unless somebody else was faster; nobody ever sees half a file."""
+    """Writes unless another process was faster; no reader sees half a file."""
     fresh = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     _write_private(fresh, text)
     try:

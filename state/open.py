@@ -6,21 +6,20 @@ import asyncio
 import logging
 from pathlib import Path
 
-from contract.errors import ApiError
+from contract.errors import without_text
 from state.accounts import api_keys
 from state.accounts.authentication import PEPPER, Accounts
 from state.accounts.demo import create_demo
 from state.billing.ledger import Ledger
-from state.blobs.signatures import PURPOSE, Signatures
-from state.blobs.store import VARIABLE as BLOBS_VARIABLE
-from state.blobs.store import Blobs, open_blobs
-from state.database.database import Database, open_database
+from state.blobs.signatures import FILES_PURPOSE, Signatures
+from state.blobs.store import BLOBS_VARIABLE, Blobs, open_blobs
+from state.database.connect import Database, open_database
 from state.idempotency import Idempotency
-from state.keyring import VARIABLE, Secrets, open_secrets
+from state.keyring import SECRET_VARIABLE, Secrets, open_secrets
 from state.rates import Rates
 from state.voices import Voices
 
-log = logging.getLogger(__name__)
+log = logging.getLogger(f"parlance.{__name__}")
 
 HOME_VARIABLE = "PARLANCE_HOME"
 DATABASE_VARIABLE = "PARLANCE_DATABASE_URL"
@@ -39,8 +38,8 @@ class State:
         blobs: bytes by name.
         signatures: signed addresses of those bytes.
         voices: of organisations.
-        secrets: derives keys for other purposes, e.g. signed addresses.
-        database: for repositories of other kinds.
+        secrets: derives keys for further purposes.
+        database: for queries that no repository here covers.
     """
 
     def __init__(self, database: Database, secrets: Secrets, rates: Rates, blobs: Blobs) -> None:
@@ -51,26 +50,26 @@ class State:
         self.accounts = Accounts(database, secrets.derive(PEPPER))
         self.ledger = Ledger(database)
         self.idempotency = Idempotency(database)
-        self.signatures = Signatures(secrets.derive(PURPOSE))
+        self.signatures = Signatures(secrets.derive(FILES_PURPOSE))
         self.voices = Voices(database, blobs)
         self._sweeper = asyncio.create_task(self._sweep_forever())
 
     async def ensure_demo(self, home: Path) -> str | None:
-        """Makes organisation `demo` and a key with every scope on the first start, in `<home>/demo.key`.
+        """Creates organisation `demo` and a key with every scope on the first start, in `<home>/demo.key`.
 
-        Returns the key, None if the organisation exists already.
+        Returns the key, or None if the organisation exists already.
         """
         return await create_demo(self.database, self.secrets.derive(PEPPER), home)
 
     async def close(self) -> None:
-        """Finishes what was begun and lets go of the stores."""
+        """Finishes pending writes and closes the stores."""
         self._sweeper.cancel()
         await self.ledger.close()
         await self.rates.close()
         await self.database.close()
 
     async def _sweep_forever(self) -> None:
-        """Renews the leases of this process, and clears away what others left behind."""
+        """Renews the leases of this process and cleans up after dead ones."""
         while True:
             await asyncio.sleep(SWEEP_S)
             steps = (
@@ -82,12 +81,13 @@ class State:
             for step in steps:
                 try:
                     await step()
-                except ApiError:
-                    log.error("could not %s; the next try is in %d s", step.__name__, SWEEP_S)
+                except Exception as error:
+                    # Of any kind: a sweeper that ended would let the leases of live reservations expire.
+                    log.error("could not %s, next try in %d s: %s", step.__name__, SWEEP_S, without_text(error))
 
 
 def default_database(home: Path) -> str:
-    """The address of the database of a server that was given none."""
+    """The database of a server that names none: SQLite in its home folder."""
     return f"sqlite:///{home / 'parlance.db'}"
 
 
@@ -99,14 +99,14 @@ async def open_state(
     *,
     replicas: int = 1,
 ) -> State:
-    """Opens secrets and stores and steps the schema forwards.
+    """Opens secrets and stores, and migrates the schema.
 
     Args:
-        home: folder for the secret and, by default, the database and the bytes; made if missing.
+        home: folder for the secret and, by default, the database and the bytes; created if missing.
         database_url: `sqlite:///path` or `postgresql://user@host/name`.
         redis_url: `redis://host`, needed where several replicas share rate limits.
         blobs_url: `s3://bucket/prefix` or `file:///folder`, needed where several replicas share bytes.
-        replicas: ingress replicas that run.
+        replicas: how many ingress replicas run.
 
     Raises ValueError for a configuration that cannot work, STATE_UNAVAILABLE if the database cannot be reached.
     """
@@ -123,7 +123,7 @@ async def open_state(
 
 
 def _refuse_split(url: str, redis_url: str | None, blobs_url: str | None, replicas: int) -> None:
-    """Several replicas must see one truth."""
+    """Several replicas must share counters, rows and bytes."""
     if replicas > 1 and url.startswith("sqlite"):
         raise ValueError(f"{replicas} ingress replicas cannot share SQLite; set {DATABASE_VARIABLE} to a PostgreSQL")
     if replicas > 1 and redis_url is None:
@@ -133,8 +133,8 @@ def _refuse_split(url: str, redis_url: str | None, blobs_url: str | None, replic
 
 
 def _refuse_foreign_keys(generations: dict[str, int], secrets: Secrets) -> None:
-    """A wrong secret makes every key invalid; better not to start than to answer 401 to everybody."""
+    """A wrong secret makes every key invalid; better not to start than to answer 401 to every request."""
     if generations and not generations.keys() & secrets.derive(PEPPER).keys.keys():
         raise ValueError(
-            f"no API key of this database was made under this server's secret; restore it or set {VARIABLE}"
+            f"no API key of this database was made under this server's secret; restore it or set {SECRET_VARIABLE}"
         )

@@ -1,7 +1,7 @@
-"""Requests per minute and streams at one time, per key. Spec 7, Rate limiting, and 8.
+"""Requests per minute and concurrent streams, per key. Spec 7, Rate limiting, and 8.
 
-A sliding window counter of the `limits` library: in memory with one ingress replica, in Redis with more. When Redis
-does not answer, each replica allows its share of the limit by itself: open, but bounded.
+A sliding window counter of the `limits` library: in memory with one ingress replica, in Redis with more. If Redis
+does not answer, each replica allows its share of the limit: it fails open, but bounded.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from contract.access import Caller
 from contract.errors import RATE_LIMIT_EXCEEDED
 from contract.limits import RATE_WINDOW_S
 
-log = logging.getLogger(__name__)
+log = logging.getLogger(f"parlance.{__name__}")
 
 REDIS_TIMEOUT_S = 0.25
 REDIS_PAUSE_S = 1.0
-"""After a failure Redis is left alone for so long, so that not every request waits for its timeout."""
+"""Pause after a failure, so that not every request waits for the timeout of Redis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ class RateVerdict:
     Attributes:
         limit: requests per window.
         remaining: requests left now.
-        reset_s: whole seconds until there is more room; `Retry-After` of a refusal.
+        reset_s: whole seconds until more requests are allowed; `Retry-After` of a refusal.
         window_s: length of the window.
-        allowed: whether this request may go on.
+        allowed: whether this request may proceed.
     """
 
     limit: int
@@ -57,11 +57,11 @@ class Rates:
 
     Args:
         redis_url: shared counters, or None to count in this process.
-        replicas: ingress replicas that run.
+        replicas: how many ingress replicas run.
         window_s: length of the window.
 
     Attributes:
-        fallbacks: requests that were counted here because Redis did not answer.
+        fallbacks: requests counted in this process because Redis did not answer.
     """
 
     def __init__(self, redis_url: str | None = None, replicas: int = 1, window_s: int = RATE_WINDOW_S) -> None:
@@ -110,22 +110,22 @@ class Rates:
                 del self._streams[caller.key_id]
 
     async def close(self) -> None:
-        """Lets go of Redis."""
+        """Disconnects from Redis."""
         if self._redis is not None:
             await self._redis.bridge.get_connection().aclose()
 
     async def _hit(self, limiter: SlidingWindowCounterRateLimiter, limit: int, key_id: str) -> RateVerdict:
         window = _window(limit, self._window_s)
-        # Only `hit` decides; asking first and counting later would let requests that come together pass together.
+        # Only `hit` decides: with a test before it, concurrent requests would all pass.
         allowed = await limiter.hit(window, key_id)
         stats = await limiter.get_window_stats(window, key_id)
-        # Strictly after the moment at which room appears, never before, whatever the clocks are.
+        # Rounded up past the moment of the reset: a client that retries on time must not be refused again.
         reset_s = min(max(math.floor(stats.reset_time - time.time()) + 1, 1), self._window_s)
         return RateVerdict(limit, stats.remaining, reset_s, allowed, self._window_s)
 
 
 class LocalCounters(MemoryStorage):  # type: ignore[misc]  # a decorator of the library hides its type
-    """Counters in memory. The library walks over all keys after every hit; once per window is enough."""
+    """Counters in memory. The library scans all keys after every hit; this scans once per window."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -146,7 +146,7 @@ class LocalCounters(MemoryStorage):  # type: ignore[misc]  # a decorator of the 
 
 
 def _redis(url: str) -> Any:
-    # Typed loosely: the bridge of the chosen client is not part of the library's types.
+    # Any: the library does not type the client behind `bridge`.
     return RedisStorage(
         f"async+{url}",
         wrap_exceptions=True,

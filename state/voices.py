@@ -1,7 +1,7 @@
-"""Voices that organisations had made for themselves. Spec 2 (Voice, scope `org`), 7 (Voice design) and 8.
+"""Voices that organisations designed. Spec 2 (Voice, scope `org`), 7 (Voice design) and 8.
 
 add         a row for bytes that are stored already: the clip that is imitated, and a sample to listen to
-remove      the row is marked, the bytes go, the row goes; what dies in between is finished by `finish_removals`
+remove      marks the row, deletes the bytes, deletes the row; `finish_removals` finishes after a crash
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, func, select, update
+from sqlalchemy import Connection, Row, Select, delete, func, select, update
 
 from contract.errors import INVALID_REQUEST, NOT_FOUND, VOICE_LIMIT_REACHED
 from contract.limits import OWN_VOICES
 from contract.speech.voices import SYSTEM_VOICES, Voice
 from state.blobs.store import Blobs
-from state.database.database import Database, insert_new
+from state.database.connect import Database, insert_new
 from state.database.tables import organisations, voices
 
 SLUG_PATTERN = re.compile(r"[a-z0-9](-?[a-z0-9])*", re.ASCII)
 SLUG_CHARS = (2, 40)
 
 ABOUT = ("slug", "provider", "label", "gender", "age_group", "primary_language", "description")
-"""Fields of a Voice that have a column."""
+"""Fields of a Voice that are columns of `voices`."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnVoice:
-    """A voice and what it is made from.
+    """A voice and what it is cloned from.
 
     Attributes:
         voice: of scope `org`.
@@ -47,14 +47,14 @@ class OwnVoice:
 
 
 def own(**about: Any) -> Voice:
-    """A Voice with what all voices of organisations have in common."""
+    """A Voice with the fields that all voices of organisations share."""
     return Voice(**about, origin="designed", scope="org", from_plan=True)
 
 
 def check_slug(slug: str, taken: Iterable[str]) -> None:
-    """Raises INVALID_REQUEST for a malformed slug, VOICE_LIMIT_REACHED for one of `taken`, the platform's.
+    """Raises INVALID_REQUEST for a malformed slug, VOICE_LIMIT_REACHED for one of `taken`, the platform's voices.
 
-    Small and capital letters count as the same there: `m1` beside `M1` would be a trap.
+    Case is ignored: `m1` beside `M1` would be a trap.
     """
     low, high = SLUG_CHARS
     if not low <= len(slug) <= high or not SLUG_PATTERN.fullmatch(slug):
@@ -81,14 +81,14 @@ class Voices:
         self._wall = wall
 
     async def of(self, org_id: int) -> list[OwnVoice]:
-        """All voices of an organisation, oldest first."""
+        """An organisation's voices, oldest first."""
         rows = await self._database.run(
             lambda connection: list(connection.execute(_kept(org_id).order_by(voices.c.id)))
         )
         return [_own_voice(row) for row in rows]
 
     async def find(self, org_id: int, slug: str) -> OwnVoice | None:
-        """One voice of an organisation, None if it has none of that name."""
+        """An organisation's voice by slug, None if there is none."""
         query = _kept(org_id).where(voices.c.slug == slug)
         row = await self._database.run(lambda connection: connection.execute(query).one_or_none())
         return None if row is None else _own_voice(row)
@@ -96,20 +96,20 @@ class Voices:
     async def add(
         self, org_id: int, voice: Voice, *, clip_blob: str, sample_blob: str, transcript: str, taken: Iterable[str]
     ) -> OwnVoice:
-        """Gives an organisation a voice. The bytes belong to it from now on.
+        """Adds a voice to an organisation. It owns the bytes from now on.
 
-        Their names must be new for each voice: a removal that is finished late must not meet a successor's bytes.
+        Blob names must be new for each voice: a removal that finishes late must not delete a successor's bytes.
 
         Args:
-            org_id: of the organisation.
-            voice: made with `own`.
+            org_id: the organisation.
+            voice: from `own`.
             clip_blob: name of the clip's bytes, which are stored already.
             sample_blob: name of the sample's, likewise.
             transcript: of the clip.
             taken: slugs of the platform's voices.
 
-        Raises INVALID_REQUEST for a malformed slug, VOICE_LIMIT_REACHED where the organisation has as many as it may
-        have, or the slug is taken.
+        Raises INVALID_REQUEST for a malformed slug, VOICE_LIMIT_REACHED if the slug is taken or the organisation has
+        as many voices as it may have.
         """
         check_slug(voice.slug, taken)
         made = OwnVoice(voice, clip_blob, sample_blob, transcript, int(self._wall()))
@@ -117,7 +117,7 @@ class Voices:
         return made
 
     async def remove(self, org_id: int, slug: str) -> None:
-        """Takes a voice away, and its bytes. Raises NOT_FOUND."""
+        """Deletes a voice and its bytes. Raises NOT_FOUND."""
         where = (voices.c.org_id == org_id, voices.c.slug == slug, voices.c.removed_at.is_(None))
         marked = update(voices).where(*where).values(removed_at=int(self._wall())).returning(*voices.c)
         row = await self._database.run(lambda connection: connection.execute(marked).one_or_none())
@@ -126,7 +126,7 @@ class Voices:
         await self._finish(row)
 
     async def finish_removals(self) -> None:
-        """Ends what a process that died had begun."""
+        """Finishes removals that a crash interrupted."""
         query = select(voices).where(voices.c.removed_at.is_not(None))
         for row in await self._database.run(lambda connection: list(connection.execute(query))):
             await self._finish(row)
@@ -137,13 +137,13 @@ class Voices:
         await self._database.run(lambda connection: connection.execute(delete(voices).where(voices.c.id == row.id)))
 
 
-def _kept(org_id: int) -> Any:
+def _kept(org_id: int) -> Select[Any]:
     return select(voices).where(voices.c.org_id == org_id, voices.c.removed_at.is_(None))
 
 
 def _add(connection: Connection, org_id: int, made: OwnVoice) -> None:
-    # Whoever adds a voice to this organisation waits here, so that the count still holds at the insert. The lock leaves
-    # room for rows that refer to the organisation, like usage lines.
+    # Concurrent additions to this organisation wait here, so that the count still holds at the insert. The lock does
+    # not block rows that refer to the organisation, like usage lines.
     connection.execute(
         select(organisations.c.id).where(organisations.c.id == org_id).with_for_update(key_share=True)
     ).one()

@@ -32,7 +32,7 @@ FIND = (
     .outerjoin(_user_budget, _user_budget.c.user_id == api_keys.c.user_id)
     .where(api_keys.c.public_id == bindparam("public_id"))
 )
-"""The one statement that any `Authorization` value can cause."""
+"""The only query that an `Authorization` header can cause."""
 
 
 def parse_scopes(names: Iterable[str]) -> frozenset[Scope]:
@@ -58,7 +58,7 @@ def store(
     label: str | None,
     now_s: int,
 ) -> None:
-    """Makes `key` valid from now on."""
+    """Stores `key`, valid at once."""
     row = {
         "public_id": key.public_id,
         "org_id": org_id,
@@ -85,7 +85,7 @@ def list_keys(connection: Connection, org_id: int) -> list[Row[Any]]:
 
 
 def revoke(connection: Connection, public_id: str, now_s: int) -> None:
-    """Ends a key for good. Revoking it again keeps the first time. Raises ValueError if there is no such key."""
+    """Revokes a key for good; a second revocation changes nothing. Raises ValueError if there is no such key."""
     if find(connection, public_id) is None:
         raise ValueError(f"there is no key `{public_id}`; `key list --org NAME` shows the ids")
     still_valid = (api_keys.c.public_id == public_id) & api_keys.c.revoked_at.is_(None)
@@ -93,7 +93,7 @@ def revoke(connection: Connection, public_id: str, now_s: int) -> None:
 
 
 def mark_used(connection: Connection, row: Row[Any], key: Key, pepper: Keyring, now_s: int) -> None:
-    """Notes the hour of use, and moves the key under the newest pepper while its text is at hand."""
+    """Records the hour of use, and re-signs the key under the newest pepper while its text is at hand."""
     hour = now_s - now_s % HOUR_S
     if row.last_used_at == hour and row.kid == pepper.kid:
         return
@@ -102,6 +102,6 @@ def mark_used(connection: Connection, row: Row[Any], key: Key, pepper: Keyring, 
 
 
 def generations(connection: Connection) -> dict[str, int]:
-    """How many valid keys each generation of the pepper still carries, by kid."""
+    """How many valid keys are stored under each generation of the pepper, by kid."""
     valid = select(api_keys.c.kid, func.count()).where(api_keys.c.revoked_at.is_(None)).group_by(api_keys.c.kid)
     return {row[0]: row[1] for row in connection.execute(valid)}

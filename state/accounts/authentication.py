@@ -1,7 +1,7 @@
 """From an `Authorization` header to a Caller. Spec 5.
 
-The hot path is a checksum, one HMAC and a look into a cache of 5 seconds; only a miss asks the database. So a key that
-was revoked anywhere dies everywhere within 5 seconds.
+The hot path is a checksum, one HMAC and a lookup in a cache of 5 seconds; only a miss queries the database. So a
+revoked key is refused by every process within 5 seconds.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from contract.access import PLANS, Caller, Scope
+from contract.access import PLANS, Account, Caller, Scope, SpendObject
 from contract.errors import INVALID_API_KEY
 from contract.limits import KEY_CACHE_S
 from state.accounts import api_keys, organisations
-from state.accounts.cache import Recent
+from state.accounts.cache import TtlCache
 from state.accounts.keys import Key, read_bearer
-from state.database.database import Database
+from state.database.connect import Database
 from state.keyring import Keyring
 
-log = logging.getLogger(__name__)
+log = logging.getLogger(f"parlance.{__name__}")
 
 MAX_CALLERS = 10_000
 MAX_REFUSALS = 1_000
@@ -33,7 +33,7 @@ PEPPER = "api-keys"
 
 
 class Accounts:
-    """Keys and what they may do.
+    """API keys and what they may do.
 
     Args:
         database: where keys live.
@@ -53,8 +53,8 @@ class Accounts:
         self._monotonic = monotonic
         self._wall = wall
         # By the whole digest: a shortened cache key would let one key pass for another.
-        self._callers: Recent[bytes, Caller] = Recent(MAX_CALLERS, KEY_CACHE_S)
-        self._refused: Recent[bytes, bool] = Recent(MAX_REFUSALS, KEY_CACHE_S)
+        self._callers: TtlCache[bytes, Caller] = TtlCache(MAX_CALLERS, KEY_CACHE_S)
+        self._refused: TtlCache[bytes, bool] = TtlCache(MAX_REFUSALS, KEY_CACHE_S)
 
     async def authenticate(self, authorization: str | None) -> Caller:
         """The caller behind the header. Raises MISSING_API_KEY, INVALID_API_KEY, STATE_UNAVAILABLE."""
@@ -66,14 +66,14 @@ class Accounts:
             if self._refused.get(digest, now_s):
                 raise INVALID_API_KEY()
             caller = await self._database.run(lambda connection: self._look_up(connection, key))
-            # Counted from before the database was asked, so that 5 s are 5 s.
+            # Counted from before the query, so that an entry never outlives its 5 s.
             if caller is None:
                 self._refused.put(digest, True, now_s)
                 raise INVALID_API_KEY()
             self._callers.put(digest, caller, now_s)
         return caller
 
-    async def describe(self, caller: Caller) -> dict[str, Any]:
+    async def describe(self, caller: Caller) -> Account:
         """Organisation, plan, limits, user, key and spend of a caller, for `GET /me`; money in whole micro-EUR."""
         rows = await self._database.run(lambda connection: organisations.list_budgets(connection, caller.org_id))
         spend = {row.user: row for row in rows}
@@ -131,7 +131,7 @@ def _caller(row: Row[Any]) -> Caller:
     )
 
 
-def _spend(row: Row[Any]) -> dict[str, int | None]:
+def _spend(row: Row[Any]) -> SpendObject:
     return {
         "limit_micro_eur": row.limit_micro_eur,
         "spent_micro_eur": row.spent_micro_eur,

@@ -1,4 +1,4 @@
-"""A bounded memory of what was true a moment ago."""
+"""A bounded cache whose entries expire."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Recent(Generic[K, V]):
-    """Values that may be trusted for `ttl_s` seconds; the oldest go first when there are more than `max_entries`."""
+class TtlCache(Generic[K, V]):
+    """Values that expire after `ttl_s` seconds. Of more than `max_entries`, the oldest are evicted."""
 
     def __init__(self, max_entries: int, ttl_s: float) -> None:
         self._max_entries = max_entries
@@ -18,12 +18,12 @@ class Recent(Generic[K, V]):
         self._entries: OrderedDict[K, tuple[float, V]] = OrderedDict()
 
     def get(self, key: K, now_s: float) -> V | None:
-        """The value, None if there is none or it is too old."""
+        """The value, None if it is missing or expired."""
         entry = self._entries.get(key)
         return entry[1] if entry is not None and now_s < entry[0] else None
 
     def put(self, key: K, value: V, now_s: float) -> None:
-        """Remembers `value`, learned at `now_s`."""
+        """Stores `value`, which expires `ttl_s` after `now_s`."""
         self._entries[key] = (now_s + self._ttl_s, value)
         self._entries.move_to_end(key)
         while len(self._entries) > self._max_entries:

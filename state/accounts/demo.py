@@ -1,7 +1,7 @@
-"""The first key of an embedded server. Design: first start.
+"""The first key of an embedded server.
 
-The key is written to a file of its own name first, then stored, then the file gets its final name: whenever the process
-dies, the next start finishes or forgets, and there is never a `demo.key` that does not work.
+The key is written to `demo.key.new`, then stored, then the file is renamed: whenever the process dies, the next start
+finishes or starts over, and there is never a `demo.key` that does not work.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 
 from contract.access import Scope
 from state.accounts import api_keys, keys, organisations
-from state.database.database import Database
+from state.database.connect import Database
 from state.keyring import Keyring
 
 ORGANISATION = "demo"
@@ -26,7 +26,7 @@ FILE = "demo.key"
 
 
 async def create_demo(database: Database, pepper: Keyring, home: Path) -> str | None:
-    """Makes organisation and key unless the organisation exists. Returns the key's text or None."""
+    """Creates organisation and key unless the organisation exists. Returns the key's text, or None."""
     lock = await asyncio.to_thread(_lock, home)
     try:
         return await _create_alone(database, pepper, home / f"{FILE}.new", home / FILE)
@@ -49,7 +49,7 @@ async def _create_alone(database: Database, pepper: Keyring, pending: Path, fina
 
 
 def _lock(home: Path) -> int:
-    """Waits until no other process creates the key. Closing the returned descriptor unlocks."""
+    """Waits until no other process is creating the key. Closing the returned descriptor unlocks."""
     home.mkdir(parents=True, exist_ok=True)
     lock = os.open(home / f"{FILE}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)

@@ -2,8 +2,8 @@
 
     prl_k3Jd92Xa_<43 characters: 256 random bits><6 characters: CRC32 of all before>
 
-The public id names the key in lists and logs. The checksum tells a typo from a wrong key without asking the database,
-and lets secret scanners be sure. Only an HMAC of the whole text is stored (`accounts.py`).
+The public id names the key in lists and logs. The checksum tells a typo from a wrong key without a query, and spares
+secret scanners false alarms. Only an HMAC of the whole text is stored (`api_keys.py`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CHECKSUM_CHARS = 6
 MAX_HEADER_CHARS = 200
 
 KEY_PATTERN = re.compile(r"\b([A-Za-z][A-Za-z0-9]{0,15}_[0-9A-Za-z]{8})_[0-9A-Za-z]{49}\b", re.ASCII)
-"""Finds keys in any text; group 1 is what may be shown."""
+"""Finds keys in any text; group 1 may be shown."""
 
 PREFIX_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9]{0,15}", re.ASCII)
 
@@ -37,7 +37,7 @@ class Key:
 
 
 def mint(prefix: str = "prl") -> Key:
-    """A new key. Raises ValueError for a prefix that is not 1 to 16 letters and digits, a letter first."""
+    """A new random key. Raises ValueError for a prefix that is not 1 to 16 letters and digits, a letter first."""
     if not PREFIX_PATTERN.fullmatch(prefix):
         raise ValueError(f"the key prefix `{prefix}` is not 1 to 16 letters and digits with a letter first")
     public_id = "".join(secrets.choice(BASE62) for _ in range(PUBLIC_ID_CHARS))
@@ -54,7 +54,7 @@ def read(text: str) -> Key | None:
 
 
 def read_bearer(authorization: str | None) -> Key:
-    """The key of an `Authorization` header. Raises MISSING_API_KEY or INVALID_API_KEY, never quoting what came."""
+    """The key of an `Authorization` header. Raises MISSING_API_KEY or INVALID_API_KEY, without quoting the header."""
     if not authorization:
         raise MISSING_API_KEY("send your API key as `Authorization: Bearer <API_KEY>`")
     scheme, _, token = authorization[:MAX_HEADER_CHARS].partition(" ")
@@ -65,7 +65,7 @@ def read_bearer(authorization: str | None) -> Key:
 
 
 def mask(text: str) -> str:
-    """`text` with the secret part of every key in it cut out."""
+    """`text` with the secret part of every key masked."""
     return KEY_PATTERN.sub(r"\1_[masked]", text)
 
 

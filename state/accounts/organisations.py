@@ -1,23 +1,34 @@
 """Organisations, their users and their limits: functions over a connection, for the command line and the first start.
 
-Every refusal is a ValueError with one sentence that can be shown as it is.
+Every refusal is a ValueError of one sentence, fit to be shown as it is.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, TypedDict
 
 from sqlalchemy import Connection, Row, insert, select, update
 
 from contract.access import PLANS, VOICES
-from state.database.database import insert_new
+from state.database.connect import insert_new
 from state.database.tables import budgets, organisations, users
 
 ENTITLEMENTS = frozenset({VOICES})
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}", re.ASCII)
 MAX_LIMIT_MICRO_EUR = 10**15
+
+
+class Changes(TypedDict, total=False):
+    """New values of an organisation's columns; what is left out stays. None restores the default of plan or server."""
+
+    plan: str
+    entitlements: Iterable[str]
+    models: frozenset[str] | None
+    decision_model: str | None
+    requests_per_minute: int | None
+    concurrent_streams: int | None
 
 
 def create(connection: Connection, name: str, plan: str, entitlements: Iterable[str], now_s: int) -> int:
@@ -48,20 +59,20 @@ def all_rows(connection: Connection) -> list[Row[Any]]:
     return list(connection.execute(query))
 
 
-def change(connection: Connection, name: str, columns: Mapping[str, Any]) -> None:
-    """Sets columns of an organisation: plan, entitlements, models, decision_model, requests_per_minute, ..."""
+def change(connection: Connection, name: str, changes: Changes) -> None:
+    """Sets columns of an organisation. Raises ValueError for an unknown organisation, plan or entitlement."""
     org_id = find(connection, name).id
-    values = dict(columns)
-    if "plan" in values:
-        _known_plan(values["plan"])
-    if "entitlements" in values:
-        values["entitlements"] = _known_entitlements(values["entitlements"])
+    values = {**changes}
+    if "plan" in changes:
+        _known_plan(changes["plan"])
+    if "entitlements" in changes:
+        values["entitlements"] = _known_entitlements(changes["entitlements"])
     if values:
         connection.execute(update(organisations).where(organisations.c.id == org_id).values(values))
 
 
 def ensure_user(connection: Connection, org_id: int, name: str, now_s: int) -> int:
-    """The id of a user of the organisation, who is added with the first key or limit."""
+    """The id of a user of the organisation; a new name is added."""
     _check_name("user", name)
     row = {"org_id": org_id, "name": name, "created_at": now_s}
     made = connection.execute(insert_new(connection, users).values(row))
@@ -80,7 +91,7 @@ def find_user(connection: Connection, org_id: int, name: str) -> Row[Any]:
 
 
 def set_limit(connection: Connection, org_id: int, user_id: int | None, limit_micro_eur: int | None) -> None:
-    """Sets the spend limit of an organisation, or of one of its users; None takes it away, 0 forbids to spend."""
+    """Sets the spend limit of an organisation, or of one of its users; None removes it, 0 forbids all spending."""
     if limit_micro_eur is not None and not 0 <= limit_micro_eur <= MAX_LIMIT_MICRO_EUR:
         raise ValueError(f"a limit is 0 to {MAX_LIMIT_MICRO_EUR} micro-EUR, not {limit_micro_eur}")
     whose = budgets.c.user_id.is_(None) if user_id is None else budgets.c.user_id == user_id

@@ -1,4 +1,4 @@
-"""Proves that the books add up: what was used is what was spent, what reservations hold is what budgets say."""
+"""Proves that the books add up: usage lines sum to what is spent, open reservations to what is held."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from state.database.tables import budgets, reservations, usage_lines
 
 
 def faults(connection: Connection) -> list[str]:
-    """One sentence per sum that does not add up; empty when all do. Has to come first in its transaction."""
+    """One sentence per sum that does not add up; empty if all do. Must be the first statement of its transaction."""
     if connection.dialect.name == "postgresql":
-        # All sums of one moment: the service goes on billing meanwhile.
+        # All sums from one snapshot: the service keeps billing meanwhile.
         connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
     sentences = []
     for budget in connection.execute(select(budgets).order_by(budgets.c.id)):

@@ -1,10 +1,10 @@
-"""Spend limits that hold: reserve before an engine is asked, settle from what it counted. Spec 5.8, 7 (402) and 8.
+"""Spend limits that hold: reserve before an engine is called, settle from what it counted. Spec 5.8, 7 (402) and 8.
 
     async with await ledger.reserve(caller, line="chat:x", model="x", estimate_micro_eur=40, request_id=...) as hold:
         await hold.top_up(25)                               a stream, before each further slice
-        await hold.settle(52, quantity=310, unit="tokens")  once; without it the block voids when it is left
+        await hold.settle(52, quantity=310, unit="tokens")  once; a block left without it voids
 
-Callers without a limit hold nothing and write their usage line all the same.
+Callers without a limit hold nothing; their usage line is written all the same.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ import uuid
 from collections.abc import Callable, Coroutine
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from weakref import WeakValueDictionary
 
 from contract.access import Caller
 from contract.errors import ORG_SPEND_LIMIT, QUOTA_EXCEEDED, STATE_UNAVAILABLE, USER_SPEND_LIMIT, ApiError
 from state.billing import postings
 from state.billing.postings import Entry, OverLimit
-from state.database.database import Database
+from state.database.connect import Database
 
-log = logging.getLogger(__name__)
+T = TypeVar("T")
+log = logging.getLogger(f"parlance.{__name__}")
 
 LEASE_S = 120
-"""A process that does not renew a reservation for so long is taken for dead, and the money is given back."""
+"""A reservation that is not renewed for this long is taken for orphaned, and released."""
 
 KEEP_S = 86_400
 RETRY_S = 0.5
@@ -50,9 +51,9 @@ class Ledger:
     def __init__(self, database: Database, wall: Callable[[], float] = time.time) -> None:
         self._database = database
         self._wall = wall
-        # Weak: a reservation that a bug forgot must not be renewed for ever, its lease has to run out.
+        # Weak: a reservation that a bug leaked must not be renewed for ever, its lease has to expire.
         self._open: WeakValueDictionary[str, Reservation] = WeakValueDictionary()
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: set[asyncio.Task[object]] = set()
         self._unposted: set[str] = set()
 
     async def reserve(
@@ -78,30 +79,30 @@ class Ledger:
             await self._reserve(hold)
             self._open[entry.id] = hold
         elif self._unposted:
-            # Without a limit nothing else would ask the database, and what is used now might never be billed.
+            # Nothing else here would query the database, and what is used now might never be billed.
             raise STATE_UNAVAILABLE()
         return hold
 
     async def reap(self) -> int:
-        """Voids reservations whose process is gone. Returns how many."""
+        """Voids reservations whose lease has expired. Returns how many."""
         orphans = await self._database.run(lambda connection: postings.orphans(connection, self._now_s()))
         voided = 0
         for entry in orphans:
             if entry.id not in self._open and entry.id not in self._unposted:
                 voided += await self._database.run(partial(postings.void, entry=entry))
         if voided:
-            log.warning("gave back %d reservations of processes that are gone", voided)
+            log.warning("released %d orphaned reservations", voided)
         return voided
 
     async def renew(self) -> None:
-        """Extends the leases of what this process still works on, and forgets what ended a day ago."""
+        """Extends the leases of this process's reservations, and deletes those that ended a day ago."""
         ids, now_s = [*self._open, *self._unposted], self._now_s()
         if ids:
             await self._database.run(lambda connection: postings.renew(connection, ids, now_s + LEASE_S))
         await self._database.run(lambda connection: postings.forget(connection, now_s - KEEP_S))
 
     async def close(self) -> None:
-        """Waits for what is being recorded, for 5 s at most."""
+        """Waits up to 5 s for pending writes."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=CLOSE_S)
         if self._unposted:
@@ -114,18 +115,18 @@ class Ledger:
         transaction = partial(
             postings.reserve, entry=hold.entry, amount=hold.held_micro_eur, now_s=now_s, lease_until=now_s + LEASE_S
         )
-        # Not durable: whatever takes the row away takes this process and its request away too.
+        # Not durable: a crash that loses the row also ends this process and its request.
         posting = self.spawn(self._database.run(transaction, durable=False, row=hold.entry.org_id))
         try:
             await asyncio.shield(posting)
         except OverLimit as refused:
             raise hold.over_limit(refused) from None
         except asyncio.CancelledError:
-            # The client went while the money was being held; nobody is left to settle it.
+            # The client disconnected while the money was being held; nobody is left to settle it.
             self.spawn(self._void_after(posting, hold.entry))
             raise
 
-    async def _void_after(self, posting: asyncio.Task[Any], entry: Entry) -> None:
+    async def _void_after(self, posting: asyncio.Task[None], entry: Entry) -> None:
         await asyncio.wait([posting])
         if not posting.cancelled() and posting.exception() is None:
             await self.void(entry)
@@ -139,8 +140,8 @@ class Ledger:
     async def settle(self, entry: Entry, cost: int, quantity: int, unit: str) -> int:
         """Posts the usage line. Returns the micro-EUR charged.
 
-        While the database refuses, it is tried again in the background: as long as the process lives, nothing is lost
-        and nothing doubled.
+        If the database refuses, it is retried in the background: as long as the process lives, no line is lost and
+        none is doubled.
         """
         at_ms = int(self._wall() * 1000)
         transaction = partial(postings.settle, entry=entry, cost=cost, quantity=quantity, unit=unit, at_ms=at_ms)
@@ -173,37 +174,37 @@ class Ledger:
             log.warning("request %s cost %d micro-EUR, the limit left %d", entry.request_id, cost, charged)
 
     async def void(self, entry: Entry) -> None:
-        """Gives back what is held. If the database refuses, the lease runs out and a reaper does it."""
+        """Releases what is held. If the database refuses, the lease expires and a reaper does it."""
         if self._open.pop(entry.id, None) is None and entry.id in self._unposted:
             return
         try:
             await self._database.run(partial(postings.void, entry=entry), row=entry.org_id)
         except ApiError:
-            log.error("the reservation of request %s could not be given back yet", entry.request_id)
+            log.error("the reservation of request %s could not be released yet", entry.request_id)
 
-    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Runs `work` to its end even when the request that began it is cancelled."""
-        task = asyncio.ensure_future(work)
+    def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Runs `work` to its end even if the request that started it is cancelled."""
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._forget)
         return task
 
-    def _forget(self, task: asyncio.Task[Any]) -> None:
+    def _forget(self, task: asyncio.Task[object]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # Marks it as seen: the waiter may be gone.
+            task.exception()  # Retrieved here, for the waiter may be gone.
 
     def _now_s(self) -> int:
         return int(self._wall())
 
 
 def _storable(text: str) -> str:
-    """`text` as both databases take it: clients choose request ids, and a line that is refused is never billed."""
+    """`text` as both databases accept it: clients choose request ids, and a refused line would never be billed."""
     return text[:MAX_TEXT_CHARS].replace("\0", "?").encode("utf-8", "replace").decode()
 
 
 class Reservation:
-    """Money held for one billed request. The first of `settle` and `void` decides; whatever follows changes nothing.
+    """Money held for one billed request. The first of `settle` and `void` wins; later calls change nothing.
 
     Attributes:
         held_micro_eur: what is held; 0 for callers without a limit.
@@ -220,7 +221,7 @@ class Reservation:
     async def top_up(self, micro_eur: int) -> None:
         """Holds more before a stream goes on.
 
-        Raises what `reserve` raises; then settle what was produced so far.
+        Raises what `reserve` raises; settle what was produced so far.
         """
         if not self.held_micro_eur or micro_eur <= 0:
             return
@@ -233,16 +234,16 @@ class Reservation:
         self.held_micro_eur += micro_eur
 
     async def settle(self, cost_micro_eur: int, quantity: int, unit: str) -> int:
-        """Bills the request once. Survives the cancellation of the caller. Returns the micro-EUR charged.
+        """Bills the request once, even if the caller is cancelled. Returns the micro-EUR charged.
 
-        That is less than the cost only where it exceeds what was held and the limits have no more room.
+        That is less than the cost only if the cost exceeds what was held and the limits have no room for the rest.
         """
         if self._end is None:
             self._end = self._ledger.spawn(self._ledger.settle(self.entry, cost_micro_eur, quantity, unit))
         return await asyncio.shield(self._end)
 
     async def void(self) -> None:
-        """Bills nothing and gives back what is held, unless the request was settled."""
+        """Releases what is held without billing, unless the request was settled."""
         if self._end is None:
             self._end = self._ledger.spawn(self._void())
         await asyncio.shield(self._end)
@@ -253,7 +254,7 @@ class Reservation:
         return 0
 
     def over_limit(self, refused: OverLimit) -> ApiError:
-        """The 402 that the spec gives for it."""
+        """The 402 for this refusal."""
         name = self._caller.org if refused.whose == "organisation" else self._caller.user
         fault = QUOTA_EXCEEDED if self._design else SPEND_LIMITS[refused.whose]
         return fault(f"the spend limit of {refused.whose} `{name}` has no room for this request")

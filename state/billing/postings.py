@@ -5,9 +5,9 @@
                  | '--- top_up
                  '----> void
 
-Who moves a row out of `held` is decided by the rowcount of one conditional update, so each reservation ends once. Rows
-are always locked in the order reservation, organisation, user, so no two transactions wait for each other; and budgets
-come last, because all requests of an organisation share one.
+The rowcount of one conditional update decides who moves a row out of `held`, so each reservation ends once. Rows are
+always locked in the order reservation, organisation, user, so transactions cannot deadlock; budgets come last,
+because all requests of an organisation share one.
 
 For every limit at every moment: spent + held <= limit, unless the limit was lowered below that afterwards.
 """
@@ -16,11 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from sqlalchemy import BigInteger, Connection, bindparam, delete, insert, or_, select, update
 
-from state.database.database import insert_new
+from state.database.connect import insert_new
 from state.database.tables import budgets, reservations, usage_lines
 
 _amount = bindparam("amount", type_=BigInteger)
@@ -74,7 +73,7 @@ class OverLimit(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is billed and to whom. `id` is ours, random and unique."""
+    """What is billed and to whom. `id` is random and unique; `request_id` may not be."""
 
     id: str
     org_id: int
@@ -86,7 +85,7 @@ class Entry:
 
 
 def reserve(connection: Connection, entry: Entry, amount: int, now_s: int, lease_until: int) -> None:
-    """Holds `amount` micro-EUR. Raises OverLimit, and then nothing was held."""
+    """Holds `amount` micro-EUR. Raises OverLimit; the transaction must then roll back."""
     row = asdict(entry) | {"held_micro_eur": amount, "state": "held", "created_at": now_s, "lease_until": lease_until}
     connection.execute(_RESERVE, row)
     _hold_budgets(connection, entry, amount)
@@ -101,9 +100,9 @@ def top_up(connection: Connection, entry: Entry, amount: int, lease_until: int) 
 
 
 def settle(connection: Connection, entry: Entry, cost: int, quantity: int, unit: str, at_ms: int) -> int:
-    """Writes the usage line and moves what was held to spent. Returns the micro-EUR charged; again changes nothing.
+    """Writes the usage line and moves what was held to spent. Returns the micro-EUR charged. Idempotent.
 
-    A cost above what was held is charged as far as the limits have room: they hold whatever an engine did.
+    A cost above what was held is charged as far as the limits have room: they hold whatever an engine does.
     """
     released = connection.execute(_END, {"of_id": entry.id, "ended": "settled"}).scalar_one_or_none() or 0
     charged = cost if cost <= released else min(cost, max(released, _room(connection, entry, released)))
@@ -117,7 +116,7 @@ def settle(connection: Connection, entry: Entry, cost: int, quantity: int, unit:
 
 
 def void(connection: Connection, entry: Entry) -> bool:
-    """Gives back what was held. Returns False if the reservation had ended already."""
+    """Releases what was held. Returns False if the reservation had ended already."""
     released = connection.execute(_END, {"of_id": entry.id, "ended": "void"}).scalar_one_or_none()
     if released is not None:
         _move_budgets(connection, entry, released, 0)
@@ -125,18 +124,18 @@ def void(connection: Connection, entry: Entry) -> bool:
 
 
 def renew(connection: Connection, ids: Sequence[str], lease_until: int) -> None:
-    """Extends the leases of reservations that are still worked on."""
+    """Extends the leases of held reservations."""
     connection.execute(_RENEW, [{"of_id": reservation_id, "until": lease_until} for reservation_id in ids])
 
 
 def orphans(connection: Connection, now_s: int) -> list[Entry]:
-    """Up to 100 held reservations whose process did not renew the lease."""
+    """Up to 100 held reservations whose lease has expired, the oldest first."""
     rows = connection.execute(_ORPHANS, {"now": now_s})
     return [Entry(r.id, r.org_id, r.user_id, r.key_id, r.request_id, r.line, r.model) for r in rows]
 
 
 def forget(connection: Connection, before_s: int) -> None:
-    """Deletes ended reservations whose lease ran out before; their usage lines stay."""
+    """Deletes ended reservations whose lease expired before; their usage lines stay."""
     connection.execute(_FORGET, {"before": before_s})
 
 
@@ -150,14 +149,14 @@ def _hold_budgets(connection: Connection, entry: Entry, amount: int) -> None:
 
 
 def _move_budgets(connection: Connection, entry: Entry, released: int, charged: int) -> None:
-    values: dict[str, Any] = {"released": released, "charged": charged}
+    values = {"released": released, "charged": charged}
     connection.execute(_MOVE_ORG, values | {"of_org": entry.org_id})
     if entry.user_id is not None:
         connection.execute(_MOVE_USER, values | {"of_user": entry.user_id})
 
 
 def _room(connection: Connection, entry: Entry, released: int) -> int:
-    """The most that all limits of the entry allow to charge, once `released` is given back."""
+    """The most that the entry's limits allow to charge after `released` is returned to them, in micro-EUR."""
     rooms = [
         row.limit_micro_eur - row.spent_micro_eur - row.held_micro_eur + released
         for row in connection.execute(_LOCK_BUDGETS, {"of_org": entry.org_id, "of_user": entry.user_id})

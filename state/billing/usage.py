@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypedDict, cast
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, Select, cast, func, select
+from sqlalchemy import BigInteger, ColumnElement, Connection, Select, func, select
+from sqlalchemy import cast as sql_cast
 
 from state.database.tables import organisations, usage_lines, users
 
-COLUMNS = (
-    "at",
-    "organisation",
-    "user",
-    "key_id",
-    "request_id",
-    "line",
-    "model",
-    "quantity",
-    "unit",
-    "cost_micro_eur",
-)
-"""Columns of a line, in the order of every format."""
+
+class UsageLine(TypedDict):
+    """A billed request. `at` is ISO 8601, UTC; `id` grows with every line."""
+
+    id: int
+    at: str
+    organisation: str
+    user: str | None
+    key_id: str
+    request_id: str
+    line: str
+    model: str
+    quantity: int
+    unit: str
+    cost_micro_eur: int
+
+
+COLUMNS = tuple(UsageLine.__annotations__)[1:]
+"""Columns of a line without its id, in the order of every format."""
 
 DAY_MS = 86_400_000
 
@@ -38,7 +45,7 @@ GROUPS: dict[str, ColumnElement[Any]] = {
     "unit": usage_lines.c.unit,
     "day": _day,
 }
-"""What sums can be made by."""
+"""What sums can be grouped by."""
 
 SUMS = ("requests", "quantity", "cost_micro_eur")
 
@@ -55,8 +62,8 @@ class Filter:
     until_ms: int | None = None
 
 
-def lines(connection: Connection, which: Filter, after_id: int, count: int) -> list[dict[str, Any]]:
-    """Up to `count` billed requests that come after a line, oldest first: `id` and then COLUMNS."""
+def lines(connection: Connection, which: Filter, after_id: int, count: int) -> list[UsageLine]:
+    """Up to `count` billed requests that come after a line, oldest first."""
     query = select(
         usage_lines.c.id,
         usage_lines.c.at_ms,
@@ -66,10 +73,13 @@ def lines(connection: Connection, which: Filter, after_id: int, count: int) -> l
     )
     page = _narrow(query, which).where(usage_lines.c.id > after_id).order_by(usage_lines.c.id).limit(count)
     rows = connection.execute(page).mappings()
-    return [{"id": row["id"], "at": iso(row["at_ms"])} | {name: row[name] for name in COLUMNS[1:]} for row in rows]
+    return [
+        cast("UsageLine", {"id": row["id"], "at": iso(row["at_ms"])} | {name: row[name] for name in COLUMNS[1:]})
+        for row in rows
+    ]
 
 
-def sums(connection: Connection, which: Filter, by: Sequence[str]) -> list[dict[str, Any]]:
+def sums(connection: Connection, which: Filter, by: Sequence[str]) -> Sequence[Mapping[str, object]]:
     """Requests, quantity and cost per group. Raises ValueError naming an unknown group.
 
     Quantities of different units cannot be added, so `unit` always belongs to the groups.
@@ -81,8 +91,8 @@ def sums(connection: Connection, which: Filter, by: Sequence[str]) -> list[dict[
     groups = [GROUPS[name] for name in names]
     totals = (
         func.count().label("requests"),
-        cast(func.sum(usage_lines.c.quantity), BigInteger).label("quantity"),
-        cast(func.sum(usage_lines.c.cost_micro_eur), BigInteger).label("cost_micro_eur"),
+        sql_cast(func.sum(usage_lines.c.quantity), BigInteger).label("quantity"),
+        sql_cast(func.sum(usage_lines.c.cost_micro_eur), BigInteger).label("cost_micro_eur"),
     )
     query = _narrow(select(*groups, *totals), which).group_by(*groups).order_by(*groups)
     rows = [dict(row) for row in connection.execute(query).mappings()]

@@ -1,4 +1,4 @@
-"""Bytes in a local folder. Written beside, synced, and given their name: whole or not there after a death."""
+"""Bytes in a local folder. Written beside, synced, then renamed: after a crash a blob is whole or absent."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from state.blobs.store import CHUNK_BYTES, Blob, checked
 
 T = TypeVar("T")
 P = ParamSpec("P")
-log = logging.getLogger(__name__)
+log = logging.getLogger(f"parlance.{__name__}")
 
 UNFINISHED = ".unfinished"
-"""Folder of files that are still written. No blob's name begins with a dot."""
+"""Folder of files that are being written. No blob's name begins with a dot."""
 
 UNFINISHED_S = 86_400
-"""What a dead process left half written is cleared away after so long."""
+"""Age at which an unfinished file is taken for orphaned, and deleted."""
 
 
 class FolderBlobs:
-    """A folder, made if missing, that only this user can list and read."""
+    """A folder, created if missing, that only this user can list and read."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -38,7 +38,6 @@ class FolderBlobs:
                 path.unlink(missing_ok=True)
 
     async def put(self, name: str, data: bytes | AsyncIterable[bytes]) -> int:
-        """See `Blobs.put`."""
         target, fresh, size = self._path(name), self._unfinished / secrets.token_hex(16), 0
         try:
             with await _in_thread(_create, fresh) as file:
@@ -52,25 +51,20 @@ class FolderBlobs:
         return size
 
     async def find(self, name: str) -> bytes | None:
-        """See `Blobs.find`."""
         blob = await self.stream(name)
         return None if blob is None else b"".join([chunk async for chunk in blob.chunks])
 
     async def stream(self, name: str) -> Blob | None:
-        """See `Blobs.stream`."""
         file = await _in_thread(_open, self._path(name))
         return None if file is None else Blob(os.fstat(file.fileno()).st_size, _chunks(file))
 
     async def exists(self, name: str) -> bool:
-        """See `Blobs.exists`."""
         return await _in_thread(self._path(name).is_file)
 
     async def delete(self, name: str) -> None:
-        """See `Blobs.delete`."""
         await _in_thread(self._path(name).unlink, missing_ok=True)
 
     async def presign(self, name: str, method: Literal["GET", "PUT"], valid_s: int) -> str | None:
-        """See `Blobs.presign`."""
         checked(name)
         return None
 
@@ -100,7 +94,7 @@ def _give_name(fresh: Path, target: Path) -> None:
     for folder in reversed(missing):
         folder.mkdir(mode=0o700, exist_ok=True)
     fresh.replace(target)
-    # A name is on the disk when the folder that holds it is, and a new folder when the one above it is.
+    # A rename is durable once its folder is synced, and a new folder once its parent is.
     for folder in (target.parent, *(folder.parent for folder in missing)):
         opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -120,7 +114,7 @@ async def _chunks(file: BinaryIO) -> AsyncGenerator[bytes, None]:
 
 
 async def _in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Runs it to its end even when the waiter is cancelled: a file must not be closed under a thread that uses it."""
+    """Runs to its end even if the waiter is cancelled: a file must not be closed under a thread that uses it."""
     work = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
     try:
         return await asyncio.shield(work)

@@ -11,15 +11,15 @@ from typing import Any, Literal
 from contract.errors import STATE_UNAVAILABLE, ApiError
 from state.blobs.store import CHUNK_BYTES, Blob, checked
 
-log = logging.getLogger(__name__)
+log = logging.getLogger(f"parlance.{__name__}")
 
 OPTIONS = {"connect_timeout": "5s", "timeout": "300s"}
-"""A client may read a large recording slowly: the timeout holds for the whole of it."""
+"""`timeout` covers a whole transfer, and a client may read a large recording slowly."""
 
 RETRY = {"max_retries": 3, "retry_timeout": timedelta(seconds=20)}
 
 PARTS_UNDER_WAY = 2
-"""Of 5 MiB each, so that an upload of any length needs constant memory."""
+"""Concurrent parts of an upload, 5 MiB each: an upload of any length needs constant memory."""
 
 
 class S3Blobs:
@@ -30,12 +30,11 @@ class S3Blobs:
         from obstore.store import S3Store
 
         self._obstore = obstore
-        # Options that are given replace the environment's.
+        # Explicit options replace those of the environment.
         options = OPTIONS | {"allow_http": os.environ.get("AWS_ALLOW_HTTP", "false")}
         self._store = S3Store(bucket, prefix=prefix or None, client_options=options, retry_config=RETRY)
 
     async def put(self, name: str, data: bytes | AsyncIterable[bytes]) -> int:
-        """See `Blobs.put`."""
         source = _Counted(data)
         body = data if isinstance(data, bytes) else source
         try:
@@ -45,12 +44,10 @@ class S3Blobs:
         return len(data) if isinstance(data, bytes) else source.size_bytes
 
     async def find(self, name: str) -> bytes | None:
-        """See `Blobs.find`."""
         blob = await self.stream(name)
         return None if blob is None else b"".join([chunk async for chunk in blob.chunks])
 
     async def stream(self, name: str) -> Blob | None:
-        """See `Blobs.stream`."""
         try:
             reply = await _safe(self._obstore.get_async(self._store, checked(name)))
         except FileNotFoundError:
@@ -58,7 +55,6 @@ class S3Blobs:
         return Blob(reply.meta["size"], _chunks(reply))
 
     async def exists(self, name: str) -> bool:
-        """See `Blobs.exists`."""
         try:
             await _safe(self._obstore.head_async(self._store, checked(name)))
         except FileNotFoundError:
@@ -66,11 +62,9 @@ class S3Blobs:
         return True
 
     async def delete(self, name: str) -> None:
-        """See `Blobs.delete`."""
         await _safe(self._obstore.delete_async(self._store, checked(name)))
 
     async def presign(self, name: str, method: Literal["GET", "PUT"], valid_s: int) -> str | None:
-        """See `Blobs.presign`."""
         address: str = await _safe(
             self._obstore.sign_async(self._store, method, checked(name), timedelta(seconds=valid_s))
         )
@@ -78,7 +72,7 @@ class S3Blobs:
 
 
 class _Counted:
-    """Chunks on their way to the store, counted; keeps what their source raised, which the store does not tell."""
+    """Chunks on their way to the store, counted; keeps the exception of their source, which the store swallows."""
 
     def __init__(self, source: Any) -> None:
         self._source = source
@@ -102,7 +96,7 @@ async def _chunks(reply: Any) -> AsyncGenerator[bytes, None]:
 
 
 async def _safe(call: Awaitable[Any]) -> Any:
-    """What `call` gives. Raises FileNotFoundError, and STATE_UNAVAILABLE for everything else."""
+    """The result of `call`. Raises FileNotFoundError, and STATE_UNAVAILABLE for every other failure."""
     try:
         return await call
     except FileNotFoundError:

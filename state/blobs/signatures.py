@@ -1,4 +1,4 @@
-"""Signed addresses of files: whoever has one may do one thing with one file until it expires. Design 7.7.
+"""Signed addresses of files: each allows one method on one file until it expires.
 
     sign("drafts/3f/sample.mp3", expires_at, "GET")  ->  "expires=1800000000&key=1f3a5c7e&signature=9b..."
     verify(name, query, "GET")                       raises INVALID_SIGNATURE for anything else
@@ -16,11 +16,11 @@ from contract.errors import INVALID_SIGNATURE
 from state.blobs.store import checked
 from state.keyring import Keyring
 
-PURPOSE = "files"
+FILES_PURPOSE = "files"
 """Purpose of the derived secret under which addresses are signed."""
 
 QUERY_PATTERN = re.compile(r"expires=([1-9][0-9]{0,11})&key=([0-9a-f]{8})&signature=([0-9a-f]{64})", re.ASCII)
-"""The one spelling: what could be written in two ways could be changed without being noticed."""
+"""The one accepted spelling, so that an address cannot be altered and still verify."""
 
 
 class Signatures:

@@ -1,9 +1,9 @@
-"""Bytes of the service: samples of voices, reference clips, recordings on their way. A folder, or an S3 store.
+"""Bytes of the service: samples of voices, reference clips, recordings. A folder, or an S3 store.
 
-    <home>/bytes                    `blob_folder.py`    files of mode 0600, each whole or not there at all
+    <home>/bytes                    `folder.py`    files of mode 0600, each whole or absent
     PARLANCE_BLOBS_URL
-      = file:///folder              the same, in a folder that all ingress replicas can reach
-      = s3://bucket/prefix          `blob_s3.py`        the usual AWS_... variables say where, and with which key
+      = file:///folder              the same, in a folder that all ingress replicas share
+      = s3://bucket/prefix          `s3.py`        endpoint and credentials come from the usual AWS_... variables
 
 Names are made by the service, never taken from a client: `samples/espeak-ng/M1-de.mp3`.
 """
@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Literal, Protocol
 from urllib.parse import unquote, urlsplit
 
-VARIABLE = "PARLANCE_BLOBS_URL"
+BLOBS_VARIABLE = "PARLANCE_BLOBS_URL"
 FOLDER = "bytes"
 
 CHUNK_BYTES = 1 << 20
-"""Of what is read at a time."""
+"""Size of the pieces that are read."""
 
 MAX_NAME_CHARS = 200
 NAME_PATTERN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*", re.ASCII)
@@ -29,20 +29,20 @@ NAME_PATTERN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """Bytes on their way out. `chunks` has `size_bytes` bytes in all; close it where not all of them are read."""
+    """A blob being read. `chunks` yields `size_bytes` bytes in all; close it if they are not all read."""
 
     size_bytes: int
     chunks: AsyncGenerator[bytes, None]
 
 
 class Blobs(Protocol):
-    """A store of bytes by name. Every method raises STATE_UNAVAILABLE where the store does not work."""
+    """A store of bytes by name. Every method raises STATE_UNAVAILABLE if the store fails."""
 
     async def put(self, name: str, data: bytes | AsyncIterable[bytes]) -> int:
         """Stores all of `data` under `name`, or nothing; replaces what was there. Returns its length in bytes.
 
-        Once it has returned, the bytes survive the death of process and machine. What the iteration of `data` raises
-        is passed on.
+        Once it has returned, the bytes survive a crash of process and machine. Exceptions from iterating `data` are
+        passed on.
         """
         ...
 
@@ -51,7 +51,7 @@ class Blobs(Protocol):
         ...
 
     async def stream(self, name: str) -> Blob | None:
-        """The bytes under `name` piece by piece, None if there are none."""
+        """The bytes under `name` as a stream, None if there are none."""
         ...
 
     async def exists(self, name: str) -> bool:
@@ -59,11 +59,11 @@ class Blobs(Protocol):
         ...
 
     async def delete(self, name: str) -> None:
-        """Removes the bytes under `name`; it is no error if there are none."""
+        """Deletes the bytes under `name`, if there are any."""
         ...
 
     async def presign(self, name: str, method: Literal["GET", "PUT"], valid_s: int) -> str | None:
-        """An address at the store itself, valid so long; None where this server serves the bytes itself."""
+        """An address at the store, valid for `valid_s`; None if this server has to serve the bytes."""
         ...
 
 
@@ -78,11 +78,11 @@ def open_blobs(home: Path, url: str | None = None) -> Blobs:
         from state.blobs.s3 import S3Blobs
 
         return S3Blobs(parts.netloc, parts.path.strip("/"))
-    raise ValueError(f"{VARIABLE} must look like s3://bucket/prefix or file:///folder")
+    raise ValueError(f"{BLOBS_VARIABLE} must look like s3://bucket/prefix or file:///folder")
 
 
 def checked(name: str) -> str:
-    """`name` if it is one of ours. Raises ValueError: a name that is not is a fault of this program."""
+    """`name`, if well formed. Raises ValueError otherwise: names are made by this program, so that is a bug."""
     if len(name) > MAX_NAME_CHARS or not NAME_PATTERN.fullmatch(name):
         raise ValueError(f"{name[:MAX_NAME_CHARS]!r} is no name of a blob")
     return name

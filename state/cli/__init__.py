@@ -1,1 +1,6 @@
-"""The command line of `state`: what can be said (`arguments`), what it does (`commands`), how it looks (`printing`)."""
+"""The command line, `python -m state`.
+
+arguments.py     commands and options
+commands.py      what each command does
+printing.py      rows as a table, CSV or JSON
+"""

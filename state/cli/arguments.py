@@ -1,6 +1,6 @@
-"""The command line: what can be said, and how it is answered. `commands.py` does the work.
+"""Commands, options and exit codes. `commands.py` does the work.
 
-Exit codes: 0 done, 1 the database could not be used, 2 what was asked makes no sense (one sentence on stderr).
+Exit codes: 0 done, 1 the database could not be used, 2 the command makes no sense (one sentence on stderr).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ scopes: {", ".join(Scope)} (or all)
 
 
 class Parser(argparse.ArgumentParser):
-    """Answers a mistake with one sentence instead of a page."""
+    """Reports a mistake in one sentence instead of a page."""
 
     def error(self, message: str) -> NoReturn:
         """Exits with 2 and one sentence on stderr."""

@@ -1,4 +1,4 @@
-"""What the command line does, one function per command."""
+"""What each command does, one function per command. Each returns the text to print."""
 
 from __future__ import annotations
 
@@ -7,23 +7,22 @@ from argparse import Namespace
 from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import Connection
 
-from state import keyring as service_secrets
+from state import keyring
 from state.accounts import api_keys, keys, organisations
 from state.accounts.authentication import PEPPER
 from state.billing import audit, usage
 from state.cli import printing
-from state.database.database import Database, open_database
+from state.database.connect import Database, open_database
 from state.open import default_database
 
 PAGE_LINES = 5_000
 
 
 async def run(options: Namespace, home: Path, url: str | None) -> None:
-    """Runs `options.command` in one transaction, or `options.report` in several, then prints the answer."""
+    """Runs `options.command` in one transaction, or `options.report` in several, then prints the text."""
     database = await open_database(url or default_database(home))
     try:
         if "report" in options:
@@ -50,26 +49,24 @@ def org_list(connection: Connection, _options: Namespace, _home: Path) -> str:
 
 
 def org_change(connection: Connection, options: Namespace, _home: Path) -> str:
-    """Sets plan, entitlements and agreed limits; what is not named stays."""
-    columns: dict[str, Any] = {}
+    """Sets plan, entitlements and agreed limits; omitted ones stay."""
+    changes: organisations.Changes = {}
     if options.plan is not None:
-        columns["plan"] = options.plan
+        changes["plan"] = options.plan
     if options.entitle is not None:
-        columns["entitlements"] = _names(options.entitle)
-    for limit in ("requests_per_minute", "concurrent_streams"):
-        value = getattr(options, limit)
-        if value is not None and value < 0:
-            raise ValueError(f"{limit.replace('_', ' ')} cannot be {value}; give 0 for what the plan says")
-        if value is not None:
-            columns[limit] = value or None
-    if not columns:
+        changes["entitlements"] = _names(options.entitle)
+    if options.requests_per_minute is not None:
+        changes["requests_per_minute"] = _agreed(options.requests_per_minute, "requests per minute")
+    if options.concurrent_streams is not None:
+        changes["concurrent_streams"] = _agreed(options.concurrent_streams, "concurrent streams")
+    if not changes:
         raise ValueError("nothing to change; `org change --help` lists what can be")
-    organisations.change(connection, options.name, columns)
+    organisations.change(connection, options.name, changes)
     return f"organisation {options.name} changed"
 
 
 def org_models(connection: Connection, options: Namespace, _home: Path) -> str:
-    """Sets the enabled models if asked, and prints them."""
+    """Sets the enabled models if given, and returns them."""
     if options.all:
         organisations.change(connection, options.name, {"models": None})
     elif options.only is not None:
@@ -79,7 +76,7 @@ def org_models(connection: Connection, options: Namespace, _home: Path) -> str:
 
 
 def org_default_decision_model(connection: Connection, options: Namespace, _home: Path) -> str:
-    """Sets the default decision model if asked, and prints it."""
+    """Sets the default decision model if given, and returns it."""
     if options.model is not None:
         model = None if options.model == "none" else options.model
         organisations.change(connection, options.name, {"decision_model": model})
@@ -88,7 +85,7 @@ def org_default_decision_model(connection: Connection, options: Namespace, _home
 
 
 def key_create(connection: Connection, options: Namespace, home: Path) -> str:
-    """Makes a key and prints nothing else, so that a script can take it."""
+    """Creates a key. The text is the key alone, so that a script can read it."""
     scopes = api_keys.parse_scopes(_names(options.scopes))
     org_id = organisations.find(connection, options.org).id
     user_id = options.user and organisations.ensure_user(connection, org_id, options.user, _now_s())
@@ -96,7 +93,7 @@ def key_create(connection: Connection, options: Namespace, home: Path) -> str:
     api_keys.store(
         connection,
         key,
-        service_secrets.open_secrets(home).derive(PEPPER),
+        keyring.open_secrets(home).derive(PEPPER),
         org_id=org_id,
         user_id=user_id,
         scopes=scopes,
@@ -107,7 +104,7 @@ def key_create(connection: Connection, options: Namespace, home: Path) -> str:
 
 
 def key_list(connection: Connection, options: Namespace, _home: Path) -> str:
-    """The keys of an organisation by id, revoked ones too."""
+    """The keys of an organisation, revoked ones too."""
     rows = api_keys.list_keys(connection, organisations.find(connection, options.org).id)
     shown = [
         {
@@ -128,13 +125,13 @@ def key_list(connection: Connection, options: Namespace, _home: Path) -> str:
 
 
 def key_revoke(connection: Connection, options: Namespace, _home: Path) -> str:
-    """Ends a key."""
+    """Revokes a key."""
     api_keys.revoke(connection, options.id, _now_s())
     return f"key {options.id} is revoked; running servers refuse it within 5 seconds"
 
 
 def budget_set(connection: Connection, options: Namespace, _home: Path) -> str:
-    """Sets or lifts a spend limit."""
+    """Sets or removes a spend limit."""
     org_id = organisations.find(connection, options.org).id
     user_id = options.user and organisations.ensure_user(connection, org_id, options.user, _now_s())
     organisations.set_limit(connection, org_id, user_id, options.limit_micro_eur)
@@ -151,7 +148,7 @@ def budget_list(connection: Connection, options: Namespace, _home: Path) -> str:
 
 
 async def usage_report(database: Database, options: Namespace) -> str:
-    """Billed requests, or sums by group. Read in pages: on SQLite a running server waits for readers."""
+    """Billed requests, or sums by group. Reads in pages: on SQLite a running server waits for readers."""
     if options.org is not None:
         await database.run(lambda connection: organisations.find(connection, options.org))
     days = (_day_ms(options.since), _day_ms(options.until))
@@ -160,7 +157,7 @@ async def usage_report(database: Database, options: Namespace) -> str:
         by = _names(options.by)
         sums = await database.run(lambda connection: usage.sums(connection, which, by))
         return printing.FORMATS[options.format]((*dict.fromkeys((*by, "unit")), *usage.SUMS), sums)
-    lines: list[dict[str, Any]] = []
+    lines: list[usage.UsageLine] = []
     while page := await database.run(partial(usage.lines, which=which, after_id=_last_id(lines), count=PAGE_LINES)):
         lines += page
     columns = usage.COLUMNS if options.format == "json" else ("id", *usage.COLUMNS)
@@ -168,22 +165,22 @@ async def usage_report(database: Database, options: Namespace) -> str:
 
 
 def secret_list(connection: Connection, _options: Namespace, home: Path) -> str:
-    """Generations of the secret and how many valid keys need each."""
+    """Generations of the secret, and how many valid keys depend on each."""
     counts = api_keys.generations(connection)
-    known = list(service_secrets.open_secrets(home).derive(PEPPER).keys)
+    known = list(keyring.open_secrets(home).derive(PEPPER).keys)
     rows = [{"kid": kid, "state": "newest" if kid == known[0] else "previous"} for kid in known]
     rows += [{"kid": kid, "state": "missing here"} for kid in counts if kid not in known]
     return printing.table(("kid", "state", "valid keys"), [r | {"valid keys": counts.get(r["kid"], 0)} for r in rows])
 
 
 def secret_rotate(connection: Connection, options: Namespace, home: Path) -> str:
-    """Adds a generation, unless keys would die with the oldest."""
-    known = list(service_secrets.open_secrets(home).derive(PEPPER).keys)
-    dying = known[service_secrets.GENERATIONS - 1 :]
+    """Adds a generation, unless dropping the oldest would invalidate keys."""
+    known = list(keyring.open_secrets(home).derive(PEPPER).keys)
+    dying = known[keyring.GENERATIONS - 1 :]
     lost = sum(api_keys.generations(connection).get(kid, 0) for kid in dying)
     if lost and not options.force:
         raise ValueError(f"{lost} keys were last used before the previous rotation and would die; --force accepts that")
-    service_secrets.rotate(home)
+    keyring.rotate(home)
     return "rotated; restart the server. Keys move to the new generation when they are used"
 
 
@@ -195,8 +192,14 @@ def check(connection: Connection, _options: Namespace, _home: Path) -> str:
     return "usage, budgets and reservations add up"
 
 
-def _last_id(lines: list[dict[str, Any]]) -> int:
+def _last_id(lines: list[usage.UsageLine]) -> int:
     return lines[-1]["id"] if lines else 0
+
+
+def _agreed(limit: int, what: str) -> int | None:
+    if limit < 0:
+        raise ValueError(f"{what} cannot be {limit}; give 0 for what the plan says")
+    return limit or None
 
 
 def _names(text: str) -> list[str]:

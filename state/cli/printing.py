@@ -6,13 +6,12 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
-Rows = Iterable[Mapping[str, Any]]
+Rows = Iterable[Mapping[str, object]]
 
 
 def table(columns: Sequence[str], rows: Rows) -> str:
-    """Left-aligned columns, numbers to the right, `-` for nothing."""
+    """Aligned columns, numbers to the right, `-` for None."""
     body = [[_cell(row[name]) for name in columns] for row in rows]
     lines = [list(columns), *body]
     widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
@@ -31,7 +30,7 @@ def as_json(columns: Sequence[str], rows: Rows) -> str:
 
 
 def as_csv(columns: Sequence[str], rows: Rows) -> str:
-    """RFC 4180 with a header line; nothing is an empty field. No cell can become a formula in a spreadsheet."""
+    """RFC 4180 with a header line; None is an empty field. No cell can become a formula in a spreadsheet."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(columns)
@@ -42,7 +41,7 @@ def as_csv(columns: Sequence[str], rows: Rows) -> str:
 FORMATS: dict[str, Callable[[Sequence[str], Rows], str]] = {"table": table, "json": as_json, "csv": as_csv}
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, frozenset):
@@ -50,6 +49,6 @@ def _cell(value: Any) -> str:
     return str(value)
 
 
-def _inert(value: Any) -> Any:
-    # Request ids come from clients and the file is opened by an accountant.
+def _inert(value: object) -> object:
+    # Clients choose request ids, and accountants open the file in a spreadsheet.
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value

@@ -1,1 +1,9 @@
-"""Database."""
+"""Rows: one small interface over SQLite and PostgreSQL.
+
+connect.py      the protocol `Database`, and the database that an address names
+sqlite.py       one writer thread, several transactions in one commit
+postgres.py     a pool of connections
+tables.py       the schema as SQLAlchemy tables
+migrate.py      brings the schema to a revision
+migrations/     the revisions
+"""

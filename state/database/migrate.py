@@ -1,4 +1,4 @@
-"""Brings the schema to a revision, in the transaction of the caller. Alembic holds the steps in `migrations/`."""
+"""Migrates the schema, in the transaction of the caller. The revisions are in `migrations/`, run by Alembic."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, text
 
-# Replicas that start together must not migrate together; SQLite's BEGIN IMMEDIATE does the same by itself.
+# Replicas that start together must not migrate together; on SQLite, BEGIN IMMEDIATE sees to that.
 _POSTGRES_LOCK = text("SELECT pg_advisory_xact_lock(7311002)")
 
 
@@ -22,10 +22,10 @@ def _config(connection: Connection) -> Config:
 
 
 def upgrade(connection: Connection, revision: str = "head") -> None:
-    """Steps forwards to `revision`."""
+    """Migrates forwards to `revision`."""
     command.upgrade(_config(connection), revision)
 
 
 def downgrade(connection: Connection, revision: str) -> None:
-    """Steps backwards to `revision` (`base` empties the database)."""
+    """Migrates backwards to `revision`; `base` drops every table."""
     command.downgrade(_config(connection), revision)

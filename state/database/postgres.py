@@ -13,10 +13,10 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyErro
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from contract.errors import STATE_UNAVAILABLE
-from state.database.database import WAIT_S, RowRefused
+from state.database.connect import WAIT_S, RowRefused
 
 T = TypeVar("T")
-log = logging.getLogger(__name__)
+log = logging.getLogger(f"parlance.{__name__}")
 
 POOL_SIZE = 8
 """Connections of each of the two pools of a process."""
@@ -26,22 +26,20 @@ class PostgresDatabase:
     """A database that several ingress replicas share. READ COMMITTED: every decision is one conditional update."""
 
     def __init__(self, address: URL, wait_s: float = WAIT_S) -> None:
-        # Whether a commit waits for the disk is a setting of the connection; to change it each time is a round trip.
+        # Whether a commit waits for the disk is set per connection; changing it each time would cost a round trip.
         self._engines = {True: _engine(address, wait_s, "on"), False: _engine(address, wait_s, "off")}
         self._wait_s = wait_s
-        # Weak: a lock lives as long as somebody holds it or waits for it.
+        # Weak: a lock lives as long as a task holds it or waits for it.
         self._turns: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
         self._running: set[asyncio.Task[object]] = set()
 
     async def run(self, transaction: Callable[[Connection], T], *, durable: bool = True, row: int | None = None) -> T:
-        """See `Database.run`."""
         task = asyncio.create_task(self._take_turns(self._engines[durable], transaction, row))
         self._running.add(task)
         task.add_done_callback(self._forget)
         return await asyncio.shield(task)
 
     async def close(self) -> None:
-        """See `Database.close`."""
         if self._running:
             await asyncio.wait(self._running)
         for engine in self._engines.values():
@@ -66,11 +64,11 @@ class PostgresDatabase:
     def _forget(self, task: asyncio.Task[object]) -> None:
         self._running.discard(task)
         if not task.cancelled():
-            task.exception()  # Marks it as seen: the waiter may be gone.
+            task.exception()  # Retrieved here, for the waiter may be gone.
 
 
 async def _run_once_more(engine: AsyncEngine, transaction: Callable[[Connection], T]) -> T:
-    """Runs it, and again on a fresh connection when the pooled one turned out dead before the commit."""
+    """Runs it, and retries on a fresh connection if the pooled one turned out dead before the commit."""
     for last in (False, True):
         finished = False
         try:

@@ -1,8 +1,8 @@
 """SQLite behind one writer thread with group commit.
 
-All transactions that wait at one moment share one `BEGIN IMMEDIATE .. COMMIT`, each in a savepoint of its own: one that
-fails rolls back alone, and hundreds share the price of one fsync. Nobody hears of success before the commit, except who
-asked for an answer that is not durable: those hear it as soon as the row is written, unless the last commit failed.
+All queued transactions share one `BEGIN IMMEDIATE .. COMMIT`, each in a savepoint of its own: one that fails rolls back
+alone, and hundreds share the cost of one fsync. Callers get their result after the commit; those that did not ask for
+durability get it as soon as the row is written, unless the last commit failed.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from contract.errors import STATE_UNAVAILABLE
-from state.database.database import WAIT_S, RowRefused
+from state.database.connect import WAIT_S, RowRefused
 
 T = TypeVar("T")
-log = logging.getLogger(__name__)
+log = logging.getLogger(f"parlance.{__name__}")
 
 MAX_GROUP = 256
-"""Transactions that share one commit at most, so that the first of them does not wait for all of a long queue."""
+"""The most transactions in one commit, so that the first of a long queue does not wait for all of it."""
 
 WAL_FIXED = (3, 51, 3)
 WAL_BACKPORTS = {(3, 44): 6, (3, 50): 7}
@@ -38,8 +38,8 @@ WAL_BACKPORTS = {(3, 44): 6, (3, 50): 7}
 def journal_mode(version: tuple[int, int, int]) -> str:
     """The journal mode that is safe with this version of SQLite.
 
-    From 3.7.0 to 3.51.2 a WAL can be corrupted when one connection writes while another checkpoints, and the command
-    line writes beside the server. The fix was carried back to 3.44.6 and 3.50.7.
+    From 3.7.0 to 3.51.2 a WAL can be corrupted if one connection writes while another checkpoints, and the command line
+    writes beside the server. The fix was backported to 3.44.6 and 3.50.7.
     """
     major, minor, patch = version
     if version >= WAL_FIXED or patch >= WAL_BACKPORTS.get((major, minor), 1 << 30):
@@ -49,10 +49,10 @@ def journal_mode(version: tuple[int, int, int]) -> str:
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    transaction: Callable[[Connection], Any]
-    done: asyncio.Future[Any]
+    transaction: Callable[[Connection], object]
+    done: asyncio.Future[object]
     durable: bool
-    result: Any = None
+    result: object = None
     error: BaseException | None = None
 
     def deliver(self) -> None:
@@ -66,13 +66,13 @@ class _Job:
 
 @dataclass(slots=True)
 class _Inbox:
-    """Jobs that wait, and the loop their results go back to."""
+    """Queued jobs, and the event loop that awaits their results."""
 
     loop: asyncio.AbstractEventLoop
     jobs: SimpleQueue[_Job | None] = field(default_factory=SimpleQueue)
 
     def next_group(self) -> list[_Job | None]:
-        """Blocks for the first job, then takes what else waits already. None closes."""
+        """Blocks for the first job, then takes what else is queued. None closes."""
         group = [self.jobs.get()]
         while len(group) < MAX_GROUP and group[-1] is not None:
             try:
@@ -82,7 +82,7 @@ class _Inbox:
         return group
 
     def waiting(self) -> list[_Job | None]:
-        """Everything that waits, without blocking."""
+        """Everything queued, without blocking."""
         jobs: list[_Job | None] = []
         while not self.jobs.empty():
             jobs.append(self.jobs.get_nowait())
@@ -111,7 +111,7 @@ class SqliteDatabase:
         self._writer.start()
 
     async def run(self, transaction: Callable[[Connection], T], *, durable: bool = True, row: int | None = None) -> T:
-        """See `Database.run`. All transactions take turns here, so `row` says nothing new."""
+        """See `Database.run`. All transactions take turns anyway, so `row` has no effect."""
         if self._closed:
             raise STATE_UNAVAILABLE()
         job = _Job(transaction, self._inbox.loop.create_future(), durable)
@@ -119,7 +119,6 @@ class SqliteDatabase:
         return cast(T, await job.done)
 
     async def close(self) -> None:
-        """See `Database.close`."""
         if not self._closed:
             self._closed = True
             self._inbox.jobs.put(None)
@@ -131,7 +130,7 @@ class SqliteDatabase:
                 group = self._inbox.next_group()
                 jobs = [job for job in group if job is not None]
                 if jobs and not self._commit_together(jobs):
-                    # Whoever queued up behind a locked or broken database has waited long enough.
+                    # Jobs queued behind a locked or broken database have waited long enough.
                     late = self._inbox.waiting()
                     group += late
                     jobs += [_refused(job) for job in late if job is not None]
@@ -154,7 +153,7 @@ class SqliteDatabase:
             self._healthy = True
             return True
         except Exception as error:
-            # Everything, for if this thread ended, all who wait would wait for ever.
+            # Of any kind: if this thread ended, every waiter would wait for ever.
             self._healthy = False
             log.error("the database did not take %d transactions: %s", len(jobs), type(error).__name__)
             for job in jobs:
@@ -170,12 +169,12 @@ def _run_in_savepoint(connection: Connection, job: _Job) -> None:
     except Exception as error:
         # A full disk or an I/O error may have ended the whole transaction; then this raises, and the group fails.
         raw.execute("ROLLBACK TO job")
-        job.error = _told(error)
+        job.error = _public(error)
     raw.execute("RELEASE job")
 
 
-def _told(error: Exception) -> Exception:
-    """What the waiter hears of it."""
+def _public(error: Exception) -> Exception:
+    """`error` as the caller sees it: without a text that quotes the row."""
     if isinstance(error, (IntegrityError, DataError)):
         return RowRefused()
     if isinstance(error, SQLAlchemyError):
@@ -194,13 +193,13 @@ def _engine(path: str, wait_s: float) -> Engine:
         f"sqlite:///{path}",
         poolclass=StaticPool,
         hide_parameters=True,
-        # Python must not begin transactions by itself: BEGIN IMMEDIATE is ours.
+        # Keeps Python from beginning transactions by itself: BEGIN IMMEDIATE is issued here.
         connect_args={"timeout": wait_s, "isolation_level": None, "check_same_thread": False},
     )
 
     @event.listens_for(engine, "connect")
     def configure(raw: sqlite3.Connection, _record: object) -> None:
-        # FULL and not NORMAL: with NORMAL a commit that was acknowledged can be lost with the power.
+        # Not NORMAL: it can lose an acknowledged commit in a power failure.
         raw.execute(f"PRAGMA journal_mode = {journal_mode(sqlite3.sqlite_version_info)}")
         raw.execute("PRAGMA synchronous = FULL")
         raw.execute("PRAGMA foreign_keys = ON")

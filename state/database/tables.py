@@ -3,12 +3,12 @@
     organisations --< users --< api_keys        who may call
           |             |
         budgets       budgets                   limit, spent and held, one row per organisation and per user
-    reservations ... usage_lines                money on its way, money that arrived
+    reservations ... usage_lines                money held, money billed
     replies                                     answers kept for `Idempotency-Key`
     voices                                      of organisations; their bytes are in `blobs`
 
 Times are whole seconds since 1970 UTC (`_at`, `_until`) or milliseconds (`_ms`). Money is whole micro-EUR. The schema
-itself is made by `migrations/`; a test compares the two.
+is created by `migrations/`; a test compares the two.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ metadata = MetaData(
     }
 )
 
-# SQLite fills only a column of exactly type INTEGER by itself, and its INTEGER has 64 bits; PostgreSQL's has 32.
+# SQLite autoincrements only a column of exactly type INTEGER, and its INTEGER has 64 bits; PostgreSQL's has 32.
 Number = BigInteger().with_variant(Integer(), "sqlite")
 
 
@@ -54,11 +54,9 @@ class Names(TypeDecorator[frozenset[str]]):
     cache_ok = True
 
     def process_bind_param(self, value: frozenset[str] | None, dialect: Dialect) -> str | None:
-        """To the database."""
         return None if value is None else " ".join(sorted(value))
 
     def process_result_value(self, value: Any | None, dialect: Dialect) -> frozenset[str] | None:
-        """From the database."""
         return None if value is None else frozenset(value.split())
 
 
@@ -151,7 +149,7 @@ usage_lines = Table(
     "usage_lines",
     metadata,
     Column("id", Number, primary_key=True),
-    # Unique per reservation and not per request id: clients choose request ids, and one that repeats its own must pay.
+    # Unique per reservation and not per request id: clients choose request ids, and a repeated one is billed again.
     Column("reservation_id", Text, nullable=False, unique=True),
     Column("at_ms", Number, nullable=False),
     Column("org_id", ForeignKey("organisations.id"), nullable=False),

@@ -18,7 +18,7 @@ from state.accounts import organisations
 from state.billing import audit
 from state.billing.ledger import LEASE_S, Ledger
 from state.blobs.store import open_blobs
-from state.database.database import connect, open_database
+from state.database.connect import connect, open_database
 from state.database.tables import api_keys, budgets, reservations, usage_lines
 from state.voices import Voices
 from tests.state.books import eventually, make_caller, money

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from contract.errors import ApiError
-from state.blobs.signatures import PURPOSE, Signatures
+from state.blobs.signatures import FILES_PURPOSE, Signatures
 from state.keyring import Secrets, open_secrets, rotate
 
 NAME = "drafts/3f/sample.mp3"
@@ -12,7 +12,7 @@ SECRETS = Secrets((b"s" * 32,))
 
 
 def signatures(secrets: Secrets = SECRETS, now_s: float = NOW_S) -> Signatures:
-    return Signatures(secrets.derive(PURPOSE), lambda: now_s)
+    return Signatures(secrets.derive(FILES_PURPOSE), lambda: now_s)
 
 
 def refused(query: str, name: str = NAME, method: str = "GET", by: Signatures | None = None) -> bool:

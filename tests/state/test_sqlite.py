@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Connection, text
 
 from contract.errors import ApiError
-from state.database.database import RowRefused, open_database
+from state.database.connect import RowRefused, open_database
 from state.database.sqlite import SqliteDatabase, journal_mode
 from state.database.tables import metadata
 

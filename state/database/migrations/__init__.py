@@ -1,1 +1,5 @@
-"""Steps of the schema, forwards and backwards. `state.database.migrate` runs them."""
+"""Steps of the schema, forwards and backwards.
+
+env.py        what Alembic runs for every step
+versions/     one file per step
+"""

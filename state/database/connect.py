@@ -1,8 +1,8 @@
 """One small interface over both databases: `await database.run(transaction)`.
 
 A transaction is a plain function over a synchronous SQLAlchemy connection; repositories are such functions, written
-once. `run` commits when it returns and rolls back when it raises. A transaction that was handed over runs to its end
-even when the waiting task is cancelled, so a client that disconnects never leaves one half done.
+once. `run` commits when it returns and rolls back when it raises. A submitted transaction runs to its end even if the
+waiting task is cancelled, so a client that disconnects never leaves one half done.
 
     sqlite:///...       `sqlite.py`      one writer thread, several transactions in one commit
     postgresql://...    `postgres.py`    a pool of connections
@@ -21,13 +21,13 @@ from sqlalchemy.exc import ArgumentError
 T = TypeVar("T")
 
 WAIT_S = 4.0
-"""Seconds that a transaction waits for a lock or a connection before it is given up: clients hear 503 within 5 s."""
+"""How long a transaction waits for a lock or a connection: clients get their 503 within 5 s."""
 
 
 class RowRefused(Exception):
-    """A rule of the schema refused a row: it exists already, or refers to nothing.
+    """A constraint refused a row: it exists already, or refers to nothing.
 
-    Says no more than that: databases quote the row in their own message, and it may be a secret.
+    Carries no message: the database's own quotes the row, which may hold a secret.
     """
 
 
@@ -37,19 +37,19 @@ class Database(Protocol):
     async def run(self, transaction: Callable[[Connection], T], *, durable: bool = True, row: int | None = None) -> T:
         """Runs `transaction` and returns its result after the commit.
 
-        With `durable=False` the answer does not wait for the disk: other transactions see the result, but the machine
-        can lose it with its power. For what is worth nothing without the process that asked, like a reservation.
+        With `durable=False` the answer does not wait for the disk: other transactions see the result, but a power
+        failure can lose it. For rows that are worthless without the calling process, like a reservation.
 
-        Transactions of the same `row` (any number) would wait for each other in the database, each with a connection
-        in its hand; they take turns here instead.
+        Transactions with the same `row` (any number) would wait for each other in the database, each occupying a
+        connection; they take turns here instead.
 
-        Raises STATE_UNAVAILABLE if the database cannot be reached or written, RowRefused, and what the transaction
-        raises itself.
+        Raises STATE_UNAVAILABLE if the database cannot be reached or written, RowRefused, and whatever the
+        transaction raises.
         """
         ...
 
     async def close(self) -> None:
-        """Finishes what was handed over, then lets go of the database."""
+        """Finishes submitted transactions, then disconnects."""
         ...
 
 
@@ -76,7 +76,7 @@ def connect(url: str, wait_s: float = WAIT_S) -> Database:
     except ArgumentError:
         raise ValueError("the database address must look like sqlite:///path or postgresql://user@host/name") from None
     backend = address.get_backend_name()
-    # Drivers load where they are chosen: an embedded server has no use for asyncpg.
+    # Drivers are imported when chosen: an embedded server does not need asyncpg.
     if backend == "sqlite" and address.database not in (None, "", ":memory:"):
         from state.database.sqlite import SqliteDatabase
 
@@ -89,7 +89,7 @@ def connect(url: str, wait_s: float = WAIT_S) -> Database:
 
 
 def insert_new(connection: Connection, table: Table) -> Insert:
-    """An INSERT that leaves a row which exists already as it is; `rowcount` tells which it was."""
+    """An INSERT that does nothing if the row exists; `rowcount` is then 0."""
     if connection.dialect.name == "postgresql":
         return postgresql.insert(table).on_conflict_do_nothing()
     return sqlite.insert(table).on_conflict_do_nothing()
