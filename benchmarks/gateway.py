@@ -44,7 +44,7 @@ from state import State, open_state
 from state.accounts import api_keys, keys, organisations
 from state.accounts.authentication import PEPPER
 from state.blobs.store import open_blobs
-from state.database.database import open_database
+from state.database.connect import open_database
 from state.keyring import open_secrets
 from state.rates import Rates
 from tests.state.servers import run_postgres

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 from pydantic import BaseModel, Field, field_validator
 
 from contract.body import decode, parse
 from contract.errors import MODEL_NOT_FOUND, ApiError
-from contract.limits import JSON_DEPTH
+from contract.limits import JSON_DEPTH, JSON_VALUES
 
 
 class Inner(BaseModel):
@@ -100,3 +103,55 @@ def test_error_of_a_validator_is_kept() -> None:
 
     with pytest.raises(ApiError, match="404 model_not_found"):
         parse(Picky, b'{"model": "x"}')
+
+
+# --- time in the event loop ------------------------------------------------------------------------------------------
+
+
+def cpu_s(work: Callable[[], object]) -> float:
+    """The least processor time of three runs. A refusal is work too."""
+
+    def once() -> float:
+        started = time.process_time()
+        with suppress(ApiError):
+            work()
+        return time.process_time() - started
+
+    return min(once() for _ in range(3))
+
+
+def ones(count: int) -> bytes:
+    return b"[" + b",".join([b"1"] * count) + b"]"
+
+
+@pytest.mark.parametrize(("count", "is_taken"), [(-1, True), (0, True), (1, False)])
+def test_values_are_counted(count: int, is_taken: bool) -> None:
+    raw = ones(JSON_VALUES + count)
+    if is_taken:
+        assert len(decode(raw)) == JSON_VALUES + count
+    else:
+        with pytest.raises(ApiError, match=f"invalid_json: the body holds more than {JSON_VALUES} keys and values"):
+            decode(raw)
+
+
+@pytest.mark.parametrize("text", [",", ":", "[", "{", '",', "\\,", '\\",[', "\\\\,"])
+def test_punctuation_inside_a_string_is_no_value(text: str) -> None:
+    body = [text * (JSON_VALUES + 1), {"key, [with] {marks}:": text}]
+    assert decode(json.dumps(body).encode()) == body
+
+
+@pytest.mark.parametrize("item", [b"[]", b"{}", b'""', b'{"a":1}', b'{"":{}}', b'"\\""'])
+def test_too_many_values_are_refused_before_one_is_built(item: bytes) -> None:
+    raw = b"[" + b",".join([item] * 1_000_000) + b"]"
+    with pytest.raises(ApiError, match="more than"):
+        decode(raw)
+    assert cpu_s(lambda: decode(raw)) < cpu_s(lambda: json.loads(raw))
+
+
+def test_a_key_that_comes_twice_is_found_in_one_pass() -> None:
+    keys = [f"k{index}" for index in range(40_000)]
+    raw = ("{" + ",".join(f'"{key}":1' for key in [*keys, keys[-1]]) + "}").encode()
+    with pytest.raises(ApiError, match="`k39999` appears twice"):
+        decode(raw)
+    # Comparing every key with every other took four hundred times as long as reading them.
+    assert cpu_s(lambda: decode(raw)) < 20 * cpu_s(lambda: json.loads(raw))
