@@ -7,7 +7,7 @@
     models.py        section 2      how a model is listed
     base.py  body.py  images.py     how strictly bodies are read: types, JSON, `data:` addresses
     quantities.py    section 5      what a job may cost at most
-    chat/  embeddings.py  rerank.py  speech/  decisions/      section 4, one noun per capability
+    <noun>.py or <noun>/            section 4, one per capability of the catalogue
 
 Each capability has a request (what a client may say), a job (what crosses to an engine), a protocol (what an engine
 does) and a reply. A job is a frozen dataclass of plain values; replicas hand it on unopened.

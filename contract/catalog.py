@@ -75,12 +75,14 @@ class Model(Frozen):
     Attributes:
         kind: value of `kind` in `/models`; says which endpoint addresses the model.
         noun: capability name, the same in every folder; deployment names start with it.
+        is_listed: whether `/models` names it.
         created: Unix time the model entered the catalogue.
         price: micro-EUR per million of each unit that the request consumes.
     """
 
     kind: ClassVar[str]
     noun: ClassVar[str]
+    is_listed: ClassVar[bool] = True
 
     id: ModelId
     owned_by: str
@@ -205,7 +207,7 @@ class TranscriptionModel(Model):
 
 
 class DecisionModel(Model):
-    """A decision scorer. Not part of `/models`.
+    """A decision scorer. `/models` does not name it: GET /decisions/models does.
 
     Attributes:
         operator, country, via: named in every answer: who runs it, where, and how it is read.
@@ -214,6 +216,7 @@ class DecisionModel(Model):
 
     kind = "decision"
     noun = "decisions"
+    is_listed = False
 
     operator: str
     country: str

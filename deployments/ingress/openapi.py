@@ -22,7 +22,7 @@ _types: list[Any] = []
 
 
 def documented(request: Any, reply: Any, *, streams: bool = False, keyed: bool = True, **more: Any) -> dict[str, Any]:
-    """`openapi_extra` of a route that takes `request` as JSON (None: nothing) and answers 200 with `reply`, or an error.
+    """`openapi_extra` of a route that takes `request` as JSON (None: no body) and answers 200 with `reply` or an error.
 
     `more` is passed on as it is (`parameters` of the route).
     """

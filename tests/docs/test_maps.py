@@ -1,4 +1,7 @@
-"""The docstring of each package is its map: it names every module that is there, and none that is not."""
+"""The docstring of each package is its map: it names every module that is there, and none that is not.
+
+`<noun>.py` stands for one module per capability, so that a new capability redraws no map.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from contract.catalog import CATALOG_TYPES
 from tests.docs.pages import ROOT
 
 ROOMS = ("contract", "audio", "configs", "models", "state", "autoscaling", "deployments", "benchmarks", "evaluations")
@@ -19,13 +23,15 @@ PACKAGES = sorted(
     if "versions" not in file.parts  # steps of the schema are a history, not rooms
 )
 
-NAMED = re.compile(r"(?<![\w/.])(\w+(?:\.py|/))(?!\w)")
+NAMED = re.compile(r"(?<![\w/.])((?:\w+|<noun>)(?:\.py|/))(?!\w)")
 
 
 def map_of(package: Path) -> set[str]:
     """What the docstring names: `module.py` and `package/`."""
     tree = ast.parse((ROOT / package / "__init__.py").read_text("utf-8"))
-    return set(NAMED.findall(ast.get_docstring(tree) or ""))
+    named = set(NAMED.findall(ast.get_docstring(tree) or ""))
+    capabilities = {name.replace("<noun>", noun) for name in named for noun in CATALOG_TYPES if "<noun>" in name}
+    return {name for name in named if "<noun>" not in name} | (capabilities & rooms_of(package))
 
 
 def rooms_of(package: Path) -> set[str]:

@@ -1,6 +1,6 @@
 """What each capability does for a caller: estimate, bill, call the engine, settle. No HTTP.
 
-    chat.py  embeddings.py  rerank.py  speech.py  decisions.py      one flow each
+    <noun>.py      one flow per capability of the catalogue
     voices.py      the voices that a caller can see, and samples of fixed ones
 
 A flow takes a request context and a parsed request and gives back what the engine made of it. Routes call flows, and so

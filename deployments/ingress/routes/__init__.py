@@ -1,6 +1,7 @@
 """One router per family of routes. A route parses the body, calls its flow, and makes the response.
 
-chat.py  embeddings.py  rerank.py  speech.py  voices.py  decisions.py
+<noun>.py                       one router per capability of the catalogue
+voices.py                       the list of voices, and samples
 models.py  me.py  health.py     what there is, what a key may do, whether the server lives
 files.py                        bytes behind signed addresses
 images.py                       not available yet, and says so

@@ -36,7 +36,5 @@ async def get_model(admitted: AnyKey, model_id: str) -> Response:
 
 
 def _listed(context: RequestContext) -> list[Model]:
-    """Decision models have a list of their own."""
-    catalog = context.service.catalog
-    kinds = (catalog.chat, catalog.embeddings, catalog.rerank, catalog.speech, catalog.transcription)
-    return [model for models in kinds for model in context.offered(models)]
+    models = {model.id: model for model in context.service.catalog.models() if model.is_listed}
+    return context.offered(models)
