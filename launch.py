@@ -58,10 +58,11 @@ def serve_until_stopped(config: dict[str, Any], port: int | None, home: Path) ->
     _check_port(http["host"], http["port"])
     with tempfile.TemporaryDirectory(prefix="parlance-", ignore_cleanup_errors=True) as run:
         _prepare_environment(home, Path(run))
+        built = _build(config)
         stop = _stop_signal()
         key = asyncio.run(_demo_key(home))
         with _step("starting the graph"):
-            _deploy(config, http)
+            _deploy(config, built, http)
         try:
             _say_ready(f"http://{http['host']}:{http['port']}", home, key)
             stop.wait()
@@ -175,11 +176,27 @@ async def _demo_key(home: Path) -> str | None:
         await state.close()
 
 
-def _deploy(config: dict[str, Any], http: dict[str, Any]) -> None:
-    import ray
-    from ray import serve
+def _build(config: dict[str, Any]) -> list[Any]:
+    """The applications of a config file, before anything of Ray runs. Raises StartError for a stanza at fault."""
     from ray._common.utils import import_attr
     from ray.serve._private.api import call_user_app_builder_with_args_if_necessary
+
+    from autoscaling.deployment import DeploymentTableError
+    from configs import CatalogError
+    from models.options import OptionsError
+
+    try:
+        return [
+            call_user_app_builder_with_args_if_necessary(import_attr(app["import_path"]), app["args"])
+            for app in config["applications"]
+        ]
+    except (CatalogError, DeploymentTableError, OptionsError) as error:
+        raise StartError(str(error)) from None
+
+
+def _deploy(config: dict[str, Any], built: list[Any], http: dict[str, Any]) -> None:
+    import ray
+    from ray import serve
 
     from deployments.loopback import ADDRESS
 
@@ -192,9 +209,8 @@ def _deploy(config: dict[str, Any], http: dict[str, Any]) -> None:
     )
     logging.getLogger("ray.serve").setLevel(logging.WARNING)
     serve.start(proxy_location=config["proxy_location"], http_options=http)
-    for app in config["applications"]:
-        built = call_user_app_builder_with_args_if_necessary(import_attr(app["import_path"]), app["args"])
-        serve.run(built, name=app["name"], route_prefix=app["route_prefix"])
+    for app, application in zip(config["applications"], built, strict=True):
+        serve.run(application, name=app["name"], route_prefix=app["route_prefix"])
 
 
 def _say_ready(url: str, home: Path, new_key: str | None) -> None:
@@ -224,7 +240,7 @@ def _shut_down() -> None:
     import ray
     from ray import serve
 
-    # Ray reports as errors that the controller is gone which it was just told to end.
+    # Ray reports as an error that the controller is gone, which is what was wanted.
     noise = io.StringIO()
     with _step("stopping"), contextlib.redirect_stderr(noise), contextlib.redirect_stdout(noise):
         serve.shutdown()

@@ -62,7 +62,7 @@ class Gate:
         self._in_flight = 0
 
     def running(self) -> int:
-        """Replicas that run. A handle whose router has heard nothing yet counts as cold."""
+        """Replicas that run. A handle whose router has no news yet counts as cold."""
         view = views.VIEWS.get(self._key)
         return view.running() if view else 0
 

@@ -71,7 +71,7 @@ def _check_clips(file: Path, engines: Engines) -> None:
 
 
 def _check_unique(file: Path, engines: Engines, key: str, value_of: Callable[[SpeechModel], Hashable]) -> None:
-    """Raises CatalogError where two engines say the same. None is said by as many as like."""
+    """Raises CatalogError where two engines have the same value; None does not count."""
     first: dict[Hashable, str] = {}
     for model in engines:
         value = value_of(model)

@@ -109,7 +109,7 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 def _check_values(raw: bytes) -> None:
     """Counts keys and values without building one. Raises INVALID_JSON for more than JSON_VALUES."""
-    # Most bodies are told from their bytes alone; only those with much punctuation are looked at closely.
+    # Counting bytes clears most bodies; only those with much punctuation need a closer look.
     if _separators(raw) <= JSON_VALUES:
         return
     plain = raw.replace(rb"\\", b"").replace(rb"\"", b"")

@@ -129,7 +129,7 @@ class ChatModel(Model):
 
 
 class EmbeddingModel(Model):
-    """`dimensions` of a full vector; `matryoshka` models may be asked for fewer. `context_window` is in tokens."""
+    """`dimensions` of a full vector; `matryoshka` models offer fewer too. `context_window` is in tokens."""
 
     kind = "embedding"
     noun = "embeddings"

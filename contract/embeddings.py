@@ -93,7 +93,7 @@ class EmbeddingsEngine(Protocol):
 
 
 def job_of(request: EmbeddingsRequest, model: EmbeddingModel) -> EmbeddingsJob:
-    """What `model` is asked for `request`. Raises INVALID_REQUEST for a length of vector that it does not offer."""
+    """The job that `request` is to `model`. Raises INVALID_REQUEST for a vector length that it does not offer."""
     return EmbeddingsJob(request.input, _dimensions(request, model))
 
 
@@ -102,7 +102,7 @@ def _dimensions(request: EmbeddingsRequest, model: EmbeddingModel) -> int:
     if wanted == model.dimensions or (model.matryoshka and wanted < model.dimensions):
         return wanted
     offer = f"1 to {model.dimensions}" if model.matryoshka else f"{model.dimensions} only"
-    raise INVALID_REQUEST(f"`dimensions` {wanted} was asked for; `{model.id}` offers {offer}", param="dimensions")
+    raise INVALID_REQUEST(f"`dimensions` {wanted} was requested; `{model.id}` offers {offer}", param="dimensions")
 
 
 class EmbeddingObject(TypedDict):

@@ -111,7 +111,7 @@ class Fault:
         code: `error.code` on the wire.
         text: the fixed message of a service fault, or None where the raiser writes the sentence.
         retry_after_s: default `Retry-After`, or None.
-        should_retry: what `x-should-retry` tells the SDKs, None to leave it to them.
+        should_retry: value of `x-should-retry`, which SDKs obey; None leaves it to them.
     """
 
     name: str

@@ -94,7 +94,7 @@ class DocumentText(TypedDict):
 
 
 class RerankResult(TypedDict):
-    """A document's place in the request, and its relevance; `document` when it was asked for."""
+    """A document's place in the request, and its relevance; `document` when requested."""
 
     index: int
     relevance_score: float

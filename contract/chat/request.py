@@ -73,7 +73,7 @@ class Part(Lenient):
 
 
 class CalledFunction(Lenient):
-    """What the model asked for earlier in the conversation. `arguments` is a JSON object as text."""
+    """A call that the model made earlier in the conversation. `arguments` is a JSON object as text."""
 
     name: Name
     arguments: str = "{}"

@@ -30,7 +30,7 @@ class SpeechJob:
 
     Attributes:
         text: without marks that the engine does not know.
-        language: ISO 639-1; what the engine was told to speak, or what the text seems to be.
+        language: ISO 639-1; the one requested, or the one that the text seems to be in.
         voice: slug of one of the engine's fixed voices; None for its own default, or where a clip stands.
         clip: the voice to imitate.
         style: a natural-language instruction.

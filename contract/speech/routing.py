@@ -4,8 +4,8 @@
         - the default engine hands over languages that it does not speak
         - voices and clips must fit the engine that was chosen
 
-A pure rule over the catalogue: what an engine is to do stands in its stanza (`contract.catalog.SpeechModel`), and no
-engine has a name here.
+A pure rule over the catalogue: the policy of each engine is in its stanza (`contract.catalog.SpeechModel`), and none
+is named here.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def admit(scope: Scope | None, max_body_bytes: int = JSON_BODY_BYTES) -> Callabl
         refuse_long_body(request, max_body_bytes)
         state = trace.service.state
         caller = await state.accounts.authenticate(request.headers.get("authorization"))
-        # Counted before the scope is looked at: a key that knocks at wrong doors uses up its rate too.
+        # Counted before the scope is looked at: requests that lack a scope use up the rate too.
         rate = trace.rate = await state.rates.hit(caller)
         if scope is not None:
             caller.require(scope)

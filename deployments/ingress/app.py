@@ -56,7 +56,7 @@ def build_app(service: Service) -> FastAPI:
         description="Speech, language and decisions behind one key. Paths work with and without `/v1`.",
         docs_url=None,
         redoc_url=None,
-        # A redirect would name the Host header that came, have no Error body, and come before the key is asked for.
+        # A redirect would name the Host header that came, have no Error body, and come before the key is checked.
         redirect_slashes=False,
     )
     for router in (*ROUTERS, *OPEN_ROUTERS):

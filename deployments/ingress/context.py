@@ -1,4 +1,4 @@
-"""What a flow knows of one request: who asks, and what for the answer is made with. No HTTP."""
+"""What a flow knows of one request: the caller, its id, its timings, and the service it came to. No HTTP."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RequestContext:
     Attributes:
         request_id: ours, never the client's: usage lines are unique by it.
         started_s: `time.perf_counter()` when the request came.
-        timings: filled by the gate, told in `Server-Timing`.
+        timings: filled by the gate; the reply shows them in `Server-Timing`.
     """
 
     service: Service
