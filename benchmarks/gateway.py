@@ -34,11 +34,11 @@ from pathlib import Path
 
 from benchmarks.instant_engine import EVENTS, MODEL, WORDS
 from benchmarks.load import Figures, Job, measure
-from benchmarks.servers import free_port, parlance, running, working_folder
+from benchmarks.peers import litellm
+from benchmarks.servers import Server, free_port, parlance, running, working_folder
 
 CLIENTS = (1, 16, 64)
 CONFIG = "benchmarks/instant.yaml"
-PEER_KEY = "sk-benchmark"
 WARM_WITHIN_S = 120
 WHOLE = "the whole graph"
 
@@ -55,16 +55,19 @@ class System:
         through: what stands between a client and the engine.
     """
 
-    name: str
+    server: Server
     through: str
-    port: int
     path: str = "/v1/chat/completions"
-    key: str = ""
+
+    @property
+    def name(self) -> str:
+        """In the tables."""
+        return self.server.name
 
     def job(self, clients: int, stream: bool, seconds: float) -> Job:
         """One case."""
-        headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
-        return Job(self.port, self.path, headers, json.dumps(STREAM if stream else BODY), clients, seconds)
+        body = json.dumps(STREAM if stream else BODY)
+        return Job(self.server.port, self.path, self.server.headers, body, clients, seconds)
 
 
 # --- the systems -----------------------------------------------------------------------------------------------------
@@ -73,18 +76,18 @@ class System:
 @contextmanager
 def direct(folder: Path) -> Iterator[System]:
     """The engine's answer without anything around it."""
-    port = free_port()
-    command = [sys.executable, "-m", "uvicorn", "benchmarks.instant:answer", "--port", str(port), "--no-access-log"]
-    with running([*command, "--lifespan", "off"], f"http://127.0.0.1:{port}/", folder / "direct.log"):
-        yield System("bare ASGI app", "uvicorn", port)
+    server = Server("bare ASGI app", free_port())
+    command = [sys.executable, "-m", "uvicorn", "benchmarks.instant:answer", "--port", str(server.port)]
+    with running([*command, "--no-access-log", "--lifespan", "off"], server.url, folder / "direct.log"):
+        yield System(server, "uvicorn")
 
 
 @contextmanager
 def graph(folder: Path) -> Iterator[tuple[System, System]]:
     """Two bare hops, and the whole graph, on one cluster behind one HAProxy."""
     with parlance(folder, CONFIG) as server:
-        bare = System("two bare hops", "HAProxy, two hops of Ray Serve", server.port, "/bare/v1/chat/completions")
-        yield bare, System(server.name, WHOLE, server.port, key=server.key)
+        bare = Server("two bare hops", server.port)
+        yield System(bare, "HAProxy, two hops of Ray Serve", "/bare/v1/chat/completions"), System(server, WHOLE)
 
 
 @contextmanager
@@ -94,25 +97,14 @@ def other_graph(checkout: Path, folder: Path) -> Iterator[System]:
     describe = ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--exclude", "*"]
     commit = subprocess.run(describe, capture_output=True, text=True, check=False).stdout.strip()
     with parlance(folder, CONFIG, checkout=checkout, name=f"Parlance at {commit or checkout}") as server:
-        yield System(server.name, WHOLE, server.port, key=server.key)
+        yield System(server, WHOLE)
 
 
 @contextmanager
-def litellm(python: Path, upstream: int, folder: Path) -> Iterator[System]:
-    """The peer's proxy, one worker."""
-    port, config = free_port(), folder / "litellm.yaml"
-    parameters = {"model": f"openai/{MODEL}", "api_base": f"http://127.0.0.1:{upstream}/v1", "api_key": "none"}
-    settings = {
-        "model_list": [{"model_name": MODEL, "litellm_params": parameters}],
-        "litellm_settings": {"telemetry": False},
-        "general_settings": {"master_key": PEER_KEY},
-    }
-    config.write_text(json.dumps(settings))
-    command = [str(python.parent / "litellm"), "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
-    environment = {"LITELLM_LOG": "ERROR", "LITELLM_LOCAL_MODEL_COST_MAP": "True", "DO_NOT_TRACK": "1"}
-    url = f"http://127.0.0.1:{port}/health/liveliness"
-    with running([*command, "--num_workers", "1"], url, folder / "litellm.log", environment):
-        yield System("LiteLLM", "its proxy, without a database", port, key=PEER_KEY)
+def proxy(python: Path, upstream: System, folder: Path) -> Iterator[System]:
+    """LiteLLM in front of `upstream`."""
+    with litellm(python, MODEL, upstream.server, folder) as server:
+        yield System(server, "its proxy, over the bare ASGI app")
 
 
 # --- the comparison --------------------------------------------------------------------------------------------------
@@ -192,7 +184,7 @@ def main() -> None:
         if options.against:
             systems.append(stack.enter_context(other_graph(options.against, folder)))
         if options.litellm:
-            systems.append(stack.enter_context(litellm(options.litellm, systems[0].port, folder)))
+            systems.append(stack.enter_context(proxy(options.litellm, systems[0], folder)))
         print(table(systems, compare(systems, options.rounds, options.seconds)))
     print(f"load average {os.getloadavg()[0]:.1f}")
 

@@ -104,7 +104,7 @@ def _await(url: str, worst_status: int, child: subprocess.Popen[bytes], log: Pat
             if httpx.get(url, timeout=5).status_code <= worst_status:
                 return
         time.sleep(0.2)
-    raise SystemExit(f"{child.args} is not ready: {log.read_text()[-2000:]}")
+    raise SystemExit(f"{child.args!r} is not ready: {log.read_text()[-2000:]}")
 
 
 @contextmanager
