@@ -3,8 +3,8 @@
     python -m benchmarks.admission
     python -m benchmarks.admission --postgres postgresql://parlance@127.0.0.1/empty
 
-One client after the other. SQLite waits for its disk; so does a PostgreSQL that nobody told otherwise. The PostgreSQL
-database must be empty.
+One client after the other. SQLite waits for its disk, and PostgreSQL does unless its `fsync` is off. The database of
+`--postgres` must be empty.
 """
 
 from __future__ import annotations

@@ -4,11 +4,11 @@
     python -m benchmarks.decisions --peer chat              beside one chat call a question, on SmolLM2-135M
     python -m benchmarks.decisions --vllm=--block-size=32   with further arguments of the peer
 
-In a turn each server runs alone: it is started, asked for 20 s before anything counts, because a cold start leaves work
-behind, measured, and stopped. Two that run side by side disturb one another even while one of them is idle: threads of
-vLLM spin for a while after a step, and a graph reports of itself twice a second. A round is one state of some 4,000
-characters with so many questions. No state is sent twice to one server. A chat call asks for one token with the
-log-probabilities of the 20 likeliest; those of one round are sent at one moment.
+Ours is the whole graph: HAProxy, keys, limits, bills. In a turn each server runs alone: it is started, warmed for 20 s,
+because a cold start leaves work behind, measured, and stopped. Two that run side by side disturb one another even while
+one of them is idle: threads of vLLM spin for a while after a step, and a graph reports of itself twice a second. A
+round is one state of some 4,000 characters with so many questions. No state is sent twice to one server. A chat call
+requests one token with the log-probabilities of the 20 likeliest; those of one round are sent at one moment.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ CONFIG = "benchmarks/instant.yaml"
 WARM_WITHIN_S = 120
 WHOLE = "the whole graph"
 
-# The instant engine of older checkouts does as it is told, so it is told what this one does anyway.
+# The engine of older checkouts obeys the last message, so that message asks for what this one answers anyway.
 BODY = {"model": MODEL, "messages": [{"role": "user", "content": f"say {WORDS}"}]}
 STREAM = {"model": MODEL, "messages": [{"role": "user", "content": f"stream {EVENTS} 0"}], "stream": True}
 
