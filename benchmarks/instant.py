@@ -15,7 +15,7 @@ from deployments.ingress.deployment import IngressArgs
 from fastapi import FastAPI
 from pydantic import BaseModel
 from ray import serve
-from ray.serve import Application
+from ray.serve import Application, Deployment
 from ray.serve.handle import DeploymentHandle
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -89,7 +89,9 @@ class BareIngress:
 
 def bare(args: Args) -> Application:
     """Two hops."""
-    return BareIngress.bind(BareEngine.bind())
+    entry: Deployment = BareIngress
+    engine: Deployment = BareEngine
+    return entry.bind(engine.bind())
 
 
 async def answer(scope: Any, receive: Any, send: Any) -> None:
