@@ -8,7 +8,7 @@ BIN := .venv/bin
 RUN := $(BIN)/python -m
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-qwen serve weights test check bench lock
+.PHONY: help setup setup-dev setup-qwen serve weights test check bench evaluate lock
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -36,6 +36,9 @@ check: setup-dev ## format, lint, types, import rules
 
 bench: setup-dev ## benchmarks beside the peers; tables on standard output
 	@$(RUN) benchmarks
+
+evaluate: setup-dev ## how often the decision models are right; writes the tables and the plot
+	@$(RUN) evaluations decisions
 
 # --- how it is done -------------------------------------------------------------------------------------------------
 

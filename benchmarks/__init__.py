@@ -1,1 +1,25 @@
-"""Measurements beside the peers, one file per question. Results with date and hardware are in `results/`."""
+"""Speed, beside the servers of others and beside less of ours. Tables with date and machine are in `results/`.
+
+__main__.py        all of them in some ten minutes, with short settings
+
+One question each:
+
+gateway.py         what keys, limits and bills add to a call; beside LiteLLM, or beside another checkout of this project
+admission.py       what those checks cost by themselves
+chat.py            streams beside `vllm serve`
+cold_start.py      from zero replicas to the first token
+embeddings.py      texts per second beside infinity
+speech.py          what the graph adds to speech
+decisions.py       beside `vllm serve`, by its own decisions and by chat calls
+
+What they work with:
+
+servers.py         starts a server and ends it; the whole graph with a customer of its own
+peers.py           the servers of others
+load.py            clients, in a process of their own
+instant.py         servers over an engine that answers at once, configured by `instant.yaml`
+instant_engine.py  that engine
+small_qwen3.py     small random weights that ours and vLLM can both read
+
+How good the answers are is judged in `evaluations`.
+"""

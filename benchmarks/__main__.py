@@ -20,6 +20,7 @@ SHORT: dict[str, list[str]] = {
     "cold_start": ["--turns", "1", "--rounds", "3"],
     "embeddings": ["--in-process", "bfloat16", "float32", "--rounds", "2", "--seconds", "2"],
     "gateway": ["--rounds", "2", "--seconds", "1"],
+    "admission": ["--requests", "500"],
     "speech": ["--rounds", "1", "--seconds", "2"],
     "decisions": ["--turns", "1", "--rounds", "5"],
 }

@@ -18,20 +18,18 @@ import random
 import re
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import cast
 
 import httptools
 import uvloop
 
-from benchmarks.gateway import ROOT
-from benchmarks.peers import MODEL, STREAMS, Server, parlance, vllm, vllm_python
+from benchmarks.peers import MODEL, STREAMS, vllm, vllm_python
+from benchmarks.servers import Server, parlance, working_folder
 
 MAX_TOKENS = 64
 SPOKEN = re.compile(rb'"content":\s*"[^"]')
@@ -51,7 +49,6 @@ class Stream(asyncio.Protocol):
     tail: bytes = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by asyncio."""
         self._transport = cast(asyncio.WriteTransport, transport)
         self._parser = httptools.HttpResponseParser(self)
         self._done = asyncio.get_running_loop().create_future()
@@ -59,22 +56,18 @@ class Stream(asyncio.Protocol):
         self._transport.write(self.request)
 
     def data_received(self, data: bytes) -> None:
-        """Called by asyncio."""
         self._parser.feed_data(data)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Called by asyncio."""
         if not self._done.done():
             self._done.set_exception(ConnectionError("the server closed the connection"))
 
     def on_body(self, data: bytes) -> None:
-        """Called by the parser."""
         if SPOKEN.search(data):
             self.spoken_at_s.append(time.perf_counter())
         self.tail = (self.tail + data)[-2000:]
 
     def on_message_complete(self) -> None:
-        """Called by the parser."""
         if (status := self._parser.get_status_code()) == 200:
             self._done.set_result(None)
         else:
@@ -119,9 +112,7 @@ def make_request(server: Server, max_tokens: int = MAX_TOKENS) -> bytes:
         }
     ).encode()
     head = {"Host": "127.0.0.1", "Content-Type": "application/json", "Content-Length": str(len(body))}
-    if server.key:
-        head["Authorization"] = f"Bearer {server.key}"
-    lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
+    lines = "".join(f"{name}: {value}\r\n" for name, value in (head | server.headers).items())
     return f"POST /v1/chat/completions HTTP/1.1\r\n{lines}\r\n".encode() + body
 
 
@@ -206,8 +197,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="of each turn and number of streams")
     parser.add_argument("--only", choices=("parlance", "vllm"), help="one server alone, without ratios")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="chat-", dir=ROOT / "var") as name:
-        folder = Path(name)
+    with working_folder("chat-") as folder:
         python = vllm_python(folder / "peer")
         starts: dict[str, Start] = {"parlance": lambda: parlance(folder), "vllm": lambda: vllm(python, folder)}
         chosen = [start for name, start in starts.items() if options.only in (None, name)]

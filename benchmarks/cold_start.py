@@ -14,7 +14,6 @@ import argparse
 import os
 import statistics
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -22,8 +21,8 @@ import httpx
 import uvloop
 
 from benchmarks.chat import send
-from benchmarks.gateway import ROOT
-from benchmarks.peers import MODEL, Server, parlance, vllm, vllm_python
+from benchmarks.peers import MODEL, vllm, vllm_python
+from benchmarks.servers import Server, parlance, working_folder
 
 IDLE_S = 2
 """Until an engine is at zero. Short, so that a round does not take minutes."""
@@ -86,8 +85,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=2, help="of each of the two")
     parser.add_argument("--rounds", type=int, default=3, help="of the graph in each turn")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="cold-", dir=ROOT / "var") as name:
-        folder = Path(name)
+    with working_folder("cold-") as folder:
         python = vllm_python(folder / "peer")
         graph_turn(folder, 1)
         peer_turn(python, folder)

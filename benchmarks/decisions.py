@@ -4,11 +4,11 @@
     python -m benchmarks.decisions --peer chat              beside one chat call a question, on SmolLM2-135M
     python -m benchmarks.decisions --vllm=--block-size=32   with further arguments of the peer
 
-In a turn each server runs alone: it is started, asked for 20 s before anything counts, because a cold start leaves work
-behind, measured, and stopped. Two that run side by side disturb one another even while one of them is idle: threads of
-vLLM spin for a while after a step, and a graph reports of itself twice a second. A round is one state of some 4,000
-characters with so many questions. No state is sent twice to one server. A chat call asks for one token with the
-log-probabilities of the 20 likeliest; those of one round are sent at one moment.
+Ours is the whole graph: HAProxy, keys, limits, bills. In a turn each server runs alone: it is started, warmed for 20 s,
+because a cold start leaves work behind, measured, and stopped. Two that run side by side disturb one another even while
+one of them is idle: threads of vLLM spin for a while after a step, and a graph reports of itself twice a second. A
+round is one state of some 4,000 characters with so many questions. No state is sent twice to one server. A chat call
+requests one token with the log-probabilities of the 20 likeliest; those of one round are sent at one moment.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import argparse
 import asyncio
 import json
 import statistics
-import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator
@@ -30,8 +29,8 @@ from typing import Any
 import httpx
 
 from benchmarks import small_qwen3
-from benchmarks.gateway import free_port, running
-from benchmarks.peers import MODEL, VLLM_ENVIRONMENT, Server, parlance, vllm, vllm_python
+from benchmarks.peers import MODEL, vllm, vllm_python, vllm_serve
+from benchmarks.servers import Server, parlance, working_folder
 
 STATE_CHARS = 4000
 OPTIONS = ("billing", "technical", "sales", "other")
@@ -51,7 +50,7 @@ Start = Callable[[], AbstractContextManager[tuple[Server, Connect]]]
 class Figures:
     """Of one server over all turns: seconds of decisions by count of questions, decisions a second by clients."""
 
-    seconds: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
+    took_s: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
     rates: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
 
 
@@ -65,14 +64,15 @@ def main() -> None:
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 8])
     parser.add_argument("--vllm", action="append", default=[], metavar="ARGUMENT", help="of `vllm serve` on the Qwen3")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        servers = _servers(options, Path(name))
+    with working_folder("decisions-") as folder:
+        servers = _servers(options, folder)
         found = {starts: Figures() for starts in servers}
         for turn in range(options.turns):
             for starts in servers if turn % 2 else servers[::-1]:
                 with starts() as (server, connect):
                     asyncio.run(measure(server, connect, options, found[starts]))
-    print(tables(*found.values(), options))
+    ours, theirs = found.values()
+    print(tables(ours, theirs, options))
 
 
 def _servers(options: argparse.Namespace, folder: Path) -> tuple[Start, Start]:
@@ -81,8 +81,10 @@ def _servers(options: argparse.Namespace, folder: Path) -> tuple[Start, Start]:
     if options.peer == "chat":
         return _starting(partial(parlance, folder), _decide), _starting(partial(vllm, python, folder), _chat)
     weights = small_qwen3.make(folder / "weights")
-    ours = partial(parlance, folder, small_qwen3.config_file(folder), small_qwen3.stanza(weights))
-    peer = partial(_system_one_server, python, folder, weights, options.vllm)
+    ours = partial(parlance, folder, small_qwen3.config_file(folder), weights_toml=small_qwen3.stanza(weights))
+    # The slots, the window and the cache of our stanza.
+    alike = ["--max-num-seqs", "32", "--max-model-len", "8192", "--kv-cache-memory-bytes", str(1 << 28)]
+    peer = partial(vllm_serve, python, weights, folder, *alike, *options.vllm)
     return _starting(ours, _decide), _starting(peer, _system_one)
 
 
@@ -95,49 +97,38 @@ def _starting(start: Callable[[], AbstractContextManager[Server]], connect: Conn
     return run
 
 
-@contextmanager
-def _system_one_server(python: Path, folder: Path, weights: Path, further: list[str]) -> Iterator[Server]:
-    """`vllm serve` on the small model, with the slots, the window and the cache of our stanza."""
-    server = Server("vllm serve", free_port(), "", folder / "vllm.log")
-    command = [str(python), "-m", "vllm.entrypoints.cli.main", "serve", str(weights), "--served-model-name", MODEL]
-    command += ["--host", "127.0.0.1", "--port", str(server.port), "--enforce-eager", "--dtype", "bfloat16"]
-    command += ["--max-num-seqs", "32", "--max-model-len", "8192", "--kv-cache-memory-bytes", str(1 << 28)]
-    with running([*command, *further], f"{server.url}/health", server.log, VLLM_ENVIRONMENT):
-        yield server
-
-
 async def measure(server: Server, connect: Connect, options: argparse.Namespace, figures: Figures) -> None:
     """One turn of one server, which nothing disturbs."""
     async with httpx.AsyncClient(base_url=server.url, timeout=300) as client:
         ask = connect(client, server)
-        end, done = time.perf_counter() + WARM_S, 0
-        while time.perf_counter() < end:
+        end_s, done = time.perf_counter() + WARM_S, 0
+        while time.perf_counter() < end_s:
             await ask(f"Warming {done}: {TEXT}", 1)
             done += 1
         for count in options.questions:
-            figures.seconds[count] += await _rounds(ask, count, options.rounds)
+            figures.took_s[count] += await _rounds(ask, count, options.rounds)
         for clients in options.clients:
             figures.rates[clients].append(await _window(ask, clients) / WINDOW_S)
 
 
 async def _rounds(ask: Ask, count: int, rounds: int) -> list[float]:
     """Seconds of each round, without the first ones."""
-    spent = []
+    spent_s = []
     for index in range(WARM_ROUNDS + rounds):
         state = f"Ticket {count}/{index}: {TEXT * 60}"[:STATE_CHARS]
-        started = time.perf_counter()
+        started_s = time.perf_counter()
         await ask(state, count)
-        spent.append(time.perf_counter() - started)
-    return spent[WARM_ROUNDS:]
+        spent_s.append(time.perf_counter() - started_s)
+    return spent_s[WARM_ROUNDS:]
 
 
 async def _window(ask: Ask, clients: int) -> int:
     """Decisions with one question about a short state, done in a window by so many clients."""
-    end, done = time.perf_counter() + WINDOW_S, 0
+    end_s, done = time.perf_counter() + WINDOW_S, 0
 
     async def one(client: int) -> None:
         nonlocal done
-        while time.perf_counter() < end:
+        while time.perf_counter() < end_s:
             await ask(f"clients {clients}/{client}, {done}: {TEXT}", 1)
             done += 1
 
@@ -148,12 +139,19 @@ async def _window(ask: Ask, clients: int) -> int:
 def tables(ours: Figures, theirs: Figures, options: argparse.Namespace) -> str:
     """Markdown."""
     peer = "`/v1/systemone`" if options.peer == "systemone" else "as many chat calls"
-    lines = [f"| questions | one decision, p50 ms (p95) | {peer}, p50 ms (p95) | ratio of p50 |", "|---|---|---|---|"]
+    lines = [
+        f"| questions | one decision through the whole graph, p50 ms (p95) | {peer}, p50 ms (p95) | ratio of p50 |",
+        "|---|---|---|---|",
+    ]
     for count in options.questions:
-        mine, other = _cuts_ms(ours.seconds[count]), _cuts_ms(theirs.seconds[count])
+        mine, other = _cuts_ms(ours.took_s[count]), _cuts_ms(theirs.took_s[count])
         cells = f"{mine[0]:.0f} ({mine[1]:.0f}) | {other[0]:.0f} ({other[1]:.0f}) | {mine[0] / other[0]:.2f}"
         lines.append(f"| {count} | {cells} |")
-    lines += ["", f"| clients | decisions of one question a second | {peer} a second | ratio |", "|---|---|---|---|"]
+    lines += [
+        "",
+        f"| clients | decisions of one question a second through the whole graph | {peer} a second | ratio |",
+        "|---|---|---|---|",
+    ]
     for clients in options.clients:
         mine_a_s, other_a_s = statistics.mean(ours.rates[clients]), statistics.mean(theirs.rates[clients])
         lines.append(f"| {clients} | {mine_a_s:.1f} | {other_a_s:.1f} | {mine_a_s / other_a_s:.2f} |")
@@ -174,7 +172,6 @@ def _instructions(index: int) -> str:
 
 
 def _decide(client: httpx.AsyncClient, server: Server) -> Ask:
-    headers = {"authorization": f"Bearer {server.key}"}
     options = [{"id": option} for option in OPTIONS]
 
     async def ask(state: str, count: int) -> None:
@@ -182,7 +179,9 @@ def _decide(client: httpx.AsyncClient, server: Server) -> Ask:
             f"q{index}": {"type": "choice", "instructions": _instructions(index), "options": options}
             for index in range(count)
         }
-        reply = await client.post("/v1/decisions", json={"state": state, "questions": questions}, headers=headers)
+        reply = await client.post(
+            "/v1/decisions", json={"state": state, "questions": questions}, headers=server.headers
+        )
         assert len(reply.raise_for_status().json()["answers"]) == count
 
     return ask

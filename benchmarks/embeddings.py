@@ -1,11 +1,11 @@
-"""Texts per second of the embedder, beside the infinity server on the same weights, in turns within one run.
+"""Texts per second of embeddings through the whole graph, beside the infinity server on the same weights, in turns.
 
-    python -m benchmarks.embeddings --in-process bfloat16 --infinity /path/to/peer/bin/python
-    python -m benchmarks.embeddings --url http://127.0.0.1:8000 --key "$(cat var/demo.key)" --infinity ...
+    python -m benchmarks.embeddings --infinity /path/to/peer/bin/python
+    python -m benchmarks.embeddings --in-process bfloat16 float32
 
 Each case is a number of clients that send requests of some texts of 20 tokens, one after the other. A round measures
-every system once; the table gives the median of the rounds and our ratio to the peer. `--in-process` calls the adapter
-without HTTP, so set the peer's row against `--url` where the comparison must be like for like.
+every system once; the table gives the median of the rounds and the ratios to the last system. `--in-process` adds the
+adapter in this process, without Ray and HTTP: what the graph adds is between its column and that of the graph.
 
 The peer needs an environment of its own, because it does not run with current transformers:
 
@@ -20,9 +20,7 @@ import argparse
 import asyncio
 import os
 import random
-import socket
 import statistics
-import subprocess
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -31,9 +29,11 @@ from pathlib import Path
 
 import httpx
 
+from benchmarks.peers import infinity
+from benchmarks.servers import Server, parlance, working_folder
 from contract.catalog import EmbeddingModel, Serving
+from contract.embeddings import EmbeddingsEngine, EmbeddingsJob
 from models import load
-from models.weights.store import ensure
 
 Embed = Callable[[list[str]], Awaitable[object]]
 
@@ -43,7 +43,6 @@ CASES = ((1, 1), (1, 32), (8, 1), (8, 32))
 WEIGHTS = "all-minilm-l6-v2"
 WORDS = "time person year way day thing man world life hand part child eye woman place work week case point".split()  # noqa: SIM905
 WORDS_OF_20_TOKENS = 18
-READY_WITHIN_S = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,54 +88,26 @@ def adapter(dtype: str, threads: int) -> Iterator[Embed]:
     )
     facts = EmbeddingModel(id=WEIGHTS, owned_by="", dimensions=384, context_window=256, serving=serving)
     embedder = load(facts)
+    engine: EmbeddingsEngine = embedder
+
+    async def embed(texts: list[str]) -> object:
+        return await engine.embed(EmbeddingsJob(tuple(texts)))
+
     try:
-        yield embedder.embed
+        yield embed
     finally:
         embedder.close()
 
 
-@contextmanager
-def server(url: str, key: str, model: str) -> Iterator[Embed]:
-    """A server with the third party's schema."""
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    client = httpx.AsyncClient(base_url=url, headers=headers, timeout=120)
+def over_http(server: Server, path: str) -> Embed:
+    """A server with OpenAI's schema."""
+    client = httpx.AsyncClient(base_url=server.url, headers=server.headers, timeout=120)
 
     async def embed(texts: list[str]) -> object:
-        reply = await client.post("/embeddings", json={"model": model, "input": texts, "encoding_format": "base64"})
+        reply = await client.post(path, json={"model": WEIGHTS, "input": texts, "encoding_format": "base64"})
         return reply.raise_for_status()
 
-    yield embed
-
-
-@contextmanager
-def infinity(python: Path, weights: Path) -> Iterator[Embed]:
-    """An infinity server as its documentation starts it, on a free port; ended with the block."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [str(python.parent / "infinity_emb"), "v2", "--model-id", str(weights), "--engine", "torch"]
-    command += ["--device", "cpu", "--host", "127.0.0.1", "--port", str(port), "--served-model-name", WEIGHTS]
-    environment = os.environ | {"INFINITY_BETTERTRANSFORMER": "false", "HF_HUB_OFFLINE": "1", "DO_NOT_TRACK": "1"}
-    child = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        url = f"http://127.0.0.1:{port}"
-        _await_health(f"{url}/health", child)
-        with server(url, "", WEIGHTS) as embed:
-            yield embed
-    finally:
-        child.terminate()
-        child.wait(30)
-
-
-def _await_health(url: str, child: subprocess.Popen[bytes]) -> None:
-    end = time.monotonic() + READY_WITHIN_S
-    while time.monotonic() < end and child.poll() is None:
-        try:
-            if httpx.get(url).is_success:
-                return
-        except httpx.TransportError:
-            time.sleep(0.5)
-    raise SystemExit(f"the peer is not ready after {READY_WITHIN_S} s; does its environment start by hand?")
+    return embed
 
 
 async def compare(systems: dict[str, Embed], rounds: int, seconds: float) -> dict[tuple[str, int, int], list[Figures]]:
@@ -175,22 +146,20 @@ def main() -> None:
     """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--in-process", nargs="+", choices=("bfloat16", "float32"), default=[], help="bare adapters")
-    parser.add_argument("--url", help="a running Parlance server")
-    parser.add_argument("--key", default="", help="its API key")
     parser.add_argument("--infinity", type=Path, metavar="PYTHON", help="interpreter of the peer's environment")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement")
     options = parser.parse_args()
-    weights = ensure(WEIGHTS)
     with ExitStack() as stack:
+        folder = stack.enter_context(working_folder("embeddings-"))
         systems: dict[str, Embed] = {}
         for dtype in options.in_process:
-            systems[f"adapter, {dtype}"] = stack.enter_context(adapter(dtype, options.threads))
-        if options.url:
-            systems["Parlance"] = stack.enter_context(server(options.url, options.key, WEIGHTS))
+            systems[f"adapter in process, {dtype}"] = stack.enter_context(adapter(dtype, options.threads))
+        systems["the whole graph"] = over_http(stack.enter_context(parlance(folder)), "/v1/embeddings")
         if options.infinity:
-            systems["infinity"] = stack.enter_context(infinity(options.infinity, weights))
+            peer = stack.enter_context(infinity(options.infinity, WEIGHTS, folder))
+            systems["infinity's own server"] = over_http(peer, "/embeddings")
         figures = asyncio.run(compare(systems, options.rounds, options.seconds))
     print(table(list(systems), figures))
     print(f"load average {os.getloadavg()[0]:.1f}")

@@ -1,6 +1,6 @@
-"""An engine that answers at once, behind everything that `benchmarks.gateway` compares.
+"""Servers over the instant engine, one for each system of `benchmarks.gateway` that is ours.
 
-build       the whole graph of this project over it: HAProxy, ingress, gate, one engine replica
+build       the whole graph of this project: HAProxy, ingress, gate, one engine replica
 bare        two hops of Ray Serve and nothing else: an ingress that hands the JSON on, one engine replica
 answer      the same answers from a bare ASGI app, which is also what the peer's proxy is put in front of
 """
@@ -11,29 +11,20 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+from deployments.ingress.deployment import IngressArgs
 from fastapi import FastAPI
 from pydantic import BaseModel
 from ray import serve
-from ray.serve import Application
+from ray.serve import Application, Deployment
 from ray.serve.handle import DeploymentHandle
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from contract.catalog import Catalog
-from deployments.ingress import IngressArgs
+from benchmarks.instant_engine import COMPLETION, EVENTS, MODEL, event
+from contract.catalog import Catalog, ChatModel, Serving
 from graph import wire
-from tests.catalogs import chat
 
-CHUNKS = 50
-MODEL = "obedient"
-REPLY: dict[str, Any] = {
-    "id": "chatcmpl-1",
-    "object": "chat.completion",
-    "created": 1,
-    "model": MODEL,
-    "choices": [{"index": 0, "message": {"role": "assistant", "content": "hello"}, "finish_reason": "stop"}],
-    "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10},
-}
+DONE = b"data: [DONE]\n\n"
 
 
 class Args(BaseModel):
@@ -43,31 +34,36 @@ class Args(BaseModel):
 
 
 def build(args: Args) -> Application:
-    """The real wiring over the obedient engine of the tests."""
-    instant = chat(MODEL, max_ongoing_requests=200, max_queued=1000)
+    """The real wiring over a catalogue of one model. A token costs 1 micro-EUR in, 2 out."""
+    instant = ChatModel(
+        id=MODEL,
+        owned_by="benchmarks",
+        tier="default",
+        context_window=1000,
+        price={"input_tokens": 1_000_000, "output_tokens": 2_000_000},
+        serving=Serving(
+            adapter="benchmarks.instant_engine:InstantChat",
+            runtime=MODEL,
+            cpus=0.05,
+            load_s=2,
+            max_ongoing_requests=200,
+            max_queued=1000,
+        ),
+    )
     return wire(Catalog(profile="embedded", chat={MODEL: instant}), IngressArgs())
-
-
-def chunk(index: int) -> bytes:
-    """One event of a stream."""
-    delta = {"index": 0, "delta": {"role": "assistant", "content": f"{index} "}, "finish_reason": None}
-    event = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": MODEL, "choices": [delta]}
-    return f"data: {json.dumps(event)}\n\n".encode()
 
 
 @serve.deployment(max_ongoing_requests=200, ray_actor_options={"num_cpus": 0.05})
 class BareEngine:
-    """Answers whatever it is asked."""
+    """The instant engine without a gate."""
 
-    async def complete(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The whole answer."""
-        return REPLY
+    async def complete(self, body: dict[str, Any]) -> Any:
+        return COMPLETION
 
     async def stream(self, body: dict[str, Any]) -> AsyncIterator[bytes]:
-        """The answer in pieces."""
-        for index in range(CHUNKS):
-            yield chunk(index)
-        yield b"data: [DONE]\n\n"
+        for index in range(EVENTS):
+            yield event(index)
+        yield DONE
 
 
 bare_app = FastAPI()
@@ -93,7 +89,9 @@ class BareIngress:
 
 def bare(args: Args) -> Application:
     """Two hops."""
-    return BareIngress.bind(BareEngine.bind())
+    entry: Deployment = BareIngress
+    engine: Deployment = BareEngine
+    return entry.bind(engine.bind())
 
 
 async def answer(scope: Any, receive: Any, send: Any) -> None:
@@ -108,6 +106,6 @@ async def answer(scope: Any, receive: Any, send: Any) -> None:
     streams = b'"stream": true' in body or b'"stream":true' in body
     kind = b"text/event-stream" if streams else b"application/json"
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", kind)]})
-    for index in range(CHUNKS if streams else 0):
-        await send({"type": "http.response.body", "body": chunk(index), "more_body": True})
-    await send({"type": "http.response.body", "body": b"data: [DONE]\n\n" if streams else json.dumps(REPLY).encode()})
+    for index in range(EVENTS if streams else 0):
+        await send({"type": "http.response.body", "body": event(index), "more_body": True})
+    await send({"type": "http.response.body", "body": DONE if streams else json.dumps(COMPLETION).encode()})

@@ -62,33 +62,31 @@ class Client(asyncio.Protocol):
     whole_s: list[float] = field(default_factory=list)
     first_s: list[float] = field(default_factory=list)
     failures: Counter[str] = field(default_factory=Counter)
+    _sent_at_s: float = 0.0
+    _first_at_s: float = 0.0
 
     def __post_init__(self) -> None:
         self._done = asyncio.get_running_loop().create_future()
         self._done.set_result(None)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by asyncio."""
         # No test of its type: uvloop's transports are not registered as asyncio's.
         self._transport = cast(asyncio.WriteTransport, transport)
         self._parser = httptools.HttpResponseParser(self)
 
     def data_received(self, data: bytes) -> None:
-        """Called by asyncio."""
         self._parser.feed_data(data)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Called by asyncio. HAProxy closes what it kept alive when it reads its configuration anew."""
+        # HAProxy closes what it kept alive when it reads its configuration anew.
         if not self._done.done():
             self._again = asyncio.get_running_loop().create_task(self._reconnect())
 
     def on_body(self, _: bytes) -> None:
-        """Called by the parser."""
         if self._first_at_s == 0.0:
             self._first_at_s = time.perf_counter()
 
     def on_message_complete(self) -> None:
-        """Called by the parser."""
         now_s = time.perf_counter()
         if self._parser.get_status_code() == 200:
             self.whole_s.append(now_s - self._sent_at_s)

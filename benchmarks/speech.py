@@ -3,8 +3,8 @@
     python -m benchmarks.speech
     python -m benchmarks.speech --rounds 5 --seconds 4
 
-Both run the embedded engine (espeak-ng) on the same sentence, in turns within one run: `adapter` calls its class in a
-process of its own, encoded and marked as always; `graph` is a whole server on a free port, with keys, limits and bills.
+Both run the embedded engine (espeak-ng) on the same sentence, in turns within one run: the adapter, encoded and marked
+as always, in a process of its own; and the whole graph, with HAProxy, keys, limits and bills.
 A last part plays long texts on 16 streams at once and watches the memory of the ingress.
 """
 
@@ -17,22 +17,21 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import psutil
 
-from benchmarks.gateway import ROOT
 from benchmarks.load import Job, cuts_ms, measure
-from benchmarks.peers import parlance
+from benchmarks.servers import ROOT, Server, parlance, working_folder
 from contract.speech.engine import SpeechJob
 
 MODEL = "supertonic-3"
 TEXT = "The morning train to the coast leaves from platform nine at half past seven, sir."
 LONG_TEXT = (TEXT + " ") * 48
 STREAMS = (1, 4, 16)
+BARE = "adapter in a process of its own"
+WHOLE = "the whole graph"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,7 @@ async def drive_adapter(streams: int, seconds: float) -> dict[str, object]:
     import models
 
     engine = models.load(configs.load("embedded").speech[MODEL])
-    utterance = SpeechJob(TEXT, "en", "F1")
+    job = SpeechJob(TEXT, "en", "F1")
     first_s: list[float] = []
     whole_s: list[float] = []
 
@@ -62,7 +61,7 @@ async def drive_adapter(streams: int, seconds: float) -> dict[str, object]:
         while True:
             started_s = time.perf_counter()
             is_first = True
-            async for _ in engine.speak(utterance):
+            async for _ in engine.speak(job):
                 if is_first:
                     first_s.append(time.perf_counter() - started_s)
                     is_first = False
@@ -76,7 +75,7 @@ async def drive_adapter(streams: int, seconds: float) -> dict[str, object]:
     started_s = time.perf_counter()
     await asyncio.gather(*(stream(started_s + seconds) for _ in range(streams)))
     elapsed_s = time.perf_counter() - started_s
-    sound_s = (await engine.speak_whole(utterance)).seconds
+    sound_s = (await engine.speak_whole(job)).seconds
     return {"first_s": first_s, "whole_s": whole_s, "elapsed_s": elapsed_s, "sound_s": sound_s}
 
 
@@ -92,15 +91,15 @@ def measure_adapter(streams: int, seconds: float) -> tuple[Figures, float]:
 # --- the graph --------------------------------------------------------------------------------------------------------
 
 
-def job(port: int, key: str, text: str, streams: int, seconds: float) -> Job:
+def load(server: Server, text: str, streams: int, seconds: float) -> Job:
     """Streams of one text."""
     body = json.dumps({"input": text, "voice": "F1", "language": "en"})
-    return Job(port, "/v1/audio/speech", {"Authorization": f"Bearer {key}"}, body, streams, seconds)
+    return Job(server.port, "/v1/audio/speech", server.headers, body, streams, seconds)
 
 
-def measure_graph(port: int, key: str, streams: int, seconds: float, sound_s: float) -> Figures:
-    """Fails if a single request fails."""
-    found = measure(job(port, key, TEXT, streams, seconds))
+def measure_graph(server: Server, streams: int, seconds: float, sound_s: float) -> Figures:
+    """Raises SystemExit if a single request fails."""
+    found = measure(load(server, TEXT, streams, seconds))
     if found.failures:
         raise SystemExit(f"requests failed at {streams} streams: {found.failures}")
     return Figures(found.first_ms[:2], found.whole_ms[:2], found.requests_per_s, found.requests_per_s * sound_s)
@@ -114,18 +113,18 @@ def ingress_rss_mib() -> float:
     raise SystemExit("no ingress replica was found")
 
 
-def memory(port: int, key: str, seconds: float) -> str:
+def memory(server: Server, seconds: float) -> str:
     """A line: memory of the ingress before, and while 16 long texts are spoken at once."""
-    measure(job(port, key, TEXT, 16, 1.0))
+    measure(load(server, TEXT, 16, 1.0))
     before = ingress_rss_mib()
-    load = subprocess.Popen(
+    client = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.load"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    assert load.stdin
-    load.stdin.write(json.dumps(asdict(job(port, key, LONG_TEXT[:4000], 16, seconds))))
-    load.stdin.close()
+    assert client.stdin
+    client.stdin.write(json.dumps(asdict(load(server, LONG_TEXT[:4000], 16, seconds))))
+    client.stdin.close()
     most = before
-    while load.poll() is None:
+    while client.poll() is None:
         most = max(most, ingress_rss_mib())
         time.sleep(0.1)
     return f"Ingress: {before:.0f} MiB after short texts, at most {most:.0f} MiB during 16 streams of 4,000 characters."
@@ -137,18 +136,17 @@ def memory(port: int, key: str, seconds: float) -> str:
 def compare(rounds: int, seconds: float) -> str:
     """Markdown."""
     found: dict[tuple[str, int], list[Figures]] = {}
-    with tempfile.TemporaryDirectory(prefix="parlance-") as folder, parlance(Path(folder)) as server:
-        port, key = server.port, server.key
-        measure(job(port, key, TEXT, 1, 0.5))  # wakes the engine
+    with working_folder("speech-") as folder, parlance(folder) as server:
+        measure(load(server, TEXT, 1, 0.5))  # wakes the engine
         for _ in range(rounds):
             for streams in STREAMS:
                 bare, sound_s = measure_adapter(streams, seconds)
-                found.setdefault(("adapter", streams), []).append(bare)
-                found.setdefault(("graph", streams), []).append(measure_graph(port, key, streams, seconds, sound_s))
-        remark = memory(port, key, seconds)
+                found.setdefault((BARE, streams), []).append(bare)
+                found.setdefault((WHOLE, streams), []).append(measure_graph(server, streams, seconds, sound_s))
+        remark = memory(server, seconds)
     head = "| streams | system | first byte p50, p95 ms | whole p50, p95 ms | requests/s | x real time |"
     lines = [head, "|---|---|---|---|---|---|"]
-    lines += [_row(streams, name, found[name, streams]) for streams in STREAMS for name in ("adapter", "graph")]
+    lines += [_row(streams, name, found[name, streams]) for streams in STREAMS for name in (BARE, WHOLE)]
     return "\n".join([*lines, "", remark])
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import configs
-from benchmarks.examples import FILE, OWN, VALUES, ExampleError, load
 from contract.body import parse
 from contract.decisions.native import DecisionRequest
 from contract.decisions.questions import state_text
+from evaluations.examples import FILE, OWN, VALUES, ExampleError, load
 
 PRESETS = configs.load_presets()
 CASES = load(PRESETS)
@@ -36,7 +36,7 @@ def test_every_line_is_a_request() -> None:
     for text in FILE.read_text("utf-8").splitlines():
         line = json.loads(text)
         body = {name: line[name] for name in ("state", "preset", "questions") if name in line}
-        assert parse(DecisionRequest, json.dumps(body).encode()).text() == state_text(line["state"])
+        assert parse(DecisionRequest, json.dumps(body).encode()).decision().state == state_text(line["state"])
 
 
 def test_every_answer_of_a_preset_is_expected_somewhere() -> None:

@@ -7,11 +7,14 @@ from pathlib import Path
 import pytest
 
 import configs
-from benchmarks import evaluation
-from benchmarks.evaluation import MARKS, Evaluated, Verdict, by_group, interval, overview, released, report, write
-from benchmarks.examples import OWN, load
 from contract.decisions.answers import Distribution
 from contract.decisions.engine import Measurement
+from evaluations import decisions
+from evaluations.decisions import MARKS, write
+from evaluations.examples import OWN, load
+from evaluations.plot import draw
+from evaluations.tables import by_group, overview, released, report
+from evaluations.verdicts import Evaluated, Verdict, interval
 
 CASES = load(configs.load_presets())
 MEASURED = Measurement(
@@ -91,11 +94,11 @@ def test_tables_replace_only_what_is_between_the_marks(tmp_path: Path) -> None:
 
 
 def test_the_page_has_the_marks() -> None:
-    text = evaluation.RESULTS.read_text("utf-8")
+    text = decisions.RESULTS.read_text("utf-8")
     assert [text.count(mark) for mark in MARKS] == [1, 1]
 
 
 def test_the_plot_is_drawn(tmp_path: Path) -> None:
     file = tmp_path / "images" / "plot.png"
-    evaluation.draw([evaluated(0.85, right=True), evaluated(1.0, right=False)], file)
+    draw([evaluated(0.85, right=True), evaluated(1.0, right=False)], file)
     assert file.read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,34 @@
+"""The command line of evaluations, and how drift is counted."""
+
+from __future__ import annotations
+
+import pytest
+
+from contract.decisions.engine import Reading, Readings
+from evaluations import drift
+from evaluations.__main__ import EVALUATIONS, main
+
+
+@pytest.mark.parametrize("name", EVALUATIONS)
+def test_each_explains_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main([name, "--help"])
+    assert f"python -m evaluations {name}" in capsys.readouterr().out
+
+
+def test_no_name_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main([])
+    assert "NAME" in capsys.readouterr().err
+
+
+def test_a_model_that_is_not_set_up() -> None:
+    with pytest.raises(SystemExit, match="decision-v9"):
+        main(["decisions", "--models", "decision-v9"])
+
+
+def test_drift_is_the_largest_difference_of_any_probability() -> None:
+    some = Readings((Reading((-1.0, -1.0), 0.0), Reading((0.0, -50.0), 0.0)), 0)
+    others = Readings((Reading((-1.0, -1.0), 0.0), Reading((-50.0, 0.0), 0.0)), 0)
+    assert drift._apart(some, some) == 0
+    assert drift._apart(some, others) == pytest.approx(1)
