@@ -178,12 +178,12 @@ async def _demo_key(home: Path) -> str | None:
 
 def _build(config: dict[str, Any]) -> list[Any]:
     """The applications of a config file, before anything of Ray runs. Raises StartError for a stanza at fault."""
+    from models.options import OptionsError
     from ray._common.utils import import_attr
     from ray.serve._private.api import call_user_app_builder_with_args_if_necessary
 
     from autoscaling.deployment import DeploymentTableError
     from configs import CatalogError
-    from models.options import OptionsError
 
     try:
         return [

@@ -11,7 +11,6 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-from deployments.ingress.deployment import IngressArgs
 from fastapi import FastAPI
 from pydantic import BaseModel
 from ray import serve
@@ -22,6 +21,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from benchmarks.instant_engine import COMPLETION, EVENTS, MODEL, event
 from contract.catalog import Catalog, ChatModel, Serving
+from deployments.ingress.deployment import IngressArgs
 from graph import wire
 
 DONE = b"data: [DONE]\n\n"

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.examples import load
+from benchmarks.injections import TEMPLATES, injections, outcome, table
 from pydantic import TypeAdapter
 
 import configs
-from benchmarks.examples import load
-from benchmarks.injections import TEMPLATES, injections, outcome, table
 from contract.decisions.answers import distribution
 from contract.decisions.engine import Readings
 from contract.decisions.questions import Question
