@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from contract.base import Lenient
 from contract.chat.request import ChatRequest, Message, Part
-from contract.chat.tools import Body, NamedTool
+from contract.chat.tools import NamedTool
 
 COPIED = ("top_p", "n", "seed", "presence_penalty", "frequency_penalty", "stop", "parallel_tool_calls")
 """Fields that have the same name and meaning on both sides; None is left out."""
@@ -47,7 +48,7 @@ def _sampling(request: ChatRequest) -> dict[str, Any]:
     return {"temperature": DEFAULT_TEMPERATURE if request.temperature is None else request.temperature}
 
 
-def _plain(value: Body) -> dict[str, Any]:
+def _plain(value: Lenient) -> dict[str, Any]:
     return value.model_dump(exclude_none=True, by_alias=True)
 
 
