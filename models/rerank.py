@@ -30,7 +30,6 @@ class CosineReranker(RerankEngine):
         self._sentences = SentenceEncoder(model, path, read(model, SentenceOptions))
 
     async def rerank(self, job: RerankJob) -> Ranking:
-        """One score per document, in order; higher is more relevant."""
         import numpy as np
 
         vectors, tokens = await self._sentences.vectors([job.query, *job.documents])
@@ -62,7 +61,6 @@ class CrossEncoderReranker(RerankEngine):
         self._batcher = self._encoder.batcher(self._run)
 
     async def rerank(self, job: RerankJob) -> Ranking:
-        """One score per document, in order; higher is more relevant."""
         items = await self._encoder.encode([(job.query, document) for document in job.documents])
         return Ranking(tuple(await self._batcher.submit(items)), prompt_tokens=sum(map(len, items)))
 

@@ -76,7 +76,7 @@ class EventStream:
         return self._batch(b"".join(self._event([chunk]) for chunk in chunks))
 
     def usage(self) -> ChatBatch:
-        """The last event: token counts, if the request asked for them."""
+        """The last event: token counts, if the request wants them."""
         return self._batch(self._event([], self._usage()) if self._with_usage else b"")
 
     def _chunk(self, choice: Choice, output: CompletionOutput, result: RequestOutput) -> dict[str, Any] | None:

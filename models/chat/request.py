@@ -87,5 +87,5 @@ def _content(parts: list[Part] | None) -> str | list[dict[str, Any]]:
 
 
 def answer_reserve(budget: int | None, window: int) -> int:
-    """Tokens kept free for the answer when an input longer than the window is cut: all asked for, at most a quarter."""
+    """Tokens kept free for the answer when an input longer than the window is cut: the budget, at most a quarter."""
     return max(1, min(budget or window, window // 4))

@@ -45,5 +45,5 @@ class Options(EngineOptions):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Engine arguments of vLLM."""
+        """`engine` over our own for a model that sees."""
         return FOR_IMAGES | self.engine if self.images else self.engine

@@ -138,11 +138,10 @@ class Decoded:
     """Stands where vLLM would fetch images: ours are here, and were checked."""
 
     async def fetch_image_async(self, image: Any) -> Any:
-        """`image` itself."""
         return image
 
     async def fetch_audio_async(self, address: Any) -> Any:
-        """Nothing: vLLM asks for this method also where there is nothing to hear."""
+        """Never called: vLLM names this method also where there is no audio."""
         raise ValueError("decisions take no audio")
 
 

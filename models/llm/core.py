@@ -170,11 +170,9 @@ class ThreadedCore(InprocClient):
             self._command(lambda: self.abort_requests(request_ids))
 
     async def get_supported_tasks_async(self) -> Any:
-        """What the model can do, e.g. `generate`."""
         return await asyncio.to_thread(self.call, self.get_supported_tasks)
 
     async def reset_mm_cache_async(self) -> None:
-        """Forgets processed images."""
         await asyncio.to_thread(self.call, self.reset_mm_cache)
 
     async def reset_prefix_cache_async(
@@ -192,7 +190,6 @@ class ThreadedCore(InprocClient):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> list[Any]:
-        """Calls `method` of the worker."""
         return await asyncio.to_thread(self.call, lambda: self.collective_rpc(method, timeout, args, kwargs))
 
     def shutdown(self, timeout: float | None = None) -> None:

@@ -78,7 +78,7 @@ class SpeechAdapter(SpeechEngine):
         return AudioBlock(b"".join(block.data for block in blocks), blocks[-1].characters, blocks[-1].seconds)
 
     async def check_health(self) -> None:
-        """Raises when a part is under way for longer than anybody waits for it."""
+        """Raises when a part is under way for longer than the deadline and a minute more."""
         oldest = min(self._under_way.copy().values(), default=time.monotonic())
         if time.monotonic() - oldest > self.serving.deadline_s + GRACE_S:
             raise RuntimeError(f"speech engine {self.model.id} makes no progress")

@@ -2,9 +2,9 @@
 
     a style                 inference_instruct2      the voice of the clip, spoken as the style says
     a transcript            inference_zero_shot      the voice and the manner of the clip
-    neither                 inference_cross_lingual  the voice of a clip whose words nobody knows
+    neither                 inference_cross_lingual  the voice of a clip without a transcript
 
-The model reads `<|endofprompt|>` as the end of what it is told; what comes after it is spoken or was spoken in the
+The model reads `<|endofprompt|>` as the end of its instructions; what comes after it is spoken or was spoken in the
 clip. It stands in the one text that a call takes besides the spoken one; a cross-lingual call takes none.
 
 docs/engines.md says how the environment is built. Japanese is read well only in katakana: pyopenjtalk is used for it
@@ -74,7 +74,7 @@ class Prompt:
 
     Attributes:
         file: the recording; the code reads it from a path.
-        transcript: what is said in it, if anybody knows.
+        transcript: what is said in it, where that is known.
         registered: name under which the code knows voice and transcript already.
     """
 

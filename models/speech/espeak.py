@@ -119,8 +119,9 @@ class Espeak(SpeechAdapter):
     def __init__(self, model: SpeechModel, path: Path | None) -> None:
         super().__init__(model, path)
         self._voices = read(model, Options).voices
+        variants = espeak_library.variants()
         for slug, settings in self._voices.items():
-            if settings.variant not in espeak_library.variants():
+            if settings.variant not in variants:
                 raise ValueError(f"voice `{slug}` of `{model.id}`: espeak-ng has no variant `{settings.variant}`")
         self._marks = (*model.tags, *(f"<{name}>" for name in model.spans), *(f"</{name}>" for name in model.spans))
         if unknown := {Mark(tag).name for tag in model.tags} - {*BREATHS, "laughter"} | set(model.spans) - set(SPANS):

@@ -5,7 +5,7 @@
       wire "openai"     `voice`; a WAV file that grows (vLLM-Omni and others)
 
 A provider that takes no more answers 429, which becomes PROVIDER_BUSY. Whatever else is no sound is UPSTREAM_ERROR.
-httpx is a client and serves nobody, so the rule that models know no HTTP framework holds.
+httpx is a client, so the rule that models know no HTTP framework holds.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ class Passage:
 
     @property
     def is_done(self) -> bool:
-        """Whether nobody needs to speak it any more."""
+        """Whether it is spoken or has failed."""
         return self.sound is not None or self.error is not None
 
 
