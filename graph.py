@@ -31,6 +31,7 @@ from deployments.embeddings import Embedder
 from deployments.ingress.deployment import Ingress, IngressArgs
 from deployments.rerank import Reranker
 from deployments.speech import Speaker
+from models.options import check
 
 __all__ = ["GraphArgs", "build", "connect", "wire"]
 
@@ -63,9 +64,13 @@ def wire(catalog: Catalog, ingress: IngressArgs) -> Application:
 
 
 def bind_each(deployment: Deployment, models: Mapping[str, Model], *arguments: Any) -> dict[str, Application]:
-    """Deployment name to bound deployment, for the models that are set up. `arguments` go to each beside its model."""
-    return {
-        m.deployment: deployment.options(**deployment_options(m)).bind(m, *arguments)
-        for m in models.values()
-        if m.serving
-    }
+    """Deployment name to bound deployment, for the models that are set up. `arguments` go to each beside its model.
+
+    What a stanza says is checked here, before anything starts. Raises OptionsError, DeploymentTableError.
+    """
+    bound = {}
+    for model in models.values():
+        if model.serving:
+            check(model)
+            bound[model.deployment] = deployment.options(**deployment_options(model)).bind(model, *arguments)
+    return bound

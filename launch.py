@@ -152,11 +152,18 @@ def _free_ports() -> tuple[int, int]:
 
 def _fetch_weights(profile: str, *, offline: bool) -> None:
     import configs
+    from models.options import OptionsError, check
     from models.weights import store as weights
 
-    servings = [model.serving for model in configs.load(profile).set_up() if model.serving]
-    if not servings:
+    try:
+        models = list(configs.load(profile).set_up())
+        for model in models:
+            check(model)  # before hundreds of megabytes are fetched
+    except (configs.CatalogError, OptionsError) as error:
+        raise StartError(str(error)) from None
+    if not models:
         raise StartError(f"the profile `{profile}` sets up no model; give a stanza a table `[ID.serving.{profile}]`")
+    servings = [model.serving for model in models if model.serving]
     for name in sorted({serving.weights for serving in servings if serving.weights}):
         with _step(f"weights {name}"):
             try:
@@ -178,19 +185,17 @@ async def _demo_key(home: Path) -> str | None:
 
 def _build(config: dict[str, Any]) -> list[Any]:
     """The applications of a config file, before anything of Ray runs. Raises StartError for a stanza at fault."""
-    from models.options import OptionsError
     from ray._common.utils import import_attr
     from ray.serve._private.api import call_user_app_builder_with_args_if_necessary
 
     from autoscaling.deployment import DeploymentTableError
-    from configs import CatalogError
 
     try:
         return [
             call_user_app_builder_with_args_if_necessary(import_attr(app["import_path"]), app["args"])
             for app in config["applications"]
         ]
-    except (CatalogError, DeploymentTableError, OptionsError) as error:
+    except DeploymentTableError as error:
         raise StartError(str(error)) from None
 
 

@@ -4,6 +4,8 @@ encoding.py     samples to wav, flac, mp3, opus, aac, piece by piece
 marking.py      says in every file that it is AI-generated (IPTC digital source type)
 watermark.py    says it inaudibly
 signing.py      says it under a signature (C2PA)
-decoding.py     any file of a client to samples; run as a child process by `audio.sandbox`
-confinement.py  takes from that process all that it does not need
+sandbox.py      files of clients, decoded in a child process with bounds; all that an ingress sees of this package
+decoding.py     any such file to samples; what that child runs
+confinement.py  takes from the child all that it does not need
+pitch.py        how high a voice speaks
 """

@@ -3,7 +3,7 @@
 It starts for every file, so it imports PyAV and no package of this project: they would triple its start.
 
     standard input     the file, open and seekable
-    standard output    little-endian 16-bit mono samples at the rate that was asked for
+    standard output    little-endian 16-bit mono samples at the requested rate
     standard error     `ready`, once it is confined; one word at the end, `sound` if all went well
 
 FFmpeg is let near few formats and codecs, and near no file but this one: a playlist opens nothing.
@@ -40,7 +40,7 @@ class Unreadable(Exception):
 
 
 class TooLong(Exception):
-    """There is more sound than was asked for."""
+    """There is more sound than was requested."""
 
 
 def main(sample_rate: int, max_seconds: float) -> None:

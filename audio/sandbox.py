@@ -2,7 +2,7 @@
 
     decode(data, sample_rate, max_seconds) -> Sound
       |- NotAudio     no sound in a format that is known; also a file that needed too much time or memory
-      `- TooLong      more sound than was asked for
+      `- TooLong      more sound than was requested
 
 A flaw in a codec then costs its finder a process that was to end anyway. `audio.confinement` says what that
 process cannot do; it gets no environment either. This module loads neither codecs nor models.
@@ -28,7 +28,7 @@ CHILDREN = 2
 """Processes at a time. Who comes later waits."""
 
 PADDING_S = 0.1
-"""What a child may give beyond the length that was asked for: codecs add silence to a file at its ends."""
+"""What a child may give beyond the requested length: codecs add silence to a file at its ends."""
 
 PATIENCE = 4
 """Seconds that a child may take for each second of processor time that it may use: it does not run alone."""
@@ -38,7 +38,7 @@ REASONS = {
     "no_sound": "there is no sound in it that can be decoded",
     "rate": "its sample rate is out of range",
 }
-"""A child's verdicts. It is not asked for words: nobody knows who speaks there after a bad file."""
+"""A child's verdicts. Its text is not read: after a bad file, nobody knows who writes it."""
 
 _START = (
     "import sys; sys.path[:0] = sys.argv[1:3]; import confinement, decoding;"
@@ -68,7 +68,7 @@ class NotAudio(ValueError):
 
 
 class TooLong(ValueError):
-    """More sound than was asked for. Its text is the length, as far as it was looked at.
+    """More sound than was requested. Its text is the length, as far as it was looked at.
 
     Attributes:
         seconds: the sound is longer than this.

@@ -78,7 +78,7 @@ class Signature:
 
 
 def configured() -> Signature | None:
-    """What the environment asks for, None if it does not ask. Raises SigningError."""
+    """What the environment configures, None where it configures nothing. Raises SigningError."""
     paths = {name: os.environ.get(name, "") for name in (CERTIFICATE, KEY)}
     if not any(paths.values()):
         return None

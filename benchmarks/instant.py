@@ -44,7 +44,7 @@ def build(args: Args) -> Application:
         serving=Serving(
             adapter="benchmarks.instant_engine:InstantChat",
             runtime=MODEL,
-            cpus=0.05,
+            deployment={"ray_actor_options": {"num_cpus": 0.05}},
             load_s=2,
             max_ongoing_requests=200,
             max_queued=1000,

@@ -1,7 +1,7 @@
 """What embedders and rerankers share: a checkpoint of transformers, its tokenizer, and batches of token ids.
 
 Texts become ids in `encode`, ids become batches in `TokenBatcher`, and each batch passes the network in `forward`.
-What comes after the network is the business of embeddings.py and rerank.py.
+What comes after the network is the business of sentences.py and rerank.py.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from contract.catalog import Serving
+from pydantic import PositiveInt
+
+from contract.base import Frozen
+from contract.catalog import EmbeddingModel, RerankModel
 from models.batching import TokenBatcher
-from models.weights.files import WeightsError
 
 INLINE_CHARS = 4_000
 """Texts up to this length altogether are tokenised in the event loop: a thread would take longer to reach."""
@@ -25,9 +27,28 @@ CPU_SLICE_TOKENS, CPU_CALL_TOKENS = 512, 48
 """Measured with MiniLM: a slice of twice the size gains a tenth at most and doubles the wait of others."""
 
 MAX_WORKERS = 4
-"""Calls at one time on a CPU; the cores are shared out among them."""
+"""Calls at one time on a CPU, unless a stanza says otherwise; the cores are shared out among them."""
 
 GPU_SLICE_TOKENS, GPU_CALL_TOKENS = 16_384, 2_048
+
+
+Dtype = Literal["float32", "bfloat16", "float16"]
+
+
+class EncoderOptions(Frozen):
+    """Options of every encoder.
+
+    Attributes:
+        dtype: bfloat16 and float16 fall back to float32 on a CPU that would only emulate them.
+        device: of torch; None takes a GPU where there is one.
+        workers: calls at one time on a CPU.
+        batch_tokens: most tokens that a worker takes at one time; None leaves it to the device.
+    """
+
+    dtype: Dtype = "float32"
+    device: str | None = None
+    workers: PositiveInt = MAX_WORKERS
+    batch_tokens: PositiveInt | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,31 +67,34 @@ class Encoder:
 
     Args:
         auto_class: class of transformers that loads the checkpoint, by name: `AutoModel`.
-        serving: `options` may say `dtype` (`bfloat16`, `float16`, `float32`), `device`, `workers` and `batch_tokens`.
-        window: most tokens of one text; the checkpoint may know a smaller number.
+        model: its `context_window` bounds one text; the checkpoint may know a smaller number.
+        path: folder of the weights.
 
     Attributes:
         network: the loaded module.
         window: tokens of one text that are read; what is longer is cut at its end.
     """
 
-    def __init__(self, auto_class: str, serving: Serving, path: Path, *, window: int) -> None:
+    def __init__(
+        self, auto_class: str, model: EmbeddingModel | RerankModel, path: Path, options: EncoderOptions
+    ) -> None:
         import torch
         import transformers
 
         transformers.utils.logging.disable_progress_bar()
-        self.device = serving.options.get("device") or ("cuda" if torch.cuda.is_available() else "cpu")
-        threads = serving.threads or len(os.sched_getaffinity(0))
-        self.workers = min(threads, serving.options.get("workers", MAX_WORKERS)) if self.device == "cpu" else 1
+        self._name, self._options = model.id, options
+        self.device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
+        threads = (model.serving and model.serving.threads) or len(os.sched_getaffinity(0))
+        self.workers = min(threads, options.workers) if self.device == "cpu" else 1
         # Ray sets OMP_NUM_THREADS=1 for actors with less than one CPU, so the count is set here.
         torch.set_num_threads(max(1, threads // self.workers))
-        self.dtype = choose_dtype(serving.options.get("dtype", "float32"), self.device)
+        self.dtype = choose_dtype(options.dtype, self.device)
         load = getattr(transformers, auto_class).from_pretrained
         self.network = load(path, dtype=self.dtype, **LOCAL_AND_SAFE).to(self.device).eval()
         if hasattr(self.network.config, "use_cache"):
             self.network.config.use_cache = False
         tokenizer = transformers.AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
-        self.window = _window(window, path, tokenizer.model_max_length, self.network.config)
+        self.window = _window(model.context_window, path, tokenizer.model_max_length, self.network.config)
         self._pad_id = tokenizer.pad_token_id or 0
         self._takes_segments = "token_type_ids" in tokenizer.model_input_names
         # Files may carry a truncation and a fixed padding of their own; both would be applied silently.
@@ -104,17 +128,15 @@ class Encoder:
             inputs["token_type_ids"] = torch.tensor(segments, device=self.device)
         return self.network(**inputs), mask
 
-    def batcher(
-        self, run: Callable[[list[Tokens]], Sequence[Any]], serving: Serving, name: str
-    ) -> TokenBatcher[Any, Any]:
+    def batcher(self, run: Callable[[list[Tokens]], Sequence[Any]]) -> TokenBatcher[Any, Any]:
         """A batcher for `run` with the token budget of this device."""
         on_cpu = self.device == "cpu"
         return TokenBatcher(
             run,
-            slice_tokens=serving.options.get("batch_tokens", CPU_SLICE_TOKENS if on_cpu else GPU_SLICE_TOKENS),
+            slice_tokens=self._options.batch_tokens or (CPU_SLICE_TOKENS if on_cpu else GPU_SLICE_TOKENS),
             call_tokens=CPU_CALL_TOKENS if on_cpu else GPU_CALL_TOKENS,
             workers=self.workers,
-            name=name,
+            name=self._name,
         )
 
 
@@ -148,10 +170,3 @@ def _window(window: int, path: Path, tokenizer_says: int, config: Any) -> int:
     sentence = (read_json(path / "sentence_bert_config.json") or {}).get("max_seq_length")
     positions = getattr(config, "max_position_embeddings", None)
     return min(said for said in (window, sentence, tokenizer_says, positions) if said)
-
-
-def need_folder(path: Path | None, model_id: str) -> Path:
-    """`path`, or a WeightsError if the stanza names no weights."""
-    if path is None:
-        raise WeightsError(f"the stanza of `{model_id}` names no `weights`; an encoder cannot run without")
-    return path

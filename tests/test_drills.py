@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 import configs
-import models
 from autoscaling.deployment import deployment_options
 from contract.errors import FAULTS, Fault
 from contract.models import describe
+from models.options import check
 from tests.docs.pages import ROOT
 
 LLM = """
@@ -46,7 +46,7 @@ def test_another_llm_is_one_stanza(catalog_folder: Path, profile: str) -> None:
     file = catalog_folder / "chat.toml"
     file.write_text(file.read_text("utf-8") + LLM.replace("PROFILE", profile), "utf-8")
     model = configs.load(profile, catalog_folder).chat["my-model"]
-    models.check(model)
+    check(model)
     assert deployment_options(model)["name"] == "chat-my-model"
     assert describe(model)["runtime"] == "my-model"
 

@@ -157,7 +157,7 @@ def _common(question: Question, found: Distribution, policy: Policy) -> _Common:
 
 
 ABSTAINING = frozenset({"review_only_policy", "below_threshold", "low_label_mass", "undecided_option"})
-"""Reasons that withhold an answer. `calibration_unavailable` is always among the reasons, and withholds nothing by itself."""
+"""Reasons that withhold an answer. `calibration_unavailable` always holds and withholds nothing."""
 
 
 def abstain_reasons(question: Question, found: Distribution, policy: Policy) -> list[str]:

@@ -1,4 +1,4 @@
-"""VllmChat: a chat model behind four calls. vLLM is imported when one is constructed, not before."""
+"""VllmChat: a chat model in vLLM, which is imported when one is constructed and not before."""
 
 from __future__ import annotations
 
@@ -9,49 +9,71 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
+from pydantic import field_validator
+
 from contract.catalog import ChatModel
-from contract.chat.engine import ChatBatch, ChatReply
+from contract.chat.engine import ChatBatch, ChatEngine, ChatJob, ChatReply
 from contract.chat.request import ChatRequest
 from contract.errors import IMAGES_UNSUPPORTED
 from models.chat.request import engine_fields
+from models.llm import engine
+from models.llm.arguments import EngineOptions
+from models.options import read
+from models.weights.files import need_folder
+
+TEMPLATES = Path(__file__).parent
 
 MAX_BATCHES_PER_S = 700
 """Of all streams together. The way to the ingress carries some 1,400 items a second, and costs CPU for each."""
 
 
-class VllmChat:
-    """A chat model, loaded. Safe for concurrent calls from one event loop.
+class Options(EngineOptions):
+    """`serving.options` of a chat model.
 
-    Args:
-        model: stanza; `serving.options` are engine arguments of vLLM, `engine_process` puts the engine core into
-            processes of its own (GPUs), `chat_template` names a template beside this file.
-        path: folder of the weights.
+    Attributes:
+        chat_template: a file of this folder; None for the template that came with the weights.
     """
 
-    def __init__(self, model: ChatModel, path: Path) -> None:
-        from models.llm import engine
+    chat_template: str | None = None
 
+    @field_validator("chat_template")
+    @classmethod
+    def _exists(cls, name: str) -> str:
+        known = sorted(file.name for file in TEMPLATES.glob("*.jinja"))
+        if name not in known:
+            raise ValueError(f"there is no template `{name}`; there are {', '.join(f'`{one}`' for one in known)}")
+        return name
+
+
+class VllmChat(ChatEngine):
+    """A chat model, loaded. Safe for concurrent calls from one event loop."""
+
+    options_type = Options
+
+    def __init__(self, model: ChatModel, path: Path | None) -> None:
         self._model = model
-        self._engine = engine.start(model, path)
+        options = read(model, Options)
+        self._engine = engine.start(_spec(model, options, need_folder(path, model.id)))
 
         from models.chat import serving
 
-        self._serving = serving.ChatServing(self._engine, model, engine.chat_template(model))
+        template = (TEMPLATES / options.chat_template).read_text("utf-8") if options.chat_template else None
+        self._serving = serving.ChatServing(self._engine, model, template)
         self._streams = 0
 
-    async def complete(self, request: ChatRequest, cache_salt: str | None = None) -> ChatReply:
+    async def complete(self, job: ChatJob) -> ChatReply:
         """The whole answer. Raises ApiError: 400 if the engine refuses the request, 502 if it fails."""
         from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionResponse
 
         from models.chat.serving import error_of, reply_body
 
-        answer = await self._create(request.model_copy(update={"stream": False}), cache_salt)
+        answer = await self._create(job, stream=False)
         if not isinstance(answer, ChatCompletionResponse):
-            raise error_of(answer, request)
+            raise error_of(answer, job.request)
         tokens = answer.usage
         return ChatReply(reply_body(answer), tokens.prompt_tokens, tokens.completion_tokens or 0)
 
-    async def stream(self, request: ChatRequest, cache_salt: str | None = None) -> AsyncIterator[ChatBatch]:
+    async def stream(self, job: ChatJob) -> AsyncIterator[ChatBatch]:
         """The answer in events: the first token alone, then whatever has become ready. Closing it frees the engine.
 
         Raises:
@@ -61,9 +83,9 @@ class VllmChat:
 
         from models.chat.serving import error_of
 
-        events: Any = await self._create(request.model_copy(update={"stream": True}), cache_salt)
+        events = await self._create(job, stream=True)
         if isinstance(events, ErrorResponse):
-            raise error_of(events, request)
+            raise error_of(events, job.request)
         self._streams += 1
         try:
             async with aclosing(events):
@@ -72,7 +94,7 @@ class VllmChat:
                     yield batch
                     await self._pace(sent_at)
         except Exception as failure:
-            raise error_of(failure, request) from failure
+            raise error_of(failure, job.request) from failure
         finally:
             self._streams -= 1
 
@@ -89,12 +111,13 @@ class VllmChat:
         """Requests in the engine, running or waiting."""
         return int(self._engine.get_num_unfinished_requests())
 
-    async def _create(self, request: ChatRequest, cache_salt: str | None) -> Any:
+    async def _create(self, job: ChatJob, *, stream: bool) -> Any:
         from models.chat.serving import EngineRequest, error_of
 
+        request = job.request.model_copy(update={"stream": stream})
         self._refuse_images(request)
         try:
-            engine_request = EngineRequest(model=self._model.id, **engine_fields(request, cache_salt))
+            engine_request = EngineRequest(model=self._model.id, **engine_fields(request, job.cache_salt))
             answer = await self._serving.create_chat_completion(engine_request)
         except Exception as failure:
             raise error_of(failure, request) from failure
@@ -119,3 +142,14 @@ class VllmChat:
         wait_s = sent_at + self._streams / MAX_BATCHES_PER_S - time.monotonic()
         if wait_s > 0:
             await asyncio.sleep(wait_s)
+
+
+def _spec(model: ChatModel, options: Options, path: Path) -> engine.EngineSpec:
+    parser = {"reasoning_parser": model.reasoning_parser} if model.reasoning_parser else {}
+    return engine.EngineSpec(
+        path,
+        model.context_window,
+        options.engine | parser,
+        threads=model.serving.threads if model.serving else None,
+        in_process=not options.engine_process,
+    )

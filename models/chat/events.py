@@ -1,4 +1,4 @@
-"""Engine outputs of one request as server-sent events of the third party's shape. Peers expect exactly these keys."""
+"""Engine outputs of one request as server-sent events in OpenAI's schema. Clients expect exactly these keys."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class EventStream:
         return self._batch(b"".join(self._event([chunk]) for chunk in chunks))
 
     def usage(self) -> ChatBatch:
-        """The last event: token counts, if the request asked for them."""
+        """The last event: token counts, if the request wants them."""
         return self._batch(self._event([], self._usage()) if self._with_usage else b"")
 
     def _chunk(self, choice: Choice, output: CompletionOutput, result: RequestOutput) -> dict[str, Any] | None:
@@ -86,7 +86,7 @@ class EventStream:
         if output.finish_reason is None:
             return _choice(choice.index, delta, logprobs) if delta or logprobs else None
         choice.finished = True
-        # As in the third party's API: a forced function ends with `stop`, a chosen one with `tool_calls`.
+        # As OpenAI's API has it: a forced function ends with `stop`, a chosen one with `tool_calls`.
         called = choice.called_tools and not self._forced_name and output.finish_reason == "stop"
         return _choice(choice.index, delta, logprobs, "tool_calls" if called else output.finish_reason)
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from contract.base import Lenient
 from contract.chat.request import ChatRequest, Message, Part
-from contract.chat.tools import Body, NamedTool
+from contract.chat.tools import NamedTool
 
 COPIED = ("top_p", "n", "seed", "presence_penalty", "frequency_penalty", "stop", "parallel_tool_calls")
 """Fields that have the same name and meaning on both sides; None is left out."""
@@ -47,7 +48,7 @@ def _sampling(request: ChatRequest) -> dict[str, Any]:
     return {"temperature": DEFAULT_TEMPERATURE if request.temperature is None else request.temperature}
 
 
-def _plain(value: Body) -> dict[str, Any]:
+def _plain(value: Lenient) -> dict[str, Any]:
     return value.model_dump(exclude_none=True, by_alias=True)
 
 
@@ -86,5 +87,5 @@ def _content(parts: list[Part] | None) -> str | list[dict[str, Any]]:
 
 
 def answer_reserve(budget: int | None, window: int) -> int:
-    """Tokens kept free for the answer when an input longer than the window is cut: all asked for, at most a quarter."""
+    """Tokens kept free for the answer when an input longer than the window is cut: the budget, at most a quarter."""
     return max(1, min(budget or window, window // 4))

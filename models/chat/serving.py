@@ -25,7 +25,7 @@ from vllm.tokenizers import TokenizerLike
 from vllm.v1.engine.async_llm import AsyncLLM
 
 from contract.catalog import ChatModel
-from contract.chat.engine import ChatBatch
+from contract.chat.engine import ChatBatch, ChatCompletion
 from contract.chat.request import ChatRequest
 from contract.errors import INVALID_REQUEST, UPSTREAM_ERROR, ApiError
 from models.chat.events import EventStream
@@ -149,12 +149,11 @@ def _schema_error(detail: str, request: ChatRequest) -> ApiError:
     )
 
 
-def reply_body(response: ChatCompletionResponse) -> dict[str, Any]:
-    """A `chat.completion` of the third party's shape: vLLM's additions are left out."""
-    usage = response.usage.model_dump(exclude_none=True)
+def reply_body(response: ChatCompletionResponse) -> ChatCompletion:
+    """A `chat.completion` in OpenAI's schema: vLLM's additions are left out."""
     return {
         "id": response.id,
-        "object": response.object,
+        "object": "chat.completion",
         "created": response.created,
         "model": response.model,
         "choices": [
@@ -166,7 +165,7 @@ def reply_body(response: ChatCompletionResponse) -> dict[str, Any]:
             }
             for choice in response.choices
         ],
-        "usage": usage,
+        "usage": response.usage.model_dump(exclude_none=True),
     }
 
 

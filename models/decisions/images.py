@@ -13,6 +13,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING
 
 from contract.errors import INVALID_REQUEST, ApiError
+from contract.images import ADDRESS
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -42,15 +43,17 @@ def decode(address: str) -> Image:
 
     Raises INVALID_REQUEST where it is too large, or not an image of the type that the address names.
     """
-    head, _, data = address.partition(",")
-    kind = head.removeprefix("data:image/").removesuffix(";base64")
+    head = ADDRESS.match(address)
+    if head is None:
+        raise unreadable("an image is not a base64 `data:` address of a type that is read")
+    kind = head[0].removeprefix("data:image/").removesuffix(";base64,")
     try:
-        return _decode(base64.b64decode(data, validate=True), kind.upper())
+        return _decode(base64.b64decode(address[head.end() :], validate=True), kind.upper())
     except ApiError:
         raise
     except Exception:
         # Decoders raise anything, and Pillow has a bound of its own above ours.
-        raise unreadable(f"an image cannot be read as `image/{kind[:16]}`, which its address says it is") from None
+        raise unreadable(f"an image cannot be read as `image/{kind}`, which its address says it is") from None
 
 
 def _decode(data: bytes, format_name: str) -> Image:

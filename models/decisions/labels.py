@@ -14,7 +14,7 @@ from contract.decisions.engine import Reading
 from contract.errors import REQUEST_TOO_LARGE
 from models.decisions.images import unreadable
 from models.decisions.prompts import Batch, Prompt, PromptBook
-from models.decisions.reading import Asked, Found
+from models.decisions.reading import ReadRequest, ReadResult
 
 if TYPE_CHECKING:
     from vllm.v1.engine.async_llm import AsyncLLM
@@ -30,27 +30,28 @@ class LabelReads:
         self._renderer: Any = engine.renderer
         self.book = PromptBook(self._renderer.get_tokenizer(), block_tokens, parts=model.reads_images)
 
-    async def read(self, asked: Asked) -> Found:
+    async def read(self, request: ReadRequest) -> ReadResult:
         """One read for each question. Raises REQUEST_TOO_LARGE, and INVALID_REQUEST for an image."""
-        head = await self._seen(asked) if asked.images else None
-        batch = self.book.batch(asked.state, asked.questions, head and head["prompt_token_ids"])
+        job = request.job
+        head = await self._seen(request) if request.images else None
+        batch = self.book.batch(job.state, job.questions, head and head["prompt_token_ids"])
         self._check(batch)
         reads = (
-            self._read_one(prompt, head, asked, f"{asked.request_id}-{index}")
+            self._read_one(prompt, head, job.cache_salt, f"{request.request_id}-{index}")
             for index, prompt in enumerate(batch.prompts)
         )
         pictures = head["mm_placeholders"]["image"] if head else ()
         tokens = batch.input_tokens + sum(picture.length for picture in pictures)
-        return Found(tuple(await asyncio.gather(*reads)), tokens)
+        return ReadResult(tuple(await asyncio.gather(*reads)), tokens)
 
-    async def _seen(self, asked: Asked) -> Any:
+    async def _seen(self, request: ReadRequest) -> Any:
         """The head of the prompts with its images, as the engine takes it; images are processed once for all reads."""
         from vllm.inputs import TokensPrompt
 
-        ids = self.book.head(len(asked.images))
-        prompt = TokensPrompt(prompt_token_ids=ids, multi_modal_data={"image": list(asked.images)})
-        if asked.cache_salt is not None:
-            prompt["cache_salt"] = asked.cache_salt
+        ids = self.book.head(len(request.images))
+        prompt = TokensPrompt(prompt_token_ids=ids, multi_modal_data={"image": list(request.images)})
+        if request.job.cache_salt is not None:
+            prompt["cache_salt"] = request.job.cache_salt
         try:
             return await self._renderer.process_for_engine_async(prompt, time.time(), skip_mm_cache=True)
         except ValueError:
@@ -63,7 +64,7 @@ class LabelReads:
                 f"state and question have {longest} tokens; model `{self._model.id}` reads {self._model.context_window}"
             )
 
-    async def _read_one(self, prompt: Prompt, head: Any, asked: Asked, request_id: str) -> Reading:
+    async def _read_one(self, prompt: Prompt, head: Any, cache_salt: str | None, request_id: str) -> Reading:
         from vllm.entrypoints.generate.label_reads import next_token_label_reads
         from vllm.inputs import tokens_input
         from vllm.sampling_params import SamplingParams
@@ -72,6 +73,6 @@ class LabelReads:
         started = time.perf_counter()
         # Images lie in the head, so their places are the same in every prompt.
         whole = head and head | {"prompt_token_ids": prompt.token_ids}
-        given = whole or tokens_input(prompt.token_ids, cache_salt=asked.cache_salt)
+        given = whole or tokens_input(prompt.token_ids, cache_salt=cache_salt)
         (read,) = await next_token_label_reads(self._engine, [given], [params], request_id)
         return Reading(tuple(read.logprobs), time.perf_counter() - started)

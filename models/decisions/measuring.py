@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from contract.decisions.answers import distribution
 from contract.decisions.engine import Measurement, Reading
 
-log = logging.getLogger("parlance.decisions")
+log = logging.getLogger(f"parlance.{__name__}")
 
 BINS = 10
 TEMPERATURES = (0.25, 4.0)
@@ -44,7 +44,7 @@ def measurement(
 ) -> Measurement:
     """The measurement of a runtime. `calibrated` fits a temperature, otherwise it is 1.
 
-    Raises UPSTREAM_ERROR if the runtime told nothing that could be normalised.
+    Raises UPSTREAM_ERROR if a reading has no probability on any label.
     """
     halves = labelled[::2], labelled[1::2]
     judged: list[tuple[float, bool]] = []
@@ -99,7 +99,7 @@ def _surprise(one: Labelled, sharpness: float) -> float:
     values = [value for value in one.reading.logprobs if value is not None]
     right = one.reading.logprobs[one.expected]
     if right is None:
-        return 0.0  # no temperature brings back what the runtime did not tell
+        return 0.0  # no temperature brings back what the runtime left out
     highest = max(values)
     return math.log(math.fsum(math.exp((v - highest) * sharpness) for v in values)) - (right - highest) * sharpness
 

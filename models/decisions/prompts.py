@@ -167,16 +167,16 @@ class PromptBook:
     def batch(self, state: str, questions: Sequence[Question], head: Sequence[int] | None = None) -> Batch:
         """One prompt for each question; all begin with the same blocks. `head` stands in for the usual one."""
         judged = self.data(state)
-        asked = [self.data(wording(question)) for question in questions]
+        worded = [self.data(wording(question)) for question in questions]
         shared = [*(self._head if head is None else head), *judged, *self._line_end]
         # The rule is never empty: it is what tells the state from the question.
         rule = self._block_tokens - (len(shared) + len(self._line_end)) % self._block_tokens
         shared += [self._rule_id] * rule + self._line_end
         prompts = [
             Prompt(shared + ids + self._tail, self.label_ids(question))
-            for question, ids in zip(questions, asked, strict=True)
+            for question, ids in zip(questions, worded, strict=True)
         ]
-        return Batch(prompts, len(judged) + sum(map(len, asked)))
+        return Batch(prompts, len(judged) + sum(map(len, worded)))
 
     def label_ids(self, question: Question) -> list[int]:
         """Tokens of the labels of a question, in source order."""
@@ -189,12 +189,12 @@ class PromptBook:
     def _frame(self, intro: str, images: int = 0) -> tuple[str, str]:
         """The chat template around `intro` and what follows it in one user turn, thinking off."""
         turns = [turn for shot in SHOTS for turn in _turns(*shot)]
-        asked = {"role": "user", "content": intro + _SLOT}
+        last = {"role": "user", "content": intro + _SLOT}
         if self._parts:
             turns = [_in_parts(turn) for turn in turns]
-            asked = _in_parts(asked, images)
+            last = _in_parts(last, images)
         text = self._tokenizer.apply_chat_template(
-            [*turns, asked], tokenize=False, add_generation_prompt=True, enable_thinking=False
+            [*turns, last], tokenize=False, add_generation_prompt=True, enable_thinking=False
         )
         before, _, after = text.partition(_SLOT)
         return before, after

@@ -1,4 +1,4 @@
-"""LabelScorer: a decision model behind three calls. vLLM is imported when one is constructed, not before."""
+"""LabelScorer: a decision model in vLLM, which is imported when one is constructed and not before."""
 
 from __future__ import annotations
 
@@ -9,60 +9,40 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from contract.catalog import ChatModel, DecisionModel, Serving
-from contract.decisions.engine import Measurement, Readings
+from contract.catalog import DecisionModel
+from contract.decisions.engine import DecisionEngine, DecisionJob, Measurement, Readings
 from contract.decisions.presets import Preset
-from contract.decisions.questions import Question, state_text
+from contract.decisions.questions import state_text
 from contract.errors import IMAGES_UNSUPPORTED, RUNTIME_UNAVAILABLE, UPSTREAM_ERROR, ApiError
-from contract.limits import DECISION_IMAGES
 from models.decisions import measuring, strategies
 from models.decisions.images import Pictures
+from models.decisions.options import Options
 from models.decisions.prompts import PROMPT_VERSION
-from models.decisions.reading import Asked
-from models.llm import head
+from models.decisions.reading import ReadRequest
+from models.llm import engine, head
 from models.llm.exact import exactly
+from models.options import read
 from models.weights import store as weights
-from models.weights.files import Digests, pin_all
+from models.weights.files import Digests, need_folder, pin_all
 
-log = logging.getLogger("parlance.decisions")
-
-OURS = frozenset({"calibrated", "images", "strategy", "exact"})
-"""Options of a stanza that are not engine arguments of vLLM."""
-FOR_IMAGES: dict[str, Any] = {"limit_mm_per_prompt": {"image": DECISION_IMAGES}, "mm_processor_cache_gb": 0}
-"""Engine arguments of a model that sees, where its stanza says nothing. No image of a client is kept."""
+log = logging.getLogger(f"parlance.{__name__}")
 
 
-class LabelScorer:
+class LabelScorer(DecisionEngine):
     """A model that is read for how likely it finds each allowed answer. Answers once it is measured.
 
-    Args:
-        model: stanza; `serving.options` are engine arguments of vLLM, `calibrated` fits a temperature, `strategy` says
-            how the model is read (`strategies.py`), `images` that it sees, `exact` that nothing else may move what it
-            reads (`exact.py`).
-        path: folder of the weights.
-
-    Raises:
-        StrategyError: an unknown strategy, or one that does not fit the weights.
+    Raises OptionsError, WeightsError, and StrategyError for a strategy that does not fit the weights.
     """
 
-    def __init__(self, model: DecisionModel, path: Path) -> None:
-        from models.llm import engine
+    options_type = Options
 
-        assert model.serving is not None
-        strategy = strategies.chosen(model)
+    def __init__(self, model: DecisionModel, path: Path | None) -> None:
         self._model = model
-        self._path = path
-        self._options = {name: value for name, value in model.serving.options.items() if name not in OURS}
-        if model.reads_images:
-            self._options = FOR_IMAGES | self._options
-        self._calibrated = bool(model.serving.options.get("calibrated"))
-        serving = model.serving.model_copy(update={"options": self._options})
-        if model.serving.options.get("exact"):
-            serving = exactly(serving)
-        self._engine = engine.start(_as_chat(model, serving), path)
+        self._path = need_folder(path, model.id)
+        self._options = read(model, Options)
+        self._engine = engine.start(_spec(model, self._options, self._path))
         head.keep(self._engine)
-        self._strategy = strategies.start(strategy, self._engine, model)
-        self._strategy_name = strategy
+        self._strategy = strategies.start(self._options.strategy, self._engine, model)
         self._pictures = Pictures()
         self._numbers = itertools.count()
         self._measured: Measurement | None = None
@@ -76,7 +56,7 @@ class LabelScorer:
         if kept is None:
             kept = measuring.measurement(
                 await self._labelled(presets),
-                calibrated=self._calibrated,
+                calibrated=self._options.calibrated,
                 fingerprint=wanted,
                 prompt_version=PROMPT_VERSION,
             )
@@ -85,20 +65,12 @@ class LabelScorer:
         self._measured = kept
         return kept
 
-    async def measured(self) -> Measurement | None:
+    async def measured(self, job: None = None) -> Measurement | None:
         """The measurement, once there is one."""
         return self._measured
 
-    async def decide(
-        self, state: str, questions: Sequence[Question], images: Sequence[str] = (), cache_salt: str | None = None
-    ) -> Readings:
-        """Reads every question about `state`, in order.
-
-        Args:
-            state: the text that is judged.
-            questions: 1 to 16.
-            images: up to two `data:` addresses, for a model that sees.
-            cache_salt: keeps the prefix caches of organisations apart.
+    async def decide(self, job: DecisionJob) -> Readings:
+        """A reading for each question, in order.
 
         Raises:
             ApiError: RUNTIME_UNAVAILABLE before a measurement, IMAGES_UNSUPPORTED, INVALID_REQUEST for an image that
@@ -107,9 +79,9 @@ class LabelScorer:
         """
         if self._measured is None:
             raise RUNTIME_UNAVAILABLE()
-        if images and not self._model.reads_images:
+        if job.images and not self._options.images:
             raise IMAGES_UNSUPPORTED(f"model `{self._model.id}` reads no images here", param="images")
-        return await self._read(state, questions, images, cache_salt, self._measured.temperature)
+        return await self._read(job, self._measured.temperature)
 
     async def check_health(self) -> None:
         """Raises if the engine has died, or has work and does not get on with it."""
@@ -119,18 +91,11 @@ class LabelScorer:
         """Ends the engine; requests in flight fail with 502."""
         self._engine.shutdown()
 
-    async def _read(
-        self,
-        state: str,
-        questions: Sequence[Question],
-        images: Sequence[str],
-        cache_salt: str | None,
-        temperature: float,
-    ) -> Readings:
-        pictures = await self._pictures.decode(images) if images else []
-        request_id = f"decision-{next(self._numbers)}"
+    async def _read(self, job: DecisionJob, temperature: float) -> Readings:
+        images = await self._pictures.decode(job.images) if job.images else []
+        request = ReadRequest(job, images, f"decision-{next(self._numbers)}")
         try:
-            found = await self._strategy.read(Asked(state, questions, pictures, request_id, cache_salt))
+            found = await self._strategy.read(request)
         except ApiError:
             raise
         except Exception as failure:
@@ -144,8 +109,8 @@ class LabelScorer:
         labelled = []
         for preset in presets:
             for example in preset.examples:
-                questions = list(preset.questions.values())
-                found = await self._read(state_text(example.state), questions, (), None, 1.0)
+                job = DecisionJob(state_text(example.state), tuple(preset.questions.values()))
+                found = await self._read(job, 1.0)
                 for name, reading in zip(preset.questions, found.reads, strict=True):
                     expected = preset.expected_index(name, example.expected[name])
                     labelled.append(measuring.Labelled(reading, expected))
@@ -157,16 +122,18 @@ class LabelScorer:
         digests = Digests(weights.home_folder() / "weights" / ".digests" / f"{serving.weights}.json")
         files = {name: pin.sha256 for name, pin in pin_all(self._path, digests).items()}
         packs: list[Any] = [preset.model_dump() for preset in presets]
-        how = (PROMPT_VERSION, self._strategy_name)
-        return measuring.fingerprint(files, how, self._options, self._calibrated, packs)
+        options = self._options
+        how = (PROMPT_VERSION, options.strategy)
+        return measuring.fingerprint(files, how, options.arguments, options.calibrated, packs)
 
 
-def _as_chat(model: DecisionModel, serving: Serving) -> ChatModel:
-    """The same weights as the chat engine's starter takes them."""
-    return ChatModel(
-        id=model.id,
-        owned_by=model.owned_by,
-        tier="default",
-        context_window=model.context_window,
-        serving=serving,
+def _spec(model: DecisionModel, options: Options, path: Path) -> engine.EngineSpec:
+    serving = model.serving
+    spec = engine.EngineSpec(
+        path,
+        model.context_window,
+        options.arguments,
+        threads=serving.threads if serving else None,
+        in_process=not options.engine_process,
     )
+    return exactly(spec, on_gpu=bool(serving and serving.on_gpu)) if options.exact else spec

@@ -18,13 +18,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from contract.catalog import DecisionModel
-from contract.decisions.engine import Reading
+from contract.decisions.engine import DecisionJob, Reading
 from contract.decisions.questions import BinaryQuestion, ChoiceQuestion, Question
 from contract.errors import INVALID_REQUEST, REQUEST_TOO_LARGE
 from models.decisions.labels import LabelReads
 from models.decisions.plain_text import PlainText
 from models.decisions.prompts import wording
-from models.decisions.reading import Asked, Found, Strategy
+from models.decisions.reading import ReadRequest, ReadResult, ReadStrategy
 
 if TYPE_CHECKING:
     from vllm.v1.engine.async_llm import AsyncLLM
@@ -37,28 +37,16 @@ OF_VLLM = {
     "diffusion-canvas": "DiffusionGemmaCanvasStrategy",
 }
 """Our name to vLLM's class."""
+NAMES = (OURS, *OF_VLLM)
 SEEING = frozenset({OURS, "liquid", "joint-schema"})
 """Strategies that take images."""
 
 
 class StrategyError(Exception):
-    """A stanza names a strategy that there is not, or that does not fit its weights."""
+    """A stanza names a strategy that cannot read its weights."""
 
 
-def chosen(model: DecisionModel) -> str:
-    """The name of the strategy of `model`. Raises StrategyError; no weights are touched."""
-    assert model.serving is not None
-    name = model.serving.options.get("strategy", OURS)
-    known = (OURS, *OF_VLLM)
-    if name not in known:
-        listed = ", ".join(f"`{one}`" for one in known)
-        raise StrategyError(f"decision model `{model.id}` names the strategy `{name}`; there are {listed}")
-    if model.reads_images and name not in SEEING:
-        raise StrategyError(f"decision model `{model.id}` says `images`, but the strategy `{name}` reads none")
-    return str(name)
-
-
-def start(name: str, engine: AsyncLLM, model: DecisionModel) -> Strategy:
+def start(name: str, engine: AsyncLLM, model: DecisionModel) -> ReadStrategy:
     """The strategy `name` over a running engine. Raises StrategyError or LabelError where the model does not fit."""
     return LabelReads(engine, model) if name == OURS else VllmReads(name, engine, model)
 
@@ -83,23 +71,24 @@ class VllmReads:
             strategies.ReadContext(engine, renderer, default_chat_template_kwargs={}, **how)
         )
 
-    async def read(self, asked: Asked) -> Found:
-        """One read for each question; all are told the same time, because vLLM reads them together."""
+    async def read(self, request: ReadRequest) -> ReadResult:
+        """One read for each question. All have the same `inference_s`, because vLLM reads them together."""
         from vllm.entrypoints.generate.structured_decisions.question_types import StructuredDecisionError
         from vllm.exceptions import VLLMValidationError
 
+        job = request.job
         started = time.perf_counter()
         try:
             reads = await self._strategy.read(
-                [self._question(index, question) for index, question in enumerate(asked.questions)],
+                [self._question(index, question) for index, question in enumerate(job.questions)],
                 None,
-                self._plain.spoken(asked.state),
-                request_id=asked.request_id,
+                self._plain.spoken(job.state),
+                request_id=request.request_id,
                 chat_template_kwargs=None,
                 lora_request=None,
                 priority=0,
-                cache_salt=asked.cache_salt,
-                media={"image": asked.images} if asked.images else None,
+                cache_salt=job.cache_salt,
+                media={"image": request.images} if request.images else None,
             )
         except TooLong:
             raise self._too_large() from None
@@ -111,7 +100,7 @@ class VllmReads:
             raise self._too_large() from None
         spent_s = time.perf_counter() - started
         found = tuple(Reading(_logprobs(read.probs, read.label_mass), spent_s) for read in reads)
-        return Found(found, self._tokens(asked))
+        return ReadResult(found, self._tokens(job))
 
     def _question(self, index: int, question: Question) -> Any:
         """Our question as one of vLLM's. Its names are not in the request any more, so it has its number."""
@@ -130,9 +119,9 @@ class VllmReads:
             criteria = [said(level) for level in question.levels]
         return build_question(f"{index + 1}", kind, said(question.instructions), criteria, len(question.labels))
 
-    def _tokens(self, asked: Asked) -> int:
+    def _tokens(self, job: DecisionJob) -> int:
         """As the strategy `labels` counts them, but for images."""
-        texts = [asked.state, *map(wording, asked.questions)]
+        texts = [job.state, *map(wording, job.questions)]
         return sum(len(self._plain.ids(text)) for text in texts)
 
     def _too_large(self) -> Exception:
@@ -149,11 +138,10 @@ class Decoded:
     """Stands where vLLM would fetch images: ours are here, and were checked."""
 
     async def fetch_image_async(self, image: Any) -> Any:
-        """`image` itself."""
         return image
 
     async def fetch_audio_async(self, address: Any) -> Any:
-        """Nothing: vLLM asks for this method also where there is nothing to hear."""
+        """Never called: vLLM names this method also where there is no audio."""
         raise ValueError("decisions take no audio")
 
 

@@ -1,1 +1,10 @@
-"""vLLM."""
+"""Language models in vLLM: what chat and decisions share. vLLM is imported where an engine starts.
+
+engine.py     EngineSpec -> a running engine: environment, arguments, engine core in a thread or in processes
+arguments.py  vLLM's engine arguments, checked without importing vLLM
+core.py       vLLM's engine core in a thread of this process
+threads.py    how many CPU threads a step takes
+head.py       logits in float32 without making the head again in every step
+exact.py      probabilities that nothing else moves
+gguf.py       one GGUF file into a folder that vLLM loads
+"""

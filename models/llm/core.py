@@ -10,6 +10,7 @@ process wants one. Commands and steps alternate in one thread, so the core needs
 from __future__ import annotations
 
 import asyncio
+import logging
 import queue
 import threading
 import time
@@ -20,7 +21,6 @@ from typing import Any
 import torch
 from vllm.config import VllmConfig
 from vllm.inputs import tokens_input
-from vllm.logger import init_logger
 from vllm.pooling_params import PoolingParams
 from vllm.renderers import renderer_from_config
 from vllm.sampling_params import SamplingParams
@@ -35,10 +35,10 @@ from vllm.v1.executor import Executor
 
 from models.llm.threads import ThreadGovernor
 
-logger = init_logger(__name__)
+log = logging.getLogger(f"parlance.{__name__}")
+
 JOIN_S = 10.0
 """How long a shutdown waits for the step in progress."""
-
 
 STALL_S = 60.0
 """Work waits, but no step has finished for this long: the engine hangs. The longest honest step takes seconds."""
@@ -85,7 +85,7 @@ class ThreadedCore(InprocClient):
         try:
             self._serve()
         except BaseException:
-            logger.exception("the engine core died")
+            log.exception("the engine core died")
         finally:
             self.resources.engine_dead = True
             self._publish(None)
@@ -160,7 +160,7 @@ class ThreadedCore(InprocClient):
             self.add_request(request)
         except Exception:
             # One request that cannot be prepared must not take the others down.
-            logger.exception("request %s could not be added", request.request_id)
+            log.exception("request %s could not be added", request.request_id)
             failed = EngineCoreOutput(request.request_id, [], finish_reason=FinishReason.ERROR)
             self._publish(EngineCoreOutputs(outputs=[failed]))
 
@@ -170,11 +170,9 @@ class ThreadedCore(InprocClient):
             self._command(lambda: self.abort_requests(request_ids))
 
     async def get_supported_tasks_async(self) -> Any:
-        """What the model can do, e.g. `generate`."""
         return await asyncio.to_thread(self.call, self.get_supported_tasks)
 
     async def reset_mm_cache_async(self) -> None:
-        """Forgets processed images."""
         await asyncio.to_thread(self.call, self.reset_mm_cache)
 
     async def reset_prefix_cache_async(
@@ -192,7 +190,6 @@ class ThreadedCore(InprocClient):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> list[Any]:
-        """Calls `method` of the worker."""
         return await asyncio.to_thread(self.call, lambda: self.collective_rpc(method, timeout, args, kwargs))
 
     def shutdown(self, timeout: float | None = None) -> None:

@@ -1,4 +1,4 @@
-"""From a stanza to a running engine: arguments, threads, environment, and the choice between thread and process.
+"""From a spec to a running engine: arguments, threads, environment, and the choice between thread and process.
 
 vLLM and OpenMP read the environment once, when they are imported, so `prepare_environment` comes before any import.
 """
@@ -10,16 +10,12 @@ import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contract.catalog import ChatModel
-
 if TYPE_CHECKING:
     from vllm.v1.engine.async_llm import AsyncLLM
-
-OURS = frozenset({"engine_process", "chat_template"})
-"""Options of a stanza that are not engine arguments of vLLM."""
 
 DEFAULTS: dict[str, Any] = {
     "generation_config": "vllm",  # sampling defaults are the API's (spec 4), not those of the weights' publisher
@@ -27,7 +23,7 @@ DEFAULTS: dict[str, Any] = {
     "disable_log_stats": True,
     "use_tqdm_on_load": False,
 }
-"""Engine arguments where a stanza says nothing."""
+"""Engine arguments where a spec says nothing."""
 
 IN_PROCESS: dict[str, Any] = {
     "kv_cache_memory_bytes": 1 << 29,  # stated, so that loading neither measures nor takes most of the machine's memory
@@ -42,6 +38,25 @@ QUIET = {
     "HF_HUB_OFFLINE": "1",
     "TOKENIZERS_PARALLELISM": "false",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSpec:
+    """What an engine is started from.
+
+    Attributes:
+        path: folder of the weights.
+        window: tokens of a prompt and its answer together, at most.
+        arguments: engine arguments of vLLM; they go before our defaults.
+        threads: CPU threads of the model; None leaves it to the library.
+        in_process: the engine core runs in a thread of this process, not in processes of its own.
+    """
+
+    path: Path
+    window: int
+    arguments: dict[str, Any] = field(default_factory=dict)
+    threads: int | None = None
+    in_process: bool = True
 
 
 def prepare_environment(in_process: bool, eager: bool, threads: int | None) -> None:
@@ -62,37 +77,29 @@ def prepare_environment(in_process: bool, eager: bool, threads: int | None) -> N
         os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
 
 
-def start(model: ChatModel, path: Path) -> AsyncLLM:
-    """Loads `model` from the folder `path`; blocks until it can answer."""
-    serving = model.serving
-    assert serving is not None
-    in_process = not serving.options.get("engine_process", False)
-    prepare_environment(in_process, bool(serving.options.get("enforce_eager")), serving.threads)
+def start(spec: EngineSpec) -> AsyncLLM:
+    """Loads the model of `spec`; blocks until it can answer."""
+    prepare_environment(spec.in_process, bool(spec.arguments.get("enforce_eager")), spec.threads)
     with _uncollected():
-        return _start(model, path, in_process)
+        return _start(spec)
 
 
-def _start(model: ChatModel, path: Path, in_process: bool) -> AsyncLLM:
+def _start(spec: EngineSpec) -> AsyncLLM:
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.usage.usage_lib import UsageContext
     from vllm.v1.engine.async_llm import AsyncLLM
 
     # vLLM collects garbage five times while it loads; what is frozen is not looked through.
     gc.freeze()
-    serving = model.serving
-    assert serving is not None
-    options = {name: value for name, value in serving.options.items() if name not in OURS}
-    arguments = DEFAULTS | {"max_model_len": model.context_window, "seed": secrets.randbits(31)}
-    arguments |= (IN_PROCESS if in_process else {}) | options
-    if model.reasoning_parser:
-        arguments["reasoning_parser"] = model.reasoning_parser
-    config = AsyncEngineArgs(model=str(path), **arguments).create_engine_config(UsageContext.ENGINE_CONTEXT)
-    if not in_process:
+    arguments = DEFAULTS | {"max_model_len": spec.window, "seed": secrets.randbits(31)}
+    arguments |= (IN_PROCESS if spec.in_process else {}) | spec.arguments
+    config = AsyncEngineArgs(model=str(spec.path), **arguments).create_engine_config(UsageContext.ENGINE_CONTEXT)
+    if not spec.in_process:
         return AsyncLLM.from_vllm_config(config, disable_log_stats=True)
 
     from models.llm.core import ThreadedLLM
 
-    return ThreadedLLM(config, serving.threads)
+    return ThreadedLLM(config, spec.threads)
 
 
 @contextmanager
@@ -110,10 +117,3 @@ def _uncollected() -> Iterator[None]:
         gc.freeze()
         if enabled:
             gc.enable()
-
-
-def chat_template(model: ChatModel) -> str | None:
-    """The template that the stanza names (a file beside this one), or None for the one that came with the weights."""
-    assert model.serving is not None
-    name = model.serving.options.get("chat_template")
-    return (Path(__file__).parent / name).read_text() if name else None

@@ -1,8 +1,8 @@
 """One GGUF file into a Hugging Face folder that vLLM loads: bfloat16 safetensors, config, tokenizer, chat template.
 
-Named by stanzas of `models/weights.toml` as a converter and run as `python -m models.llm.gguf FILE FOLDER`, in a
-process of its own: dequantising takes several times the size of the model, and a child gives all of it back. A GGUF
-holds everything that is needed, so nothing is fetched.
+Named as a converter by stanzas of `models/weights/manifest.toml` and run as `python -m models.llm.gguf FILE FOLDER`,
+in a process of its own: dequantising takes several times the size of the model, and a child gives all of it back. A
+GGUF holds everything that is needed, so nothing is fetched.
 """
 
 from __future__ import annotations

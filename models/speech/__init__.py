@@ -1,11 +1,13 @@
-"""Text-to-speech engines, one file each, all behind `engine.SpeechEngine`.
+"""Text-to-speech engines, one file each, all a `SpeechAdapter`. They never import each other.
 
-espeak.py       espeak-ng behind all four engines of the embedded profile
-supertonic.py   ONNX, on a CPU or a GPU
-cosyvoice.py    its official code; clones, styles, marks
-qwen.py         Qwen3-TTS: stored voices, and clips of an organisation's own
-mistral.py      an HTTP API of the provider's schema
-text.py         sentences, so that long texts are spoken part by part
+adapter.py            what all engines share: threads, watermark, encoding, marks, signature
+espeak.py             espeak-ng behind all four engines of the embedded profile; espeak_library.py: its shared object
+supertonic.py         ONNX, on a CPU or a GPU
+cosyvoice.py          its official code; clones, styles, marks; cosyvoice_weights.py: its pickles as safetensors
+qwen.py               Qwen3-TTS: stored voices, and clips of an organisation's own
+mistral.py            an HTTP API of the provider's schema
+text.py               sentences, so that long texts are spoken part by part
+voices.py             stored voices: recordings that an engine imitates
 
 engine = models.load(catalog.speech["supertonic-3"])
 block = await engine.speak_whole(SpeechJob("Hello.", "en", voice="F1"))        # block.data is a WAV file

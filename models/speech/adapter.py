@@ -1,15 +1,15 @@
 """What every speech engine shares: it renders in a thread; its sound is watermarked, encoded, marked and signed here.
 
-render(utterance) -> Spoken, Spoken, ...        the engine's own part; blocks, a sentence or so at a time
-speak(utterance)  -> AudioBlock, AudioBlock...  the file as it grows
-speak_whole(utterance) -> AudioBlock            the file, once all of it is made
+render(job)      -> Spoken, Spoken, ...          the engine's own part; blocks, a sentence or so at a time
+speak(job)       -> AudioBlock, AudioBlock, ...  the file as it grows
+speak_whole(job) -> AudioBlock                   the file, once all of it is made
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import AsyncIterator, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from audio import signing
 from contract.catalog import Serving, SpeechModel
-from contract.speech.engine import AudioBlock, SpeechJob
+from contract.speech.engine import AudioBlock, SpeechEngine, SpeechJob
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,7 +44,7 @@ class Spoken(NamedTuple):
     characters: int
 
 
-class SpeechEngine(ABC):
+class SpeechAdapter(SpeechEngine):
     """One engine. Subclasses load in their constructor, after this one, and render."""
 
     def __init__(self, model: SpeechModel, path: Path | None) -> None:
@@ -59,18 +59,35 @@ class SpeechEngine(ABC):
         self._signature = signing.configured()
 
     @abstractmethod
-    def render(self, utterance: SpeechJob) -> Iterator[Spoken]:
-        """The sound of an utterance, part by part. Blocks; several run at the same time, each in a thread of its own.
+    def render(self, job: SpeechJob) -> Iterator[Spoken]:
+        """The sound of a job, part by part. Blocks; several run at the same time, each in a thread of its own.
 
         Raises ApiError for what a client could have known; anything else counts as a failure of the engine.
         """
 
-    async def speak(self, utterance: SpeechJob, *, whole: bool = False) -> AsyncIterator[AudioBlock]:
-        """The file as it grows. Leaving the iteration stops the engine after the part that it is at.
+    def speak(self, job: SpeechJob) -> AsyncIterator[AudioBlock]:
+        """The file as it grows; one that is signed, and flac, when all of it is made.
 
-        `whole` files come when all of it is made, and say how long they are; so do files that are signed, and flac.
+        Leaving the iteration stops the engine after the part that it is at.
         """
-        parts = self._file(utterance, whole)
+        return self._blocks(job, whole=False)
+
+    async def speak_whole(self, job: SpeechJob) -> AudioBlock:
+        """The whole file at once; it says how long it is."""
+        blocks = [block async for block in self._blocks(job, whole=True)]
+        return AudioBlock(b"".join(block.data for block in blocks), blocks[-1].characters, blocks[-1].seconds)
+
+    async def check_health(self) -> None:
+        """Raises when a part is under way for longer than the deadline and a minute more."""
+        oldest = min(self._under_way.copy().values(), default=time.monotonic())
+        if time.monotonic() - oldest > self.serving.deadline_s + GRACE_S:
+            raise RuntimeError(f"speech engine {self.model.id} makes no progress")
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _blocks(self, job: SpeechJob, *, whole: bool) -> AsyncIterator[AudioBlock]:
+        parts = self._file(job, whole)
         turn = Lock()  # a generator that runs cannot be closed
 
         def advance() -> AudioBlock | None:
@@ -93,38 +110,21 @@ class SpeechEngine(ABC):
         finally:
             self._threads.submit(stop)
 
-    async def speak_whole(self, utterance: SpeechJob) -> AudioBlock:
-        """The whole file at once."""
-        blocks = [block async for block in self.speak(utterance, whole=True)]
-        return AudioBlock(b"".join(block.data for block in blocks), blocks[-1].characters, blocks[-1].seconds)
-
-    async def check_health(self) -> None:
-        """Raises when a part is under way for longer than anybody waits for it."""
-        oldest = min(self._under_way.copy().values(), default=time.monotonic())
-        if time.monotonic() - oldest > self.serving.deadline_s + GRACE_S:
-            raise RuntimeError(f"speech engine {self.model.id} makes no progress")
-
-    def close(self) -> None:
-        """Lets threads go."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-
-    def _file(self, utterance: SpeechJob, whole: bool) -> Generator[AudioBlock]:
+    def _file(self, job: SpeechJob, whole: bool) -> Generator[AudioBlock]:
         from audio.encoding import Encoder
         from audio.marking import Marks
 
-        signature = self._signature if utterance.format in signing.SIGNED else None
+        signature = self._signature if job.format in signing.SIGNED else None
         marks = Marks(self.serving.runtime, int(time.time()))
-        whole = whole or signature is not None or utterance.format in LENGTH_FIRST
-        encoder = Encoder(utterance.format, self.sample_rate, marks, whole=whole)
+        whole = whole or signature is not None or job.format in LENGTH_FIRST
+        encoder = Encoder(job.format, self.sample_rate, marks, whole=whole)
         samples = characters = 0
-        for part in self.render(utterance):
+        for part in self.render(job):
             samples, characters = samples + len(part.samples), part.characters
             sound = self._watermark.embed(part.samples, self.sample_rate) if self._watermark else part.samples
             yield from _cut(encoder.add(sound), characters, samples / self.sample_rate)
         end = encoder.finish()
-        yield from _cut(
-            signature.sign(end, utterance.format) if signature else end, characters, samples / self.sample_rate
-        )
+        yield from _cut(signature.sign(end, job.format) if signature else end, characters, samples / self.sample_rate)
 
 
 def _cut(data: bytes, characters: int, seconds: float) -> Iterator[AudioBlock]:

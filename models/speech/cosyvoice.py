@@ -2,9 +2,9 @@
 
     a style                 inference_instruct2      the voice of the clip, spoken as the style says
     a transcript            inference_zero_shot      the voice and the manner of the clip
-    neither                 inference_cross_lingual  the voice of a clip whose words nobody knows
+    neither                 inference_cross_lingual  the voice of a clip without a transcript
 
-The model reads `<|endofprompt|>` as the end of what it is told; what comes after it is spoken or was spoken in the
+The model reads `<|endofprompt|>` as the end of its instructions; what comes after it is spoken or was spoken in the
 clip. It stands in the one text that a call takes besides the spoken one; a cross-lingual call takes none.
 
 docs/engines.md says how the environment is built. Japanese is read well only in katakana: pyopenjtalk is used for it
@@ -33,10 +33,11 @@ from contract.catalog import SpeechModel
 from contract.errors import UNKNOWN_VOICE
 from contract.speech.engine import Clip, SpeechJob
 from contract.speech.marks import Mark, pieces
-from models.speech.adapter import SpeechEngine, Spoken
+from models.options import read
+from models.speech.adapter import SpeechAdapter, Spoken
 from models.speech.text import Part, passages
 from models.speech.voices import StoredVoice, read_clip
-from models.weights.files import WeightsError
+from models.weights.files import need_folder
 from models.weights.store import home_folder
 
 TOLD = "You are a helpful assistant."
@@ -53,7 +54,7 @@ LEAST_RATE = 16_000
 
 
 class Options(Frozen):
-    """`serving.options` of this engine.
+    """Options of `CosyVoice`.
 
     Attributes:
         voices: recordings by slug.
@@ -73,7 +74,7 @@ class Prompt:
 
     Attributes:
         file: the recording; the code reads it from a path.
-        transcript: what is said in it, if anybody knows.
+        transcript: what is said in it, where that is known.
         registered: name under which the code knows voice and transcript already.
     """
 
@@ -82,28 +83,29 @@ class Prompt:
     registered: str = ""
 
 
-class CosyVoice(SpeechEngine):
-    """One loaded model. Parts of several utterances take turns on it."""
+class CosyVoice(SpeechAdapter):
+    """One loaded model. Parts of several jobs take turns on it."""
+
+    options_type = Options
 
     def __init__(self, model: SpeechModel, path: Path | None) -> None:
         super().__init__(model, path)
-        if path is None:
-            raise WeightsError(f"the stanza of `{model.id}` names no `weights`; CosyVoice cannot run without")
-        options = Options.model_validate(self.serving.options)
+        folder = need_folder(path, model.id)
+        options = read(model, Options)
         home = home_folder()
         clips = {slug: read_clip(slug, voice, home) for slug, voice in options.voices.items()}
         self._turn = threading.Lock()
-        self._code = load_code(path, **options.model_dump(exclude={"voices"}))
+        self._code = load_code(folder, **options.model_dump(exclude={"voices"}))
         self._folder = TemporaryDirectory(prefix="parlance-clips-")
         self._voices = {slug: self._register(slug, clip) for slug, clip in clips.items()}
 
-    def render(self, utterance: SpeechJob) -> Iterator[Spoken]:
+    def render(self, job: SpeechJob) -> Iterator[Spoken]:
         """Sound of a few sentences at a time. `text_frontend` is off: it would read German numbers in English."""
-        prompt, temporary = self._prompt(utterance)
+        prompt, temporary = self._prompt(job)
         try:
-            for part in self._parts(utterance):
+            for part in self._parts(job):
                 with self._turn:
-                    sound = [item["tts_speech"] for item in self._call(part.text, prompt, utterance)]
+                    sound = [item["tts_speech"] for item in self._call(part.text, prompt, job)]
                 for tensor in sound:
                     yield Spoken(tensor.squeeze(0).float().cpu().numpy().clip(-1, 1), part.end)
         finally:
@@ -111,7 +113,6 @@ class CosyVoice(SpeechEngine):
                 os.unlink(prompt.file)
 
     def close(self) -> None:
-        """Lets threads and files go."""
         super().close()
         self._folder.cleanup()
 
@@ -120,20 +121,20 @@ class CosyVoice(SpeechEngine):
         self._code.add_zero_shot_spk(f"{TOLD}{END}{_plain(clip.transcript or '')}", file, slug)
         return Prompt(file, clip.transcript, slug)
 
-    def _prompt(self, utterance: SpeechJob) -> tuple[Prompt, bool]:
-        """The voice, and whether its file is this utterance's own."""
-        if utterance.clip:
-            return Prompt(self._write(utterance.clip), utterance.clip.transcript), True
-        slug = utterance.voice or self.model.default_voice
+    def _prompt(self, job: SpeechJob) -> tuple[Prompt, bool]:
+        """The voice, and whether its file is this job's own."""
+        if job.clip:
+            return Prompt(self._write(job.clip), job.clip.transcript), True
+        slug = job.voice or self.model.default_voice
         if slug not in self._voices:
             raise UNKNOWN_VOICE(f"voice `{slug}` is switched off in this deployment", param="voice")
         return self._voices[slug], False
 
-    def _call(self, text: str, prompt: Prompt, utterance: SpeechJob) -> Iterator[dict[str, Any]]:
-        manner: dict[str, Any] = {"stream": False, "speed": utterance.speed, "text_frontend": False}
-        if utterance.style:
+    def _call(self, text: str, prompt: Prompt, job: SpeechJob) -> Iterator[dict[str, Any]]:
+        manner: dict[str, Any] = {"stream": False, "speed": job.speed, "text_frontend": False}
+        if job.style:
             # Never with a registered voice: its own text would take the place of the style (CosyVoice issue 1400).
-            told = f"{TOLD} {_plain(utterance.style)}{END}"
+            told = f"{TOLD} {_plain(job.style)}{END}"
             yield from self._code.inference_instruct2(text, told, prompt.file, **manner)
         elif prompt.registered:
             yield from self._code.inference_zero_shot(text, "", "", zero_shot_spk_id=prompt.registered, **manner)
@@ -143,13 +144,13 @@ class CosyVoice(SpeechEngine):
         else:
             yield from self._code.inference_cross_lingual(f"{TOLD}{END}{text}", prompt.file, **manner)
 
-    def _parts(self, utterance: SpeechJob) -> Iterator[Part]:
+    def _parts(self, job: SpeechJob) -> Iterator[Part]:
         model = self.model
         marks = {*model.tags, *(f"<{name}>" for name in model.spans), *(f"</{name}>" for name in model.spans)}
-        limit = DENSE_PART_CHARS if utterance.language in DENSE else PART_CHARS
-        for part in closed_spans(passages(utterance.text, limit, marks), model):
+        limit = DENSE_PART_CHARS if job.language in DENSE else PART_CHARS
+        for part in closed_spans(passages(job.text, limit, marks), model):
             if part.text.strip():
-                yield Part(self._spelled(part.text) if utterance.language == "ja" else _plain(part.text), part.end)
+                yield Part(self._spelled(part.text) if job.language == "ja" else _plain(part.text), part.end)
 
     def _spelled(self, text: str) -> str:
         """Japanese in katakana, marks left alone."""

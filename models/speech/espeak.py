@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import regex
-from pydantic import Field, PositiveFloat, ValidationError
+from pydantic import Field, PositiveFloat
 
 from contract.base import Frozen
 from contract.catalog import SpeechModel
 from contract.errors import UNKNOWN_VOICE
 from contract.speech.engine import Clip, SpeechJob
 from contract.speech.marks import Mark, pieces
+from models.options import read
 from models.speech import espeak_library
-from models.speech.adapter import SpeechEngine, Spoken
+from models.speech.adapter import SpeechAdapter, Spoken
 from models.speech.espeak_library import SAMPLE_RATE, Manner
 from models.speech.text import sentences
 
@@ -43,7 +44,7 @@ CALIBRATION_TEXT = "The quick brown fox runs along the river, and nobody knows w
 
 
 class VoiceSettings(Frozen):
-    """How a voice is spoken: `serving.<profile>.options.voices.<slug>` of a stanza.
+    """How a voice is spoken.
 
     Attributes:
         variant: one of espeak's, e.g. `f2`.
@@ -55,6 +56,12 @@ class VoiceSettings(Frozen):
     pitch: int = Field(50, ge=0, le=99)
     range: int = Field(50, ge=0, le=99)
     rate: PositiveFloat = 1.0
+
+
+class Options(Frozen):
+    """Options of `Espeak`: settings of its voices by slug. The first is the engine's own."""
+
+    voices: dict[str, VoiceSettings] = Field(min_length=1)
 
 
 class Change(NamedTuple):
@@ -104,12 +111,18 @@ BREATHS = {"breath": Breath(0.4, 0.05, 0.7), "sigh": Breath(0.9, 0.07, 0.2)}
 LAUGHTER = ("ha ha ha", Change(rate=1.3, pitch=18, range=40))
 
 
-class Espeak(SpeechEngine):
-    """Speaks for one engine of the catalogue. Options: `voices`, settings by slug; the first is the engine's own."""
+class Espeak(SpeechAdapter):
+    """Speaks for one engine of the catalogue."""
+
+    options_type = Options
 
     def __init__(self, model: SpeechModel, path: Path | None) -> None:
         super().__init__(model, path)
-        self._voices = {slug: _settings(model, slug, said) for slug, said in self.serving.options["voices"].items()}
+        self._voices = read(model, Options).voices
+        variants = espeak_library.variants()
+        for slug, settings in self._voices.items():
+            if settings.variant not in variants:
+                raise ValueError(f"voice `{slug}` of `{model.id}`: espeak-ng has no variant `{settings.variant}`")
         self._marks = (*model.tags, *(f"<{name}>" for name in model.spans), *(f"</{name}>" for name in model.spans))
         if unknown := {Mark(tag).name for tag in model.tags} - {*BREATHS, "laughter"} | set(model.spans) - set(SPANS):
             raise ValueError(f"espeak-ng does not know mark `{min(unknown)}` of `{model.id}`")
@@ -117,14 +130,14 @@ class Espeak(SpeechEngine):
             if not espeak_library.speaks(NAMES.get(language, language)):
                 raise ValueError(f"espeak-ng does not speak `{language}`, which `{model.id}` names")
 
-    def render(self, utterance: SpeechJob) -> Iterator[Spoken]:
+    def render(self, job: SpeechJob) -> Iterator[Spoken]:
         """A sentence at a time, so that texts of several callers take turns."""
         import numpy as np
         import soxr
 
-        manner = self._manner(utterance)
+        manner = self._manner(job)
         spans: list[str] = []
-        for part in sentences(utterance.text, SENTENCE_CHARS, self._marks):
+        for part in sentences(job.text, SENTENCE_CHARS, self._marks):
             said = list(pieces(part.text, self.model))
             last = max((at for at, piece in enumerate(said) if isinstance(piece, str) and piece.strip()), default=-1)
             sounds = [self._sound(piece, manner, spans, pause=at == last) for at, piece in enumerate(said)]
@@ -145,27 +158,27 @@ class Espeak(SpeechEngine):
             spans.remove(piece.name)
         return _silence(0.0)
 
-    def _manner(self, utterance: SpeechJob) -> Manner:
-        language = NAMES.get(utterance.language, utterance.language)
+    def _manner(self, job: SpeechJob) -> Manner:
+        language = NAMES.get(job.language, job.language)
         if not espeak_library.speaks(language):  # engines that follow the text may meet any language
             language = FALLBACK_LANGUAGE
-        settings = self._speaker(utterance, language)
-        rate = settings.rate * utterance.speed
+        settings = self._speaker(job, language)
+        rate = settings.rate * job.speed
         manner = Manner(f"{language}+{settings.variant}", rate, settings.pitch, settings.range)
-        words = regex.findall(r"\w+", (utterance.style or "").casefold())
+        words = regex.findall(r"\w+", (job.style or "").casefold())
         for beginnings, change in STYLES.items():
             if any(word.startswith(tuple(beginnings.split("|"))) for word in words):
                 manner = changed(manner, change)
         return manner
 
-    def _speaker(self, utterance: SpeechJob, language: str) -> VoiceSettings:
-        if utterance.clip:
-            return _imitated(utterance.clip, language) or next(iter(self._voices.values()))
-        if utterance.voice is None:
+    def _speaker(self, job: SpeechJob, language: str) -> VoiceSettings:
+        if job.clip:
+            return _imitated(job.clip, language) or next(iter(self._voices.values()))
+        if job.voice is None:
             return next(iter(self._voices.values()))
-        if utterance.voice not in self._voices:
-            raise UNKNOWN_VOICE(f"engine `{self.model.provider}` has no voice `{utterance.voice}`", param="voice")
-        return self._voices[utterance.voice]
+        if job.voice not in self._voices:
+            raise UNKNOWN_VOICE(f"engine `{self.model.provider}` has no voice `{job.voice}`", param="voice")
+        return self._voices[job.voice]
 
 
 def changed(manner: Manner, change: Change) -> Manner:
@@ -208,16 +221,6 @@ def _imitated(clip: Clip, language: str) -> VoiceSettings | None:
 
     voice = measure(np.frombuffer(clip.samples, "<i2"), clip.sample_rate)
     return settings_for(voice.f0_hz, language) if voice else None
-
-
-def _settings(model: SpeechModel, slug: str, said: Any) -> VoiceSettings:
-    try:
-        settings = VoiceSettings.model_validate(said)
-    except ValidationError as error:
-        raise ValueError(f"voice `{slug}` of `{model.id}`: {error.errors(include_url=False)[0]['msg']}") from None
-    if settings.variant not in espeak_library.variants():
-        raise ValueError(f"voice `{slug}` of `{model.id}`: espeak-ng has no variant `{settings.variant}`")
-    return settings
 
 
 def _tag(name: str, manner: Manner) -> Samples:

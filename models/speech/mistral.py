@@ -5,7 +5,7 @@
       wire "openai"     `voice`; a WAV file that grows (vLLM-Omni and others)
 
 A provider that takes no more answers 429, which becomes PROVIDER_BUSY. Whatever else is no sound is UPSTREAM_ERROR.
-httpx is a client and serves nobody, so the rule that models know no HTTP framework holds.
+httpx is a client, so the rule that models know no HTTP framework holds.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ from typing import Any, Literal
 
 import httpx
 import numpy as np
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from contract.base import Frozen
 from contract.catalog import SpeechModel
 from contract.errors import PROVIDER_BUSY, UNKNOWN_VOICE, UPSTREAM_ERROR
 from contract.speech.engine import SpeechJob
-from models.speech.adapter import SpeechEngine, Spoken
+from models.options import read
+from models.speech.adapter import SpeechAdapter, Spoken
 from models.speech.text import passages
 
-log = logging.getLogger("parlance.speech")
+log = logging.getLogger(f"parlance.{__name__}")
 
 PART_CHARS = 1_500
 """Mistral advises some 300 words a request at most."""
@@ -56,34 +57,39 @@ Samples = np.ndarray[Any, np.dtype[np.float32]]
 
 
 class Options(Frozen):
-    """`serving.options` of this engine.
+    """Options of `MistralSpeech`.
 
     Attributes:
         address: of the API, with its version segment.
         model: name that the provider knows.
-        key_variable: environment variable that holds the key; None for a server that asks for none.
+        key_variable: environment variable that holds the key; None for a server that needs none.
         voices: slug to the provider's voice. A slug that is missing is switched off.
         default_voices: language to the provider's voice, for requests without one; the first speaks all others.
     """
 
-    address: str = ""
+    address: str
     model: str
     wire: Literal["mistral", "openai"] = "mistral"
     key_variable: str | None = None
     voices: dict[str, str] = Field(default_factory=dict)
     default_voices: dict[str, str] = Field(min_length=1)
 
+    @field_validator("address")
+    @classmethod
+    def _is_web_address(cls, address: str) -> str:
+        if not address.startswith(("http://", "https://")):
+            raise ValueError("the address of the API begins with http:// or https://")
+        return address
 
-class MistralSpeech(SpeechEngine):
-    """Asks a provider. Nothing of a text, and never the key, comes into a log or an error."""
+
+class MistralSpeech(SpeechAdapter):
+    """Calls a provider. Nothing of a text, and never the key, comes into a log or an error."""
+
+    options_type = Options
 
     def __init__(self, model: SpeechModel, path: Path | None) -> None:
         super().__init__(model, path)
-        self.options = Options.model_validate(self.serving.options)
-        if not self.options.address.startswith(("http://", "https://")):
-            raise ValueError(
-                f"the stanza of `{model.id}` needs `options.address`, which begins with http:// or https://"
-            )
+        self.options = read(model, Options)
         self._wire = WIRES[self.options.wire]
         key = _key(self.options.key_variable, model.id)
         slots = self.serving.max_ongoing_requests
@@ -94,27 +100,26 @@ class MistralSpeech(SpeechEngine):
             limits=httpx.Limits(max_connections=slots, max_keepalive_connections=slots, keepalive_expiry=KEEP_S),
         )
 
-    def render(self, utterance: SpeechJob) -> Iterator[Spoken]:
+    def render(self, job: SpeechJob) -> Iterator[Spoken]:
         """Sound as it arrives. The characters of a part count with its first sound: the provider counts them so too."""
-        voice = self._voice(utterance)
+        voice = self._voice(job)
         give_up = time.monotonic() + self.serving.deadline_s
-        for part in passages(utterance.text, PART_CHARS):
+        for part in passages(job.text, PART_CHARS):
             if part.text.strip():
                 for samples in self._speak(part.text, voice, give_up):
                     yield Spoken(samples, part.end)
 
     def close(self) -> None:
-        """Lets threads and connections go."""
         super().close()
         self._client.close()
 
-    def _voice(self, utterance: SpeechJob) -> str:
-        if utterance.voice is None:
+    def _voice(self, job: SpeechJob) -> str:
+        if job.voice is None:
             ids = self.options.default_voices
-            return ids.get(utterance.language) or next(iter(ids.values()))
-        if utterance.voice not in self.options.voices:
-            raise UNKNOWN_VOICE(f"voice `{utterance.voice}` is switched off in this deployment", param="voice")
-        return self.options.voices[utterance.voice]
+            return ids.get(job.language) or next(iter(ids.values()))
+        if job.voice not in self.options.voices:
+            raise UNKNOWN_VOICE(f"voice `{job.voice}` is switched off in this deployment", param="voice")
+        return self.options.voices[job.voice]
 
     def _speak(self, text: str, voice: str, give_up: float) -> Iterator[Samples]:
         body = {"model": self.options.model, "input": text, self._wire.voice_field: voice, **self._wire.fields}
@@ -134,7 +139,7 @@ class MistralSpeech(SpeechEngine):
 
 
 class NoSpeechError(Exception):
-    """What a provider sent is not what was asked for. The text says why, for the log, in words of our own."""
+    """What a provider sent is not what was requested. The text says why, for the log, in words of our own."""
 
 
 @contextmanager

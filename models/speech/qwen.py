@@ -24,11 +24,12 @@ from contract.base import Frozen
 from contract.catalog import SpeechModel
 from contract.errors import STREAM_INCOMPLETE, UNKNOWN_VOICE
 from contract.speech.engine import Clip, SpeechJob
-from models.encoders import choose_dtype
-from models.speech.adapter import SpeechEngine, Spoken
+from models.encoders import Dtype, choose_dtype
+from models.options import read
+from models.speech.adapter import SpeechAdapter, Spoken
 from models.speech.text import passages
 from models.speech.voices import StoredVoice, read_clip
-from models.weights.files import WeightsError
+from models.weights.files import WeightsError, need_folder
 from models.weights.store import home_folder
 
 LANGUAGES = {
@@ -61,7 +62,7 @@ Samples = np.ndarray[Any, np.dtype[np.float32]]
 
 
 class Options(Frozen):
-    """`serving.options` of this engine.
+    """Options of `QwenSpeech`.
 
     Attributes:
         variant: which of the models the weights are.
@@ -74,7 +75,7 @@ class Options(Frozen):
 
     variant: Literal["base", "voice_design"] = "base"
     voices: dict[str, StoredVoice] = Field(default_factory=dict)
-    dtype: str = "bfloat16"
+    dtype: Dtype = "bfloat16"
     device: str | None = None
     attention: str = "sdpa"
     batch: PositiveInt = 8
@@ -83,7 +84,7 @@ class Options(Frozen):
 
 
 @dataclass(slots=True, eq=False)
-class Job:
+class Passage:
     """A part of a text, and what became of it: `sound` or `error`."""
 
     text: str
@@ -96,32 +97,33 @@ class Job:
 
     @property
     def is_done(self) -> bool:
-        """Whether nobody needs to speak it any more."""
+        """Whether it is spoken or has failed."""
         return self.sound is not None or self.error is not None
 
 
-class QwenSpeech(SpeechEngine):
+class QwenSpeech(SpeechAdapter):
     """One loaded variant."""
+
+    options_type = Options
 
     def __init__(self, model: SpeechModel, path: Path | None) -> None:
         super().__init__(model, path)
-        if path is None:
-            raise WeightsError(f"the stanza of `{model.id}` names no `weights`; Qwen3-TTS cannot run without")
-        self.options = Options.model_validate(self.serving.options)
+        folder = need_folder(path, model.id)
+        self.options = read(model, Options)
         home = home_folder()
         clips = {slug: read_clip(slug, voice, home) for slug, voice in self.options.voices.items()}
         self._turn = threading.Lock()
-        self._waiting: deque[Job] = deque()
-        self._tts = _load(path, self.options)
+        self._waiting: deque[Passage] = deque()
+        self._tts = _load(folder, self.options)
         self._voices = {slug: self._listen(clip) for slug, clip in clips.items()}
         self._book = threading.Lock()
         self._clips: OrderedDict[str, Any] = OrderedDict()
 
-    def render(self, utterance: SpeechJob) -> Iterator[Spoken]:
+    def render(self, job: SpeechJob) -> Iterator[Spoken]:
         """All of the sound, once all of it is made."""
-        limit = DENSE_PART_CHARS if utterance.language in DENSE else PART_CHARS
-        parts = [part for part in passages(utterance.text, limit) if part.text.strip()]
-        prompt, language = self._prompt(utterance), LANGUAGES[utterance.language]
+        limit = DENSE_PART_CHARS if job.language in DENSE else PART_CHARS
+        parts = [part for part in passages(job.text, limit) if part.text.strip()]
+        prompt, language = self._prompt(job), LANGUAGES[job.language]
         texts = [part.text.strip() for part in parts]
         for part, samples in zip(parts, self._speak(texts, language, prompt), strict=True):
             yield Spoken(samples, part.end)
@@ -153,47 +155,47 @@ class QwenSpeech(SpeechEngine):
 
     def _speak(self, texts: Sequence[str], language: str, prompt: Any) -> list[Samples]:
         """The sound of each text. Whoever has the turn speaks for all who wait."""
-        jobs = [Job(text, language, prompt, self._most_frames(text)) for text in texts]
-        self._waiting.extend(jobs)
-        while not all(job.is_done for job in jobs):
+        ours = [Passage(text, language, prompt, self._most_frames(text)) for text in texts]
+        self._waiting.extend(ours)
+        while not all(passage.is_done for passage in ours):
             with self._turn:
                 self._speak_batch([self._waiting.popleft() for _ in range(min(self.options.batch, len(self._waiting)))])
-        for job in jobs:
-            if job.error:
-                raise job.error
-        return [job.sound for job in jobs if job.sound is not None]
+        for passage in ours:
+            if passage.error:
+                raise passage.error
+        return [passage.sound for passage in ours if passage.sound is not None]
 
-    def _speak_batch(self, jobs: list[Job]) -> None:
-        if not jobs:
+    def _speak_batch(self, batch: list[Passage]) -> None:
+        if not batch:
             return
         try:
             made, rate = self._tts.generate_voice_clone(
-                text=[job.text for job in jobs],
-                language=[job.language for job in jobs],
-                voice_clone_prompt=[job.prompt for job in jobs],
-                max_new_tokens=max(job.most_frames for job in jobs),
+                text=[passage.text for passage in batch],
+                language=[passage.language for passage in batch],
+                voice_clone_prompt=[passage.prompt for passage in batch],
+                max_new_tokens=max(passage.most_frames for passage in batch),
             )
-            for job, samples in zip(jobs, made, strict=True):
-                self._finish(job, samples, rate)
+            for passage, samples in zip(batch, made, strict=True):
+                self._finish(passage, samples, rate)
         except Exception as error:
-            for job in jobs:
-                job.error = error
+            for passage in batch:
+                passage.error = error
 
-    def _finish(self, job: Job, samples: Any, rate: int) -> None:
-        if not _ran_on(samples, job.most_frames):
-            job.sound = self._checked(samples, rate)
+    def _finish(self, passage: Passage, samples: Any, rate: int) -> None:
+        if not _ran_on(samples, passage.most_frames):
+            passage.sound = self._checked(samples, rate)
             return
-        job.attempts -= 1
-        if job.attempts:
-            self._waiting.appendleft(job)
+        passage.attempts -= 1
+        if passage.attempts:
+            self._waiting.appendleft(passage)
         else:
-            job.error = STREAM_INCOMPLETE()
+            passage.error = STREAM_INCOMPLETE()
 
-    def _prompt(self, utterance: SpeechJob) -> Any:
+    def _prompt(self, job: SpeechJob) -> Any:
         """What the model needs to know of a voice."""
-        if utterance.clip:
-            return self._remembered(utterance.clip)
-        slug = utterance.voice or self.model.default_voice
+        if job.clip:
+            return self._remembered(job.clip)
+        slug = job.voice or self.model.default_voice
         if slug not in self._voices:
             raise UNKNOWN_VOICE(f"voice `{slug}` is switched off in this deployment", param="voice")
         return self._voices[slug]

@@ -1,4 +1,4 @@
-"""Supertonic 3 by its own package: ONNX graphs on a CPU, or on a GPU where the stanza asks for one. No network.
+"""Supertonic 3 by its own package: ONNX graphs on a CPU, or on a GPU where the stanza requests one. No network.
 
 The weights are a folder as its publisher lays it out: `onnx/` with four graphs, `voice_styles/` with one file a voice.
 `<breath>` and `<sigh>` go to the model as they are; every other angle bracket becomes a space, because the model reads
@@ -21,9 +21,10 @@ from contract.catalog import SpeechModel
 from contract.errors import INVALID_REQUEST, UNKNOWN_VOICE
 from contract.speech.engine import SpeechJob
 from contract.speech.marks import pieces
-from models.speech.adapter import SpeechEngine, Spoken
+from models.options import read
+from models.speech.adapter import SpeechAdapter, Spoken
 from models.speech.text import passages
-from models.weights.files import WeightsError
+from models.weights.files import WeightsError, need_folder
 
 PASSAGE_CHARS = 300
 """The model leaves words out of what takes it more than some 13 s to say."""
@@ -39,7 +40,7 @@ _LOADING = Lock()
 
 
 class Options(Frozen):
-    """`serving.options` of this engine.
+    """Options of `Supertonic`.
 
     Attributes:
         steps: of the diffusion; more sound better and take longer.
@@ -52,15 +53,15 @@ class Options(Frozen):
     pause_s: float = Field(0.3, ge=0)
 
 
-class Supertonic(SpeechEngine):
+class Supertonic(SpeechAdapter):
     """Speaks with the voices of its folder. `serving.threads` bounds the CPU threads of each graph."""
+
+    options_type = Options
 
     def __init__(self, model: SpeechModel, path: Path | None) -> None:
         super().__init__(model, path)
-        if path is None:
-            raise WeightsError(f"`{model.id}` needs weights; name them in `serving.weights`")
-        self._options = Options.model_validate(self.serving.options)
-        self._tts = _load(path, self.serving.threads, ON_GPU if self.serving.gpus else ON_CPU)
+        self._options = read(model, Options)
+        self._tts = _load(need_folder(path, model.id), self.serving.threads, ON_GPU if self.serving.on_gpu else ON_CPU)
         if self._tts.sample_rate != self.sample_rate:
             raise WeightsError(
                 f"the weights of `{model.id}` speak at {self._tts.sample_rate} Hz, its stanza says {self.sample_rate}"
@@ -71,25 +72,25 @@ class Supertonic(SpeechEngine):
             raise WeightsError(f"the weights of `{model.id}` have no voice `{self._own_voice}`")
         self._sound("Hello.", self._own_voice, "en")  # the first run of a graph takes longer
 
-    def render(self, utterance: SpeechJob) -> Iterator[Spoken]:
+    def render(self, job: SpeechJob) -> Iterator[Spoken]:
         """A passage at a time: as many sentences as the model can say at once."""
         import numpy as np
 
-        voice = utterance.voice or self._own_voice
+        voice = job.voice or self._own_voice
         if voice not in self._styles:
             raise UNKNOWN_VOICE(f"engine `{self.model.provider}` has no voice `{voice}`", param="voice")
-        text = self._readable(utterance.text)
-        limit = KOREAN_PASSAGE_CHARS if utterance.language == "ko" else PASSAGE_CHARS
+        text = self._readable(job.text)
+        limit = KOREAN_PASSAGE_CHARS if job.language == "ko" else PASSAGE_CHARS
         pause = np.zeros(int(self._options.pause_s * self.sample_rate), np.float32)
         for passage in passages(text, limit, self.model.tags):
             if not any(map(str.isalnum, passage.text)):
                 yield Spoken(pause, passage.end)
                 continue
-            sound = self._sound(passage.text, voice, utterance.language)
+            sound = self._sound(passage.text, voice, job.language)
             yield Spoken(sound if passage.end == len(text) else np.concatenate([sound, pause]), passage.end)
 
     def _sound(self, text: str, voice: str, language: str) -> Any:
-        """float32 [n]. The graphs give whole blocks; what is beyond the duration that they foretold is no speech."""
+        """float32 [n]. The graphs give whole blocks; what is beyond the duration that they predicted is no speech."""
         known = language if language in self.model.languages else UNKNOWN_LANGUAGE
         options = self._options
         waves, seconds = self._tts.model([text], self._styles[voice], options.steps, options.speed, known)
@@ -114,7 +115,7 @@ def _is_bracket(char: str) -> bool:
 
 
 def _load(folder: Path, threads: int | None, provider: str) -> Any:
-    """The package's engine. Raises WeightsError, and RuntimeError where a GPU is asked for and cannot be used."""
+    """The package's engine. Raises WeightsError, and RuntimeError where the requested GPU cannot be used."""
     import onnxruntime
     from supertonic import TTS, config
 
@@ -132,6 +133,6 @@ def _load(folder: Path, threads: int | None, provider: str) -> Any:
     if provider not in tts.model.vocoder_ort.get_providers():
         raise RuntimeError(
             f"{provider} is not there, but the stanza gives this engine a GPU: install `onnxruntime-gpu`, "
-            f"or set `gpus = 0`"
+            f"or set `ray_actor_options.num_gpus = 0`"
         )
     return tts

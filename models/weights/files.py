@@ -38,6 +38,13 @@ class PinnedFile(Frozen):
     sha256: Sha256
 
 
+def need_folder(path: Path | None, model_id: str) -> Path:
+    """`path`, the folder of a model's weights; WeightsError where its stanza names none."""
+    if path is None:
+        raise WeightsError(f"the stanza of `{model_id}` names no `weights`, and its adapter cannot run without")
+    return path
+
+
 def regular_files(folder: Path) -> dict[str, Path]:
     """Every file below `folder` by its relative POSIX name. Raises WeightsError for a link that leaves the folder."""
     root = folder.resolve()

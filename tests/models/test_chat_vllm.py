@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from contract.catalog import ChatModel, Serving
-from contract.chat.engine import ChatBatch
+from contract.chat.engine import ChatBatch, ChatJob
 from contract.chat.request import ChatRequest
 from contract.errors import ApiError
 from models.chat import VllmChat
@@ -47,10 +47,10 @@ def smollm2_path() -> Path:
 
 @pytest.fixture(scope="module")
 async def chat(anyio_backend: str, smollm2_path: Path) -> AsyncIterator[VllmChat]:
-    options = {
+    engine_arguments = {
         "dtype": "bfloat16", "enforce_eager": True, "max_num_seqs": 8, "kv_cache_memory_bytes": 1 << 28,
-        "chat_template": "smollm2.jinja",
     }  # fmt: skip
+    options = {"chat_template": "smollm2.jinja", "engine": engine_arguments}
     model = ChatModel(
         id="small",
         owned_by="test",
@@ -64,13 +64,13 @@ async def chat(anyio_backend: str, smollm2_path: Path) -> AsyncIterator[VllmChat
     engine.close()
 
 
-def ask(content: Any = PARIS, **fields: Any) -> ChatRequest:
+def ask(content: Any = PARIS, **fields: Any) -> ChatJob:
     body = {"model": "small", "messages": [{"role": "user", "content": content}], "temperature": 0, "max_tokens": 24}
-    return ChatRequest.model_validate(body | fields)
+    return ChatJob(ChatRequest.model_validate(body | fields))
 
 
-async def batches(chat: VllmChat, request: ChatRequest) -> list[ChatBatch]:
-    return [batch async for batch in chat.stream(request)]
+async def batches(chat: VllmChat, job: ChatJob) -> list[ChatBatch]:
+    return [batch async for batch in chat.stream(job)]
 
 
 def chunks_of(sent: list[ChatBatch]) -> list[dict[str, Any]]:
@@ -157,13 +157,13 @@ async def test_stop_ends_the_answer_before_it(chat: VllmChat) -> None:
 
 
 async def test_several_answers(chat: VllmChat) -> None:
-    request = ask("Tell me a story.", n=2, temperature=1, seed=1, max_tokens=8)
-    reply = await chat.complete(request)
+    job = ask("Tell me a story.", n=2, temperature=1, seed=1, max_tokens=8)
+    reply = await chat.complete(job)
     assert [choice["index"] for choice in reply.body["choices"]] == [0, 1]
     first, second = (choice["message"]["content"] for choice in reply.body["choices"])
     assert first != second
     assert reply.completion_tokens == 16
-    chunks = chunks_of(await batches(chat, request))
+    chunks = chunks_of(await batches(chat, job))
     assert (text_of(chunks, 0), text_of(chunks, 1)) == (first, second)
 
 
@@ -175,15 +175,15 @@ async def test_several_greedy_answers_are_the_same(chat: VllmChat) -> None:
 
 
 async def test_logprobs(chat: VllmChat) -> None:
-    request = ask(logprobs=True, top_logprobs=2, max_tokens=4)
-    reply = await chat.complete(request)
+    job = ask(logprobs=True, top_logprobs=2, max_tokens=4)
+    reply = await chat.complete(job)
     content = reply.body["choices"][0]["logprobs"]["content"]
     assert "".join(token["token"] for token in content) == reply.body["choices"][0]["message"]["content"]
     for token in content:
         assert len(token["top_logprobs"]) == 2
         assert token["logprob"] == max(top["logprob"] for top in token["top_logprobs"]) <= 0
         assert bytes(token["bytes"]).decode() == token["token"]
-    chunks = chunks_of(await batches(chat, request))
+    chunks = chunks_of(await batches(chat, job))
     streamed = [choice["logprobs"]["content"] for c in chunks for choice in c["choices"] if choice["logprobs"]]
     assert [token["token"] for part in streamed for token in part] == [token["token"] for token in content]
 
@@ -216,8 +216,8 @@ async def test_an_answer_follows_its_schema(chat: VllmChat) -> None:
     [("required", "tool_calls"), ({"type": "function", "function": {"name": "get_weather"}}, "stop")],
 )
 async def test_a_forced_tool_is_called(chat: VllmChat, choice: Any, reason: str) -> None:
-    request = ask("What is the weather in Paris?", tools=[WEATHER], tool_choice=choice, max_tokens=48)
-    reply = await chat.complete(request)
+    job = ask("What is the weather in Paris?", tools=[WEATHER], tool_choice=choice, max_tokens=48)
+    reply = await chat.complete(job)
     (answer,) = reply.body["choices"]
     (call,) = answer["message"]["tool_calls"]
     assert answer["message"]["content"] is None
@@ -226,7 +226,7 @@ async def test_a_forced_tool_is_called(chat: VllmChat, choice: Any, reason: str)
     arguments = json.loads(call["function"]["arguments"])
     assert isinstance(arguments["city"], str)
 
-    chunks = chunks_of(await batches(chat, request))
+    chunks = chunks_of(await batches(chat, job))
     (streamed,) = calls_of(chunks)
     assert streamed["id"]
     assert (streamed["name"], json.loads(streamed["arguments"])) == ("get_weather", arguments)
@@ -272,8 +272,8 @@ async def test_a_long_input_is_cut_at_the_top(chat: VllmChat) -> None:
 async def test_an_input_that_fits_is_not_cut_and_its_budget_is(chat: VllmChat) -> None:
     empty = (await chat.complete(ask("", max_tokens=1))).prompt_tokens
     for prompt_tokens in (WINDOW - 2, WINDOW - 1):
-        request = ask(("word " * (prompt_tokens - empty)).strip(), max_tokens=10 * WINDOW, stream=True)
-        last = (await batches(chat, request))[-1]
+        job = ask(("word " * (prompt_tokens - empty)).strip(), max_tokens=10 * WINDOW, stream=True)
+        last = (await batches(chat, job))[-1]
         assert last.prompt_tokens == prompt_tokens
         assert 1 <= last.completion_tokens <= WINDOW - prompt_tokens
     cut = (await batches(chat, ask(("word " * (WINDOW - empty)).strip(), max_tokens=5)))[-1]
@@ -292,8 +292,8 @@ async def test_a_client_that_leaves_a_stream_frees_the_engine(chat: VllmChat) ->
 
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_a_cancelled_call_frees_the_engine(chat: VllmChat, streamed: bool) -> None:
-    request = ask("Count to a thousand.", max_tokens=400)
-    task = asyncio.ensure_future(batches(chat, request) if streamed else chat.complete(request))
+    job = ask("Count to a thousand.", max_tokens=400)
+    task = asyncio.ensure_future(batches(chat, job) if streamed else chat.complete(job))
     await until(lambda: chat.unfinished > 0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from contract.decisions.engine import Reading
 from models.decisions import LabelScorer
+from models.llm.engine import EngineSpec
 from models.llm.exact import exactly
 from tests.models import tiny_models, tiny_scorers
-from tests.models.tiny_scorers import QUESTIONS, STATE, stanza
+from tests.models.tiny_scorers import QUESTIONS, STATE, job
 
 pytestmark = [
     pytest.mark.anyio,
@@ -24,19 +26,19 @@ pytestmark = [
 
 def test_a_gpu_gets_the_kernels_of_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VLLM_BATCH_INVARIANT", "0")
-    serving = stanza().serving
-    assert serving
-    on_gpu = serving.model_copy(update={"gpus": 1.0})
-    assert exactly(on_gpu) == on_gpu
+    spec = EngineSpec(Path("weights"), 2048, {"max_num_seqs": 32}, threads=2)
+    assert exactly(spec, on_gpu=True) == spec
     assert os.environ["VLLM_BATCH_INVARIANT"] == "1"
 
 
 def test_a_cpu_reads_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VLLM_BATCH_INVARIANT", "0")
-    serving = stanza(max_num_seqs=32).serving
-    assert serving
-    found = exactly(serving.model_copy(update={"threads": 2}))
-    assert (found.options["max_num_seqs"], found.options["enable_prefix_caching"], found.threads) == (1, False, 1)
+    found = exactly(
+        EngineSpec(Path("weights"), 2048, {"max_num_seqs": 32, "dtype": "bfloat16"}, threads=2), on_gpu=False
+    )
+    assert found.arguments == {"max_num_seqs": 1, "enable_prefix_caching": False, "dtype": "bfloat16"}
+    assert found.threads == 1
+    assert os.environ["VLLM_BATCH_INVARIANT"] == "0"
 
 
 @pytest.fixture(scope="module")
@@ -53,14 +55,14 @@ async def scorer(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -
 
 async def test_nothing_moves_an_exact_read(scorer: LabelScorer) -> None:
     async def read(state: str, salt: str) -> list[tuple[float | None, ...]]:
-        found = await scorer.decide(state, QUESTIONS, (), salt)
+        found = await scorer.decide(job(state, QUESTIONS, (), salt))
         return [_said(one) for one in found.reads]
 
     alone = await read(STATE, "a")
     others = [read(f"{index} " * index + STATE, f"{index}") for index in range(31)]
     together = await asyncio.gather(*others[:15], read(STATE, "b"), *others[15:])
     assert together[15] == alone
-    assert [_said((await scorer.decide(STATE, [question])).reads[0]) for question in QUESTIONS] == alone
+    assert [_said((await scorer.decide(job(STATE, [question]))).reads[0]) for question in QUESTIONS] == alone
 
 
 def _said(reading: Reading) -> tuple[float | None, ...]:

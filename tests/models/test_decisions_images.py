@@ -18,7 +18,7 @@ from contract.errors import ApiError
 from models.decisions import LabelScorer
 from models.decisions.images import MAX_PIXELS, MAX_RATIO, READ_PIXELS, decode
 from tests.models import tiny_models, tiny_scorers
-from tests.models.tiny_scorers import QUESTIONS, STATE
+from tests.models.tiny_scorers import QUESTIONS, STATE, job
 
 pytestmark = [
     pytest.mark.anyio,
@@ -132,44 +132,44 @@ def apart(some: Readings, others: Readings) -> float:
 
 
 async def test_the_image_decides(scorer: LabelScorer) -> None:
-    without = await scorer.decide(STATE, QUESTIONS)
-    red, blue = [await scorer.decide(STATE, QUESTIONS, [image]) for image in (RED, BLUE)]
+    without = await scorer.decide(job(STATE, QUESTIONS))
+    red, blue = [await scorer.decide(job(STATE, QUESTIONS, [image])) for image in (RED, BLUE)]
     assert [len(read.logprobs) for read in red.reads] == [3, 3, 2]
     assert min(apart(without, red), apart(without, blue), apart(red, blue)) > 0.01
-    assert apart(red, await scorer.decide(STATE, QUESTIONS, [RED])) == 0
+    assert apart(red, await scorer.decide(job(STATE, QUESTIONS, [RED]))) == 0
 
 
 async def test_two_images_have_an_order(scorer: LabelScorer) -> None:
-    one_way, other_way = [await scorer.decide(STATE, QUESTIONS, pair) for pair in ([RED, BLUE], [BLUE, RED])]
+    one_way, other_way = [await scorer.decide(job(STATE, QUESTIONS, pair)) for pair in ([RED, BLUE], [BLUE, RED])]
     assert apart(one_way, other_way) > 1e-3
 
 
 async def test_each_image_is_counted_once(scorer: LabelScorer) -> None:
-    counted = [(await scorer.decide(STATE, QUESTIONS, images)).input_tokens for images in ([], [RED], [RED, BLUE])]
+    counted = [(await scorer.decide(job(STATE, QUESTIONS, images))).input_tokens for images in ([], [RED], [RED, BLUE])]
     assert counted[1] - counted[0] == counted[2] - counted[1] > 0
-    assert (await scorer.decide(STATE, QUESTIONS[:1], [RED])).input_tokens < counted[1]
+    assert (await scorer.decide(job(STATE, QUESTIONS[:1], [RED]))).input_tokens < counted[1]
 
 
 async def test_parallel_images_do_not_mix(scorer: LabelScorer) -> None:
     pictures = [address(encoded(flat((20 * index, 90, 255 - 20 * index)))) for index in range(8)]
-    alone = [await scorer.decide(STATE, QUESTIONS, [picture], "a") for picture in pictures]
-    together = await asyncio.gather(*(scorer.decide(STATE, QUESTIONS, [picture], "b") for picture in pictures))
+    alone = [await scorer.decide(job(STATE, QUESTIONS, [picture], "a")) for picture in pictures]
+    together = await asyncio.gather(*(scorer.decide(job(STATE, QUESTIONS, [picture], "b")) for picture in pictures))
     assert max(map(apart, alone, together)) <= 1e-3
     assert min(apart(alone[0], other) for other in alone[1:]) > 1e-3
 
 
 async def test_text_cannot_stand_for_an_image(scorer: LabelScorer) -> None:
-    plain = await scorer.decide(f"{STATE} {tiny_models.IMAGE}", QUESTIONS, [RED])
+    plain = await scorer.decide(job(f"{STATE} {tiny_models.IMAGE}", QUESTIONS, [RED]))
     assert len(plain.reads) == len(QUESTIONS)
 
 
 async def test_the_engine_lives_through_hostile_images(scorer: LabelScorer) -> None:
-    before = await scorer.decide(STATE, QUESTIONS, [RED])
+    before = await scorer.decide(job(STATE, QUESTIONS, [RED]))
     for hostile in HOSTILE.values():
         with pytest.raises(ApiError) as caught:
-            await scorer.decide(STATE, QUESTIONS, [RED, hostile])
+            await scorer.decide(job(STATE, QUESTIONS, [RED, hostile]))
         assert caught.value.fault.status == 400
     for size in ((1, 1), (MAX_RATIO, 1), (1, MAX_RATIO)):
-        assert (await scorer.decide(STATE, QUESTIONS, [address(encoded(flat("red", size)))])).reads
+        assert (await scorer.decide(job(STATE, QUESTIONS, [address(encoded(flat("red", size)))]))).reads
     await scorer.check_health()
-    assert apart(before, await scorer.decide(STATE, QUESTIONS, [RED])) == 0
+    assert apart(before, await scorer.decide(job(STATE, QUESTIONS, [RED]))) == 0

@@ -10,15 +10,19 @@ from typing import Any
 
 import pytest
 
+from contract.catalog import DecisionModel
 from contract.errors import ApiError
+from models import options
 from models.decisions import LabelScorer, strategies
+from models.decisions.options import Options
 from models.decisions.plain_text import PlainText
-from models.decisions.strategies import OF_VLLM, StrategyError, chosen
+from models.decisions.strategies import OF_VLLM, StrategyError
+from models.options import OptionsError
 from models.weights import store as weights
 from tests.models import tiny_models, tiny_scorers
 from tests.models.test_decisions_images import BLUE, HOSTILE, RED
 from tests.models.test_decisions_prompts import injections
-from tests.models.tiny_scorers import QUESTIONS, STATE, WINDOW, stanza
+from tests.models.tiny_scorers import QUESTIONS, STATE, WINDOW, job, stanza
 
 pytestmark = [
     pytest.mark.anyio,
@@ -29,19 +33,23 @@ pytestmark = [
 
 
 def test_an_unknown_strategy_is_refused_before_weights_are_read(tmp_path: Path) -> None:
-    with pytest.raises(StrategyError) as caught:
+    with pytest.raises(OptionsError) as caught:
         LabelScorer(stanza(strategy="divination"), tmp_path / "missing")
     assert str(caught.value) == (
-        "decision model `tiny` names the strategy `divination`; there are "
+        "decisions.toml [tiny.serving] `options.strategy`: there is no strategy `divination`; there are "
         "`labels`, `next-token`, `liquid`, `joint-schema`, `diffusion-canvas`"
     )
+
+
+def chosen(model: DecisionModel) -> str:
+    return options.read(model, Options).strategy
 
 
 def test_names() -> None:
     assert chosen(stanza()) == "labels"
     assert [chosen(stanza(strategy=name)) for name in OF_VLLM] == list(OF_VLLM)
     assert chosen(stanza(strategy="liquid", images=True)) == "liquid"
-    with pytest.raises(StrategyError, match="reads none"):
+    with pytest.raises(OptionsError, match="reads none"):
         chosen(stanza(strategy="next-token", images=True))
 
 
@@ -92,11 +100,11 @@ async def scorer(anyio_backend: str, qwen3: Path) -> AsyncIterator[LabelScorer]:
 
 
 async def test_vllm_reads_through_the_same_scorer(scorer: LabelScorer) -> None:
-    found = await scorer.decide(STATE, QUESTIONS, (), "org")
+    found = await scorer.decide(job(STATE, QUESTIONS, (), "org"))
     assert [len(read.logprobs) for read in found.reads] == [3, 3, 2]
     for read in found.reads:
         assert 0 < math.fsum(math.exp(value or 0) for value in read.logprobs) <= 1
-    other = await scorer.decide("Thank you for everything.", QUESTIONS, (), "org")
+    other = await scorer.decide(job("Thank you for everything.", QUESTIONS, (), "org"))
     assert found.reads[0].logprobs != other.reads[0].logprobs
     ours = strategies.LabelReads(scorer._engine, stanza()).book
     assert found.input_tokens == ours.batch(STATE, QUESTIONS).input_tokens
@@ -112,12 +120,12 @@ async def test_vllm_gets_our_questions_in_its_words(scorer: LabelScorer) -> None
 
 
 async def test_what_vllm_refuses_is_the_clients_fault(scorer: LabelScorer) -> None:
-    assert (await scorer.decide("word " * (WINDOW - 200), QUESTIONS)).reads
+    assert (await scorer.decide(job("word " * (WINDOW - 200), QUESTIONS))).reads
     with pytest.raises(ApiError) as caught:
-        await scorer.decide("word " * WINDOW, QUESTIONS)
+        await scorer.decide(job("word " * WINDOW, QUESTIONS))
     assert caught.value.fault.code == "request_too_large"
     with pytest.raises(ApiError) as caught:
-        await scorer.decide(STATE, QUESTIONS, ["data:image/png;base64,AAAA"])
+        await scorer.decide(job(STATE, QUESTIONS, ["data:image/png;base64,AAAA"]))
     assert caught.value.fault.code == "images_unsupported"
     await scorer.check_health()
 
@@ -144,11 +152,11 @@ async def seeing(
 
 
 async def test_models_made_for_decisions(seeing: LabelScorer) -> None:
-    assert [len(read.logprobs) for read in (await seeing.decide(STATE, QUESTIONS, [RED])).reads] == [3, 3, 2]
+    assert [len(read.logprobs) for read in (await seeing.decide(job(STATE, QUESTIONS, [RED]))).reads] == [3, 3, 2]
 
     async def first(images: list[str]) -> tuple[float | None, ...]:
         # One question alone: weights that are far from zero make much of the rounding of a batch.
-        return (await seeing.decide(STATE, QUESTIONS[:1], images, "org")).reads[0].logprobs
+        return (await seeing.decide(job(STATE, QUESTIONS[:1], images, "org"))).reads[0].logprobs
 
     for images in ([], [RED], [BLUE]):
         await first(images)
@@ -156,11 +164,11 @@ async def test_models_made_for_decisions(seeing: LabelScorer) -> None:
     assert await first([RED]) == await first([RED])
     for hostile in HOSTILE.values():
         with pytest.raises(ApiError) as caught:
-            await seeing.decide(STATE, QUESTIONS, [RED, hostile])
+            await seeing.decide(job(STATE, QUESTIONS, [RED, hostile]))
         assert caught.value.fault.status == 400
     with pytest.raises(ApiError) as caught:
-        await seeing.decide("word " * WINDOW, QUESTIONS, [RED])
+        await seeing.decide(job("word " * WINDOW, QUESTIONS, [RED]))
     assert caught.value.fault.code == "request_too_large"
-    together = await asyncio.gather(*(seeing.decide(STATE, QUESTIONS, [RED], f"{index}") for index in range(8)))
+    together = await asyncio.gather(*(seeing.decide(job(STATE, QUESTIONS, [RED], f"{index}")) for index in range(8)))
     assert all(len(found.reads) == len(QUESTIONS) for found in together)
     await seeing.check_health()

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.examples import load
-from benchmarks.injections import TEMPLATES, injections, outcome, table
 from pydantic import TypeAdapter
 
 import configs
@@ -19,8 +17,11 @@ from contract.decisions.answers import distribution
 from contract.decisions.engine import Readings
 from contract.decisions.questions import Question
 from contract.errors import ApiError
+from evaluations.examples import load
+from evaluations.injections import TEMPLATES, injections, outcome, table
 from models.decisions import LabelScorer, measuring
 from models.weights import store as weights
+from tests.models.tiny_scorers import job
 
 pytestmark = [
     pytest.mark.anyio,
@@ -32,7 +33,7 @@ pytestmark = [
 CATALOG = configs.load("embedded")
 PRESETS = list(CATALOG.presets.values())
 TICKET = CATALOG.presets["ticket-routing-v1"]
-QUESTIONS = list(TICKET.questions.values())
+QUESTIONS = tuple(TICKET.questions.values())
 STATE = "My invoice is wrong and I was charged twice. Please refund the second payment."
 DRIFT = 1e-3
 """How far probabilities of the same request may be apart, whatever else the engine reads at the time."""
@@ -51,7 +52,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 async def first_read_of(engine: LabelScorer) -> Readings:
     """The first request of an engine, on a loop that turns only when the engine is through with it."""
-    first = asyncio.create_task(engine._read(STATE, QUESTIONS[:1], (), None, 1.0))
+    first = asyncio.create_task(engine._read(job(STATE, QUESTIONS[:1]), 1.0))
     await asyncio.sleep(0)
     while not engine._engine.engine_core.busy:  # noqa: ASYNC110
         await asyncio.sleep(0)
@@ -66,7 +67,7 @@ async def scorer(anyio_backend: str, home: Path) -> AsyncIterator[LabelScorer]:
     engine = LabelScorer(CATALOG.decisions["decision-v2"], weights.ensure("smollm2-135m-instruct"))
     assert (await first_read_of(engine)).reads
     with pytest.raises(ApiError) as caught:
-        await engine.decide(STATE, QUESTIONS)
+        await engine.decide(job(STATE, QUESTIONS))
     assert caught.value.fault.code == "runtime_unavailable"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PARLANCE_HOME", str(home))
@@ -113,7 +114,7 @@ async def test_the_second_start_remembers(scorer: LabelScorer, home: Path, monke
 
 
 async def test_reads_have_one_logprob_per_label(scorer: LabelScorer) -> None:
-    found = await scorer.decide(STATE, QUESTIONS)
+    found = await scorer.decide(job(STATE, QUESTIONS))
     assert [len(read.logprobs) for read in found.reads] == [5, 4, 2]
     for read in found.reads:
         assert all(value is not None and -100 < value <= 0 for value in read.logprobs)
@@ -149,7 +150,7 @@ POSITIVE: Question = TypeAdapter(Question).validate_python(
 
 async def test_the_state_decides(scorer: LabelScorer) -> None:
     """The model is too small to be right, but glad texts must move it the right way."""
-    found = await asyncio.gather(*(scorer.decide(text, [POSITIVE]) for text in GLAD + SAD))
+    found = await asyncio.gather(*(scorer.decide(job(text, [POSITIVE])) for text in GLAD + SAD))
     true = [probabilities(one)[0][0] for one in found]
     glad, sad = true[: len(GLAD)], true[len(GLAD) :]
     ordered = sum(one > other for one in glad for other in sad)
@@ -157,41 +158,41 @@ async def test_the_state_decides(scorer: LabelScorer) -> None:
 
 
 async def test_the_same_request_gives_the_same_probabilities(scorer: LabelScorer) -> None:
-    alone = await scorer.decide(STATE, QUESTIONS)
-    assert drift(alone, await scorer.decide(STATE, QUESTIONS)) <= DRIFT
-    other_cache = await scorer.decide(STATE, QUESTIONS, (), "another organisation")
+    alone = await scorer.decide(job(STATE, QUESTIONS))
+    assert drift(alone, await scorer.decide(job(STATE, QUESTIONS))) <= DRIFT
+    other_cache = await scorer.decide(job(STATE, QUESTIONS, (), "another organisation"))
     assert drift(alone, other_cache) <= DRIFT
-    one_by_one = [await scorer.decide(STATE, [question], (), "a third") for question in QUESTIONS]
+    one_by_one = [await scorer.decide(job(STATE, [question], (), "a third")) for question in QUESTIONS]
     for index, found in enumerate(one_by_one):
         single = Readings((alone.reads[index],), 0, alone.temperature)
         assert drift(single, found) <= DRIFT
 
 
 async def test_a_batch_of_32_changes_nothing(scorer: LabelScorer) -> None:
-    alone = await scorer.decide(STATE, QUESTIONS)
-    others = [scorer.decide(f"{index} " * (index + 1) + STATE, QUESTIONS, (), f"{index}") for index in range(31)]
-    together = await asyncio.gather(scorer.decide(STATE, QUESTIONS, (), "fresh"), *others)
+    alone = await scorer.decide(job(STATE, QUESTIONS))
+    others = [scorer.decide(job(f"{index} " * (index + 1) + STATE, QUESTIONS, (), f"{index}")) for index in range(31)]
+    together = await asyncio.gather(scorer.decide(job(STATE, QUESTIONS, (), "fresh")), *others)
     assert drift(alone, together[0]) <= DRIFT
 
 
 async def test_parallel_requests_do_not_mix(scorer: LabelScorer) -> None:
     states = [f"Ticket {index}: {'refund' if index % 2 else 'crash'}" for index in range(8)]
-    alone = [await scorer.decide(state, QUESTIONS) for state in states]
-    together = await asyncio.gather(*(scorer.decide(state, QUESTIONS) for state in states))
+    alone = [await scorer.decide(job(state, QUESTIONS)) for state in states]
+    together = await asyncio.gather(*(scorer.decide(job(state, QUESTIONS)) for state in states))
     assert max(map(drift, alone, together)) <= DRIFT
     assert all(drift(one, other) > DRIFT for one, other in pairwise(alone))
 
 
 async def test_images_are_refused(scorer: LabelScorer) -> None:
     with pytest.raises(ApiError) as caught:
-        await scorer.decide(STATE, QUESTIONS, ["data:image/png;base64,AAAA"])
+        await scorer.decide(job(STATE, QUESTIONS, ["data:image/png;base64,AAAA"]))
     assert caught.value.fault.code == "images_unsupported"
 
 
 async def test_a_state_beyond_the_window_is_too_large(scorer: LabelScorer) -> None:
-    assert len((await scorer.decide("word " * 3200, QUESTIONS[:1])).reads) == 1
+    assert len((await scorer.decide(job("word " * 3200, QUESTIONS[:1]))).reads) == 1
     with pytest.raises(ApiError) as caught:
-        await scorer.decide("漢字仮名" * 4000, QUESTIONS[:1])
+        await scorer.decide(job("漢字仮名" * 4000, QUESTIONS[:1]))
     assert caught.value.fault.code == "request_too_large"
 
 
@@ -203,7 +204,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 async def test_a_cancelled_request_frees_the_engine(scorer: LabelScorer) -> None:
-    task = asyncio.create_task(scorer.decide("word " * 3000, QUESTIONS, (), "leaves"))
+    task = asyncio.create_task(scorer.decide(job("word " * 3000, QUESTIONS, (), "leaves")))
     await until(scorer._engine.output_processor.has_unfinished_requests)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -229,4 +230,4 @@ async def test_injections_do_not_stop_the_engine(scorer: LabelScorer, count: int
     assert len(table(outcomes).splitlines()) == 2 + len(TEMPLATES) + 1
     assert not all(one.obeyed for one in outcomes)
     assert await scorer.check_health() is None
-    assert (await scorer.decide(STATE, QUESTIONS)).reads
+    assert (await scorer.decide(job(STATE, QUESTIONS))).reads

@@ -13,8 +13,9 @@ import pytest
 
 import models
 from contract.catalog import EmbeddingModel, Serving
-from contract.embeddings import Embeddings
-from models.embeddings import TransformerEmbedder, read_head
+from contract.embeddings import Embeddings, EmbeddingsJob
+from models.embeddings import TransformerEmbedder
+from models.sentences import SentenceOptions, read_head
 from models.weights.store import WeightsError, ensure, home_folder
 from tests.models.tiny_bert import write_tiny_bert
 
@@ -38,6 +39,10 @@ def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
 
 
+def job(texts: list[str], dimensions: int | None = None) -> EmbeddingsJob:
+    return EmbeddingsJob(tuple(texts), dimensions)
+
+
 def stanza(dimensions: int = 32, window: int = 64, **options: object) -> EmbeddingModel:
     adapter = "models.embeddings:TransformerEmbedder"
     serving = Serving(adapter=adapter, runtime="test", threads=2, options=options, weights=MINILM)
@@ -57,36 +62,38 @@ def embedder(checkpoint: Path):
 
 
 async def test_vectors_have_length_one_and_stand_in_order(embedder: TransformerEmbedder) -> None:
-    together = await embedder.embed(TEXTS)
+    together = await embedder.embed(job(TEXTS))
     assert together.dimensions == 32
     assert len(together.rows()) == len(TEXTS)
     assert np.allclose(np.linalg.norm(matrix(together), axis=1), 1, atol=1e-5)
-    alone = [matrix(await embedder.embed([text]))[0] for text in TEXTS]
+    alone = [matrix(await embedder.embed(job([text])))[0] for text in TEXTS]
     assert cosines(matrix(together), np.stack(alone)).min() > 0.99999
 
 
 async def test_a_batch_gives_what_concurrent_callers_get(embedder: TransformerEmbedder) -> None:
     texts = [f"{word} " * (1 + number % 9) for number, word in enumerate(["time", "river", "bread"] * 20)]
-    together = matrix(await embedder.embed(texts))
-    apart = await asyncio.gather(*[embedder.embed([text]) for text in texts])
+    together = matrix(await embedder.embed(job(texts)))
+    apart = await asyncio.gather(*[embedder.embed(job([text])) for text in texts])
     assert cosines(together, np.concatenate([matrix(one) for one in apart])).min() > 0.99999
 
 
 async def test_dimensions_cut_and_scale_to_length_one(embedder: TransformerEmbedder) -> None:
-    full, cut = matrix(await embedder.embed(TEXTS)), await embedder.embed(TEXTS, dimensions=8)
+    full, cut = matrix(await embedder.embed(job(TEXTS))), await embedder.embed(job(TEXTS, dimensions=8))
     assert cut.dimensions == 8
     expected = full[:, :8] / np.linalg.norm(full[:, :8], axis=1, keepdims=True)
     assert np.allclose(matrix(cut), expected, atol=1e-6)
-    assert np.array_equal(matrix(await embedder.embed(TEXTS, dimensions=32)), full)
+    assert np.array_equal(matrix(await embedder.embed(job(TEXTS, dimensions=32))), full)
 
 
 @pytest.mark.parametrize(("words", "tokens"), [(1, 3), (61, 63), (62, 64), (63, 64), (500, 64)])
 async def test_tokens_are_counted_up_to_the_window(embedder: TransformerEmbedder, words: int, tokens: int) -> None:
-    assert (await embedder.embed(["time " * words])).prompt_tokens == tokens
+    assert (await embedder.embed(job(["time " * words]))).prompt_tokens == tokens
 
 
 async def test_what_is_beyond_the_window_is_cut_at_the_end(embedder: TransformerEmbedder) -> None:
-    same_start = await embedder.embed(["time " * 62 + "river", "time " * 62 + "bread bread", "river " + "time " * 62])
+    same_start = await embedder.embed(
+        job(["time " * 62 + "river", "time " * 62 + "bread bread", "river " + "time " * 62])
+    )
     first, second, other = matrix(same_start)
     assert np.allclose(first, second, atol=1e-6)
     assert not np.allclose(first, other, atol=1e-4)
@@ -112,7 +119,7 @@ async def test_pooling_is_read_from_the_checkpoint(tmp_path: Path, pooling: str)
 
     write_tiny_bert(tmp_path, "BertModel", pooling=pooling, normalise=False)
     made = TransformerEmbedder(stanza(), tmp_path)
-    got = matrix(await made.embed(["time river", "bread"]))
+    got = matrix(await made.embed(job(["time river", "bread"])))
     made.close()
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
     network = transformers.AutoModel.from_pretrained(tmp_path).eval()
@@ -133,21 +140,21 @@ async def test_pooling_is_read_from_the_checkpoint(tmp_path: Path, pooling: str)
 )
 def test_both_forms_of_the_pooling_file_are_read(tmp_path: Path, said: dict, pooling: str) -> None:
     write_modules(tmp_path, said)
-    assert read_head(tmp_path, {}).pooling == pooling
-    assert read_head(tmp_path, {"pooling": "cls"}).pooling == "cls"
+    assert read_head(tmp_path, SentenceOptions()).pooling == pooling
+    assert read_head(tmp_path, SentenceOptions(pooling="cls")).pooling == "cls"
 
 
 @pytest.mark.parametrize("said", [{"pooling_mode": "max"}, {"pooling_mode_mean_sqrt_len_tokens": True}, {}])
 def test_a_pooling_that_is_not_known_is_refused(tmp_path: Path, said: dict) -> None:
     write_modules(tmp_path, said)
     with pytest.raises(WeightsError, match="mean, cls, lasttoken"):
-        read_head(tmp_path, {})
+        read_head(tmp_path, SentenceOptions())
 
 
 def test_a_module_that_is_not_known_is_refused(tmp_path: Path) -> None:
     write_modules(tmp_path, {"pooling_mode": "mean"}, "Dense")
     with pytest.raises(WeightsError, match="Dense"):
-        read_head(tmp_path, {})
+        read_head(tmp_path, SentenceOptions())
 
 
 def write_modules(folder: Path, pooling: dict, *others: str) -> None:
@@ -178,7 +185,7 @@ async def test_minilm_agrees_with_sentence_transformers() -> None:
     reference = sentence_transformers.SentenceTransformer(str(ensure(MINILM, offline=True)), device="cpu")
     want = reference.encode([*TEXTS, "word " * 400])
     made = models.load(stanza(384, 256, dtype="float32"))
-    got = await made.embed([*TEXTS, "word " * 400])
+    got = await made.embed(job([*TEXTS, "word " * 400]))
     made.close()
     assert cosines(matrix(got), want).min() > 0.9999
     assert np.allclose(matrix(got), want, atol=1e-4)
@@ -190,7 +197,7 @@ async def test_minilm_in_bfloat16_stays_close_to_float32() -> None:
     vectors = []
     for dtype in ("float32", "bfloat16"):
         made = models.load(stanza(384, 256, dtype=dtype))
-        vectors.append(matrix(await made.embed(texts)))
+        vectors.append(matrix(await made.embed(job(texts))))
         made.close()
     assert cosines(*vectors).min() > 0.999
 
@@ -198,7 +205,9 @@ async def test_minilm_in_bfloat16_stays_close_to_float32() -> None:
 @needs_minilm
 async def test_minilm_knows_what_is_alike() -> None:
     made = models.load(stanza(384, 256, dtype="bfloat16"))
-    query, near, far = matrix(await made.embed(["How old are you?", "What is your age?", "The train leaves at noon."]))
+    query, near, far = matrix(
+        await made.embed(job(["How old are you?", "What is your age?", "The train leaves at noon."]))
+    )
     made.close()
     assert query @ near > 0.7 > 0.3 > query @ far
 
@@ -210,7 +219,7 @@ async def test_load_finds_the_adapter_and_its_weights(
     (tmp_path / "weights.toml").write_text(f'[{MINILM}]\nsource = "dir:{checkpoint}"\nlicence = "MIT"\n')
     made = models.load(stanza())
     assert isinstance(made, TransformerEmbedder)
-    assert (await made.embed(["time"])).dimensions == 32
+    assert (await made.embed(job(["time"]))).dimensions == 32
     made.close()
 
 

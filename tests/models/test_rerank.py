@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from contract.catalog import RerankModel, Serving
+from contract.rerank import RerankJob
 from models.rerank import CosineReranker, CrossEncoderReranker
 from models.weights.store import WeightsError
 from tests.models.tiny_bert import write_tiny_bert
@@ -22,6 +23,10 @@ DOCUMENTS = ["old house", "time river bread", "the young house not old", "a b c 
 def stanza(adapter: str) -> RerankModel:
     serving = Serving(adapter=f"models.rerank:{adapter}", runtime="test", threads=1)
     return RerankModel(id="test", owned_by="o", context_window=64, serving=serving)
+
+
+def job(query: str, documents: list[str]) -> RerankJob:
+    return RerankJob(query, tuple(documents))
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +57,7 @@ async def test_a_cross_encoder_scores_pairs_as_the_plain_library_does(
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(classifier)
     network = transformers.AutoModelForSequenceClassification.from_pretrained(classifier).eval()
-    ranking = await cross.rerank(QUERY, DOCUMENTS)
+    ranking = await cross.rerank(job(QUERY, DOCUMENTS))
     tokens = 0
     for score, document in zip(ranking.scores, DOCUMENTS, strict=True):
         pair = tokenizer([(QUERY, document)], return_tensors="pt")
@@ -65,29 +70,29 @@ async def test_a_cross_encoder_scores_pairs_as_the_plain_library_does(
 
 async def test_a_pair_longer_than_the_window_keeps_its_query(cross: CrossEncoderReranker) -> None:
     long = "bread " * 200
-    ranking = await cross.rerank(QUERY, [long, long + "time", "time " + long])
+    ranking = await cross.rerank(job(QUERY, [long, long + "time", "time " + long]))
     assert ranking.prompt_tokens == 3 * 64
     assert ranking.scores[0] == pytest.approx(ranking.scores[1], abs=1e-6)
     assert ranking.scores[0] != pytest.approx(ranking.scores[2], abs=1e-6)
-    other = await cross.rerank("river", [long])
+    other = await cross.rerank(job("river", [long]))
     assert other.scores[0] != pytest.approx(ranking.scores[0], abs=1e-6)
 
 
 async def test_the_order_of_query_and_document_matters_to_a_cross_encoder(cross: CrossEncoderReranker) -> None:
-    one, other = await cross.rerank("time river", ["bread"]), await cross.rerank("bread", ["time river"])
+    one, other = await cross.rerank(job("time river", ["bread"])), await cross.rerank(job("bread", ["time river"]))
     assert one.scores[0] != pytest.approx(other.scores[0], abs=1e-6)
 
 
 async def test_callers_at_the_same_time_get_their_own_scores(cross: CrossEncoderReranker) -> None:
-    alone = [await cross.rerank(query, DOCUMENTS) for query in ("time", "river", "bread")]
-    together = await asyncio.gather(*[cross.rerank(query, DOCUMENTS) for query in ("time", "river", "bread")])
+    alone = [await cross.rerank(job(query, DOCUMENTS)) for query in ("time", "river", "bread")]
+    together = await asyncio.gather(*[cross.rerank(job(query, DOCUMENTS)) for query in ("time", "river", "bread")])
     for one, other in zip(alone, together, strict=True):
         assert one.scores == pytest.approx(other.scores, abs=1e-5)
         assert one.prompt_tokens == other.prompt_tokens
 
 
 async def test_a_thousand_documents_are_ranked(cross: CrossEncoderReranker) -> None:
-    ranking = await cross.rerank(QUERY, DOCUMENTS * 200)
+    ranking = await cross.rerank(job(QUERY, DOCUMENTS * 200))
     scores = np.array(ranking.scores).reshape(200, len(DOCUMENTS))
     assert np.allclose(scores, scores[0], atol=1e-5)
 
@@ -99,15 +104,15 @@ def test_a_classifier_with_several_labels_is_no_reranker(tmp_path: Path) -> None
 
 
 async def test_cosine_finds_the_same_text(cosine: CosineReranker) -> None:
-    ranking = await cosine.rerank(QUERY, [*DOCUMENTS, QUERY])
+    ranking = await cosine.rerank(job(QUERY, [*DOCUMENTS, QUERY]))
     assert ranking.scores[-1] == pytest.approx(1, abs=1e-5)
     assert max(ranking.scores) == ranking.scores[-1]
     assert all(-1 <= score <= 1 for score in ranking.scores)
 
 
 async def test_cosine_reads_the_query_once(cosine: CosineReranker) -> None:
-    assert (await cosine.rerank("time", ["river"])).prompt_tokens == 6
-    assert (await cosine.rerank("time", ["river", "bread"])).prompt_tokens == 9
+    assert (await cosine.rerank(job("time", ["river"]))).prompt_tokens == 6
+    assert (await cosine.rerank(job("time", ["river", "bread"]))).prompt_tokens == 9
 
 
 async def test_health_follows_the_workers(classifier: Path) -> None:

@@ -23,7 +23,7 @@ from contract.catalog import SpeechModel
 from contract.errors import ApiError
 from contract.speech.engine import Clip, SpeechJob
 from models.speech import espeak_library
-from models.speech.adapter import SpeechEngine
+from models.speech.adapter import SpeechAdapter
 from models.speech.espeak import STYLES, Espeak, settings_for
 
 CATALOG = configs.load("embedded")
@@ -53,12 +53,12 @@ def engine_of() -> Callable[[str], Espeak]:
     return engine_of
 
 
-def sound_of(engine: SpeechEngine, utterance: SpeechJob) -> np.ndarray:
-    return np.concatenate([part.samples for part in engine.render(utterance)])
+def sound_of(engine: SpeechAdapter, job: SpeechJob) -> np.ndarray:
+    return np.concatenate([part.samples for part in engine.render(job)])
 
 
-def pitch_of(engine: SpeechEngine, utterance: SpeechJob) -> Pitch:
-    pitch = measure(sound_of(engine, utterance), engine.sample_rate)
+def pitch_of(engine: SpeechAdapter, job: SpeechJob) -> Pitch:
+    pitch = measure(sound_of(engine, job), engine.sample_rate)
     assert pitch is not None
     return pitch
 
@@ -359,7 +359,11 @@ def test_a_stanza_that_espeak_cannot_serve_is_refused(change: dict, complaint: s
 
 @pytest.mark.parametrize(
     ("said", "complaint"),
-    [({"variant": "nobody"}, "no variant `nobody`"), ({"variant": "f1", "pitch": 100}, "voice `x`"), ({}, "voice `x`")],
+    [
+        ({"variant": "nobody"}, "voice `x` of `qwen3-tts`: espeak-ng has no variant `nobody`"),
+        ({"variant": "f1", "pitch": 100}, r"`options\.voices\.x\.pitch`"),
+        ({}, r"`options\.voices\.x\.variant`"),
+    ],
 )
 def test_voice_settings_that_are_wrong_are_refused(said: dict, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):

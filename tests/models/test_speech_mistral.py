@@ -247,7 +247,7 @@ def test_neither_key_nor_text_is_told(engine: MistralSpeech, caplog: pytest.LogC
         ("", {}, "set `TEST_SPEECH_KEY` in the environment"),
         ("sk\u200bkey", {}, "set it anew"),
         ("sk-key\nsecond line", {}, "set it anew"),
-        ("sk", {"address": ""}, "needs `options.address`"),
+        ("sk", {"address": ""}, r"`options\.address`"),
         ("sk", {"address": "api.mistral.ai/v1"}, "begins with http:// or https://"),
     ],
 )

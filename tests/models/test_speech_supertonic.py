@@ -199,7 +199,7 @@ def test_weights_that_do_not_fit_are_refused(home: Path, tmp_path: Path) -> None
         load(home, MODEL.model_copy(update={"sample_rate": 24_000}))
     with pytest.raises(WeightsError, match="no voice `X1`"):
         load(home, MODEL.model_copy(update={"default_voice": "X1"}))
-    with pytest.raises(WeightsError, match="needs weights"):
+    with pytest.raises(WeightsError, match="names no `weights`"):
         Supertonic(MODEL, None)
     with pytest.raises(WeightsError, match="no model of Supertonic"):
         Supertonic(MODEL, tmp_path)
@@ -213,5 +213,5 @@ def test_a_gpu_that_is_not_there_is_not_replaced_by_the_cpu(home: Path) -> None:
     if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
         pytest.skip("this onnxruntime can use CUDA")
     with pytest.raises(RuntimeError, match="onnxruntime-gpu"):
-        load(home, with_serving(gpus=0.1))
+        load(home, with_serving(deployment={"ray_actor_options": {"num_gpus": 0.1}}))
     assert config.DEFAULT_ONNX_PROVIDERS == ["CPUExecutionProvider"]

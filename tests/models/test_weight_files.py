@@ -1,4 +1,4 @@
-"""Files that could run code are refused, pinned or not."""
+"""Files that could run code are refused, pinned or not; so is a stanza that names none where some are needed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import configs
+from models import options
 from models.weights.files import Digests, PinnedFile, verify
 from models.weights.store import WeightsError
 from tests.models.toy_weights import FILES, digest, put
@@ -67,3 +69,11 @@ def test_a_link_inside_the_folder_is_taken(tmp_path: Path) -> None:
     put(tmp_path / "toy", FILES)
     (tmp_path / "toy" / "again.json").symlink_to("config.json")
     verify(tmp_path / "toy", {}, Digests(tmp_path / "digests"))
+
+
+@pytest.mark.parametrize(("noun", "model_id"), [("chat", "smollm2-135m-instruct"), ("decisions", "decision-v1")])
+def test_an_adapter_says_that_its_stanza_names_no_weights(noun: str, model_id: str) -> None:
+    model = getattr(configs.load("embedded"), noun)[model_id]
+    with pytest.raises(WeightsError) as caught:
+        options.adapter_of(model)(model, None)
+    assert str(caught.value) == f"the stanza of `{model_id}` names no `weights`, and its adapter cannot run without"

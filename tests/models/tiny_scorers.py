@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from contract.catalog import DecisionModel, Serving
-from contract.decisions.engine import Measurement
+from contract.decisions.engine import DecisionJob, Measurement
 from contract.decisions.questions import Question
 from models.decisions import LabelScorer
 
 WINDOW = 2048
-QUESTIONS: list[Question] = TypeAdapter(list[Question]).validate_python(
+QUESTIONS: tuple[Question, ...] = TypeAdapter(tuple[Question, ...]).validate_python(
     [
         {
             "type": "choice",
@@ -27,11 +28,24 @@ QUESTIONS: list[Question] = TypeAdapter(list[Question]).validate_python(
 STATE = "My invoice is wrong and I was charged twice."
 
 
+def job(
+    state: str = STATE,
+    questions: Sequence[Question] = QUESTIONS,
+    images: Sequence[str] = (),
+    cache_salt: str | None = None,
+) -> DecisionJob:
+    return DecisionJob(state, tuple(questions), tuple(images), cache_salt)
+
+
 def stanza(**options: Any) -> DecisionModel:
     """A decision model with small caches and one thread; `options` as in a stanza."""
     engine = {"dtype": "bfloat16", "enforce_eager": True, "max_num_seqs": 32, "kv_cache_memory_bytes": 1 << 27}
     serving = Serving(
-        adapter="models.decisions:LabelScorer", runtime="tiny", weights="tiny", threads=1, options=engine | options
+        adapter="models.decisions:LabelScorer",
+        runtime="tiny",
+        weights="tiny",
+        threads=1,
+        options={"engine": engine} | options,
     )
     return DecisionModel(
         id="tiny", owned_by="tests", operator="tests", country="DE", via="t", context_window=WINDOW, serving=serving

@@ -1,0 +1,110 @@
+"""Options of stanzas: what an adapter declares is what it gets, and everything else is named before a load."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+import configs
+import models
+from contract.catalog import ChatModel, Model, Serving
+from models import options
+from models.options import OptionsError
+
+SET_UP = [(profile, model.id) for profile in configs.PROFILES for model in configs.load(profile).set_up()]
+EMBEDDED = {model.id: model for model in configs.load("embedded").set_up()}
+CHAT = EMBEDDED["smollm2-135m-instruct"]
+
+
+def changed(model: Model, **serving: Any) -> Model:
+    assert model.serving
+    return model.model_copy(update={"serving": model.serving.model_copy(update=serving)})
+
+
+def refusal(model: Model) -> str:
+    with pytest.raises(OptionsError) as caught:
+        options.check(model)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(("profile", "model_id"), SET_UP)
+def test_every_stanza_of_the_catalogue_is_accepted(profile: str, model_id: str) -> None:
+    (model,) = (model for model in configs.load(profile).set_up() if model.id == model_id)
+    assert type(options.check(model)) is getattr(options.adapter_of(model), "options_type", None)
+
+
+@pytest.mark.parametrize("model_id", EMBEDDED)
+def test_a_misspelt_option_of_any_adapter_is_refused(model_id: str) -> None:
+    model = EMBEDDED[model_id]
+    assert model.serving
+    said = refusal(changed(model, options={"enginee": 1} | model.serving.options))
+    assert said.startswith(f"{model.noun}.toml [{model_id}.serving] `options.enginee`: there is no such option")
+
+
+def test_the_refusal_lists_what_there_is() -> None:
+    assert refusal(changed(CHAT, options={"enginee": {}})) == (
+        "chat.toml [smollm2-135m-instruct.serving] `options.enginee`: there is no such option; "
+        "there are `engine`, `engine_process`, `chat_template`"
+    )
+
+
+@pytest.mark.parametrize(
+    ("model_id", "said", "place"),
+    [
+        ("all-minilm-l6-v2", {"dtype": "float61"}, "options.dtype"),
+        ("all-minilm-l6-v2", {"workers": 0}, "options.workers"),
+        ("all-minilm-l6-v2-cosine", {"pooling": "max"}, "options.pooling"),
+        ("decision-v1", {"strategy": "next-token", "images": True}, "options"),
+        ("smollm2-135m-instruct", {"chat_template": "../request.py"}, "options.chat_template"),
+        ("smollm2-135m-instruct", {"engine": {"max_num_seq": 16}}, "options.engine"),
+        ("qwen3-tts", {"voices": {}}, "options.voices"),
+        ("qwen3-tts", {"voices": {"x": {"variant": "f1", "rate": 0}}}, "options.voices.x.rate"),
+    ],
+)
+def test_a_wrong_value_is_named_by_its_place(model_id: str, said: dict[str, Any], place: str) -> None:
+    model = EMBEDDED[model_id]
+    assert refusal(changed(model, options=said)).startswith(f"{model.noun}.toml [{model_id}.serving] `{place}`: ")
+
+
+class Plain:
+    """An adapter without options."""
+
+    def __init__(self, model: Model, path: None) -> None:
+        self.model = model
+
+    @staticmethod
+    def stanza(**said: Any) -> ChatModel:
+        serving = Serving(adapter=f"{__name__}:Plain", runtime="plain", options=said)
+        return ChatModel(id="plain", owned_by="t", tier="default", context_window=1, serving=serving)
+
+
+def test_an_adapter_that_declares_nothing_takes_no_options() -> None:
+    assert isinstance(models.load(Plain.stanza()), Plain)
+    with pytest.raises(OptionsError, match=r"`options\.steps`: there is no such option$"):
+        models.load(Plain.stanza(steps=1))
+
+
+def test_options_are_checked_before_weights_are_looked_for() -> None:
+    with pytest.raises(OptionsError, match="steps"):
+        models.load(changed(Plain.stanza(steps=1), weights="there are none of this name"))
+
+
+@pytest.mark.parametrize("adapter", ["models.chat:VlmChat", "models.chats:VllmChat", "nowhere.at.all:Adapter"])
+def test_an_adapter_that_does_not_exist_is_refused(adapter: str) -> None:
+    assert refusal(changed(CHAT, adapter=adapter)) == (
+        f"chat.toml [smollm2-135m-instruct.serving] `adapter`: there is no `{adapter}`"
+    )
+
+
+def test_a_check_loads_no_heavy_library() -> None:
+    script = (
+        "import configs, sys; from models import options\n"
+        "for profile in configs.PROFILES:\n"
+        "    for model in configs.load(profile).set_up(): options.check(model)\n"
+        "print([name for name in ('torch', 'transformers', 'vllm', 'onnxruntime', 'ray') if name in sys.modules])"
+    )
+    child = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert child.stdout.strip() == "[]"
