@@ -225,7 +225,7 @@ def test_no_injection_brings_a_control_token(scorer: LabelScorer) -> None:
 
 @pytest.mark.parametrize("count", [pytest.param(27, id="a share"), pytest.param(300, id="all", marks=pytest.mark.slow)])
 async def test_injections_do_not_stop_the_engine(scorer: LabelScorer, count: int) -> None:
-    """How often they change the answer is measured, and no promise: `benchmarks/results/evaluation.md`."""
+    """How often they change the answer is measured, and no promise: `evaluations/results/injections.md`."""
     outcomes = [await outcome(scorer, one) for one in INJECTIONS[:count]]
     assert len(table(outcomes).splitlines()) == 2 + len(TEMPLATES) + 1
     assert not all(one.obeyed for one in outcomes)
