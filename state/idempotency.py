@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Delete, Row, Update, and_, bindparam, delete,
 
 from contract.access import Caller
 from contract.errors import IDEMPOTENCY_FINISHED, IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_MISMATCH, INVALID_REQUEST
-from state.database.connect import Database, insert_new
+from state.database.base import Database, insert_new
 from state.database.tables import replies
 
 HEADER = "Idempotency-Key"

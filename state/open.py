@@ -11,9 +11,11 @@ from state.accounts import api_keys
 from state.accounts.authentication import PEPPER, Accounts
 from state.accounts.demo import create_demo
 from state.billing.ledger import Ledger
+from state.blobs.base import Blobs
 from state.blobs.signatures import FILES_PURPOSE, Signatures
-from state.blobs.store import BLOBS_VARIABLE, Blobs, open_blobs
-from state.database.connect import Database, open_database
+from state.blobs.store import BLOBS_VARIABLE, open_blobs
+from state.database.base import Database
+from state.database.connect import open_database
 from state.idempotency import Idempotency
 from state.keyring import SECRET_VARIABLE, Secrets, open_secrets
 from state.rates import Rates

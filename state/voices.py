@@ -17,8 +17,8 @@ from sqlalchemy import Connection, Row, Select, delete, func, select, update
 from contract.errors import INVALID_REQUEST, NOT_FOUND, VOICE_LIMIT_REACHED
 from contract.limits import OWN_VOICES
 from contract.speech.voices import SYSTEM_VOICES, Voice
-from state.blobs.store import Blobs
-from state.database.connect import Database, insert_new
+from state.blobs.base import Blobs
+from state.database.base import Database, insert_new
 from state.database.tables import organisations, voices
 
 SLUG_PATTERN = re.compile(r"[a-z0-9](-?[a-z0-9])*", re.ASCII)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from contract.chat.engine import ChatBatch
@@ -12,8 +13,6 @@ if TYPE_CHECKING:
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
     from vllm.outputs import CompletionOutput, RequestOutput
     from vllm.parser import Parser
-
-    from models.chat.serving import ChatServing
 
 
 class Choice:
@@ -42,18 +41,28 @@ class Choice:
 
 
 class EventStream:
-    """Turns the outputs of one request into `ChatBatch`es. All events carry the same `id`, `created` and `model`."""
+    """Turns the outputs of one request into `ChatBatch`es. All events carry the same `id`, `created` and `model`.
+
+    Args:
+        request: as vLLM has it.
+        head: `id`, `created` and `model`.
+        parsers: of reasoning and tool calls, one for each choice; None for models that have neither.
+        logprobs_of: the `logprobs` object of an output, where the request wants one.
+        counts_reasoning: whether `usage` tells how many tokens were reasoning.
+    """
 
     def __init__(
         self,
-        serving: ChatServing,
         request: ChatCompletionRequest,
         head: dict[str, Any],
         parsers: list[Parser | None],
+        logprobs_of: Callable[[CompletionOutput], dict[str, Any] | None],
+        *,
+        counts_reasoning: bool,
     ) -> None:
-        """`head` holds `id`, `created` and `model`."""
-        self._serving = serving
         self._request = request
+        self._logprobs_of = logprobs_of
+        self._counts_reasoning = counts_reasoning
         self._head = {"id": head["id"], "object": "chat.completion.chunk"} | head
         self._choices = [Choice(index, parser) for index, parser in enumerate(parsers)]
         self._with_usage = bool(request.stream_options and request.stream_options.include_usage)
@@ -82,7 +91,7 @@ class EventStream:
     def _chunk(self, choice: Choice, output: CompletionOutput, result: RequestOutput) -> dict[str, Any] | None:
         delta = choice.delta(output, result, self._request)
         choice.called_tools |= "tool_calls" in delta
-        logprobs = self._serving.logprobs_of(self._request, output) if self._request.logprobs else None
+        logprobs = self._logprobs_of(output) if self._request.logprobs else None
         if output.finish_reason is None:
             return _choice(choice.index, delta, logprobs) if delta or logprobs else None
         choice.finished = True
@@ -97,7 +106,7 @@ class EventStream:
             "completion_tokens": completion,
             "total_tokens": self._prompt_tokens + completion,
         }
-        if self._serving.counts_reasoning:
+        if self._counts_reasoning:
             reasoning = sum(c.parser.count_reasoning_tokens(c.token_ids) for c in self._choices if c.parser)
             usage["completion_tokens_details"] = {"reasoning_tokens": reasoning}
         return usage

@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from vllm.config import ModelConfig
@@ -82,7 +83,7 @@ class ChatServing(OpenAIServingChat):
         renderer.warmup()
         names = OpenAIServingModels(engine, [BaseModelPath(name=model.id, model_path=model.id)])
         super().__init__(engine, names, "assistant", online_renderer=renderer, **shared)
-        self.counts_reasoning = bool(model.reasoning_parser)
+        self._counts_reasoning = bool(model.reasoning_parser)
 
     async def chat_completion_stream_generator(
         self,
@@ -102,7 +103,9 @@ class ChatServing(OpenAIServingChat):
             return self._make_parser(request, tokenizer, chat_template_kwargs) if self.parser_cls else None
 
         head = {"id": request_id, "created": int(time.time()), "model": model_name}
-        events = EventStream(self, request, head, [parser() for _ in range(request.n or 1)])
+        parsers = [parser() for _ in range(request.n or 1)]
+        logprobs_of = partial(self._logprobs_of, request)
+        events = EventStream(request, head, parsers, logprobs_of, counts_reasoning=self._counts_reasoning)
         async with aclosing(result_generator) as results:
             async for result in results:
                 for output in result.outputs:
@@ -110,7 +113,7 @@ class ChatServing(OpenAIServingChat):
                 yield events.batch(result)
         yield events.usage()
 
-    def logprobs_of(self, request: ChatCompletionRequest, output: CompletionOutput) -> dict[str, Any] | None:
+    def _logprobs_of(self, request: ChatCompletionRequest, output: CompletionOutput) -> dict[str, Any] | None:
         """The `logprobs` object of a choice; None for an output without tokens."""
         if not output.token_ids or output.logprobs is None:
             return None

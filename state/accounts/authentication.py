@@ -20,7 +20,7 @@ from contract.limits import KEY_CACHE_S
 from state.accounts import api_keys, organisations
 from state.accounts.cache import TtlCache
 from state.accounts.keys import Key, read_bearer
-from state.database.connect import Database
+from state.database.base import Database
 from state.keyring import Keyring
 
 log = logging.getLogger(f"parlance.{__name__}")

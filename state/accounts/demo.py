@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 
 from contract.access import Scope
 from state.accounts import api_keys, keys, organisations
-from state.database.connect import Database
+from state.database.base import Database
 from state.keyring import Keyring
 
 ORGANISATION = "demo"

@@ -12,7 +12,7 @@ from typing import Any, TypedDict
 from sqlalchemy import Connection, Row, insert, select, update
 
 from contract.access import PLANS, VOICES
-from state.database.connect import insert_new
+from state.database.base import insert_new
 from state.database.tables import budgets, organisations, users
 
 ENTITLEMENTS = frozenset({VOICES})

@@ -23,7 +23,7 @@ from contract.access import Caller
 from contract.errors import ORG_SPEND_LIMIT, QUOTA_EXCEEDED, STATE_UNAVAILABLE, USER_SPEND_LIMIT, ApiError
 from state.billing import postings
 from state.billing.postings import Entry, OverLimit
-from state.database.connect import Database
+from state.database.base import Database
 
 T = TypeVar("T")
 log = logging.getLogger(f"parlance.{__name__}")

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 
 from sqlalchemy import BigInteger, Connection, bindparam, delete, insert, or_, select, update
 
-from state.database.connect import insert_new
+from state.database.base import insert_new
 from state.database.tables import budgets, reservations, usage_lines
 
 _amount = bindparam("amount", type_=BigInteger)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal, ParamSpec, TypeVar
 
 from contract.errors import STATE_UNAVAILABLE
-from state.blobs.store import CHUNK_BYTES, Blob, checked
+from state.blobs.base import CHUNK_BYTES, Blob, checked
 
 T = TypeVar("T")
 P = ParamSpec("P")

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any, Literal
 
 from contract.errors import STATE_UNAVAILABLE, ApiError
-from state.blobs.store import CHUNK_BYTES, Blob, checked
+from state.blobs.base import CHUNK_BYTES, Blob, checked
 
 log = logging.getLogger(f"parlance.{__name__}")
 

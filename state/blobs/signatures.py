@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 
 from contract.errors import INVALID_SIGNATURE
-from state.blobs.store import checked
+from state.blobs.base import checked
 from state.keyring import Keyring
 
 FILES_PURPOSE = "files"

@@ -1,70 +1,20 @@
-"""Bytes of the service: samples of voices, reference clips, recordings. A folder, or an S3 store.
+"""The store of bytes that an address names: samples of voices, reference clips, recordings.
 
-    <home>/bytes                    `folder.py`    files of mode 0600, each whole or absent
-    PARLANCE_BLOBS_URL
-      = file:///folder              the same, in a folder that all ingress replicas share
-      = s3://bucket/prefix          `s3.py`        endpoint and credentials come from the usual AWS_... variables
-
-Names are made by the service, never taken from a client: `samples/espeak-ng/M1-de.mp3`.
+<home>/bytes                    `folder.py`    files of mode 0600, each whole or absent
+PARLANCE_BLOBS_URL
+= file:///folder              the same, in a folder that all ingress replicas share
+= s3://bucket/prefix          `s3.py`        endpoint and credentials come from the usual AWS_... variables
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import AsyncGenerator, AsyncIterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
 from urllib.parse import unquote, urlsplit
+
+from state.blobs.base import Blobs
 
 BLOBS_VARIABLE = "PARLANCE_BLOBS_URL"
 FOLDER = "bytes"
-
-CHUNK_BYTES = 1 << 20
-"""Size of the pieces that are read."""
-
-MAX_NAME_CHARS = 200
-NAME_PATTERN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True)
-class Blob:
-    """A blob being read. `chunks` yields `size_bytes` bytes in all; close it if they are not all read."""
-
-    size_bytes: int
-    chunks: AsyncGenerator[bytes, None]
-
-
-class Blobs(Protocol):
-    """A store of bytes by name. Every method raises STATE_UNAVAILABLE if the store fails."""
-
-    async def put(self, name: str, data: bytes | AsyncIterable[bytes]) -> int:
-        """Stores all of `data` under `name`, or nothing; replaces what was there. Returns its length in bytes.
-
-        Once it has returned, the bytes survive a crash of process and machine. Exceptions from iterating `data` are
-        passed on.
-        """
-        ...
-
-    async def find(self, name: str) -> bytes | None:
-        """The bytes under `name`, None if there are none."""
-        ...
-
-    async def stream(self, name: str) -> Blob | None:
-        """The bytes under `name` as a stream, None if there are none."""
-        ...
-
-    async def exists(self, name: str) -> bool:
-        """Whether there are bytes under `name`."""
-        ...
-
-    async def delete(self, name: str) -> None:
-        """Deletes the bytes under `name`, if there are any."""
-        ...
-
-    async def presign(self, name: str, method: Literal["GET", "PUT"], valid_s: int) -> str | None:
-        """An address at the store, valid for `valid_s`; None if this server has to serve the bytes."""
-        ...
 
 
 def open_blobs(home: Path, url: str | None = None) -> Blobs:
@@ -79,10 +29,3 @@ def open_blobs(home: Path, url: str | None = None) -> Blobs:
 
         return S3Blobs(parts.netloc, parts.path.strip("/"))
     raise ValueError(f"{BLOBS_VARIABLE} must look like s3://bucket/prefix or file:///folder")
-
-
-def checked(name: str) -> str:
-    """`name`, if well formed. Raises ValueError otherwise: names are made by this program, so that is a bug."""
-    if len(name) > MAX_NAME_CHARS or not NAME_PATTERN.fullmatch(name):
-        raise ValueError(f"{name[:MAX_NAME_CHARS]!r} is no name of a blob")
-    return name

@@ -15,7 +15,8 @@ from state.accounts import api_keys, keys, organisations
 from state.accounts.authentication import PEPPER
 from state.billing import audit, usage
 from state.cli import printing
-from state.database.connect import Database, open_database
+from state.database.base import Database
+from state.database.connect import open_database
 from state.open import default_database
 
 PAGE_LINES = 5_000

@@ -1,6 +1,7 @@
 """Rows: one small interface over SQLite and PostgreSQL.
 
-connect.py      the protocol `Database`, and the database that an address names
+base.py         what a database does: the protocol `Database`
+connect.py      the database that an address names
 sqlite.py       one writer thread, several transactions in one commit
 postgres.py     a pool of connections
 tables.py       the schema as SQLAlchemy tables

@@ -13,7 +13,7 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyErro
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from contract.errors import STATE_UNAVAILABLE
-from state.database.connect import WAIT_S, RowRefused
+from state.database.base import WAIT_S, RowRefused
 
 T = TypeVar("T")
 log = logging.getLogger(f"parlance.{__name__}")

@@ -23,7 +23,7 @@ from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from contract.errors import STATE_UNAVAILABLE
-from state.database.connect import WAIT_S, RowRefused
+from state.database.base import WAIT_S, RowRefused
 
 T = TypeVar("T")
 log = logging.getLogger(f"parlance.{__name__}")

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, func, select
 from contract.access import PLANS, Caller, Scope
 from state.accounts import organisations
 from state.billing import audit
-from state.database.connect import Database
+from state.database.base import Database
 from state.database.tables import budgets, usage_lines
 
 

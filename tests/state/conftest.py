@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine
 
-from state.database.connect import Database, connect, open_database
+from state.database.base import Database
+from state.database.connect import connect, open_database
 from state.database.migrate import upgrade
 from tests.state.servers import Postgres, Redis, find_binary, run_postgres, run_redis, temporary_folder
 

@@ -25,7 +25,8 @@ from state.accounts import api_keys, keys
 from state.accounts.authentication import PEPPER
 from state.billing.ledger import Ledger
 from state.blobs.store import open_blobs
-from state.database.connect import Database, connect, open_database
+from state.database.base import Database
+from state.database.connect import connect, open_database
 from state.keyring import Secrets
 from state.voices import Voices, own
 

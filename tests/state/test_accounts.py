@@ -7,7 +7,7 @@ from contract.errors import ApiError
 from state.accounts import api_keys, keys, organisations
 from state.accounts import authentication as accounts
 from state.accounts.authentication import PEPPER, Accounts
-from state.database.connect import Database
+from state.database.base import Database
 from state.keyring import Keyring, Secrets
 from tests.state.test_keys import malformed_headers
 

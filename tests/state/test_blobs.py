@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from contract.errors import ApiError
+from state.blobs.base import CHUNK_BYTES, MAX_NAME_CHARS, Blobs
 from state.blobs.folder import UNFINISHED, UNFINISHED_S
-from state.blobs.store import CHUNK_BYTES, MAX_NAME_CHARS, Blobs, open_blobs
+from state.blobs.store import open_blobs
 from tests.state.bucket import Bucket, run_bucket
 
 pytestmark = pytest.mark.anyio

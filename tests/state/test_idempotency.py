@@ -4,7 +4,7 @@ import pytest
 
 from contract.access import PLANS, Caller, Scope
 from contract.errors import ApiError
-from state.database.connect import Database
+from state.database.base import Database
 from state.idempotency import KEEP_S, LEASE_S, MAX_BODY_BYTES, Attempt, Idempotency, StoredReply
 
 pytestmark = pytest.mark.anyio

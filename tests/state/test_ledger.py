@@ -10,7 +10,7 @@ from contract.errors import STATE_UNAVAILABLE, ApiError
 from state.accounts import organisations
 from state.billing import ledger as ledger_module
 from state.billing.ledger import LEASE_S, Ledger, Reservation
-from state.database.connect import Database, T
+from state.database.base import Database, T
 from state.database.tables import reservations, usage_lines
 from tests.state.books import eventually, line_count, make_caller, money
 

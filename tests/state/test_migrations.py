@@ -7,7 +7,8 @@ from sqlalchemy import Connection, func, insert, inspect, select
 
 from state.accounts import organisations
 from state.billing import audit
-from state.database.connect import Database, connect, open_database
+from state.database.base import Database
+from state.database.connect import connect, open_database
 from state.database.migrate import downgrade, upgrade
 from state.database.tables import api_keys, budgets, metadata, replies, reservations, usage_lines, users, voices
 

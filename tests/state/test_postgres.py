@@ -6,7 +6,8 @@ from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from contract.errors import ApiError
-from state.database.connect import Database, RowRefused, connect
+from state.database.base import Database, RowRefused
+from state.database.connect import connect
 from tests.state.servers import Postgres
 
 pytestmark = pytest.mark.anyio
