@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 from contract.catalog import ChatModel
@@ -34,7 +34,7 @@ class InstantChat:
     async def complete(self, job: ChatJob) -> ChatReply:
         return ChatReply(COMPLETION, 7, 3)
 
-    async def stream(self, job: ChatJob) -> AsyncIterator[ChatBatch]:
+    async def stream(self, job: ChatJob) -> AsyncGenerator[ChatBatch, None]:
         for index in range(EVENTS):
             yield ChatBatch(event(index), 7, index + 1)
             # Events leave one at a time, as those of an engine that computes between them.

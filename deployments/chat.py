@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from ray import serve
 
@@ -17,6 +18,7 @@ class Chat(Replica[ChatEngine]):
     async def complete(self, job: ChatJob) -> ChatReply:
         return await self.engine.complete(job)
 
-    async def stream(self, job: ChatJob) -> AsyncIterator[ChatBatch]:
-        async for batch in self.engine.stream(job):
-            yield batch
+    async def stream(self, job: ChatJob) -> AsyncGenerator[ChatBatch, None]:
+        async with aclosing(self.engine.stream(job)) as batches:
+            async for batch in batches:
+                yield batch

@@ -15,7 +15,7 @@ reaches the cluster owns it. `.handle` is Serve's own `DeploymentHandle`, for as
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -73,11 +73,11 @@ class EmbedderHandle:
     model: EmbeddingModel
     handle: DeploymentHandle
 
-    def embed(self, texts: list[str], dimensions: int | None = None) -> np.ndarray[Any, np.dtype[np.float32]]:
-        """Unit vectors, float32 [n, dimensions]."""
+    def embed(self, texts: Sequence[str], **fields: Any) -> np.ndarray[Any, np.dtype[np.float32]]:
+        """Unit vectors, float32 [n, dimensions]. `fields` are those of `EmbeddingsJob`: `dimensions`."""
         import numpy as np
 
-        result: Embeddings = self.handle.embed.remote(EmbeddingsJob(tuple(texts), dimensions)).result()
+        result: Embeddings = self.handle.embed.remote(EmbeddingsJob(tuple(texts), **fields)).result()
         return np.frombuffer(result.vectors, "<f4").reshape(len(texts), result.dimensions)
 
 
@@ -88,9 +88,9 @@ class RerankerHandle:
     model: RerankModel
     handle: DeploymentHandle
 
-    def rerank(self, query: str, documents: list[str]) -> Ranking:
-        """One score per document, in order; higher is more relevant."""
-        ranking: Ranking = self.handle.rerank.remote(RerankJob(query, tuple(documents))).result()
+    def rerank(self, query: str, documents: Sequence[str], **fields: Any) -> Ranking:
+        """One score per document, in order; higher is more relevant. `fields` are those of `RerankJob`."""
+        ranking: Ranking = self.handle.rerank.remote(RerankJob(query, tuple(documents), **fields)).result()
         return ranking
 
 
@@ -122,10 +122,15 @@ class DecisionsHandle:
     model: DecisionModel
     handle: DeploymentHandle
 
-    def decide(self, state: State, questions: Mapping[str, Any], policy: Policy | None = None) -> dict[str, Answer]:
-        """Answers by the name of their question, as in the API. `questions` are those of the API, as dictionaries."""
+    def decide(
+        self, state: State, questions: Mapping[str, Any], policy: Policy | None = None, **fields: Any
+    ) -> dict[str, Answer]:
+        """Answers by the name of their question, as in the API. `questions` are those of the API, as dictionaries.
+
+        `fields` are those of `DecisionJob`: `images`.
+        """
         decision = DecisionRequest.model_validate({"state": state, "questions": dict(questions)}).decision()
-        job = DecisionJob(decision.state, tuple(decision.questions.values()))
+        job = DecisionJob(decision.state, tuple(decision.questions.values()), **fields)
         readings: Readings = self.handle.decide.remote(job).result()
         return answers(decision.questions, readings, policy or decision.policy)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any
 
 from ray import serve
 
@@ -16,9 +15,8 @@ from deployments.replica import Replica
 class Speaker(Replica[SpeechEngine]):
     """One speech engine of the catalogue. Its methods are those of `SpeechEngine`."""
 
-    async def speak(self, job: SpeechJob) -> AsyncIterator[AudioBlock]:
-        blocks: Any = self.engine.speak(job)
-        async with aclosing(blocks):
+    async def speak(self, job: SpeechJob) -> AsyncGenerator[AudioBlock, None]:
+        async with aclosing(self.engine.speak(job)) as blocks:
             async for block in blocks:
                 yield block
 

@@ -10,7 +10,7 @@ import json
 import math
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ class ObedientChat:
         body = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": request.model}
         return ChatReply(body | {"choices": [choice], "usage": usage}, 7, 3)
 
-    async def stream(self, job: ChatJob) -> AsyncIterator[ChatBatch]:
+    async def stream(self, job: ChatJob) -> AsyncGenerator[ChatBatch, None]:
         """`stream N SECONDS`: N events, SECONDS apart. `stream N SECONDS fail|die`: and then that."""
         request = job.request
         self.under_way += 1
@@ -142,23 +142,23 @@ class ObedientSpeaker:
         self.model = model
         self.under_way = 0
 
-    async def speak(self, utterance: SpeechJob) -> AsyncIterator[AudioBlock]:
+    async def speak(self, job: SpeechJob) -> AsyncGenerator[AudioBlock, None]:
         """Word by word."""
         self.under_way += 1
         try:
-            words, spoken = utterance.text.split(), 0
+            words, spoken = job.text.split(), 0
             for index, word in enumerate(words):
                 await self._obey(word)
-                spoken = len(utterance.text) if index + 1 == len(words) else spoken + len(word) + 1
-                head = _told(utterance) if index == 0 else b""
+                spoken = len(job.text) if index + 1 == len(words) else spoken + len(word) + 1
+                head = _told(job) if index == 0 else b""
                 yield AudioBlock(head + f"{word} ".encode(), spoken, float(index + 1))
             yield AudioBlock(b"end", spoken, float(len(words)))
         finally:
             self.under_way -= 1
 
-    async def speak_whole(self, utterance: SpeechJob) -> AudioBlock:
+    async def speak_whole(self, job: SpeechJob) -> AudioBlock:
         """All words at once."""
-        blocks = [block async for block in self.speak(utterance)]
+        blocks = [block async for block in self.speak(job)]
         return AudioBlock(b"".join(block.data for block in blocks), blocks[-1].characters, blocks[-1].seconds)
 
     async def check_health(self) -> None:
@@ -178,10 +178,10 @@ class ObedientSpeaker:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _told(utterance: SpeechJob) -> bytes:
+def _told(job: SpeechJob) -> bytes:
     """One line of JSON."""
-    clip = utterance.clip
-    about = {name: getattr(utterance, name) for name in ("language", "voice", "style", "speed", "format")}
+    clip = job.clip
+    about = {name: getattr(job, name) for name in ("language", "voice", "style", "speed", "format")}
     about["clip"] = [len(clip.samples), clip.sample_rate, clip.transcript] if clip else None
     return json.dumps(about).encode() + b"\n"
 

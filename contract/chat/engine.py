@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -109,6 +109,6 @@ class ChatEngine(Protocol):
         """The whole answer. Raises INVALID_REQUEST for what only the engine can judge."""
         ...
 
-    def stream(self, job: ChatJob) -> AsyncIterator[ChatBatch]:
+    def stream(self, job: ChatJob) -> AsyncGenerator[ChatBatch, None]:
         """The answer as groups of ready events; leaving the iteration frees the engine. Raises as `complete`."""
         ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -65,7 +65,7 @@ class AudioBlock:
 class SpeechEngine(Protocol):
     """A text-to-speech engine, wherever it runs: an adapter in `models.speech`, its replica, or the gate before it."""
 
-    def speak(self, job: SpeechJob) -> AsyncIterator[AudioBlock]:
+    def speak(self, job: SpeechJob) -> AsyncGenerator[AudioBlock, None]:
         """The file as it grows; leaving the iteration frees the engine."""
         ...
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -73,7 +73,7 @@ class VllmChat(ChatEngine):
         tokens = answer.usage
         return ChatReply(reply_body(answer), tokens.prompt_tokens, tokens.completion_tokens or 0)
 
-    async def stream(self, job: ChatJob) -> AsyncIterator[ChatBatch]:
+    async def stream(self, job: ChatJob) -> AsyncGenerator[ChatBatch, None]:
         """The answer in events: the first token alone, then whatever has become ready. Closing it frees the engine.
 
         Raises:

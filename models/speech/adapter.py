@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncGenerator, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
@@ -65,7 +65,7 @@ class SpeechAdapter(SpeechEngine):
         Raises ApiError for what a client could have known; anything else counts as a failure of the engine.
         """
 
-    def speak(self, job: SpeechJob) -> AsyncIterator[AudioBlock]:
+    def speak(self, job: SpeechJob) -> AsyncGenerator[AudioBlock, None]:
         """The file as it grows; one that is signed, and flac, when all of it is made.
 
         Leaving the iteration stops the engine after the part that it is at.
@@ -86,7 +86,7 @@ class SpeechAdapter(SpeechEngine):
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _blocks(self, job: SpeechJob, *, whole: bool) -> AsyncIterator[AudioBlock]:
+    async def _blocks(self, job: SpeechJob, *, whole: bool) -> AsyncGenerator[AudioBlock, None]:
         parts = self._file(job, whole)
         turn = Lock()  # a generator that runs cannot be closed
 
