@@ -11,12 +11,14 @@ from tests.docs.pages import PAGES, README, ROOT, anchors, prose
 
 LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
 FOLDERS = (
+    "audio",
     "autoscaling",
     "benchmarks",
     "configs",
     "contract",
     "deployments",
     "docs",
+    "evaluations",
     "models",
     "requirements",
     "state",
