@@ -22,6 +22,7 @@ from pathlib import Path
 
 from benchmarks.servers import ROOT, Server, free_port, running
 from models.llm.engine import IN_PROCESS
+from models.precision import fitting_dtype
 from models.weights.store import ensure
 
 MODEL = "smollm2-135m-instruct"
@@ -48,12 +49,16 @@ def vllm_python(folder: Path) -> Path:
     return folder / "bin/python"
 
 
+DTYPE = fitting_dtype("bfloat16", "cpu")
+"""Where a processor only emulates bfloat16, ours runs in float32, and so does the peer: it is three times quicker."""
+
+
 @contextmanager
 def vllm_serve(python: Path, weights: Path, folder: Path, *arguments: str) -> Iterator[Server]:
-    """`vllm serve` on `weights` under the name `MODEL`, eager and in bfloat16 for a machine without a GPU; ready."""
+    """`vllm serve` on `weights` under the name `MODEL`, eager and in the type that ours runs in; ready."""
     server = Server("vllm serve", free_port())
     command = [str(python), "-m", "vllm.entrypoints.cli.main", "serve", str(weights), "--served-model-name", MODEL]
-    command += ["--host", "127.0.0.1", "--port", str(server.port), "--enforce-eager", "--dtype", "bfloat16"]
+    command += ["--host", "127.0.0.1", "--port", str(server.port), "--enforce-eager", "--dtype", DTYPE]
     with running([*command, *arguments], f"{server.url}/health", folder / "vllm.log", VLLM_ENVIRONMENT):
         yield server
 

@@ -19,6 +19,7 @@ from pydantic import PositiveInt
 from contract.base import Frozen
 from contract.catalog import EmbeddingModel, RerankModel
 from models.batching import TokenBatcher
+from models.precision import fitting_dtype
 
 INLINE_CHARS = 4_000
 """Texts up to this length altogether are tokenised in the event loop: a thread would take longer to reach."""
@@ -153,11 +154,7 @@ def choose_dtype(name: str, device: str) -> Any:
     """The torch dtype `name`, or float32 on a CPU that would only emulate it."""
     import torch
 
-    if device == "cpu" and name != "float32":
-        features = torch.cpu.get_capabilities()
-        if name != "bfloat16" or not any(features.get(key) for key in ("avx512_bf16", "amx_bf16", "bf16", "arm_bf16")):
-            name = "float32"
-    return getattr(torch, name)
+    return getattr(torch, fitting_dtype(name, device))
 
 
 def read_json(path: Path) -> Any:

@@ -123,7 +123,7 @@ class LabelScorer(DecisionEngine):
         files = {name: pin.sha256 for name, pin in pin_all(self._path, digests).items()}
         packs: list[Any] = [preset.model_dump() for preset in presets]
         options = self._options
-        how = (PROMPT_VERSION, options.strategy)
+        how = (PROMPT_VERSION, options.strategy, str(self._engine.model_config.dtype))
         return measuring.fingerprint(files, how, options.arguments, options.calibrated, packs)
 
 

@@ -6,6 +6,7 @@ vLLM and OpenMP read the environment once, when they are imported, so `prepare_e
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import secrets
 from collections.abc import Iterator
@@ -14,8 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from models.precision import fitting_dtype
+
 if TYPE_CHECKING:
     from vllm.v1.engine.async_llm import AsyncLLM
+
+log = logging.getLogger(f"parlance.{__name__}")
 
 DEFAULTS: dict[str, Any] = {
     "generation_config": "vllm",  # sampling defaults are the API's (spec 4), not those of the weights' publisher
@@ -85,6 +90,7 @@ def start(spec: EngineSpec) -> AsyncLLM:
 
 
 def _start(spec: EngineSpec) -> AsyncLLM:
+    import torch
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.usage.usage_lib import UsageContext
     from vllm.v1.engine.async_llm import AsyncLLM
@@ -93,6 +99,8 @@ def _start(spec: EngineSpec) -> AsyncLLM:
     gc.freeze()
     arguments = DEFAULTS | {"max_model_len": spec.window, "seed": secrets.randbits(31)}
     arguments |= (IN_PROCESS if spec.in_process else {}) | spec.arguments
+    if spec.in_process:
+        arguments = fitted(arguments, "cuda" if torch.cuda.is_available() else "cpu")
     config = AsyncEngineArgs(model=str(spec.path), **arguments).create_engine_config(UsageContext.ENGINE_CONTEXT)
     if not spec.in_process:
         return AsyncLLM.from_vllm_config(config, disable_log_stats=True)
@@ -100,6 +108,16 @@ def _start(spec: EngineSpec) -> AsyncLLM:
     from models.llm.core import ThreadedLLM
 
     return ThreadedLLM(config, spec.threads)
+
+
+def fitted(arguments: dict[str, Any], device: str) -> dict[str, Any]:
+    """`arguments` with a dtype that `device` computes in, and room in the cache for as many tokens as before."""
+    wanted = arguments.get("dtype", "auto")
+    dtype = fitting_dtype(wanted, device)
+    if dtype == wanted:
+        return arguments
+    log.info("this CPU has no instructions for %s: the model runs in %s", wanted, dtype)
+    return arguments | {"dtype": dtype, "kv_cache_memory_bytes": 2 * arguments["kv_cache_memory_bytes"]}
 
 
 @contextmanager

@@ -251,7 +251,8 @@ def _load(folder: Path, options: Options) -> Any:
         package = importlib.import_module("qwen_tts")
     except ImportError as error:
         raise RuntimeError(
-            f"`{sys.executable}` has no qwen-tts; `make setup-qwen` makes the environment that `py_executable` should name"
+            f"`{sys.executable}` has no qwen-tts; `make setup-qwen` makes the environment whose interpreter "
+            f"`py_executable` should name"
         ) from error
     device = options.device or ("cuda:0" if torch.cuda.is_available() else "cpu")
     tts = package.Qwen3TTSModel.from_pretrained(
