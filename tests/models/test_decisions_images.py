@@ -155,7 +155,9 @@ async def test_parallel_images_do_not_mix(scorer: LabelScorer) -> None:
     alone = [await scorer.decide(job(STATE, QUESTIONS, [picture], "a")) for picture in pictures]
     together = await asyncio.gather(*(scorer.decide(job(STATE, QUESTIONS, [picture], "b")) for picture in pictures))
     assert max(map(apart, alone, together)) <= 1e-3
-    assert min(apart(alone[0], other) for other in alone[1:]) > 1e-3
+    # How far apart two images are depends on the processor's rounding; each answer must be nearest to its own image.
+    nearest = [min(range(8), key=lambda other: apart(alone[other], found)) for found in together]
+    assert nearest == list(range(8))
 
 
 async def test_text_cannot_stand_for_an_image(scorer: LabelScorer) -> None:
