@@ -1,0 +1,60 @@
+"""Who pays for what is left in the middle: nobody for a fault of ours, the caller for what was produced until then."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from autoscaling.engine import Timings
+from contract.errors import INVALID_REQUEST, ORG_SPEND_LIMIT, UPSTREAM_ERROR
+from deployments.ingress.billing import bill
+from deployments.ingress.context import RequestContext
+from tests.api.conftest import Api
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def context(api: Api) -> RequestContext:
+    caller = await api.state.accounts.authenticate(f"Bearer {api.everything}")
+    return RequestContext(api.service, caller, "req_1", 0.0, Timings())
+
+
+@pytest.mark.parametrize(
+    ("end", "is_billed"),
+    [
+        (RuntimeError("a fault of ours"), False),
+        (UPSTREAM_ERROR(), False),
+        (INVALID_REQUEST("the engine refuses it"), True),
+        (ORG_SPEND_LIMIT("no more"), True),
+        (asyncio.CancelledError(), True),
+        (GeneratorExit(), True),
+        (None, True),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else None,
+)
+async def test_the_end_decides(api: Api, context: RequestContext, end: BaseException | None, is_billed: bool) -> None:
+    model = api.service.catalog.chat["obedient"]
+
+    async def work() -> None:
+        async with bill(context, model, {"input_tokens": 100, "output_tokens": 100}) as account:
+            await account.progress(input_tokens=5, output_tokens=2)
+            if end is not None:
+                raise end
+
+    if end is None:
+        await work()
+    else:
+        with pytest.raises(type(end)):
+            await work()
+    lines = [(line.quantity, line.cost_micro_eur) for line in await api.usage()]
+    assert lines == ([(7, 9)] if is_billed else [])
+
+
+async def test_a_refusal_before_anything_was_produced_costs_nothing(api: Api, context: RequestContext) -> None:
+    model = api.service.catalog.chat["obedient"]
+    with pytest.raises(Exception, match="refuses"):
+        async with bill(context, model, {"input_tokens": 100}):
+            raise INVALID_REQUEST("the engine refuses it")
+    assert await api.usage() == []
