@@ -8,6 +8,7 @@
     context.py      what a flow knows of one request: who asks, its id, its timings
     middleware.py   opens the trace of a request; writes the headers that every reply has
     admission.py    length, key, scope, rate: the dependency that every route declares
+    addresses.py    signed addresses of bytes
     billing.py      reserve, top up, settle
     idempotency.py  a repeated POST is done once
     streams.py      bytes as an engine makes them

@@ -5,16 +5,12 @@ An S3 store serves its own bytes, under addresses that it signs itself; a folder
 
 from __future__ import annotations
 
-import time
-
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
 from contract.errors import NOT_FOUND
 from contract.speech.request import MEDIA_TYPES
-from contract.speech.voices import SAMPLE_ADDRESS_S
-from deployments.ingress.admission import Admitted
 from deployments.ingress.middleware import trace_of
 from deployments.ingress.openapi import documented_audio
 from deployments.ingress.streams import Stream
@@ -33,15 +29,6 @@ async def download(request: Request, name: str) -> Response:
         raise NOT_FOUND("what this address named has been deleted")
     headers = {"content-length": str(blob.size_bytes), "cache-control": "private", "x-content-type-options": "nosniff"}
     return Stream(blob.chunks, _media_type(name), headers)
-
-
-async def signed_address(admitted: Admitted, name: str) -> str:
-    """An address that plays the blob `name` for an hour, without a key."""
-    state = admitted.context.service.state
-    if elsewhere := await state.blobs.presign(name, "GET", SAMPLE_ADDRESS_S):
-        return elsewhere
-    query = state.signatures.sign(name, int(time.time()) + SAMPLE_ADDRESS_S, "GET")
-    return f"{str(admitted.request.base_url).rstrip('/')}/files/{name}?{query}"
 
 
 def _media_type(name: str) -> str:

@@ -12,11 +12,11 @@ from contract.catalog import SpeechModel
 from contract.errors import NOT_FOUND
 from contract.speech.request import MEDIA_TYPES
 from contract.speech.voices import Voice, VoiceList, VoiceObject, access
+from deployments.ingress.addresses import signed_address
 from deployments.ingress.admission import Admitted, admit
 from deployments.ingress.flows.voices import sample
 from deployments.ingress.middleware import trace_of
 from deployments.ingress.openapi import documented, documented_audio
-from deployments.ingress.routes.files import signed_address
 from state.voices import OwnVoice
 
 router = APIRouter(tags=["voices"])
