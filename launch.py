@@ -189,13 +189,15 @@ def _build(config: dict[str, Any]) -> list[Any]:
     from ray.serve._private.api import call_user_app_builder_with_args_if_necessary
 
     from autoscaling.deployment import DeploymentTableError
+    from configs import CatalogError
+    from models.options import OptionsError
 
     try:
         return [
             call_user_app_builder_with_args_if_necessary(import_attr(app["import_path"]), app["args"])
             for app in config["applications"]
         ]
-    except DeploymentTableError as error:
+    except (CatalogError, DeploymentTableError, OptionsError) as error:
         raise StartError(str(error)) from None
 
 

@@ -41,7 +41,12 @@ def speakers() -> dict[str, SpeechModel]:
 def obedient_speaker(model: SpeechModel) -> SpeechModel:
     """An engine with the manners of its stanza, but one stream, and an adapter that obeys."""
     assert model.serving
-    change = {"adapter": "tests.engines:ObedientSpeaker", "runtime": "obedient", "max_ongoing_requests": 1}
+    change = {
+        "adapter": "tests.engines:ObedientSpeaker",
+        "runtime": "obedient",
+        "max_ongoing_requests": 1,
+        "options": {},
+    }
     return model.model_copy(update={"serving": model.serving.model_copy(update=change)})
 
 
