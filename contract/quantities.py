@@ -12,7 +12,8 @@ TEMPLATE_TOKENS = 512
 
 def utf8_bytes(texts: Iterable[str]) -> int:
     """Bytes of `texts` together."""
-    return sum(len(text) if text.isascii() else len(text.encode()) for text in texts)
+    joined = "".join(texts)
+    return len(joined) if joined.isascii() else len(joined.encode())
 
 
 def most_tokens(text_bytes: int, parts: int) -> int:
