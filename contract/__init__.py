@@ -6,6 +6,7 @@
     catalog.py       section 2      types of the catalogue: what a model's stanza may say
     models.py        section 2      how a model is listed
     base.py  body.py  images.py     how strictly bodies are read: types, JSON, `data:` addresses
+    events.py        section 4      server-sent events
     quantities.py    section 5      what a job may cost at most
     <noun>.py or <noun>/            section 4, one per capability of the catalogue
 

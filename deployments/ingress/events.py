@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, Mapping
 
 from contract.errors import INTERNAL_ERROR, ApiError
+from contract.events import KEEP_ALIVE, event
 from contract.limits import KEEPALIVE_S
 from deployments.ingress.streams import Stream
-
-COMMENT = b": keep-alive\n\n"
-
 
 NO_CACHE = {"cache-control": "no-cache"}
 
@@ -48,7 +45,7 @@ async def _body(
         while True:
             await asyncio.wait({pending}, timeout=keepalive_s)
             if not pending.done():
-                yield COMMENT
+                yield KEEP_ALIVE
                 continue
             try:
                 item = pending.result()
@@ -57,9 +54,9 @@ async def _body(
             pending = asyncio.ensure_future(anext(source))
             yield item
     except ApiError as error:
-        yield _error_event(error)
+        yield event(error.body())
     except Exception:
-        yield _error_event(INTERNAL_ERROR())
+        yield event(INTERNAL_ERROR().body())
         raise
     finally:
         await _stop(pending, source)
@@ -70,7 +67,3 @@ async def _stop(pending: asyncio.Future[bytes], source: AsyncGenerator[bytes, No
     pending.cancel()
     await asyncio.wait({pending})
     await source.aclose()
-
-
-def _error_event(error: ApiError) -> bytes:
-    return b"data: " + json.dumps(error.body(), ensure_ascii=False).encode() + b"\n\n"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from contract.chat.engine import ChatBatch
+from contract.events import event
 
 if TYPE_CHECKING:
     from vllm.entrypoints.generate.base.protocol import DeltaMessage
@@ -119,7 +119,7 @@ class EventStream:
         chunk = self._head | {"choices": choices}
         if self._with_usage:
             chunk["usage"] = usage
-        return b"data: " + json.dumps(chunk, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
+        return event(chunk)
 
     def _batch(self, events: bytes) -> ChatBatch:
         return ChatBatch(events, self._prompt_tokens, self._completion_tokens)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from audio import signing
 from contract.catalog import Serving, SpeechModel
+from contract.errors import UNKNOWN_VOICE, ApiError
 from contract.speech.engine import AudioBlock, SpeechEngine, SpeechJob
 
 if TYPE_CHECKING:
@@ -76,6 +77,10 @@ class SpeechAdapter(SpeechEngine):
         """The whole file at once; it says how long it is."""
         blocks = [block async for block in self._blocks(job, whole=True)]
         return AudioBlock(b"".join(block.data for block in blocks), blocks[-1].characters, blocks[-1].seconds)
+
+    def switched_off(self, slug: str | None) -> ApiError:
+        """The error to raise for a voice of the catalogue that this deployment has no sound for."""
+        return UNKNOWN_VOICE(f"voice `{slug}` is switched off in this deployment", param="voice")
 
     async def check_health(self) -> None:
         """Raises when a part is under way for longer than the deadline and a minute more."""

@@ -30,7 +30,6 @@ from pydantic import Field
 
 from contract.base import Frozen
 from contract.catalog import SpeechModel
-from contract.errors import UNKNOWN_VOICE
 from contract.speech.engine import Clip, SpeechJob
 from contract.speech.marks import Mark, pieces
 from models.options import read
@@ -127,7 +126,7 @@ class CosyVoice(SpeechAdapter):
             return Prompt(self._write(job.clip), job.clip.transcript), True
         slug = job.voice or self.model.default_voice
         if slug not in self._voices:
-            raise UNKNOWN_VOICE(f"voice `{slug}` is switched off in this deployment", param="voice")
+            raise self.switched_off(slug)
         return self._voices[slug], False
 
     def _call(self, text: str, prompt: Prompt, job: SpeechJob) -> Iterator[dict[str, Any]]:

@@ -16,7 +16,6 @@ from pydantic import Field, PositiveFloat
 
 from contract.base import Frozen
 from contract.catalog import SpeechModel
-from contract.errors import UNKNOWN_VOICE
 from contract.speech.engine import Clip, SpeechJob
 from contract.speech.marks import Mark, pieces
 from models.options import read
@@ -177,7 +176,7 @@ class Espeak(SpeechAdapter):
         if job.voice is None:
             return next(iter(self._voices.values()))
         if job.voice not in self._voices:
-            raise UNKNOWN_VOICE(f"engine `{self.model.provider}` has no voice `{job.voice}`", param="voice")
+            raise self.switched_off(job.voice)
         return self._voices[job.voice]
 
 

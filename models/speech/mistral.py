@@ -28,7 +28,7 @@ from pydantic import Field, field_validator
 
 from contract.base import Frozen
 from contract.catalog import SpeechModel
-from contract.errors import PROVIDER_BUSY, UNKNOWN_VOICE, UPSTREAM_ERROR
+from contract.errors import PROVIDER_BUSY, UPSTREAM_ERROR
 from contract.speech.engine import SpeechJob
 from models.options import read
 from models.speech.adapter import SpeechAdapter, Spoken
@@ -118,7 +118,7 @@ class MistralSpeech(SpeechAdapter):
             ids = self.options.default_voices
             return ids.get(job.language) or next(iter(ids.values()))
         if job.voice not in self.options.voices:
-            raise UNKNOWN_VOICE(f"voice `{job.voice}` is switched off in this deployment", param="voice")
+            raise self.switched_off(job.voice)
         return self.options.voices[job.voice]
 
     def _speak(self, text: str, voice: str, give_up: float) -> Iterator[Samples]:

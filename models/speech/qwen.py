@@ -22,7 +22,7 @@ from pydantic import Field, PositiveInt
 
 from contract.base import Frozen
 from contract.catalog import SpeechModel
-from contract.errors import STREAM_INCOMPLETE, UNKNOWN_VOICE
+from contract.errors import STREAM_INCOMPLETE
 from contract.speech.engine import Clip, SpeechJob
 from models.encoders import Dtype, choose_dtype
 from models.options import read
@@ -197,7 +197,7 @@ class QwenSpeech(SpeechAdapter):
             return self._remembered(job.clip)
         slug = job.voice or self.model.default_voice
         if slug not in self._voices:
-            raise UNKNOWN_VOICE(f"voice `{slug}` is switched off in this deployment", param="voice")
+            raise self.switched_off(slug)
         return self._voices[slug]
 
     def _remembered(self, clip: Clip) -> Any:

@@ -18,7 +18,7 @@ from pydantic import Field
 
 from contract.base import Frozen
 from contract.catalog import SpeechModel
-from contract.errors import INVALID_REQUEST, UNKNOWN_VOICE
+from contract.errors import INVALID_REQUEST
 from contract.speech.engine import SpeechJob
 from contract.speech.marks import pieces
 from models.options import read
@@ -78,7 +78,7 @@ class Supertonic(SpeechAdapter):
 
         voice = job.voice or self._own_voice
         if voice not in self._styles:
-            raise UNKNOWN_VOICE(f"engine `{self.model.provider}` has no voice `{voice}`", param="voice")
+            raise self.switched_off(voice)
         text = self._readable(job.text)
         limit = KOREAN_PASSAGE_CHARS if job.language == "ko" else PASSAGE_CHARS
         pause = np.zeros(int(self._options.pause_s * self.sample_rate), np.float32)

@@ -14,6 +14,7 @@ from contract.access import Scope
 from contract.catalog import ChatModel
 from contract.chat.engine import ChatBatch, ChatCompletion
 from contract.chat.request import ChatRequest
+from contract.events import DONE
 from contract.limits import CHAT_BODY_BYTES
 from deployments.ingress.admission import Admitted, admit
 from deployments.ingress.context import RequestContext
@@ -50,4 +51,4 @@ async def _events(batches: AsyncGenerator[ChatBatch, None]) -> AsyncGenerator[by
     async with aclosing(batches):
         async for batch in batches:
             yield batch.events
-    yield b"data: [DONE]\n\n"
+    yield DONE

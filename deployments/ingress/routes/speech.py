@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Annotated
@@ -12,6 +11,7 @@ from fastapi import APIRouter, Depends
 from starlette.responses import Response
 
 from contract.access import Scope
+from contract.events import event
 from contract.speech.engine import AudioBlock
 from contract.speech.request import MEDIA_TYPES, SpeechRequest
 from contract.speech.routing import Choice
@@ -52,14 +52,10 @@ async def _events(blocks: AsyncGenerator[AudioBlock, None]) -> AsyncGenerator[by
     block = AudioBlock(b"", 0, 0.0)
     async with aclosing(blocks):
         async for block in blocks:
-            yield _event({"type": "speech.audio.delta", "audio": base64.b64encode(block.data).decode()})
+            yield event({"type": "speech.audio.delta", "audio": base64.b64encode(block.data).decode()})
     usage: dict[str, float] = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
     usage |= {"characters": block.characters, "seconds": round(block.seconds, 3)}
-    yield _event({"type": "speech.audio.done", "usage": usage})
-
-
-def _event(content: dict[str, object]) -> bytes:
-    return b"data: " + json.dumps(content).encode() + b"\n\n"
+    yield event({"type": "speech.audio.done", "usage": usage})
 
 
 def _headers(admitted: Admitted, request: SpeechRequest, choice: Choice) -> dict[str, str]:

@@ -1,0 +1,18 @@
+"""Server-sent events, as every stream of the API frames them. Spec 4 (chat), in OpenAI's form."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+DONE = b"data: [DONE]\n\n"
+"""Ends a chat stream that is whole."""
+
+KEEP_ALIVE = b": keep-alive\n\n"
+"""A comment: clients pass over it."""
+
+
+def event(content: Mapping[str, Any]) -> bytes:
+    """`content` as one event."""
+    return b"data: " + json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
