@@ -28,6 +28,8 @@ from typing import Any
 import yaml
 from rich.console import Console
 
+from contract.catalog import Model
+
 ROOT = Path(__file__).parent
 
 console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
@@ -45,7 +47,7 @@ def main() -> None:
         home = Path(os.environ.get("PARLANCE_HOME", "var")).resolve()
         os.environ["PARLANCE_HOME"] = str(home)
         for app in config["applications"]:
-            _fetch_weights(app["args"]["profile"], offline=args.offline)
+            _fetch_weights(_models(app["args"]["profile"]), offline=args.offline)
         if not args.weights_only:
             serve_until_stopped(config, args.port, home)
     except StartError as error:
@@ -150,19 +152,25 @@ def _free_ports() -> tuple[int, int]:
         return first.getsockname()[1], second.getsockname()[1]
 
 
-def _fetch_weights(profile: str, *, offline: bool) -> None:
+def _models(profile: str) -> list[Model]:
+    """What a profile sets up, its options checked: better now than after hundreds of megabytes. Raises StartError."""
     import configs
     from models.options import OptionsError, check
-    from models.weights import store as weights
 
     try:
         models = list(configs.load(profile).set_up())
         for model in models:
-            check(model)  # before hundreds of megabytes are fetched
+            check(model)
     except (configs.CatalogError, OptionsError) as error:
         raise StartError(str(error)) from None
     if not models:
         raise StartError(f"the profile `{profile}` sets up no model; give a stanza a table `[ID.serving.{profile}]`")
+    return models
+
+
+def _fetch_weights(models: list[Model], *, offline: bool) -> None:
+    from models.weights import store as weights
+
     servings = [model.serving for model in models if model.serving]
     for name in sorted({serving.weights for serving in servings if serving.weights}):
         with _step(f"weights {name}"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from autoscaling.engine import Engine
 from contract.catalog import Catalog, Model, SpeechModel
@@ -11,7 +12,7 @@ from contract.decisions.engine import Measurement
 from state import State
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Service:
     """Catalogue, engines by deployment name, and state.
 
@@ -26,10 +27,15 @@ class Service:
     header_prefix: str = "x-service-"
     measurements: dict[str, Measurement] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def speech_engines(self) -> Mapping[str, SpeechModel]:
         """Every speech engine that the catalogue knows, set up or not, by its name on the wire."""
         return {model.provider: model for model in self.catalog.speech.values()}
+
+    @cached_property
+    def spoken_languages(self) -> frozenset[str]:
+        """ISO 639-1 codes of every language that at least one of them speaks."""
+        return self.catalog.spoken_languages
 
     def engine(self, model: Model) -> Engine:
         """The engine that runs `model`."""

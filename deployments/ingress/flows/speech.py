@@ -50,7 +50,7 @@ async def prepare(context: RequestContext, request: SpeechRequest) -> Prepared:
     """Chooses the engine and checks everything that it will be given. Raises the errors of spec 7 (Speech)."""
     voices, own = await visible_voices(context, request.voice)
     engines = context.service.speech_engines
-    detected = detect(request.input, context.service.catalog.spoken_languages)
+    detected = detect(request.input, context.service.spoken_languages)
     choice = choose(request, voices, engines, detected, datetime.now(UTC).date())
     text = prepared(request.input, choice.model, engines.values())
     clip = await _clip(context, request, own)
