@@ -28,8 +28,10 @@ from contract.limits import RATE_WINDOW_S
 
 log = logging.getLogger(f"parlance.{__name__}")
 
-REDIS_TIMEOUT_S = 0.25
-REDIS_PAUSE_S = 1.0
+REDIS_TIMEOUT_S = 1.0
+"""Longer than this process itself is ever held up: a machine that was short of processors for 0.3 s would otherwise
+look like a dead Redis, and each replica would allow its share beside what was counted already."""
+REDIS_PAUSE_S = 5.0
 """Pause after a failure, so that not every request waits for the timeout of Redis."""
 
 
