@@ -4,6 +4,7 @@
               (Ray's)    state    +-> Embedder    x models     token-budget batches
                          gate     +-> Reranker    x models
                                   +-> Speaker     x engines    text to speech; encoded and marked where it is made
+                                  +-> Transcriber x models     speech to text; decoded in a sandbox where it is heard
                                   `-> Scorer      x models     decisions; measured before they answer
 
 Every model replica may scale to zero; what a client sees of that is decided in `autoscaling.gate`, from replica state.
@@ -31,6 +32,7 @@ from deployments.embeddings import Embedder
 from deployments.ingress.deployment import Ingress, IngressArgs
 from deployments.rerank import Reranker
 from deployments.speech import Speaker
+from deployments.transcription import Transcriber
 from models.options import check
 
 __all__ = ["GraphArgs", "build", "connect", "wire"]
@@ -57,6 +59,7 @@ def wire(catalog: Catalog, ingress: IngressArgs) -> Application:
         | bind_each(Embedder, catalog.embeddings)
         | bind_each(Reranker, catalog.rerank)
         | bind_each(Speaker, catalog.speech)
+        | bind_each(Transcriber, catalog.transcription)
         | bind_each(Scorer, catalog.decisions, tuple(catalog.presets.values()))
     )
     entry: Deployment = Ingress

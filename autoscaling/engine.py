@@ -64,3 +64,14 @@ class Engine(Protocol):
     def running(self) -> int:
         """Replicas that run."""
         ...
+
+    def warm(self) -> None:
+        """Wakes the engine, and waits for nothing."""
+        ...
+
+    async def ready(self, within_s: float, *, timings: Timings) -> None:
+        """Returns once a replica runs, whatever the engine does with calls when it is cold.
+
+        Raises WARMING_UP after `within_s` seconds, and ENGINE_FAILED.
+        """
+        ...

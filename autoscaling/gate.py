@@ -116,27 +116,33 @@ class Gate:
         finally:
             self._in_flight -= 1
 
-    async def _enter(self, timings: Timings) -> None:
-        """Returns once a replica runs. Raises WARMING_UP or ENGINE_FAILED."""
+    async def ready(self, within_s: float, *, timings: Timings) -> None:
+        """Returns once a replica runs, also where calls are refused when it is cold.
+
+        Raises WARMING_UP after `within_s` seconds, and ENGINE_FAILED.
+        """
         if self.running():
             return
         self.warm()
-        if self.serving.when_cold == "refuse":
-            raise ENGINE_FAILED() if self.start is Start.FAILED else WARMING_UP(retry_after_s=self._retry_after_s())
         started = time.perf_counter()
         try:
-            await self._until_running()
+            await self._until_running(within_s)
         finally:
             timings.load += time.perf_counter() - started
 
-    async def _until_running(self) -> None:
+    async def _enter(self, timings: Timings) -> None:
+        """Returns once a replica runs. Raises WARMING_UP or ENGINE_FAILED."""
+        if self.running() or self.serving.when_cold == "wait":
+            return await self.ready(self.serving.wait_s, timings=timings)
+        self.warm()
+        raise ENGINE_FAILED() if self.start is Start.FAILED else WARMING_UP(retry_after_s=self._retry_after_s())
+
+    async def _until_running(self, within_s: float) -> None:
         assert self._warming is not None
         failed = asyncio.create_task(self._watch.until_failed(self.name))
         try:
             # Shielded by `wait`: a client that leaves must not take the wake-up of the others with it.
-            done, _ = await asyncio.wait(
-                {self._warming, failed}, timeout=self.serving.wait_s, return_when=asyncio.FIRST_COMPLETED
-            )
+            done, _ = await asyncio.wait({self._warming, failed}, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
             failed.cancel()
         if self.running():

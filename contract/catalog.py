@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import date
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
@@ -15,6 +16,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from contract.base import Frozen
 from contract.decisions.presets import Preset
 from contract.speech.voices import Voice
+from contract.transcription.languages import LANGUAGES
 
 ModelId = str
 """Id that requests name, e.g. `gemma-4-12b`."""
@@ -200,10 +202,39 @@ class SpeechModel(Model):
 
 
 class TranscriptionModel(Model):
-    """A speech-to-text model."""
+    """A speech-to-text model: what it can do, so that no rule asks for its name. Spec 4 (POST /audio/transcriptions).
+
+    Attributes:
+        is_default: listens where a request names no model, or one that is unknown.
+        formats: what `response_format` may be.
+        reports_language: detects the language where none is named, and says which.
+        is_detailed: its segments carry Whisper's figures and are always there, both granularities are possible, and
+            `duration` ends with the last segment.
+        takes_prompt: reads `prompt`.
+        formats_text: whether `format_text` is possible.
+        formatter: chat model of the structuring pass, where it is set up; else rules do it.
+        answer_s: seconds from the request to the answer, then 504.
+        computed_s: where less than this was spent on the recording itself by then, it is 503 instead.
+    """
 
     kind = "stt"
     noun = "transcription"
+
+    is_default: bool = False
+    formats: tuple[str, ...] = ("json", "text", "verbose_json")
+    reports_language: bool = False
+    is_detailed: bool = False
+    takes_prompt: bool = False
+    formats_text: bool = False
+    formatter: ModelId | None = None
+    answer_s: PositiveFloat = 270
+    computed_s: float = 0
+
+    @cached_property
+    def languages(self) -> frozenset[str]:
+        """Codes that a request may name."""
+        lacks = self.serving.options.get("lacks_languages", ()) if self.serving else ()
+        return frozenset(LANGUAGES) - frozenset(lacks)
 
 
 class DecisionModel(Model):

@@ -155,6 +155,8 @@ UNKNOWN_VOICE = _row("UNKNOWN_VOICE", 400)
 VOICE_PROVIDER_MISMATCH = _row("VOICE_PROVIDER_MISMATCH", 400)
 CLONING_NOT_SUPPORTED = _row("CLONING_NOT_SUPPORTED", 400)
 LANGUAGE_NOT_SUPPORTED = _row("LANGUAGE_NOT_SUPPORTED", 400)
+AUDIO_UNREADABLE = _row("AUDIO_UNREADABLE", 400)
+AUDIO_TOO_LONG = _row("AUDIO_TOO_LONG", 400)
 
 MISSING_API_KEY = _row("MISSING_API_KEY", 401)
 INVALID_API_KEY = _row("INVALID_API_KEY", 401, text="the API key is not valid or has been revoked")
@@ -175,12 +177,14 @@ METHOD_NOT_ALLOWED = _row("METHOD_NOT_ALLOWED", 405)
 IDEMPOTENCY_IN_PROGRESS = _row("IDEMPOTENCY_IN_PROGRESS", 409, retry_after_s=1, should_retry=True)
 IDEMPOTENCY_FINISHED = _row("IDEMPOTENCY_FINISHED", 409, should_retry=False)
 VOICE_LIMIT_REACHED = _row("VOICE_LIMIT_REACHED", 409, should_retry=False)
+ALREADY_UPLOADED = _row("ALREADY_UPLOADED", 409, should_retry=False)
 REQUEST_TOO_LARGE = _row("REQUEST_TOO_LARGE", 413)
 UNSUPPORTED_MEDIA_TYPE = _row("UNSUPPORTED_MEDIA_TYPE", 415)
 IDEMPOTENCY_MISMATCH = _row("IDEMPOTENCY_MISMATCH", 422)
 LANGUAGE_UNPROCESSABLE = _row("LANGUAGE_UNPROCESSABLE", 422, "language_not_supported")
 
 RATE_LIMIT_EXCEEDED = _row("RATE_LIMIT_EXCEEDED", 429)
+TOO_MANY_UPLOADS = _row("TOO_MANY_UPLOADS", 429, "rate_limit_exceeded", retry_after_s=60)
 BUSY = _row("BUSY", 429, retry_after_s=1)
 PROVIDER_BUSY = _row(
     "PROVIDER_BUSY", 429, "busy", text="the provider of this engine takes no more requests at the moment"
@@ -200,5 +204,11 @@ NOT_CONFIGURED = _row("NOT_CONFIGURED", 503, text="this engine is not set up in 
 RUNTIME_UNAVAILABLE = _row("RUNTIME_UNAVAILABLE", 503, text="no measured runtime of this model can be reached")
 STATE_UNAVAILABLE = _row(
     "STATE_UNAVAILABLE", 503, text="the service cannot record this request at the moment", retry_after_s=5
+)
+RECORDING_TIMEOUT = _row(
+    "RECORDING_TIMEOUT",
+    504,
+    "upstream_timeout",
+    text="the engine was not done with this recording in time; split it and send the parts",
 )
 UPSTREAM_TIMEOUT = _row("UPSTREAM_TIMEOUT", 504, text="the engine did not answer in time")

@@ -34,6 +34,25 @@ SPEECH_SPEED = (0.5, 2.0)
 SPEECH_STYLE_CHARS = 500
 """Of a style instruction. Ours: the spec has no figure."""
 
+RECORDING_BODY_BYTES = 9 * MIB // 2
+"""Of a recording in the body of a request: 4.5 MiB. The rest of the form is not counted."""
+RECORDING_FORM_BYTES = 64 * 1024
+"""Of the rest of the form."""
+UPLOAD_BYTES = 100 * MIB
+"""Of a recording that is uploaded under a ticket."""
+UPLOAD_S = 3600
+"""Seconds in which a ticket can be used. Ours: the spec has no figure."""
+OPEN_UPLOADS = 100
+"""Unused tickets that an organisation may have. Ours: they occupy up to 100 MiB each."""
+RECORDING_S = 4 * 3600
+"""Length of a recording. Ours: no deadline would hold for a longer one."""
+FORMAT_TEXT_S = 20 * 60
+"""Length of a recording with `format_text`."""
+CONTEXT_TERMS = 100
+"""Entries of `context_bias`."""
+TRANSCRIPTION_PROMPT_CHARS = 4000
+"""Of `prompt`, of which Whisper reads the last 223 tokens. Ours."""
+
 OWN_VOICES = 10
 """That an organisation may have. Spec 8 (Adopted voices)."""
 

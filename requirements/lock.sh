@@ -12,8 +12,8 @@ resolve() { # lock extras...
 
 UV=$1
 if [ -n "${PIP_FIND_LINKS:-}" ]; then export UV_FIND_LINKS="$PIP_FIND_LINKS"; fi
-resolve cpu.lock --extra cpu --extra speech --extra embedded --override cpu-overrides.txt
-UV_FIND_LINKS= resolve gpu.lock --extra gpu --extra speech  # a local wheel of the CPU build must not be taken for it
+resolve cpu.lock --extra cpu --extra speech --extra transcription --extra embedded --override cpu-overrides.txt
+UV_FIND_LINKS= resolve gpu.lock --extra gpu --extra speech --extra transcription  # a local wheel of the CPU build must not be taken for it
 resolve dev.full --extra dev --override cpu-overrides.txt --constraint cpu.lock
 
 # torch's +cpu build comes from an index of its own, and the dev lock holds only what the others lack.

@@ -33,6 +33,7 @@ class LocalEngine:
 
     def __init__(self, model: Model) -> None:
         self.adapter = models.load(model)
+        self.warmed = 0
 
     async def call(self, method: Any, job: Any, *, timings: Timings) -> Any:
         try:
@@ -56,6 +57,12 @@ class LocalEngine:
 
     def running(self) -> int:
         return 1
+
+    def warm(self) -> None:
+        self.warmed += 1
+
+    async def ready(self, within_s: float, *, timings: Timings) -> None:
+        return None
 
 
 @dataclass

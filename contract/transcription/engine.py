@@ -1,0 +1,94 @@
+"""What a transcriber is asked and what it gives back: the job and the protocol of transcription. Design section 1."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class TranscriptionJob:
+    """A recording to write down.
+
+    Attributes:
+        audio: the file itself, or a short-lived address from which the engine reads it (`file:`, `https:`).
+        language: a code of `contract.transcription.languages`; None where the engine is to find out.
+        prompt: text as if it had been said before: a hint at spelling and style.
+        terms: proper nouns and technical terms that may occur, without spaces.
+        words: whether the time of every word is wanted.
+        max_seconds: a longer recording is refused before any of it is heard.
+        owner: for whom; files of one owner wait for each other, not for those of others.
+    """
+
+    audio: bytes | str
+    language: str | None = None
+    prompt: str | None = None
+    terms: tuple[str, ...] = ()
+    words: bool = False
+    max_seconds: float = 4 * 3600
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word, with the times of its beginning and end in seconds of the recording."""
+
+    text: str
+    start: float
+    end: float
+    probability: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A passage: a sentence or so.
+
+    Attributes:
+        text: without spaces around it.
+        start, end: in seconds of the recording; never beyond its end.
+        words: its words, where they were asked for.
+        seek: where the window began in which it was heard, in hundredths of a second.
+        tokens, temperature, avg_logprob, compression_ratio, no_speech_prob: of engines that have such figures.
+    """
+
+    text: str
+    start: float
+    end: float
+    words: tuple[Word, ...] = ()
+    seek: int = 0
+    tokens: tuple[int, ...] = ()
+    temperature: float | None = None
+    avg_logprob: float | None = None
+    compression_ratio: float | None = None
+    no_speech_prob: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What came of a recording since the last part.
+
+    The first part comes as soon as the file is decoded, before any of it is heard: it says how long it is.
+
+    Attributes:
+        duration_s: of the whole recording.
+        done_s: of the recording, from its beginning, that has been heard.
+        language: that of the job, else the one that was detected; None while nobody knows.
+        segments: in order of time.
+    """
+
+    duration_s: float
+    done_s: float = 0.0
+    language: str | None = None
+    segments: tuple[Segment, ...] = ()
+
+
+class TranscriptionEngine(Protocol):
+    """A transcriber, wherever it runs: an adapter in `models.transcription`, its replica, or the gate before it."""
+
+    def transcribe(self, job: TranscriptionJob) -> AsyncGenerator[Heard, None]:
+        """What is said, as it is heard; leaving the iteration frees the engine.
+
+        Raises AUDIO_UNREADABLE, AUDIO_TOO_LONG, and BUSY where too many files wait to be decoded.
+        """
+        ...

@@ -1,0 +1,219 @@
+"""What was heard, and the forms in which it is answered. Spec 2 (Transcription result) and 4.
+
+transcript = Transcript(plan)
+transcript.add(heard)                      for every part
+reply(transcript, formatted)               json and verbose_json
+plain(transcript, formatted)               text, srt and vtt
+delta(text), done(transcript, formatted)   OpenAI's events, where the answer is streamed
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+from contract.events import event
+from contract.transcription.engine import Heard, Segment, Word
+from contract.transcription.request import Plan
+from contract.transcription.subtitles import srt, vtt
+
+Verdict = Literal["ok", "auffaellig"]
+
+NO_SPACES = frozenset({"zh", "ja", "yue", "th", "lo", "my", "km", "bo"})
+"""Languages that are written without spaces between sentences."""
+
+
+@dataclass(frozen=True, slots=True)
+class Formatted:
+    """What came of the structuring pass.
+
+    Attributes:
+        text: with its structure, or the transcript as it was where none was applied.
+        verdict: how sure it is that no wording changed.
+        coverage: share of the transcript's words that the text has unchanged, 0 to 1.
+        reason: why it was not applied.
+    """
+
+    text: str
+    verdict: Verdict
+    coverage: float
+    reason: str | None = None
+
+
+@dataclass(slots=True)
+class Transcript:
+    """What has been heard of one recording so far."""
+
+    plan: Plan
+    duration_s: float = 0.0
+    done_s: float = 0.0
+    detected: str | None = None
+    segments: list[Segment] = field(default_factory=list)
+
+    def add(self, heard: Heard) -> str:
+        """Takes a part; returns its text, as it continues what was there."""
+        self.duration_s, self.done_s = heard.duration_s, heard.done_s
+        self.detected = heard.language or self.detected
+        texts = [segment.text for segment in heard.segments if segment.text]
+        before = bool(self.segments)
+        self.segments += heard.segments
+        joined = self._space.join(texts)
+        return self._space + joined if before and joined else joined
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return self._space.join(segment.text for segment in self.segments if segment.text)
+
+    @property
+    def language(self) -> str | None:
+        """As the answer gives it: what was sent; what was detected, where the model reports that."""
+        return self.plan.language or (self.detected if self.plan.model.reports_language else None)
+
+    @property
+    def seconds(self) -> float:
+        """`duration`, which is billed: of the recording, or to the end of the last segment. Spec 4."""
+        if self.plan.model.is_detailed:
+            return self.segments[-1].end if self.segments else 0.0
+        return self.duration_s
+
+    @property
+    def billed_seconds(self) -> int:
+        """Seconds to bill for what has been heard so far, rounded up."""
+        return math.ceil(self.seconds if self.plan.model.is_detailed else min(self.done_s, self.duration_s))
+
+    @property
+    def _space(self) -> str:
+        return "" if (self.plan.language or self.detected) in NO_SPACES else " "
+
+
+class SegmentObject(TypedDict):
+    """A passage, times in seconds."""
+
+    text: str
+    start: float
+    end: float
+    speakerId: None
+
+
+class DetailedSegment(TypedDict):
+    """A passage, with the figures that Whisper gives. Times in seconds, `seek` in hundredths."""
+
+    id: int
+    seek: int
+    start: float
+    end: float
+    text: str
+    tokens: list[int]
+    temperature: float
+    avg_logprob: float
+    compression_ratio: float
+    no_speech_prob: float
+
+
+class WordObject(TypedDict):
+    """A word, times in seconds."""
+
+    word: str
+    start: float
+    end: float
+
+
+class FormattingObject(TypedDict):
+    """Whether structure was added, and how sure it is that no wording changed."""
+
+    applied: bool
+    verdict: Verdict
+    coverage: float
+    reason: NotRequired[str]
+
+
+class TranscriptionReply(TypedDict):
+    """What was said. All but `text` depends on what was requested."""
+
+    text: str
+    language: NotRequired[str | None]
+    duration: NotRequired[float]
+    segments: NotRequired[list[SegmentObject] | list[DetailedSegment]]
+    words: NotRequired[list[WordObject]]
+    text_raw: NotRequired[str]
+    formatting: NotRequired[FormattingObject]
+
+
+def reply(transcript: Transcript, formatted: Formatted | None = None) -> TranscriptionReply:
+    """The body of `json` and `verbose_json`."""
+    body: TranscriptionReply = {"text": formatted.text if formatted else transcript.text}
+    if transcript.plan.request.response_format == "verbose_json":
+        body["language"] = transcript.language
+        body["duration"] = round(transcript.seconds, 3)
+        _add_times(body, transcript)
+    if formatted:
+        body["text_raw"] = transcript.text
+        body["formatting"] = _formatting(formatted)
+    return body
+
+
+def plain(transcript: Transcript, formatted: Formatted | None = None) -> tuple[str, str]:
+    """The body of `text`, `srt` and `vtt`, and its media type."""
+    match transcript.plan.request.response_format:
+        case "srt":
+            return srt(transcript.segments), "application/x-subrip"
+        case "vtt":
+            return vtt(transcript.segments), "text/vtt"
+        case _:
+            return (formatted.text if formatted else transcript.text) + "\n", "text/plain"
+
+
+def delta(text: str) -> bytes:
+    """The event that more of the text is known."""
+    return event({"type": "transcript.text.delta", "delta": text})
+
+
+def done(transcript: Transcript, formatted: Formatted | None = None) -> bytes:
+    """The last event: the whole answer, and what is billed."""
+    body: dict[str, Any] = {"type": "transcript.text.done", **reply(transcript, formatted)}
+    return event(body | {"usage": {"type": "duration", "seconds": math.ceil(transcript.seconds)}})
+
+
+def _add_times(body: TranscriptionReply, transcript: Transcript) -> None:
+    granularities = transcript.plan.request.timestamp_granularities
+    words = [word for segment in transcript.segments for word in segment.words]
+    if transcript.plan.model.is_detailed:
+        body["segments"] = [_detailed(number, segment) for number, segment in enumerate(transcript.segments)]
+        if "word" in granularities:
+            body["words"] = [{"word": w.text, "start": round(w.start, 3), "end": round(w.end, 3)} for w in words]
+    elif granularities:
+        body["segments"] = [_timed(part) for part in (words if "word" in granularities else transcript.segments)]
+
+
+def _timed(part: Segment | Word) -> SegmentObject:
+    return {"text": part.text, "start": round(part.start, 3), "end": round(part.end, 3), "speakerId": None}
+
+
+def _detailed(number: int, segment: Segment) -> DetailedSegment:
+    return {
+        "id": number,
+        "seek": segment.seek,
+        "start": round(segment.start, 3),
+        "end": round(segment.end, 3),
+        "text": segment.text,
+        "tokens": list(segment.tokens),
+        "temperature": segment.temperature or 0.0,
+        "avg_logprob": segment.avg_logprob or 0.0,
+        "compression_ratio": segment.compression_ratio or 0.0,
+        "no_speech_prob": segment.no_speech_prob or 0.0,
+    }
+
+
+def _formatting(formatted: Formatted) -> FormattingObject:
+    body: FormattingObject = {
+        "applied": formatted.reason is None,
+        "verdict": formatted.verdict,
+        "coverage": round(formatted.coverage, 4),
+    }
+    if formatted.reason is not None:
+        body["reason"] = formatted.reason
+    return body

@@ -1,0 +1,65 @@
+"""POST /audio/uploads: tickets for recordings that are longer than a body may be. Spec 2 (Upload ticket), 4 and 7."""
+
+from __future__ import annotations
+
+from typing_extensions import TypedDict
+
+from contract.base import Lenient
+from contract.errors import INVALID_REQUEST, REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE
+from contract.limits import UPLOAD_BYTES
+
+RECORDING_TYPES = (
+    "audio/mpeg",
+    "audio/mp4",
+    "audio/x-m4a",
+    "audio/aac",
+    "audio/wav",
+    "audio/webm",
+    "audio/ogg",
+    "audio/opus",
+    "audio/flac",
+)
+"""What `mime` of a ticket may be."""
+
+
+class UploadRequest(Lenient):
+    """A body of POST /audio/uploads.
+
+    Attributes:
+        mime: one of RECORDING_TYPES; parameters such as `; codecs=opus` are cut.
+        size: of the file, in bytes.
+        model: that the recording is meant for, so that the right one warms up; not in the spec.
+    """
+
+    mime: str
+    size: int
+    model: str | None = None
+
+    @property
+    def content_type(self) -> str:
+        """`mime` without its parameters. Raises UNSUPPORTED_MEDIA_TYPE."""
+        kind = self.mime.partition(";")[0].strip().lower()
+        if kind not in RECORDING_TYPES:
+            raise UNSUPPORTED_MEDIA_TYPE(
+                f"`mime` `{self.mime[:60]}` is not taken; allowed are {', '.join(RECORDING_TYPES)}", param="mime"
+            )
+        return kind
+
+    def check_size(self) -> None:
+        """Raises REQUEST_TOO_LARGE, and INVALID_REQUEST for a size that no file has."""
+        if self.size < 1:
+            raise INVALID_REQUEST(f"`size` is {self.size}; it is the length of the file in bytes", param="size")
+        if self.size > UPLOAD_BYTES:
+            raise REQUEST_TOO_LARGE(
+                f"`size` is {self.size} bytes; a recording may have {UPLOAD_BYTES} at most", param="size"
+            )
+
+
+class UploadTicket(TypedDict):
+    """Where to PUT the bytes, once, with this `content_type`; `upload_id` then stands for them in a transcription."""
+
+    upload_id: str
+    upload_url: str
+    token: str
+    content_type: str
+    max_bytes: int
