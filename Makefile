@@ -78,4 +78,4 @@ $(QWEN)/done: requirements/qwen.lock $(wildcard requirements/qwen-25hz/*.py) | .
 
 lock: .venv/bin/python ## resolve the locks in requirements/ anew
 	@$(BIN)/pip install --quiet uv
-	@sh requirements/lock.sh $(BIN)/uv
+	@sh requirements/lock.sh $(abspath $(BIN)/uv)
