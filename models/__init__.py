@@ -6,7 +6,7 @@
     llm/                            vLLM, started from a small spec by chat and decisions
     chat/  decisions/               language models
     embeddings.py  rerank.py        encoders; both stand on encoders.py, sentences.py and batching.py
-    speech/                         voices
+    speech/  transcription/         voices and ears
 
 Every adapter is `Class(model, path)`: its stanza of the catalogue and the folder of its weights. It satisfies the
 protocol of its capability in `contract`, and has `check_health()` and `close()`. A notebook needs no more than

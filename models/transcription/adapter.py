@@ -1,0 +1,112 @@
+"""What every transcriber shares: the file is fetched, decoded in a sandbox, and then listened to.
+
+transcribe(job) -> Heard, Heard, ...      the first as soon as the file is decoded
+listen(job, recording) -> Heard, ...      the engine's own part
+"""
+
+from __future__ import annotations
+
+import tempfile
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+import httpx
+
+from audio.sandbox import NotAudio, Sound, TooLong, decode
+from contract.catalog import Serving, TranscriptionModel
+from contract.errors import AUDIO_TOO_LONG, AUDIO_UNREADABLE, UPSTREAM_ERROR
+from contract.limits import UPLOAD_BYTES
+from contract.transcription.engine import Heard, TranscriptionEngine, TranscriptionJob
+
+if TYPE_CHECKING:
+    import numpy as np
+
+SAMPLE_RATE = 16_000
+"""Of what engines listen to, in Hz."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A file that can be heard.
+
+    Attributes:
+        file: as the client sent it, in memory or on disk.
+        sound: what is in it, at SAMPLE_RATE.
+    """
+
+    file: bytes | Path
+    sound: Sound
+
+    def samples(self, start_s: float, end_s: float) -> np.ndarray[Any, np.dtype[np.float32]]:
+        """float32 mono [n] of a part, -1 to 1."""
+        import numpy as np
+
+        first, last = round(start_s * SAMPLE_RATE), round(end_s * SAMPLE_RATE)
+        part = np.frombuffer(self.sound.samples, "<i2")[first:last]
+        return part.astype(np.float32) / 32768.0
+
+
+class TranscriptionAdapter(TranscriptionEngine):
+    """One engine. Subclasses load in their constructor, after this one, and listen."""
+
+    def __init__(self, model: TranscriptionModel, path: Path | None) -> None:
+        assert isinstance(model.serving, Serving), "only an engine that is set up is loaded"
+        self.model = model
+        self.serving = model.serving
+        self.path = path
+
+    @abstractmethod
+    def listen(self, job: TranscriptionJob, recording: Recording) -> AsyncGenerator[Heard, None]:
+        """What is said, passage by passage; several run at the same time.
+
+        Raises ApiError for what a client could have known; anything else counts as a failure of the engine.
+        """
+
+    async def transcribe(self, job: TranscriptionJob) -> AsyncGenerator[Heard, None]:
+        async with fetched(job.audio) as file:
+            try:
+                sound = await decode(file, SAMPLE_RATE, job.max_seconds)
+            except TooLong as error:
+                raise AUDIO_TOO_LONG(
+                    f"the recording lasts {error}, which is the most that this request may bring", param="file"
+                ) from None
+            except NotAudio as error:
+                raise AUDIO_UNREADABLE(f"the recording cannot be decoded: {error}", param="file") from None
+            yield Heard(sound.seconds)
+            async with aclosing(self.listen(job, Recording(file, sound))) as parts:
+                async for part in parts:
+                    yield part
+
+
+@asynccontextmanager
+async def fetched(audio: bytes | str) -> AsyncIterator[bytes | Path]:
+    """The file of a job: as it came, or from its address; what was downloaded is deleted afterwards."""
+    if isinstance(audio, bytes):
+        yield audio
+        return
+    address = urlsplit(audio)
+    if address.scheme == "file":
+        yield Path(unquote(address.path))
+        return
+    with tempfile.TemporaryDirectory(prefix="recording-") as folder:
+        path = Path(folder) / "recording"
+        await _download(audio, path)
+        yield path
+
+
+async def _download(address: str, path: Path) -> None:
+    size = 0
+    async with httpx.AsyncClient(follow_redirects=False) as client, client.stream("GET", address) as reply:
+        if reply.status_code != 200:
+            raise UPSTREAM_ERROR()
+        with path.open("wb") as file:
+            async for block in reply.aiter_bytes(1 << 20):
+                size += len(block)
+                if size > UPLOAD_BYTES:
+                    raise UPSTREAM_ERROR()
+                file.write(block)

@@ -1,0 +1,1 @@
+"""Whisper by CTranslate2."""
