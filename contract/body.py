@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any, NoReturn, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -26,6 +27,11 @@ def parse(model: type[M], raw: bytes) -> M:
     data = decode(raw)
     if not isinstance(data, dict):
         raise INVALID_REQUEST(f"the body must be a JSON object, not {_kind(data)}")
+    return validated(model, data)
+
+
+def validated(model: type[M], data: Mapping[str, Any]) -> M:
+    """`data`, the fields of a body, as an instance of `model`. Raises INVALID_REQUEST or a validator's ApiError."""
     try:
         return model.model_validate(data)
     except ValidationError as error:

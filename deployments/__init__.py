@@ -1,7 +1,7 @@
 """Where it runs: one thin file per kind of replica, and the ingress.
 
 replica.py      what every model replica has: load, warm, health, close
-chat.py  embeddings.py  rerank.py  speech.py  transcription.py  decisions.py      one class per capability: its engine, in a replica
+<noun>.py       one class per capability: its engine, in a replica
 client.py       typed handles for researchers (`graph.connect`)
 loopback.py     keeps the replicas' own port off the network on a machine that serves alone
 ingress/        the HTTP side. Never imports `models` or torch

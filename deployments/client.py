@@ -7,6 +7,7 @@
     g.embeddings["all-minilm-l6-v2"].embed(["one text", "another"])        # numpy float32 [2, 384]
     g.rerank["all-minilm-l6-v2-cosine"].rerank("a query", ["a document", "another"])
     g.speech["supertonic-3"].speak("Good morning.", "en", voice="F1")      # bytes of a WAV file
+    g.transcription["whisper-large-v3"].transcribe(Path("memo.m4a")).text
     g.decisions["decision-v1"].decide("a text", {"praise": {"type": "binary", "instructions": "Is this praise?", ...}})
 
 Calls block; they wake an engine that is at zero and wait for it. No key, limit or bill stands in the way: whoever
@@ -17,13 +18,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ray
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 
-from contract.catalog import Catalog, ChatModel, DecisionModel, EmbeddingModel, RerankModel, SpeechModel
+from contract.catalog import (
+    Catalog,
+    ChatModel,
+    DecisionModel,
+    EmbeddingModel,
+    RerankModel,
+    SpeechModel,
+    TranscriptionModel,
+)
 from contract.chat.engine import ChatBatch, ChatJob, ChatReply
 from contract.chat.request import ChatRequest
 from contract.decisions.answers import Answer, answers
@@ -34,6 +44,9 @@ from contract.decisions.questions import State
 from contract.embeddings import Embeddings, EmbeddingsJob
 from contract.rerank import Ranking, RerankJob
 from contract.speech.engine import AudioBlock, SpeechJob
+from contract.transcription.engine import Heard
+from contract.transcription.request import Plan, TranscriptionRequest, plan
+from contract.transcription.transcript import Transcript
 
 if TYPE_CHECKING:
     import numpy as np
@@ -116,6 +129,32 @@ class SpeechHandle:
 
 
 @dataclass(frozen=True, slots=True)
+class TranscriptionHandle:
+    """A transcriber. A recording is the bytes of a file, or a path that the replica can read."""
+
+    model: TranscriptionModel
+    handle: DeploymentHandle
+
+    def transcribe(self, recording: bytes | Path, **fields: Any) -> Transcript:
+        """What is said: `.text`, `.segments`, `.language`. `fields` are those of the API, e.g. `language="de"`."""
+        transcript = Transcript(self._plan(fields))
+        for heard in self._heard(transcript.plan, recording):
+            transcript.add(heard)
+        return transcript
+
+    def stream(self, recording: bytes | Path, **fields: Any) -> Iterator[Heard]:
+        """Segments as they are heard; the first part has none and says how long the recording is."""
+        yield from self._heard(self._plan(fields), recording)
+
+    def _heard(self, plan: Plan, recording: bytes | Path) -> Iterator[Heard]:
+        audio = recording if isinstance(recording, bytes) else recording.resolve().as_uri()
+        yield from self.handle.options(stream=True).transcribe.remote(plan.job(audio))
+
+    def _plan(self, fields: dict[str, Any]) -> Plan:
+        return plan(TranscriptionRequest.model_validate(fields), self.model)
+
+
+@dataclass(frozen=True, slots=True)
 class DecisionsHandle:
     """A decision model."""
 
@@ -144,6 +183,7 @@ class Connection:
     embeddings: Mapping[str, EmbedderHandle]
     rerank: Mapping[str, RerankerHandle]
     speech: Mapping[str, SpeechHandle]
+    transcription: Mapping[str, TranscriptionHandle]
     decisions: Mapping[str, DecisionsHandle]
 
 
@@ -164,5 +204,6 @@ def connect(address: str = "auto", app_name: str = APP_NAME) -> Connection:
         handles(EmbedderHandle, catalog.embeddings),
         handles(RerankerHandle, catalog.rerank),
         handles(SpeechHandle, catalog.speech),
+        handles(TranscriptionHandle, catalog.transcription),
         handles(DecisionsHandle, catalog.decisions),
     )

@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import configs
-from contract.catalog import Catalog, ChatModel, DecisionModel, EmbeddingModel, RerankModel, Serving, SpeechModel
+from contract.catalog import (
+    Catalog,
+    ChatModel,
+    DecisionModel,
+    EmbeddingModel,
+    RerankModel,
+    Serving,
+    SpeechModel,
+    TranscriptionModel,
+)
 from contract.decisions.presets import Preset
 
 REAL = configs.load("embedded")
@@ -48,6 +57,18 @@ def obedient_speaker(model: SpeechModel) -> SpeechModel:
         "options": {},
     }
     return model.model_copy(update={"serving": model.serving.model_copy(update=change)})
+
+
+def transcribers() -> dict[str, TranscriptionModel]:
+    """The real models with their rules, each run by one that obeys; 1 micro-EUR a second."""
+    serving = Serving(
+        adapter="tests.engines:ObedientTranscriber",
+        runtime="obedient",
+        deployment=FEW_CPUS,
+        options={"lacks_languages": ["yue"]},
+    )
+    change = {"serving": serving, "price": {"audio_seconds": 1_000_000}, "formatter": "obedient"}
+    return {id: model.model_copy(update=change) for id, model in REAL.transcription.items()}
 
 
 def scorer(model_id: str) -> DecisionModel:
@@ -101,6 +122,7 @@ def behaving(**chats: ChatModel) -> Catalog:
             "longest": RerankModel(id="longest", owned_by="tests", context_window=100, price=PRICE, serving=reranker)
         },
         speech=speakers(),
+        transcription=transcribers(),
         voices=REAL.voices,
         sentences=REAL.sentences,
         decisions={model.id: model for model in (scorer("decision-v1"), scorer("decision-v2"))},

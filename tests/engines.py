@@ -15,14 +15,22 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from contract.base import Frozen
 from contract.catalog import Model
 from contract.chat.engine import ChatBatch, ChatJob, ChatReply
 from contract.chat.request import ChatRequest
 from contract.decisions.engine import DecisionJob, Measurement, Reading, Readings
 from contract.embeddings import Embeddings, EmbeddingsJob
-from contract.errors import INVALID_REQUEST, PROVIDER_BUSY, RUNTIME_UNAVAILABLE
+from contract.errors import (
+    AUDIO_TOO_LONG,
+    AUDIO_UNREADABLE,
+    INVALID_REQUEST,
+    PROVIDER_BUSY,
+    RUNTIME_UNAVAILABLE,
+)
 from contract.rerank import Ranking, RerankJob
 from contract.speech.engine import AudioBlock, SpeechJob
+from contract.transcription.engine import Heard, Segment, TranscriptionJob, Word
 
 
 class ObedientChat:
@@ -184,6 +192,85 @@ def _told(job: SpeechJob) -> bytes:
     about = {name: getattr(job, name) for name in ("language", "voice", "style", "speed", "format")}
     about["clip"] = [len(clip.samples), clip.sample_rate, clip.transcript] if clip else None
     return json.dumps(about).encode() + b"\n"
+
+
+class TranscriberOptions(Frozen):
+    """What the catalogue looks at."""
+
+    lacks_languages: tuple[str, ...] = ()
+
+
+class ObedientTranscriber:
+    """A recording is a text here, one command a line. Each line that is none is heard as a segment of a second.
+
+    `hold SECONDS`, `fail`, `unreadable`, `lasts SECONDS` (of the whole recording), `silence SECONDS`, `speaks CODE`,
+    `told` (heard as what the engine was asked).
+    """
+
+    options_type = TranscriberOptions
+
+    def __init__(self, model: Model, path: Path | None) -> None:
+        self.model = model
+        self.under_way = 0
+
+    async def transcribe(self, job: TranscriptionJob) -> AsyncGenerator[Heard, None]:
+        self.under_way += 1
+        try:
+            lines = [line for line in _recording(job).splitlines() if line]
+            commands = {line.split()[0]: line for line in lines}
+            if "unreadable" in commands:
+                raise AUDIO_UNREADABLE("the recording cannot be decoded: it is no audio file", param="file")
+            spoken = [line for line in lines if line.split()[0] not in TRANSCRIBER_COMMANDS]
+            duration_s = float(commands.get("lasts", f"lasts {len(spoken)}").split()[1])
+            if duration_s > job.max_seconds:
+                raise AUDIO_TOO_LONG(f"the recording lasts more than {job.max_seconds:g} s", param="file")
+            yield Heard(duration_s)
+            language, at_s = job.language or commands.get("speaks", "speaks en").split()[1], 0.0
+            for line in lines:
+                match line.split():
+                    case ["hold", seconds]:
+                        await asyncio.sleep(float(seconds))
+                    case ["fail"]:
+                        raise RuntimeError("a secret of the inside")
+                    case ["silence", seconds]:
+                        at_s += float(seconds)
+                    case ["told"]:
+                        yield Heard(duration_s, duration_s, language, (Segment(_told(job), at_s, at_s + 1),))
+                    case _ if line in spoken:
+                        yield Heard(duration_s, at_s + 1, language, (_segment(line, at_s, job.words),))
+                        at_s += 1
+            yield Heard(duration_s, duration_s, language)
+        finally:
+            self.under_way -= 1
+
+    async def check_health(self) -> None:
+        return None
+
+    def close(self) -> None:
+        return None
+
+
+TRANSCRIBER_COMMANDS = ("hold", "fail", "unreadable", "lasts", "silence", "speaks", "told")
+
+
+def _recording(job: TranscriptionJob) -> str:
+    if isinstance(job.audio, bytes):
+        return job.audio.decode()
+    return Path(job.audio.removeprefix("file://")).read_text()
+
+
+def _told(job: TranscriptionJob) -> str:
+    return json.dumps(
+        {"language": job.language, "prompt": job.prompt, "terms": job.terms, "words": job.words, "owner": job.owner}
+    )
+
+
+def _segment(text: str, start: float, timed: bool) -> Segment:
+    words = text.split()
+    step = 1 / len(words)
+    times = tuple(Word(word, start + i * step, start + (i + 1) * step) for i, word in enumerate(words))
+    figures = {"tokens": (1, 2), "temperature": 0.0, "avg_logprob": -0.25, "compression_ratio": 1.0}
+    return Segment(text, start, start + 1, times if timed else (), no_speech_prob=0.01, **figures)
 
 
 class SteadyScorer:

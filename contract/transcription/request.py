@@ -19,6 +19,7 @@ from contract.base import Lenient
 from contract.catalog import TranscriptionModel
 from contract.errors import INVALID_REQUEST
 from contract.limits import CONTEXT_TERMS, FORMAT_TEXT_S, RECORDING_S, TRANSCRIPTION_PROMPT_CHARS
+from contract.transcription.engine import TranscriptionJob
 from contract.transcription.languages import spoken_language
 
 TranscriptFormat = Literal["json", "text", "verbose_json", "srt", "vtt"]
@@ -121,6 +122,10 @@ class Plan:
     terms: tuple[str, ...]
     words: bool
     max_seconds: float
+
+    def job(self, audio: bytes | str, owner: str = "") -> TranscriptionJob:
+        """What crosses to the engine, for the recording `audio`; see `TranscriptionJob`."""
+        return TranscriptionJob(audio, self.language, self.prompt, self.terms, self.words, self.max_seconds, owner)
 
 
 def choose(request: TranscriptionRequest, models: Sequence[TranscriptionModel]) -> TranscriptionModel | None:

@@ -164,7 +164,7 @@ def plain(transcript: Transcript, formatted: Formatted | None = None) -> tuple[s
         case "vtt":
             return vtt(transcript.segments), "text/vtt"
         case _:
-            return (formatted.text if formatted else transcript.text) + "\n", "text/plain"
+            return formatted.text if formatted else transcript.text, "text/plain"
 
 
 def delta(text: str) -> bytes:

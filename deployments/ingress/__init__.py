@@ -9,6 +9,8 @@
     middleware.py   opens the trace of a request; writes the headers that every reply has
     admission.py    length, key, scope, rate: the dependency that every route declares
     addresses.py    signed addresses of bytes
+    forms.py        a form that brings a file
+    served.py       headers that name the model that answered
     billing.py      reserve, top up, settle
     idempotency.py  a repeated POST is done once
     streams.py      bytes as an engine makes them

@@ -27,6 +27,7 @@ from deployments.ingress.routes import (
     models,
     rerank,
     speech,
+    transcription,
     voices,
 )
 from deployments.ingress.service import Service
@@ -36,6 +37,7 @@ ROUTERS = (
     embeddings.router,
     rerank.router,
     speech.router,
+    transcription.router,
     voices.router,
     decisions.router,
     images.router,

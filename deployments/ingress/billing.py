@@ -32,16 +32,19 @@ class Account:
         self._used: dict[str, int] = {}
         self._closed = False
 
+    async def expect(self, **most: int) -> None:
+        """Reserves the price of `most`, an upper bound that was not known before. Raises a spend limit."""
+        more = self._model.cost_micro_eur(**most) - self._reserved_micro_eur
+        if more > 0:
+            await self._reservation.top_up(more)
+            self._reserved_micro_eur += more
+
     async def progress(self, **used: int) -> None:
         """Takes cumulative quantities by unit. Raises a spend limit if the next slice cannot be reserved."""
         self._used = used
         if self._model.cost_micro_eur(**used) < self._reserved_micro_eur:
             return
-        ahead = used | {"output_tokens": used.get("output_tokens", 0) + STREAM_SLICE_OUTPUT_TOKENS}
-        more = self._model.cost_micro_eur(**ahead) - self._reserved_micro_eur
-        if more > 0:
-            await self._reservation.top_up(more)
-            self._reserved_micro_eur += more
+        await self.expect(**used | {"output_tokens": used.get("output_tokens", 0) + STREAM_SLICE_OUTPUT_TOKENS})
 
     async def settle(self, **used: int) -> None:
         """Writes the usage line. Call it before the last byte goes out; leaving the block does it otherwise."""

@@ -40,6 +40,16 @@ def documented(request: Any, reply: Any, *, streams: bool = False, keyed: bool =
     return operation
 
 
+def documented_form(request: Any, reply: Any, *, file: str, **more: Any) -> dict[str, Any]:
+    """`openapi_extra` of a route that takes `request` as JSON, or its fields in a form that brings `file`."""
+    operation = documented(request, reply, streams=True, **more)
+    operation["responses"]["200"]["content"]["text/plain"] = {"schema": {"type": "string"}}
+    part = {"type": "object", "properties": {file: {"type": "string", "format": "binary"}}, "required": [file]}
+    form = {"schema": {"allOf": [_json(request)["application/json"]["schema"], part]}}
+    operation["requestBody"]["content"] = {"multipart/form-data": form, **operation["requestBody"]["content"]}
+    return operation
+
+
 def documented_audio(request: Any, *, keyed: bool = True) -> dict[str, Any]:
     """`openapi_extra` of a route that answers 200 with the bytes of an audio file."""
     operation = documented(request, ErrorReply, keyed=keyed)

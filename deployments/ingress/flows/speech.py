@@ -10,7 +10,7 @@ import io
 import wave
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from audio.sandbox import NotAudio, TooLong, decode
@@ -40,10 +40,17 @@ CLIP_RATE = 24_000
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A request that can be spoken."""
+    """A request that can be spoken.
 
+    Attributes:
+        job: without the clip, which is decoded last: that takes time and a process.
+        own: the organisation's own voice that was asked for.
+    """
+
+    request: SpeechRequest
     choice: Choice
     job: SpeechJob
+    own: OwnVoice | None
 
 
 async def prepare(context: RequestContext, request: SpeechRequest) -> Prepared:
@@ -53,7 +60,6 @@ async def prepare(context: RequestContext, request: SpeechRequest) -> Prepared:
     detected = detect(request.input, context.service.spoken_languages)
     choice = choose(request, voices, engines, detected, datetime.now(UTC).date())
     text = prepared(request.input, choice.model, engines.values())
-    clip = await _clip(context, request, own)
     if choice.voice:
         voices[choice.voice].require(context.caller)
     if choice.model not in context.offered(context.service.catalog.speech):
@@ -61,44 +67,40 @@ async def prepare(context: RequestContext, request: SpeechRequest) -> Prepared:
     job = SpeechJob(
         text,
         choice.language,
-        None if clip else choice.voice,
-        clip,
+        choice.voice,
         style=request.emotion if choice.model.has_style else None,
         speed=request.speed if choice.model.has_speed and request.speed is not None else 1.0,
         format=choice.format,
     )
-    return Prepared(choice, job)
+    return Prepared(request, choice, job, own)
 
 
 def blocks(context: RequestContext, prepared: Prepared) -> AsyncGenerator[AudioBlock, None]:
-    """The file. Whoever leaves early pays for what was spoken until then."""
+    """The file. Whoever leaves early pays for what was spoken until then. Raises the errors of spec 7 (Speech)."""
     spoken = _in_one_piece if prepared.choice.model.in_one_piece else _as_made
-    return spoken(context, prepared.choice.model, prepared.job)
+    return spoken(context, prepared)
 
 
-async def _as_made(context: RequestContext, model: SpeechModel, job: SpeechJob) -> AsyncGenerator[AudioBlock, None]:
-    total = len(job.text)
-    async with (
-        _account(context, model, total) as account,
-        aclosing(context.engine(model).stream(SpeechEngine.speak, job, timings=context.timings)) as made,
-    ):
-        is_settled = False
-        async for block in made:
-            if not is_settled:
-                await account.progress(characters=block.characters)
-            if block.characters >= total and not is_settled:
-                # What is left is the end of the file; the bill is written before it goes out.
-                await account.settle()
-                is_settled = True
-            yield block
-
-
-async def _in_one_piece(
-    context: RequestContext, model: SpeechModel, job: SpeechJob
-) -> AsyncGenerator[AudioBlock, None]:
-    """One block. Raises STREAM_INCOMPLETE where an engine fails on the way: no byte has gone then."""
-    total = len(job.text)
+async def _as_made(context: RequestContext, prepared: Prepared) -> AsyncGenerator[AudioBlock, None]:
+    model, total, is_settled = prepared.choice.model, len(prepared.job.text), False
     async with _account(context, model, total) as account:
+        job = await _with_clip(context, prepared)
+        async with aclosing(context.engine(model).stream(SpeechEngine.speak, job, timings=context.timings)) as made:
+            async for block in made:
+                if not is_settled:
+                    await account.progress(characters=block.characters)
+                if block.characters >= total and not is_settled:
+                    # What is left is the end of the file; the bill is written before it goes out.
+                    await account.settle()
+                    is_settled = True
+                yield block
+
+
+async def _in_one_piece(context: RequestContext, prepared: Prepared) -> AsyncGenerator[AudioBlock, None]:
+    """One block. Raises STREAM_INCOMPLETE where an engine fails on the way: no byte has gone then."""
+    model, total = prepared.choice.model, len(prepared.job.text)
+    async with _account(context, model, total) as account:
+        job = await _with_clip(context, prepared)
         try:
             block = await context.engine(model).call(SpeechEngine.speak_whole, job, timings=context.timings)
         except ApiError as error:
@@ -119,12 +121,21 @@ async def _account(context: RequestContext, model: SpeechModel, characters: int)
         yield account
 
 
-async def _clip(context: RequestContext, request: SpeechRequest, own: OwnVoice | None) -> Clip | None:
-    """The voice to imitate: of the request, or of an organisation's own voice. Raises INVALID_REQUEST."""
-    if request.reference_audio_b64 is None:
-        return await _stored_clip(context, own) if own else None
+async def _with_clip(context: RequestContext, prepared: Prepared) -> SpeechJob:
+    """The job with the voice to imitate, where there is one: of the request, or an organisation's own."""
+    if prepared.request.reference_audio_b64 is not None:
+        clip = await _sent_clip(prepared.request, prepared.request.reference_audio_b64)
+    elif prepared.own:
+        clip = await _stored_clip(context, prepared.own)
+    else:
+        return prepared.job
+    return replace(prepared.job, clip=clip, voice=None)
+
+
+async def _sent_clip(request: SpeechRequest, file: bytes) -> Clip:
+    """What a request brought. Raises INVALID_REQUEST."""
     try:
-        sound = await decode(request.reference_audio_b64, CLIP_RATE, SPEECH_CLIP_S)
+        sound = await decode(file, CLIP_RATE, SPEECH_CLIP_S)
     except TooLong as error:
         raise INVALID_REQUEST(
             f"the reference clip lasts {error}; at most {SPEECH_CLIP_S} s are allowed", param="reference_audio_b64"

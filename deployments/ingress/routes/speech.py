@@ -19,6 +19,7 @@ from deployments.ingress.admission import Admitted, admit
 from deployments.ingress.events import event_stream
 from deployments.ingress.flows import speech
 from deployments.ingress.openapi import documented_audio
+from deployments.ingress.served import served_by
 from deployments.ingress.streams import byte_stream
 
 router = APIRouter(tags=["speech"])
@@ -60,19 +61,7 @@ async def _events(blocks: AsyncGenerator[AudioBlock, None]) -> AsyncGenerator[by
 
 def _headers(admitted: Admitted, request: SpeechRequest, choice: Choice) -> dict[str, str]:
     """Who spoke, as what, and what truly ran."""
-    prefix, runtime = admitted.context.service.header_prefix, choice.model.runtime
-    headers = {
-        "X-Voice-Provider": choice.model.provider,
-        "X-Voice": choice.spoken_as,
-        f"{prefix}model-served": runtime,
-    }
+    headers = {"X-Voice-Provider": choice.model.provider, "X-Voice": choice.spoken_as}
     if choice.model.obeys_language:
         headers["X-Voice-Language"] = choice.language
-    if request.model and request.model != runtime:
-        headers[f"{prefix}model-requested"] = _header_safe(request.model)
-    return headers
-
-
-def _header_safe(text: str) -> str:
-    """A client's text as a header value: one line of ASCII, not endless."""
-    return "".join(char if " " <= char <= "~" else "?" for char in text)[:200]
+    return headers | served_by(admitted.context, choice.model, request.model)

@@ -1,0 +1,91 @@
+"""POST /audio/transcriptions. Spec 4 and 7 (Transcription)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from functools import partial
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+from starlette.responses import JSONResponse, Response
+
+from contract.access import Scope
+from contract.body import validated
+from contract.errors import INVALID_REQUEST, UNSUPPORTED_MEDIA_TYPE
+from contract.limits import RECORDING_BODY_BYTES, RECORDING_FORM_BYTES
+from contract.transcription.request import Plan, TranscriptionRequest, fields
+from contract.transcription.transcript import Transcript, TranscriptionReply, delta, done, plain, reply
+from deployments.ingress.admission import Admitted, admit
+from deployments.ingress.context import RequestContext
+from deployments.ingress.events import event_stream
+from deployments.ingress.flows import transcription
+from deployments.ingress.flows.transcription import Answer
+from deployments.ingress.forms import read_form
+from deployments.ingress.idempotency import ACCEPTS_KEY, once
+from deployments.ingress.openapi import documented_form
+from deployments.ingress.served import served_by
+from state.idempotency import HEADER
+
+router = APIRouter(tags=["transcription"])
+
+Transcribing = Annotated[Admitted, Depends(admit(Scope.TRANSCRIBE, RECORDING_BODY_BYTES + RECORDING_FORM_BYTES))]
+
+
+@router.post(
+    "/audio/transcriptions",
+    openapi_extra=documented_form(TranscriptionRequest, TranscriptionReply, file="file", **ACCEPTS_KEY),
+)
+async def transcribe(admitted: Transcribing) -> Response:
+    """Write a recording down: a `file` of a form, or what was uploaded under `upload_id`.
+
+    With `stream` the text comes as events while the recording is heard.
+    """
+    request, file = await _request(admitted)
+    context = admitted.context
+    plan = transcription.prepare(context, request)
+    headers = served_by(context, plan.model, request.model)
+    if request.stream:
+        return await event_stream(_events(context, plan, file), headers)
+    return await once(admitted, partial(_answer, context, plan, file, headers))
+
+
+async def _request(admitted: Admitted) -> tuple[TranscriptionRequest, bytes | None]:
+    """What is asked, and the file of a form. Exactly one of `file` and `upload_id` is there."""
+    kind = admitted.request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "multipart/form-data":
+        form = await read_form(admitted.request, "file")
+        if HEADER in admitted.request.headers:
+            admitted.body_sha256 = await asyncio.to_thread(form.digest)
+        request, file = validated(TranscriptionRequest, fields(form.pairs)), form.file
+    elif kind == "application/json":
+        request, file = await admitted.body(TranscriptionRequest), None
+    else:
+        raise UNSUPPORTED_MEDIA_TYPE(
+            f"the body came as `{kind[:60]}`; send multipart/form-data with `file`, or JSON with `upload_id`"
+        )
+    if file is None and request.upload_id is None:
+        raise INVALID_REQUEST("neither `file` nor `upload_id` was sent; send exactly one of them", param="file")
+    if file is not None and request.upload_id is not None:
+        raise INVALID_REQUEST("both `file` and `upload_id` were sent; send exactly one of them", param="upload_id")
+    return request, file
+
+
+async def _answer(context: RequestContext, plan: Plan, file: bytes | None, headers: dict[str, str]) -> Response:
+    answer = Answer(Transcript(plan))
+    async with aclosing(transcription.listen(context, plan, file, answer)) as texts:
+        async for _ in texts:
+            pass
+    if plan.request.response_format in ("json", "verbose_json"):
+        return JSONResponse(reply(answer.transcript, answer.formatted), headers=headers)
+    text, media_type = plain(answer.transcript, answer.formatted)
+    return Response(text, headers=headers, media_type=media_type)
+
+
+async def _events(context: RequestContext, plan: Plan, file: bytes | None) -> AsyncGenerator[bytes, None]:
+    answer = Answer(Transcript(plan))
+    async with aclosing(transcription.listen(context, plan, file, answer)) as texts:
+        async for text in texts:
+            yield delta(text)
+    yield done(answer.transcript, answer.formatted)

@@ -1,0 +1,20 @@
+"""Headers that say which model answered, and which one was asked for where that is another. Spec 4; design 7.13."""
+
+from __future__ import annotations
+
+from contract.catalog import Model
+from deployments.ingress.context import RequestContext
+
+
+def served_by(context: RequestContext, model: Model, requested: str | None) -> dict[str, str]:
+    """What ran, and `requested` where that is not literally it."""
+    prefix = context.service.header_prefix
+    headers = {f"{prefix}model-served": model.runtime}
+    if requested and requested != model.runtime:
+        headers[f"{prefix}model-requested"] = _header_safe(requested)
+    return headers
+
+
+def _header_safe(text: str) -> str:
+    """A client's text as a header value: one line of ASCII, not endless."""
+    return "".join(char if " " <= char <= "~" else "?" for char in text)[:200]
