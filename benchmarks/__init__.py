@@ -10,6 +10,7 @@ chat.py            streams beside `vllm serve`
 cold_start.py      from zero replicas to the first token
 embeddings.py      texts per second beside infinity
 speech.py          what the graph adds to speech
+transcription.py   what the graph adds to transcription; long recordings, large bodies, memory
 decisions.py       beside `vllm serve`, by its own decisions and by chat calls
 
 What they work with:
@@ -17,8 +18,8 @@ What they work with:
 servers.py         starts a server and ends it; the whole graph with a customer of its own
 peers.py           the servers of others
 load.py            clients, in a process of their own
-instant.py         servers over an engine that answers at once, configured by `instant.yaml`
-instant_engine.py  that engine
+instant.py         servers over engines that answer at once, configured by `instant.yaml`
+instant_engine.py  those engines
 small_qwen3.py     small random weights that ours and vLLM can both read
 
 How good the answers are is judged in `evaluations`.

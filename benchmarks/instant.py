@@ -19,8 +19,8 @@ from ray.serve.handle import DeploymentHandle
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from benchmarks.instant_engine import COMPLETION, EVENTS, MODEL, event
-from contract.catalog import Catalog, ChatModel, Serving
+from benchmarks.instant_engine import COMPLETION, EARS, EVENTS, MODEL, event
+from contract.catalog import Catalog, ChatModel, Serving, TranscriptionModel
 from deployments.ingress.deployment import IngressArgs
 from graph import wire
 
@@ -34,7 +34,8 @@ class Args(BaseModel):
 
 
 def build(args: Args) -> Application:
-    """The real wiring over a catalogue of one model. A token costs 1 micro-EUR in, 2 out."""
+    """The real wiring over a catalogue of one model of a kind. A token costs 1 micro-EUR in, 2 out; a second 1."""
+    serving: dict[str, Any] = {"deployment": {"ray_actor_options": {"num_cpus": 0.05}}, "load_s": 2, "max_queued": 1000}
     instant = ChatModel(
         id=MODEL,
         owned_by="benchmarks",
@@ -44,13 +45,19 @@ def build(args: Args) -> Application:
         serving=Serving(
             adapter="benchmarks.instant_engine:InstantChat",
             runtime=MODEL,
-            deployment={"ray_actor_options": {"num_cpus": 0.05}},
-            load_s=2,
             max_ongoing_requests=200,
-            max_queued=1000,
+            **serving,
         ),
     )
-    return wire(Catalog(profile="embedded", chat={MODEL: instant}), IngressArgs())
+    ears = TranscriptionModel(
+        id=EARS,
+        owned_by="benchmarks",
+        is_default=True,
+        price={"audio_seconds": 1_000_000},
+        serving=Serving(adapter="benchmarks.instant_engine:InstantTranscriber", runtime=EARS, **serving),
+    )
+    catalog = Catalog(profile="embedded", chat={MODEL: instant}, transcription={EARS: ears})
+    return wire(catalog, IngressArgs())
 
 
 @serve.deployment(max_ongoing_requests=200, ray_actor_options={"num_cpus": 0.05})

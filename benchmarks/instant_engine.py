@@ -1,4 +1,4 @@
-"""A chat engine that answers at once. Its answers are those of every server that `benchmarks.gateway` compares."""
+"""Engines that answer at once: what is around them is measured. Nothing of a request is looked at."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import json
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
-from contract.catalog import ChatModel
+from contract.catalog import ChatModel, TranscriptionModel
 from contract.chat.engine import ChatBatch, ChatCompletion, ChatJob, ChatReply
+from contract.transcription.engine import Heard, Segment, TranscriptionJob
 
 MODEL = "obedient"
+EARS = "instant-ears"
 EVENTS = 50
 WORDS = "word " * 100
 COMPLETION: ChatCompletion = {
@@ -39,6 +41,23 @@ class InstantChat:
             yield ChatBatch(event(index), 7, index + 1)
             # Events leave one at a time, as those of an engine that computes between them.
             await asyncio.sleep(0)
+
+    async def check_health(self) -> None:
+        """Always well."""
+
+    def close(self) -> None:
+        """Nothing to let go."""
+
+
+class InstantTranscriber:
+    """Hears the same in every recording, and decodes none."""
+
+    def __init__(self, model: TranscriptionModel, path: Path | None) -> None:
+        self.model = model
+
+    async def transcribe(self, job: TranscriptionJob) -> AsyncGenerator[Heard, None]:
+        yield Heard(1.0)
+        yield Heard(1.0, 1.0, "en", (Segment(str(len(job.audio)), 0.0, 1.0),))
 
     async def check_health(self) -> None:
         """Always well."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from evaluations import decisions, drift, injections
+from evaluations import decisions, drift, injections, transcription
 
-EVALUATIONS = {"decisions": decisions, "injections": injections, "drift": drift}
+EVALUATIONS = {"decisions": decisions, "injections": injections, "drift": drift, "transcription": transcription}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

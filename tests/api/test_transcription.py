@@ -497,8 +497,8 @@ async def test_idempotency_key_works_on_forms(api: Api) -> None:
     assert first.request.headers["content-type"] != again.request.headers["content-type"]
     assert (again.json(), again.headers["idempotent-replayed"]) == (first.json(), "true")
     assert len(await api.usage()) == 1
-    refused(await once("other"), 422, "idempotency_mismatch")
-    refused(await once("hello", language="de"), 422, "idempotency_mismatch")
+    refused(await once("other"), 422, "idempotency_mismatch", "Idempotency-Key")
+    refused(await once("hello", language="de"), 422, "idempotency_mismatch", "Idempotency-Key")
 
 
 # --- helpers ----------------------------------------------------------------------------------------------------------

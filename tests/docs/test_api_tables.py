@@ -13,6 +13,7 @@ from contract.chat import request as chat
 from contract.chat import tools as chat_tools
 from contract.errors import FAULTS, Fault
 from contract.speech import voices
+from contract.transcription.uploads import RECORDING_TYPES
 from tests.docs.pages import API, rows
 
 Value = float | tuple[float, ...]
@@ -61,6 +62,11 @@ def test_speech_engines() -> None:
         ]
         for id, model in configs.load("embedded").speech.items()
     }
+
+
+def test_recording_types() -> None:
+    (told,) = re.findall(r"^\| `mime` \|(.*)\|$", API.read_text("utf-8"), re.MULTILINE)
+    assert re.findall(r"audio/[\w-]+", told) == list(RECORDING_TYPES)
 
 
 def _columns(fault: Fault) -> tuple[str, ...]:

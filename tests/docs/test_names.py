@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from contract.transcription.uploads import RECORDING_TYPES
 from tests.docs.pages import PAGES, README, ROOT, anchors, prose
 
 LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
@@ -25,7 +26,8 @@ FOLDERS = (
     "tests",
 )
 FILE = re.compile(rf"`((?:{'|'.join(FOLDERS)})/[\w./-]*|[\w-]+\.(?:py|toml|md|yaml|lock)|Makefile|LICENSE)`")
-MADE_LATER = {"var/", "weights.toml"}
+MADE_LATER = {"var/", "weights.toml", *RECORDING_TYPES}
+"""Media types look like files of the folder `audio`."""
 TREE = re.compile(r"^```text\n(graph\.py .*?)^```$", re.MULTILINE | re.DOTALL)
 
 

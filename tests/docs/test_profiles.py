@@ -10,6 +10,7 @@ import configs
 from contract.catalog import Catalog, Serving
 from tests.docs.pages import API, README, rows
 
+TRANSCRIBERS = ("voxtral-mini-transcribe", "whisper-large-v3")
 IDLE_S = Serving.model_fields["idle_s"].default
 
 
@@ -41,9 +42,9 @@ def test_licence_of_embedded_speech() -> None:
 
 def test_idle_times() -> None:
     others = _idle_times(configs.load("embedded"))
-    assert (IDLE_S, others) == (300, {"cosyvoice": 120, "qwen": 120})
-    assert "by default 300 s, and in the profile `embedded` 120 s for `cosyvoice` and `qwen`" in _unwrapped(API)
-    assert "after 5 minutes, `cosyvoice` and `qwen` after 2 here" in _unwrapped(README)
+    assert (IDLE_S, others) == (300, dict.fromkeys(("cosyvoice", "qwen", *TRANSCRIBERS), 120))
+    assert "and in the profile `embedded` 120 s for `cosyvoice`, `qwen` and both transcribers" in _unwrapped(API)
+    assert "after 5 minutes, `cosyvoice`, `qwen` and the transcribers after 2 here" in _unwrapped(README)
 
 
 def _unwrapped(page: Path) -> str:

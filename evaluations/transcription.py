@@ -1,0 +1,80 @@
+"""How many words are wrong when our own speech is written down, in every language that the embedded voices speak.
+
+    python -m evaluations transcription
+    python -m evaluations transcription --languages en de --voices F1 M1
+
+The sentence that samples say is spoken by the embedded speech engine and heard by the embedded transcriber: both
+adapters, without Ray and HTTP. Once with the language named, once without. Errors are those of words (WER), of
+characters where a language is written without spaces; case and punctuation do not count. A high figure may be the
+voice's fault: most languages are spoken by a synthesiser that sounds like a robot.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import re
+import unicodedata
+from collections.abc import Sequence
+from typing import Any
+
+import configs
+import models
+from contract.speech.engine import SpeechJob
+from contract.transcription.engine import TranscriptionJob
+from contract.transcription.request import TranscriptionRequest, plan
+from contract.transcription.transcript import NO_SPACES, Transcript
+
+VOICES = ("F1", "M1")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `python -m evaluations transcription` takes."""
+    parser.add_argument("--languages", nargs="+", help="codes; default all that the engine speaks")
+    parser.add_argument("--voices", nargs="+", default=list(VOICES))
+    parser.add_argument("--speech", default="supertonic-3", help="model that speaks")
+    parser.add_argument("--ears", default="whisper-large-v3", help="model that listens")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Prints the table, a row when it is known."""
+    asyncio.run(_table(options))
+
+
+async def _table(options: argparse.Namespace) -> None:
+    catalog = configs.load("embedded")
+    speaker, ears = catalog.speech[options.speech], catalog.transcription[options.ears]
+    mouth, ear = models.load(speaker), models.load(ears)
+    print(f"{speaker.runtime} speaks, {ears.runtime} listens\n")
+    print("| language | " + " | ".join(f"{voice}, named | {voice}, detected" for voice in options.voices) + " |")
+    print("|---" * (1 + 2 * len(options.voices)) + "|", flush=True)
+    for language in options.languages or speaker.languages:
+        cells: list[str] = []
+        for voice in options.voices:
+            text = catalog.sentences[language]
+            sound = (await mouth.speak_whole(SpeechJob(text, language, voice))).data
+            for named in (language, None):
+                transcript = Transcript(plan(TranscriptionRequest(language=named), ears))
+                async for heard in ear.transcribe(TranscriptionJob(sound, named)):
+                    transcript.add(heard)
+                detected = "" if transcript.detected in (language, None) else f" ({transcript.detected})"
+                cells.append(f"{errors(text, transcript.text, language):.0%}{detected}")
+        print(f"| {language} | " + " | ".join(cells) + " |", flush=True)
+    for adapter in (mouth, ear):
+        adapter.close()
+
+
+def errors(said: str, heard: str, language: str) -> float:
+    """Share of wrong words of `said`, or of characters where `language` has no spaces; above 1 if more was heard."""
+    import jiwer
+
+    reference, hypothesis = _units(said, language), _units(heard, language)
+    if not hypothesis:
+        return 1.0
+    result: Any = jiwer.wer(" ".join(reference), " ".join(hypothesis))
+    return float(result)
+
+
+def _units(text: str, language: str) -> Sequence[str]:
+    plain = re.sub(r"[^\w\s]|_", " ", unicodedata.normalize("NFKC", text).casefold())
+    return list("".join(plain.split())) if language in NO_SPACES else plain.split()
