@@ -225,8 +225,7 @@ async def bodies(server: Server, seconds: float) -> None:
         async def send() -> int:
             return (await client.post(server.url + PATH, headers=dict(form.headers), content=data)).status_code
 
-        while await send() != 200:
-            await asyncio.sleep(0.5)
+        await send()  # wakes the engine
         alone = await probe(server, seconds)
         beside = asyncio.create_task(probe(server, seconds))
         sent: list[asyncio.Task[int]] = []

@@ -71,6 +71,13 @@ def transcribers() -> dict[str, TranscriptionModel]:
     return {id: model.model_copy(update=change) for id, model in REAL.transcription.items()}
 
 
+def obedient_transcriber(model: TranscriptionModel) -> TranscriptionModel:
+    """A transcriber with the manners of its stanza, and an adapter that obeys."""
+    assert model.serving
+    change = {"adapter": "tests.engines:ObedientTranscriber", "runtime": "obedient", "weights": None, "idle_s": 2}
+    return model.model_copy(update={"serving": model.serving.model_copy(update=change)})
+
+
 def scorer(model_id: str) -> DecisionModel:
     """A decision model that favours the first option; 1 micro-EUR a token, 100 a question."""
     return DecisionModel(

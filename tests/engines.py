@@ -203,8 +203,8 @@ class TranscriberOptions(Frozen):
 class ObedientTranscriber:
     """A recording is a text here, one command a line. Each line that is none is heard as a segment of a second.
 
-    `hold SECONDS`, `fail`, `unreadable`, `lasts SECONDS` (of the whole recording), `silence SECONDS`, `speaks CODE`,
-    `told` (heard as what the engine was asked).
+    `hold SECONDS`, `fail`, `die`, `unreadable`, `lasts SECONDS` (of the whole recording), `silence SECONDS`,
+    `speaks CODE`, `told` (heard as what the engine was asked).
     """
 
     options_type = TranscriberOptions
@@ -232,10 +232,12 @@ class ObedientTranscriber:
                         await asyncio.sleep(float(seconds))
                     case ["fail"]:
                         raise RuntimeError("a secret of the inside")
+                    case ["die"]:
+                        os.kill(os.getpid(), signal.SIGKILL)
                     case ["silence", seconds]:
                         at_s += float(seconds)
                     case ["told"]:
-                        yield Heard(duration_s, duration_s, language, (Segment(_told(job), at_s, at_s + 1),))
+                        yield Heard(duration_s, duration_s, language, (Segment(_asked(job), at_s, at_s + 1),))
                     case _ if line in spoken:
                         yield Heard(duration_s, at_s + 1, language, (_segment(line, at_s, job.words),))
                         at_s += 1
@@ -250,7 +252,7 @@ class ObedientTranscriber:
         return None
 
 
-TRANSCRIBER_COMMANDS = ("hold", "fail", "unreadable", "lasts", "silence", "speaks", "told")
+TRANSCRIBER_COMMANDS = ("hold", "fail", "die", "unreadable", "lasts", "silence", "speaks", "told")
 
 
 def _recording(job: TranscriptionJob) -> str:
@@ -259,7 +261,7 @@ def _recording(job: TranscriptionJob) -> str:
     return Path(job.audio.removeprefix("file://")).read_text()
 
 
-def _told(job: TranscriptionJob) -> str:
+def _asked(job: TranscriptionJob) -> str:
     return json.dumps(
         {"language": job.language, "prompt": job.prompt, "terms": job.terms, "words": job.words, "owner": job.owner}
     )

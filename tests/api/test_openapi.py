@@ -81,6 +81,16 @@ JSON_CALLS = (
     Call("POST", "/v1/decisions", OURS, name="with questions"),
     Call("POST", "/v1/decisions", OPENAI, name="in OpenAI's shape"),
     Call("POST", "/v1/systemone", SYSTEM_ONE),
+    Call("POST", "/v1/audio/uploads", {"mime": "audio/mpeg", "size": 1}),
+)
+TRANSCRIPTIONS = tuple(
+    Call("POST", "/v1/audio/transcriptions", {"response_format": format, **fields}, name=f"{format} {name}")
+    for name, format, fields in (
+        ("plain", "json", {}),
+        ("structured", "json", {"format_text": "true"}),
+        ("with segments", "verbose_json", {"timestamp_granularities": "segment"}),
+        ("of Whisper", "verbose_json", {"model": "whisper-large-v3", "timestamp_granularities": ["word", "segment"]}),
+    )
 )
 SOUNDS = (
     Call("POST", "/v1/audio/speech", BODIES["/audio/speech"]),
@@ -89,8 +99,9 @@ SOUNDS = (
 ERRORS_ONLY = (
     Call("POST", "/v1/images/generations", {"prompt": "a cat"}),
     Call("GET", "/files/{name}", values=(("name", "x"),)),
+    Call("PUT", "/files/{name}", values=(("name", "x"),)),
 )
-EVERY = (*JSON_CALLS, *SOUNDS, *ERRORS_ONLY)
+EVERY = (*JSON_CALLS, *TRANSCRIPTIONS, *SOUNDS, *ERRORS_ONLY)
 
 
 @pytest.fixture
@@ -129,6 +140,21 @@ async def test_reply_is_as_documented(api: Api, document: dict[str, Any], call: 
     reply = await api.send(call.method, call.filled, json=call.body)
     assert reply.status_code == 200, reply.text
     check(document, operation_of(document, call), "200", reply.json())
+
+
+@pytest.mark.parametrize("call", TRANSCRIPTIONS, ids=str)
+async def test_transcript_is_as_documented(api: Api, document: dict[str, Any], call: Call) -> None:
+    reply = await api.send(call.method, call.filled, data=call.body, files={"file": ("memo.mp3", b"good morning")})
+    assert reply.status_code == 200, reply.text
+    check(document, operation_of(document, call), "200", reply.json())
+
+
+async def test_a_form_is_documented_with_its_file(document: dict[str, Any]) -> None:
+    content = operation_of(document, TRANSCRIPTIONS[0])["requestBody"]["content"]
+    assert set(content) == {"multipart/form-data", "application/json"}
+    fields, file = content["multipart/form-data"]["schema"]["allOf"]
+    assert file["properties"] == {"file": {"type": "string", "format": "binary"}}
+    assert fields == content["application/json"]["schema"]
 
 
 @pytest.mark.parametrize("call", SOUNDS, ids=str)

@@ -1,6 +1,7 @@
 """The graph of the cluster tests: profile `embedded` plus one obedient engine for each manner of a stanza.
 
-`qwen` obeys too, with the manners that the real one has: one stream, so that it can be busy.
+`qwen` obeys too, with the manners that the real one has: one stream, so that it can be busy. So does `whisper-large-v3`,
+which is refused when it is cold; the other transcriber is the real one.
 """
 
 from pydantic import BaseModel
@@ -9,7 +10,7 @@ from ray.serve import Application
 import configs
 from deployments.ingress.deployment import IngressArgs
 from graph import wire
-from tests.catalogs import chat, obedient_speaker
+from tests.catalogs import chat, obedient_speaker, obedient_transcriber
 
 ELSEWHERE = {"ray_actor_options": {"num_cpus": 0.05, "runtime_env": {"py_executable": ".venv/qwen/bin/python"}}}
 
@@ -37,4 +38,6 @@ def build(args: Args) -> Application:
     catalog = configs.load(args.profile)
     chats = catalog.chat | {model.id: model for model in MANNERS}
     speech = catalog.speech | {"qwen3-tts": obedient_speaker(catalog.speech["qwen3-tts"])}
-    return wire(catalog.model_copy(update={"chat": chats, "speech": speech}), IngressArgs())
+    whisper = obedient_transcriber(catalog.transcription["whisper-large-v3"])
+    changed = {"chat": chats, "speech": speech, "transcription": catalog.transcription | {whisper.id: whisper}}
+    return wire(catalog.model_copy(update=changed), IngressArgs())

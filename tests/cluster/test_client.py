@@ -13,6 +13,8 @@ from tests.cluster.conftest import ROOT, Server
 pytestmark = pytest.mark.cluster
 
 SCRIPT = """
+import sys
+from pathlib import Path
 from graph import connect
 g = connect()
 reply = g.chat["smollm2-135m-instruct"].complete("What is the capital of France?", temperature=0, max_tokens=32)
@@ -24,10 +26,15 @@ assert vectors.shape == (2, 384) and vectors.dtype == "float32"
 wav = g.speech["supertonic-3"].speak("Good morning.", "en", voice="M1")
 assert wav.startswith(b"RIFF"), wav[:20]
 assert list(g.speech["supertonic-3"].stream("Good morning.", "en"))[-1].seconds > 0
+ears, memo = g.transcription["voxtral-mini-transcribe"], Path(sys.argv[1])
+memo.write_bytes(wav)
+assert "morning" in ears.transcribe(memo, language="en").text.lower()
+*_, last = ears.stream(wav, language="en")
+assert last.done_s == last.duration_s > 0
 assert len(g.rerank["all-minilm-l6-v2-cosine"].rerank("a", ["b", "c"]).scores) == 2
 """
 
 
 def test_typed_handles_reach_every_engine(server: Server) -> None:
     environment = os.environ | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(server.home / "ray_token")}
-    subprocess.run([sys.executable, "-c", SCRIPT], cwd=ROOT, env=environment, check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", SCRIPT, str(server.home / "memo.wav")], cwd=ROOT, env=environment, check=True, timeout=120)
