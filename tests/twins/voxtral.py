@@ -28,7 +28,10 @@ SPECIAL = {
     13: "[IMG_END]", 14: "[PREFIX]", 15: "[MIDDLE]", 16: "[SUFFIX]", 17: "[SYSTEM_PROMPT]", 18: "[/SYSTEM_PROMPT]",
     19: "[TOOL_CONTENT]", 24: "[AUDIO]", 25: "[BEGIN_AUDIO]", 34: "[TRANSCRIBE]",
 }  # fmt: skip
-SPECIALS = 40
+SPECIALS, END = 40, 2
+LOUDNESS = {"0": 6.0, "2": 6.0, "wq": 6.0, "wk": 6.0, "tok_embeddings": 0.3}
+"""Weights larger or smaller than the others, so that what is heard outweighs what was written before."""
+
 TEXTS = 256
 """Ordinary tokens: one for each byte, printable or not."""
 
@@ -102,7 +105,7 @@ def tokenizer() -> dict[str, Any]:
 
 
 def weights() -> dict[str, torch.Tensor]:
-    """All tensors in bfloat16, far from zero, so that the sound matters for what is written."""
+    """All tensors in bfloat16, so that the sound matters for what is written: letters, and at times an end."""
     import torch
 
     drawn = torch.Generator().manual_seed(1)
@@ -113,8 +116,11 @@ def weights() -> dict[str, torch.Tensor]:
         else:
             tensor = torch.randn(shape, generator=drawn)
             if len(shape) > 1:
-                tensor *= 1.5 / tensor[0].numel() ** 0.5
+                tensor *= LOUDNESS.get(name.split(".")[-2], 1.5) / tensor[0].numel() ** 0.5
         made[name] = tensor.to(torch.bfloat16)
+    written = torch.tensor([END, *(SPECIALS + ord(letter) for letter in " abcdefghijklmnopqrstuvwxyz")])
+    others = torch.ones(SPECIALS + TEXTS, dtype=torch.bool).index_fill(0, written, False)
+    made["output.weight"][others] = 0
     return made
 
 
