@@ -1,1 +1,217 @@
-"""Speech to text by an HTTP API."""
+"""Speech to text by an HTTP API: Mistral's, or a server of one's own with the same endpoint.
+
+    POST {address}/audio/transcriptions      one request for each recording; the file goes up as it came
+      wire "mistral"    `context_bias`; times or a language, not both; words among the segments
+      wire "openai"     `prompt`; `verbose_json` where times are wanted; words in a list of their own
+
+A provider that takes no more answers 429, which becomes PROVIDER_BUSY. Whatever else is no transcript is
+UPSTREAM_ERROR. Made after the published schema of both; no request has gone to Mistral itself yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import httpx
+from pydantic import field_validator
+
+from contract.base import Frozen
+from contract.catalog import TranscriptionModel
+from contract.errors import INVALID_REQUEST, PROVIDER_BUSY, UPSTREAM_ERROR
+from contract.transcription.engine import Heard, TranscriptionJob
+from models.options import read
+from models.transcription import answers
+from models.transcription.adapter import Recording, TranscriptionAdapter
+from models.transcription.answers import NoTranscriptError
+
+log = logging.getLogger(f"parlance.{__name__}")
+
+CONNECT_S = 10.0
+
+SENDING_S = 60.0
+"""Between two pieces of the file that the provider takes. For its answer it has as long as the stanza gives."""
+
+KEEP_S = 30.0
+"""An unused connection is kept so long: shorter than servers do, so that a request never meets one being closed."""
+
+ANSWER_BYTES = 32 << 20
+"""Four hours of fast speech, with the time of every word, are 16 MiB."""
+
+BLOCK_BYTES = 1 << 16
+
+Form = dict[str, str | list[str]]
+
+
+class Options(Frozen):
+    """Options of `MistralTranscription`.
+
+    Attributes:
+        address: of the API, with its version segment.
+        model: name that the provider knows.
+        key_variable: environment variable that holds the key; None for a server that needs none.
+        times: what the provider can time. Without any, a whole recording is one segment.
+        lacks_languages: codes that a request may not name.
+    """
+
+    address: str
+    model: str
+    wire: Literal["mistral", "openai"] = "mistral"
+    key_variable: str | None = None
+    times: tuple[Literal["segment", "word"], ...] = ("segment", "word")
+    lacks_languages: tuple[str, ...] = ()
+
+    @field_validator("address")
+    @classmethod
+    def _is_web_address(cls, address: str) -> str:
+        if not address.startswith(("http://", "https://")):
+            raise ValueError("the address of the API begins with http:// or https://")
+        return address
+
+
+class MistralTranscription(TranscriptionAdapter):
+    """Calls a provider. Nothing that was said, and never the key, comes into a log or an error."""
+
+    options_type = Options
+
+    def __init__(self, model: TranscriptionModel, path: Path | None) -> None:
+        super().__init__(model, path)
+        self.options = read(model, Options)
+        self._wire = WIRES[self.options.wire]
+        self._closing: asyncio.Task[None] | None = None
+        key = _key(self.options.key_variable, model.id)
+        slots = self.serving.max_ongoing_requests
+        # What a compressed answer grows to is known too late: none is asked for, and none is taken.
+        headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        self._client = httpx.AsyncClient(
+            base_url=self.options.address,
+            headers=headers,
+            timeout=httpx.Timeout(SENDING_S, connect=CONNECT_S, read=self.serving.deadline_s),
+            limits=httpx.Limits(max_connections=slots, max_keepalive_connections=slots, keepalive_expiry=KEEP_S),
+            follow_redirects=False,
+        )
+
+    async def listen(self, job: TranscriptionJob, recording: Recording) -> AsyncGenerator[Heard, None]:
+        """One part, when the provider has answered. Raises PROVIDER_BUSY, UPSTREAM_ERROR.
+
+        Raises INVALID_REQUEST for times of words where the provider has none.
+        """
+        if job.words and "word" not in self.options.times:
+            raise INVALID_REQUEST(
+                f"times of words are not offered by `{self.model.id}` here; ask for `segment`",
+                param="timestamp_granularities",
+            )
+        seconds = recording.sound.seconds
+        with _failures(self.model.id):
+            async with asyncio.timeout(self.serving.deadline_s):
+                body = await self._send(job, recording.file)
+                words_in = self._wire.words_in if job.words else None
+                answer = await asyncio.to_thread(answers.read, body, seconds, words_in)
+        yield Heard(seconds, seconds, job.language or answer.language, answer.segments)
+
+    async def check_health(self) -> None:
+        """Never raises: whether the provider is well is seen at the next request."""
+
+    def close(self) -> None:
+        """Ends the connections, where an event loop still runs."""
+        try:
+            self._closing = asyncio.get_running_loop().create_task(self._client.aclose())
+        except RuntimeError:
+            log.debug("the connections of %s end with the process", self.model.id)
+
+    async def _send(self, job: TranscriptionJob, recording: bytes | Path) -> bytes:
+        """The body of the answer. Raises PROVIDER_BUSY, NoTranscriptError and errors of httpx."""
+        times = "word" if job.words else next((name for name in self.options.times if name == "segment"), None)
+        form = self._wire.form(job, times) | {"model": self.options.model}
+        with recording.open("rb") if isinstance(recording, Path) else nullcontext(recording) as file:
+            head = file if isinstance(file, bytes) else os.pread(file.fileno(), 16, 0)
+            files = {"file": (f"recording.{_ending(head)}", file, "application/octet-stream")}
+            async with self._client.stream("POST", "audio/transcriptions", data=form, files=files) as response:
+                return await _body(response)
+
+
+async def _body(response: httpx.Response) -> bytes:
+    if response.status_code == httpx.codes.TOO_MANY_REQUESTS:
+        raise PROVIDER_BUSY()
+    if response.status_code != httpx.codes.OK:
+        raise NoTranscriptError(f"it answered {response.status_code}")
+    if response.headers.get("content-encoding", "identity") != "identity":
+        raise NoTranscriptError("its answer is compressed")
+    body = bytearray()
+    async for block in response.aiter_raw(BLOCK_BYTES):
+        body += block
+        if len(body) > ANSWER_BYTES:
+            raise NoTranscriptError("its answer has no end")
+    return bytes(body)
+
+
+@contextmanager
+def _failures(model_id: str) -> Iterator[None]:
+    """Makes one error of all that can go wrong on the way. Texts of other libraries stay out of the log."""
+    try:
+        yield
+    except (httpx.HTTPError, NoTranscriptError, TimeoutError) as error:
+        reason = error if isinstance(error, NoTranscriptError) else type(error).__name__
+        log.warning("the provider of %s failed: %s", model_id, reason)
+        raise UPSTREAM_ERROR() from None
+
+
+def _key(variable: str | None, model_id: str) -> str | None:
+    if variable is None:
+        return None
+    key = os.environ.get(variable, "").strip()
+    if not key:
+        raise ValueError(f"`{model_id}` needs a key: set `{variable}` in the environment of the Ray processes")
+    if not (key.isascii() and key.isprintable()):
+        raise ValueError(f"`{variable}` holds characters that no key has; set it anew")
+    return key
+
+
+def _of_mistral(job: TranscriptionJob, times: str | None) -> Form:
+    """Its documentation says that times and a language do not go together. Times go first: it hears the language."""
+    form: Form = {}
+    if times:
+        form["timestamp_granularities"] = times
+    elif job.language:
+        form["language"] = job.language
+    if terms := [term for term in job.terms if "," not in term]:
+        form["context_bias"] = terms
+    return form
+
+
+def _of_openai(job: TranscriptionJob, times: str | None) -> Form:
+    form: Form = {"response_format": "verbose_json" if times else "json"}
+    if times:
+        form["timestamp_granularities[]"] = times
+    if job.language:
+        form["language"] = job.language
+    if hint := job.prompt or ", ".join(job.terms):
+        form["prompt"] = hint
+    return form
+
+
+class Wire(NamedTuple):
+    """How one schema is spoken: the fields, from a job and what is to be timed, and where words are in an answer."""
+
+    form: Callable[[TranscriptionJob, str | None], Form]
+    words_in: str
+
+
+WIRES = {"mistral": Wire(_of_mistral, "segments"), "openai": Wire(_of_openai, "words")}
+
+
+def _ending(head: bytes) -> str:
+    """By which name servers know the format: some look at nothing else. `head` is how the file begins."""
+    if head[4:8] == b"ftyp":
+        return "m4a"
+    if head[:1] == b"\xff" and head[1:2] and head[1] & 0xF6 == 0xF0:
+        return "aac"
+    return next((name for start, name in ENDINGS.items() if head.startswith(start)), "mp3")
+
+
+ENDINGS = {b"RIFF": "wav", b"OggS": "ogg", b"fLaC": "flac", b"\x1aE\xdf\xa3": "webm"}

@@ -1,1 +1,179 @@
-"""Voxtral on vLLM."""
+"""Voxtral on vLLM: every passage of a recording is one request, and its answer one segment.
+
+    passages -> prompt (mistral_common) -> vLLM, some at the same time -> segments, in order
+
+The true times of a segment are those of its passage. The model knows no others: times of words are refused, not
+guessed. It takes no terms and no prompt either; what a job says of them has no effect. Silence costs no request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import time
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contract.catalog import TranscriptionModel
+from contract.errors import INVALID_REQUEST, UPSTREAM_ERROR
+from contract.transcription.engine import Heard, Segment, TranscriptionJob
+from models.llm import engine
+from models.llm.arguments import EngineOptions
+from models.options import read
+from models.transcription.adapter import SAMPLE_RATE, Recording, TranscriptionAdapter
+from models.transcription.passages import passages
+from models.transcription.voice_activity import Span
+from models.weights.files import need_folder
+
+if TYPE_CHECKING:
+    import numpy as np
+
+log = logging.getLogger(f"parlance.{__name__}")
+
+FOR_AUDIO: dict[str, Any] = {
+    "tokenizer_mode": "mistral",
+    "config_format": "mistral",
+    "load_format": "mistral",
+    "limit_mm_per_prompt": {"audio": 1},
+    "mm_processor_cache_gb": 0,  # no recording of a client is kept
+    "enable_prefix_caching": False,  # nor what was computed from it; no two prompts begin alike
+}
+"""Engine arguments where a stanza says nothing."""
+
+WINDOW = 2048
+"""Tokens of a request. Its sound takes 375 for each 30 s begun, its answer up to MAX_TOKENS."""
+
+TOKENS_PER_S, SPARE_TOKENS = 20, 32
+"""Of an answer, at most: twice as many as fast speech needs. A model that repeats itself is stopped there."""
+
+AT_ONCE = 8
+"""Passages of one recording in the engine. Others get their turn, however long it is."""
+
+
+class Options(EngineOptions):
+    """Options of `Voxtral`.
+
+    Attributes:
+        lacks_languages: codes that a request may not name; the tokenizer takes codes of two letters only.
+    """
+
+    lacks_languages: tuple[str, ...] = ()
+
+
+class Voxtral(TranscriptionAdapter):
+    """A Voxtral, loaded. Safe for concurrent calls from one event loop."""
+
+    options_type = Options
+
+    def __init__(self, model: TranscriptionModel, path: Path | None) -> None:
+        super().__init__(model, path)
+        options = read(model, Options)
+        spec = engine.EngineSpec(
+            need_folder(path, model.id),
+            WINDOW,
+            FOR_AUDIO | options.engine,
+            threads=self.serving.threads,
+            in_process=not options.engine_process,
+        )
+        self._engine = engine.start(spec)
+        self._tokenizer: Any = self._engine.renderer.get_tokenizer()
+        self._numbers = itertools.count()
+
+    async def listen(self, job: TranscriptionJob, recording: Recording) -> AsyncGenerator[Heard, None]:
+        """A part for each passage. Raises INVALID_REQUEST for times of words, UPSTREAM_ERROR if the engine fails."""
+        if job.words:
+            raise INVALID_REQUEST(
+                f"times of words are not offered by `{self.model.id}` here; ask for `segment`",
+                param="timestamp_granularities",
+            )
+        total = recording.sound.seconds
+        ahead: deque[tuple[Span, asyncio.Task[str]]] = deque()
+
+        async def first() -> Heard:
+            passage, task = ahead[0]
+            text = await task
+            ahead.popleft()
+            return Heard(total, min(passage.end, total), job.language, _segments(passage, text, total))
+
+        try:
+            async with aclosing(passages(recording)) as spans:
+                async for passage in spans:
+                    ahead.append((passage, asyncio.create_task(self._hear(recording, passage, job.language))))
+                    while len(ahead) >= AT_ONCE or (ahead and ahead[0][1].done()):
+                        yield await first()
+            while ahead:
+                yield await first()
+            yield Heard(total, total, job.language)
+        finally:
+            tasks = [task for _, task in ahead]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def check_health(self) -> None:
+        """Raises if the engine has died, or has work and does not get on with it."""
+        await self._engine.check_health()
+
+    def close(self) -> None:
+        """Ends the engine; requests in flight fail with 502."""
+        self._engine.shutdown()
+
+    @property
+    def unfinished(self) -> int:
+        """Requests in the engine, running or waiting."""
+        return int(self._engine.get_num_unfinished_requests())
+
+    async def _hear(self, recording: Recording, passage: Span, language: str | None) -> str:
+        """What is said in `passage`. Cancelled, it takes its request out of the engine."""
+        from vllm.sampling_params import RequestOutputKind, SamplingParams
+
+        params = SamplingParams(
+            temperature=0,
+            max_tokens=SPARE_TOKENS + int(TOKENS_PER_S * (passage.end - passage.start)),
+            output_kind=RequestOutputKind.FINAL_ONLY,
+        )
+        try:
+            answer = await self._answer(await self._prompt(recording, passage, language), params)
+        except Exception as failure:
+            # vLLM's texts may quote what was said, which must not get into a log.
+            log.error("a passage of %s failed: %s", self.model.id, type(failure).__name__)
+            raise UPSTREAM_ERROR() from None
+        if answer.finish_reason not in ("stop", "length"):
+            raise UPSTREAM_ERROR()
+        return str(answer.text).strip()
+
+    async def _prompt(self, recording: Recording, passage: Span, language: str | None) -> Any:
+        """A passage as the engine takes it."""
+        from vllm.inputs import TokensPrompt
+
+        samples = recording.samples(*passage)
+        tokens, sound = await asyncio.to_thread(prompt_of, self._tokenizer, samples, language)
+        prompt = TokensPrompt(prompt_token_ids=tokens, multi_modal_data={"audio": [(sound, SAMPLE_RATE)]})
+        renderer: Any = self._engine.renderer
+        return await renderer.process_for_engine_async(prompt, time.time(), skip_mm_cache=True)
+
+    async def _answer(self, prompt: Any, params: Any) -> Any:
+        """The whole answer. Left early, its request leaves the engine."""
+        async with aclosing(self._engine.generate(prompt, params, f"transcription-{next(self._numbers)}")) as outputs:
+            (output,) = [output async for output in outputs]
+        return output.outputs[0]
+
+
+def prompt_of(
+    tokenizer: Any, samples: np.ndarray[Any, np.dtype[np.float32]], language: str | None
+) -> tuple[list[int], np.ndarray[Any, np.dtype[np.float32]]]:
+    """Token ids of a request for `samples`, float32 [n], and its sound, filled up with silence to whole 30 s."""
+    from mistral_common.protocol.transcription.request import TranscriptionRequest
+    from mistral_common.tokens.tokenizers.audio import Audio
+
+    wav = Audio(samples, SAMPLE_RATE, format="wav").to_base64("wav")
+    made = tokenizer.instruct.encode_transcription(TranscriptionRequest(audio=wav, language=language))
+    return made.tokens, made.audios[0].audio_array
+
+
+def _segments(passage: Span, text: str, total: float) -> tuple[Segment, ...]:
+    return (Segment(text, min(passage.start, total), min(passage.end, total)),) if text else ()

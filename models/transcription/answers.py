@@ -1,0 +1,144 @@
+"""What an HTTP API answers to a recording, made into segments. Nothing in it is believed before it is looked at.
+
+    {"text": ..., "language": ..., "segments": [{"text", "start", "end"}, ...]}
+
+Words come among the segments, or in a list of their own with `word` for `text`. They are put together into segments
+here, each with its part of the text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from contract.transcription.engine import Segment, Word
+from contract.transcription.languages import LANGUAGES
+
+SENTENCE_END = re.compile(r"[.!?。！？…؟।][\"'»”’)\]]*\s*$")
+
+PAUSE_S = 1.0
+"""Between words of one segment, at most."""
+
+LONGEST_S = 30.0
+"""Of a segment made of words."""
+
+SKIP_CHARS = 16
+"""Of the text between one word and the next, at most."""
+
+
+class NoTranscriptError(Exception):
+    """What a provider sent is not what was requested. The text says why, for the log, in words of our own."""
+
+
+class Answer(NamedTuple):
+    """What was heard; `language` is one of LANGUAGES, None where the provider names none of them."""
+
+    segments: tuple[Segment, ...]
+    language: str | None
+
+
+class Piece(NamedTuple):
+    """A text with its times in seconds: a segment or a word, as it was sent."""
+
+    text: str
+    start: float
+    end: float
+
+
+def read(body: bytes, seconds: float, words_in: str | None = None) -> Answer:
+    """The answer for a recording of `seconds`. Raises NoTranscriptError.
+
+    Times are kept between 0 and `seconds` and in order. A text without segments is one for the whole recording.
+    `words_in` is the list that holds the words, None where those were not asked for.
+    """
+    answer = _parsed(body)
+    text = _text(answer.get("text"))
+    language = answer.get("language")
+    pieces = list(_pieces(answer.get(words_in or "segments") or [], seconds))
+    if words_in and text and not pieces:
+        raise NoTranscriptError("it sent no times of words")
+    if words_in:
+        segments = tuple(_of_words(text, [Word(*piece) for piece in pieces]))
+    else:
+        segments = tuple(Segment(*piece) for piece in pieces or (Piece(text, 0.0, seconds),) if piece.text)
+    return Answer(segments, language if isinstance(language, str) and language in LANGUAGES else None)
+
+
+def _parsed(body: bytes) -> dict[str, Any]:
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        raise NoTranscriptError("what it sent is not JSON") from None
+    if not isinstance(answer, dict):
+        raise NoTranscriptError("what it sent is no object")
+    return answer
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise NoTranscriptError("a text is none")
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # half a surrogate pair, which JSON can spell and no client could be sent
+        raise NoTranscriptError("a text has characters that do not exist") from None
+    return value.strip()
+
+
+def _pieces(listed: Any, seconds: float) -> Iterator[Piece]:
+    """Those with a text, none before the one that it follows."""
+    if not isinstance(listed, list):
+        raise NoTranscriptError("its segments are no list")
+    earliest = 0.0
+    for item in listed:
+        if not isinstance(item, dict):
+            raise NoTranscriptError("a segment is no object")
+        text = _text(item["text"] if "text" in item else item.get("word"))
+        earliest = _time(item.get("start"), earliest, seconds)
+        if text:
+            yield Piece(text, earliest, _time(item.get("end"), earliest, seconds))
+
+
+def _time(value: Any, earliest: float, latest: float) -> float:
+    """`value` within its bounds; `earliest` for what is no number."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:  # NaN is no number either
+        return earliest
+    return float(min(max(value, earliest), latest))
+
+
+def _of_words(text: str, words: Sequence[Word]) -> Iterator[Segment]:
+    """Segments that end with a sentence, or before a pause."""
+    places = _places(text, words)
+    for first, end in _runs(text, words, places):
+        part = tuple(words[first:end])
+        if places is None:
+            said = " ".join(word.text for word in part)
+        else:
+            said = text[places[first] if first else 0 : places[end] if end < len(words) else None].strip()
+        yield Segment(said, part[0].start, part[-1].end, part)
+
+
+def _runs(text: str, words: Sequence[Word], places: Sequence[int] | None) -> Iterator[tuple[int, int]]:
+    first = 0
+    for end in range(1, len(words)):
+        before, after = words[end - 1], words[end]
+        said = before.text if places is None else text[places[end - 1] : places[end]]
+        pauses = after.start - before.end > PAUSE_S
+        if pauses or after.end - words[first].start > LONGEST_S or SENTENCE_END.search(said):
+            yield first, end
+            first = end
+    if words:
+        yield first, len(words)
+
+
+def _places(text: str, words: Sequence[Word]) -> list[int] | None:
+    """Where in `text` each word begins; None where one is not found soon after the one before."""
+    places, end = [], 0
+    for word in words:
+        place = text.find(word.text, end, end + SKIP_CHARS + len(word.text))
+        if place < 0:
+            return None
+        places.append(place)
+        end = place + len(word.text)
+    return places
