@@ -1,7 +1,7 @@
 """The graph of the cluster tests: profile `embedded` plus one obedient engine for each manner of a stanza.
 
-`qwen` obeys too, with the manners that the real one has: one stream, so that it can be busy. So does `whisper-large-v3`,
-which is refused when it is cold; the other transcriber is the real one.
+`qwen` obeys too, with the manners that the real one has: one stream, so that it can be busy. So does
+`whisper-large-v3`, which refuses when it is cold; the other transcriber is the real one.
 """
 
 from pydantic import BaseModel

@@ -1,4 +1,4 @@
-"""Recordings through HAProxy, ingress, sandbox and the real Whisper base; tickets with an engine that is cold or dies."""
+"""Recordings through HAProxy, ingress, sandbox and the real Whisper base; tickets of an engine that is cold or dies."""
 
 from __future__ import annotations
 
