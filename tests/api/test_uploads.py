@@ -369,6 +369,60 @@ async def test_400_nothing_came(api: Api, tmp_path: Path, declared: bool) -> Non
     assert (await put(api, ticket)).status_code == 200
 
 
+# --- transcriptions of what was uploaded: spec 3 and 7 ---------------------------------------------------------------
+
+
+async def transcribe(api: Api, ticket: dict[str, Any], key: str | None = None) -> httpx.Response:
+    return await api.send("POST", "/v1/audio/transcriptions", key, json={"upload_id": ticket["upload_id"]})
+
+
+async def test_consumed_once_a_transcription_succeeded(api: Api, tmp_path: Path) -> None:
+    ticket = await ticket_of(api)
+    await put(api, ticket)
+    # Another key of the same organisation may.
+    reply = await transcribe(api, ticket, await api.key(Scope.TRANSCRIBE))
+    assert (reply.status_code, reply.json()) == (200, {"text": SOUND.decode()})
+    assert await state_of(api, ticket) == "consumed"
+    assert stored(tmp_path) == []
+    refused(await transcribe(api, ticket), 404, "not_found")
+    refused(await put(api, ticket), 404, "not_found")
+
+
+async def test_consumed_once_a_transcription_failed(api: Api, tmp_path: Path) -> None:
+    ticket = await ticket_of(api)
+    await put(api, ticket, b"fail")
+    refused(await transcribe(api, ticket), 502, "upstream_error")
+    assert await state_of(api, ticket) == "consumed"
+    assert stored(tmp_path) == []
+    refused(await transcribe(api, ticket), 404, "not_found")
+
+
+async def test_404_bytes_never_uploaded_consume_the_ticket(api: Api) -> None:
+    ticket = await ticket_of(api)
+    assert "nothing was uploaded" in refused(await transcribe(api, ticket), 404, "not_found")
+    assert await state_of(api, ticket) == "consumed"
+    refused(await put(api, ticket), 404, "not_found")
+
+
+async def test_404_a_ticket_of_another_organisation(api: Api) -> None:
+    await api.organisation("other")
+    ticket = await ticket_of(api)
+    await put(api, ticket)
+    foreign = refused(await transcribe(api, ticket, await api.key(*Scope, org="other")), 404, "not_found")
+    unknown = refused(await transcribe(api, {"upload_id": f"upl_{'a' * 26}"}), 404, "not_found")
+    assert foreign.replace(ticket["upload_id"], "") == unknown.replace(f"upl_{'a' * 26}", "")
+    assert (await transcribe(api, ticket)).status_code == 200
+
+
+async def test_of_50_transcriptions_at_once_exactly_one_runs(api: Api) -> None:
+    ticket = await ticket_of(api)
+    await put(api, ticket)
+    replies = await asyncio.gather(*(transcribe(api, ticket) for _ in range(50)))
+    statuses = sorted(reply.status_code for reply in replies)
+    assert statuses == [200, *[404] * 49]
+    assert len(await api.usage()) == 1
+
+
 # --- what an address is not for --------------------------------------------------------------------------------------
 
 
