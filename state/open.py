@@ -19,6 +19,7 @@ from state.database.connect import open_database
 from state.idempotency import Idempotency
 from state.keyring import SECRET_VARIABLE, Secrets, open_secrets
 from state.rates import Rates
+from state.tickets import Tickets
 from state.voices import Voices
 
 log = logging.getLogger(f"parlance.{__name__}")
@@ -40,6 +41,7 @@ class State:
         blobs: bytes by name.
         signatures: signed addresses of those bytes.
         voices: of organisations.
+        tickets: for uploads.
         secrets: derives keys for further purposes.
         database: for queries that no repository here covers.
     """
@@ -54,6 +56,7 @@ class State:
         self.idempotency = Idempotency(database)
         self.signatures = Signatures(secrets.derive(FILES_PURPOSE))
         self.voices = Voices(database, blobs)
+        self.tickets = Tickets(database, blobs)
         self._sweeper = asyncio.create_task(self._sweep_forever())
 
     async def ensure_demo(self, home: Path) -> str | None:
@@ -79,6 +82,8 @@ class State:
                 self.ledger.reap,
                 self.idempotency.forget_old,
                 self.voices.finish_removals,
+                self.tickets.sweep,
+                self.blobs.drop_unfinished,
             )
             for step in steps:
                 try:

@@ -8,7 +8,7 @@
     context.py      what a flow knows of one request: who asks, its id, its timings
     middleware.py   opens the trace of a request; writes the headers that every reply has
     admission.py    length, key, scope, rate: the dependency that every route declares
-    addresses.py    signed addresses of bytes
+    addresses.py    addresses that clients get: signed, under the public address
     forms.py        a form that brings a file
     served.py       headers that name the model that answered
     billing.py      reserve, top up, settle

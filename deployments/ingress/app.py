@@ -28,6 +28,7 @@ from deployments.ingress.routes import (
     rerank,
     speech,
     transcription,
+    uploads,
     voices,
 )
 from deployments.ingress.service import Service
@@ -38,6 +39,7 @@ ROUTERS = (
     rerank.router,
     speech.router,
     transcription.router,
+    uploads.router,
     voices.router,
     decisions.router,
     images.router,

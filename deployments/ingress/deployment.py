@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import FastAPI
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveInt
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 
 from autoscaling.gate import Gate
 from autoscaling.watch import StartWatch
 from contract.catalog import Catalog
+from deployments.bodies import take_bodies_as_they_are_read
+from deployments.ingress.addresses import PUBLIC_VARIABLE, public_address
 from deployments.ingress.app import build_app
 from deployments.ingress.service import Service
 from deployments.loopback import keep_replica_port_local
@@ -27,6 +29,8 @@ class IngressArgs(BaseModel):
         replicas: ingress replicas; more than one needs PARLANCE_DATABASE_URL, PARLANCE_REDIS_URL, PARLANCE_BLOBS_URL.
         cpus: Ray resource of a replica.
         header_prefix: of the service's own reply headers, e.g. `x-service-model-served`.
+        public_url: at which clients reach this server, with the path that a proxy in front cuts off, e.g.
+            `https://example.org/voice`; PARLANCE_PUBLIC_URL comes first. Signed addresses begin with it.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -35,6 +39,12 @@ class IngressArgs(BaseModel):
     cpus: float = 0.1
     max_ongoing_requests: PositiveInt = 2000
     header_prefix: str = Field("x-service-", pattern=r"^[a-z][a-z0-9-]*-$")
+    public_url: Annotated[str, AfterValidator(public_address)] | None = None
+
+    def reached_at(self) -> str | None:
+        """The public address: of the environment, else of the config file. Raises ValueError for a malformed one."""
+        told = os.environ.get(PUBLIC_VARIABLE)
+        return public_address(told) if told else self.public_url
 
     def deployment_options(self) -> dict[str, Any]:
         """Arguments of `Deployment.options` for the ingress."""
@@ -52,6 +62,8 @@ class Ingress:
 
     async def __init__(self, args: IngressArgs, catalog: Catalog, handles: dict[str, DeploymentHandle]) -> None:  # type: ignore[misc]  # Serve awaits it
         keep_replica_port_local()
+        take_bodies_as_they_are_read()
+        public_url = args.reached_at()
         state = await open_state(
             Path(os.environ.get("PARLANCE_HOME", "var")),
             os.environ.get("PARLANCE_DATABASE_URL"),
@@ -63,7 +75,7 @@ class Ingress:
         watch = StartWatch(app_name)
         servings = {model.deployment: model.serving for model in catalog.set_up() if model.serving}
         engines = {name: Gate(name, app_name, servings[name], handle, watch) for name, handle in handles.items()}
-        self.service = Service(catalog, engines, state, args.header_prefix)
+        self.service = Service(catalog, engines, state, args.header_prefix, public_url)
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         return build_app(self.service)

@@ -18,6 +18,7 @@ class Service:
 
     Attributes:
         header_prefix: of the service's own reply headers.
+        public_url: at which clients reach this server, without a slash at its end; None: as each request says.
         measurements: the last one that each decision model reported.
     """
 
@@ -25,6 +26,7 @@ class Service:
     engines: Mapping[str, Engine]
     state: State
     header_prefix: str = "x-service-"
+    public_url: str | None = None
     measurements: dict[str, Measurement] = field(default_factory=dict)
 
     @cached_property

@@ -45,8 +45,24 @@ class Blobs(Protocol):
         """Whether there are bytes under `name`."""
         ...
 
+    async def size(self, name: str) -> int | None:
+        """How many bytes there are under `name`, None if there is nothing."""
+        ...
+
     async def delete(self, name: str) -> None:
         """Deletes the bytes under `name`, if there are any."""
+        ...
+
+    async def delete_all(self, folder: str) -> None:
+        """Deletes the bytes under every name that begins with `folder` and a slash."""
+        ...
+
+    async def drop_unfinished(self) -> None:
+        """Deletes what processes left that died while they stored something."""
+        ...
+
+    async def address(self, name: str, valid_s: int) -> str:
+        """Where an engine reads the bytes: `file:` of a folder that engines share, else `https:`, for `valid_s`."""
         ...
 
     async def presign(self, name: str, method: Literal["GET", "PUT"], valid_s: int) -> str | None:

@@ -6,8 +6,10 @@ import asyncio
 import logging
 import os
 import secrets
+import shutil
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Literal, ParamSpec, TypeVar
 
@@ -21,8 +23,8 @@ log = logging.getLogger(f"parlance.{__name__}")
 UNFINISHED = ".unfinished"
 """Folder of files that are being written. No blob's name begins with a dot."""
 
-UNFINISHED_S = 86_400
-"""Age at which an unfinished file is taken for orphaned, and deleted."""
+UNFINISHED_S = 7200
+"""Seconds without a write after which an unfinished file is taken for orphaned, and deleted."""
 
 
 class FolderBlobs:
@@ -33,9 +35,7 @@ class FolderBlobs:
         self._unfinished = folder / UNFINISHED
         self._unfinished.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.chmod(0o700)
-        for path in self._unfinished.iterdir():
-            if path.stat().st_mtime < time.time() - UNFINISHED_S:
-                path.unlink(missing_ok=True)
+        _remove_orphans(self._unfinished)
 
     async def put(self, name: str, data: bytes | AsyncIterable[bytes]) -> int:
         target, fresh, size = self._path(name), self._unfinished / secrets.token_hex(16), 0
@@ -61,8 +61,20 @@ class FolderBlobs:
     async def exists(self, name: str) -> bool:
         return await _in_thread(self._path(name).is_file)
 
+    async def size(self, name: str) -> int | None:
+        return await _in_thread(_size, self._path(name))
+
     async def delete(self, name: str) -> None:
         await _in_thread(self._path(name).unlink, missing_ok=True)
+
+    async def delete_all(self, folder: str) -> None:
+        await _in_thread(_remove_folder, self._path(folder))
+
+    async def drop_unfinished(self) -> None:
+        await _in_thread(_remove_orphans, self._unfinished)
+
+    async def address(self, name: str, valid_s: int) -> str:
+        return self._path(name).absolute().as_uri()
 
     async def presign(self, name: str, method: Literal["GET", "PUT"], valid_s: int) -> str | None:
         checked(name)
@@ -81,6 +93,27 @@ def _open(path: Path) -> BinaryIO | None:
         return path.open("rb", buffering=0)
     except FileNotFoundError:
         return None
+
+
+def _remove_orphans(folder: Path) -> None:
+    for path in folder.iterdir():
+        # Somebody may be finishing it just now.
+        with suppress(FileNotFoundError):
+            if path.stat().st_mtime < time.time() - UNFINISHED_S:
+                path.unlink()
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return None
+
+
+def _remove_folder(path: Path) -> None:
+    # Somebody else may be doing the same.
+    with suppress(FileNotFoundError):
+        shutil.rmtree(path)
 
 
 def _write_all(file: BinaryIO, data: bytes) -> None:

@@ -55,19 +55,36 @@ class S3Blobs:
         return Blob(reply.meta["size"], _chunks(reply))
 
     async def exists(self, name: str) -> bool:
+        return await self.size(name) is not None
+
+    async def size(self, name: str) -> int | None:
         try:
-            await _safe(self._obstore.head_async(self._store, checked(name)))
+            found = await _safe(self._obstore.head_async(self._store, checked(name)))
         except FileNotFoundError:
-            return False
-        return True
+            return None
+        size: int = found["size"]
+        return size
 
     async def delete(self, name: str) -> None:
         await _safe(self._obstore.delete_async(self._store, checked(name)))
 
+    async def delete_all(self, folder: str) -> None:
+        found = await _safe(self._obstore.list(self._store, prefix=checked(folder)).collect_async())
+        if names := [item["path"] for item in found]:
+            await _safe(self._obstore.delete_async(self._store, names))
+
+    async def drop_unfinished(self) -> None:
+        """Nothing: a rule of the bucket ends multipart uploads that were never completed."""
+
+    async def address(self, name: str, valid_s: int) -> str:
+        return await self._signed(name, "GET", valid_s)
+
     async def presign(self, name: str, method: Literal["GET", "PUT"], valid_s: int) -> str | None:
-        address: str = await _safe(
-            self._obstore.sign_async(self._store, method, checked(name), timedelta(seconds=valid_s))
-        )
+        return await self._signed(name, method, valid_s)
+
+    async def _signed(self, name: str, method: str, valid_s: int) -> str:
+        signing = self._obstore.sign_async(self._store, method, checked(name), timedelta(seconds=valid_s))
+        address: str = await _safe(signing)
         return address
 
 

@@ -6,6 +6,7 @@
     reservations ... usage_lines                money held, money billed
     replies                                     answers kept for `Idempotency-Key`
     voices                                      of organisations; their bytes are in `blobs`
+    tickets                                     for uploads; their bytes are in `blobs`
 
 Times are whole seconds since 1970 UTC (`_at`, `_until`) or milliseconds (`_ms`). Money is whole micro-EUR. The schema
 is created by `migrations/`; a test compares the two.
@@ -202,5 +203,20 @@ voices = Table(
     Column("removed_at", Number, index=True),
     UniqueConstraint("org_id", "slug"),
     CheckConstraint("gender IN ('m', 'f')", name="gender"),
+    sqlite_strict=True,
+)
+
+tickets = Table(
+    "tickets",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("org_id", ForeignKey("organisations.id"), nullable=False, index=True),
+    Column("content_type", Text, nullable=False),
+    Column("size_bytes", Number, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("blob", Text, nullable=False),
+    Column("expires_at", Number, nullable=False),
+    Column("sweep_at", Number, nullable=False, index=True),
+    CheckConstraint("state IN ('issued', 'uploaded', 'consumed')", name="state"),
     sqlite_strict=True,
 )

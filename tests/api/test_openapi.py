@@ -77,11 +77,11 @@ JSON_CALLS = (
     Call("POST", "/v1/embeddings", BODIES["/embeddings"]),
     Call("POST", "/v1/embeddings", BODIES["/embeddings"] | {"encoding_format": "base64"}, name="in base64"),
     Call("POST", "/v1/rerank", BODIES["/rerank"] | {"return_documents": True}),
+    Call("POST", "/v1/audio/uploads", BODIES["/audio/uploads"]),
     Call("POST", "/v1/decisions", BODIES["/decisions"], name="with a preset"),
     Call("POST", "/v1/decisions", OURS, name="with questions"),
     Call("POST", "/v1/decisions", OPENAI, name="in OpenAI's shape"),
     Call("POST", "/v1/systemone", SYSTEM_ONE),
-    Call("POST", "/v1/audio/uploads", {"mime": "audio/mpeg", "size": 1}),
 )
 TRANSCRIPTIONS = tuple(
     Call("POST", "/v1/audio/transcriptions", {"response_format": format, **fields}, name=f"{format} {name}")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import time
 import wave
 from typing import Any
 
+import httpx
 import pytest
 
 from contract.access import Scope
 from contract.speech.voices import SAMPLE_ADDRESS_S
+from deployments.ingress.app import build_app
 from state.voices import own
 from tests.api.conftest import Api
 
@@ -146,3 +149,13 @@ async def test_signed_address_plays_for_an_hour_and_for_nothing_else(api: Api, m
     for later_s, status in ((SAMPLE_ADDRESS_S - 5, 200), (SAMPLE_ADDRESS_S + 1, 403)):
         monkeypatch.setattr(api.state.signatures, "_wall", lambda later_s=later_s: now + later_s)
         assert (await api.client.get(address)).status_code == status
+
+
+async def test_behind_a_proxy_a_signed_address_says_https_and_keeps_its_path(api: Api) -> None:
+    await adopt(api)
+    public = "https://api.example.org/voice"
+    app = build_app(dataclasses.replace(api.service, public_url=public))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://10.0.0.7:8000") as api.client:
+        address = (await by_slug(api))[SLUG]["sample_url"]
+        assert address.startswith(f"{public}/files/voices/1/sample.mp3?expires=")
+        assert (await api.client.get(address.removeprefix(public))).content == b"the sample"

@@ -1,4 +1,4 @@
-"""As much of S3 as bytes need: whole and multipart PUT, GET, HEAD, DELETE of many, over objects in memory."""
+"""As much of S3 as bytes need: whole and multipart PUT, GET, HEAD, listing, DELETE of many, over objects in memory."""
 
 from __future__ import annotations
 
@@ -49,6 +49,8 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.command == "DELETE":
             self.server.parts.pop(query.get("uploadId", [""])[0], None)
             self._answer(204)
+        elif "list-type" in query:
+            self._answer(200, self._listed(name.strip("/"), query.get("prefix", [""])[0]))
         elif name in self.server.objects:
             self._answer(200, self.server.objects[name])
         else:
@@ -80,6 +82,17 @@ class _Handler(BaseHTTPRequestHandler):
             deleted = "".join(f"<Deleted><Key>{key}</Key></Deleted>" for key in keys)
             answer = f"<DeleteResult>{deleted}</DeleteResult>"
         self._answer(200, answer.encode())
+
+    def _listed(self, bucket: str, prefix: str) -> bytes:
+        keys = [
+            name.removeprefix(f"{bucket}/") for name in self.server.objects if name.startswith(f"{bucket}/{prefix}")
+        ]
+        entries = "".join(
+            f"<Contents><Key>{key}</Key><Size>{len(self.server.objects[f'{bucket}/{key}'])}</Size>"
+            "<LastModified>2025-01-01T00:00:00.000Z</LastModified></Contents>"
+            for key in keys
+        )
+        return f"<ListBucketResult><IsTruncated>false</IsTruncated>{entries}</ListBucketResult>".encode()
 
     def _body(self) -> bytes:
         if self.headers.get("Transfer-Encoding") != "chunked":

@@ -15,12 +15,14 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from sqlalchemy import Engine, event
 
 from contract.access import PLANS, Caller, Scope
 from contract.errors import ApiError
+from deployments.ingress.flows.uploads import store
 from state.accounts import api_keys, keys
 from state.accounts.authentication import PEPPER
 from state.billing.ledger import Ledger
@@ -28,6 +30,7 @@ from state.blobs.store import open_blobs
 from state.database.base import Database
 from state.database.connect import connect, open_database
 from state.keyring import Secrets
+from state.tickets import Tickets
 from state.voices import Voices, own
 
 DIED = 77
@@ -137,6 +140,29 @@ async def keep(url: str, done: Callable[..., Any], _seed: int) -> None:
     await database.close()
 
 
+async def upload(url: str, done: Callable[..., Any], _seed: int) -> None:
+    """Takes recordings under tickets of organisation 1, and uses some of those up."""
+    database, blobs = connect(url), open_blobs(Path(url.removeprefix("sqlite:///")).parent)
+    tickets = Tickets(database, blobs)
+    service: Any = SimpleNamespace(state=SimpleNamespace(tickets=tickets, blobs=blobs))
+    caller = Caller(1, "acme", "key", PLANS["pro"], frozenset(Scope), None, None)
+
+    async def recording(number: int) -> None:
+        ticket = await tickets.issue(caller, "audio/webm", len(bytes_of("upl_" + "x" * 26)))
+        done("issued", ticket.id)
+        await store(service, ticket, _in_pieces(ticket.id))
+        done("uploaded", ticket.id)
+        if number % 2:
+            done("consuming", ticket.id)
+            consumed = await tickets.consume(1, ticket.id)
+            done("consumed", ticket.id)
+            await tickets.discard(consumed)
+            done("discarded", ticket.id)
+
+    await asyncio.gather(*(recording(number) for number in range(WORKERS)))
+    await database.close()
+
+
 def bytes_of(name: str) -> bytes:
     """What is stored under `name`; long enough for several writes."""
     return name.encode() * 3000
@@ -154,7 +180,7 @@ def _add_failpoints_around_statements() -> None:
         event.listen(Engine, moment, lambda *_: failpoints.failpoint())
 
 
-WORK = {"bill": bill, "migrate": migrate, "keep": keep}
+WORK = {"bill": bill, "migrate": migrate, "keep": keep, "upload": upload}
 
 if __name__ == "__main__":
     for line in sys.stdin:

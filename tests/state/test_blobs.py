@@ -75,6 +75,32 @@ async def test_putting_again_replaces_and_deleting_ends_it(blobs: Blobs) -> None
     assert await blobs.find(NAME) is None
 
 
+async def test_size_is_known_without_reading(blobs: Blobs) -> None:
+    assert await blobs.size(NAME) is None
+    for data in (b"", b"x", bytes(100_000)):
+        await blobs.put(NAME, data)
+        assert await blobs.size(NAME) == len(data)
+    await blobs.delete(NAME)
+    assert await blobs.size(NAME) is None
+
+
+async def test_a_folder_is_deleted_with_all_that_is_in_it_and_nothing_else(blobs: Blobs) -> None:
+    gone, kept = ("a/b/1", "a/b/2", "a/b/c/3"), ("a/bc/4", "a/5", "b/6")
+    for name in (*gone, *kept):
+        await blobs.put(name, b"x")
+    await asyncio.gather(*(blobs.delete_all("a/b") for _ in range(5)))
+    assert [await blobs.exists(name) for name in gone] == [False] * 3
+    assert [await blobs.exists(name) for name in kept] == [True] * 3
+    await blobs.delete_all("a/b")
+    await blobs.delete_all("never")
+
+
+async def test_an_engine_reads_at_an_address(blobs: Blobs) -> None:
+    await blobs.put(NAME, b"the bytes")
+    with await asyncio.to_thread(urllib.request.urlopen, await blobs.address(NAME, 60)) as reply:
+        assert reply.read() == b"the bytes"
+
+
 async def test_a_stream_is_stored_whole(blobs: Blobs) -> None:
     pieces = [bytes([number]) * 3_000_000 for number in range(5)]
     assert await blobs.put(NAME, in_pieces(*pieces)) == 15_000_000
@@ -129,8 +155,9 @@ async def test_names_that_are_not_ours_are_refused_everywhere(blobs: Blobs, name
     for use in (blobs.put(name, b"x"), blobs.find(name), blobs.stream(name), blobs.exists(name), blobs.delete(name)):
         with pytest.raises(ValueError, match="no name of a blob"):
             await use
-    with pytest.raises(ValueError, match="no name of a blob"):
-        await blobs.presign(name, "GET", 60)
+    for use in (blobs.presign(name, "GET", 60), blobs.address(name, 60), blobs.size(name), blobs.delete_all(name)):
+        with pytest.raises(ValueError, match="no name of a blob"):
+            await use
 
 
 @pytest.mark.parametrize("name", ["a", "a..b", "a-b_c.D/0/_x", "-", "x" * MAX_NAME_CHARS])
@@ -159,13 +186,20 @@ async def test_a_folder_that_others_could_list_is_closed_to_them(tmp_path: Path)
     assert (tmp_path / "bytes").stat().st_mode & 0o777 == 0o700
 
 
-async def test_what_dead_processes_left_is_cleared_away_after_a_day(tmp_path: Path) -> None:
-    open_blobs(tmp_path)
+async def test_what_dead_processes_left_is_cleared_away_after_a_while(tmp_path: Path) -> None:
+    blobs = open_blobs(tmp_path)
     unfinished = tmp_path / "bytes" / UNFINISHED
-    for name, age_s in {"old": UNFINISHED_S + 60, "new": UNFINISHED_S - 60}.items():
-        (unfinished / name).write_bytes(b"half")
-        os.utime(unfinished / name, (0, time.time() - age_s))
+
+    def leave() -> None:
+        for name, age_s in {"old": UNFINISHED_S + 60, "new": UNFINISHED_S - 60}.items():
+            (unfinished / name).write_bytes(b"half")
+            os.utime(unfinished / name, (0, time.time() - age_s))
+
+    leave()
     open_blobs(tmp_path)
+    assert [path.name for path in unfinished.iterdir()] == ["new"]
+    leave()
+    await blobs.drop_unfinished()
     assert [path.name for path in unfinished.iterdir()] == ["new"]
 
 

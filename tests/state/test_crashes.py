@@ -19,7 +19,8 @@ from state.billing import audit
 from state.billing.ledger import LEASE_S, Ledger
 from state.blobs.store import open_blobs
 from state.database.connect import connect, open_database
-from state.database.tables import api_keys, budgets, reservations, usage_lines
+from state.database.tables import api_keys, budgets, reservations, tickets, usage_lines
+from state.tickets import Tickets
 from state.voices import Voices
 from tests.state.books import eventually, make_caller, money
 from tests.state.crashing import DIED, WORKERS, bytes_of
@@ -214,6 +215,48 @@ async def bytes_are_whole(url: str, acknowledged: list[str]) -> None:
     assert {name.split("/")[1] for name in stored} <= kept.keys() | {f"voice-{n}" for n in range(WORKERS)} - told[
         "removed"
     ]
+    await database.close()
+
+
+@pytest.mark.parametrize("crashes", [30, pytest.param(130, marks=pytest.mark.slow)])
+async def test_uploads_survive_death_around_every_write_sync_and_rename(die: Die, folder: Path, crashes: int) -> None:
+    template = folder / "template.db"
+    await prepare(f"sqlite:///{template}")
+
+    async def fresh() -> str:
+        shutil.rmtree(folder / "bytes", ignore_errors=True)
+        url = _clear(folder)
+        shutil.copy(template, folder / "used.db")
+        return url
+
+    await die_everywhere(die, "upload", crashes, folder / "log", fresh, uploads_are_whole)
+
+
+async def uploads_are_whole(url: str, acknowledged: list[str]) -> None:
+    home = Path(url.removeprefix("sqlite:///")).parent
+    database, blobs = connect(url), open_blobs(home)
+    rows = await database.run(lambda connection: list(connection.execute(select(tickets))))
+    found, told = {row.id: row for row in rows}, {name: word for word, name in map(str.split, acknowledged)}
+    states = {
+        "issued": {"issued", "uploaded"},
+        "uploaded": {"uploaded"},
+        "consuming": {"uploaded", "consumed"},
+        "consumed": {"consumed"},
+        "discarded": {"consumed"},
+    }
+    for name, word in told.items():
+        assert found[name].state in states[word]
+        if word == "discarded":
+            assert not await blobs.exists(found[name].blob)
+    for name, row in found.items():
+        # A PUT that died leaves its ticket as it was, never one whose bytes are not all there.
+        assert (row.blob == "") == (row.state == "issued")
+        if row.state == "uploaded":
+            assert await blobs.find(row.blob) == bytes_of(name)
+    # Whoever comes later finds nothing of all this.
+    await Tickets(database, blobs, lambda: FAR_FUTURE_S).sweep()
+    assert await database.run(lambda connection: list(connection.execute(select(tickets)))) == []
+    assert list((home / "bytes").glob("uploads/*")) == []
     await database.close()
 
 

@@ -10,17 +10,27 @@ from state.billing import audit
 from state.database.base import Database
 from state.database.connect import connect, open_database
 from state.database.migrate import downgrade, upgrade
-from state.database.tables import api_keys, budgets, metadata, replies, reservations, usage_lines, users, voices
+from state.database.tables import (
+    api_keys,
+    budgets,
+    metadata,
+    replies,
+    reservations,
+    tickets,
+    usage_lines,
+    users,
+    voices,
+)
 
 pytestmark = pytest.mark.anyio
 
 ROWS = 10_000
-REMOVED_BELOW = {"0003": {"voices"}, "0002": {"replies"}, "0001": {"usage_lines", "reservations"}}
+REMOVED_BELOW = {"0004": {"tickets"}, "0003": {"voices"}, "0002": {"replies"}, "0001": {"usage_lines", "reservations"}}
 """Revision to the tables that the step down to it removes."""
 
 
 def fill(connection: Connection, rows: int = ROWS) -> None:
-    """Usage lines with their reservations, a thousand users with keys and replies, voices; books that add up."""
+    """Usage lines with their reservations, a thousand users with keys and replies, voices, tickets; right books."""
     org_id = organisations.create(connection, "acme", "pro", (), 0)
     connection.execute(insert(users), [{"org_id": org_id, "name": f"u{n}", "created_at": 0} for n in range(1000)])
     ids = list(connection.execute(select(users.c.id).order_by(users.c.id)).scalars())
@@ -44,6 +54,9 @@ def fill(connection: Connection, rows: int = ROWS) -> None:
     voice = dict.fromkeys(("provider", "label", "age_group", "primary_language", "transcript"), "x")
     voice |= {"org_id": org_id, "gender": "f", "clip_blob": "c", "sample_blob": "s", "created_at": 0}
     connection.execute(insert(voices), [{**voice, "slug": f"v-{n}"} for n in range(10)])
+    ticket = {"org_id": org_id, "content_type": "c", "size_bytes": 1, "state": "issued", "blob": ""}
+    ticket |= {"expires_at": 0, "sweep_at": 0}
+    connection.execute(insert(tickets), [{**ticket, "id": f"t-{n}"} for n in range(10)])
 
 
 def counts(connection: Connection) -> dict[str, int]:

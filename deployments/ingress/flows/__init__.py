@@ -1,6 +1,7 @@
 """What each capability does for a caller: estimate, bill, call the engine, settle. No HTTP.
 
     <noun>.py      one flow per capability of the catalogue
+    uploads.py     tickets for large recordings, and the recordings
     voices.py      the voices that a caller can see, and samples of fixed ones
 
 A flow takes a request context and a parsed request and gives back what the engine made of it. Routes call flows, and so

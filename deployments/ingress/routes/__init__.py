@@ -3,6 +3,7 @@
 <noun>.py                       one router per capability of the catalogue
 voices.py                       the list of voices, and samples
 models.py  me.py  health.py     what there is, what a key may do, whether the server lives
-files.py                        bytes behind signed addresses
+uploads.py                      tickets for large recordings
+files.py                        bytes behind signed addresses, read and written
 images.py                       not available yet, and says so
 """

@@ -1,22 +1,51 @@
-"""Bytes behind signed addresses: samples of an organisation's voices; uploads come here too. Design 7.7.
+"""Bytes behind signed addresses: samples of an organisation's voices are read, recordings are written. Design 7.7.
 
-An S3 store serves its own bytes, under addresses that it signs itself; a folder is served here.
+An S3 store serves its own bytes, under addresses that it signs itself; a folder is served here. Recordings come here
+for either store: no address of a store could see to it that a client sends one file, of the type and length it said.
 """
 
 from __future__ import annotations
 
-from fastapi import APIRouter
-from starlette.requests import Request
-from starlette.responses import Response
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
 
-from contract.errors import NOT_FOUND
+from fastapi import APIRouter
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from typing_extensions import TypedDict
+
+from contract.errors import INVALID_REQUEST, NOT_FOUND, UNSUPPORTED_MEDIA_TYPE, UPLOAD_STALLED
 from contract.speech.request import MEDIA_TYPES
+from contract.transcription.uploads import RECORDING_TYPES
+from deployments.ingress.admission import refuse_other_media
+from deployments.ingress.flows.uploads import nothing_came, store, too_long, why_closed
 from deployments.ingress.middleware import trace_of
-from deployments.ingress.openapi import documented_audio
+from deployments.ingress.openapi import documented, documented_audio
 from deployments.ingress.streams import Stream
+from state.tickets import Ticket
 
 open_router = APIRouter(tags=["files"])
 """The signature is the key."""
+
+IDLE_S = 60.0
+"""A recording that stands still for so long is given up."""
+
+RECORDING: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {kind: {"schema": {"type": "string", "format": "binary"}} for kind in RECORDING_TYPES},
+    }
+}
+
+
+class Uploaded(TypedDict):
+    """The recording is stored; `size` in bytes."""
+
+    upload_id: str
+    size: int
 
 
 @open_router.get("/files/{name:path}", openapi_extra=documented_audio(None, keyed=False))
@@ -29,6 +58,64 @@ async def download(request: Request, name: str) -> Response:
         raise NOT_FOUND("what this address named has been deleted")
     headers = {"content-length": str(blob.size_bytes), "cache-control": "private", "x-content-type-options": "nosniff"}
     return Stream(blob.chunks, _media_type(name), headers)
+
+
+@open_router.put("/files/{name:path}", openapi_extra=documented(None, Uploaded, keyed=False, **RECORDING))
+async def upload(request: Request, name: str) -> Response:
+    """Upload the recording that a ticket is for, with the ticket's `content_type`, once."""
+    service = trace_of(request).service
+    service.state.signatures.verify(name, request.url.query, "PUT")
+    ticket = await service.state.tickets.find(name.rpartition("/")[2])
+    if ticket is None or ticket.name != name:
+        raise NOT_FOUND("this address is of no ticket, or of one that is long gone")
+    if closed := why_closed(ticket):
+        raise closed
+    _check_headers(request, ticket)
+    chunks = impatient(_body(request), IDLE_S, ticket.expires_at - time.time())
+    size = await store(service, ticket, chunks)
+    body: Uploaded = {"upload_id": ticket.id, "size": size}
+    return JSONResponse(body)
+
+
+def _check_headers(request: Request, ticket: Ticket) -> None:
+    """Raises UNSUPPORTED_MEDIA_TYPE, REQUEST_TOO_LARGE and INVALID_REQUEST before any of the body is read."""
+    kind = request.headers.get("content-type", "")
+    if kind.partition(";")[0].strip().lower() != ticket.content_type:
+        raise UNSUPPORTED_MEDIA_TYPE(
+            f"the body came as `{kind[:60]}`; send the header `content-type: {ticket.content_type}`, as the ticket says"
+        )
+    refuse_other_media(request)
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared) > ticket.size_bytes:
+        raise too_long(ticket.size_bytes)
+    if declared.isdecimal() and not int(declared):
+        raise nothing_came()
+
+
+async def _body(request: Request) -> AsyncGenerator[bytes, None]:
+    try:
+        async for chunk in request.stream():
+            yield chunk
+    except ClientDisconnect:
+        raise INVALID_REQUEST("the connection ended before the recording was whole; send it again") from None
+
+
+async def impatient(source: AsyncGenerator[bytes, None], idle_s: float, most_s: float) -> AsyncGenerator[bytes, None]:
+    """What `source` gives. Raises UPLOAD_STALLED where that is nothing for `idle_s`, or not all within `most_s`."""
+    loop = asyncio.get_running_loop()
+    ends_at = loop.time() + most_s
+    async with aclosing(source):
+        while True:
+            try:
+                async with asyncio.timeout_at(min(loop.time() + idle_s, ends_at)):
+                    chunk = await anext(source, None)
+            except TimeoutError:
+                raise UPLOAD_STALLED(
+                    f"nothing came for {idle_s:g} s, or the ticket has expired; send the recording again"
+                ) from None
+            if chunk is None:
+                return
+            yield chunk
 
 
 def _media_type(name: str) -> str:

@@ -1,0 +1,113 @@
+"""Uploads: a ticket for a recording, and the recording itself. Spec 2 and 3 (Upload ticket), 4 and 7.
+
+issue(context, request) -> Ticket     a ticket; the engine that will listen wakes up
+store(service, ticket, chunks)        the bytes, once, into the store as they come
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
+
+from contract.errors import (
+    ALREADY_UPLOADED,
+    BUSY,
+    INVALID_REQUEST,
+    NOT_CONFIGURED,
+    NOT_FOUND,
+    REQUEST_TOO_LARGE,
+    ApiError,
+)
+from contract.transcription.request import TranscriptionRequest, choose
+from contract.transcription.uploads import UploadRequest
+from deployments.ingress.context import RequestContext
+from deployments.ingress.service import Service
+from state.tickets import Ticket
+
+AT_ONCE = 2
+"""PUTs of one ticket: a client whose connection died may begin again before we know of it."""
+
+_under_way: Counter[str] = Counter()
+"""PUTs by ticket."""
+
+
+async def issue(context: RequestContext, request: UploadRequest) -> Ticket:
+    """A ticket. Nothing is billed.
+
+    Raises UNSUPPORTED_MEDIA_TYPE, REQUEST_TOO_LARGE, INVALID_REQUEST, NOT_CONFIGURED and TOO_MANY_UPLOADS.
+    """
+    content_type = request.content_type
+    request.check_size()
+    offered = context.offered(context.service.catalog.transcription)
+    model = choose(TranscriptionRequest(model=request.model), offered)
+    if model is None:
+        raise NOT_CONFIGURED()
+    ticket = await context.service.state.tickets.issue(context.caller, content_type, request.size)
+    context.engine(model).warm()
+    return ticket
+
+
+async def store(service: Service, ticket: Ticket, chunks: AsyncGenerator[bytes, None]) -> int:
+    """Stores the recording that `ticket` is for; returns its length in bytes.
+
+    Raises REQUEST_TOO_LARGE as soon as it is longer than the ticket allows, INVALID_REQUEST for an empty one,
+    ALREADY_UPLOADED or NOT_FOUND if the ticket was used meanwhile, BUSY beside too many others, and what
+    `chunks` raises. Nothing is kept then.
+    """
+    blob = ticket.new_blob()
+    with _one_of_few(ticket):
+        async with aclosing(chunks), aclosing(_bounded(chunks, ticket.size_bytes)) as body:
+            length = await service.state.blobs.put(blob, body)
+        # Whatever breaks off from here on may have been recorded, so the bytes stay: if they belong to nobody, they
+        # go with the ticket.
+        if not await service.state.tickets.uploaded(ticket.id, blob):
+            await service.state.blobs.delete(blob)
+            raise why_closed(await service.state.tickets.find(ticket.id)) or _already_uploaded()
+        return length
+
+
+def why_closed(ticket: Ticket | None) -> ApiError | None:
+    """Why a ticket takes no recording; None where it does."""
+    if ticket is None or ticket.state == "consumed" or ticket.expires_at <= time.time():
+        return NOT_FOUND("the ticket of this address has been used or has expired; get a new one")
+    return _already_uploaded() if ticket.state == "uploaded" else None
+
+
+def _already_uploaded() -> ApiError:
+    return ALREADY_UPLOADED("a recording has been uploaded under this ticket; get a new ticket for another one")
+
+
+def too_long(size_bytes: int) -> ApiError:
+    """A recording is longer than its ticket said."""
+    return REQUEST_TOO_LARGE(f"the recording is longer than the {size_bytes} bytes that its ticket is for")
+
+
+def nothing_came() -> ApiError:
+    """An empty file."""
+    return INVALID_REQUEST("the body is empty; send the bytes of the recording")
+
+
+@contextmanager
+def _one_of_few(ticket: Ticket) -> Iterator[None]:
+    if _under_way[ticket.id] >= AT_ONCE:
+        raise BUSY(f"{AT_ONCE} uploads under this ticket are under way; wait for one of them to end")
+    _under_way[ticket.id] += 1
+    try:
+        yield
+    finally:
+        _under_way[ticket.id] -= 1
+        if not _under_way[ticket.id]:
+            del _under_way[ticket.id]
+
+
+async def _bounded(chunks: AsyncGenerator[bytes, None], most_bytes: int) -> AsyncGenerator[bytes, None]:
+    length = 0
+    async for chunk in chunks:
+        length += len(chunk)
+        if length > most_bytes:
+            raise too_long(most_bytes)
+        yield chunk
+    if not length:
+        raise nothing_came()

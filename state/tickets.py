@@ -1,0 +1,202 @@
+"""Tickets for uploads: each lets one recording in, and is good for one transcription. Spec 2 and 3 (Upload ticket).
+
+    issued      issue               nothing has come
+    uploaded    uploaded            the bytes of one PUT are in `blobs`, on the disk
+    consumed    consume             a transcription has it; nobody else gets it any more
+    gone        discard, sweep      the bytes are deleted; the row too, once its address has expired
+
+The bytes of each PUT have a name of their own in the folder of their ticket: a PUT that comes too late replaces
+nothing, and what a dead process left lies where `sweep` looks.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import re
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
+
+from contract.access import Caller
+from contract.errors import NOT_FOUND, TOO_MANY_UPLOADS, without_text
+from contract.limits import OPEN_UPLOADS, UPLOAD_S
+from state.blobs.base import Blobs
+from state.database.base import Database
+from state.database.tables import organisations, tickets
+
+log = logging.getLogger(f"parlance.{__name__}")
+
+TicketState = Literal["issued", "uploaded", "consumed"]
+
+FOLDER = "uploads"
+"""Of `blobs`."""
+
+ID_PATTERN = re.compile(r"upl_[a-z2-7]{26}", re.ASCII)
+
+AT_WORK_S = 900
+"""Longer than any transcription reads its recording, and than any PUT goes on after its address has expired."""
+
+SWEPT_AT_ONCE = 50
+SWEEP_AGAIN_S = 300
+"""Pause after bytes could not be deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """A ticket.
+
+    Attributes:
+        id: `upl_` and 128 random bits.
+        size_bytes: that the recording may have.
+        blob: name of the recording in `State.blobs`; empty until it is uploaded.
+        expires_at: seconds since 1970.
+    """
+
+    id: str
+    org_id: int
+    content_type: str
+    size_bytes: int
+    state: TicketState
+    blob: str
+    expires_at: int
+
+    @property
+    def name(self) -> str:
+        """What its address is signed for: the folder of its bytes."""
+        return f"{FOLDER}/{self.id}"
+
+    def new_blob(self) -> str:
+        """A name for the bytes of one PUT."""
+        return f"{self.name}/{secrets.token_hex(8)}"
+
+
+class Tickets:
+    """The store of tickets.
+
+    Args:
+        database: where rows live.
+        blobs: where recordings live.
+        wall: clock in seconds since 1970.
+    """
+
+    def __init__(self, database: Database, blobs: Blobs, wall: Callable[[], float] = time.time) -> None:
+        self._database = database
+        self._blobs = blobs
+        self._wall = wall
+
+    async def issue(self, caller: Caller, content_type: str, size_bytes: int) -> Ticket:
+        """A new ticket of the caller's organisation. Raises TOO_MANY_UPLOADS beyond OPEN_UPLOADS unused ones."""
+        now_s = int(self._wall())
+        made = Ticket(_new_id(), caller.org_id, content_type, size_bytes, "issued", "", now_s + UPLOAD_S)
+        await self._database.run(lambda connection: _issue(connection, made, now_s), row=caller.org_id)
+        return made
+
+    async def find(self, ticket_id: str) -> Ticket | None:
+        """A ticket in any state; None if there is none."""
+        if not ID_PATTERN.fullmatch(ticket_id):
+            return None
+        query = select(tickets).where(tickets.c.id == ticket_id)
+        row = await self._database.run(lambda connection: connection.execute(query).one_or_none())
+        return None if row is None else _ticket(row)
+
+    async def uploaded(self, ticket_id: str, blob: str) -> bool:
+        """Gives the ticket its recording, whose bytes are stored already.
+
+        False if it has one, or is used or expired: whoever stored the bytes has to delete them.
+        """
+        now_s = int(self._wall())
+        where = (tickets.c.id == ticket_id, tickets.c.state == "issued", tickets.c.expires_at > now_s)
+        change = update(tickets).where(*where).values(state="uploaded", blob=blob)
+        return await self._database.run(lambda connection: connection.execute(change).rowcount == 1)
+
+    async def consume(self, org_id: int, ticket_id: str) -> Ticket:
+        """The ticket, for one transcription; of any number that ask, one gets it.
+
+        Raises NOT_FOUND, in the same words for a ticket that never was, that is another organisation's, used or
+        expired. Where nothing was uploaded it says so, and the ticket is used up all the same.
+        """
+        row = await self._consume(org_id, ticket_id) if ID_PATTERN.fullmatch(ticket_id) else None
+        if row is None:
+            raise NOT_FOUND(
+                f"there is no upload `{ticket_id[:60]}`, or it has been used or has expired; an upload is good for one "
+                "transcription, so get a new ticket",
+                param="upload_id",
+            )
+        if not row.blob:
+            raise NOT_FOUND(
+                f"nothing was uploaded under `{ticket_id}`, which is used up now; get a new ticket, and PUT the bytes",
+                param="upload_id",
+            )
+        return _ticket(row)
+
+    async def discard(self, ticket: Ticket) -> None:
+        """Deletes the bytes after the transcription. Where the store fails, `sweep` does it."""
+        try:
+            await self._blobs.delete_all(ticket.name)
+        except Exception as error:
+            log.error("the bytes of an upload are deleted later: %s", without_text(error))
+
+    async def sweep(self) -> None:
+        """Deletes bytes of used and expired tickets that are still there, and rows whose address has expired."""
+        now_s = int(self._wall())
+        query = select(tickets).where(tickets.c.sweep_at <= now_s).order_by(tickets.c.sweep_at).limit(SWEPT_AT_ONCE)
+        for row in await self._database.run(lambda connection: list(connection.execute(query))):
+            await self._sweep(_ticket(row), now_s)
+
+    async def _consume(self, org_id: int, ticket_id: str) -> Row[Any] | None:
+        now_s = int(self._wall())
+        change = (
+            update(tickets)
+            .where(tickets.c.id == ticket_id, tickets.c.org_id == org_id)
+            .where(tickets.c.state != "consumed", tickets.c.expires_at > now_s)
+            .values(state="consumed", sweep_at=now_s + AT_WORK_S)
+            .returning(*tickets.c)
+        )
+        return await self._database.run(lambda connection: connection.execute(change).one_or_none())
+
+    async def _sweep(self, ticket: Ticket, now_s: int) -> None:
+        """A row is kept while a PUT could still come for it: what that leaves is swept too."""
+        again_at = ticket.expires_at + AT_WORK_S
+        try:
+            await self._blobs.delete_all(ticket.name)
+        except Exception as error:
+            log.error("the bytes of an upload could not be deleted: %s", without_text(error))
+            again_at = now_s + SWEEP_AGAIN_S
+        same = tickets.c.id == ticket.id
+        change = (
+            update(tickets).where(same).values(sweep_at=again_at) if again_at > now_s else delete(tickets).where(same)
+        )
+        await self._database.run(lambda connection: connection.execute(change))
+
+
+def _new_id() -> str:
+    return f"upl_{base64.b32encode(secrets.token_bytes(16)).decode().rstrip('=').lower()}"
+
+
+def _issue(connection: Connection, made: Ticket, now_s: int) -> None:
+    # As for voices: concurrent issues of this organisation wait here, so that the count still holds at the insert.
+    connection.execute(
+        select(organisations.c.id).where(organisations.c.id == made.org_id).with_for_update(key_share=True)
+    ).one()
+    unused = (tickets.c.org_id == made.org_id, tickets.c.state != "consumed", tickets.c.expires_at > now_s)
+    count = connection.execute(select(func.count()).select_from(tickets).where(*unused)).scalar_one()
+    if count >= OPEN_UPLOADS:
+        raise TOO_MANY_UPLOADS(
+            f"your organisation has {count} uploads that it has not used, and may not have more; use some, or wait "
+            "until they expire"
+        )
+    row = {name: getattr(made, name) for name in COLUMNS}
+    connection.execute(insert(tickets).values(**row, sweep_at=made.expires_at + AT_WORK_S))
+
+
+COLUMNS = ("id", "org_id", "content_type", "size_bytes", "state", "blob", "expires_at")
+"""Of `tickets`, that are fields of a Ticket."""
+
+
+def _ticket(row: Row[Any]) -> Ticket:
+    return Ticket(**cast(dict[str, Any], {name: getattr(row, name) for name in COLUMNS}))

@@ -1,0 +1,65 @@
+"""Serves the app over a socket, bodies as in a replica of Serve: `python -m tests.api.serving HOME [BLOBS_URL]`.
+
+Prints its port and a key with every scope, and ends when its input does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import httpx
+import uvicorn
+from ray.serve._private.direct_ingress_http_util import ASGIDIReceiveProxy
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from contract.access import Scope as KeyScope
+from deployments.bodies import take_bodies_as_they_are_read
+from deployments.ingress.app import build_app
+from deployments.ingress.service import Service
+from state import open_state
+from tests.api.conftest import Api, LocalEngine
+from tests.catalogs import behaving, chat
+
+
+def as_in_serve(app: ASGIApp) -> ASGIApp:
+    """`app` behind what Serve puts before it in a replica whose routes run in its own event loop."""
+
+    async def served(scope: Scope, receive: Receive, send: Send) -> None:
+        proxy = ASGIDIReceiveProxy(scope, receive, asyncio.get_running_loop())
+        fetching = proxy.fetch_until_disconnect_task()
+        try:
+            await app(scope, proxy, send)
+        finally:
+            fetching.cancel()
+
+    return served
+
+
+async def main(home: Path, blobs_url: str | None) -> None:
+    """Serves until the input ends."""
+    take_bodies_as_they_are_read()
+    state = await open_state(home, blobs_url=blobs_url)
+    catalog = behaving(obedient=chat("obedient"))
+    service = Service(catalog, {m.deployment: LocalEngine(m) for m in catalog.set_up()}, state)
+    config = uvicorn.Config(as_in_serve(build_app(service)), port=0, lifespan="off", log_level="error")
+    server = uvicorn.Server(config)
+    serving = asyncio.create_task(server.serve())
+    while not server.started:  # noqa: ASYNC110  # uvicorn gives nothing to wait for
+        await asyncio.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+        api = Api(service, client)
+        await api.organisation("acme")
+        api.everything = await api.key(*KeyScope)
+        sys.stdout.write(f"{port} {api.everything}\n")
+        sys.stdout.flush()
+        await asyncio.to_thread(sys.stdin.read)
+    server.should_exit = True
+    await serving
+    await state.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), *sys.argv[2:3] or [None]))
