@@ -45,10 +45,6 @@ class Blobs(Protocol):
         """Whether there are bytes under `name`."""
         ...
 
-    async def size(self, name: str) -> int | None:
-        """How many bytes there are under `name`, None if there is nothing."""
-        ...
-
     async def delete(self, name: str) -> None:
         """Deletes the bytes under `name`, if there are any."""
         ...

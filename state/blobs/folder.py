@@ -61,9 +61,6 @@ class FolderBlobs:
     async def exists(self, name: str) -> bool:
         return await _in_thread(self._path(name).is_file)
 
-    async def size(self, name: str) -> int | None:
-        return await _in_thread(_size, self._path(name))
-
     async def delete(self, name: str) -> None:
         await _in_thread(self._path(name).unlink, missing_ok=True)
 
@@ -101,13 +98,6 @@ def _remove_orphans(folder: Path) -> None:
         with suppress(FileNotFoundError):
             if path.stat().st_mtime < time.time() - UNFINISHED_S:
                 path.unlink()
-
-
-def _size(path: Path) -> int | None:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return None
 
 
 def _remove_folder(path: Path) -> None:

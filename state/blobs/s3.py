@@ -55,15 +55,11 @@ class S3Blobs:
         return Blob(reply.meta["size"], _chunks(reply))
 
     async def exists(self, name: str) -> bool:
-        return await self.size(name) is not None
-
-    async def size(self, name: str) -> int | None:
         try:
-            found = await _safe(self._obstore.head_async(self._store, checked(name)))
+            await _safe(self._obstore.head_async(self._store, checked(name)))
         except FileNotFoundError:
-            return None
-        size: int = found["size"]
-        return size
+            return False
+        return True
 
     async def delete(self, name: str) -> None:
         await _safe(self._obstore.delete_async(self._store, checked(name)))

@@ -155,4 +155,4 @@ def asleep(server: Server) -> bool:
 
 
 def no_upload_is_left(server: Server) -> bool:
-    return not [file for file in (server.home / "bytes").rglob("*upl_*") if file.is_file()]
+    return not [file for file in (server.home / "bytes/uploads").rglob("*") if file.is_file()]

@@ -75,15 +75,6 @@ async def test_putting_again_replaces_and_deleting_ends_it(blobs: Blobs) -> None
     assert await blobs.find(NAME) is None
 
 
-async def test_size_is_known_without_reading(blobs: Blobs) -> None:
-    assert await blobs.size(NAME) is None
-    for data in (b"", b"x", bytes(100_000)):
-        await blobs.put(NAME, data)
-        assert await blobs.size(NAME) == len(data)
-    await blobs.delete(NAME)
-    assert await blobs.size(NAME) is None
-
-
 async def test_a_folder_is_deleted_with_all_that_is_in_it_and_nothing_else(blobs: Blobs) -> None:
     gone, kept = ("a/b/1", "a/b/2", "a/b/c/3"), ("a/bc/4", "a/5", "b/6")
     for name in (*gone, *kept):
@@ -155,7 +146,7 @@ async def test_names_that_are_not_ours_are_refused_everywhere(blobs: Blobs, name
     for use in (blobs.put(name, b"x"), blobs.find(name), blobs.stream(name), blobs.exists(name), blobs.delete(name)):
         with pytest.raises(ValueError, match="no name of a blob"):
             await use
-    for use in (blobs.presign(name, "GET", 60), blobs.address(name, 60), blobs.size(name), blobs.delete_all(name)):
+    for use in (blobs.presign(name, "GET", 60), blobs.address(name, 60), blobs.delete_all(name)):
         with pytest.raises(ValueError, match="no name of a blob"):
             await use
 

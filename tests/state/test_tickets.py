@@ -91,7 +91,7 @@ async def test_a_ticket_is_issued_uploaded_consumed(store: Tickets, blobs: Blobs
     assert (consumed.state, consumed.blob) == ("consumed", blob)
     assert await blobs.find(consumed.blob) == b"sound"
     await store.discard(consumed)
-    assert await blobs.size(consumed.blob) is None
+    assert not await blobs.exists(consumed.blob)
 
 
 async def test_ids_cannot_be_guessed_and_blobs_are_new_for_each_put(store: Tickets, caller: Caller) -> None:
@@ -223,7 +223,7 @@ async def test_sweep_leaves_what_is_in_use(
     await store.consume(caller.org_id, heard.id)
     clock.now_s += AT_WORK_S - 1
     await store.sweep()
-    assert [await blobs.size(name) for name in names] == [5, 5]
+    assert [await blobs.exists(name) for name in names] == [True, True]
     assert await rows(database) == 2
 
 
@@ -238,7 +238,7 @@ async def test_sweep_finishes_what_a_crash_left(
     await store.consume(caller.org_id, heard.id)
     clock.now_s += AT_WORK_S
     await store.sweep()
-    assert [await blobs.size(name) for name in (heard_blob, forgotten_blob, orphan)] == [None, 5, 5]
+    assert [await blobs.exists(name) for name in (heard_blob, forgotten_blob, orphan)] == [False, True, True]
     # The row stays as long as its address: another PUT could still leave bytes.
     assert await rows(database) == 2
     late = heard.new_blob()
@@ -248,7 +248,7 @@ async def test_sweep_finishes_what_a_crash_left(
     assert await rows(database) == 2
     clock.now_s += 1
     await store.sweep()
-    assert [await blobs.size(name) for name in (late, forgotten_blob, orphan)] == [None, None, None]
+    assert [await blobs.exists(name) for name in (late, forgotten_blob, orphan)] == [False, False, False]
     assert await rows(database) == 0
 
 
@@ -275,14 +275,14 @@ async def test_one_failing_row_never_stops_the_others(
     broken.broken = {made[0].name, made[2].name}
     clock.now_s += UPLOAD_S + AT_WORK_S
     await store.sweep()
-    assert [await blobs.size(name) for name in names] == [5, None, 5, None]
+    assert [await blobs.exists(name) for name in names] == [True, False, True, False]
     assert await rows(database) == 2
     broken.broken = set()
     await store.sweep()
     assert await rows(database) == 2
     clock.now_s += SWEEP_AGAIN_S
     await store.sweep()
-    assert [await blobs.size(name) for name in names] == [None] * 4
+    assert [await blobs.exists(name) for name in names] == [False] * 4
     assert await rows(database) == 0
 
 
@@ -293,7 +293,7 @@ async def test_discarding_never_fails_a_transcription(database: Database, blobs:
     blob = await upload(store, blobs, ticket)
     broken.broken = {ticket.name}
     await store.discard(await store.consume(caller.org_id, ticket.id))
-    assert await blobs.size(blob) == 5
+    assert await blobs.exists(blob) == True
 
 
 async def test_a_run_of_sweep_is_bounded_and_many_that_fail_do_not_block_it(

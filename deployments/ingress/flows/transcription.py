@@ -18,12 +18,11 @@ from contract.errors import (
     AUDIO_TOO_LONG,
     NOT_CONFIGURED,
     RECORDING_TIMEOUT,
-    REQUEST_TOO_LARGE,
     UPSTREAM_TIMEOUT,
     WARMING_UP,
     ApiError,
 )
-from contract.limits import FORMAT_TEXT_S, UPLOAD_BYTES
+from contract.limits import FORMAT_TEXT_S
 from contract.transcription.engine import Heard, TranscriptionEngine, TranscriptionJob
 from contract.transcription.request import Plan, TranscriptionRequest, choose, plan
 from contract.transcription.transcript import Formatted, Transcript
@@ -131,11 +130,6 @@ async def _audio(context: RequestContext, upload_id: str | None, file: bytes | N
     state = context.service.state
     ticket = await state.tickets.consume(context.caller.org_id, upload_id)
     try:
-        size = await state.blobs.size(ticket.blob)
-        if size is not None and size > UPLOAD_BYTES:
-            raise REQUEST_TOO_LARGE(
-                f"{size} bytes were uploaded; a recording may have {UPLOAD_BYTES} at most", param="upload_id"
-            )
         yield await state.blobs.address(ticket.blob, ADDRESS_S)
     finally:
         await asyncio.shield(state.tickets.discard(ticket))
