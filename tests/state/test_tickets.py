@@ -293,7 +293,7 @@ async def test_discarding_never_fails_a_transcription(database: Database, blobs:
     blob = await upload(store, blobs, ticket)
     broken.broken = {ticket.name}
     await store.discard(await store.consume(caller.org_id, ticket.id))
-    assert await blobs.exists(blob) == True
+    assert await blobs.exists(blob)
 
 
 async def test_a_run_of_sweep_is_bounded_and_many_that_fail_do_not_block_it(
