@@ -276,12 +276,12 @@ def test_markers_that_say_something_else_are_refused(transcript: str, formatted:
         ("sehr ", ""),
         ("Park", "P\u00e4rk"),
         ("großen", "grossen"),
-        ("seinem", "sei nem"),
+        ("Wetter", "Wet ter"),
     ],
 )
 def test_single_words_that_differ_are_conspicuous(old: str, new: str) -> None:
     formatted = PLAIN.replace(old, new)
-    count = 2 if old == "seinem" else 1
+    count = 2 if old == "Wetter" else 1
     # Two words are more than 3 % of 20, but not of 80.
     found = judge(f"{PLAIN} {PLAIN} {PLAIN} {PLAIN}", f"{formatted} {PLAIN} {PLAIN} {PLAIN}")
     assert (found.verdict, found.reason) == ("auffaellig", None)
@@ -310,7 +310,7 @@ def test_names_that_were_replaced_are_never_ok() -> None:
 
 SENTENCE = st.lists(
     st.text(st.characters(categories=["L", "Nd"], max_codepoint=0x24F), min_size=1, max_size=8)
-    | st.sampled_from("nicht 3,5 E-Mail Erstens zweitens 2. und -5 can't no 你好".split(" ")),
+    | st.sampled_from(["nicht", "3,5", "E-Mail", "Erstens", "zweitens", "2.", "und", "-5", "can't", "no", "你好"]),
     min_size=1,
     max_size=25,
 )

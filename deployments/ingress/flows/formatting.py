@@ -72,10 +72,10 @@ class Formatting:
             self._rest += "".join(segment.text + self._space for segment in segments if segment.text)
             self._begin(self._formatter, is_last=False)
 
-    async def finish(self, transcript: str) -> Formatted:
-        """The transcript with structure, or as it was and why. Waits up to FORMAT_WAIT_S, and raises nothing."""
+    async def finish(self, transcript: str, wait_s: float = FORMAT_WAIT_S) -> Formatted:
+        """The transcript with structure, or as it was and why, after `wait_s` at the latest. Raises nothing."""
         try:
-            async with asyncio.timeout(FORMAT_WAIT_S):
+            async with asyncio.timeout(wait_s):
                 text = await self._text(transcript)
                 return await asyncio.to_thread(judge, transcript, text)
         except TimeoutError:

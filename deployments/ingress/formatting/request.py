@@ -42,7 +42,7 @@ Where nothing is to be done, send the text back as it is."""
 _END = regex.compile(rf"[.!?\u2026][^\p{{L}}\p{{N}}{WHITE}]*(?=[{WHITE}])|[\u3002\uff01\uff1f]", regex.VERSION1)
 _GAP = regex.compile(f"[{WHITE}]", regex.VERSION1)
 _SPACES = regex.compile(f"[{SPACE}]+", regex.VERSION1)
-_AROUND_BREAKS = regex.compile(rf" ?\r?\n ?", regex.VERSION1)
+_AROUND_BREAKS = regex.compile(r" ?\r?\n ?")
 _BREAKS = regex.compile(r"\n{3,}")
 _STAR = regex.compile(r"(?m)^\* ")
 
@@ -55,7 +55,7 @@ def pieces(text: str, is_last: bool) -> tuple[list[str], str]:
     """The pieces that are whole, and what is left; with `is_last` nothing is."""
     whole: list[str] = []
     start = 0
-    while len(text) - start >= PIECE_CHARS and (end := _piece_end(text, start, is_last)):
+    while len(text) - start >= PIECE_CHARS and (end := _piece_end(text, start)):
         whole.append(text[start:end])
         start = end
     rest = text[start:]
@@ -64,7 +64,7 @@ def pieces(text: str, is_last: bool) -> tuple[list[str], str]:
     return whole, rest
 
 
-def _piece_end(text: str, start: int, is_last: bool) -> int | None:
+def _piece_end(text: str, start: int) -> int | None:
     """None where the rest may still belong to the piece."""
     most = start + MOST_PIECE_CHARS
     if sentence := _END.search(text, start + PIECE_CHARS - 1, most):
@@ -90,12 +90,13 @@ def asked(piece: str, model: ChatModel) -> ChatRequest:
 def answered(reply: ChatReply) -> str:
     """The text of an answer without idle white space. Raises NoAnswer."""
     choice = reply.body["choices"][0]
-    text = choice["message"].get("content")
-    if not text or choice["finish_reason"] != "stop":
+    content = choice["message"].get("content")
+    if not content or choice["finish_reason"] != "stop":
         raise NoAnswer
-    text = _AROUND_BREAKS.sub("\n", _SPACES.sub(" ", text)).strip(" \n")
+    text: str = _AROUND_BREAKS.sub("\n", _SPACES.sub(" ", content))
     # The other bullet of Markdown; a star that was heard is missed by the verdict.
-    return _STAR.sub("- ", _BREAKS.sub("\n\n", text))
+    text = _STAR.sub("- ", _BREAKS.sub("\n\n", text))
+    return text.strip(" \n")
 
 
 def joined(asked: Sequence[str], answers: Sequence[str]) -> str:
