@@ -174,6 +174,8 @@ def test_what_is_no_structure_is_refused(text: str, change: object) -> None:
         ("Das ist ½ Liter.", "Das ist 12 Liter."),
         ("Um 10:30 Uhr.", "Um 1030 Uhr."),
         ("Das Spiel endet 2 : 1 heute.", "Das Spiel endet 2, 1 heute."),
+        ("Das Spiel endet 2 • 1 heute.", "Das Spiel endet 2 1 heute."),
+        ("Das ist 3 · 5 heute.", "Das ist 3 5 heute."),
         ("Das ist .5 Liter.", "Das ist 5 Liter."),
         ("Am 3-5 Mai.", "Am 35 Mai."),
         ("Am 3/5 Mai.", "Am 3 5 Mai."),

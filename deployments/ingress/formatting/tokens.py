@@ -37,7 +37,7 @@ _HYPHEN = r"\-\u2010\u2011"
 _DASH = _HYPHEN + r"\u2012-\u2015\u2212"
 _FREE = (
     "".join(STOPS)
-    + r",()'\"\u00a1\u00ab\u00b7\u00bb\u00bf\u0387\u0589\u055c\u055e\u05be\u05f3\u05f4\u060c\u061b\u0965\u0f0d"
+    + r",()'\"\u00a1\u00ab\u00bb\u00bf\u0589\u055c\u055e\u05be\u05f3\u05f4\u060c\u061b\u0965\u0f0d"
     + r"\u104a\u104b\u1361\u2012-\u2015\u2018-\u201f\u2022\u2039\u203a\u3001\u3008-\u3011\uff08\uff09\uff0c"
     + _HYPHEN
 )
@@ -56,7 +56,7 @@ _TOKEN = regex.compile(
         (?<! [\p{{L}}\p{{N}}] ) [{_DASH}] (?= [{SPACE}]* \p{{Nd}} )                # a minus
       | -{{3,}}                                                                # a rule of Markdown
       | [.,] (?= \p{{Nd}} )                                                    # .5
-      | (?<= \p{{Nd}} [{SPACE}]+ ) [.,:] (?= [{SPACE}]* \p{{Nd}} )                # 2 : 1
+      | (?<= \p{{Nd}} [{SPACE}]+ ) [.,:\u2022] (?= [{SPACE}]* \p{{Nd}} )         # 2 : 1
       | (?<= \p{{L}} \p{{L}} ) \. (?= \p{{L}} \p{{L}} )                            # example.com
       | [^\p{{L}}\p{{Nd}}\p{{M}}{_FREE}{WHITE}] )
     """,

@@ -75,7 +75,7 @@ _PARTS = (
 """What numbers are put together from, in languages that write them as one word."""
 
 _COMPOUND = re.compile("|".join(f"(?:{parts}){{2,12}}" for parts in _PARTS))
-_ROMAN = re.compile("[ivxlcdm]{2,9}")
+_ROMAN = re.compile("(?=..)x{0,3}(ix|iv|v?i{0,3})")
 _LONGEST = 60
 
 NUMBER_WORDS = frozenset(_NUMBERS.split()) | {word for line in NUMBERS for word in line.split()} | WORDS
