@@ -68,7 +68,7 @@ def judge(transcript: str, formatted: str) -> Formatted:
     coverage = max(0.0, 1 - changed / max(len(heard), 1))
     if not changed and is_sound:
         return Formatted(formatted, "ok", 1.0)
-    if is_sound and _are_few(changed, len(heard)) and not any(_counts(c, heard, written) for c in changes):
+    if is_sound and _are_few(changed, len(heard)) and _are_plain(changes, heard, written):
         return Formatted(formatted, "auffaellig", coverage)
     return unformatted(transcript, WORDING_CHANGED, coverage)
 
@@ -159,8 +159,14 @@ def _marked(written: Sequence[Token], index: int) -> int | None:
     return ordinal.value if ordinal else None
 
 
+def _are_plain(changes: Sequence[Change], heard: Sequence[Token], written: Sequence[Token]) -> bool:
+    """Whether no change is more than a plain word here or there."""
+    new = [token for change in changes for token in _sides(change, heard, written)[1]]
+    return _scripts(new) <= _scripts(heard) and not any(_counts(change, heard, written) for change in changes)
+
+
 def _counts(change: Change, heard: Sequence[Token], written: Sequence[Token]) -> bool:
-    """Whether a change is more than a plain word here or there."""
+    """Whether a change means more than its words."""
     old, new = _sides(change, heard, written)
     is_added_outside = not old and change.from_ in (0, len(heard))
     if change.words > LONGEST_ROW or is_added_outside or any(map(_is_guarded, (*old, *new))):
@@ -169,9 +175,7 @@ def _counts(change: Change, heard: Sequence[Token], written: Sequence[Token]) ->
     beside += [*written[max(change.new_from - 1, 0) : change.new_from], *written[change.new_to : change.new_to + 1]]
     if any(token.kind != "word" or is_number(token.text) for token in beside):
         return True
-    if len(old) == len(new) == 1 and negates(old[0].text, new[0].text):
-        return True
-    return not _scripts(new) <= _scripts(heard)
+    return len(old) == len(new) == 1 and negates(old[0].text, new[0].text)
 
 
 def _is_guarded(token: Token) -> bool:
