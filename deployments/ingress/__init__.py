@@ -4,6 +4,7 @@
     app.py          build_app(service) -> FastAPI: routes at `/` and `/v1`, error handlers
     routes/         HTTP: one router per family. Parse the body, call the flow, make the response
     flows/          what a capability does for a caller: bill, call the engine, settle. No HTTP
+    formatting/     structure for transcripts, and the proof that no wording changed. No HTTP, no state
     service.py      what one process works with: catalogue, engines, state
     context.py      what a flow knows of one request: who asks, its id, its timings
     middleware.py   opens the trace of a request; writes the headers that every reply has

@@ -1,0 +1,166 @@
+"""A text as the tokens that must not change: words, numbers and signs.
+
+tokens("Es sind -3,5 °C: kalt!") -> es | sind | - | 3,5 | ° | c | kalt
+
+    word      letters and their marks in lower case, apostrophes inside included; a hyphen ends it
+    sign of   a script that is written without spaces: each is a word of its own
+    number    digits, and whatever stands between two of them without a space: `3,5`, `10:30`, `1.000`, `12/7`
+    sign      all else that is neither white space nor punctuation of a sentence: `%`, `€`, `#`, `<`, a minus, and every
+              character that nobody sees
+
+Only what lies between tokens is free: white space and the punctuation of sentences. So nothing can hide in it.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from itertools import pairwise
+from typing import NamedTuple
+
+import regex
+
+from deployments.ingress.formatting.ordinals import spoken_ordinal
+
+HYPHENS = "-\u2010\u2011"
+APOSTROPHES = "'\u2019\u2018\u02bc"
+
+STOPS = tuple(".!?:;\u2026\u3002\uff01\uff1f\uff1a\uff1b\uff0e\u0964\u061f\u06d4\u17d4\u1362")
+"""What may end a sentence, or introduce a list."""
+
+COMMAS = (*",\u060c\u3001\uff0c\u2013\u2014", " - ")
+"""What may end a part of a sentence."""
+
+# Classes of characters, as they stand inside brackets.
+SPACE = r"\ \t\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000"
+WHITE = SPACE + r"\r\n"
+_HYPHEN = r"\-\u2010\u2011"
+_DASH = _HYPHEN + r"\u2012-\u2015\u2212"
+_FREE = (
+    "".join(STOPS)
+    + r",()'\"\u00a1\u00ab\u00bb\u00bf\u0589\u055c\u055e\u05be\u05f3\u05f4\u060c\u061b\u0965\u0f0d"
+    + r"\u104a\u104b\u1361\u2012-\u2015\u2018-\u201f\u2022\u2039\u203a\u3001\u3008-\u3011\uff08\uff09\uff0c"
+    + _HYPHEN
+)
+_ONE_BY_ONE = r"\p{Han}\p{Hiragana}\p{Katakana}\u30fc\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}"
+_LETTERS = rf"[[\p{{L}}\p{{M}}]--[{_ONE_BY_ONE}]]+"
+
+_TOKEN = regex.compile(
+    rf"""
+    (?P<number> \p{{Nd}}+ (?: [^\p{{L}}\p{{N}}\p{{M}}{WHITE}] \p{{Nd}}+ )* )
+  | (?P<word>
+        # "No. 5" counts, "no" refuses: there the point is part of the word.
+        (?<! [\p{{L}}\p{{M}}] ) (?i:nos?|nrs?) \. (?= [{SPACE}]* \p{{Nd}} )
+      | [{_ONE_BY_ONE}] \p{{M}}*
+      | {_LETTERS} (?: [{APOSTROPHES}] {_LETTERS} )* )
+  | (?P<sign>
+        (?<! [\p{{L}}\p{{N}}] ) [{_DASH}] (?= [{SPACE}]* \p{{Nd}} )                # a minus
+      | -{{3,}}                                                                # a rule of Markdown
+      | [.,] (?= \p{{Nd}} )                                                    # .5
+      | (?<= \p{{Nd}} [{SPACE}]+ ) [.,:\u2022] (?= [{SPACE}]* \p{{Nd}} )         # 2 : 1
+      | (?<= \p{{L}} \p{{L}} ) \. (?= \p{{L}} \p{{L}} )                            # example.com
+      | [^\p{{L}}\p{{Nd}}\p{{M}}{_FREE}{WHITE}] )
+    """,
+    regex.VERBOSE | regex.VERSION1,
+)
+_ANY_DASH = regex.compile(f"[{_DASH}]")
+_LISTED = regex.compile("[0-9]{1,2}")
+
+_TOO_MANY_MARKS = regex.compile(r"\p{M}{31,}")
+"""Unicode's stream-safe format has no more marks on a letter. To bring more into order takes quadratic time."""
+
+
+class Token(NamedTuple):
+    """A word, a number or a sign.
+
+    Attributes:
+        text: in the one spelling in which texts are compared.
+        kind: `word`, `number` or `sign`.
+        start, end: where it stands in the normalised text.
+        before, after: what is free there, up to the next token. Before the first one, the text begins with a line.
+        has_marker: a word before which a list marker of the same value stands: `2. Zweitens`. The marker is no token.
+    """
+
+    text: str
+    kind: str
+    start: int
+    end: int
+    before: str
+    after: str
+    has_marker: bool = False
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether nothing but a hyphen is between it and the token before."""
+        return len(self.before) == 1 and self.before in HYPHENS
+
+    @property
+    def opens_line(self) -> bool:
+        """Whether it is the first of a line."""
+        return "\n" in self.before
+
+    @property
+    def opens_sentence(self) -> bool:
+        """Whether a line, a sentence, or what a colon announces begins with it."""
+        return self.opens_line or any(stop in self.before for stop in STOPS)
+
+    @property
+    def opens_clause(self) -> bool:
+        """The same of parts of sentences."""
+        return self.opens_sentence or any(comma in self.before for comma in COMMAS)
+
+    @property
+    def is_pointed(self) -> bool:
+        """Whether punctuation follows on the same line, as after a list marker."""
+        rest = self.after.lstrip(" \t")
+        return bool(rest) and rest[0] not in "\r\n"
+
+
+def normal(text: str) -> str:
+    """Canonical composition: how an umlaut is encoded changes no word."""
+    return text if _TOO_MANY_MARKS.search(text) else unicodedata.normalize("NFC", text)
+
+
+def tokens(text: str) -> list[Token]:
+    """The tokens of `text`, in linear time. Positions are those of `normal(text)`."""
+    text = normal(text)
+    found = list(_TOKEN.finditer(text))
+    ends = [0, *(match.end() for match in found)]
+    starts = [*(match.start() for match in found), len(text)]
+    gaps = [text[end:start] for end, start in zip(ends, starts, strict=True)]
+    gaps[0] = "\n" + gaps[0]
+    plain = [
+        Token(_spelling(match), match.lastgroup or "", match.start(), match.end(), before, after)
+        for match, (before, after) in zip(found, pairwise(gaps), strict=True)
+    ]
+    return _without_markers(plain)
+
+
+def _spelling(match: regex.Match[str]) -> str:
+    text: str = match[0]
+    if match.lastgroup == "word":
+        for apostrophe in APOSTROPHES[1:]:
+            text = text.replace(apostrophe, "'")
+        return text.lower()
+    return _ANY_DASH.sub("-", text) if match.lastgroup == "number" or len(text) == 1 else text
+
+
+def _without_markers(found: list[Token]) -> list[Token]:
+    """Takes away markers that say again what the word after them says: `1. Erstens`."""
+    kept: list[Token] = []
+    follows_marker = False
+    for index, token in enumerate(found):
+        if _is_marker(token) and _value_of(found[index + 1 : index + 4]) == int(token.text):
+            follows_marker = True
+            continue
+        kept.append(token._replace(has_marker=True) if follows_marker else token)
+        follows_marker = False
+    return kept
+
+
+def _is_marker(token: Token) -> bool:
+    return bool(_LISTED.fullmatch(token.text)) and token.is_pointed and token.opens_sentence
+
+
+def _value_of(following: list[Token]) -> int | None:
+    ordinal = spoken_ordinal([token.text for token in following])
+    return ordinal.value if ordinal else None
