@@ -134,7 +134,7 @@ async def _clip(context: RequestContext, request: SpeechRequest, own: OwnVoice |
             f"the reference clip cannot be decoded: {error}; send base64 of a wav or flac file",
             param="reference_audio_b64",
         ) from None
-    return Clip(sound.samples, sound.sample_rate, request.prompt_text)
+    return Clip(bytes(sound.samples), sound.sample_rate, request.prompt_text)
 
 
 async def _stored_clip(context: RequestContext, own: OwnVoice) -> Clip:
