@@ -1,8 +1,9 @@
 """Decodes a stranger's audio in a process of its own, which holds nothing worth having and can do nothing else.
 
-    decode(data, sample_rate, max_seconds) -> Sound
+    decode(data, sample_rate, max_seconds, owner) -> Sound
       |- NotAudio     no sound in a format that is known; also a file that needed too much time or memory
-      `- TooLong      more sound than was requested
+      |- TooLong      more sound than was requested
+      `- Crowded      too many files wait
 
 A flaw in a codec then costs its finder a process that was to end anyway. `audio.confinement` says what that
 process cannot do; it gets no environment either. This module loads neither codecs nor models.
@@ -21,11 +22,24 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
+from tempfile import SpooledTemporaryFile
 from threading import Lock
 
+from audio.turns import Crowded, Turns
+
+__all__ = ["Crowded", "NotAudio", "Sound", "TooLong", "decode"]
+
 CHILDREN = 2
-"""Processes at a time. Who comes later waits."""
+"""Processes at a time. Who comes later waits for a turn; see `audio.turns`."""
+
+OWNER_WAITING = 8
+ALL_WAITING = 64
+"""Files that may wait, of one owner and in all."""
+
+IN_MEMORY_BYTES = 4 * 1024**2
+"""More samples lie in a file without a name: four hours at 16 kHz are 460 MB, which the kernel may write out."""
 
 PADDING_S = 0.1
 """What a child may give beyond the requested length: codecs add silence to a file at its ends."""
@@ -46,6 +60,7 @@ _START = (
 )
 
 _threads = ThreadPoolExecutor(CHILDREN, thread_name_prefix="sandbox")
+_turns = Turns(CHILDREN, OWNER_WAITING, ALL_WAITING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +68,12 @@ class Sound:
     """What was in a file.
 
     Attributes:
-        samples: mono, little-endian 16-bit PCM.
+        samples: mono, little-endian 16-bit PCM; long ones are mapped from a file that is gone when they are.
         sample_rate: in Hz.
         seconds: its length.
     """
 
-    samples: bytes
+    samples: bytes | mmap
     sample_rate: int
     seconds: float
 
@@ -79,21 +94,28 @@ class TooLong(ValueError):
         self.seconds = seconds
 
 
-async def decode(data: bytes | Path, sample_rate: int, max_seconds: float) -> Sound:
-    """The sound of a file, mixed to mono. Raises NotAudio, TooLong. Cancelled, it leaves no process behind.
+async def decode(data: bytes | Path, sample_rate: int, max_seconds: float, owner: str = "") -> Sound:
+    """The sound of a file, mixed to mono. Cancelled, it leaves no process behind and no place occupied.
 
     Args:
         data: the file, or where it lies.
         sample_rate: what the sound is to have, in Hz.
         max_seconds: longest sound that is taken. Memory and time follow it, not what the file says.
+        owner: for whom; files of one owner are decoded one after the other, and those of others in between.
+
+    Raises:
+        NotAudio, TooLong: as the module says.
+        Crowded: too many files wait, of this owner or in all.
     """
     if data == b"":
         raise NotAudio("it is empty")
-    child = _Child()
-    try:
-        return await asyncio.get_running_loop().run_in_executor(_threads, child.decode, data, sample_rate, max_seconds)
-    finally:
-        child.stop()
+    async with _turns.of(owner):
+        child = _Child()
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(_threads, child.decode, data, sample_rate, max_seconds)
+        finally:
+            child.stop()
 
 
 class _Child:
@@ -162,23 +184,26 @@ def _opened(data: bytes | Path) -> Iterator[int]:
         os.close(file)
 
 
-def _read(process: subprocess.Popen[bytes], limit_bytes: int, deadline: float) -> bytes:
+def _read(process: subprocess.Popen[bytes], limit_bytes: int, deadline: float) -> bytes | mmap:
     """All that a child gives until it ends. Raises NotAudio if it gives more than it may, or takes too long."""
     assert process.stdout
-    given = bytearray()
+    size = 0
     poll = select.poll()
     poll.register(process.stdout, select.POLLIN)
-    while poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-        block = os.read(process.stdout.fileno(), 1 << 20)
-        if not block:
-            return bytes(given)
-        given += block
-        if len(given) > limit_bytes:
-            break
+    with SpooledTemporaryFile(IN_MEMORY_BYTES, prefix="sound-") as given:
+        while poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            block = os.read(process.stdout.fileno(), 1 << 20)
+            if not block:
+                given.seek(0)
+                return given.read() if size <= IN_MEMORY_BYTES else mmap(given.fileno(), size, access=ACCESS_READ)
+            given.write(block)
+            size += len(block)
+            if size > limit_bytes:
+                break
     raise NotAudio("decoding it took too long")
 
 
-def _judged(said: str, samples: bytes, sample_rate: int, max_seconds: float) -> Sound:
+def _judged(said: str, samples: bytes | mmap, sample_rate: int, max_seconds: float) -> Sound:
     _, ready, verdict = said.partition("ready\n")
     if not ready:
         raise RuntimeError(f"the decoder did not start: {said.strip()[-500:]}")

@@ -7,24 +7,21 @@ speak_whole(job) -> AudioBlock                   the file, once all of it is mad
 
 from __future__ import annotations
 
-import asyncio
 import time
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from audio import signing
 from contract.catalog import Serving, SpeechModel
 from contract.errors import UNKNOWN_VOICE, ApiError
 from contract.speech.engine import AudioBlock, SpeechEngine, SpeechJob
+from models.stepping import Stepper
 
 if TYPE_CHECKING:
     import numpy as np
-
-GRACE_S = 60.0
 
 LENGTH_FIRST = frozenset({"flac"})
 """Formats that many readers refuse without a length at the beginning, so they come in one piece."""
@@ -54,8 +51,7 @@ class SpeechAdapter(SpeechEngine):
         self.serving = model.serving
         self.path = path
         self.sample_rate = model.sample_rate
-        self._threads = ThreadPoolExecutor(self.serving.max_ongoing_requests, thread_name_prefix=model.provider)
-        self._under_way: dict[Lock, float] = {}
+        self._stepper = Stepper(self.serving.max_ongoing_requests, self.serving.deadline_s, model.id)
         self._watermark = _load_watermark() if model.watermark else None
         self._signature = signing.configured()
 
@@ -84,36 +80,16 @@ class SpeechAdapter(SpeechEngine):
 
     async def check_health(self) -> None:
         """Raises when a part is under way for longer than the deadline and a minute more."""
-        oldest = min(self._under_way.copy().values(), default=time.monotonic())
-        if time.monotonic() - oldest > self.serving.deadline_s + GRACE_S:
-            raise RuntimeError(f"speech engine {self.model.id} makes no progress")
+        self._stepper.check()
 
     def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._stepper.close()
 
     async def _blocks(self, job: SpeechJob, *, whole: bool) -> AsyncGenerator[AudioBlock, None]:
-        parts = self._file(job, whole)
-        turn = Lock()  # a generator that runs cannot be closed
-
-        def advance() -> AudioBlock | None:
-            with turn:
-                self._under_way[turn] = time.monotonic()
-                try:
-                    return next(parts, None)
-                finally:
-                    del self._under_way[turn]
-
-        def stop() -> None:
-            with turn:
-                parts.close()
-
-        loop = asyncio.get_running_loop()
-        try:
-            while (block := await loop.run_in_executor(self._threads, advance)) is not None:
+        async with aclosing(self._stepper.run(self._file(job, whole))) as blocks:
+            async for block in blocks:
                 if block.data:
                     yield block
-        finally:
-            self._threads.submit(stop)
 
     def _file(self, job: SpeechJob, whole: bool) -> Generator[AudioBlock]:
         from audio.encoding import Encoder

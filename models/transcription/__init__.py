@@ -1,10 +1,11 @@
 """Transcribers, one file each, all a `TranscriptionAdapter`. They never import each other.
 
 adapter.py            what all share: the file is fetched, decoded in a sandbox, and listened to in turn
-voice_activity.py     where in a recording somebody speaks
+voice_activity.py     where in a recording somebody speaks; long ones some minutes at a time
 faster_whisper.py     Whisper by CTranslate2, on a CPU or a GPU
-passages.py           a recording cut into passages of speech
+segments.py           its words made into segments, none of them invented
 voxtral.py            Voxtral on vLLM
+passages.py           passages of speech, of which it hears one at a time
 mistral.py            an HTTP API: Mistral's, or a server of one's own
 answers.py            what such an API answers, made into segments
 

@@ -17,9 +17,9 @@ from urllib.parse import unquote, urlsplit
 
 import httpx
 
-from audio.sandbox import NotAudio, Sound, TooLong, decode
+from audio.sandbox import Crowded, NotAudio, Sound, TooLong, decode
 from contract.catalog import Serving, TranscriptionModel
-from contract.errors import AUDIO_TOO_LONG, AUDIO_UNREADABLE, UPSTREAM_ERROR
+from contract.errors import AUDIO_TOO_LONG, AUDIO_UNREADABLE, BUSY, UPSTREAM_ERROR
 from contract.limits import UPLOAD_BYTES
 from contract.transcription.engine import Heard, TranscriptionEngine, TranscriptionJob
 
@@ -47,8 +47,9 @@ class Recording:
         import numpy as np
 
         first, last = round(start_s * SAMPLE_RATE), round(end_s * SAMPLE_RATE)
-        part = np.frombuffer(self.sound.samples, "<i2")[first:last]
-        return part.astype(np.float32) / 32768.0
+        part = np.frombuffer(self.sound.samples, "<i2")[first:last].astype(np.float32)
+        part /= 32768.0
+        return part
 
 
 class TranscriptionAdapter(TranscriptionEngine):
@@ -70,13 +71,15 @@ class TranscriptionAdapter(TranscriptionEngine):
     async def transcribe(self, job: TranscriptionJob) -> AsyncGenerator[Heard, None]:
         async with fetched(job.audio) as file:
             try:
-                sound = await decode(file, SAMPLE_RATE, job.max_seconds)
+                sound = await decode(file, SAMPLE_RATE, job.max_seconds, job.owner)
             except TooLong as error:
                 raise AUDIO_TOO_LONG(
                     f"the recording lasts {error}, which is the most that this request may bring", param="file"
                 ) from None
             except NotAudio as error:
                 raise AUDIO_UNREADABLE(f"the recording cannot be decoded: {error}", param="file") from None
+            except Crowded as error:
+                raise BUSY(f"too many {error}; try again in a moment") from None
             yield Heard(sound.seconds)
             async with aclosing(self.listen(job, Recording(file, sound))) as parts:
                 async for part in parts:

@@ -1,1 +1,256 @@
-"""Whisper by CTranslate2."""
+"""Whisper by CTranslate2, on a CPU, or on a GPU where the stanza requests one.
+
+    recording -> blocks of minutes -> windows of 30 s in which somebody speaks -> batches of them -> passages
+
+A batch is a step: between two of them other recordings come in, and a caller can leave. Whisper's own marks of time
+are not used, since a batch loses what follows the last of them; times come from the words, which are aligned.
+
+Nothing is invented: what is no speech is never heard, and a window that came out improbable or as a loop is heard once
+more, alone, at rising temperatures; what is improbable then is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from contract.base import Frozen
+from contract.catalog import TranscriptionModel
+from contract.transcription.engine import Heard, Segment, TranscriptionJob, Word
+from contract.transcription.languages import LANGUAGES
+from models.options import read
+from models.stepping import Stepper
+from models.transcription.adapter import SAMPLE_RATE, Recording, TranscriptionAdapter
+from models.transcription.segments import is_heard, sentences
+from models.transcription.voice_activity import Block, Window, blocks, spoken
+from models.weights.files import WeightsError, need_folder
+
+TEMPERATURES = (0.0, 0.3, 0.6, 0.9)
+"""At which a doubtful window is heard again, until it is plausible."""
+
+MAX_REPETITION = 2.4
+"""How often shorter a text may become when it is compressed. A loop is much more; these are Whisper's own bounds."""
+
+MIN_LOGPROB = -1.0
+MAX_NO_SPEECH = 0.6
+
+AGAIN_SEGMENTS = 40
+"""Of one window. Nobody says so many sentences in half a minute."""
+
+
+class Options(Frozen):
+    """Options of `FasterWhisper`.
+
+    Attributes:
+        compute_type: of CTranslate2; `int8` on a CPU.
+        beam_size: 1 takes the likeliest word each time.
+        batch_size: windows of 30 s at a time. Others wait for a batch, so small ones are fairer.
+        lacks_languages: of those that the API knows.
+    """
+
+    compute_type: Literal["int8", "int8_float32", "int8_float16", "float16", "bfloat16", "float32"] = "int8"
+    beam_size: int = Field(5, ge=1, le=20)
+    batch_size: int = Field(4, ge=1, le=64)
+    lacks_languages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What is asked of the model for every window of a recording."""
+
+    language: str
+    prompt: str | None
+    words: bool
+
+
+class FasterWhisper(TranscriptionAdapter):
+    """Listens. `serving.threads` bounds its CPU threads, all recordings together."""
+
+    options_type = Options
+
+    def __init__(self, model: TranscriptionModel, path: Path | None) -> None:
+        super().__init__(model, path)
+        self._options = read(model, Options)
+        self._whisper = _load(
+            need_folder(path, model.id),
+            device="cuda" if self.serving.on_gpu else "cpu",
+            compute_type=self._options.compute_type,
+            threads=self.serving.threads or 0,
+        )
+        _check_languages(self._whisper, self._options, model.id)
+        self._stepper = Stepper(self.serving.max_ongoing_requests, self.serving.deadline_s, model.id)
+        self._warm_up()
+
+    def listen(self, job: TranscriptionJob, recording: Recording) -> AsyncGenerator[Heard, None]:
+        return self._stepper.run(self._parts(job, recording))
+
+    async def check_health(self) -> None:
+        """Raises when a step is under way for longer than the deadline and a minute more."""
+        self._stepper.check()
+
+    def close(self) -> None:
+        self._stepper.close()
+
+    def _parts(self, job: TranscriptionJob, recording: Recording) -> Generator[Heard]:
+        duration_s, language, end = recording.sound.seconds, job.language, 0.0
+        prompt = job.prompt or ", ".join(job.terms)
+        for block in blocks(recording.samples, duration_s):
+            windows = iter(block.windows)
+            while batch := list(islice(windows, self._options.batch_size)):
+                language = language or self._language_of(block, batch[0])
+                task = _Task(language, prompt.strip() or None, job.words)
+                for window, segments in self._heard(task, block, batch):
+                    placed = tuple(_in_order(segments, end, duration_s))
+                    end = placed[-1].end if placed else end
+                    yield Heard(duration_s, min(window.end, duration_s), language, placed)
+            yield Heard(duration_s, block.done_s, language)
+
+    def _language_of(self, block: Block, window: Window) -> str:
+        language: str = self._whisper.detect_language(_cut(block, window))[0]
+        return language
+
+    def _heard(self, task: _Task, block: Block, batch: Sequence[Window]) -> Iterator[tuple[Window, list[Segment]]]:
+        """What is said in each of some windows; doubtful ones are heard again, each a step of its own."""
+        for window, found in zip(batch, self._batch(task, block, batch), strict=True):
+            again = self._again(task, block, window) if _is_doubtful(found) else [found]
+            yield window, [passage for segment in again for passage in self._passages(segment, task, window)]
+
+    def _batch(self, task: _Task, block: Block, batch: Sequence[Window]) -> list[Any]:
+        """One segment of faster-whisper's for each window. Times are of the block."""
+        from faster_whisper import BatchedInferencePipeline
+
+        clips = [{"start": w.start - block.start, "end": w.end - block.start} for w in batch]
+        found, _ = BatchedInferencePipeline(self._whisper).transcribe(
+            block.samples,
+            language=task.language,
+            beam_size=self._options.beam_size,
+            batch_size=len(batch),
+            clip_timestamps=clips,
+            initial_prompt=f" {task.prompt}" if task.prompt else None,
+            without_timestamps=True,
+            word_timestamps=True,
+        )
+        return [_moved(segment, block.start) for segment in found]
+
+    def _again(self, task: _Task, block: Block, window: Window) -> Iterator[Any]:
+        """Segments of one window, as Whisper hears it alone. Times are of the recording."""
+        found, _ = self._whisper.transcribe(
+            _cut(block, window),
+            language=task.language,
+            beam_size=self._options.beam_size,
+            temperature=TEMPERATURES,
+            compression_ratio_threshold=MAX_REPETITION,
+            log_prob_threshold=MIN_LOGPROB,
+            no_speech_threshold=MAX_NO_SPEECH,
+            condition_on_previous_text=False,
+            initial_prompt=task.prompt,
+            word_timestamps=True,
+        )
+        for segment in islice(found, AGAIN_SEGMENTS):
+            if segment.compression_ratio <= MAX_REPETITION and segment.avg_logprob >= MIN_LOGPROB:
+                yield _moved(segment, window.start)
+
+    def _passages(self, segment: Any, task: _Task, window: Window) -> Iterator[Segment]:
+        if _is_no_speech(segment):
+            return
+        for words in sentences(segment.words or ()):
+            text = "".join(word.text for word in words).strip()
+            if not text or not is_heard(words, window.spoken):
+                continue
+            yield Segment(
+                text=text,
+                start=words[0].start,
+                end=words[-1].end,
+                words=tuple(replace(w, text=w.text.strip()) for w in words if w.text.strip()) if task.words else (),
+                seek=round(window.start * 100),
+                tokens=tuple(self._whisper.hf_tokenizer.encode(f" {text}", add_special_tokens=False).ids),
+                temperature=float(segment.temperature or 0.0),
+                avg_logprob=float(segment.avg_logprob),
+                compression_ratio=float(segment.compression_ratio),
+                no_speech_prob=float(segment.no_speech_prob),
+            )
+
+    def _warm_up(self) -> None:
+        """The first run of each network takes longer."""
+        import numpy as np
+
+        silence = np.zeros(SAMPLE_RATE, np.float32)
+        spoken(silence)
+        self._whisper.detect_language(silence)
+
+
+def _cut(block: Block, window: Window) -> Any:
+    """float32 [n] of a window."""
+    first, last = (round((at - block.start) * SAMPLE_RATE) for at in (window.start, window.end))
+    return block.samples[first:last]
+
+
+def _is_no_speech(segment: Any) -> bool:
+    return bool(segment.no_speech_prob > MAX_NO_SPEECH and segment.avg_logprob < MIN_LOGPROB)
+
+
+def _is_doubtful(segment: Any) -> bool:
+    if _is_no_speech(segment) or not segment.text.strip():
+        return False
+    return bool(segment.avg_logprob < MIN_LOGPROB or segment.compression_ratio > MAX_REPETITION or not segment.words)
+
+
+def _moved(segment: Any, by_s: float) -> Any:
+    """A segment of faster-whisper's whose words are ours, later by `by_s` seconds."""
+    words = [
+        Word(word.word, float(word.start) + by_s, float(word.end) + by_s, float(word.probability))
+        for word in segment.words or ()
+    ]
+    return replace(segment, words=words)
+
+
+def _in_order(segments: Iterable[Segment], after_s: float, duration_s: float) -> Iterator[Segment]:
+    """Times within the recording, none before one that came earlier."""
+    for segment in segments:
+        at, words = after_s, []
+        for word in segment.words:
+            start = min(max(word.start, at), duration_s)
+            at = min(max(word.end, start), duration_s)
+            words.append(replace(word, start=start, end=at))
+        start = words[0].start if words else min(max(segment.start, after_s), duration_s)
+        after_s = words[-1].end if words else min(max(segment.end, start), duration_s)
+        yield replace(segment, start=start, end=after_s, words=tuple(words))
+
+
+def _load(folder: Path, *, device: str, compute_type: str, threads: int) -> Any:
+    """faster-whisper's model. Raises WeightsError for a folder that holds none."""
+    from faster_whisper import WhisperModel
+
+    # Without this file the library would ask the model hub for another one.
+    if missing := [name for name in ("model.bin", "config.json", "tokenizer.json") if not (folder / name).is_file()]:
+        raise WeightsError(f"`{folder}` is no model of Whisper for CTranslate2: it has no `{missing[0]}`")
+    try:
+        whisper = WhisperModel(
+            str(folder), device=device, compute_type=compute_type, cpu_threads=threads, local_files_only=True
+        )
+    except RuntimeError as error:
+        raise WeightsError(f"`{folder}` cannot be loaded as a model of Whisper: {error}") from error
+    bands = whisper.feature_extractor.mel_filters.shape[0]
+    if whisper.model.n_mels != bands:
+        raise WeightsError(
+            f"the model in `{folder}` hears {whisper.model.n_mels} bands, its `preprocessor_config.json` says {bands}"
+        )
+    return whisper
+
+
+def _check_languages(whisper: Any, options: Options, model_id: str) -> None:
+    """Raises WeightsError where the stanza is wrong about what the weights lack: requests are judged by it."""
+    token = whisper.hf_tokenizer.token_to_id
+    known = (
+        {code for code in LANGUAGES if token(f"<|{code}|>") is not None} if whisper.model.is_multilingual else {"en"}
+    )
+    if wrong := set(LANGUAGES) - known ^ set(options.lacks_languages):
+        raise WeightsError(
+            f"`lacks_languages` of `{model_id}` is wrong about {', '.join(sorted(wrong)[:5])}: "
+            f"the weights lack {', '.join(sorted(set(LANGUAGES) - known)) or 'none'}"
+        )

@@ -1,7 +1,12 @@
-"""Where in a recording somebody speaks: Silero's network, from the wheel of faster-whisper. No download."""
+"""Where in a recording somebody speaks: Silero's network, from the wheel of faster-whisper. No download.
+
+spoken(samples)            passages of speech in what is in memory
+blocks(read, duration_s)   a long recording, some minutes at a time, cut where nobody speaks
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -9,6 +14,15 @@ if TYPE_CHECKING:
 
 SAMPLE_RATE = 16_000
 MIN_SILENCE_MS = 160
+
+BLOCK_S = 300.0
+"""What is in memory at a time: 20 MB, and some 60 MB while the network runs."""
+
+WINDOW_S = 30.0
+"""What models hear at once."""
+
+MARGIN_S = 1.5
+"""Speech so near to the end of a block may go on beyond it."""
 
 
 class Span(NamedTuple):
@@ -18,10 +32,80 @@ class Span(NamedTuple):
     end: float
 
 
-def spoken(samples: np.ndarray[Any, np.dtype[np.float32]], max_s: float = 30.0) -> list[Span]:
+class Window(NamedTuple):
+    """A part of a recording to be heard at once, from its first word to its last, and where in it somebody speaks."""
+
+    start: float
+    end: float
+    spoken: tuple[Span, ...]
+
+
+class Block(NamedTuple):
+    """Some minutes of a recording. All times are of the recording, in seconds.
+
+    Attributes:
+        start: of `samples`.
+        samples: float32 [n] at 16 kHz.
+        windows: what is to be heard, in order; they do not overlap.
+        done_s: everything before has been looked at, in this block or those before.
+    """
+
+    start: float
+    samples: np.ndarray[Any, np.dtype[np.float32]]
+    windows: tuple[Window, ...]
+    done_s: float
+
+
+def spoken(samples: np.ndarray[Any, np.dtype[np.float32]], max_s: float = WINDOW_S) -> list[Span]:
     """Passages of at most `max_s` seconds in which somebody speaks, in order. `samples` are float32 [n] at 16 kHz."""
     from faster_whisper.vad import VadOptions, get_speech_timestamps
 
     options = VadOptions(max_speech_duration_s=max_s, min_silence_duration_ms=MIN_SILENCE_MS)
     found = get_speech_timestamps(samples, options)
     return [Span(part["start"] / SAMPLE_RATE, part["end"] / SAMPLE_RATE) for part in found]
+
+
+def packed(spans: Sequence[Span], max_s: float = WINDOW_S) -> list[Window]:
+    """As few windows of at most `max_s` seconds as hold all passages, none of which is longer than that.
+
+    Silence between two passages of a window stays, so that there are never many more windows than the recording has
+    half minutes, however the speech is strewn.
+    """
+    windows: list[Window] = []
+    for span in spans:
+        if windows and span.end - windows[-1].start <= max_s:
+            start, _, before = windows.pop()
+            windows.append(Window(start, span.end, (*before, span)))
+        else:
+            windows.append(Window(span.start, span.end, (span,)))
+    return windows
+
+
+def blocks(
+    read: Callable[[float, float], np.ndarray[Any, np.dtype[np.float32]]],
+    duration_s: float,
+    *,
+    block_s: float = BLOCK_S,
+    find: Callable[[np.ndarray[Any, np.dtype[np.float32]]], list[Span]] = spoken,
+) -> Iterator[Block]:
+    """A whole recording. What is spoken is in one window, never in two, also where a block ends.
+
+    Args:
+        read: gives the samples between two times of the recording.
+        duration_s: of the recording.
+        block_s: longer than a window and its margin.
+        find: passages of speech in samples.
+    """
+    start, is_last = 0.0, False
+    while not is_last:
+        end = min(start + block_s, duration_s)
+        is_last = end == duration_s
+        samples = read(start, end)
+        windows = packed([Span(start + span.start, start + span.end) for span in find(samples)])
+        done_s = end
+        if not is_last:
+            done_s = end - MARGIN_S
+            if windows and windows[-1].end > done_s:
+                done_s = windows.pop().start  # heard whole, in the next block
+        yield Block(start, samples, tuple(windows), done_s)
+        start = done_s

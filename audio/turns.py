@@ -1,0 +1,116 @@
+"""Who comes next where places are few: owners in rotation, so that nobody who sends much holds up the others.
+
+    turns = Turns(places=2, owner_waiting=8, all_waiting=64)
+    async with turns.of("key-1"): ...       one place; Crowded where too many wait
+
+An owner has one place at a time. Callers of several event loops may share the places.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Hashable
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
+from threading import Lock
+
+
+class Crowded(Exception):
+    """So many wait already that nobody more is let in. Its text says of whom, after "too many"."""
+
+
+class Turns:
+    """Places, and who waits for one.
+
+    Args:
+        places: how many may be inside at a time.
+        owner_waiting: most callers of one owner that wait.
+        all_waiting: most callers of all owners that wait.
+    """
+
+    def __init__(self, places: int, owner_waiting: int, all_waiting: int) -> None:
+        self._free = places
+        self._owner_waiting, self._all_waiting = owner_waiting, all_waiting
+        self._lock = Lock()
+        self._inside: set[Hashable] = set()
+        self._lines: dict[Hashable, deque[Future[None]]] = {}
+        """Who waits, by owner; the owner whose turn it is stands first."""
+
+    @asynccontextmanager
+    async def of(self, owner: str) -> AsyncIterator[None]:
+        """A place, for which it waits. Without an owner a caller is one of its own. Raises Crowded at once."""
+        key: Hashable = owner or object()
+        await self._enter(key)
+        try:
+            yield
+        finally:
+            self._leave(key)
+
+    @property
+    def waiting(self) -> int:
+        """Callers that wait."""
+        with self._lock:
+            return sum(map(len, self._lines.values()))
+
+    async def _enter(self, key: Hashable) -> None:
+        with self._lock:
+            ticket = self._take(key)
+        try:
+            await asyncio.wrap_future(ticket)
+        except BaseException:
+            if ticket.cancelled() or ticket.cancel():
+                self._forget(key, ticket)
+            else:  # it was let in and is not there any more
+                self._leave(key)
+            raise
+
+    def _take(self, key: Hashable) -> Future[None]:
+        """A ticket that is called when it has a place, perhaps now."""
+        ticket: Future[None] = Future()
+        line = self._lines.get(key, deque())
+        if self._free and key not in self._inside and not line:
+            self._admit(key, ticket)
+            return ticket
+        if len(line) >= self._owner_waiting:
+            raise Crowded("files of one owner wait to be decoded")
+        if sum(map(len, self._lines.values())) >= self._all_waiting:
+            raise Crowded("files wait to be decoded")
+        line.append(ticket)
+        self._lines[key] = line
+        return ticket
+
+    def _admit(self, key: Hashable, ticket: Future[None]) -> bool:
+        """Gives a place to `ticket`, unless its caller has gone."""
+        if not ticket.set_running_or_notify_cancel():
+            return False
+        self._free -= 1
+        self._inside.add(key)
+        ticket.set_result(None)
+        return True
+
+    def _leave(self, key: Hashable) -> None:
+        with self._lock:
+            self._free += 1
+            self._inside.discard(key)
+            self._call_next()
+
+    def _call_next(self) -> None:
+        """Fills the free places. Whoever got one stands last again."""
+        for key in list(self._lines):
+            if key in self._inside:
+                continue
+            while self._free and (line := self._lines.pop(key, None)):
+                is_in = self._admit(key, line.popleft())
+                if line:
+                    self._lines[key] = line
+                if is_in:
+                    break
+
+    def _forget(self, key: Hashable, ticket: Future[None]) -> None:
+        with self._lock:
+            line = self._lines.get(key, deque())
+            if ticket in line:
+                line.remove(ticket)
+            if not line:
+                self._lines.pop(key, None)

@@ -1,0 +1,55 @@
+"""From the words that a model heard in a window to passages: a sentence or so each, none of it invented.
+
+sentences(words)              cut where a sentence ends, where somebody pauses, or where it gets long
+is_heard(passage, spoken)     whether anybody spoke there
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from contract.transcription.engine import Word
+from models.transcription.voice_activity import Span
+
+ENDS = tuple(".!?…。！？؟।॥۔።։")
+"""What the last word of a sentence ends with, in the scripts that have such a mark."""
+
+CLOSING = "\"'»”’)]}」』"
+
+PAUSE_S = 1.0
+"""A passage ends before a longer silence."""
+
+LONG_S = 12.0
+"""A passage ends at the next comma after so long, and at any word after half as much again: subtitles are read."""
+
+COMMAS = tuple(",;:،、，；：")
+
+TOLERANCE_S = 0.3
+"""How far a word may lie beside the speech: times of words are good to some tenths."""
+
+
+def sentences(words: Iterable[Word]) -> Iterator[list[Word]]:
+    """The words in passages. Text of words is as the model wrote it, with the spaces before and after."""
+    passage: list[Word] = []
+    for word in words:
+        if passage and word.start - passage[-1].end > PAUSE_S:
+            yield passage
+            passage = []
+        passage.append(word)
+        if _ends(passage):
+            yield passage
+            passage = []
+    if passage:
+        yield passage
+
+
+def _ends(passage: Sequence[Word]) -> bool:
+    text = passage[-1].text.rstrip().rstrip(CLOSING)
+    seconds = passage[-1].end - passage[0].start
+    return text.endswith(ENDS) or (seconds > LONG_S and text.endswith(COMMAS)) or seconds > 1.5 * LONG_S
+
+
+def is_heard(passage: Sequence[Word], spoken: Iterable[Span]) -> bool:
+    """Whether somebody speaks while the words are said: models fill silence with words that they often saw there."""
+    start, end = passage[0].start - TOLERANCE_S, passage[-1].end + TOLERANCE_S
+    return any(span.start < end and start < span.end for span in spoken)
