@@ -44,6 +44,10 @@ IN_MEMORY_BYTES = 4 * 1024**2
 PADDING_S = 0.1
 """What a child may give beyond the requested length: codecs add silence to a file at its ends."""
 
+SPEED = 60
+"""Seconds of sound that a child must decode in one of processor time: some 400 of Opus are usual, but a file of a few
+hundred kilobytes can hold eight channels of silence at 384 kHz."""
+
 PATIENCE = 4
 """Seconds that a child may take for each second of processor time that it may use: it does not run alone."""
 
@@ -134,7 +138,7 @@ class _Child:
                 self._process.kill()
 
     def decode(self, data: bytes | Path, sample_rate: int, max_seconds: float) -> Sound:
-        cpu_s = 5 + int(max_seconds / 20)
+        cpu_s = 5 + int(max_seconds / SPEED)
         start = _START.format(cpu_s=cpu_s, sample_rate=sample_rate, max_seconds=max_seconds)
         limit_bytes = int((max_seconds + PADDING_S) * sample_rate) * 2
         with _opened(data) as file, self._started(file, start) as process:

@@ -35,7 +35,7 @@ class Turns:
         self._lock = Lock()
         self._inside: set[Hashable] = set()
         self._lines: dict[Hashable, deque[Future[None]]] = {}
-        """Who waits, by owner; the owner whose turn it is stands first."""
+        """Who waits, by owner; an owner whose turn was last stands last."""
 
     @asynccontextmanager
     async def of(self, owner: str) -> AsyncIterator[None]:
@@ -93,19 +93,18 @@ class Turns:
         with self._lock:
             self._free += 1
             self._inside.discard(key)
+            if key in self._lines:
+                self._lines[key] = self._lines.pop(key)
             self._call_next()
 
     def _call_next(self) -> None:
-        """Fills the free places. Whoever got one stands last again."""
-        for key in list(self._lines):
-            if key in self._inside:
-                continue
-            while self._free and (line := self._lines.pop(key, None)):
-                is_in = self._admit(key, line.popleft())
-                if line:
-                    self._lines[key] = line
-                if is_in:
-                    break
+        """Fills the free places."""
+        for key in [key for key in self._lines if key not in self._inside]:
+            line = self._lines[key]
+            while self._free and line and not self._admit(key, line.popleft()):
+                pass
+            if not line:
+                del self._lines[key]
 
     def _forget(self, key: Hashable, ticket: Future[None]) -> None:
         with self._lock:

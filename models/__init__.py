@@ -3,6 +3,7 @@
     weights/                        where weights come from; pinned, verified, never run as code
     options.py                      what a stanza may tell its adapter
     precision.py                    the floating-point type that a processor computes in
+    stepping.py                     engines that block, advanced in threads
     llm/                            vLLM, started from a small spec by chat and decisions
     chat/  decisions/               language models
     embeddings.py  rerank.py        encoders; both stand on encoders.py, sentences.py and batching.py

@@ -56,8 +56,8 @@ class Stepper:
 
     def check(self) -> None:
         """Raises RuntimeError when a step is under way for longer than the deadline and a minute more."""
-        oldest = min(self._under_way.copy().values(), default=time.monotonic())
-        if time.monotonic() - oldest > self._deadline_s + GRACE_S:
+        oldest = min(self._under_way.copy().values(), default=None)
+        if oldest is not None and time.monotonic() - oldest > self._deadline_s + GRACE_S:
             raise RuntimeError(f"engine {self._name} makes no progress")
 
     def close(self) -> None:

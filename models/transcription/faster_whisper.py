@@ -6,7 +6,7 @@ A batch is a step: between two of them other recordings come in, and a caller ca
 are not used, since a batch loses what follows the last of them; times come from the words, which are aligned.
 
 Nothing is invented: what is no speech is never heard, and a window that came out improbable or as a loop is heard once
-more, alone, at rising temperatures; what is improbable then is left out.
+more, alone, at rising temperatures. What still is a loop, or far from probable, is left out.
 """
 
 from __future__ import annotations
@@ -22,22 +22,28 @@ from pydantic import Field
 from contract.base import Frozen
 from contract.catalog import TranscriptionModel
 from contract.transcription.engine import Heard, Segment, TranscriptionJob, Word
-from contract.transcription.languages import LANGUAGES
 from models.options import read
 from models.stepping import Stepper
 from models.transcription.adapter import SAMPLE_RATE, Recording, TranscriptionAdapter
 from models.transcription.segments import is_heard, sentences
 from models.transcription.voice_activity import Block, Window, blocks, spoken
-from models.weights.files import WeightsError, need_folder
+from models.transcription.whisper_weights import check_languages, load
+from models.weights.files import need_folder
 
-TEMPERATURES = (0.0, 0.3, 0.6, 0.9)
+TEMPERATURES = (0.0, 0.4, 0.8)
 """At which a doubtful window is heard again, until it is plausible."""
+
+SAMPLES = 2
+"""Of a text at a temperature; the likeliest is taken."""
 
 MAX_REPETITION = 2.4
 """How often shorter a text may become when it is compressed. A loop is much more; these are Whisper's own bounds."""
 
 MIN_LOGPROB = -1.0
 MAX_NO_SPEECH = 0.6
+
+BEARABLE_LOGPROB = -1.5
+"""What mumbled words may have, if no hearing is better. Noise that passes for a voice has less than -2."""
 
 AGAIN_SEGMENTS = 40
 """Of one window. Nobody says so many sentences in half a minute."""
@@ -76,13 +82,13 @@ class FasterWhisper(TranscriptionAdapter):
     def __init__(self, model: TranscriptionModel, path: Path | None) -> None:
         super().__init__(model, path)
         self._options = read(model, Options)
-        self._whisper = _load(
+        self._whisper = load(
             need_folder(path, model.id),
             device="cuda" if self.serving.on_gpu else "cpu",
             compute_type=self._options.compute_type,
             threads=self.serving.threads or 0,
         )
-        _check_languages(self._whisper, self._options, model.id)
+        check_languages(self._whisper, self._options.lacks_languages, model.id)
         self._stepper = Stepper(self.serving.max_ongoing_requests, self.serving.deadline_s, model.id)
         self._warm_up()
 
@@ -117,8 +123,8 @@ class FasterWhisper(TranscriptionAdapter):
     def _heard(self, task: _Task, block: Block, batch: Sequence[Window]) -> Iterator[tuple[Window, list[Segment]]]:
         """What is said in each of some windows; doubtful ones are heard again, each a step of its own."""
         for window, found in zip(batch, self._batch(task, block, batch), strict=True):
-            again = self._again(task, block, window) if _is_doubtful(found) else [found]
-            yield window, [passage for segment in again for passage in self._passages(segment, task, window)]
+            best = self._again(task, block, window, found) if _is_doubtful(found) else [found]
+            yield window, [passage for segment in best for passage in self._passages(segment, task, window)]
 
     def _batch(self, task: _Task, block: Block, batch: Sequence[Window]) -> list[Any]:
         """One segment of faster-whisper's for each window. Times are of the block."""
@@ -137,12 +143,13 @@ class FasterWhisper(TranscriptionAdapter):
         )
         return [_moved(segment, block.start) for segment in found]
 
-    def _again(self, task: _Task, block: Block, window: Window) -> Iterator[Any]:
-        """Segments of one window, as Whisper hears it alone. Times are of the recording."""
+    def _again(self, task: _Task, block: Block, window: Window, first: Any) -> list[Any]:
+        """Segments of one window, as Whisper hears it alone; `first`, where that is no better and `first` bearable."""
         found, _ = self._whisper.transcribe(
             _cut(block, window),
             language=task.language,
             beam_size=self._options.beam_size,
+            best_of=SAMPLES,
             temperature=TEMPERATURES,
             compression_ratio_threshold=MAX_REPETITION,
             log_prob_threshold=MIN_LOGPROB,
@@ -151,9 +158,13 @@ class FasterWhisper(TranscriptionAdapter):
             initial_prompt=task.prompt,
             word_timestamps=True,
         )
-        for segment in islice(found, AGAIN_SEGMENTS):
-            if segment.compression_ratio <= MAX_REPETITION and segment.avg_logprob >= MIN_LOGPROB:
-                yield _moved(segment, window.start)
+        plausible = [
+            _moved(segment, window.start)
+            for segment in islice(found, AGAIN_SEGMENTS)
+            if segment.compression_ratio <= MAX_REPETITION and segment.avg_logprob >= MIN_LOGPROB
+        ]
+        is_bearable = first.compression_ratio <= MAX_REPETITION and first.avg_logprob >= BEARABLE_LOGPROB
+        return plausible or ([first] if is_bearable else [])
 
     def _passages(self, segment: Any, task: _Task, window: Window) -> Iterator[Segment]:
         if _is_no_speech(segment):
@@ -220,37 +231,3 @@ def _in_order(segments: Iterable[Segment], after_s: float, duration_s: float) ->
         start = words[0].start if words else min(max(segment.start, after_s), duration_s)
         after_s = words[-1].end if words else min(max(segment.end, start), duration_s)
         yield replace(segment, start=start, end=after_s, words=tuple(words))
-
-
-def _load(folder: Path, *, device: str, compute_type: str, threads: int) -> Any:
-    """faster-whisper's model. Raises WeightsError for a folder that holds none."""
-    from faster_whisper import WhisperModel
-
-    # Without this file the library would ask the model hub for another one.
-    if missing := [name for name in ("model.bin", "config.json", "tokenizer.json") if not (folder / name).is_file()]:
-        raise WeightsError(f"`{folder}` is no model of Whisper for CTranslate2: it has no `{missing[0]}`")
-    try:
-        whisper = WhisperModel(
-            str(folder), device=device, compute_type=compute_type, cpu_threads=threads, local_files_only=True
-        )
-    except RuntimeError as error:
-        raise WeightsError(f"`{folder}` cannot be loaded as a model of Whisper: {error}") from error
-    bands = whisper.feature_extractor.mel_filters.shape[0]
-    if whisper.model.n_mels != bands:
-        raise WeightsError(
-            f"the model in `{folder}` hears {whisper.model.n_mels} bands, its `preprocessor_config.json` says {bands}"
-        )
-    return whisper
-
-
-def _check_languages(whisper: Any, options: Options, model_id: str) -> None:
-    """Raises WeightsError where the stanza is wrong about what the weights lack: requests are judged by it."""
-    token = whisper.hf_tokenizer.token_to_id
-    known = (
-        {code for code in LANGUAGES if token(f"<|{code}|>") is not None} if whisper.model.is_multilingual else {"en"}
-    )
-    if wrong := set(LANGUAGES) - known ^ set(options.lacks_languages):
-        raise WeightsError(
-            f"`lacks_languages` of `{model_id}` is wrong about {', '.join(sorted(wrong)[:5])}: "
-            f"the weights lack {', '.join(sorted(set(LANGUAGES) - known)) or 'none'}"
-        )

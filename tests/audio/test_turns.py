@@ -1,0 +1,206 @@
+"""Few places, many owners: who is let in, in which order, and that nobody who leaves keeps a place."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from audio.turns import Crowded, Turns
+
+pytestmark = pytest.mark.anyio
+
+
+class Visitors:
+    """Callers that stay until they are sent away."""
+
+    def __init__(self, turns: Turns) -> None:
+        self.turns = turns
+        self.inside: list[str] = []
+        self.order: list[str] = []
+        self._sent: dict[str, asyncio.Event] = {}
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def come(self, *names: str) -> None:
+        """`a1` is the first of owner `a`. Returns once all are inside or wait."""
+        for name in names:
+            self._sent[name] = asyncio.Event()
+            self.tasks[name] = asyncio.create_task(self._stay(name))
+        await settled()
+
+    async def send(self, *names: str) -> None:
+        for name in names:
+            self._sent[name].set()
+            await self.tasks[name]
+            await settled()
+
+    async def _stay(self, name: str) -> None:
+        async with self.turns.of(name.rstrip("0123456789")):
+            self.inside.append(name)
+            self.order.append(name)
+            await self._sent[name].wait()
+            self.inside.remove(name)
+
+
+async def settled() -> None:
+    """Lets everybody go on who can."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_places_are_few_and_owners_take_turns() -> None:
+    visitors = Visitors(Turns(2, 8, 64))
+    await visitors.come("a1", "a2", "a3", "b1", "b2", "c1")
+    assert visitors.inside == ["a1", "b1"]
+    await visitors.send("a1")
+    assert visitors.inside == ["b1", "c1"]
+    await visitors.send("b1")
+    assert visitors.inside == ["c1", "a2"]
+    await visitors.send("c1", "a2", "b2", "a3")
+    assert visitors.order == ["a1", "b1", "c1", "a2", "b2", "a3"]
+
+
+async def test_files_of_one_owner_wait_for_each_other_though_a_place_is_free() -> None:
+    visitors = Visitors(Turns(2, 8, 64))
+    await visitors.come("a1", "a2")
+    assert visitors.inside == ["a1"]
+    await visitors.come("b1")
+    assert visitors.inside == ["a1", "b1"]
+    await visitors.send("a1", "a2", "b1")
+
+
+async def test_without_an_owner_nobody_waits_for_each_other() -> None:
+    visitors = Visitors(Turns(2, 1, 64))
+    await visitors.come("1", "2", "3", "4", "5")
+    assert visitors.inside == ["1", "2"]
+    await visitors.send("2", "1", "3", "4", "5")
+    assert visitors.order == ["1", "2", "3", "4", "5"]
+
+
+@pytest.mark.parametrize(("waiting", "is_let"), [(2, True), (3, True), (4, False)])
+async def test_an_owner_has_few_waiting(waiting: int, is_let: bool) -> None:
+    visitors = Visitors(Turns(1, 3, 64))
+    await visitors.come("a1", *(f"a{number}" for number in range(2, waiting + 1)))
+    if is_let:
+        await visitors.come("a9")
+        assert visitors.turns.waiting == waiting
+        names = [*visitors.tasks]
+    else:
+        names = [*visitors.tasks]
+        with pytest.raises(Crowded, match="of one owner"):
+            async with visitors.turns.of("a"):
+                raise AssertionError
+        await visitors.come("b1")
+        names.append("b1")
+    await visitors.send(names[0], *(["b1"] if "b1" in names else []), *[n for n in names[1:] if n != "b1"])
+
+
+@pytest.mark.parametrize(("waiting", "is_let"), [(2, True), (3, False)])
+async def test_all_together_have_few_waiting(waiting: int, is_let: bool) -> None:
+    visitors = Visitors(Turns(1, 3, 3))
+    await visitors.come("a1", *(f"{owner}1" for owner in "bcd"[:waiting]))
+    if is_let:
+        await visitors.come("e1")
+        assert visitors.turns.waiting == waiting + 1
+    else:
+        with pytest.raises(Crowded, match=r"^files wait"):
+            async with visitors.turns.of("e"):
+                raise AssertionError
+    await visitors.send(*visitors.tasks)
+
+
+async def test_who_goes_while_waiting_leaves_no_gap() -> None:
+    visitors = Visitors(Turns(1, 8, 64))
+    await visitors.come("a1", "b1", "c1")
+    visitors.tasks["b1"].cancel()
+    await settled()
+    assert visitors.turns.waiting == 1
+    await visitors.send("a1")
+    assert visitors.inside == ["c1"]
+    await visitors.send("c1")
+
+
+async def test_who_goes_at_the_moment_of_being_let_in_passes_the_place_on() -> None:
+    visitors = Visitors(Turns(1, 8, 64))
+    await visitors.come("a1", "b1", "c1")
+    visitors._sent["a1"].set()
+    while "a1" in visitors.inside:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    visitors.tasks["b1"].cancel()
+    await settled()
+    assert visitors.inside == ["c1"]
+    await visitors.send("c1")
+    await visitors.come("d1")
+    assert visitors.inside == ["d1"]
+    await visitors.send("d1")
+
+
+async def test_an_error_inside_frees_the_place() -> None:
+    turns = Turns(1, 8, 64)
+    for _ in range(3):
+        with pytest.raises(ZeroDivisionError):
+            async with turns.of("a"):
+                raise ZeroDivisionError
+
+
+async def test_whatever_happens_no_place_is_lost() -> None:
+    turns, seen = Turns(2, 4, 8), 0
+    dice = random.Random(7)
+    inside: set[int] = set()
+
+    async def visit(number: int) -> None:
+        nonlocal seen
+        async with turns.of(dice.choice(["a", "b", "c", ""])):
+            inside.add(number)
+            seen = max(seen, len(inside))
+            try:
+                for _ in range(dice.randrange(4)):
+                    await asyncio.sleep(0)
+            finally:
+                inside.discard(number)
+
+    tasks: list[asyncio.Task[None]] = []
+    for number in range(2_000):
+        tasks.append(asyncio.create_task(visit(number)))
+        if dice.random() < 0.4:
+            dice.choice(tasks[-5:]).cancel()
+        if dice.random() < 0.5:
+            await asyncio.sleep(0)
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert {type(result) for result in results} == {type(None), Crowded, asyncio.CancelledError}
+    assert seen == 2
+    assert turns.waiting == 0
+    async with turns.of("a"), turns.of("b"):
+        assert turns._free == 0
+    assert (turns._free, turns._inside, turns._lines) == (2, set(), {})
+
+
+def test_callers_of_two_event_loops_share_the_places() -> None:
+    turns, inside, most = Turns(1, 64, 128), 0, 0
+    lock = threading.Lock()
+
+    async def visit(owner: str) -> None:
+        nonlocal inside, most
+        async with turns.of(owner):
+            with lock:
+                inside += 1
+                most = max(most, inside)
+            await asyncio.sleep(0)
+            with lock:
+                inside -= 1
+
+    async def many(owner: str) -> None:
+        await asyncio.gather(*(visit(owner) for _ in range(50)))
+
+    def loop_of(owner: str) -> Callable[[], None]:
+        return lambda: asyncio.run(many(owner))
+
+    threads = [threading.Thread(target=loop_of(owner)) for owner in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert (most, inside, turns.waiting) == (1, 0, 0)
