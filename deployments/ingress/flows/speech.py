@@ -13,9 +13,10 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from audio.sandbox import NotAudio, TooLong, decode
+from audio.sandbox import Crowded, NotAudio, TooLong, decode
 from contract.catalog import SpeechModel
 from contract.errors import (
+    BUSY,
     INVALID_REQUEST,
     NOT_CONFIGURED,
     STREAM_INCOMPLETE,
@@ -124,7 +125,7 @@ async def _account(context: RequestContext, model: SpeechModel, characters: int)
 async def _with_clip(context: RequestContext, prepared: Prepared) -> SpeechJob:
     """The job with the voice to imitate, where there is one: of the request, or an organisation's own."""
     if prepared.request.reference_audio_b64 is not None:
-        clip = await _sent_clip(prepared.request, prepared.request.reference_audio_b64)
+        clip = await _sent_clip(context, prepared.request, prepared.request.reference_audio_b64)
     elif prepared.own:
         clip = await _stored_clip(context, prepared.own)
     else:
@@ -132,10 +133,12 @@ async def _with_clip(context: RequestContext, prepared: Prepared) -> SpeechJob:
     return replace(prepared.job, clip=clip, voice=None)
 
 
-async def _sent_clip(request: SpeechRequest, file: bytes) -> Clip:
-    """What a request brought. Raises INVALID_REQUEST."""
+async def _sent_clip(context: RequestContext, request: SpeechRequest, file: bytes) -> Clip:
+    """What a request brought. Raises INVALID_REQUEST, and BUSY where too many clips wait to be decoded."""
     try:
-        sound = await decode(file, CLIP_RATE, SPEECH_CLIP_S)
+        sound = await decode(file, CLIP_RATE, SPEECH_CLIP_S, owner=context.caller.key_id)
+    except Crowded as error:
+        raise BUSY(f"too many {error}; send the request again shortly") from None
     except TooLong as error:
         raise INVALID_REQUEST(
             f"the reference clip lasts {error}; at most {SPEECH_CLIP_S} s are allowed", param="reference_audio_b64"

@@ -28,7 +28,7 @@ from contract.transcription.request import Plan, TranscriptionRequest, choose, p
 from contract.transcription.transcript import Formatted, Transcript
 from deployments.ingress.billing import bill
 from deployments.ingress.context import RequestContext
-from deployments.ingress.flows.formatting import Formatting
+from deployments.ingress.flows.formatting import FORMAT_WAIT_S, Formatting
 
 ADDRESS_S = 600
 """For so long an engine can read a recording from the store: longer than any deadline."""
@@ -75,7 +75,9 @@ async def listen(context: RequestContext, plan: Plan, file: bytes | None, answer
                 yield text
         await account.settle(audio_seconds=math.ceil(transcript.seconds))
         if formatting:
-            answer.formatted = await formatting.finish(transcript.text)
+            answer.formatted = await formatting.finish(
+                transcript.text, min(FORMAT_WAIT_S, _left_s(context, plan.model))
+            )
 
 
 async def _heard(
@@ -86,11 +88,11 @@ async def _heard(
     What was uploaded is held while the engine starts; for what can be sent again, the engine decides.
     """
     loop, engine = asyncio.get_running_loop(), context.engine(plan.model)
-    ends_at = loop.time() + plan.model.answer_s - (time.perf_counter() - context.started_s)
+    ends_at = loop.time() + _left_s(context, plan.model)
     began: float | None = None
     try:
         if is_held:
-            await engine.ready(max(0.0, ends_at - loop.time()), timings=context.timings)
+            await engine.ready(_left_s(context, plan.model), timings=context.timings)
         async with aclosing(engine.stream(TranscriptionEngine.transcribe, job, timings=context.timings)) as parts:
             while True:
                 async with asyncio.timeout_at(ends_at):
@@ -108,6 +110,11 @@ async def _heard(
                 param="format_text",
             ) from None
         raise
+
+
+def _left_s(context: RequestContext, model: TranscriptionModel) -> float:
+    """Of the time that the model has for its answer."""
+    return max(0.0, model.answer_s - (time.perf_counter() - context.started_s))
 
 
 def _late(model: TranscriptionModel, computed_s: float) -> ApiError:
@@ -141,11 +148,8 @@ async def _formatting(context: RequestContext, plan: Plan) -> AsyncIterator[Form
     if not plan.request.format_text:
         yield None
         return
-    formatting = Formatting(context, plan.language, _formatter(context, plan.model))
-    try:
+    async with Formatting(context, plan.language, _formatter(context, plan.model)) as formatting:
         yield formatting
-    finally:
-        await formatting.close()
 
 
 def _formatter(context: RequestContext, model: TranscriptionModel) -> ChatModel | None:
