@@ -17,3 +17,11 @@ BODIES: dict[str, dict[str, Any]] = {
     "/rerank": {"model": "longest", "query": "q", "documents": ["a", "bb"]},
 }
 """By path without `/v1`, over the catalogue of `tests.catalogs`."""
+
+FORM_TYPE = b"multipart/form-data; boundary=x"
+FORMS: dict[str, bytes] = {
+    "/audio/transcriptions": b"\r\n".join(
+        (b"--x", b'Content-Disposition: form-data; name="file"; filename="memo"', b"", b"hello", b"--x--", b"")
+    ),
+}
+"""The same for routes that take a form."""

@@ -33,7 +33,7 @@ from state.accounts.keys import Key
 from state.keyring import Keyring
 from state.rates import Rates
 from tests.api.asgi import Answer, ask
-from tests.api.bodies import BODIES
+from tests.api.bodies import BODIES, FORM_TYPE, FORMS
 from tests.api.conftest import LocalEngine
 from tests.catalogs import behaving, chat
 from tests.state.servers import temporary_folder
@@ -57,8 +57,14 @@ class Operation:
     @property
     def body(self) -> bytes:
         """One that is answered 200 where the route has a scope, else none."""
-        fields = BODIES.get(self.path.removeprefix("/v1")) if self.method == "POST" else None
-        return json.dumps(fields).encode() if fields else b""
+        path = self.path.removeprefix("/v1")
+        fields = BODIES.get(path) if self.method == "POST" else None
+        return json.dumps(fields).encode() if fields else FORMS.get(path, b"")
+
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """Of that body."""
+        return [(b"content-type", FORM_TYPE)] if self.path.removeprefix("/v1") in FORMS else []
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
@@ -109,7 +115,8 @@ class World:
 
     async def ask(self, operation: Operation, who: str, body: bytes = b"", path: str | None = None) -> Answer:
         """One request with the headers of `who`."""
-        return await ask(self.app, operation.method, path or operation.path, self.headers[who], body)
+        headers = self.headers[who] + operation.headers
+        return await ask(self.app, operation.method, path or operation.path, headers, body)
 
 
 @pytest.fixture(scope="module")
@@ -198,7 +205,7 @@ def test_the_matrix_has_every_operation_in_both_spellings() -> None:
 
 
 def test_every_operation_with_a_scope_has_a_body_here() -> None:
-    assert {operation.path.removeprefix("/v1") for operation in SCOPED} == set(BODIES)
+    assert {operation.path.removeprefix("/v1") for operation in SCOPED} == {*BODIES, *FORMS}
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=str)
