@@ -10,7 +10,12 @@ from tests.api.conftest import Api
 pytestmark = pytest.mark.anyio
 
 SPEAKERS = ("supertonic-3", "cosyvoice-3", "voxtral-mini-tts", "qwen3-tts")
-KINDS = {"obedient": "chat", "lengths": "embedding", "longest": "rerank"} | dict.fromkeys(SPEAKERS, "tts")
+TRANSCRIBERS = ("voxtral-mini-transcribe", "whisper-large-v3")
+KINDS = (
+    {"obedient": "chat", "lengths": "embedding", "longest": "rerank"}
+    | dict.fromkeys(SPEAKERS, "tts")
+    | dict.fromkeys(TRANSCRIBERS, "stt")
+)
 
 
 async def test_models_that_are_set_up_are_listed(api: Api) -> None:
