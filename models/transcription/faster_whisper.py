@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -68,7 +68,7 @@ class Options(Frozen):
 
 
 @dataclass(frozen=True, slots=True)
-class _Task:
+class Task:
     """What is asked of the model for every window of a recording."""
 
     language: str
@@ -111,9 +111,9 @@ class FasterWhisper(TranscriptionAdapter):
             windows = iter(block.windows)
             while batch := list(islice(windows, self._options.batch_size)):
                 language = language or self._language_of(block, batch[0])
-                task = _Task(language, prompt.strip() or None, job.words)
+                task = Task(language, prompt.strip() or None, job.words)
                 for done_s, segments in self._heard(task, block, batch):
-                    placed = tuple(_in_order(segments, end, duration_s))
+                    placed = tuple(in_order(segments, end, duration_s))
                     end = placed[-1].end if placed else end
                     yield Heard(duration_s, min(done_s, duration_s), language, placed)
             yield Heard(duration_s, block.done_s, language)
@@ -122,21 +122,21 @@ class FasterWhisper(TranscriptionAdapter):
         language: str = self._whisper.detect_language(_cut(block, window))[0]
         return language
 
-    def _heard(self, task: _Task, block: Block, batch: Sequence[Window]) -> Iterator[tuple[float, list[Segment]]]:
+    def _heard(self, task: Task, block: Block, batch: Sequence[Window]) -> Iterator[tuple[float, list[Segment]]]:
         """What is said in some windows, each with the time up to which it is all. Each is a step."""
-        for window, first in zip(batch, self._batch(task, block, batch), strict=True):
+        for window, first in zip(batch, self.batch(task, block, batch), strict=True):
             left: Window | None = window
             for number in range(1 + RESTS):
                 if left is None:
                     break
-                part, found = left, first if number == 0 else self._batch(task, block, [left])[0]
+                part, found = left, first if number == 0 else self.batch(task, block, [left])[0]
                 best = self._again(task, block, part, found) if is_doubtful(found) else [found]
                 words = [word for segment in best for word in segment.words]
                 left = rest(part, words[-1].end) if words else None
                 done_s = left.start if left else part.end
                 yield done_s, [passage for segment in best for passage in self._passages(segment, task, part)]
 
-    def _batch(self, task: _Task, block: Block, batch: Sequence[Window]) -> list[Any]:
+    def batch(self, task: Task, block: Block, batch: Sequence[Window]) -> list[Any]:
         """One segment of faster-whisper's for each window. Times are of the block."""
         from faster_whisper import BatchedInferencePipeline
 
@@ -151,9 +151,10 @@ class FasterWhisper(TranscriptionAdapter):
             without_timestamps=True,
             word_timestamps=True,
         )
-        return [_moved(segment, block.start) for segment in found]
+        by_window = groupby(found, key=lambda segment: segment.seek)
+        return [_moved(_joined(list(segments)), block.start) for _, segments in by_window]
 
-    def _again(self, task: _Task, block: Block, window: Window, first: Any) -> list[Any]:
+    def _again(self, task: Task, block: Block, window: Window, first: Any) -> list[Any]:
         """Segments of one window, as Whisper hears it alone; `first`, where that is no better and `first` bearable."""
         found, _ = self._whisper.transcribe(
             _cut(block, window),
@@ -174,7 +175,7 @@ class FasterWhisper(TranscriptionAdapter):
             return plausible
         return [replace(first, words=[word for word in first.words if lasts(word)])]
 
-    def _passages(self, segment: Any, task: _Task, window: Window) -> Iterator[Segment]:
+    def _passages(self, segment: Any, task: Task, window: Window) -> Iterator[Segment]:
         if is_no_speech(segment):
             return
         for words in sentences(segment.words or ()):
@@ -209,6 +210,16 @@ def _cut(block: Block, window: Window) -> Any:
     return block.samples[first:last]
 
 
+def _joined(segments: Sequence[Any]) -> Any:
+    """One segment of all that came of a window: some models write marks of time though they are told not to."""
+    return replace(
+        segments[0],
+        text="".join(segment.text for segment in segments),
+        words=[word for segment in segments for word in segment.words or ()],
+        compression_ratio=max(segment.compression_ratio for segment in segments),
+    )
+
+
 def _moved(segment: Any, by_s: float) -> Any:
     """A segment of faster-whisper's whose words are ours, later by `by_s` seconds."""
     words = [
@@ -218,7 +229,7 @@ def _moved(segment: Any, by_s: float) -> Any:
     return replace(segment, words=words)
 
 
-def _in_order(segments: Iterable[Segment], after_s: float, duration_s: float) -> Iterator[Segment]:
+def in_order(segments: Iterable[Segment], after_s: float, duration_s: float) -> Iterator[Segment]:
     """Times within the recording, none before one that came earlier."""
     for segment in segments:
         at, words = after_s, []
