@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,8 +25,16 @@ from contract.transcription.engine import Heard, Segment, TranscriptionJob, Word
 from models.options import read
 from models.stepping import Stepper
 from models.transcription.adapter import SAMPLE_RATE, Recording, TranscriptionAdapter
-from models.transcription.segments import is_heard, sentences
-from models.transcription.voice_activity import Block, Window, blocks, spoken
+from models.transcription.segments import is_heard, lasts, sentences
+from models.transcription.voice_activity import Block, Window, blocks, rest, spoken
+from models.transcription.whisper_doubts import (
+    MAX_NO_SPEECH,
+    MAX_REPETITION,
+    MIN_LOGPROB,
+    is_bearable,
+    is_doubtful,
+    is_no_speech,
+)
 from models.transcription.whisper_weights import check_languages, load
 from models.weights.files import need_folder
 
@@ -36,14 +44,8 @@ TEMPERATURES = (0.0, 0.4, 0.8)
 SAMPLES = 2
 """Of a text at a temperature; the likeliest is taken."""
 
-MAX_REPETITION = 2.4
-"""How often shorter a text may become when it is compressed. A loop is much more; these are Whisper's own bounds."""
-
-MIN_LOGPROB = -1.0
-MAX_NO_SPEECH = 0.6
-
-BEARABLE_LOGPROB = -1.5
-"""What mumbled words may have, if no hearing is better. Noise that passes for a voice has less than -2."""
+RESTS = 8
+"""How often the rest of a window is heard, where Whisper stops before its end. It does so when somebody repeats."""
 
 AGAIN_SEGMENTS = 40
 """Of one window. Nobody says so many sentences in half a minute."""
@@ -66,7 +68,7 @@ class Options(Frozen):
 
 
 @dataclass(frozen=True, slots=True)
-class _Task:
+class Task:
     """What is asked of the model for every window of a recording."""
 
     language: str
@@ -109,24 +111,32 @@ class FasterWhisper(TranscriptionAdapter):
             windows = iter(block.windows)
             while batch := list(islice(windows, self._options.batch_size)):
                 language = language or self._language_of(block, batch[0])
-                task = _Task(language, prompt.strip() or None, job.words)
-                for window, segments in self._heard(task, block, batch):
-                    placed = tuple(_in_order(segments, end, duration_s))
+                task = Task(language, prompt.strip() or None, job.words)
+                for done_s, segments in self._heard(task, block, batch):
+                    placed = tuple(in_order(segments, end, duration_s))
                     end = placed[-1].end if placed else end
-                    yield Heard(duration_s, min(window.end, duration_s), language, placed)
+                    yield Heard(duration_s, min(done_s, duration_s), language, placed)
             yield Heard(duration_s, block.done_s, language)
 
     def _language_of(self, block: Block, window: Window) -> str:
         language: str = self._whisper.detect_language(_cut(block, window))[0]
         return language
 
-    def _heard(self, task: _Task, block: Block, batch: Sequence[Window]) -> Iterator[tuple[Window, list[Segment]]]:
-        """What is said in each of some windows; doubtful ones are heard again, each a step of its own."""
-        for window, found in zip(batch, self._batch(task, block, batch), strict=True):
-            best = self._again(task, block, window, found) if _is_doubtful(found) else [found]
-            yield window, [passage for segment in best for passage in self._passages(segment, task, window)]
+    def _heard(self, task: Task, block: Block, batch: Sequence[Window]) -> Iterator[tuple[float, list[Segment]]]:
+        """What is said in some windows, each with the time up to which it is all. Each is a step."""
+        for window, first in zip(batch, self.batch(task, block, batch), strict=True):
+            left: Window | None = window
+            for number in range(1 + RESTS):
+                if left is None:
+                    break
+                part, found = left, first if number == 0 else self.batch(task, block, [left])[0]
+                best = self._again(task, block, part, found) if is_doubtful(found) else [found]
+                words = [word for segment in best for word in segment.words]
+                left = rest(part, words[-1].end) if words else None
+                done_s = left.start if left else part.end
+                yield done_s, [passage for segment in best for passage in self._passages(segment, task, part)]
 
-    def _batch(self, task: _Task, block: Block, batch: Sequence[Window]) -> list[Any]:
+    def batch(self, task: Task, block: Block, batch: Sequence[Window]) -> list[Any]:
         """One segment of faster-whisper's for each window. Times are of the block."""
         from faster_whisper import BatchedInferencePipeline
 
@@ -141,9 +151,10 @@ class FasterWhisper(TranscriptionAdapter):
             without_timestamps=True,
             word_timestamps=True,
         )
-        return [_moved(segment, block.start) for segment in found]
+        by_window = groupby(found, key=lambda segment: segment.seek)
+        return [_moved(_joined(list(segments)), block.start) for _, segments in by_window]
 
-    def _again(self, task: _Task, block: Block, window: Window, first: Any) -> list[Any]:
+    def _again(self, task: Task, block: Block, window: Window, first: Any) -> list[Any]:
         """Segments of one window, as Whisper hears it alone; `first`, where that is no better and `first` bearable."""
         found, _ = self._whisper.transcribe(
             _cut(block, window),
@@ -158,16 +169,14 @@ class FasterWhisper(TranscriptionAdapter):
             initial_prompt=task.prompt,
             word_timestamps=True,
         )
-        plausible = [
-            _moved(segment, window.start)
-            for segment in islice(found, AGAIN_SEGMENTS)
-            if segment.compression_ratio <= MAX_REPETITION and segment.avg_logprob >= MIN_LOGPROB
-        ]
-        is_bearable = first.compression_ratio <= MAX_REPETITION and first.avg_logprob >= BEARABLE_LOGPROB
-        return plausible or ([first] if is_bearable else [])
+        again = [_moved(segment, window.start) for segment in islice(found, AGAIN_SEGMENTS)]
+        plausible = [part for part in again if not is_doubtful(part)]
+        if plausible or not is_bearable(first):
+            return plausible
+        return [replace(first, words=[word for word in first.words if lasts(word)])]
 
-    def _passages(self, segment: Any, task: _Task, window: Window) -> Iterator[Segment]:
-        if _is_no_speech(segment):
+    def _passages(self, segment: Any, task: Task, window: Window) -> Iterator[Segment]:
+        if is_no_speech(segment):
             return
         for words in sentences(segment.words or ()):
             text = "".join(word.text for word in words).strip()
@@ -178,7 +187,7 @@ class FasterWhisper(TranscriptionAdapter):
                 start=words[0].start,
                 end=words[-1].end,
                 words=tuple(replace(w, text=w.text.strip()) for w in words if w.text.strip()) if task.words else (),
-                seek=round(window.start * 100),
+                seek=int(window.start * 100),
                 tokens=tuple(self._whisper.hf_tokenizer.encode(f" {text}", add_special_tokens=False).ids),
                 temperature=float(segment.temperature or 0.0),
                 avg_logprob=float(segment.avg_logprob),
@@ -201,14 +210,14 @@ def _cut(block: Block, window: Window) -> Any:
     return block.samples[first:last]
 
 
-def _is_no_speech(segment: Any) -> bool:
-    return bool(segment.no_speech_prob > MAX_NO_SPEECH and segment.avg_logprob < MIN_LOGPROB)
-
-
-def _is_doubtful(segment: Any) -> bool:
-    if _is_no_speech(segment) or not segment.text.strip():
-        return False
-    return bool(segment.avg_logprob < MIN_LOGPROB or segment.compression_ratio > MAX_REPETITION or not segment.words)
+def _joined(segments: Sequence[Any]) -> Any:
+    """One segment of all that came of a window: some models write marks of time though they are told not to."""
+    return replace(
+        segments[0],
+        text="".join(segment.text for segment in segments),
+        words=[word for segment in segments for word in segment.words or ()],
+        compression_ratio=max(segment.compression_ratio for segment in segments),
+    )
 
 
 def _moved(segment: Any, by_s: float) -> Any:
@@ -220,7 +229,7 @@ def _moved(segment: Any, by_s: float) -> Any:
     return replace(segment, words=words)
 
 
-def _in_order(segments: Iterable[Segment], after_s: float, duration_s: float) -> Iterator[Segment]:
+def in_order(segments: Iterable[Segment], after_s: float, duration_s: float) -> Iterator[Segment]:
     """Times within the recording, none before one that came earlier."""
     for segment in segments:
         at, words = after_s, []

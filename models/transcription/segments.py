@@ -2,6 +2,7 @@
 
 sentences(words)              cut where a sentence ends, where somebody pauses, or where it gets long
 is_heard(passage, spoken)     whether anybody spoke there
+breathless(words)             how much of it nobody could have said
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ LONG_S = 12.0
 """A passage ends at the next comma after so long, and at any word after half as much again: subtitles are read."""
 
 COMMAS = tuple(",;:،、，；：")
+
+SHORTEST_S = 0.03
+"""No word takes less. Those of a loop pile up at a place where nothing of the kind is said."""
 
 TOLERANCE_S = 0.3
 """How far a word may lie beside the speech: times of words are good to some tenths."""
@@ -53,3 +57,13 @@ def is_heard(passage: Sequence[Word], spoken: Iterable[Span]) -> bool:
     """Whether somebody speaks while the words are said: models fill silence with words that they often saw there."""
     start, end = passage[0].start - TOLERANCE_S, passage[-1].end + TOLERANCE_S
     return any(span.start < end and start < span.end for span in spoken)
+
+
+def lasts(word: Word) -> bool:
+    """Whether it takes the time that a word needs."""
+    return word.end - word.start >= SHORTEST_S
+
+
+def breathless(words: Sequence[Word]) -> float:
+    """Share of the words that take no time: nearly 0 where somebody repeats himself, a third and more in a loop."""
+    return sum(not lasts(word) for word in words) / len(words) if words else 0.0

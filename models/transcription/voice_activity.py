@@ -1,6 +1,7 @@
 """Where in a recording somebody speaks: Silero's network, from the wheel of faster-whisper. No download.
 
 spoken(samples)            passages of speech in what is in memory
+rest(window, heard_s)      what a model left out that stopped too early
 blocks(read, duration_s)   a long recording, some minutes at a time, cut where nobody speaks
 """
 
@@ -23,6 +24,10 @@ WINDOW_S = 30.0
 
 MARGIN_S = 1.5
 """Speech so near to the end of a block may go on beyond it."""
+
+
+REST_S = 3.0
+"""Speech of this length holds words."""
 
 
 class Span(NamedTuple):
@@ -79,6 +84,14 @@ def packed(spans: Sequence[Span], max_s: float = WINDOW_S) -> list[Window]:
         else:
             windows.append(Window(span.start, span.end, (span,)))
     return windows
+
+
+def rest(window: Window, heard_s: float) -> Window | None:
+    """What of `window` is left after `heard_s`, where so much is spoken there that it cannot be the echo of a word."""
+    spans = [Span(max(span.start, heard_s), span.end) for span in window.spoken if span.end > heard_s]
+    if sum(span.end - span.start for span in spans) < REST_S:
+        return None
+    return Window(spans[0].start, window.end, tuple(spans))
 
 
 def blocks(

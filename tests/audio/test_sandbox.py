@@ -79,12 +79,12 @@ async def until(holds: Callable[[], object]) -> None:
 
 
 @asynccontextmanager
-async def stuck(tmp_path: Path, count: int = 1) -> AsyncIterator[list[asyncio.Task[Sound]]]:
+async def stuck(tmp_path: Path, count: int = 1, owner: str = "") -> AsyncIterator[list[asyncio.Task[Sound]]]:
     """Decodings of a file that never goes on."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     held = os.open(pipe, os.O_RDWR)
-    tasks = [asyncio.create_task(decode(pipe, RATE, 30)) for _ in range(count)]
+    tasks = [asyncio.create_task(decode(pipe, RATE, 30, owner)) for _ in range(count)]
     try:
         yield tasks
     finally:

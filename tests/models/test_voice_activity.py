@@ -10,7 +10,19 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from models.transcription.voice_activity import BLOCK_S, MARGIN_S, SAMPLE_RATE, WINDOW_S, Span, blocks, packed, spoken
+from models.transcription.voice_activity import (
+    BLOCK_S,
+    MARGIN_S,
+    REST_S,
+    SAMPLE_RATE,
+    WINDOW_S,
+    Span,
+    Window,
+    blocks,
+    packed,
+    rest,
+    spoken,
+)
 
 RATE = 100
 """Of the recordings here, in which a sample that is not zero is speech."""
@@ -88,6 +100,14 @@ def test_passages_share_windows_up_to_thirty_seconds() -> None:
         (30, 60, 2),
         (60, 61.01, 1),
     ]
+
+
+@pytest.mark.parametrize(("speech_s", "is_left"), [(REST_S - 0.01, False), (REST_S, True), (REST_S + 0.01, True)])
+def test_speech_without_words_is_what_is_left(speech_s: float, is_left: bool) -> None:
+    window = Window(10, 30, (Span(10, 14), Span(20, 21), Span(30 - speech_s + 1, 30)))
+    assert rest(window, 14.0) == (Window(20, 30, window.spoken[1:]) if is_left else None)
+    assert rest(window, 12.0) == Window(12, 30, (Span(12, 14), *window.spoken[1:]))
+    assert rest(window, 30.0) is None
 
 
 def test_strewn_speech_makes_few_windows() -> None:

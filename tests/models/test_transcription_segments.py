@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from contract.transcription.engine import Word
-from models.transcription.passages import LONG_S, PAUSE_S, TOLERANCE_S, is_heard, sentences
+from models.transcription.segments import LONG_S, PAUSE_S, SHORTEST_S, TOLERANCE_S, breathless, is_heard, sentences
 from models.transcription.voice_activity import Span
 
 
@@ -53,3 +53,9 @@ def test_words_where_nobody_speaks_are_not_heard(start: float, heard: bool) -> N
 def test_no_word_is_lost() -> None:
     given = words("one two. three, " * 50, 0.7)
     assert [word for passage in sentences(given) for word in passage] == given
+
+
+def test_words_that_take_no_time_are_breathless() -> None:
+    assert breathless([]) == 0
+    assert breathless(words("one two", SHORTEST_S)) == 0
+    assert breathless([*words("one two three"), Word(" three", 1.5, 1.5 + SHORTEST_S - 0.01)]) == 0.25

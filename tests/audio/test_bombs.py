@@ -1,0 +1,82 @@
+"""Files that mean harm, at the length of a recording: refused, too long, or heard; never expensive, nothing is left."""
+
+from __future__ import annotations
+
+import os
+import resource
+import tempfile
+from collections.abc import Callable
+from mmap import mmap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from audio.sandbox import IN_MEMORY_BYTES, Crowded, NotAudio, Sound, TooLong, decode
+from tests.audio.bombs import BOMBS, RATE, encoded
+from tests.audio.test_sandbox import children, stuck, until
+
+pytestmark = pytest.mark.anyio
+
+MAX_S = 120
+CPU_S = 8
+"""What the sandbox allows for MAX_S, and the start of a process."""
+
+
+async def outcome(data: bytes | Path) -> Sound | Exception:
+    try:
+        return await decode(data, RATE, MAX_S)
+    except (NotAudio, TooLong) as error:
+        return error
+
+
+@pytest.mark.parametrize("bomb", BOMBS, ids=lambda bomb: bomb.__name__)
+async def test_a_bomb_costs_little_and_leaves_nothing(
+    bomb: Callable[[], bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    data, before = bomb(), children()
+    assert len(data) < 4.5 * 1024**2
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    result = await outcome(data)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - used.ru_utime - used.ru_stime < CPU_S
+    if isinstance(result, Sound):
+        assert result.seconds <= MAX_S + 0.1
+        assert len(result.samples) == round(result.seconds * RATE) * 2
+    assert os.listdir(tmp_path) == []
+    assert children() <= before
+
+
+async def test_after_all_bombs_a_good_file_is_heard() -> None:
+    sound = encoded("flac", "flac", np.zeros(RATE, np.float32))
+    assert (await decode(sound, RATE, MAX_S)).seconds == 1
+
+
+@pytest.mark.parametrize(("more", "kind"), [(-1, bytes), (0, bytes), (1, mmap)])
+async def test_long_sound_lies_in_a_file_without_a_name(
+    more: int, kind: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    samples = np.zeros(IN_MEMORY_BYTES // 2 + more, np.float32)
+    samples[-100:] = 0.5
+    sound = await decode(encoded("wav", "pcm_s16le", samples), RATE, 600)
+    assert isinstance(sound.samples, kind)
+    assert len(sound.samples) == 2 * len(samples)
+    assert np.frombuffer(sound.samples, "<i2")[-101:].tolist() == [0, *[16383] * 100]
+    assert os.listdir(tmp_path) == []
+
+
+async def test_files_of_one_owner_wait_and_too_many_are_refused(tmp_path: Path) -> None:
+    before = children()
+    good = encoded("flac", "flac", np.zeros(RATE, np.float32))
+    async with stuck(tmp_path, count=9, owner="greedy") as tasks:
+        await until(lambda: len(children() - before) == 1)
+        with pytest.raises(Crowded, match="of one owner"):
+            await decode(good, RATE, 30, "greedy")
+        assert (await decode(good, RATE, 30, "modest")).seconds == 1
+        assert not any(task.done() for task in tasks)
+    await until(lambda: not children() - before)
+    assert (await decode(good, RATE, 30, "greedy")).seconds == 1
