@@ -60,7 +60,7 @@ class Account:
         # A client that leaves is no `Exception`: it cancels, and pays for what was produced.
         is_refusal = isinstance(error, ApiError) and error.fault.status < 500
         failed_by_us = isinstance(error, Exception) and not is_refusal
-        if self._used and not failed_by_us:
+        if any(self._used.values()) and not failed_by_us:
             await self.settle()
         else:
             self._closed = True
