@@ -4,7 +4,8 @@
     options.py                      what a stanza may tell its adapter
     precision.py                    the floating-point type that a processor computes in
     stepping.py                     engines that block, advanced in threads
-    llm/                            vLLM, started from a small spec by chat and decisions
+    provider.py                     engines behind a provider's HTTP API
+    llm/                            vLLM, started from a small spec by chat, decisions and transcription
     chat/  decisions/               language models
     embeddings.py  rerank.py        encoders; both stand on encoders.py, sentences.py and batching.py
     speech/  transcription/         voices and ears

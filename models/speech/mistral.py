@@ -13,24 +13,23 @@ from __future__ import annotations
 import base64
 import json
 import logging
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import httpx
 import numpy as np
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from contract.base import Frozen
 from contract.catalog import SpeechModel
 from contract.errors import PROVIDER_BUSY, UPSTREAM_ERROR
 from contract.speech.engine import SpeechJob
 from models.options import read
+from models.provider import CONNECT_S, KEEP_S, ProviderOptions
 from models.speech.adapter import SpeechAdapter, Spoken
 from models.speech.text import passages
 
@@ -39,13 +38,8 @@ log = logging.getLogger(f"parlance.{__name__}")
 PART_CHARS = 1_500
 """Mistral advises some 300 words a request at most."""
 
-CONNECT_S = 10.0
-
 SILENCE_S = 60.0
 """Between two pieces of an answer."""
-
-KEEP_S = 30.0
-"""An unused connection is kept so long: shorter than servers do, so that a request never meets one being closed."""
 
 LOUDEST = 4.0
 """Floats beyond this are no sound. Honest ones pass 1 by a little, and are cut there."""
@@ -56,30 +50,16 @@ PROBE_BYTES = 4096
 Samples = np.ndarray[Any, np.dtype[np.float32]]
 
 
-class Options(Frozen):
+class Options(ProviderOptions):
     """Options of `MistralSpeech`.
 
     Attributes:
-        address: of the API, with its version segment.
-        model: name that the provider knows.
-        key_variable: environment variable that holds the key; None for a server that needs none.
         voices: slug to the provider's voice. A slug that is missing is switched off.
         default_voices: language to the provider's voice, for requests without one; the first speaks all others.
     """
 
-    address: str
-    model: str
-    wire: Literal["mistral", "openai"] = "mistral"
-    key_variable: str | None = None
     voices: dict[str, str] = Field(default_factory=dict)
     default_voices: dict[str, str] = Field(min_length=1)
-
-    @field_validator("address")
-    @classmethod
-    def _is_web_address(cls, address: str) -> str:
-        if not address.startswith(("http://", "https://")):
-            raise ValueError("the address of the API begins with http:// or https://")
-        return address
 
 
 class MistralSpeech(SpeechAdapter):
@@ -91,7 +71,7 @@ class MistralSpeech(SpeechAdapter):
         super().__init__(model, path)
         self.options = read(model, Options)
         self._wire = WIRES[self.options.wire]
-        key = _key(self.options.key_variable, model.id)
+        key = self.options.key(model.id)
         slots = self.serving.max_ongoing_requests
         self._client = httpx.Client(
             base_url=self.options.address,
@@ -151,17 +131,6 @@ def _failures(model_id: str) -> Iterator[None]:
         reason = error if isinstance(error, NoSpeechError) else type(error).__name__
         log.warning("the provider of %s failed: %s", model_id, reason)
         raise UPSTREAM_ERROR() from None
-
-
-def _key(variable: str | None, model_id: str) -> str | None:
-    if variable is None:
-        return None
-    key = os.environ.get(variable, "").strip()
-    if not key:
-        raise ValueError(f"`{model_id}` needs a key: set `{variable}` in the environment of the Ray processes")
-    if not (key.isascii() and key.isprintable()):
-        raise ValueError(f"`{variable}` holds characters that no key has; set it anew")
-    return key
 
 
 def _audio(response: httpx.Response) -> Iterator[bytes]:

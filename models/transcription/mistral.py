@@ -19,26 +19,20 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import httpx
-from pydantic import field_validator
 
-from contract.base import Frozen
 from contract.catalog import TranscriptionModel
 from contract.errors import INVALID_REQUEST, PROVIDER_BUSY, UPSTREAM_ERROR
 from contract.transcription.engine import Heard, TranscriptionJob
 from models.options import read
+from models.provider import CONNECT_S, KEEP_S, ProviderOptions
 from models.transcription import answers
 from models.transcription.adapter import Recording, TranscriptionAdapter
 from models.transcription.answers import NoTranscriptError
 
 log = logging.getLogger(f"parlance.{__name__}")
 
-CONNECT_S = 10.0
-
 SENDING_S = 60.0
 """Between two pieces of the file that the provider takes. For its answer it has as long as the stanza gives."""
-
-KEEP_S = 30.0
-"""An unused connection is kept so long: shorter than servers do, so that a request never meets one being closed."""
 
 ANSWER_BYTES = 32 << 20
 """Four hours of fast speech, with the time of every word, are 16 MiB."""
@@ -48,30 +42,16 @@ BLOCK_BYTES = 1 << 16
 Form = dict[str, str | list[str]]
 
 
-class Options(Frozen):
+class Options(ProviderOptions):
     """Options of `MistralTranscription`.
 
     Attributes:
-        address: of the API, with its version segment.
-        model: name that the provider knows.
-        key_variable: environment variable that holds the key; None for a server that needs none.
         times: what the provider can time. Without any, a whole recording is one segment.
         lacks_languages: codes that a request may not name.
     """
 
-    address: str
-    model: str
-    wire: Literal["mistral", "openai"] = "mistral"
-    key_variable: str | None = None
     times: tuple[Literal["segment", "word"], ...] = ("segment", "word")
     lacks_languages: tuple[str, ...] = ()
-
-    @field_validator("address")
-    @classmethod
-    def _is_web_address(cls, address: str) -> str:
-        if not address.startswith(("http://", "https://")):
-            raise ValueError("the address of the API begins with http:// or https://")
-        return address
 
 
 class MistralTranscription(TranscriptionAdapter):
@@ -84,7 +64,7 @@ class MistralTranscription(TranscriptionAdapter):
         self.options = read(model, Options)
         self._wire = WIRES[self.options.wire]
         self._closing: asyncio.Task[None] | None = None
-        key = _key(self.options.key_variable, model.id)
+        key = self.options.key(model.id)
         slots = self.serving.max_ongoing_requests
         # What a compressed answer grows to is known too late: none is asked for, and none is taken.
         headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {})
@@ -159,17 +139,6 @@ def _failures(model_id: str) -> Iterator[None]:
         reason = error if isinstance(error, NoTranscriptError) else type(error).__name__
         log.warning("the provider of %s failed: %s", model_id, reason)
         raise UPSTREAM_ERROR() from None
-
-
-def _key(variable: str | None, model_id: str) -> str | None:
-    if variable is None:
-        return None
-    key = os.environ.get(variable, "").strip()
-    if not key:
-        raise ValueError(f"`{model_id}` needs a key: set `{variable}` in the environment of the Ray processes")
-    if not (key.isascii() and key.isprintable()):
-        raise ValueError(f"`{variable}` holds characters that no key has; set it anew")
-    return key
 
 
 def _of_mistral(job: TranscriptionJob, times: str | None) -> Form:
