@@ -57,12 +57,14 @@ class Options(Frozen):
     Attributes:
         compute_type: of CTranslate2; `int8` on a CPU.
         beam_size: 1 takes the likeliest word each time.
+        greedy_after_s: longer recordings are heard with a beam of 1, which is quicker; None for none.
         batch_size: windows of 30 s at a time. Others wait for a batch, so small ones are fairer.
         lacks_languages: of those that the API knows.
     """
 
     compute_type: Literal["int8", "int8_float32", "int8_float16", "float16", "bfloat16", "float32"] = "int8"
     beam_size: int = Field(5, ge=1, le=20)
+    greedy_after_s: float | None = Field(None, ge=0)
     batch_size: int = Field(4, ge=1, le=64)
     lacks_languages: tuple[str, ...] = ()
 
@@ -74,6 +76,7 @@ class Task:
     language: str
     prompt: str | None
     words: bool
+    beam_size: int
 
 
 class FasterWhisper(TranscriptionAdapter):
@@ -111,12 +114,16 @@ class FasterWhisper(TranscriptionAdapter):
             windows = iter(block.windows)
             while batch := list(islice(windows, self._options.batch_size)):
                 language = language or self._language_of(block, batch[0])
-                task = Task(language, prompt.strip() or None, job.words)
+                task = Task(language, prompt.strip() or None, job.words, self._beam_size(duration_s))
                 for done_s, segments in self._heard(task, block, batch):
                     placed = tuple(in_order(segments, end, duration_s))
                     end = placed[-1].end if placed else end
                     yield Heard(duration_s, min(done_s, duration_s), language, placed)
             yield Heard(duration_s, block.done_s, language)
+
+    def _beam_size(self, duration_s: float) -> int:
+        limit_s = self._options.greedy_after_s
+        return 1 if limit_s is not None and duration_s > limit_s else self._options.beam_size
 
     def _language_of(self, block: Block, window: Window) -> str:
         language: str = self._whisper.detect_language(_cut(block, window))[0]
@@ -144,7 +151,7 @@ class FasterWhisper(TranscriptionAdapter):
         found, _ = BatchedInferencePipeline(self._whisper).transcribe(
             block.samples,
             language=task.language,
-            beam_size=self._options.beam_size,
+            beam_size=task.beam_size,
             batch_size=len(batch),
             clip_timestamps=clips,
             initial_prompt=f" {task.prompt}" if task.prompt else None,
@@ -159,7 +166,7 @@ class FasterWhisper(TranscriptionAdapter):
         found, _ = self._whisper.transcribe(
             _cut(block, window),
             language=task.language,
-            beam_size=self._options.beam_size,
+            beam_size=task.beam_size,
             best_of=SAMPLES,
             temperature=TEMPERATURES,
             compression_ratio_threshold=MAX_REPETITION,

@@ -236,3 +236,15 @@ def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "model.bin").write_bytes(b"no model" * 100)
     with pytest.raises(WeightsError, match="cannot be loaded as a model of Whisper"):
         FasterWhisper(MODEL, tmp_path)
+
+
+async def test_long_recordings_are_heard_quickly(say: Callable) -> None:
+    """With the beam of one that hears the same, word for word."""
+    samples = say(SAID["de"], "de")
+    texts = []
+    for options in ({"beam_size": 1}, {"beam_size": 5, "greedy_after_s": 1}, {"beam_size": 5, "greedy_after_s": 600}):
+        engine = models.load(with_options(**options))
+        texts.append(segments_of(await heard(engine.transcribe(job(samples, language="de")))))
+        engine.close()
+    quick, long, short = ([segment.avg_logprob for segment in segments] for segments in texts)
+    assert quick == long != short
