@@ -2,8 +2,9 @@
 
     recording -> blocks of minutes -> windows of 30 s in which somebody speaks -> batches of them -> passages
 
-A batch is a step: between two of them other recordings come in, and a caller can leave. Whisper's own marks of time
-are not used, since a batch loses what follows the last of them; times come from the words, which are aligned.
+A batch is a turn: recordings take theirs one after the other, so a voice note waits for a batch of a long one and not
+for its end. Whisper's own marks of time are not used, since a batch loses what follows the last of them; times come
+from the words, which are aligned.
 
 Nothing is invented: what is no speech is never heard, and a window that came out improbable or as a loop is heard once
 more, alone, at rising temperatures. What still is a loop, or far from probable, is left out.
@@ -11,11 +12,12 @@ more, alone, at rising temperatures. What still is a loop, or far from probable,
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import Field
 
@@ -25,7 +27,7 @@ from contract.transcription.engine import Heard, Segment, TranscriptionJob, Word
 from models.options import read
 from models.stepping import Stepper
 from models.transcription.adapter import SAMPLE_RATE, Recording, TranscriptionAdapter
-from models.transcription.segments import is_heard, lasts, sentences
+from models.transcription.segments import in_order, is_heard, lasts, sentences
 from models.transcription.voice_activity import Block, Window, blocks, rest, spoken
 from models.transcription.whisper_doubts import (
     MAX_NO_SPEECH,
@@ -51,6 +53,9 @@ AGAIN_SEGMENTS = 40
 """Of one window. Nobody says so many sentences in half a minute."""
 
 
+T = TypeVar("T")
+
+
 class Options(Frozen):
     """Options of `FasterWhisper`.
 
@@ -71,9 +76,9 @@ class Options(Frozen):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is asked of the model for every window of a recording."""
+    """What is asked of the model for every window of a recording; no language until the first is heard."""
 
-    language: str
+    language: str | None
     prompt: str | None
     words: bool
     beam_size: int
@@ -95,6 +100,8 @@ class FasterWhisper(TranscriptionAdapter):
         )
         check_languages(self._whisper, self._options.lacks_languages, model.id)
         self._stepper = Stepper(self.serving.max_ongoing_requests, self.serving.deadline_s, model.id)
+        # On a GPU one batch is prepared while another is heard.
+        self._turns = ThreadPoolExecutor(2 if self.serving.on_gpu else 1, thread_name_prefix=f"{model.id}-turn")
         self._warm_up()
 
     def listen(self, job: TranscriptionJob, recording: Recording) -> AsyncGenerator[Heard, None]:
@@ -106,38 +113,47 @@ class FasterWhisper(TranscriptionAdapter):
 
     def close(self) -> None:
         self._stepper.close()
+        self._turns.shutdown(wait=False, cancel_futures=True)
 
     def _parts(self, job: TranscriptionJob, recording: Recording) -> Generator[Heard]:
-        duration_s, language, end = recording.sound.seconds, job.language, 0.0
+        duration_s, end = recording.sound.seconds, 0.0
         prompt = job.prompt or ", ".join(job.terms)
+        task = Task(job.language, prompt.strip() or None, job.words, self._beam_size(duration_s))
         for block in blocks(recording.samples, duration_s):
             windows = iter(block.windows)
             while batch := list(islice(windows, self._options.batch_size)):
-                language = language or self._language_of(block, batch[0])
-                task = Task(language, prompt.strip() or None, job.words, self._beam_size(duration_s))
-                for done_s, segments in self._heard(task, block, batch):
+                task, found = self._in_turn(self._begin, task, block, batch)
+                for done_s, segments in self._heard(task, block, batch, found):
                     placed = tuple(in_order(segments, end, duration_s))
                     end = placed[-1].end if placed else end
-                    yield Heard(duration_s, min(done_s, duration_s), language, placed)
-            yield Heard(duration_s, block.done_s, language)
+                    yield Heard(duration_s, min(done_s, duration_s), task.language, placed)
+            yield Heard(duration_s, block.done_s, task.language)
+
+    def _in_turn(self, work: Callable[..., T], *given: Any) -> T:
+        """What `work` gives, once all who came before have had their turn."""
+        return self._turns.submit(work, *given).result()
 
     def _beam_size(self, duration_s: float) -> int:
         limit_s = self._options.greedy_after_s
         return 1 if limit_s is not None and duration_s > limit_s else self._options.beam_size
 
-    def _language_of(self, block: Block, window: Window) -> str:
-        language: str = self._whisper.detect_language(_cut(block, window))[0]
-        return language
+    def _begin(self, task: Task, block: Block, batch: Sequence[Window]) -> tuple[Task, list[Any]]:
+        """The first hearing of some windows, and the language, in one turn."""
+        if task.language is None:
+            task = replace(task, language=self._whisper.detect_language(_cut(block, batch[0]))[0])
+        return task, self.batch(task, block, batch)
 
-    def _heard(self, task: Task, block: Block, batch: Sequence[Window]) -> Iterator[tuple[float, list[Segment]]]:
+    def _heard(
+        self, task: Task, block: Block, batch: Sequence[Window], firsts: Sequence[Any]
+    ) -> Iterator[tuple[float, list[Segment]]]:
         """What is said in some windows, each with the time up to which it is all. Each is a step."""
-        for window, first in zip(batch, self.batch(task, block, batch), strict=True):
+        for window, first in zip(batch, firsts, strict=True):
             left: Window | None = window
             for number in range(1 + RESTS):
                 if left is None:
                     break
-                part, found = left, first if number == 0 else self.batch(task, block, [left])[0]
-                best = self._again(task, block, part, found) if is_doubtful(found) else [found]
+                part, found = left, first if number == 0 else self._in_turn(self.batch, task, block, [left])[0]
+                best = self._in_turn(self._again, task, block, part, found) if is_doubtful(found) else [found]
                 words = [word for segment in best for word in segment.words]
                 left = rest(part, words[-1].end) if words else None
                 done_s = left.start if left else part.end
@@ -234,16 +250,3 @@ def _moved(segment: Any, by_s: float) -> Any:
         for word in segment.words or ()
     ]
     return replace(segment, words=words)
-
-
-def in_order(segments: Iterable[Segment], after_s: float, duration_s: float) -> Iterator[Segment]:
-    """Times within the recording, none before one that came earlier."""
-    for segment in segments:
-        at, words = after_s, []
-        for word in segment.words:
-            start = min(max(word.start, at), duration_s)
-            at = min(max(word.end, start), duration_s)
-            words.append(replace(word, start=start, end=at))
-        start = words[0].start if words else min(max(segment.start, after_s), duration_s)
-        after_s = words[-1].end if words else min(max(segment.end, start), duration_s)
-        yield replace(segment, start=start, end=after_s, words=tuple(words))

@@ -3,13 +3,15 @@
 sentences(words)              cut where a sentence ends, where somebody pauses, or where it gets long
 is_heard(passage, spoken)     whether anybody spoke there
 breathless(words)             how much of it nobody could have said
+in_order(segments, ...)       their times within the recording, one after the other
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
-from contract.transcription.engine import Word
+from contract.transcription.engine import Segment, Word
 from models.transcription.voice_activity import Span
 
 ENDS = tuple(".!?…。！？؟।॥۔።։")
@@ -67,3 +69,16 @@ def lasts(word: Word) -> bool:
 def breathless(words: Sequence[Word]) -> float:
     """Share of the words that take no time: nearly 0 where somebody repeats himself, a third and more in a loop."""
     return sum(not lasts(word) for word in words) / len(words) if words else 0.0
+
+
+def in_order(segments: Iterable[Segment], after_s: float, duration_s: float) -> Iterator[Segment]:
+    """Times within the recording, none before one that came earlier."""
+    for segment in segments:
+        at, words = after_s, []
+        for word in segment.words:
+            start = min(max(word.start, at), duration_s)
+            at = min(max(word.end, start), duration_s)
+            words.append(replace(word, start=start, end=at))
+        start = words[0].start if words else min(max(segment.start, after_s), duration_s)
+        after_s = words[-1].end if words else min(max(segment.end, start), duration_s)
+        yield replace(segment, start=start, end=after_s, words=tuple(words))

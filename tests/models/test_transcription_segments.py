@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
-from contract.transcription.engine import Word
-from models.transcription.segments import LONG_S, PAUSE_S, SHORTEST_S, TOLERANCE_S, breathless, is_heard, sentences
+from contract.transcription.engine import Segment, Word
+from models.transcription.segments import (
+    LONG_S,
+    PAUSE_S,
+    SHORTEST_S,
+    TOLERANCE_S,
+    breathless,
+    in_order,
+    is_heard,
+    sentences,
+)
 from models.transcription.voice_activity import Span
 
 
@@ -59,3 +70,10 @@ def test_words_that_take_no_time_are_breathless() -> None:
     assert breathless([]) == 0
     assert breathless(words("one two", SHORTEST_S)) == 0
     assert breathless([*words("one two three"), Word(" three", 1.5, 1.5 + SHORTEST_S - 0.01)]) == 0.25
+
+
+def test_times_are_clamped_and_in_order() -> None:
+    given = [Segment("a", 3.0, 2.5), Segment("b", 1.0, 29.4), Segment("c", 7.0, 31.0)]
+    placed = list(in_order(given, 2.0, 5.3))
+    assert [(segment.start, segment.end) for segment in placed] == [(3.0, 3.0), (3.0, 5.3), (5.3, 5.3)]
+    assert all(after.start >= before.end for before, after in pairwise(placed))

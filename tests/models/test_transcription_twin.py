@@ -9,7 +9,6 @@ import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -20,10 +19,10 @@ import models
 from audio.sandbox import OWNER_WAITING, Sound
 from contract.catalog import TranscriptionModel
 from contract.errors import ApiError
-from contract.transcription.engine import Heard, Segment, TranscriptionJob
+from contract.transcription.engine import Heard, TranscriptionJob
 from contract.transcription.languages import LANGUAGES
 from models.transcription.adapter import SAMPLE_RATE, Recording
-from models.transcription.faster_whisper import FasterWhisper, in_order
+from models.transcription.faster_whisper import FasterWhisper
 from models.transcription.voice_activity import Block, Span, Window
 from models.weights.files import WeightsError
 from tests.twins.whisper import make
@@ -92,13 +91,6 @@ async def test_a_batch_has_words_with_times_whatever_is_asked(engine: FasterWhis
         assert len(found) == 2
         assert found[0].words
         assert all(type(word.start) is float for word in found[0].words)
-
-
-def test_times_are_clamped_and_in_order() -> None:
-    given = [Segment("a", 3.0, 2.5), Segment("b", 1.0, 29.4), Segment("c", 7.0, 31.0)]
-    placed = list(in_order(given, 2.0, 5.3))
-    assert [(segment.start, segment.end) for segment in placed] == [(3.0, 3.0), (3.0, 5.3), (5.3, 5.3)]
-    assert all(after.start >= before.end for before, after in pairwise(placed))
 
 
 async def test_all_languages_of_the_api_are_known(engine: FasterWhisper) -> None:
