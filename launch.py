@@ -233,11 +233,13 @@ def _say_ready(url: str, home: Path, new_key: str | None) -> None:
     console.print(f"\n[bold green]Parlance is ready[/] at {url}; engines start when they are first asked.")
     if new_key:
         console.print(f"The organisation `demo` has a key with every scope: [bold]{new_key}[/] (kept in {key_file})")
+    key = f'-H "Authorization: Bearer $(cat {key_file})"'
     console.print(
-        f'\n  curl {url}/v1/chat/completions -H "Authorization: Bearer $(cat {key_file})" \\\n'
+        f"\n  curl {url}/v1/chat/completions {key} \\\n"
         "    -H 'Content-Type: application/json' \\\n"
         '    -d \'{"model": "smollm2-135m-instruct", "temperature": 0, "max_tokens": 64, '
         '"messages": [{"role": "user", "content": "What is the capital of France?"}]}\'\n\n'
+        f"  curl {url}/v1/audio/transcriptions {key} -F file=@recording.mp3\n\n"
         "Ctrl-C stops everything.",
         soft_wrap=True,
         markup=False,

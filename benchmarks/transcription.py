@@ -3,7 +3,7 @@
     python -m benchmarks.transcription
     python -m benchmarks.transcription --rounds 3 --minutes 30 --only speed long uploads bodies
 
-speed      clips of 5, 60 and 600 s: the adapter in a process of its own, and the whole graph (HAProxy, keys, limits,
+speed      clips of 5 and 60 s: the adapter in a process of its own, and the whole graph (HAProxy, keys, limits,
            bills), in turns; the adapter also without batches
 long       one recording of `--minutes`, uploaded under a ticket: seconds until its transcript, memory of the ingress
 uploads    8 uploads of 100 MiB at once: memory of the ingress, MB/s
@@ -40,7 +40,7 @@ from contract.speech.engine import SpeechJob
 from contract.transcription.engine import TranscriptionJob
 
 MODEL = "whisper-large-v3"
-CLIPS_S = (5, 60, 600)
+CLIPS_S = (5, 60)
 UPLOADS = 8
 BODIES_PER_S = 10
 PATH = "/v1/audio/transcriptions"
