@@ -22,7 +22,7 @@ SHORT: dict[str, list[str]] = {
     "gateway": ["--rounds", "2", "--seconds", "1"],
     "admission": ["--requests", "500"],
     "speech": ["--rounds", "1", "--seconds", "2"],
-    "transcription": ["--rounds", "1", "--minutes", "5"],
+    "transcription": ["--rounds", "1", "--minutes", "5", "--seconds", "5"],
     "decisions": ["--turns", "1", "--rounds", "5"],
 }
 """Arguments of each benchmark."""
