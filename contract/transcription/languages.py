@@ -44,9 +44,6 @@ def spoken_language(code: str | None, known: Collection[str]) -> str | None:
         return None
     tag = _TAG.fullmatch(code.strip())
     language = tag[1].lower() if tag else ""
-    # Cantonese is written both ways.
-    if tag and code.strip().lower().replace("_", "-") in ("zh-yue", "zh-hk"):
-        language = "yue" if "yue" in known else "zh"
     language = ALIASES.get(language, language)
     if language not in known:
         raise LANGUAGE_NOT_SUPPORTED(

@@ -1,0 +1,169 @@
+"""Pure rules of transcription: languages, forms, subtitles, how parts become an answer."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import configs
+from contract.errors import ApiError
+from contract.limits import CONTEXT_TERMS, UPLOAD_BYTES
+from contract.transcription.engine import Heard, Segment
+from contract.transcription.languages import ALIASES, LANGUAGES, spoken_language
+from contract.transcription.request import TranscriptionRequest, choose, fields, plan
+from contract.transcription.subtitles import srt, vtt
+from contract.transcription.transcript import Transcript
+from contract.transcription.uploads import RECORDING_TYPES, UploadRequest
+
+MODELS = configs.load("embedded").transcription
+DEFAULT, WHISPER = MODELS["voxtral-mini-transcribe"], MODELS["whisper-large-v3"]
+
+
+def transcript(**asked: Any) -> Transcript:
+    model = choose(TranscriptionRequest(**asked), list(MODELS.values()))
+    assert model
+    return Transcript(plan(TranscriptionRequest(**asked), model))
+
+
+# --- languages --------------------------------------------------------------------------------------------------------
+
+
+def test_there_are_a_hundred_languages_with_cantonese() -> None:
+    assert len(set(LANGUAGES)) == len(LANGUAGES) == 100
+    assert "yue" in LANGUAGES
+    assert set(ALIASES.values()) <= set(LANGUAGES)
+    assert not ALIASES.keys() & set(LANGUAGES)
+
+
+@given(code=st.sampled_from(LANGUAGES), region=st.from_regex(r"([-_][A-Za-z0-9]{2,4})?", fullmatch=True))
+def test_a_region_is_cut(code: str, region: str) -> None:
+    assert spoken_language(f" {code.upper()}{region} ", LANGUAGES) == code
+
+
+@given(st.text(max_size=12))
+def test_whatever_is_sent_is_a_language_or_refused(code: str) -> None:
+    with suppress(ApiError):
+        found = spoken_language(code, LANGUAGES)
+        assert found is None or found in LANGUAGES
+
+
+def test_a_refusal_names_what_is_known() -> None:
+    with pytest.raises(ApiError) as refusal:
+        spoken_language("xx", ("en", "de"))
+    assert (refusal.value.fault.code, refusal.value.extra["supported"]) == ("language_not_supported", ["de", "en"])
+
+
+# --- requests ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_form_may_repeat_lists_and_nothing_else() -> None:
+    pairs = [("context_bias", "a"), ("context_bias[]", "b"), ("timestamp_granularities[]", "word"), ("include[]", "x")]
+    assert fields(pairs) == {"context_bias": ["a", "b"], "timestamp_granularities": ["word"], "include": "x"}
+    assert fields([("user", "a"), ("user", "b")]) == {"user": "b"}  # not one of ours
+    with pytest.raises(ApiError, match="`prompt` was sent twice"):
+        fields([("prompt", "a"), ("prompt", "b")])
+
+
+@pytest.mark.parametrize(("sent", "means"), [("true", True), ("1", True), ("False", False), ("", False), (True, True)])
+def test_switches_are_read_as_forms_spell_them(sent: Any, means: bool) -> None:
+    assert TranscriptionRequest(stream=sent, format_text=sent).stream is means
+
+
+@pytest.mark.parametrize("count", [CONTEXT_TERMS - 1, CONTEXT_TERMS])
+def test_terms_are_counted_as_they_came(count: int) -> None:
+    terms = ["Ray"] * (count - 1) + ["two words"]
+    assert len(TranscriptionRequest(context_bias=terms).context_bias) == count - 1
+
+
+@pytest.mark.parametrize("model", [None, "", "whisper-1", "WHISPER-LARGE-V3", "x" * 1000])
+def test_an_unknown_model_is_the_default_one(model: str | None) -> None:
+    assert choose(TranscriptionRequest(model=model), list(MODELS.values())) is DEFAULT
+
+
+def test_without_a_default_there_is_none() -> None:
+    assert choose(TranscriptionRequest(), [WHISPER]) is None
+    assert choose(TranscriptionRequest(model=WHISPER.id), [WHISPER]) is WHISPER
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+
+def test_deltas_are_the_text() -> None:
+    made = transcript()
+    parts = [
+        Heard(9.0),
+        Heard(9.0, 3.0, "en", (Segment("One.", 0, 1), Segment("", 1, 2))),
+        Heard(9.0, 6.0, "en", ()),
+        Heard(9.0, 9.0, "en", (Segment("Two.", 6, 7), Segment("Three.", 7, 8))),
+    ]
+    assert "".join(made.add(part) for part in parts) == made.text == "One. Two. Three."
+
+
+@pytest.mark.parametrize(("done_s", "billed"), [(0.0, 0), (0.1, 1), (3.0, 3), (3.2, 4), (99.0, 9)])
+def test_the_default_model_bills_what_was_listened_to(done_s: float, billed: int) -> None:
+    made = transcript()
+    made.add(Heard(8.5, done_s))
+    assert made.billed_seconds == billed
+
+
+def test_whisper_bills_to_the_end_of_the_last_segment() -> None:
+    made = transcript(model=WHISPER.id)
+    made.add(Heard(60.0, 60.0))
+    assert (made.seconds, made.billed_seconds) == (0.0, 0)
+    made.add(Heard(60.0, 60.0, "en", (Segment("One.", 3.0, 4.2),)))
+    assert (made.seconds, made.billed_seconds) == (4.2, 5)
+
+
+# --- subtitles --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [
+        (0.0, "00:00:00,000"),
+        (1.9994, "00:00:01,999"),
+        (1.9996, "00:00:02,000"),
+        (59.9996, "00:01:00,000"),
+        (3599.9996, "01:00:00,000"),
+        (360_000.0, "100:00:00,000"),
+        (-0.001, "00:00:00,000"),
+    ],
+)
+def test_times_are_rounded_once(seconds: float, told: str) -> None:
+    assert srt([Segment("a", seconds, seconds)]).splitlines()[1] == f"{told} --> {told}"
+    assert vtt([Segment("a", seconds, seconds)]).splitlines()[2].startswith(told.replace(",", "."))
+
+
+@given(st.text())
+def test_no_text_makes_a_cue_of_its_own(text: str) -> None:
+    for made, cues in ((srt([Segment(text, 0, 1)] * 2), 2), (vtt([Segment(text, 0, 1)] * 2), 2)):
+        assert made.count(" --> ") == cues
+        assert made.split("\n").count("") <= 2 * cues + 2
+
+
+def test_nothing_heard_is_an_empty_file() -> None:
+    assert (srt([]), vtt([])) == ("", "WEBVTT\n\n")
+
+
+# --- tickets ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mime", [*RECORDING_TYPES, "audio/webm;codecs=opus", " AUDIO/OGG ; codecs=opus"])
+def test_types_of_recordings(mime: str) -> None:
+    assert UploadRequest(mime=mime, size=1).content_type in RECORDING_TYPES
+
+
+@pytest.mark.parametrize("size", [1, UPLOAD_BYTES - 1, UPLOAD_BYTES])
+def test_sizes_of_recordings(size: int) -> None:
+    UploadRequest(mime="audio/ogg", size=size).check_size()
+
+
+@pytest.mark.parametrize(("size", "status"), [(UPLOAD_BYTES + 1, 413), (0, 400), (-1, 400)])
+def test_sizes_that_are_refused(size: int, status: int) -> None:
+    with pytest.raises(ApiError) as refusal:
+        UploadRequest(mime="audio/ogg", size=size).check_size()
+    assert refusal.value.fault.status == status
