@@ -74,7 +74,13 @@ def transcribers() -> dict[str, TranscriptionModel]:
 def obedient_transcriber(model: TranscriptionModel) -> TranscriptionModel:
     """A transcriber with the manners of its stanza, and an adapter that obeys."""
     assert model.serving
-    change = {"adapter": "tests.engines:ObedientTranscriber", "runtime": "obedient", "weights": None, "idle_s": 2}
+    change = {
+        "adapter": "tests.engines:ObedientTranscriber",
+        "runtime": "obedient",
+        "weights": None,
+        "options": {"lacks_languages": ["yue"]},
+        "idle_s": 2,
+    }
     return model.model_copy(update={"serving": model.serving.model_copy(update=change)})
 
 
