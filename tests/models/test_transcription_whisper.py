@@ -127,7 +127,7 @@ async def test_words_and_passages_have_times_in_order(engine: FasterWhisper, say
 async def test_who_repeats_himself_is_heard_each_time(engine: FasterWhisper, say: Callable) -> None:
     sentence = say("The harbour was quiet in the early morning.")
     text = text_of(await heard(engine.transcribe(job(np.concatenate([sentence] * 8), language="en"))))
-    assert 6 <= text.count("quiet") <= 9
+    assert 6 <= text.count("morning") <= 9  # some of the other words come out differently each time
 
 
 async def test_a_prompt_and_terms_decide_how_a_word_is_spelt(engine: FasterWhisper, say: Callable) -> None:
