@@ -1,7 +1,7 @@
 """What the graph adds to transcription, and how it bears long recordings, large bodies and many uploads.
 
     python -m benchmarks.transcription
-    python -m benchmarks.transcription --rounds 3 --minutes 30 --only speed long uploads bodies
+    python -m benchmarks.transcription --rounds 3 --minutes 15 --only speed long uploads bodies
 
 speed      clips of 5 and 60 s: the adapter in a process of its own, and the whole graph (HAProxy, keys, limits,
            bills), in turns; the adapter also without batches
@@ -286,7 +286,7 @@ def main() -> None:
     """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--minutes", type=float, default=30, help="of the long recording")
+    parser.add_argument("--minutes", type=float, default=15, help="of the long recording")
     parser.add_argument("--seconds", type=float, default=20, help="of large bodies")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--adapter", nargs=2, help=argparse.SUPPRESS)
