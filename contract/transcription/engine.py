@@ -6,6 +6,8 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Protocol
 
+from contract.limits import RECORDING_S
+
 
 @dataclass(frozen=True, slots=True)
 class TranscriptionJob:
@@ -26,7 +28,7 @@ class TranscriptionJob:
     prompt: str | None = None
     terms: tuple[str, ...] = ()
     words: bool = False
-    max_seconds: float = 4 * 3600
+    max_seconds: float = RECORDING_S
     owner: str = ""
 
 

@@ -33,7 +33,7 @@ def public_address(text: str) -> str:
 
 async def signed_address(admitted: Admitted, name: str) -> str:
     """An address that plays the blob `name` for an hour, without a key."""
-    if elsewhere := await admitted.context.service.state.blobs.presign(name, "GET", SAMPLE_ADDRESS_S):
+    if elsewhere := await admitted.context.service.state.blobs.presign(name, SAMPLE_ADDRESS_S):
         return elsewhere
     return own_address(admitted.request, name, int(time.time()) + SAMPLE_ADDRESS_S, "GET")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, AsyncIterable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 CHUNK_BYTES = 1 << 20
 """Size of the pieces that are read."""
@@ -61,8 +61,8 @@ class Blobs(Protocol):
         """Where an engine reads the bytes: `file:` of a folder that engines share, else `https:`, for `valid_s`."""
         ...
 
-    async def presign(self, name: str, method: Literal["GET", "PUT"], valid_s: int) -> str | None:
-        """An address at the store, valid for `valid_s`; None if this server has to serve the bytes."""
+    async def presign(self, name: str, valid_s: int) -> str | None:
+        """An address at the store to read from, valid for `valid_s`; None if this server has to serve the bytes."""
         ...
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, Literal, ParamSpec, TypeVar
+from typing import BinaryIO, ParamSpec, TypeVar
 
 from contract.errors import STATE_UNAVAILABLE
 from state.blobs.base import CHUNK_BYTES, Blob, checked
@@ -73,7 +73,7 @@ class FolderBlobs:
     async def address(self, name: str, valid_s: int) -> str:
         return self._path(name).absolute().as_uri()
 
-    async def presign(self, name: str, method: Literal["GET", "PUT"], valid_s: int) -> str | None:
+    async def presign(self, name: str, valid_s: int) -> str | None:
         checked(name)
         return None
 

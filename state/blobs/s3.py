@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any
 
 from contract.errors import STATE_UNAVAILABLE, ApiError
 from state.blobs.base import CHUNK_BYTES, Blob, checked
@@ -73,15 +73,12 @@ class S3Blobs:
         """Nothing: a rule of the bucket ends multipart uploads that were never completed."""
 
     async def address(self, name: str, valid_s: int) -> str:
-        return await self._signed(name, "GET", valid_s)
-
-    async def presign(self, name: str, method: Literal["GET", "PUT"], valid_s: int) -> str | None:
-        return await self._signed(name, method, valid_s)
-
-    async def _signed(self, name: str, method: str, valid_s: int) -> str:
-        signing = self._obstore.sign_async(self._store, method, checked(name), timedelta(seconds=valid_s))
+        signing = self._obstore.sign_async(self._store, "GET", checked(name), timedelta(seconds=valid_s))
         address: str = await _safe(signing)
         return address
+
+    async def presign(self, name: str, valid_s: int) -> str | None:
+        return await self.address(name, valid_s)
 
 
 class _Counted:

@@ -20,7 +20,6 @@ import webvtt
 from autoscaling.engine import Timings
 from contract.access import Scope
 from contract.catalog import Catalog
-from contract.errors import FAULTS
 from contract.limits import CONTEXT_TERMS, FORMAT_TEXT_S, RECORDING_BODY_BYTES, RECORDING_FORM_BYTES, RECORDING_S
 from contract.transcription.request import TranscriptionRequest
 from contract.transcription.transcript import Transcript
@@ -528,7 +527,3 @@ def within(api: Api, **times: float) -> with_catalog:
     """The same service with less time to answer."""
     models = api.service.catalog.transcription
     return with_catalog(api, transcription={id: m.model_copy(update=times) for id, m in models.items()})
-
-
-async def test_codes_of_this_page_are_in_the_table() -> None:
-    assert {"AUDIO_UNREADABLE", "AUDIO_TOO_LONG", "RECORDING_TIMEOUT", "ALREADY_UPLOADED"} <= FAULTS.keys()

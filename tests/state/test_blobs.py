@@ -146,7 +146,7 @@ async def test_names_that_are_not_ours_are_refused_everywhere(blobs: Blobs, name
     for use in (blobs.put(name, b"x"), blobs.find(name), blobs.stream(name), blobs.exists(name), blobs.delete(name)):
         with pytest.raises(ValueError, match="no name of a blob"):
             await use
-    for use in (blobs.presign(name, "GET", 60), blobs.address(name, 60), blobs.delete_all(name)):
+    for use in (blobs.presign(name, 60), blobs.address(name, 60), blobs.delete_all(name)):
         with pytest.raises(ValueError, match="no name of a blob"):
             await use
 
@@ -246,7 +246,7 @@ async def test_the_bucket_holds_what_was_put_under_its_prefix(bucket: Bucket, tm
 async def test_a_store_has_addresses_of_its_own(bucket: Bucket, tmp_path: Path) -> None:
     blobs = open_blobs(tmp_path, "s3://store")
     await blobs.put(NAME, b"x")
-    address = await blobs.presign(NAME, "GET", 3600)
+    address = await blobs.presign(NAME, 3600)
     assert address is not None
     assert address.startswith(f"{bucket.url}/store/{NAME}?")
     assert "X-Amz-Expires=3600" in address
@@ -257,7 +257,7 @@ async def test_a_store_has_addresses_of_its_own(bucket: Bucket, tmp_path: Path) 
 
 
 async def test_a_folder_has_none(tmp_path: Path) -> None:
-    assert await open_blobs(tmp_path).presign(NAME, "GET", 3600) is None
+    assert await open_blobs(tmp_path).presign(NAME, 3600) is None
 
 
 async def test_a_folder_can_be_named(tmp_path: Path) -> None:
