@@ -177,9 +177,17 @@ async def test_silence_costs_no_request(engine: Voxtral, seconds: float) -> None
     assert next(engine._numbers) == before + 1
 
 
-async def test_leaving_takes_the_requests_out_of_the_engine(engine: Voxtral, sentence: Samples) -> None:
-    recording = recorded(*[sentence, 2.0] * 12)
-    async with aclosing(engine.listen(TranscriptionJob(b""), recording)) as parts:
+async def test_leaving_takes_the_requests_out_of_the_engine(
+    engine: Voxtral, sentence: Samples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer, lengths = engine._answer, iter([1])
+
+    async def one_short_answer_and_long_ones(prompt: Any, params: Any) -> Any:
+        params.max_tokens = next(lengths, 1500)
+        return await answer(prompt, params)
+
+    monkeypatch.setattr(engine, "_answer", one_short_answer_and_long_ones)
+    async with aclosing(engine.listen(TranscriptionJob(b""), recorded(*[sentence, 2.0] * 12))) as parts:
         await anext(parts)
         assert engine.unfinished
     await until(lambda: is_idle(engine))
