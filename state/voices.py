@@ -3,7 +3,7 @@
 add         a row for bytes that are stored already: the clip that is imitated, and a sample to listen to
 remove      marks the row, deletes the bytes, deletes the row; `finish_removals` finishes after a crash
 
-`insert_voice`, `mark_removed` and `names_in_use` are steps of larger transactions: a draft becomes a voice, or takes
+`insert_voice`, `delete_voice` and `slugs_in_use` are steps of larger transactions: a draft becomes a voice, or takes
 its voice along.
 """
 
@@ -135,8 +135,9 @@ class Voices:
 
     async def remove(self, org_id: int, slug: str) -> None:
         """Deletes a voice and its bytes. Raises NOT_FOUND."""
-        now_s = int(self._wall())
-        row = await self._database.run(lambda connection: mark_removed(connection, org_id, slug, now_s))
+        where = (voices.c.org_id == org_id, voices.c.slug == slug, voices.c.removed_at.is_(None))
+        marked = update(voices).where(*where).values(removed_at=int(self._wall())).returning(*voices.c)
+        row = await self._database.run(lambda connection: connection.execute(marked).one_or_none())
         if row is None:
             raise NOT_FOUND(f"your organisation has no voice `{slug[:100]}`")
         await self._finish(row)
@@ -164,7 +165,7 @@ def _kept(org_id: int) -> Select[Any]:
     return select(voices).where(voices.c.org_id == org_id, voices.c.removed_at.is_(None))
 
 
-def names_in_use(connection: Connection, org_id: int) -> set[str]:
+def slugs_in_use(connection: Connection, org_id: int) -> set[str]:
     """Slugs of an organisation's voices, also of those that are being removed."""
     return set(connection.execute(select(voices.c.slug).where(voices.c.org_id == org_id)).scalars())
 
@@ -180,11 +181,9 @@ def insert_voice(connection: Connection, org_id: int, made: OwnVoice) -> None:
         raise VOICE_LIMIT_REACHED(f"your organisation has {OWN_VOICES} voices of its own, and may not have more")
 
 
-def mark_removed(connection: Connection, org_id: int, slug: str, now_s: int) -> Row[Any] | None:
-    """Hides the voice from everybody; `finish_removals` deletes it. Returns its row, None if there is none."""
-    where = (voices.c.org_id == org_id, voices.c.slug == slug, voices.c.removed_at.is_(None))
-    marked = update(voices).where(*where).values(removed_at=now_s).returning(*voices.c)
-    return connection.execute(marked).one_or_none()
+def delete_voice(connection: Connection, org_id: int, slug: str) -> None:
+    """Deletes the row of a voice whose bytes somebody else deletes."""
+    connection.execute(delete(voices).where(voices.c.org_id == org_id, voices.c.slug == slug))
 
 
 def _own_voice(row: Row[Any]) -> OwnVoice:

@@ -2,4 +2,5 @@
 
 engine.py      what crosses to a designer: job, voice
 draft.py       the states of a draft, and what an order decided
+slugs.py       a slug for a voice that was ordered without one
 """

@@ -237,11 +237,9 @@ drafts = Table(
     Column("model", Text, nullable=False),
     Column("plan", Text, nullable=False),
     Column("state", Text, nullable=False),
-    Column("adopts", Number, nullable=False),
     Column("created_at", Number, nullable=False),
-    Column("expires_at", Number, nullable=False),
     Column("worker", Text),
-    Column("worked_until", Number, nullable=False),
+    Column("work_at", Number, index=True),
     Column("failures", Number, nullable=False),
     Column("made", Text),
     Column("cost_micro_eur", Number, nullable=False),
@@ -253,4 +251,3 @@ drafts = Table(
     sqlite_strict=True,
 )
 Index("ix_drafts_org_id_created_at", drafts.c.org_id, drafts.c.created_at)
-Index("ix_drafts_state_created_at", drafts.c.state, drafts.c.created_at)

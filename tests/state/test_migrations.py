@@ -65,7 +65,7 @@ def fill(connection: Connection, rows: int = ROWS) -> None:
     ticket |= {"expires_at": 0, "sweep_at": 0}
     connection.execute(insert(tickets), [{**ticket, "id": f"t-{n}"} for n in range(10)])
     draft = dict.fromkeys(("key_id", "request_id", "line", "model", "plan"), "x")
-    draft |= dict.fromkeys(("adopts", "created_at", "expires_at", "worked_until", "failures", "cost_micro_eur"), 0)
+    draft |= dict.fromkeys(("created_at", "failures", "cost_micro_eur"), 0)
     draft |= {"org_id": org_id, "state": "ready", "ends_at": 0}
     connection.execute(insert(drafts), [{**draft, "id": f"d-{n}"} for n in range(10)])
 

@@ -21,11 +21,9 @@ def upgrade() -> None:
         sa.Column("model", sa.Text, nullable=False),
         sa.Column("plan", sa.Text, nullable=False),
         sa.Column("state", sa.Text, nullable=False),
-        sa.Column("adopts", Number, nullable=False),
         sa.Column("created_at", Number, nullable=False),
-        sa.Column("expires_at", Number, nullable=False),
         sa.Column("worker", sa.Text),
-        sa.Column("worked_until", Number, nullable=False),
+        sa.Column("work_at", Number),
         sa.Column("failures", Number, nullable=False),
         sa.Column("made", sa.Text),
         sa.Column("cost_micro_eur", Number, nullable=False),
@@ -37,7 +35,7 @@ def upgrade() -> None:
         sqlite_strict=True,
     )
     op.create_index("ix_drafts_org_id_created_at", "drafts", ["org_id", "created_at"])
-    op.create_index("ix_drafts_state_created_at", "drafts", ["state", "created_at"])
+    op.create_index("ix_drafts_work_at", "drafts", ["work_at"])
     op.create_index("ix_drafts_sweep_at", "drafts", ["sweep_at"])
     op.add_column("voices", sa.Column("recipe", sa.Text))
     op.add_column("voices", sa.Column("runtime", sa.Text))
