@@ -10,17 +10,17 @@ its voice along.
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection, Row, Select, delete, func, select, update
 
-from contract.errors import INVALID_REQUEST, NOT_FOUND, VOICE_LIMIT_REACHED, ApiError, without_text
+from contract.errors import NOT_FOUND, VOICE_LIMIT_REACHED, ApiError, without_text
 from contract.limits import OWN_VOICES
-from contract.speech.voices import SYSTEM_VOICES, Voice
+from contract.speech.voices import SYSTEM_VOICES, Voice, check_slug_form
 from state.accounts import organisations
 from state.blobs.base import Blobs
 from state.database.base import Database, insert_new
@@ -30,9 +30,6 @@ log = logging.getLogger(f"parlance.{__name__}")
 
 REMOVED_AT_ONCE = 50
 """Removals that a round finishes; the next round goes on."""
-
-SLUG_PATTERN = re.compile(r"[a-z0-9](-?[a-z0-9])*", re.ASCII)
-SLUG_CHARS = (2, 40)
 
 ABOUT = ("slug", "provider", "label", "gender", "age_group", "primary_language", "description")
 """Fields of a Voice that are columns of `voices`."""
@@ -73,12 +70,7 @@ def check_slug(slug: str, taken: Iterable[str]) -> None:
 
     Case is ignored: `m1` beside `M1` would be a trap.
     """
-    low, high = SLUG_CHARS
-    if not low <= len(slug) <= high or not SLUG_PATTERN.fullmatch(slug):
-        raise INVALID_REQUEST(
-            f"`slug` {slug[:high]!r} is not {low} to {high} small letters, digits and single hyphens between them",
-            param="slug",
-        )
+    check_slug_form(slug)
     if slug in {name.lower() for name in (*taken, *SYSTEM_VOICES)}:
         raise slug_taken(slug)
 
@@ -152,8 +144,7 @@ class Voices:
             except Exception as error:
                 # One voice whose bytes cannot be deleted must not keep the others.
                 log.error("a removed voice could not be deleted yet: %s", without_text(error))
-                again = update(voices).where(voices.c.id == row.id).values(removed_at=int(self._wall()))
-                await self._database.run(lambda connection, again=again: connection.execute(again))
+                await self._database.run(partial(_remove_later, voice_id=row.id, now_s=int(self._wall())))
 
     async def _finish(self, row: Row[Any]) -> None:
         for name in (row.clip_blob, row.sample_blob):
@@ -184,6 +175,10 @@ def insert_voice(connection: Connection, org_id: int, made: OwnVoice) -> None:
 def delete_voice(connection: Connection, org_id: int, slug: str) -> None:
     """Deletes the row of a voice whose bytes somebody else deletes."""
     connection.execute(delete(voices).where(voices.c.org_id == org_id, voices.c.slug == slug))
+
+
+def _remove_later(connection: Connection, voice_id: int, now_s: int) -> None:
+    connection.execute(update(voices).where(voices.c.id == voice_id).values(removed_at=now_s))
 
 
 def _own_voice(row: Row[Any]) -> OwnVoice:
