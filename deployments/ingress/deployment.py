@@ -76,6 +76,7 @@ class Ingress:
         servings = {model.deployment: model.serving for model in catalog.set_up() if model.serving}
         engines = {name: Gate(name, app_name, servings[name], handle, watch) for name, handle in handles.items()}
         self.service = Service(catalog, engines, state, args.header_prefix, public_url)
+        self.service.drafting.start()
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         return build_app(self.service)
@@ -86,4 +87,5 @@ class Ingress:
 
     async def __del__(self) -> None:
         if service := getattr(self, "service", None):
+            await service.drafting.close()
             await service.state.close()

@@ -9,6 +9,7 @@ from functools import cached_property
 from autoscaling.engine import Engine
 from contract.catalog import Catalog, Model, SpeechModel
 from contract.decisions.engine import Measurement
+from deployments.ingress.drafting import Drafting
 from state import State
 
 
@@ -28,6 +29,11 @@ class Service:
     header_prefix: str = "x-service-"
     public_url: str | None = None
     measurements: dict[str, Measurement] = field(default_factory=dict)
+
+    @cached_property
+    def drafting(self) -> Drafting:
+        """The work on drafts of voices in this process."""
+        return Drafting(self.catalog, self.engines, self.state)
 
     @cached_property
     def speech_engines(self) -> Mapping[str, SpeechModel]:

@@ -100,6 +100,12 @@ class Drafts:
             raise changes.unknown(draft_id)
         return found
 
+    async def read(self, draft_id: str) -> Draft | None:
+        """A draft of any organisation, as it stands; None if there is none."""
+        query = select(drafts).where(drafts.c.id == draft_id)
+        row = await self._database.run(lambda c: c.execute(query).one_or_none())
+        return None if row is None else draft_of(row)
+
     async def of(self, org_id: int) -> list[Draft]:
         """The LISTED newest drafts of an organisation, the newest first."""
         query = select(drafts).where(drafts.c.org_id == org_id)
@@ -152,6 +158,10 @@ class Drafts:
         """Ids of up to `most` drafts that somebody should see to, those first that have waited longest."""
         now_s = self._now_s()
         return await self._database.run(lambda c: changes.waiting(c, now_s, most))
+
+    def waits(self, draft: Draft) -> bool:
+        """Whether somebody should see to it now."""
+        return draft.work_at is not None and draft.work_at <= self._now_s()
 
     # --- ends
 
@@ -207,16 +217,11 @@ class Drafts:
     async def _find(self, draft_id: str) -> Draft | None:
         if not ID_PATTERN.fullmatch(draft_id):
             return None
-        draft = await self._read(draft_id)
+        draft = await self.read(draft_id)
         if draft is None or not self._is_late(draft):
             return draft
         await self._expire(draft_id)
-        return await self._read(draft_id)
-
-    async def _read(self, draft_id: str) -> Draft | None:
-        query = select(drafts).where(drafts.c.id == draft_id)
-        row = await self._database.run(lambda c: c.execute(query).one_or_none())
-        return None if row is None else draft_of(row)
+        return await self.read(draft_id)
 
     def _is_late(self, draft: Draft) -> bool:
         return draft.state == "pending" and draft.expires_at <= self._now_s()

@@ -58,6 +58,12 @@ class LocalEngine:
     def running(self) -> int:
         return 1
 
+    def free(self) -> int:
+        return 1
+
+    def is_failing(self) -> bool:
+        return False
+
     def warm(self) -> None:
         self.warmed += 1
 
