@@ -33,7 +33,8 @@ def documented(
 ) -> dict[str, Any]:
     """`openapi_extra` of a route that takes `request` as JSON (None: no body) and answers with `reply` or an error.
 
-    `optional`: no body is the same as an empty one. A route with another `status` than 200 tells FastAPI too. `more` is passed on as it is (`parameters` of the route).
+    `optional`: no body is the same as an empty one. A route with another `status` than 200 tells FastAPI too. `more` is
+    passed on as it is (`parameters` of the route).
     """
     content = _json(reply)
     if streams:

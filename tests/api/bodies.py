@@ -8,6 +8,8 @@ BODIES: dict[str, dict[str, Any]] = {
     "/chat/completions": {"model": "obedient", "messages": [{"role": "user", "content": "say hello"}]},
     "/embeddings": {"model": "lengths", "input": "a text"},
     "/audio/speech": {"input": "hello"},
+    "/audio/voices/designs": {"gender": "f", "age_years": 34},
+    "/audio/voices/designs/suggest": {"text": "a warm, deep voice of an old man"},
     "/audio/uploads": {"mime": "audio/webm", "size": 1000},
     "/decisions": {"state": "a text", "preset": "colour-v1"},
     "/systemone": {

@@ -151,4 +151,6 @@ async def api(state: State) -> AsyncIterator[Api]:
         api = Api(service, client)
         await api.organisation("acme")
         api.everything = await api.key(*Scope)
+        service.drafting.pause_s = 0.001
         yield api
+        await service.drafting.close()
