@@ -53,7 +53,7 @@ class Numbers:
         """The number that begins at a place, None where there is none."""
         word = text[place].text
         follower = text[place + 1] if place + 1 < len(text) else None
-        if word[0].isdigit():
+        if word.isdecimal():
             if len(word) > 3:
                 return None
             is_decade = follower is not None and follower.is_joined and follower.text in self._endings

@@ -88,8 +88,8 @@ class _Listener:
         self._found = traits.lexicon.read(said, language, traits.vocabulary.false_friends)
         self._weight = PLAIN
         self._reach = 0
-        # Where everything is written with capitals they say nothing.
-        self._has_names = 2 * sum(word.is_capital for word in said) < len(said) or len(said) < 6
+        # Where nearly everything is written with capitals they say nothing.
+        self._has_names = 5 * sum(word.is_capital for word in said) < 4 * len(said)
 
     def listen(self) -> None:
         self.heard.ages = ages(self._said, self._found, self._traits.vocabulary.ages)
@@ -128,6 +128,10 @@ class _Listener:
 
     def _take(self, match: Match, place: int) -> None:
         meaning, negated = match.meaning, self._reach > 0
+        if meaning.kind == "faint_gender" and self._said[place].is_joined:
+            return  # the end of `1980er`, no pronoun
+        if meaning.kind == "gender":
+            negated = self._reach == REACH  # `not a man`, but `not an old man` is one
         if meaning.kind == "figure":
             self._take_figure(int(meaning.value), negated)
         elif meaning.kind == "language" and self._is_accent(place + match.length):
