@@ -87,7 +87,8 @@ def _check_ages(file: Path, traits: Traits) -> None:
 
 
 def _check_words(file: Path, traits: Traits) -> None:
-    for place, named in traits.named():
+    for field, id, named in traits.named():
+        place = f"{field if field in AXES else field + 's'}.{id}"
         if "en" not in named.labels:
             raise CatalogError(f"{file.name} [{place}] `labels`: there is none in English")
         for language, words in named.heard.items():

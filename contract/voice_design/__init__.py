@@ -9,5 +9,8 @@ slugs.py         a slug for a voice that was ordered without one
 engine.py        what crosses to a designer: job, voice
 replies.py       what is answered: drafts, options, suggestions
 suggest.py       traits from a free description, without any engine
-vocabulary.py    words that descriptions are understood by
+hearing.py       what such a description says: who is meant, what is turned round, what counts more
+ages.py          ages in it
+lexicon.py       a text as words, and words by what they mean
+vocabulary.py    the words beside those of each trait: data
 """
