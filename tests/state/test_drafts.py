@@ -10,7 +10,7 @@ from sqlalchemy import func, select
 from contract.access import Caller
 from contract.errors import ApiError
 from contract.limits import DRAFT_KEPT_S, DRAFT_S, OWN_VOICES, PENDING_DRAFTS
-from contract.voice_design.draft import STATES, TRANSITIONS, Plan
+from contract.voice_design.draft import EVENTS, STATES, TRANSITIONS, Event, Plan, State
 from state import open_state
 from state.blobs.base import Blobs
 from state.blobs.store import open_blobs
@@ -391,30 +391,35 @@ async def in_state(store: Drafts, caller: Caller, state: str) -> Draft:
 
 
 @pytest.mark.parametrize("state", STATES)
-@pytest.mark.parametrize("event", ["finish", "fail", "expire", "adopt", "discard"])
-async def test_every_state_meets_every_event(
-    store: Drafts, caller: Caller, clock: Clock, state: str, event: str
-) -> None:
-    draft = await in_state(store, caller, state)
-    worker = Held(draft, (await _worker(store, draft)) or "nobody")
+async def test_every_state_meets_every_event(store: Drafts, caller: Caller, clock: Clock, state: State) -> None:
+    for event in EVENTS:
+        draft = await in_state(store, caller, state)
+        await meet(store, caller, clock, draft, event)
+        found = await store.read(draft.id)
+        assert found is not None
+        assert found.state == TRANSITIONS.get((state, event), state), event
+        await store.discard(caller.org_id, draft.id)
+
+
+async def meet(store: Drafts, caller: Caller, clock: Clock, draft: Draft, event: Event) -> None:
+    """What happens to a draft."""
+    held = Held(draft, await _worker(store, draft) or "nobody")
     match event:
         case "finish":
-            await finish(store, worker)
+            await finish(store, held)
         case "fail":
-            await store.fail(worker, "x")
+            await store.fail(held, "x")
         case "expire":
             clock.now_s += DRAFT_S
             await store.expire()
-        case "adopt" if state != "ready":
-            error = await refusal(store.adopt(caller.org_id, draft.id, ADOPTION))
-            assert error.fault.name == "INVALID_REQUEST"
         case "adopt":
-            await store.adopt(caller.org_id, draft.id, ADOPTION)
+            adopting = store.adopt(caller.org_id, draft.id, ADOPTION)
+            is_ready = (await store.find(caller.org_id, draft.id)).state == "ready"
+            assert is_ready or (await refusal(adopting)).fault.name == "INVALID_REQUEST"
+            if is_ready:
+                await adopting
         case "discard":
             await store.discard(caller.org_id, draft.id)
-    found = await store.read(draft.id)
-    assert found is not None
-    assert found.state == TRANSITIONS.get((state, event), state)  # type: ignore[call-overload]
 
 
 async def _worker(store: Drafts, draft: Draft) -> str | None:
