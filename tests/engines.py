@@ -191,8 +191,9 @@ class ObedientSpeaker:
 def _told(job: SpeechJob) -> bytes:
     """One line of JSON."""
     clip = job.clip
-    about = {name: getattr(job, name) for name in ("language", "voice", "recipe", "style", "speed", "format")}
+    about = {name: getattr(job, name) for name in ("language", "voice", "style", "speed", "format")}
     about["clip"] = [len(clip.samples), clip.sample_rate, clip.transcript] if clip else None
+    about |= {"recipe": job.recipe} if job.recipe else {}
     return json.dumps(about).encode() + b"\n"
 
 
