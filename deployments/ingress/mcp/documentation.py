@@ -108,7 +108,7 @@ class _Index:
         for page, text in pages:
             for section in sections(page, text):
                 self.texts.setdefault(section.id, section.text)
-                row = (section.id, section.headings[0], " ".join(section.headings[1:]), section.text)
+                row = (section.id, section.headings[0], " > ".join(section.headings[1:]), section.text)
                 self._database.execute("INSERT INTO sections VALUES (?, ?, ?, ?)", row)
 
     def search(self, query: str, count: int) -> list[Found]:
