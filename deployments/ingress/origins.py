@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from ipaddress import IPv6Address, ip_address, ip_network
 from urllib.parse import urlsplit
 
@@ -9,6 +10,8 @@ from starlette.requests import Request
 
 from contract.errors import FOREIGN_ORIGIN
 from deployments.ingress.middleware import trace_of
+
+_PLAIN_NAME = re.compile(r"[a-z0-9_-]+")
 
 IPV6_CLIENT_BITS = 64
 """A client may have every address of such a network, so all of them count as one."""
@@ -72,5 +75,5 @@ def _is_no_domain(host: str) -> bool:
     try:
         ip_address(host)
     except ValueError:
-        return "." not in host
+        return bool(_PLAIN_NAME.fullmatch(host))
     return True

@@ -3,8 +3,8 @@
     Documentation(root).search("why is the first answer slow")  -> sections, best first
     Documentation(root).read("docs/api.md#errors")              -> Markdown
 
-The index is SQLite's full text search in memory: a row for each section, ranked by bm25 over English word stems. It is
-built by the first search, in a thread, and no model is asked.
+The index is SQLite's full text search in memory: a row for each passage of a section, ranked by bm25 over English word
+stems. It is built by the first search, in a thread, and no model is asked.
 """
 
 from __future__ import annotations
@@ -19,8 +19,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 
-WEIGHTS = (4.0, 8.0, 1.0)
+PASSAGE_CHARS = 800
+"""Paragraphs are taken together up to here: the few lines that answer weigh little among those of a long section."""
+
+WEIGHTS = (1.0, 3.0, 1.0)
 """Of a word in the title of the page, in the headings above it, and in the text."""
+
+ASIDE = 0.7
+"""What a passage of ASIDE_PAGES counts beside one that says how things are today."""
+ASIDE_PAGES = ("docs/decisions/", "CHANGELOG.md")
 
 EXCERPT_TOKENS = 60
 
@@ -103,28 +110,35 @@ class _Index:
         # SQLite itself serialises calls of several threads on one connection.
         self._database = sqlite3.connect(":memory:", check_same_thread=False)
         self._database.execute(
-            "CREATE VIRTUAL TABLE sections USING fts5(id UNINDEXED, title, headings, text, tokenize='porter unicode61')"
+            "CREATE VIRTUAL TABLE passages USING "
+            "fts5(id UNINDEXED, title, headings, text, worth UNINDEXED, tokenize='porter unicode61')"
         )
         for page, text in pages:
+            worth = ASIDE if page.startswith(ASIDE_PAGES) else 1.0
             for section in sections(page, text):
                 self.texts.setdefault(section.id, section.text)
-                row = (section.id, section.headings[0], " > ".join(section.headings[1:]), section.text)
-                self._database.execute("INSERT INTO sections VALUES (?, ?, ?, ?)", row)
+                above = (section.id, section.headings[0], " > ".join(section.headings[1:]))
+                rows = [(*above, passage, worth) for passage in passages(section.text)]
+                self._database.executemany("INSERT INTO passages VALUES (?, ?, ?, ?, ?)", rows)
 
     def search(self, query: str, count: int) -> list[Found]:
         words = significant_words(query)
         if not words:
             return []
         rows = self._database.execute(
-            "SELECT id, title, headings, snippet(sections, 3, '', '', ' … ', ?) FROM sections WHERE sections MATCH ? "
-            "ORDER BY bm25(sections, 0, ?, ?, ?), rowid LIMIT ?",
+            "SELECT id, title, headings, snippet(passages, 3, '', '', ' … ', ?) FROM passages WHERE passages MATCH ? "
+            "ORDER BY bm25(passages, 0, ?, ?, ?) * worth, rowid",
             # Quoted, a word is never an operator of the query language.
-            (EXCERPT_TOKENS, " OR ".join(f'"{word}"' for word in words), *WEIGHTS, count),
+            (EXCERPT_TOKENS, " OR ".join(f'"{word}"' for word in words), *WEIGHTS),
         )
-        return [
-            Found(id, f"{title} > {headings}" if headings else title, " ".join(text.split()))
-            for id, title, headings, text in rows
-        ]
+        found: dict[str, Found] = {}
+        for id, title, headings, text in rows:
+            if len(found) == count:
+                break
+            heading = f"{title} > {headings}" if headings else title
+            # A section is as good as its best passage.
+            found.setdefault(id, Found(id, heading, " ".join(text.split())))
+        return list(found.values())
 
 
 def significant_words(query: str) -> list[str]:
@@ -148,6 +162,17 @@ def sections(page: str, text: str) -> Iterator[Section]:
             anchor, lines = _anchor(heading[2], anchors), []
         lines.append(line)
     yield from _section(page, path, anchor, lines)
+
+
+def passages(text: str) -> list[str]:
+    """`text` in pieces of whole paragraphs, of PASSAGE_CHARS or less where a paragraph is not longer itself."""
+    pieces: list[str] = []
+    for paragraph in re.split(r"\n\s*\n", text):
+        if pieces and len(pieces[-1]) + len(paragraph) <= PASSAGE_CHARS:
+            pieces[-1] += f"\n\n{paragraph}"
+        else:
+            pieces.append(paragraph)
+    return pieces
 
 
 def _beneath(path: list[tuple[int, str]], level: int, heading: str) -> list[tuple[int, str]]:
