@@ -13,6 +13,9 @@ from typing_extensions import TypedDict
 from contract.base import Strict
 from contract.limits import DOCS_QUERY_CHARS, DOCS_RESULTS
 
+DOCS_SHOWN = 5
+"""Sections of the documentation, where a query does not say how many."""
+
 
 class RpcMessage(TypedDict):
     """A JSON-RPC request, or a notification, which has no `id`."""
@@ -70,7 +73,7 @@ class SearchArguments(Strict):
         list[str] | None, Field(description="Texts to sort; without them this server's documentation is searched.")
     ] = None
     model: Annotated[str | None, Field(description="Id of a model that sorts; the first one without it.")] = None
-    top_n: Annotated[int, Field(ge=1, le=DOCS_RESULTS, description="Only the best so many.")] = 5
+    top_n: Annotated[int | None, Field(ge=1, description="Only the best so many.")] = None
 
 
 class PictureArguments(Strict):
@@ -85,7 +88,7 @@ class SearchDocsArguments(Strict):
     query: Annotated[
         str, Field(min_length=1, max_length=DOCS_QUERY_CHARS, description="A question, or words to look for.")
     ]
-    top_n: Annotated[int, Field(ge=1, le=DOCS_RESULTS, description="How many sections to show.")] = 5
+    top_n: Annotated[int, Field(ge=1, le=DOCS_RESULTS, description="How many sections to show.")] = DOCS_SHOWN
 
 
 class ReadDocArguments(Strict):

@@ -76,17 +76,15 @@ def admit(scope: Scope | None, max_body_bytes: int = JSON_BODY_BYTES) -> Callabl
     return admission
 
 
-def admit_anyone(max_body_bytes: int) -> Callable[[Request], Awaitable[Request]]:
-    """A dependency of the routes without a key: length and rate, counted by the network that the client is in."""
+async def admit_anyone(request: Request, max_body_bytes: int) -> None:
+    """What the routes without a key look at first: length, and a rate for each network that clients are in.
 
-    async def admission(request: Request) -> Request:
-        trace = trace_of(request)
-        refuse_long_body(request, max_body_bytes)
-        rate = trace.rate = await trace.service.state.rates.hit_address(client_network(request))
-        _refuse_beyond(rate)
-        return request
-
-    return admission
+    Raises REQUEST_TOO_LARGE and RATE_LIMIT_EXCEEDED.
+    """
+    trace = trace_of(request)
+    refuse_long_body(request, max_body_bytes)
+    rate = trace.rate = await trace.service.state.rates.hit_address(client_network(request))
+    _refuse_beyond(rate)
 
 
 def refuse_long_body(request: Request, max_bytes: int) -> None:

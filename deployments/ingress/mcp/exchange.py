@@ -69,7 +69,7 @@ def answer(request: Request, body: bytes, accepts_stream: bool, toolbox: Toolbox
     headers["accept"] = "application/json, text/event-stream"
     # The revisions before these had no such header; the oldest that is served stands in for one that was left out.
     headers.setdefault(REVISION_HEADER, REVISIONS[0])
-    return Exchange(toolbox, json.dumps(_negotiated(message)).encode(), headers, Asked(context, wants_progress))
+    return Exchange(toolbox, _negotiated(message) or body, headers, Asked(context, wants_progress))
 
 
 class Exchange(Response):
@@ -121,14 +121,14 @@ def _has_progress_token(message: dict[str, Any]) -> bool:
     return message.get("method") == "tools/call" and isinstance(meta, dict) and meta.get("progressToken") is not None
 
 
-def _negotiated(message: dict[str, Any]) -> dict[str, Any]:
-    """`message`; an `initialize` that asks for a revision that is not served asks for one that is."""
+def _negotiated(message: dict[str, Any]) -> bytes | None:
+    """For an `initialize` that asks for a revision that is not served: the same, asking for one that is."""
     params = message.get("params")
     if message.get("method") != "initialize" or not isinstance(params, dict):
-        return message
+        return None
     if params.get("protocolVersion") in REVISIONS or not isinstance(params.get("protocolVersion"), str):
-        return message
-    return message | {"params": params | {"protocolVersion": LATEST_HANDSHAKE}}
+        return None
+    return json.dumps(message | {"params": params | {"protocolVersion": LATEST_HANDSHAKE}}).encode()
 
 
 def _unsupported(revision: str) -> Response:

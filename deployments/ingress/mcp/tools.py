@@ -22,9 +22,9 @@ from contract.access import Scope
 from contract.body import validated
 from contract.catalog import ChatModel
 from contract.chat.request import ChatRequest
-from contract.errors import INTERNAL_ERROR, INVALID_REQUEST, NOT_FOUND, NOT_IMPLEMENTED, ApiError, without_text
-from contract.limits import DOCS_QUERY_CHARS
+from contract.errors import INTERNAL_ERROR, NOT_FOUND, NOT_IMPLEMENTED, ApiError, without_text
 from contract.mcp import (
+    DOCS_SHOWN,
     ChatArguments,
     PictureArguments,
     ReadDocArguments,
@@ -152,7 +152,10 @@ def _said(text: str, model: ChatModel, reason: str | None, read: int, written: i
 
 async def _search(arguments: SearchArguments, context: RequestContext, _: Report | None) -> Answer:
     if arguments.documents is None:
-        return await _search_docs(arguments, context, None)
+        count = DOCS_SHOWN if arguments.top_n is None else arguments.top_n
+        return await _search_docs(
+            validated(SearchDocsArguments, {"query": arguments.query, "top_n": count}), context, _
+        )
     context.caller.require(Scope.RERANK)
     request = validated(RerankRequest, arguments.model_dump() | {"return_documents": True})
     model = context.pick(context.service.catalog.rerank, arguments.model)
@@ -162,12 +165,7 @@ async def _search(arguments: SearchArguments, context: RequestContext, _: Report
     return Answer("\n".join(lines), {"model": model.id, "results": body["results"], "usage": body["usage"]})
 
 
-async def _search_docs(arguments: SearchDocsArguments | SearchArguments, _: object, __: Report | None) -> Answer:
-    if len(arguments.query) > DOCS_QUERY_CHARS:
-        raise INVALID_REQUEST(
-            f"`query` has {len(arguments.query)} characters; in the documentation {DOCS_QUERY_CHARS} are allowed",
-            param="query",
-        )
+async def _search_docs(arguments: SearchDocsArguments, _: object, __: Report | None) -> Answer:
     found = await DOCUMENTATION.search(arguments.query, arguments.top_n)
     text = "\n\n".join(f"{hit.id}\n{hit.title}\n{hit.excerpt}" for hit in found)
     results = [{"id": hit.id, "title": hit.title, "excerpt": hit.excerpt} for hit in found]

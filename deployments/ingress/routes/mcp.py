@@ -32,8 +32,9 @@ async def use_account_tools(admitted: Annotated[Admitted, Depends(admit(Scope.MC
 
 
 @open_router.post("/mcp/docs/mcp", openapi_extra=documented_messages(RpcMessage, RpcReply, keyed=False))
-async def use_docs_tools(request: Annotated[Request, Depends(admit_anyone(MCP_BODY_BYTES))]) -> Response:
+async def use_docs_tools(request: Request) -> Response:
     """Tools `search_docs` and `read_doc` for clients of the Model Context Protocol. No key is needed."""
+    await admit_anyone(request, MCP_BODY_BYTES)
     return await _answer(request, DOCS_TOOLS, None)
 
 
