@@ -6,7 +6,9 @@ JSON_BODY_BYTES = 8 * MIB
 CHAT_BODY_BYTES = 24 * MIB
 """Chat bodies may carry images."""
 MCP_BODY_BYTES = 4 * MIB
-"""Of a message to the MCP endpoints."""
+"""Of a message to the MCP endpoint."""
+KEYLESS_BODY_BYTES = 64 * 1024
+"""Of a message without a key: one of 4 MiB could hold up everybody else for a quarter of a second. Ours."""
 
 JSON_DEPTH = 32
 """Nesting of any JSON body."""

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from contract.access import Scope
 from contract.errors import NOT_ACCEPTABLE, UNSUPPORTED_MEDIA_TYPE
-from contract.limits import MCP_BODY_BYTES
+from contract.limits import KEYLESS_BODY_BYTES, MCP_BODY_BYTES
 from contract.mcp import RpcMessage, RpcReply
 from deployments.ingress.admission import Admitted, admit, admit_anyone, read_bounded, refuse_other_media
 from deployments.ingress.mcp.tools import ACCOUNT_TOOLS, DOCS_TOOLS, Toolbox
@@ -28,21 +28,21 @@ open_router = APIRouter(tags=["mcp"])
 @router.post("/mcp/mcp", openapi_extra=documented_messages(RpcMessage, RpcReply))
 async def use_account_tools(admitted: Annotated[Admitted, Depends(admit(Scope.MCP, MCP_BODY_BYTES))]) -> Response:
     """Tools `chat`, `search`, `image` and `video` for clients of the Model Context Protocol."""
-    return await _answer(admitted.request, ACCOUNT_TOOLS, admitted.context)
+    return await _answer(admitted.request, admitted.max_body_bytes, ACCOUNT_TOOLS, admitted.context)
 
 
 @open_router.post("/mcp/docs/mcp", openapi_extra=documented_messages(RpcMessage, RpcReply, keyed=False))
 async def use_docs_tools(request: Request) -> Response:
     """Tools `search_docs` and `read_doc` for clients of the Model Context Protocol. No key is needed."""
-    await admit_anyone(request, MCP_BODY_BYTES)
-    return await _answer(request, DOCS_TOOLS, None)
+    await admit_anyone(request, KEYLESS_BODY_BYTES)
+    return await _answer(request, KEYLESS_BODY_BYTES, DOCS_TOOLS, None)
 
 
-async def _answer(request: Request, toolbox: Toolbox[C], context: C) -> Response:
+async def _answer(request: Request, max_body_bytes: int, toolbox: Toolbox[C], context: C) -> Response:
     refuse_foreign_pages(request)
     accepts_stream = _accepts_stream(request)
     _check_media(request)
-    body = await read_bounded(request, MCP_BODY_BYTES)
+    body = await read_bounded(request, max_body_bytes)
     # In a thread, because the first message loads the SDK.
     await asyncio.to_thread(_load)
     from deployments.ingress.mcp.exchange import answer
