@@ -7,6 +7,8 @@ CHAT_BODY_BYTES = 24 * MIB
 """Chat bodies may carry images."""
 MCP_BODY_BYTES = 4 * MIB
 """Of a message to the MCP endpoint."""
+MCP_BODY_S = 60
+"""In which such a message must have come: one that trickles in would hold a place for others. Ours."""
 KEYLESS_BODY_BYTES = 64 * 1024
 """Of a message without a key: one of 4 MiB could hold up everybody else for a quarter of a second. Ours."""
 

@@ -16,6 +16,8 @@ from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from contract.access import Scope
+from contract.chat.engine import ChatJob, ChatReply
+from contract.errors import WARMING_UP
 from deployments.ingress.app import build_app
 from tests.api.conftest import Api
 from tests.state.books import eventually
@@ -229,6 +231,23 @@ async def test_a_failed_engine_is_an_error_of_the_tool_that_says_nothing_of_the_
     refused = await call(api, "chat", {"message": "fail"})
     assert (refused["isError"], refused["structuredContent"]["error"]["code"]) == (True, "upstream_error")
     assert "secret" not in str(refused)
+    assert await api.usage() == []
+
+
+class ColdChat:
+    """An engine that is not there yet."""
+
+    async def complete(self, job: ChatJob) -> ChatReply:
+        raise WARMING_UP(retry_after_s=17)
+
+
+async def test_a_cold_engine_is_an_error_of_the_tool_that_says_when_to_come_back(api: Api) -> None:
+    engine: Any = api.service.engines["chat-obedient"]
+    engine.adapter = ColdChat()
+    refused = await call(api, "chat", {"message": "say hello"})
+    assert refused["structuredContent"]["error"]["code"] == "warming_up"
+    assert refused["structuredContent"]["error"]["retry_after_s"] == 17
+    assert refused["content"][0]["text"].endswith("(try again in 17 s)")
     assert await api.usage() == []
 
 

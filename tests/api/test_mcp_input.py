@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -153,6 +154,18 @@ async def test_a_body_has_a_limit(api: Api, path: str, limit_bytes: int, too_man
 
 
 @pytest.mark.parametrize("path", PATHS)
+async def test_a_body_that_does_not_come_is_given_up(api: Api, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deployments.ingress.routes.mcp.MCP_BODY_S", 0.05)
+
+    async def trickling() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.Event().wait()
+
+    reply = await api.send("POST", path, content=trickling())
+    assert (reply.status_code, api_error(reply)) == (408, "request_timeout")
+
+
+@pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"\xff", b'{"id": NaN}', b'{"id": 1, "id": 2}', b"[" * 50_000, b'{"id": "\\ud800"}']
 )
@@ -247,6 +260,17 @@ async def test_tools_of_the_account_are_not_there_without_a_key(api: Api) -> Non
 @pytest.mark.parametrize("path", PATHS)
 async def test_an_unknown_method_is_an_error_of_the_protocol(api: Api, path: str) -> None:
     assert rpc_error(await send(api, path, {"jsonrpc": "2.0", "id": 1, "method": "tools/destroy"})) == -32601
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_nobody_is_held_for_news(api: Api, path: str) -> None:
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    body = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": {"_meta": meta, "notifications": {}}}
+    reply = await send(api, path, body, mcp_protocol_version="2026-07-28", mcp_method="subscriptions/listen")
+    assert rpc_error(reply) == -32601
 
 
 @pytest.mark.parametrize("arguments", [[], "x", 7])

@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from contract.access import Scope
-from contract.errors import NOT_ACCEPTABLE, UNSUPPORTED_MEDIA_TYPE
-from contract.limits import KEYLESS_BODY_BYTES, MCP_BODY_BYTES
+from contract.errors import NOT_ACCEPTABLE, UNSUPPORTED_MEDIA_TYPE, UPLOAD_STALLED
+from contract.limits import KEYLESS_BODY_BYTES, MCP_BODY_BYTES, MCP_BODY_S
 from contract.mcp import RpcMessage, RpcReply
 from deployments.ingress.admission import Admitted, admit, admit_anyone, read_bounded, refuse_other_media
 from deployments.ingress.mcp.tools import ACCOUNT_TOOLS, DOCS_TOOLS, Toolbox
@@ -42,12 +42,21 @@ async def _answer(request: Request, max_body_bytes: int, toolbox: Toolbox[C], co
     refuse_foreign_pages(request)
     accepts_stream = _accepts_stream(request)
     _check_media(request)
-    body = await read_bounded(request, max_body_bytes)
+    body = await _read_in_time(request, max_body_bytes)
     # In a thread, because the first message loads the SDK.
     await asyncio.to_thread(_load)
     from deployments.ingress.mcp.exchange import answer
 
     return answer(request, body, accepts_stream, toolbox, context)
+
+
+async def _read_in_time(request: Request, max_bytes: int) -> bytes:
+    """Raises REQUEST_TOO_LARGE and UPLOAD_STALLED."""
+    try:
+        async with asyncio.timeout(MCP_BODY_S):
+            return await read_bounded(request, max_bytes)
+    except TimeoutError:
+        raise UPLOAD_STALLED(f"the message was not whole after {MCP_BODY_S:g} s; send it again") from None
 
 
 def _load() -> None:
