@@ -34,12 +34,9 @@ def fits(id: str, place: str) -> bool:
     return id == place or id.startswith(f"{place}#")
 
 
-async def test_questions_name_places_that_exist(documentation: Documentation) -> None:
+async def test_each_question_has_a_place_that_exists(documentation: Documentation) -> None:
     for question in QUESTIONS:
-        there = [place for place in question["found_in"] if await documentation.read(place)]
-        sections_named = [place for place in question["found_in"] if "#" in place]
-        assert there, question["ask"]
-        assert set(sections_named) <= set(there), question["ask"]
+        assert [place for place in question["found_in"] if await documentation.read(place)], question["ask"]
 
 
 HOSTILE = (

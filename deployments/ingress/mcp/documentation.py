@@ -22,12 +22,12 @@ ROOT = Path(__file__).resolve().parents[3]
 PASSAGE_CHARS = 800
 """Paragraphs are taken together up to here: the few lines that answer weigh little among those of a long section."""
 
-WEIGHTS = (1.0, 3.0, 1.0)
+WEIGHTS = (2.0, 3.0, 1.0)
 """Of a word in the title of the page, in the headings above it, and in the text."""
 
 ASIDE = 0.7
-"""What a passage of ASIDE_PAGES counts beside one that says how things are today."""
-ASIDE_PAGES = ("docs/decisions/", "CHANGELOG.md")
+"""What a passage of ASIDE_PAGES counts beside one that explains how things are today."""
+ASIDE_PAGES = ("docs/decisions/", "docs/reference.md", "CHANGELOG.md")
 
 EXCERPT_TOKENS = 60
 
