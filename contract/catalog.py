@@ -27,6 +27,13 @@ AudioFormat = Literal["wav", "flac", "ogg", "mp3", "opus", "aac"]
 MILLION = 1_000_000
 
 
+class Elsewhere(Frozen):
+    """What runs for the languages that `runtime` of a serving table does not speak, and its licence."""
+
+    runtime: str
+    license: str | None = None
+
+
 class Serving(Frozen):
     """How one profile runs one model: the adapter, its size, and its manners when cold or busy (design section 3).
 
@@ -34,6 +41,8 @@ class Serving(Frozen):
         adapter: `module:Class`, loaded in the replica.
         runtime: what truly runs, for `x-service-model-served` and `runtime` in `/models`.
         license: of what truly runs, where that is not the model itself.
+        languages: ISO 639-1 codes that `runtime` speaks, where `elsewhere` speaks the others.
+        elsewhere: what runs for all other languages; None where `runtime` speaks them all.
         weights: name in the weights manifest, or None if the adapter needs none.
         options: handed to the adapter as they are (engine arguments).
         max_ongoing_requests: streams of one replica; the limit is strict and counts over all ingress replicas.
@@ -50,6 +59,8 @@ class Serving(Frozen):
     adapter: str = Field(pattern=r"^\w+(\.\w+)+:\w+$")
     runtime: str
     license: str | None = None
+    languages: tuple[str, ...] = ()
+    elsewhere: Elsewhere | None = None
     weights: str | None = None
     options: dict[str, Any] = {}
     max_ongoing_requests: PositiveInt = 16
@@ -98,7 +109,12 @@ class Model(Frozen):
     @property
     def deployment(self) -> str:
         """Public, stable name of the deployment that runs this model, e.g. `chat-gemma-4-12b`."""
-        return f"{self.noun}-{self.id}"
+        return f"{self.noun.replace('_', '-')}-{self.id}"
+
+    @property
+    def line(self) -> str:
+        """What a usage line calls it, e.g. `chat:gemma-4-12b`."""
+        return f"{self.noun.replace('_', '-')}:{self.id}"
 
     @property
     def runtime(self) -> str:
@@ -200,6 +216,32 @@ class SpeechModel(Model):
     voice_fault: Literal["VOICE_PROVIDER_MISMATCH", "UNKNOWN_VOICE"] = "VOICE_PROVIDER_MISMATCH"
     sentences: dict[str, str] = {}
 
+    def runtime_for(self, language: str) -> str:
+        """What truly speaks `language` here. Only of models that are set up."""
+        if self.serving and self.serving.elsewhere and language not in self.serving.languages:
+            return self.serving.elsewhere.runtime
+        return self.runtime
+
+
+class VoiceDesignModel(Model):
+    """Makes voices from descriptions. Spec 2 (Voice design) and 4. `/models` does not name it: design-options does.
+
+    Attributes:
+        provider: of the speech engine that speaks adopted voices.
+        languages: ISO 639-1 codes in which a voice may be designed: its sample sentence is in one of them.
+        max_attempts: sentences that are spoken and measured for one draft, at most.
+        expected_s: of synthesis for one draft, at most; so much is reserved from a budget.
+    """
+
+    kind = "voice_design"
+    noun = "voice_design"
+    is_listed = False
+
+    provider: str
+    languages: tuple[str, ...]
+    max_attempts: PositiveInt = 5
+    expected_s: PositiveFloat = 60
+
 
 class TranscriptionModel(Model):
     """A speech-to-text model: what it can do, so that no rule asks for its name. Spec 4 (POST /audio/transcriptions).
@@ -272,6 +314,7 @@ class Catalog(Frozen):
     rerank: dict[ModelId, RerankModel] = {}
     speech: dict[ModelId, SpeechModel] = {}
     transcription: dict[ModelId, TranscriptionModel] = {}
+    voice_design: dict[ModelId, VoiceDesignModel] = {}
     decisions: dict[ModelId, DecisionModel] = {}
     presets: dict[str, Preset] = {}
     voices: dict[str, Voice] = {}
@@ -293,6 +336,15 @@ class Catalog(Frozen):
 
 
 CATALOG_TYPES: dict[str, type[Model]] = {
-    t.noun: t for t in (ChatModel, EmbeddingModel, RerankModel, SpeechModel, TranscriptionModel, DecisionModel)
+    t.noun: t
+    for t in (
+        ChatModel,
+        EmbeddingModel,
+        RerankModel,
+        SpeechModel,
+        TranscriptionModel,
+        VoiceDesignModel,
+        DecisionModel,
+    )
 }
 """Noun to type: the file `configs/catalog/<noun>.toml` holds stanzas of this type."""

@@ -70,6 +70,24 @@ TRANSCRIPTION_PROMPT_CHARS = 4000
 OWN_VOICES = 10
 """That an organisation may have. Spec 8 (Adopted voices)."""
 
+INSTRUCT_CHARS = 2000
+"""Of `instruct`, the description that a voice is designed from."""
+AGE_YEARS = (16, 90)
+TARGET_HZ = (60, 400)
+"""Pitch that a voice can be ordered at."""
+PENDING_DRAFTS = 3
+"""Drafts of an organisation that are made at the same time. Spec 8 (Concurrent drafts)."""
+DRAFT_S = 20 * 60
+"""A draft that is not finished after so long has failed."""
+DRAFT_KEPT_S = 30 * 24 * 3600
+"""How long a draft that nobody adopted is kept, with its clip. Ours: the spec has no figure."""
+VOICE_LABEL_CHARS = 80
+"""Of the `label` of a designed voice. Ours."""
+FREE_TEXT_CHARS = 500
+"""Of `free_text`, in an order. Ours."""
+SUGGEST_CHARS = 2000
+"""Of `text`, to suggest traits from. Ours."""
+
 DECISION_BODY_BYTES = 64 * 1024
 """Of a decision's body, not counting what its images hold."""
 DECISION_IMAGES = 2

@@ -31,8 +31,9 @@ class SpeechJob:
     Attributes:
         text: without marks that the engine does not know.
         language: ISO 639-1; the one requested, or the one that the text seems to be in.
-        voice: slug of one of the engine's fixed voices; None for its own default, or where a clip stands.
+        voice: slug of one of the engine's fixed voices; None for its own default, or where a clip or recipe stands.
         clip: the voice to imitate.
+        recipe: a designed voice, in the words of the engine that designed it (`contract.voice_design.engine`).
         style: a natural-language instruction.
         speed: 1 is the engine's own.
         format: one of the engine's formats.
@@ -42,6 +43,7 @@ class SpeechJob:
     language: str
     voice: str | None = None
     clip: Clip | None = None
+    recipe: str | None = None
     style: str | None = None
     speed: float = 1.0
     format: AudioFormat = "wav"

@@ -75,7 +75,7 @@ async def bill(
     cost = model.cost_micro_eur(**estimate)
     reservation = await context.service.state.ledger.reserve(
         context.caller,
-        line=f"{model.noun}:{model.id}",
+        line=model.line,
         model=model.id,
         estimate_micro_eur=cost,
         request_id=context.request_id,
