@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import tomllib
 from pathlib import Path
 
@@ -75,6 +76,12 @@ async def test_any_text_is_a_query(documentation: Documentation, query: str) -> 
 
 async def test_words_of_the_query_language_are_words(documentation: Documentation) -> None:
     assert await documentation.search("NEAR(rerank", 1) == await documentation.search("near rerank", 1)
+
+
+async def test_many_can_ask_at_once_also_the_first_time() -> None:
+    fresh = Documentation()
+    answers = await asyncio.gather(*(fresh.search("which voices are there", 3) for _ in range(50)))
+    assert all(answer == answers[0] for answer in answers)
 
 
 @pytest.mark.parametrize("count", [1, 2, 20])

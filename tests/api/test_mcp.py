@@ -20,6 +20,7 @@ from contract.chat.engine import ChatJob, ChatReply
 from contract.errors import WARMING_UP
 from deployments.ingress.app import build_app
 from tests.api.conftest import Api
+from tests.api.serving import as_in_serve
 from tests.state.books import eventually
 
 pytestmark = pytest.mark.anyio
@@ -65,7 +66,7 @@ class Served:
 
 @pytest.fixture
 async def served(api: Api) -> AsyncIterator[Served]:
-    server = uvicorn.Server(uvicorn.Config(build_app(api.service), port=0, lifespan="off", log_level="error"))
+    server = uvicorn.Server(uvicorn.Config(as_in_serve(build_app(api.service)), port=0, lifespan="off", log_level="error"))
     running = asyncio.create_task(server.serve())
 
     async def has_started() -> bool:

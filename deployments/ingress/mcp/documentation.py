@@ -89,17 +89,24 @@ class Documentation:
 
     async def search(self, query: str, count: int) -> list[Found]:
         """At most `count` sections that have a word of `query`, best first. Any text is a query."""
-        return await asyncio.to_thread(lambda: self._loaded().search(query, count))
+        return await asyncio.to_thread(self._search, query, count)
 
     async def read(self, id: str) -> str | None:
         """The Markdown of a page or a section, None where there is no such. No file is opened for a client."""
-        return await asyncio.to_thread(lambda: self._loaded().texts.get(id))
+        return await asyncio.to_thread(self._read, id)
+
+    def _search(self, query: str, count: int) -> list[Found]:
+        with self._lock:
+            return self._loaded().search(query, count)
+
+    def _read(self, id: str) -> str | None:
+        with self._lock:
+            return self._loaded().texts.get(id)
 
     def _loaded(self) -> _Index:
-        with self._lock:
-            if self._index is None:
-                self._index = _Index(list(_pages(self._root)))
-            return self._index
+        if self._index is None:
+            self._index = _Index(list(_pages(self._root)))
+        return self._index
 
 
 class _Index:
@@ -107,7 +114,7 @@ class _Index:
 
     def __init__(self, pages: list[tuple[str, str]]) -> None:
         self.texts = dict(pages)
-        # SQLite itself serialises calls of several threads on one connection.
+        # Threads take turns: Documentation holds its lock.
         self._database = sqlite3.connect(":memory:", check_same_thread=False)
         self._database.execute(
             "CREATE VIRTUAL TABLE passages USING "
