@@ -66,7 +66,9 @@ class Served:
 
 @pytest.fixture
 async def served(api: Api) -> AsyncIterator[Served]:
-    server = uvicorn.Server(uvicorn.Config(as_in_serve(build_app(api.service)), port=0, lifespan="off", log_level="error"))
+    server = uvicorn.Server(
+        uvicorn.Config(as_in_serve(build_app(api.service)), port=0, lifespan="off", log_level="error")
+    )
     running = asyncio.create_task(server.serve())
 
     async def has_started() -> bool:
