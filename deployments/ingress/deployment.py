@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import FastAPI
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 
@@ -31,6 +31,8 @@ class IngressArgs(BaseModel):
         header_prefix: of the service's own reply headers, e.g. `x-service-model-served`.
         public_url: at which clients reach this server, with the path that a proxy in front cuts off, e.g.
             `https://example.org/voice`; PARLANCE_PUBLIC_URL comes first. Signed addresses begin with it.
+        proxies: that stand before HAProxy and add their client to `X-Forwarded-For`. Clients without a key are counted
+            by that address. With a number too small all of them are one; with one too large they choose who they are.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -40,6 +42,7 @@ class IngressArgs(BaseModel):
     max_ongoing_requests: PositiveInt = 2000
     header_prefix: str = Field("x-service-", pattern=r"^[a-z][a-z0-9-]*-$")
     public_url: Annotated[str, AfterValidator(public_address)] | None = None
+    proxies: NonNegativeInt = 0
 
     def reached_at(self) -> str | None:
         """The public address: of the environment, else of the config file. Raises ValueError for a malformed one."""
@@ -75,7 +78,7 @@ class Ingress:
         watch = StartWatch(app_name)
         servings = {model.deployment: model.serving for model in catalog.set_up() if model.serving}
         engines = {name: Gate(name, app_name, servings[name], handle, watch) for name, handle in handles.items()}
-        self.service = Service(catalog, engines, state, args.header_prefix, public_url)
+        self.service = Service(catalog, engines, state, args.header_prefix, public_url, args.proxies + _haproxies())
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         return build_app(self.service)
@@ -87,3 +90,8 @@ class Ingress:
     async def __del__(self) -> None:
         if service := getattr(self, "service", None):
             await service.state.close()
+
+
+def _haproxies() -> int:
+    """1 where HAProxy, with the changes of `deployments/haproxy`, stands before the ingress, else 0."""
+    return int(bool(os.environ.get("PARLANCE_HAPROXY")))
