@@ -41,7 +41,10 @@ class Reader:
 @pytest.fixture(scope="session")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
     folder = tmp_path_factory.mktemp("reader")
-    (folder / ".curlrc").write_text("fail-with-body\n")
+    (folder / ".curlrc").write_text("silent\nshow-error\nfail-with-body\n")
+    own = folder / "var/my-model"
+    own.mkdir(parents=True)
+    (own / "config.json").write_text("{}")
     command = [sys.executable, "-m", "tests.docs.serving", str(folder / "var")]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, cwd=ROOT, **pipes) as process:

@@ -44,6 +44,12 @@ def examples(page: Path) -> list[Example]:
     return found
 
 
+def marked(page: Path, mark: str) -> str:
+    """The one block under `<!-- mark -->`."""
+    (code,) = re.findall(rf"^<!-- {mark} -->\n```\w+\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    return str(code)
+
+
 def prose(page: Path) -> str:
     """The page without its code blocks."""
     return FENCE.sub("", page.read_text("utf-8"))

@@ -1,6 +1,7 @@
 """Every command that a page in `docs/` shows is run, or says why not.
 
-Pages are read from top to bottom: what a block leaves behind in `var/`, the next one finds.
+Pages are read from top to bottom: what a block leaves behind in `var/`, the next one finds. Other marks are read by
+`test_models_and_engines.py` and `test_python_client.py`; examples of the reference by `test_made_pages.py`.
 """
 
 from __future__ import annotations
@@ -14,13 +15,20 @@ from tests.docs.answers import check_answer
 from tests.docs.conftest import Reader
 from tests.docs.pages import ROOT, examples
 
-NAMES = ("concepts", "migrating", "models-and-engines", "operating", "python-client", "quickstart", "README", "reference")
+NAMES = (
+    "concepts",
+    "migrating",
+    "models-and-engines",
+    "operating",
+    "python-client",
+    "measurements",
+    "quickstart",
+    "README",
+)
 PAGES = [ROOT / f"docs/{name}.md" for name in NAMES]
-COMMANDS = re.compile(r"^(?:(<!-- .* -->)\n)?```(?:bash|sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-MARKS = re.compile(r"<!-- (?:run|run on a graph|not run: .+) -->")
+COMMANDS = re.compile(r"^(?:(<!-- [^\n]* -->)\n)?```(?:bash|sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+MARKS = re.compile(r"<!-- (?:run|run on a graph|run with handles|adapter of \w+|not run: .+) -->")
 MAKE = re.compile(r"^(?:\w+=\S+ )*make (\w[\w-]*)", re.MULTILINE)
-SHOWN_BY_OTHERS = {"reference"}
-"""Examples of the reference are run one by one, by `test_made_pages.py`."""
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -35,7 +43,7 @@ def test_make_has_the_targets(page: Path) -> None:
     assert set(MAKE.findall(page.read_text("utf-8"))) <= set(targets)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page.stem not in SHOWN_BY_OTHERS], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_commands_do_what_the_page_says(reader: Reader, page: Path) -> None:
     for example in examples(page):
         if example.on_a_graph:
