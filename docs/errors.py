@@ -30,13 +30,13 @@ A 401 also carries `WWW-Authenticate: Bearer`. `varies` is a wait that is comput
 
 """
 
-HEADER = ("status", "code", "type", "Retry-After", "x-should-retry", "when")
+HEADER = ("status", "code", "type", "Retry-After", "x-should-retry")
 
 
 def page() -> str:
     """The whole page: a table of all rows, then a section for each code."""
     faults = sorted(FAULTS.values(), key=lambda fault: (fault.status, fault.code))
-    table = [_row(HEADER), _row("---" for _ in HEADER), *(_row(_cells(fault)) for fault in faults)]
+    table = [_row(HEADER), _row("---" for _ in HEADER), *dict.fromkeys(_row(_cells(fault)) for fault in faults)]
     by_code = groupby(sorted(faults, key=lambda fault: fault.code), key=lambda fault: fault.code)
     sections = [_section(code, list(rows)) for code, rows in by_code]
     return INTRODUCTION + "\n".join([*table, "", *sections])
@@ -46,7 +46,7 @@ def _cells(fault: Fault) -> tuple[str, ...]:
     remedy = REMEDIES[fault.name]
     wait = "varies" if remedy.waits else str(fault.retry_after_s or "")
     should_retry = "" if fault.should_retry is None else f"`{str(fault.should_retry).lower()}`"
-    return (str(fault.status), f"[`{fault.code}`](#{fault.code})", f"`{fault.type}`", wait, should_retry, remedy.cause)
+    return (str(fault.status), f"[`{fault.code}`](#{fault.code})", f"`{fault.type}`", wait, should_retry)
 
 
 def _row(cells: Iterable[str]) -> str:

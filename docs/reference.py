@@ -60,10 +60,13 @@ def _section(route: str, operation: dict[str, Any], caller: str, example: Exampl
     needs = f"Needs {caller}." + (f" The example wants {example.needs}." if example.needs else "")
     lines = [f"### {route}", "", f"{' '.join(first.split())} {needs} [Behaviour](api.md#{example.see}).", ""]
     if body := operation.get("requestBody"):
-        keyed = " An `Idempotency-Key` is obeyed." if operation.get("parameters") else ""
-        lines += [f"Takes {_media(body['content'])}.{keyed}", ""]
+        headers = [
+            f"`{parameter['name']}`" for parameter in operation.get("parameters", ()) if parameter["in"] == "header"
+        ]
+        obeyed = f" Obeys {', '.join(headers)}." if headers else ""
+        lines += [f"Takes {_media(body['content'])}.{obeyed}", ""]
         for name in _bodies(operation, known):
-            lines += [_fields(known[name]), ""]
+            lines += [_fields(known[name], taken=True), ""]
     lines += [
         f"Answers {_media(_success(operation))}.",
         "",
@@ -100,27 +103,38 @@ def _media(content: dict[str, Any]) -> str:
 
 
 def _types(operations: Iterable[dict[str, Any]], known: Types) -> Iterator[str]:
-    """A table for each type that an operation names, and for those that these name, in that order."""
+    """A table for each type that an operation names, and for those that these name: first what is taken."""
+    operations = list(operations)
     shown = {name for operation in operations for name in _bodies(operation, known)}
-    waiting = list(dict.fromkeys(name for operation in operations for name in schemas.named(operation)))
-    for name in waiting:  # grows while it is read
-        schema = known[name]
-        waiting += [other for other in dict.fromkeys(schemas.named(schema)) if other not in waiting]
-        about = schemas.about(schema)
-        where = ["Its fields stand with the route."] if name in shown else [_fields(schema)]
-        yield "\n\n".join([f"### {name}", *([about] if about else []), *where]) + "\n"
+    taken = _reached([operation.get("requestBody", {}) for operation in operations], known)
+    for name in dict.fromkeys([*taken, *_reached([operation["responses"] for operation in operations], known)]):
+        about = schemas.about(known[name])
+        where = "Its fields stand with the route." if name in shown else _fields(known[name], taken=name in taken)
+        yield "\n\n".join([f"### {name}", *([about] if about else []), where]) + "\n"
 
 
-def _fields(schema: dict[str, Any]) -> str:
-    """The table of an object; of another type what it may be."""
+def _reached(roots: list[Any], known: Types) -> list[str]:
+    """Names of the types that `roots` refer to, and that these refer to."""
+    names = list(dict.fromkeys(schemas.named(roots)))
+    for name in names:  # grows while it is read
+        names += [other for other in dict.fromkeys(schemas.named(known[name])) if other not in names]
+    return names
+
+
+def _fields(schema: dict[str, Any], *, taken: bool) -> str:
+    """The table of an object; of another type what it may be. What is `taken` may have defaults."""
     if not (fields := schema.get("properties")):
         return schemas.words(schema) + "."
-    required = schema.get("required", ())
-    meanings = schemas.meanings(schema)
-    lines = ["| field | takes | default | |", "|---|---|---|---|"]
+    required, meanings = schema.get("required", ()), schemas.meanings(schema)
+    lines = ["| field | takes | default | |" if taken else "| field | is | | |", "|---|---|---|---|"]
     for name, value in fields.items():
-        absent = "required" if name in required else schemas.default(value)
+        if taken:
+            absent = "required" if name in required else schemas.default(value)
+        else:
+            absent = "" if name in required else "may be missing"
         lines.append(
-            f"| `{name}` | {schemas.words(value)} | {absent} | {meanings.get(name, '')} |".replace("  |", " |")
+            f"| `{name}` | {schemas.words(value, nulls=not taken)} | {absent} | {meanings.get(name, '')} |".replace(
+                "  |", " |"
+            )
         )
     return "\n".join(lines)

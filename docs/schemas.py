@@ -29,11 +29,14 @@ LARGE = 2**53
 """Bounds beyond this are those of a machine's integers, and say nothing to a reader."""
 
 
-def words(schema: Schema) -> str:
-    """What a value may be, e.g. "list of [`Message`](#message); at least 1; at most 2,048"."""
-    kinds = [kind for kind in _kinds(schema) if kind != "null"]
+def words(schema: Schema, *, nulls: bool = False) -> str:
+    """What a value may be, e.g. "list of [`Message`](#message); at least 1; at most 2,048".
+
+    Without `nulls` null is left out where it means that nothing was sent.
+    """
+    kinds = dict.fromkeys(_kinds(schema))
     together = " and " if "allOf" in schema else " or "
-    return together.join(dict.fromkeys(kinds)) or "anything"
+    return together.join(kind for kind in kinds if nulls or kind != "null") or next(iter(kinds), "anything")
 
 
 def default(schema: Schema) -> str:
@@ -100,12 +103,18 @@ def _kinds(schema: Schema) -> Iterator[str]:
 def _kind(kind: str, schema: Schema) -> str:
     if kind == "array":
         members = schema.get("prefixItems") or [schema.get("items", {})]
-        return "list of " + " and ".join(words(member) for member in members)
+        return f"list of {' and '.join(_member(member) for member in members)}" if any(members) else "list"
     if kind == "object" and isinstance(values := schema.get("additionalProperties"), dict):
-        return f"object of {words(values)}"
+        return f"object of {_member(values)}"
     if kind == "object" and (fields := schema.get("properties")):
         return " and ".join(f"`{name}`, a {words(value)}" for name, value in fields.items())
     return "file" if schema.get("format") == "binary" else kind
+
+
+def _member(schema: Schema) -> str:
+    """What each of many is, in brackets where that is a choice."""
+    said = words(schema)
+    return f"({said})" if " or " in said else said
 
 
 def _bounds(schema: Schema) -> Iterator[str]:

@@ -81,5 +81,12 @@ def test_every_decision_is_numbered_once_and_linked() -> None:
         )
 
 
+def test_the_index_links_every_page() -> None:
+    index = (ROOT / "docs/README.md").read_text("utf-8")
+    assert [
+        page.name for page in (ROOT / "docs").glob("*.md") if page.name != "README.md" and f"({page.name})" not in index
+    ] == []
+
+
 def _files() -> list[Path]:
     return [file for folder in FOLDERS for file in (ROOT / folder).rglob("*")] + list(ROOT.iterdir())
