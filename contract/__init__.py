@@ -1,6 +1,7 @@
 """What we promise: the spec as code. Pure; imports pydantic only.
 
     errors.py        section 7      every error, one row each
+    remedies.py                     why each of them happens, and what to do
     limits.py        section 8      numbers that hold for all models
     access.py        section 5      scopes, plans, the caller behind a key
     catalog.py       section 2      types of the catalogue: what a model's stanza may say
