@@ -53,11 +53,13 @@ class Numbers:
         """The number that begins at a place, None where there is none."""
         word = text[place].text
         follower = text[place + 1] if place + 1 < len(text) else None
+        if word.isdecimal() and len(word) > 3:
+            return None
+        value = int(word) if word.isdecimal() else self._tens.get(word)
+        if value is not None and follower is not None and follower.is_joined and follower.text in self._endings:
+            return _Number(value, place + 2, is_decade=True)
         if word.isdecimal():
-            if len(word) > 3:
-                return None
-            is_decade = follower is not None and follower.is_joined and follower.text in self._endings
-            return _Number(int(word), place + 1 + is_decade, is_decade)
+            return _Number(int(word), place + 1)
         if word in self._tens and follower is not None and follower.text in self._units:
             return _Number(self._tens[word] + self._units[follower.text], place + 2)
         return self._spelled(word, place + 1)

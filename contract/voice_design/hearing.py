@@ -98,7 +98,16 @@ class _Listener:
         while place < len(self._said):
             if self._said[place].opens:
                 self._weight, self._reach = PLAIN, 0
-            place += 1 if place in taken else self._step(place)
+            place += self._pass(place) if place in taken else self._step(place)
+
+    def _pass(self, place: int) -> int:
+        """Goes by a word of an age. Of whom it is may be heard in it: `Siebzigerin`."""
+        self._weight = PLAIN
+        for match in _best(
+            [m for m in _longest(self._found[place]) if "gender" in m.meaning.kind], self.heard.language
+        ):
+            self._take(match, place)
+        return 1
 
     def _step(self, place: int) -> int:
         """Takes in what begins at `place`, and says how many words it was."""
