@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from contract.speech.routing import FALLBACK_LANGUAGE
 from contract.voice_design.ages import Age, ages
-from contract.voice_design.lexicon import Match, Word, words
+from contract.voice_design.lexicon import Match, Word, fold, words
 from contract.voice_design.traits import AXES, Traits
 
 STRONGER, PLAIN, WEAKER, BY_NAME = 2.0, 1.0, 0.5, 0.25
@@ -60,16 +60,17 @@ class Heard:
 def hear(text: str, traits: Traits) -> Heard:
     """What `text` says, of at most some thousands of characters."""
     said = words(text)
-    language = _language(said, traits)
-    listener = _Listener(said, traits, language)
+    found = traits.lexicon.read(said)
+    language = _language(found, traits)
+    listener = _Listener(said, _without_false_friends(said, found, language, traits), traits, language)
     listener.listen()
     return listener.heard
 
 
-def _language(said: Sequence[Word], traits: Traits) -> str:
+def _language(found: Sequence[Sequence[Match]], traits: Traits) -> str:
     """The language that most of the words are of, which tells it."""
     counts = dict.fromkeys(traits.vocabulary.wording, 0)
-    for matches in traits.lexicon.read(said, None, {}):
+    for matches in found:
         named = {m.meaning.value if m.meaning.kind == "common" else m.meaning.language for m in matches}
         for language in named & counts.keys():
             counts[str(language)] += 1
@@ -78,21 +79,40 @@ def _language(said: Sequence[Word], traits: Traits) -> str:
     return FALLBACK_LANGUAGE if FALLBACK_LANGUAGE in tied else tied[0]
 
 
+def _without_false_friends(
+    said: Sequence[Word], found: Sequence[Sequence[Match]], language: str, traits: Traits
+) -> list[Sequence[Match]]:
+    """`found` without words that mean this only in texts of another language."""
+    foreign = {
+        (other, fold(word))
+        for other, friends in traits.vocabulary.false_friends.items()
+        if other != language
+        for word in friends
+    }
+    suspects = {word for _, word in foreign}
+    return [
+        [match for match in matches if (match.meaning.language, word.text) not in foreign]
+        if word.text in suspects
+        else matches
+        for word, matches in zip(said, found, strict=True)
+    ]
+
+
 class _Listener:
     """Goes through a text once, from word to word."""
 
-    def __init__(self, said: Sequence[Word], traits: Traits, language: str) -> None:
+    def __init__(self, said: Sequence[Word], found: Sequence[Sequence[Match]], traits: Traits, language: str) -> None:
         self.heard = Heard(language)
         self._said = said
         self._traits = traits
-        self._found = traits.lexicon.read(said, language, traits.vocabulary.false_friends)
+        self._found = found
         self._weight = PLAIN
         self._reach = 0
         # Where nearly everything is written with capitals they say nothing.
         self._has_names = 5 * sum(word.is_capital for word in said) < 4 * len(said)
 
     def listen(self) -> None:
-        self.heard.ages = ages(self._said, self._found, self._traits.vocabulary.ages)
+        self.heard.ages = ages(self._said, self._found, self._traits.numbers)
         taken = {place for age in self.heard.ages for place in range(age.first, age.end)}
         place = 0
         while place < len(self._said):
