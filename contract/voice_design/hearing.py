@@ -24,6 +24,14 @@ REACH = 4
 
 SAYS_SOMETHING = frozenset({*AXES, "age_group", "gender", "faint_gender", "language", "figure", "child", "voice"})
 
+GENDERED = frozenset({"gender", "faint_gender"})
+
+NO_NAME = frozenset({"gender", "age_group", "figure", "language", "voice", "common", "filler"})
+"""What ends a name, or is known as one."""
+
+ABOUT_AGES = frozenset({"before_age", "after_age", "no_age", "until"})
+"""Words that count beside a number only (`ages`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -123,9 +131,8 @@ class _Listener:
     def _pass(self, place: int) -> int:
         """Goes by a word of an age. Of whom it is may be heard in it: `Siebzigerin`."""
         self._weight = PLAIN
-        for match in _best(
-            [m for m in _longest(self._found[place]) if "gender" in m.meaning.kind], self.heard.language
-        ):
+        said = [match for match in _longest(self._found[place]) if match.meaning.kind in GENDERED]
+        for match in _best(said, self.heard.language):
             self._take(match, place)
         return 1
 
@@ -186,13 +193,7 @@ class _Listener:
             return 0
         end = place
         while end < len(self._said) and self._said[end].is_capital and not (end > place and self._said[end].opens):
-            if {match.meaning.kind for match in self._found[end]} & {
-                "gender",
-                "age_group",
-                "figure",
-                "language",
-                "voice",
-            }:
+            if any(match.meaning.kind in NO_NAME for match in self._found[end]):
                 break
             end += 1
         # German writes every noun with a capital: one alone is no name.
@@ -203,10 +204,8 @@ class _Listener:
 
 
 def _longest(matches: Sequence[Match]) -> list[Match]:
-    """Those that span most words. Words about ages count only where there is one (`ages`)."""
-    relevant = [
-        match for match in matches if match.meaning.kind not in {"before_age", "after_age", "no_age", "until", "common"}
-    ]
+    """Those that span most words, and say something about a voice or turn what does."""
+    relevant = [match for match in matches if match.meaning.kind not in ABOUT_AGES | {"common"}]
     most = max((match.length for match in relevant), default=0)
     return [match for match in relevant if match.length == most]
 

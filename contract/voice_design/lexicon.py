@@ -20,6 +20,9 @@ _CLAUSE = re.compile(r"[.,;:!?()\n\u2014]")
 _BETWEEN = frozenset({"", "-", "\u2010", "\u2011", "\u2013", "'"})
 _UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "æ": "ae", "ø": "oe"})
 
+LONGEST_ENTRY = 24
+"""Letters of a beginning or an ending, at most."""
+
 
 @dataclass(frozen=True, slots=True)
 class Word:
@@ -125,10 +128,6 @@ class Lexicon:
                 yield letters, rest, meaning
             for rest, meaning in self._endings.get(word[-letters:], ()):
                 yield letters, rest, meaning
-
-
-LONGEST_ENTRY = 24
-"""Letters of a beginning or an ending."""
 
 
 def _fits(text: Sequence[Word], place: int, part: str) -> bool:

@@ -95,6 +95,7 @@ def test_a_catalogue_without_traits_has_none() -> None:
             r"traits.toml \[timbre.deep\] `labels`: there is none in English",
         ),
         ("traits.toml", "heard.de =", "heard.fr =", r"traits.toml \[timbre.deep\] `heard.fr`"),
+        ("traits.toml", '"tieftonig-"', f'"{"t" * 25}-"', r"traits.toml \[timbre.deep\] `heard.de`: .* too long"),
         ("traits.toml", '"tieftonig-"', '"-"', r"traits.toml \[timbre.deep\] `heard.de`: one of the words is empty"),
         (
             "traits.toml",

@@ -229,6 +229,11 @@ def test_words_inside_a_name_are_no_traits() -> None:
     assert (reply["character"], reply["tempo"]) == ("friendly", "medium")
 
 
+def test_not_every_capital_after_like_is_a_name() -> None:
+    for text in ("A woman, 30, like I said, calm", "a woman of 40, like German radio", "Frau, 40, süß wie Honig, warm"):
+        assert not any("Name" in hint for hint in replies(text)["hints"]), text
+
+
 def test_a_person_who_is_not_meant_counts_for_nothing() -> None:
     reply = replies("a woman, 30, not like Morgan Freeman")
     assert (reply["gender"], reply["age_years"], reply["timbre"]) == ("f", 30, "neutral")
