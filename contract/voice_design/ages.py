@@ -34,7 +34,11 @@ class _Number:
 
 
 class Numbers:
-    """What the words of numbers are worth."""
+    """What the words of numbers are worth.
+
+    Attributes:
+        shifts: words before a number, folded, and the years that they add to it.
+    """
 
     def __init__(self, words: AgeWords) -> None:
         units, teens, tens = (
@@ -47,17 +51,20 @@ class Numbers:
         self._endings = frozenset(endings)
         self._decades = {ten + ending: t for ten, t in tens.items() for ending in endings}
         self._decades |= {ten[:-1] + "ies": t for ten, t in tens.items() if ten.endswith("y")}
+        self.shifts = {fold(word): years for word, years in words.shifts.items()}
         self._prefixes = {fold(prefix): years for prefix, years in words.prefixes.items()}
 
     def at(self, text: Sequence[Word], place: int) -> _Number | None:
         """The number that begins at a place, None where there is none."""
         word = text[place].text
         follower = text[place + 1] if place + 1 < len(text) else None
+        if word.isdecimal() and len(word) > 3:
+            return None
+        value = int(word) if word.isdecimal() else self._tens.get(word)
+        if value is not None and follower is not None and follower.is_joined and follower.text in self._endings:
+            return _Number(value, place + 2, is_decade=True)
         if word.isdecimal():
-            if len(word) > 3:
-                return None
-            is_decade = follower is not None and follower.is_joined and follower.text in self._endings
-            return _Number(int(word), place + 1 + is_decade, is_decade)
+            return _Number(int(word), place + 1)
         if word in self._tens and follower is not None and follower.text in self._units:
             return _Number(self._tens[word] + self._units[follower.text], place + 2)
         return self._spelled(word, place + 1)
@@ -78,13 +85,12 @@ class Numbers:
         return None
 
 
-def ages(text: Sequence[Word], found: Sequence[Sequence[Match]], words: AgeWords) -> list[Age]:
+def ages(text: Sequence[Word], found: Sequence[Sequence[Match]], numbers: Numbers) -> list[Age]:
     """Every age in `text`, in order; `found` is what its words may mean."""
-    numbers = Numbers(words)
     heard, place = [], 0
     while place < len(text):
         number = numbers.at(text, place)
-        age = number and _age(text, found, place, number, numbers, words)
+        age = number and _age(text, found, place, number, numbers)
         if age:
             heard.append(age)
         place = age.end if age else number.end if number else place + 1
@@ -97,12 +103,11 @@ def _age(
     place: int,
     number: _Number,
     numbers: Numbers,
-    words: AgeWords,
 ) -> Age | None:
     years, end, is_range = _range(text, found, number, numbers)
     if _span(found, place + 1, "no_age") or _span(found, end, "no_age"):
         return None
-    first, shift, is_said = _before(text, found, place, words)
+    first, shift, is_said = _before(text, found, place, numbers)
     after = _span(found, end, "after_age")
     sure = bool(number.is_age or after or is_said)
     years += shift
@@ -129,16 +134,15 @@ def _range(
 
 
 def _before(
-    text: Sequence[Word], found: Sequence[Sequence[Match]], place: int, words: AgeWords
+    text: Sequence[Word], found: Sequence[Sequence[Match]], place: int, numbers: Numbers
 ) -> tuple[int, int, bool]:
     """Where the age begins, the years that words before it add, and whether they say that it is one."""
-    shifts = {fold(word): years for word, years in words.shifts.items()}
     for first in range(place - 1, max(place - 1 - LOOK_BACK, -1), -1):
         if text[first + 1].opens:
             break
         word = text[first].text
-        if word in shifts:
-            return first, shifts[word], False
+        if word in numbers.shifts:
+            return first, numbers.shifts[word], False
         if _span(found, first, "before_age"):
             return first, 0, True
         if not _span(found, first, "filler"):

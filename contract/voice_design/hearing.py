@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from contract.speech.routing import FALLBACK_LANGUAGE
 from contract.voice_design.ages import Age, ages
-from contract.voice_design.lexicon import Match, Word, words
+from contract.voice_design.lexicon import Match, Word, fold, words
 from contract.voice_design.traits import AXES, Traits
 
 STRONGER, PLAIN, WEAKER, BY_NAME = 2.0, 1.0, 0.5, 0.25
@@ -23,6 +23,14 @@ REACH = 4
 """Words that a negation reaches, fillers not counted."""
 
 SAYS_SOMETHING = frozenset({*AXES, "age_group", "gender", "faint_gender", "language", "figure", "child", "voice"})
+
+GENDERED = frozenset({"gender", "faint_gender"})
+
+NO_NAME = frozenset({"gender", "age_group", "figure", "language", "voice", "common", "filler"})
+"""What ends a name, or is known as one."""
+
+ABOUT_AGES = frozenset({"before_age", "after_age", "no_age", "until"})
+"""Words that count beside a number only (`ages`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +68,17 @@ class Heard:
 def hear(text: str, traits: Traits) -> Heard:
     """What `text` says, of at most some thousands of characters."""
     said = words(text)
-    language = _language(said, traits)
-    listener = _Listener(said, traits, language)
+    found = traits.lexicon.read(said)
+    language = _language(found, traits)
+    listener = _Listener(said, _without_false_friends(said, found, language, traits), traits, language)
     listener.listen()
     return listener.heard
 
 
-def _language(said: Sequence[Word], traits: Traits) -> str:
+def _language(found: Sequence[Sequence[Match]], traits: Traits) -> str:
     """The language that most of the words are of, which tells it."""
     counts = dict.fromkeys(traits.vocabulary.wording, 0)
-    for matches in traits.lexicon.read(said, None, {}):
+    for matches in found:
         named = {m.meaning.value if m.meaning.kind == "common" else m.meaning.language for m in matches}
         for language in named & counts.keys():
             counts[str(language)] += 1
@@ -78,27 +87,54 @@ def _language(said: Sequence[Word], traits: Traits) -> str:
     return FALLBACK_LANGUAGE if FALLBACK_LANGUAGE in tied else tied[0]
 
 
+def _without_false_friends(
+    said: Sequence[Word], found: Sequence[Sequence[Match]], language: str, traits: Traits
+) -> list[Sequence[Match]]:
+    """`found` without words that mean this only in texts of another language."""
+    foreign = {
+        (other, fold(word))
+        for other, friends in traits.vocabulary.false_friends.items()
+        if other != language
+        for word in friends
+    }
+    suspects = {word for _, word in foreign}
+    return [
+        [match for match in matches if (match.meaning.language, word.text) not in foreign]
+        if word.text in suspects
+        else matches
+        for word, matches in zip(said, found, strict=True)
+    ]
+
+
 class _Listener:
     """Goes through a text once, from word to word."""
 
-    def __init__(self, said: Sequence[Word], traits: Traits, language: str) -> None:
+    def __init__(self, said: Sequence[Word], found: Sequence[Sequence[Match]], traits: Traits, language: str) -> None:
         self.heard = Heard(language)
         self._said = said
         self._traits = traits
-        self._found = traits.lexicon.read(said, language, traits.vocabulary.false_friends)
+        self._found = found
         self._weight = PLAIN
         self._reach = 0
         # Where nearly everything is written with capitals they say nothing.
         self._has_names = 5 * sum(word.is_capital for word in said) < 4 * len(said)
 
     def listen(self) -> None:
-        self.heard.ages = ages(self._said, self._found, self._traits.vocabulary.ages)
+        self.heard.ages = ages(self._said, self._found, self._traits.numbers)
         taken = {place for age in self.heard.ages for place in range(age.first, age.end)}
         place = 0
         while place < len(self._said):
             if self._said[place].opens:
                 self._weight, self._reach = PLAIN, 0
-            place += 1 if place in taken else self._step(place)
+            place += self._pass(place) if place in taken else self._step(place)
+
+    def _pass(self, place: int) -> int:
+        """Goes by a word of an age. Of whom it is may be heard in it: `Siebzigerin`."""
+        self._weight = PLAIN
+        said = [match for match in _longest(self._found[place]) if match.meaning.kind in GENDERED]
+        for match in _best(said, self.heard.language):
+            self._take(match, place)
+        return 1
 
     def _step(self, place: int) -> int:
         """Takes in what begins at `place`, and says how many words it was."""
@@ -157,13 +193,7 @@ class _Listener:
             return 0
         end = place
         while end < len(self._said) and self._said[end].is_capital and not (end > place and self._said[end].opens):
-            if {match.meaning.kind for match in self._found[end]} & {
-                "gender",
-                "age_group",
-                "figure",
-                "language",
-                "voice",
-            }:
+            if any(match.meaning.kind in NO_NAME for match in self._found[end]):
                 break
             end += 1
         # German writes every noun with a capital: one alone is no name.
@@ -174,10 +204,8 @@ class _Listener:
 
 
 def _longest(matches: Sequence[Match]) -> list[Match]:
-    """Those that span most words. Words about ages count only where there is one (`ages`)."""
-    relevant = [
-        match for match in matches if match.meaning.kind not in {"before_age", "after_age", "no_age", "until", "common"}
-    ]
+    """Those that span most words, and say something about a voice or turn what does."""
+    relevant = [match for match in matches if match.meaning.kind not in ABOUT_AGES | {"common"}]
     most = max((match.length for match in relevant), default=0)
     return [match for match in relevant if match.length == most]
 

@@ -2,9 +2,9 @@
 
     words(text)                     a text as words, in small letters and without umlauts
     Lexicon.add("tief-", meaning)   in the notation of `contract.voice_design.vocabulary`
-    Lexicon.read(words, language)   what may be meant at every place
+    Lexicon.read(words)             what may be meant at every place
 
-The time grows with the text alone: each word costs as many look-ups as the longest entry has letters.
+The time grows with the text alone: each different word costs as many look-ups as the longest entry has letters.
 """
 
 from __future__ import annotations
@@ -12,13 +12,16 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 _WORD = re.compile(r"[0-9]+|%|[^\W\d_]+(?:'[^\W\d_]+)*")
 _CLAUSE = re.compile(r"[.,;:!?()\n\u2014]")
 _BETWEEN = frozenset({"", "-", "\u2010", "\u2011", "\u2013", "'"})
 _UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "æ": "ae", "ø": "oe"})
+
+LONGEST_ENTRY = 24
+"""Letters of a beginning or an ending, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,28 +102,23 @@ class Lexicon:
             for entry in words:
                 self.add(entry, Meaning(kind, value, language))
 
-    def read(
-        self, text: Sequence[Word], language: str | None, false_friends: Mapping[str, Collection[str]]
-    ) -> list[list[Match]]:
-        """What may be meant at every word of `text`.
-
-        Args:
-            text: the words.
-            language: that the text is in; None reads it in all languages.
-            false_friends: by language, words of it that count only in texts of it.
-        """
-        foreign = {
-            (other, fold(word)) for other, friends in false_friends.items() if other != language for word in friends
-        }
-        return [
-            [match for match in self._at(text, place) if (match.meaning.language, text[place].text) not in foreign]
-            for place in range(len(text))
-        ]
-
-    def _at(self, text: Sequence[Word], place: int) -> Iterator[Match]:
-        for letters, rest, meaning in self._openings(text[place].text):
-            if all(_fits(text, place + step, part) for step, part in enumerate(rest, 1)):
-                yield Match(1 + len(rest), letters, meaning)
+    def read(self, text: Sequence[Word]) -> list[list[Match]]:
+        """What may be meant at every word of `text`."""
+        alone: dict[str, list[Match]] = {}
+        longer: dict[str, list[tuple[int, tuple[str, ...], Meaning]]] = {}
+        for known in {word.text for word in text}:
+            openings = list(self._openings(known))
+            alone[known] = [Match(1, letters, meaning) for letters, rest, meaning in openings if not rest]
+            longer[known] = [opening for opening in openings if opening[1]]
+        found = []
+        for place, word in enumerate(text):
+            phrases = [
+                Match(1 + len(rest), letters, meaning)
+                for letters, rest, meaning in longer[word.text]
+                if all(_fits(text, place + step, part) for step, part in enumerate(rest, 1))
+            ]
+            found.append(alone[word.text] + phrases if phrases else alone[word.text])
+        return found
 
     def _openings(self, word: str) -> Iterator[tuple[int, tuple[str, ...], Meaning]]:
         for rest, meaning in self._exact.get(word, ()):
@@ -130,10 +128,6 @@ class Lexicon:
                 yield letters, rest, meaning
             for rest, meaning in self._endings.get(word[-letters:], ()):
                 yield letters, rest, meaning
-
-
-LONGEST_ENTRY = 24
-"""Letters of a beginning or an ending."""
 
 
 def _fits(text: Sequence[Word], place: int, part: str) -> bool:

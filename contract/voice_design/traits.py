@@ -13,6 +13,7 @@ from pydantic import Field, PositiveFloat
 
 from contract.base import Frozen
 from contract.errors import INVALID_REQUEST
+from contract.voice_design.ages import Numbers
 from contract.voice_design.lexicon import Lexicon, Meaning
 from contract.voice_design.vocabulary import Figure, Vocabulary
 
@@ -132,6 +133,11 @@ class Traits(Frozen):
         }
         for name, entries in tables.items():
             yield from ((name, id, entry) for id, entry in entries.items())
+
+    @cached_property
+    def numbers(self) -> Numbers:
+        """The words of numbers by what they are worth."""
+        return Numbers(self.vocabulary.ages)
 
     @cached_property
     def lexicon(self) -> Lexicon:

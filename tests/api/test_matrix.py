@@ -106,8 +106,8 @@ def methods_at(path: str) -> frozenset[str]:
 
 OPERATIONS = _operations()
 DESIGNS = "/audio/voices/designs"
-FREE = {"/audio/uploads", f"{DESIGNS}/suggest", f"{DESIGNS}/x/adopt"}
-"""Paths that cost nothing."""
+FREE = {"/audio/uploads", "/mcp/mcp", f"{DESIGNS}/suggest", f"{DESIGNS}/x/adopt"}
+"""Paths that cost nothing. What a tool costs is refused in its result."""
 NEED_VOICES = {DESIGNS, f"{DESIGNS}/suggest"}
 """Paths for plans with voices."""
 ANSWERS = {DESIGNS: {202, 409}, f"{DESIGNS}/x/adopt": {404}}
@@ -307,6 +307,8 @@ OPEN = {
     "/files/{name}": 403,
     "/audio/voices/{slug}/samples/{language}.mp3": 404,
     "/v1/audio/voices/{slug}/samples/{language}.mp3": 404,
+    "/mcp/docs/mcp": 405,
+    "/v1/mcp/docs/mcp": 405,
 }
 """Paths without a key, and what they answer as they stand here: nobody signed this name, no voice is called so."""
 

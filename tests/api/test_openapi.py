@@ -83,6 +83,9 @@ JSON_CALLS = (
     Call("POST", "/v1/decisions", OURS, name="with questions"),
     Call("POST", "/v1/decisions", OPENAI, name="in OpenAI's shape"),
     Call("POST", "/v1/systemone", SYSTEM_ONE),
+    Call("POST", "/v1/mcp/mcp", BODIES["/mcp/mcp"]),
+    Call("POST", "/v1/mcp/mcp", BODIES["/mcp/mcp"] | {"method": "none"}, name="with an error"),
+    Call("POST", "/v1/mcp/docs/mcp", BODIES["/mcp/mcp"]),
     Call("GET", "/v1/audio/voices/design-options"),
     Call("POST", "/v1/audio/voices/designs/suggest", BODIES["/audio/voices/designs/suggest"]),
 )

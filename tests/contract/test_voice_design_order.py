@@ -17,7 +17,7 @@ from contract.voice_design.draft import Plan
 from contract.voice_design.order import AdoptRequest, DesignOrder, plan
 from contract.voice_design.pitch import target_hz
 from contract.voice_design.replies import options
-from contract.voice_design.traits import AXES
+from contract.voice_design.traits import AXES, Axis
 
 CATALOG = load("embedded")
 TRAITS = CATALOG.traits
@@ -31,10 +31,15 @@ def planned(seed: int = 1, **fields: Any) -> Plan:
     return plan(parse(DesignOrder, body), TRAITS, DESIGNER, random.Random(seed))
 
 
-def refusal(body: dict[str, Any], kind: type = DesignOrder) -> ApiError:
-    with pytest.raises(ApiError) as caught:
-        order = parse(kind, json.dumps(body).encode())
+def ordered(body: dict[str, Any], kind: type[DesignOrder | AdoptRequest]) -> None:
+    order = parse(kind, json.dumps(body).encode())
+    if isinstance(order, DesignOrder):
         plan(order, TRAITS, DESIGNER, random.Random(1))
+
+
+def refusal(body: dict[str, Any], kind: type[DesignOrder | AdoptRequest] = DesignOrder) -> ApiError:
+    with pytest.raises(ApiError) as caught:
+        ordered(body, kind)
     assert (caught.value.fault.status, caught.value.fault.code) == (400, "invalid_request_error")
     return caught.value
 
@@ -71,11 +76,11 @@ def test_both_or_neither_of_age_and_age_group_are_refused(body: dict[str, Any]) 
 
 
 @pytest.mark.parametrize("axis", AXES)
-def test_an_unknown_trait_is_refused_with_all_that_are_allowed(axis: str) -> None:
+def test_an_unknown_trait_is_refused_with_all_that_are_allowed(axis: Axis) -> None:
     for id in ("purple", "", "Deep", "x" * 5000, "../etc"):
         error = refusal({**WOMAN, axis: id})
         assert error.param == axis
-        assert all(known in error.message for known in TRAITS.axes[axis])  # type: ignore[index]
+        assert all(known in error.message for known in TRAITS.axes[axis])
         assert len(error.message) < 400
 
 

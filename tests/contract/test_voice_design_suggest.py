@@ -78,6 +78,14 @@ GERMAN = [
     ("Stimme mit 120 Hz, männlich", "m", 40, "de", "neutral", _, _, _),
     ("Eine 1980er Radiostimme", "f", 40, "de", _, _, _, "podcast"),
     ("keine tiefe Stimme, kein alter Mann", "m", 40, "de", "neutral", _, _, _),
+    ("weibl., ca. 45, klar", "f", 45, "de", "bright", _, _, _),
+    ("Siebzigjähriger, rau", "m", 70, "de", "low", _, _, _),
+    ("eine Siebzigerin", "f", 75, "de", _, _, _, _),
+    ("ein kleines Mädchen", "f", 16, "de", _, _, _, _),
+    ("Erzählerin für meinen Sohn, 40", "f", 40, "de", _, _, _, "audiobook"),
+    ("Die Stimme soll hell sein, aber nicht schrill. Männlich.", "m", 40, "de", "bright", _, _, _),
+    ("Ein Vater Mitte dreißig liest seinen Kindern vor", "m", 35, "de", _, _, _, _),
+    ("wie Loriot", "m", 60, "de", "low", "serious", "slow", _),
     ("w, 30, hell", "f", 30, "de", "bright", _, _, _),
     ("Ein Sprecher, der nicht nuschelt, geduldig", "m", 40, "de", _, "calm", _, _),
     ("Ich suche eine Stimme für meine App: weiblich, Anfang 40, sanft, beruhigend", "f", 42, "de", _, "gentle", _, _),
@@ -126,6 +134,12 @@ ENGLISH = [
     ("not an old man, not a child either", "m", 40, "en", _, _, _, _),
     ("I want a villain: a sinister, whispering man, around 50", "m", 50, "en", _, "serious", _, _),
     ("narrator for my novel. He's in his early seventies, gruff but kind", "m", 72, "en", "low", "gentle", _, _),
+    ("fiftysomething woman", "f", 55, "en", _, _, _, _),
+    ("thirty-something woman, relaxed", "f", 35, "en", _, "calm", _, _),
+    ("She's in her late 20's, British, crisp", "f", 28, "en", "bright", _, _, _),
+    ("A 50-ish guy", "m", 50, "en", _, _, _, _),
+    ("Not a woman's voice. Deep.", "m", 40, "en", "deep", _, _, _),
+    ("a voice that isn't male", "f", 40, "en", "neutral", _, _, _),
     ("20 years of experience, male", "m", 40, "en", _, _, _, _),
     ("sounds like Darth Vader", "m", 60, "en", "deep", "confident", "slow", _),
     ("French woman, 27, charming", "f", 27, "fr", _, "friendly", _, _),
@@ -213,6 +227,11 @@ def test_no_name_and_no_word_of_the_client_is_repeated(frame: str, name: str) ->
 def test_words_inside_a_name_are_no_traits() -> None:
     reply = replies("sounds like Jane Strong Slow, female, 40")
     assert (reply["character"], reply["tempo"]) == ("friendly", "medium")
+
+
+def test_not_every_capital_after_like_is_a_name() -> None:
+    for text in ("A woman, 30, like I said, calm", "a woman of 40, like German radio", "Frau, 40, süß wie Honig, warm"):
+        assert not any("Name" in hint for hint in replies(text)["hints"]), text
 
 
 def test_a_person_who_is_not_meant_counts_for_nothing() -> None:
