@@ -51,7 +51,7 @@ AT_ONCE = 32
 LOOK_S = 5.0
 """Between two looks at what waits."""
 
-RENEW_S = 8.0
+RENEW_S = 5.0
 """Between two renewals of a lease."""
 
 PAUSE_S = 1.0

@@ -26,7 +26,7 @@ from state.voices import OwnVoice
 
 log = logging.getLogger(f"parlance.{__name__}")
 
-LEASE_S = 30
+LEASE_S = 20
 """A worker that does not renew its lease for this long is taken for dead."""
 
 LISTED = 100

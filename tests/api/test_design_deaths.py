@@ -57,11 +57,11 @@ class Client:
         for state, method, end in (("adopted", "POST", "/adopt"), ("discarded", "DELETE", "")):
             found[state] = await self.made(label=state)
             assert (await self.http.request(method, f"{DESIGNS}/{found[state]}{end}")).status_code == 200
-        return found | {"pending": await self.order(instruct="hold 0.2", auto_adopt=True, slug="orphan")}
+        return found | {"pending": await self.order(instruct="hold", auto_adopt=True, slug="orphan")}
 
 
 @pytest.fixture
-async def dead(tmp_path: Path) -> AsyncIterator[tuple[str, dict[str, str]]]:
+async def dead(tmp_path: Path) -> tuple[str, dict[str, str]]:
     """The key and the drafts of a process that was killed while it worked on one of them."""
     command = [sys.executable, "-m", "tests.api.serving", str(tmp_path)]
     with subprocess.Popen(
@@ -73,7 +73,7 @@ async def dead(tmp_path: Path) -> AsyncIterator[tuple[str, dict[str, str]]]:
         async with client.http:
             found = await client.in_every_state()
         process.kill()
-    yield key, found
+    return key, found
 
 
 @pytest.fixture
@@ -99,6 +99,8 @@ async def test_every_draft_is_as_it_was_and_the_pending_one_is_finished(
         assert (await heir.state.drafts.read(draft_id)).state == state  # type: ignore[union-attr]
     assert len(await heir.usage()) == 3
 
+    engine: Any = heir.service.engines["voice-design-qwen3-tts"]
+    engine.adapter.go.set()
     await heir.service.drafting.look()
 
     async def finished() -> bool:
