@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -61,18 +61,25 @@ class Client:
 
 
 @pytest.fixture
-async def dead(tmp_path: Path) -> tuple[str, dict[str, str]]:
-    """The key and the drafts of a process that was killed while it worked on one of them."""
+def doomed(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that serves."""
     command = [sys.executable, "-m", "tests.api.serving", str(tmp_path)]
-    with subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as process:
-        assert process.stdout
-        port, key = process.stdout.readline().split()
-        client = Client(int(port), key)
-        async with client.http:
-            found = await client.in_every_state()
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, cwd=ROOT, text=True, **pipes) as process:
+        yield process
         process.kill()
+
+
+@pytest.fixture
+async def dead(doomed: subprocess.Popen[str]) -> tuple[str, dict[str, str]]:
+    """The key and the drafts of a process that was killed while it worked on one of them."""
+    assert doomed.stdout
+    port, key = doomed.stdout.readline().split()
+    client = Client(int(port), key)
+    async with client.http:
+        found = await client.in_every_state()
+    doomed.kill()
+    doomed.wait()
     return key, found
 
 

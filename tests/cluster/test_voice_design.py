@@ -1,4 +1,4 @@
-"""Drafts through HAProxy and ingress, over a designer that obeys: cold, killed, discarded at work; nobody has to poll."""
+"""Drafts through HAProxy and ingress, over a designer that obeys: cold, killed, discarded at work."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def replicas(server: Server) -> int:
 def processes(server: Server, deployment: str) -> list[psutil.Process]:
     """Of a deployment's replicas, all of them below our own server."""
     tree = psutil.Process(server.pid).children(recursive=True)
-    return [process for process in tree if process.cmdline()[:1] == [f"ray::ServeReplica:parlance:{deployment}"]]
+    title = f"ray::ServeReplica:parlance:{deployment}"
+    return [process for process in tree if " ".join(process.cmdline()).startswith(title)]
 
 
 def is_voice(server: Server, slug: str) -> bool:
