@@ -6,6 +6,7 @@
     stepping.py                     engines that block, advanced in threads
     provider.py                     engines behind a provider's HTTP API
     llm/                            vLLM, started from a small spec by chat, decisions and transcription
+    espeak/  kokoro/                synthesisers on a CPU, for what speaks and for what designs voices
     chat/  decisions/               language models
     embeddings.py  rerank.py        encoders; both stand on encoders.py, sentences.py and batching.py
     speech/  transcription/         voices and ears

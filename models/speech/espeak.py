@@ -7,21 +7,21 @@ and a pitch; a clip is imitated in its pitch alone; a style is looked through fo
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import regex
-from pydantic import Field, PositiveFloat
+from pydantic import Field
 
 from contract.base import Frozen
 from contract.catalog import SpeechModel
 from contract.speech.engine import Clip, SpeechJob
 from contract.speech.marks import Mark, pieces
+from models.espeak import library
+from models.espeak.library import SAMPLE_RATE, Manner
+from models.espeak.voices import NAMES, VoiceSettings, language_of, settings_for
 from models.options import read
-from models.speech import espeak_library
 from models.speech.adapter import SpeechAdapter, Spoken
-from models.speech.espeak_library import SAMPLE_RATE, Manner
 from models.speech.text import sentences
 
 if TYPE_CHECKING:
@@ -30,31 +30,6 @@ if TYPE_CHECKING:
     Samples = np.ndarray[Any, np.dtype[np.float32]]
 
 SENTENCE_CHARS = 300
-FALLBACK_LANGUAGE = "en-us"
-
-NAMES = {"en": "en-us", "zh": "cmn", "no": "nb", "iw": "he", "in": "id"}
-"""ISO 639-1 to what espeak calls the language, where that differs."""
-
-MALE, FEMALE = "m3", "f5"
-"""Variants that imitate clips; they reach 70 to 170 Hz and 130 to 350 Hz."""
-
-FEMALE_FROM_HZ = 155.0
-CALIBRATION_TEXT = "The quick brown fox runs along the river, and nobody knows where it will go tomorrow morning."
-
-
-class VoiceSettings(Frozen):
-    """How a voice is spoken.
-
-    Attributes:
-        variant: one of espeak's, e.g. `f2`.
-        pitch, range: 0 to 99.
-        rate: 1 is 175 words a minute.
-    """
-
-    variant: str
-    pitch: int = Field(50, ge=0, le=99)
-    range: int = Field(50, ge=0, le=99)
-    rate: PositiveFloat = 1.0
 
 
 class Options(Frozen):
@@ -118,7 +93,7 @@ class Espeak(SpeechAdapter):
     def __init__(self, model: SpeechModel, path: Path | None) -> None:
         super().__init__(model, path)
         self._voices = read(model, Options).voices
-        variants = espeak_library.variants()
+        variants = library.variants()
         for slug, settings in self._voices.items():
             if settings.variant not in variants:
                 raise ValueError(f"voice `{slug}` of `{model.id}`: espeak-ng has no variant `{settings.variant}`")
@@ -126,7 +101,7 @@ class Espeak(SpeechAdapter):
         if unknown := {Mark(tag).name for tag in model.tags} - {*BREATHS, "laughter"} | set(model.spans) - set(SPANS):
             raise ValueError(f"espeak-ng does not know mark `{min(unknown)}` of `{model.id}`")
         for language in model.languages:
-            if not espeak_library.speaks(NAMES.get(language, language)):
+            if not library.speaks(NAMES.get(language, language)):
                 raise ValueError(f"espeak-ng does not speak `{language}`, which `{model.id}` names")
 
     def render(self, job: SpeechJob) -> Iterator[Spoken]:
@@ -148,7 +123,7 @@ class Espeak(SpeechAdapter):
         if isinstance(piece, str):
             for name in spans:
                 manner = changed(manner, SPANS[name])
-            return espeak_library.speak(piece, manner, pause=pause)
+            return library.speak(piece, manner, pause=pause)
         if piece.text in self.model.tags:
             return _tag(piece.name, manner)
         if not piece.closes:
@@ -158,9 +133,7 @@ class Espeak(SpeechAdapter):
         return _silence(0.0)
 
     def _manner(self, job: SpeechJob) -> Manner:
-        language = NAMES.get(job.language, job.language)
-        if not espeak_library.speaks(language):  # engines that follow the text may meet any language
-            language = FALLBACK_LANGUAGE
+        language = language_of(job.language)  # engines that follow the text may meet any
         settings = self._speaker(job, language)
         rate = settings.rate * job.speed
         manner = Manner(f"{language}+{settings.variant}", rate, settings.pitch, settings.range)
@@ -190,28 +163,6 @@ def changed(manner: Manner, change: Change) -> Manner:
     )
 
 
-def settings_for(f0_hz: float, language: str = FALLBACK_LANGUAGE) -> VoiceSettings:
-    """A voice whose median pitch comes as near to `f0_hz` as espeak can. `language` is espeak's name for it."""
-    import numpy as np
-
-    variant = FEMALE if f0_hz >= FEMALE_FROM_HZ else MALE
-    settings, heights_hz = zip(*_reach(f"{language}+{variant}"), strict=True)
-    return VoiceSettings(variant=variant, pitch=round(float(np.interp(f0_hz, heights_hz, settings))))
-
-
-@lru_cache(64)
-def _reach(voice: str) -> tuple[tuple[int, float], ...]:
-    """Settings of pitch, each with the height in Hz that it was measured to give."""
-    from audio.pitch import measure
-
-    measured = []
-    for pitch in (0, 17, 33, 50, 67, 83, 99):
-        heard = measure(espeak_library.speak(CALIBRATION_TEXT, Manner(voice, pitch=pitch)), SAMPLE_RATE)
-        assert heard is not None, "a sentence of five seconds has voiced parts"
-        measured.append((pitch, heard.f0_hz))
-    return tuple(measured)
-
-
 def _imitated(clip: Clip, language: str) -> VoiceSettings | None:
     """A voice as high as the clip's, or None where no voice is heard in it."""
     import numpy as np
@@ -226,7 +177,7 @@ def _tag(name: str, manner: Manner) -> Samples:
     if name in BREATHS:
         return _noise(BREATHS[name])
     text, change = LAUGHTER
-    return espeak_library.speak(text, changed(manner, change))
+    return library.speak(text, changed(manner, change))
 
 
 def _noise(breath: Breath) -> Samples:
