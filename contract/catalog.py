@@ -17,6 +17,7 @@ from contract.base import Frozen
 from contract.decisions.presets import Preset
 from contract.speech.voices import Voice
 from contract.transcription.languages import LANGUAGES
+from contract.voice_design.traits import Traits
 
 ModelId = str
 """Id that requests name, e.g. `gemma-4-12b`."""
@@ -305,7 +306,7 @@ class DecisionModel(Model):
 class Catalog(Frozen):
     """All models that the API knows, by kind and id, in the order of their files.
 
-    Beside them presets by id, voices by slug, and the sentence of samples by language.
+    Beside them presets by id, voices by slug, the sentence of samples by language, and traits of voices to design.
     """
 
     profile: str
@@ -319,6 +320,7 @@ class Catalog(Frozen):
     presets: dict[str, Preset] = {}
     voices: dict[str, Voice] = {}
     sentences: dict[str, str] = {}
+    traits: Traits = Traits()
 
     def models(self) -> Iterator[Model]:
         """Every model, set up or not."""

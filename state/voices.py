@@ -6,7 +6,6 @@ remove      marks the row, deletes the bytes, deletes the row; `finish_removals`
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -14,15 +13,12 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, delete, func, select, update
 
-from contract.errors import INVALID_REQUEST, NOT_FOUND, VOICE_LIMIT_REACHED
+from contract.errors import NOT_FOUND, VOICE_LIMIT_REACHED
 from contract.limits import OWN_VOICES
-from contract.speech.voices import SYSTEM_VOICES, Voice
+from contract.speech.voices import SYSTEM_VOICES, Voice, check_slug_form
 from state.blobs.base import Blobs
 from state.database.base import Database, insert_new
 from state.database.tables import organisations, voices
-
-SLUG_PATTERN = re.compile(r"[a-z0-9](-?[a-z0-9])*", re.ASCII)
-SLUG_CHARS = (2, 40)
 
 ABOUT = ("slug", "provider", "label", "gender", "age_group", "primary_language", "description")
 """Fields of a Voice that are columns of `voices`."""
@@ -56,12 +52,7 @@ def check_slug(slug: str, taken: Iterable[str]) -> None:
 
     Case is ignored: `m1` beside `M1` would be a trap.
     """
-    low, high = SLUG_CHARS
-    if not low <= len(slug) <= high or not SLUG_PATTERN.fullmatch(slug):
-        raise INVALID_REQUEST(
-            f"`slug` {slug[:high]!r} is not {low} to {high} small letters, digits and single hyphens between them",
-            param="slug",
-        )
+    check_slug_form(slug)
     if slug in {name.lower() for name in (*taken, *SYSTEM_VOICES)}:
         raise _taken(slug)
 

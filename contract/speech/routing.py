@@ -96,6 +96,11 @@ def default_engine(engines: Mapping[str, SpeechModel], today: date) -> SpeechMod
     return days[max(day for day in days if day <= today)]
 
 
+def without_region(code: str) -> str:
+    """A language code as the catalogue has it: `de-DE` is `de`."""
+    return code.strip().lower().replace("_", "-").partition("-")[0]
+
+
 def _clip_engine(engines: Mapping[str, SpeechModel]) -> SpeechModel:
     return next(model for model in engines.values() if model.speaks_for_clips)
 
@@ -122,7 +127,7 @@ def _voice(request: SpeechRequest, voices: Mapping[str, Voice]) -> Voice | None:
 def _language(request: SpeechRequest, detected: str) -> str:
     if request.language is None:
         return SYSTEM_VOICES.get(request.voice or "", FALLBACK_LANGUAGE)
-    language = request.language.strip().lower().replace("_", "-").partition("-")[0]
+    language = without_region(request.language)
     return detected if language == "auto" else language
 
 

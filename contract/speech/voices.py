@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
 from contract.access import VOICES, Caller
 from contract.base import Frozen
-from contract.errors import VOICE_NOT_IN_PLAN
+from contract.errors import INVALID_REQUEST, VOICE_NOT_IN_PLAN
 
 SYSTEM_VOICES = {"default-de": "de", "default-en": "en"}
 """Names that stand for the default engine's own voice, and the language that each brings along."""
 
 SAMPLE_ADDRESS_S = 3600
 """How long a signed address of a sample is valid. Spec 8."""
+
+
+SLUG_PATTERN = re.compile(r"[a-z0-9](-?[a-z0-9])*", re.ASCII)
+SLUG_CHARS = (2, 40)
+"""Of a voice of an organisation."""
+
+
+def check_slug_form(slug: str) -> None:
+    """Raises INVALID_REQUEST for what no voice of an organisation may be called, taken or not."""
+    low, high = SLUG_CHARS
+    if not low <= len(slug) <= high or not SLUG_PATTERN.fullmatch(slug):
+        raise INVALID_REQUEST(
+            f"`slug` {slug[:high]!r} is not {low} to {high} small letters, digits and single hyphens between them",
+            param="slug",
+        )
 
 
 class Voice(Frozen):

@@ -1,5 +1,12 @@
 """Voice design. Spec 2 (Voice design), 3, 4 and 7.
 
-engine.py      what crosses to a designer: job, voice
-draft.py       the states of a draft, and what an order decided
+traits.py        what a voice may be ordered to be: traits by axis, age groups, genders, languages
+order.py         bodies of orders, and the plan that is made of one
+description.py   the words that a voice is designed from
+pitch.py         target pitch and band, from gender, age and traits
+draft.py         the states of a draft, and what an order decided
+engine.py        what crosses to a designer: job, voice
+replies.py       what is answered: drafts, options, suggestions
+suggest.py       traits from a free description, without any engine
+vocabulary.py    words that descriptions are understood by
 """

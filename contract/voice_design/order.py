@@ -1,0 +1,197 @@
+"""Orders of voices: what a body may say, and what is decided when it comes. Spec 4 (Voice design).
+
+parse(DesignOrder, body)                    what the client said
+plan(order, traits, model, draw)            what is made of it: nothing is left open
+"""
+
+from __future__ import annotations
+
+import random
+import unicodedata
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from contract.base import Strict
+from contract.catalog import VoiceDesignModel
+from contract.errors import INVALID_REQUEST
+from contract.limits import (
+    AGE_YEARS,
+    FREE_TEXT_CHARS,
+    INSTRUCT_CHARS,
+    SPEECH_SPEED,
+    SUGGEST_CHARS,
+    TARGET_HZ,
+    VOICE_LABEL_CHARS,
+)
+from contract.speech.routing import FALLBACK_LANGUAGE, without_region
+from contract.speech.voices import check_slug_form
+from contract.voice_design.description import describe
+from contract.voice_design.draft import Plan
+from contract.voice_design.pitch import DERIVED_SEMITONES, ORDERED_SEMITONES, band_hz, target_hz
+from contract.voice_design.traits import AXES, Axis, Gender, Trait, Traits
+
+UNSEEN = ("Cc", "Cs", "Co", "Cn")
+"""Classes of code points that no text for people holds: databases and terminals choke on some of them."""
+TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c")
+"""Marks that turn the direction of writing, by which one label can look like another."""
+
+
+def _text(text: str) -> str:
+    """As it came, if it holds something that can be read, and nothing hidden but line breaks."""
+    if not text.strip():
+        raise ValueError("it is empty")
+    for char in text:
+        if char in TURNING or (char not in "\t\n\r" and unicodedata.category(char) in UNSEEN):
+            raise ValueError(f"it holds the control character U+{ord(char):04X}; plain text is expected")
+    return text
+
+
+def _line(text: str | None) -> str | None:
+    """In one line; None where nothing is in it, as forms send fields that nobody filled in."""
+    if text is None or not text.strip():
+        return None
+    return " ".join(_text(text).split())
+
+
+def _slug(slug: str | None) -> str | None:
+    if slug is not None:
+        check_slug_form(slug)
+    return slug
+
+
+Label = Annotated[str | None, Field(max_length=VOICE_LABEL_CHARS), AfterValidator(_line)]
+Slug = Annotated[str | None, AfterValidator(_slug)]
+
+
+class DesignOrder(Strict):
+    """A body of POST /audio/voices/designs. A trait that is not named is drawn by chance.
+
+    A field that is not in the schema is refused: `timber` for `timbre` would be drawn by chance, and paid for.
+
+    Attributes:
+        age_years, age_group: exactly one of them.
+        language: of the sample sentence; `de` where none is named. Regions are cut: `de-DE` is `de`.
+        free_text: words of the client's own, at the end of the description.
+        label: for people; made from the traits where none is given.
+        slug: that the voice is to have when it is adopted.
+        auto_adopt: whether the voice is adopted as soon as it is ready.
+        instruct: a description that replaces the one that is built.
+        target_hz: median pitch to reach, in place of what gender, age and timbre give.
+    """
+
+    gender: Gender
+    age_years: int | None = Field(None, ge=AGE_YEARS[0], le=AGE_YEARS[1])
+    age_group: str | None = None
+    language: str | None = None
+    timbre: str | None = None
+    character: str | None = None
+    tempo: str | None = None
+    use_case: str | None = None
+    free_text: Annotated[str | None, Field(max_length=FREE_TEXT_CHARS), AfterValidator(_line)] = None
+    label: Label = None
+    slug: Slug = None
+    auto_adopt: bool = False
+    instruct: Annotated[str, Field(max_length=INSTRUCT_CHARS), AfterValidator(_text)] | None = None
+    target_hz: int | None = Field(None, ge=TARGET_HZ[0], le=TARGET_HZ[1])
+
+    @model_validator(mode="after")
+    def _one_age(self) -> Self:
+        if (self.age_years is None) == (self.age_group is None):
+            given = "neither was" if self.age_years is None else "both were"
+            raise INVALID_REQUEST(
+                f"exactly one of `age_years` and `age_group` is expected; {given} sent", param="age_years"
+            )
+        return self
+
+
+class AdoptRequest(Strict):
+    """A body of POST /audio/voices/designs/{id}/adopt; no body is the same as an empty one.
+
+    Attributes:
+        slug: of the voice, in place of the ordered one.
+        label: likewise.
+    """
+
+    slug: Slug = None
+    label: Label = None
+
+
+class SuggestRequest(Strict):
+    """A body of POST /audio/voices/designs/suggest: `text` describes what is to be heard, in German or English."""
+
+    text: Annotated[str, Field(max_length=SUGGEST_CHARS)]
+
+    @model_validator(mode="after")
+    def _some_text(self) -> Self:
+        if not self.text.strip():
+            raise INVALID_REQUEST("`text` is empty; describe the voice in German or English", param="text")
+        return self
+
+
+def plan(order: DesignOrder, traits: Traits, model: VoiceDesignModel, draw: random.Random) -> Plan:
+    """Everything that an order leaves open, decided. Two equal orders may differ in what is drawn.
+
+    Args:
+        order: as it came.
+        traits: all that can be named.
+        model: the designer, which knows the languages.
+        draw: decides age and traits that are not given, and the seed.
+
+    Raises INVALID_REQUEST for ids and languages that do not exist.
+    """
+    language = _language(order.language, model)
+    chosen = {axis: _trait(axis, getattr(order, axis), traits, draw) for axis in AXES}
+    age_years = _age_years(order, traits, draw)
+    shift = sum(trait.semitones for trait in chosen.values())
+    target = order.target_hz or target_hz(order.gender, age_years, shift)
+    described = describe(order.gender, age_years, target, chosen, language, order.free_text, traits)
+    label = traits.name(order.gender, age_years, (chosen["timbre"], chosen["character"]), language)
+    return Plan(
+        gender=order.gender,
+        age_years=age_years,
+        language=language,
+        traits={axis: trait.id for axis, trait in chosen.items()},
+        speed=_speed(chosen),
+        instruct=order.instruct or described,
+        label=order.label or label[:VOICE_LABEL_CHARS],
+        slug=order.slug,
+        target_hz=target,
+        band_hz=band_hz(target, ORDERED_SEMITONES if order.target_hz else DERIVED_SEMITONES),
+        auto_adopt=order.auto_adopt,
+        seed=draw.getrandbits(31),
+    )
+
+
+def _language(code: str | None, model: VoiceDesignModel) -> str:
+    if code is None:
+        return FALLBACK_LANGUAGE if FALLBACK_LANGUAGE in model.languages else model.languages[0]
+    language = without_region(code)
+    if language not in model.languages:
+        # The table of voice design (spec 7) has no code of its own for this.
+        raise INVALID_REQUEST(
+            f"no voice can be designed in `{code[:20]}`; allowed are {', '.join(model.languages)}",
+            param="language",
+            extra={"supported": list(model.languages)},
+        )
+    return language
+
+
+def _age_years(order: DesignOrder, traits: Traits, draw: random.Random) -> int:
+    if order.age_group is None:
+        assert order.age_years is not None
+        return order.age_years
+    group = traits.age_group(order.age_group)
+    return draw.randint(group.from_years, group.to_years)
+
+
+def _trait(axis: Axis, id: str | None, traits: Traits, draw: random.Random) -> Trait:
+    return draw.choice(list(traits.axes[axis].values())) if id is None else traits.trait(axis, id)
+
+
+def _speed(chosen: dict[Axis, Trait]) -> float:
+    speed = 1.0
+    for trait in chosen.values():
+        speed *= trait.speed
+    low, high = SPEECH_SPEED
+    return round(min(max(speed, low), high), 3)

@@ -1,0 +1,173 @@
+"""What is answered about designed voices: drafts, what can be ordered, suggestions. Spec 2 (Voice design) and 4."""
+
+from __future__ import annotations
+
+from typing import Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+from contract.catalog import VoiceDesignModel
+from contract.limits import (
+    AGE_YEARS,
+    DRAFT_KEPT_S,
+    DRAFT_S,
+    FREE_TEXT_CHARS,
+    INSTRUCT_CHARS,
+    OWN_VOICES,
+    PENDING_DRAFTS,
+    SUGGEST_CHARS,
+    TARGET_HZ,
+    VOICE_LABEL_CHARS,
+)
+from contract.speech.voices import SAMPLE_ADDRESS_S, SLUG_CHARS, VoiceObject
+from contract.voice_design.draft import State
+from contract.voice_design.traits import Axis, Gender, Traits
+
+
+class Measurements(TypedDict):
+    """What was measured: null while pending; the quartiles and windows are there once a clip is."""
+
+    f0_hz: float | None
+    in_band: bool | None
+    attempts_used: int | None
+    seconds: float | None
+    p25_hz: NotRequired[float]
+    p75_hz: NotRequired[float]
+    voiced_windows: NotRequired[int]
+
+
+class VoiceDesignObject(TypedDict):
+    """A draft; `traits` are axis to id, ordered or drawn."""
+
+    object: Literal["voice_design"]
+    id: str
+    status: State
+    scope: Literal["org"]
+    created_at: int
+    language: str
+    gender: Gender
+    age_years: int
+    traits: dict[str, str]
+    label: str
+    instruct: str
+    target_hz: int
+    band_hz: list[float]
+    auto_adopt: bool
+    measurements: Measurements
+    sample_url: str | None
+    duration_ms: NotRequired[int]
+    cost_micro_eur: int
+    voice_slug: str | None
+    voice: VoiceObject | None
+    error: str | None
+
+
+class VoiceDesignList(TypedDict):
+    """Drafts of the organisation."""
+
+    object: Literal["list"]
+    data: list[VoiceDesignObject]
+
+
+class NamedOption(TypedDict):
+    """What an order may name, and its label by language."""
+
+    id: str
+    labels: dict[str, str]
+
+
+class TraitOption(NamedOption):
+    """A trait; `description` is what it adds to the description of a voice, in English."""
+
+    description: str
+
+
+class AgeGroupOption(NamedOption):
+    """An age group; both ages are included."""
+
+    from_years: int
+    to_years: int
+
+
+class DesignLimits(TypedDict):
+    """Limits of voice design; pairs are the lowest and the highest that is allowed."""
+
+    adopted_voices: int
+    concurrent_drafts: int
+    attempts: int
+    age_years: list[int]
+    target_hz: list[int]
+    instruct_chars: int
+    free_text_chars: int
+    label_chars: int
+    slug_chars: list[int]
+    suggest_text_chars: int
+    draft_timeout_s: int
+    draft_kept_s: int
+    sample_url_s: int
+
+
+class DesignOptions(TypedDict):
+    """What an order may name, the limits, and whether orders are taken here at all."""
+
+    object: Literal["voice_design_options"]
+    available: bool
+    model: str
+    genders: list[NamedOption]
+    languages: list[NamedOption]
+    age_groups: list[AgeGroupOption]
+    traits: dict[Axis, list[TraitOption]]
+    limits: DesignLimits
+
+
+class SuggestReply(TypedDict):
+    """Traits for an order. `reason` says what was heard, `hints` (three at most) what was not or not clearly."""
+
+    gender: Gender
+    age_years: int
+    language: str
+    timbre: str
+    character: str
+    tempo: str
+    use_case: str
+    name: str
+    reason: str
+    hints: list[str]
+
+
+def options(traits: Traits, model: VoiceDesignModel, available: bool) -> DesignOptions:
+    """What can be ordered from `model`."""
+    return {
+        "object": "voice_design_options",
+        "available": available,
+        "model": model.id,
+        "genders": [{"id": id, "labels": gender.labels} for id, gender in traits.genders.items()],
+        "languages": [{"id": code, "labels": traits.languages[code].labels} for code in model.languages],
+        "age_groups": [
+            {"id": group.id, "labels": group.labels, "from_years": group.from_years, "to_years": group.to_years}
+            for group in traits.age_groups.values()
+        ],
+        "traits": {
+            axis: [{"id": t.id, "labels": t.labels, "description": t.instruct} for t in named.values()]
+            for axis, named in traits.axes.items()
+        },
+        "limits": _limits(model),
+    }
+
+
+def _limits(model: VoiceDesignModel) -> DesignLimits:
+    return {
+        "adopted_voices": OWN_VOICES,
+        "concurrent_drafts": PENDING_DRAFTS,
+        "attempts": model.max_attempts,
+        "age_years": list(AGE_YEARS),
+        "target_hz": list(TARGET_HZ),
+        "instruct_chars": INSTRUCT_CHARS,
+        "free_text_chars": FREE_TEXT_CHARS,
+        "label_chars": VOICE_LABEL_CHARS,
+        "slug_chars": list(SLUG_CHARS),
+        "suggest_text_chars": SUGGEST_CHARS,
+        "draft_timeout_s": DRAFT_S,
+        "draft_kept_s": DRAFT_KEPT_S,
+        "sample_url_s": SAMPLE_ADDRESS_S,
+    }
