@@ -123,6 +123,12 @@ class Model(Frozen):
         assert self.serving is not None, f"{self.id} is not set up"
         return self.serving.runtime
 
+    def runtime_for(self, language: str) -> str:
+        """What truly speaks `language` here. Only of models that are set up."""
+        if self.serving and self.serving.elsewhere and language not in self.serving.languages:
+            return self.serving.elsewhere.runtime
+        return self.runtime
+
     @property
     def runtime_license(self) -> str | None:
         """Licence of what truly runs here, of the model itself where it is not set up; None if it is not known."""
@@ -216,12 +222,6 @@ class SpeechModel(Model):
     language_fault: Literal["LANGUAGE_NOT_SUPPORTED", "LANGUAGE_UNPROCESSABLE"] = "LANGUAGE_NOT_SUPPORTED"
     voice_fault: Literal["VOICE_PROVIDER_MISMATCH", "UNKNOWN_VOICE"] = "VOICE_PROVIDER_MISMATCH"
     sentences: dict[str, str] = {}
-
-    def runtime_for(self, language: str) -> str:
-        """What truly speaks `language` here. Only of models that are set up."""
-        if self.serving and self.serving.elsewhere and language not in self.serving.languages:
-            return self.serving.elsewhere.runtime
-        return self.runtime
 
 
 class VoiceDesignModel(Model):

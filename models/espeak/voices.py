@@ -48,13 +48,13 @@ def settings_for(f0_hz: float, language: str = FALLBACK_LANGUAGE) -> VoiceSettin
     import numpy as np
 
     variant = FEMALE if f0_hz >= FEMALE_FROM_HZ else MALE
-    settings, heights_hz = zip(*_reach(f"{language}+{variant}"), strict=True)
+    settings, heights_hz = zip(*reach(f"{language}+{variant}"), strict=True)
     return VoiceSettings(variant=variant, pitch=round(float(np.interp(f0_hz, heights_hz, settings))))
 
 
 @lru_cache(64)
-def _reach(voice: str) -> tuple[tuple[int, float], ...]:
-    """Settings of pitch, each with the height in Hz that it was measured to give."""
+def reach(voice: str) -> tuple[tuple[int, float], ...]:
+    """Settings of pitch, lowest first, each with the height in Hz that it was measured to give. E.g. of `de+m3`."""
     from audio.pitch import measure
 
     measured = []

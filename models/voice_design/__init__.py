@@ -2,7 +2,8 @@
 
 adapter.py      what all share: attempts that are spoken, measured and judged, and the best of them
 solving.py      which setting of a voice comes to a wanted pitch, from what was measured so far
-kokoro.py       mixtures of Kokoro's styles; espeak-ng speaks them in the languages that Kokoro lacks
+palette.py      which of Kokoro's styles fit an order; styles.toml says what each sounds like
+kokoro.py       mixtures of those; espeak-ng speaks in the languages that Kokoro lacks
 qwen.py         Qwen3-TTS VoiceDesign: voices from descriptions
 
 designer = models.load(catalog.voice_design["qwen3-tts"])

@@ -7,10 +7,10 @@ from itertools import product
 import numpy as np
 import parselmouth
 import pytest
+from models.speech.espeak_library import SAMPLE_RATE, Manner
 
 from audio.pitch import HIGHEST_HZ, LOWEST_HZ, STEP_S, measure
 from models.speech import espeak_library
-from models.speech.espeak_library import SAMPLE_RATE, Manner
 
 TEXTS = {
     "en": "The quick brown fox runs along the river, and nobody knows where it will go tomorrow morning.",
