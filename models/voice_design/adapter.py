@@ -107,8 +107,8 @@ class DesignAdapter(VoiceDesignEngine, Generic[V]):
         """The best attempt. Whoever leaves stops the designer after the attempt that it is at."""
         made: Designed | None = None
         async with aclosing(self._stepper.run(self._attempts(job))) as steps:
-            async for made in steps:
-                pass
+            async for step in steps:
+                made = step
         if made is None:
             raise UPSTREAM_ERROR()
         return made
@@ -138,7 +138,7 @@ class DesignAdapter(VoiceDesignEngine, Generic[V]):
             if best and in_band(best.pitch, job):
                 break
             yield None
-        yield best and self._designed(job, best, len(tries), seconds)
+        yield self._designed(job, best, len(tries), seconds) if best else None
 
     def _designed(self, job: DesignJob, best: Heard[V], attempts: int, seconds: float) -> Designed:
         import numpy as np

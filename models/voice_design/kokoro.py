@@ -5,8 +5,9 @@ A ladder is a row of voices that differ in pitch alone, and its setting picks on
     Kokoro speaks       share of the higher end of two mixtures, 0 to 1
     espeak-ng speaks    its setting of pitch, 0 to 99
 
-The voice is its weights: adopted voices are spoken from them. It always has both halves. Where Kokoro lacks the language
-of the job, that of espeak-ng is heard and corrected, and the styles follow what is known of them; and the other way.
+The voice is its weights: adopted voices are spoken from them. It always has both halves. Where Kokoro lacks the
+language of the job, that of espeak-ng is heard and corrected, and the styles follow what is known of them; and the
+other way.
 """
 
 from __future__ import annotations
@@ -94,7 +95,8 @@ class KokoroDesigner(DesignAdapter[Rung]):
         assert settings is not None
         name = f"{language_of(job.language)}+{settings.variant}"
         sound = library.speak(job.text, Manner(name, settings.rate, settings.pitch, settings.range))
-        return soxr.resample(sound, library.SAMPLE_RATE, SAMPLE_RATE)
+        resampled: Samples = soxr.resample(sound, library.SAMPLE_RATE, SAMPLE_RATE)
+        return resampled.clip(-1, 1)
 
     def recipe(self, voice: Rung) -> str:
         return voice.voice.model_dump_json()

@@ -21,8 +21,8 @@ from contract.voice_design.engine import DesignJob
 SHEET = Path(__file__).with_name("styles.toml")
 
 FAMILIES = {"en": "ab", "es": "e", "fr": "f", "hi": "h", "it": "i", "pt": "p", "ja": "j", "zh": "z"}
-"""Language to the first letters of the styles of its own speakers; English ones stand in where there are none. The second
-letter of a style is `f` or `m`."""
+"""Language to the first letters of the styles of its own speakers; English ones stand in where there are none. The
+second letter of a style is `f` or `m`."""
 
 OTHER_GENDER, OTHER_FAMILY = 0.02, 0.15
 """How much less likely a style of another gender, or of speakers of another language, is drawn."""
@@ -124,7 +124,7 @@ def _pair(job: DesignJob, styles: dict[str, Style], draw: Random) -> dict[str, f
 
 def _fit(job: DesignJob, sound: Sound, name: str, style: Style) -> float:
     """How well a style suits the job; above 0."""
-    family, gender = name[:2]
+    family, gender = name[0], name[1]
     semitones = abs(12 * log2(style.f0_hz / job.target_hz))
     fit = 2 ** (-semitones / HALVED_BY_SEMITONES)
     fit *= exp(sound.brightness * style.brightness + sound.liveliness * style.liveliness)

@@ -1,7 +1,8 @@
-"""Qwen3-TTS VoiceDesign: a voice from its description. Its model chooses by chance, so another attempt is another voice.
+"""Qwen3-TTS VoiceDesign: a voice from its description.
 
-What was heard of the last attempt is said in words, and a new seed draws anew, a little more freely than the first
-time. Runs in an environment of its own (`make setup-qwen`). Adopted voices are imitated from the clip by `base`.
+Its model chooses by chance, so another attempt is another voice. What was heard of the last attempt is said in words,
+and a new seed draws anew, a little more freely than the first time. Adopted voices are imitated from their clip by the
+variant `base`. Runs in an environment of its own (`make setup-qwen`).
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class QwenDesigner(DesignAdapter[Description]):
 
 
 def hint(last: Pitch, target_hz: int) -> str:
-    """What to change, e.g. `The voice is noticeably deeper than one would expect, around 95 Hz.`"""
+    """What to change: that the voice is noticeably deeper than one would expect, around 95 Hz."""
     semitones = 12 * log2(last.f0_hz / target_hz)
     degree = next(word for least, word in DEGREES if abs(semitones) >= least)
     direction = "deeper" if semitones > 0 else "higher pitched"
