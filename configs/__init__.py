@@ -2,8 +2,10 @@
 
 stanzas.py              TOML files as stanzas, and what is wrong with one
 speech.py               engines, voices and sentences: whether they fit together
+voice_design.py         traits of voices to design, and their designers: likewise
 catalog/<noun>.toml     public facts of each model + `[<id>.serving.<profile>]`
 catalog/voices.toml     who speaks: one stanza per voice; sentences.toml: what they say in samples
+catalog/traits.toml     what voices may be ordered to be; suggest.toml, public_figures.toml: how descriptions are read
 presets/<id>.json       packs of questions for decisions, with labelled examples
 <profile>.yaml          Serve config file of that profile: where and how the graph is deployed
 ray.env                 environment of every Ray process
@@ -17,8 +19,9 @@ from typing import Any
 
 from configs.speech import check_routing, load_sentences, load_voices
 from configs.stanzas import CatalogError, check_table, stanzas, validated
+from configs.voice_design import check_designers, load_traits
 from contract.body import parse
-from contract.catalog import CATALOG_TYPES, Catalog, Model, SpeechModel
+from contract.catalog import CATALOG_TYPES, Catalog, Model, SpeechModel, VoiceDesignModel
 from contract.decisions.presets import Preset
 from contract.errors import ApiError
 
@@ -44,11 +47,17 @@ def load(profile: str, folder: Path = FOLDER / "catalog") -> Catalog:
     }
     engines = kinds[SpeechModel.noun].values()
     check_routing(folder / f"{SpeechModel.noun}.toml", engines, datetime.now(UTC).date())
+    voices = load_voices(folder / "voices.toml", engines)
+    sentences = load_sentences(folder / "sentences.toml", engines)
+    traits = load_traits(folder)
+    designers = kinds[VoiceDesignModel.noun].values()
+    check_designers(folder / f"{VoiceDesignModel.noun}.toml", designers, engines, sentences, traits)
     return Catalog(
         profile=profile,
         presets=load_presets(),
-        voices=load_voices(folder / "voices.toml", engines),
-        sentences=load_sentences(folder / "sentences.toml", engines),
+        voices=voices,
+        sentences=sentences,
+        traits=traits,
         **kinds,
     )
 

@@ -26,7 +26,7 @@ def describe(
         f"{pitch_words(gender, age_years, target_hz)} voice around {target_hz} Hz.",
         f"The timbre is {words['timbre']}.",
         f"The speaker sounds {words['character']} and talks at {words['tempo']}.",
-        f"Native {traits.languages[language].label('en')}, {words['use_case']}.",
+        f"A native speaker of {traits.languages[language].label('en')}, {words['use_case']}.",
     ]
     if free_text:
         sentences.append(free_text)

@@ -5,8 +5,8 @@ All of it comes from `configs/catalog/traits.toml`; what is ordered by an id tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Literal, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal, TypeVar
 
 from pydantic import Field, PositiveFloat
 
@@ -119,6 +119,17 @@ class Traits(Frozen):
     def chosen(self, ids: dict[str, str]) -> list[Trait]:
         """The traits of `ids`, axis to id, in the order of AXES."""
         return [self.trait(axis, ids[axis]) for axis in AXES if axis in ids]
+
+    def named(self) -> Iterator[tuple[str, Named]]:
+        """Everything that has labels, with its place in the file."""
+        tables: dict[str, Mapping[Any, Named]] = {
+            **{str(axis): entries for axis, entries in self.axes.items()},
+            "age_groups": self.age_groups,
+            "genders": self.genders,
+            "languages": self.languages,
+        }
+        for name, entries in tables.items():
+            yield from ((f"{name}.{id}", entry) for id, entry in entries.items())
 
     def name(self, gender: Gender, age_years: int, traits: Iterable[Trait], language: str) -> str:
         """A name for people, e.g. `Woman, 34, bright, cheerful`."""
