@@ -70,12 +70,14 @@ class Humming(DesignAdapter[int]):
         self.spoken: list[int] = []
         self.go_on = threading.Event()
         self.go_on.set()
+        self.has_begun = threading.Event()
 
     def propose(self, job: DesignJob, tries: Sequence[Try[int]]) -> int | None:
         return len(tries) if len(tries) < len(self.sounds) else None
 
     def speak(self, job: DesignJob, voice: int) -> np.ndarray:
         self.spoken.append(voice)
+        self.has_begun.set()
         self.go_on.wait(60)
         return self.sounds[voice]
 
@@ -191,8 +193,7 @@ async def test_whoever_leaves_stops_the_designer_after_the_attempt() -> None:
     designer = Humming(hum(100), hum(120), hum(200))
     designer.go_on.clear()
     design = asyncio.create_task(designer.design(job()))
-    while not designer.spoken:
-        await asyncio.sleep(0.001)
+    await asyncio.to_thread(designer.has_begun.wait, 60)
     design.cancel()
     with pytest.raises(asyncio.CancelledError):
         await design
