@@ -15,7 +15,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 
 from contract.base import Frozen
 from contract.decisions.presets import Preset
-from contract.speech.voices import Voice
+from contract.speech.voices import SpokenBy, Voice
 from contract.transcription.languages import LANGUAGES
 from contract.voice_design.traits import Traits
 
@@ -222,6 +222,22 @@ class SpeechModel(Model):
     language_fault: Literal["LANGUAGE_NOT_SUPPORTED", "LANGUAGE_UNPROCESSABLE"] = "LANGUAGE_NOT_SUPPORTED"
     voice_fault: Literal["VOICE_PROVIDER_MISMATCH", "UNKNOWN_VOICE"] = "VOICE_PROVIDER_MISMATCH"
     sentences: dict[str, str] = {}
+
+    @property
+    def runtimes(self) -> list[SpokenBy]:
+        """What speaks which of its languages; empty where there is only one, or it is not set up."""
+        if self.serving is None or self.serving.elsewhere is None:
+            return []
+        own = [code for code in self.languages if code in self.serving.languages]
+        others = [code for code in self.languages if code not in self.serving.languages]
+        return [
+            {"runtime": self.runtime, "license": self.runtime_license, "languages": own},
+            {
+                "runtime": self.serving.elsewhere.runtime,
+                "license": self.serving.elsewhere.license,
+                "languages": others,
+            },
+        ]
 
 
 class VoiceDesignModel(Model):

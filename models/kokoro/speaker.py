@@ -7,13 +7,14 @@ short one for more than that.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models.kokoro import phonemes
-from models.kokoro.styles import MOST_PHONEMES, Styles
+from models.kokoro.styles import MOST_PHONEMES, Styles, expected
 from models.kokoro.voices import KokoroVoice
 from models.weights.files import WeightsError
 
@@ -29,6 +30,12 @@ ESPEAK_NAMES = {"en": "en-us", "es": "es", "fr": "fr", "hi": "hi", "it": "it", "
 """ISO 639-1 code of a language that the network was trained with, and whose phonemes espeak-ng reads, to its name."""
 
 BRITISH = "en"
+
+LEVEL = 0.1
+"""Loudness of every voice, whatever its styles have: the root mean square of its samples."""
+
+PAUSES_S = {".": 0.35, "!": 0.35, "?": 0.35, "…": 0.4, ",": 0.12, ";": 0.2, ":": 0.2, "—": 0.2}
+"""Silence behind a run, by the sign that ends it."""
 
 _QUIET = 0.01
 _EDGE_S = 0.03
@@ -61,19 +68,23 @@ class Kokoro:
         """
         import numpy as np
 
-        return np.concatenate([np.empty(0, np.float32), *self.parts(text, language, voice, speed)])
+        return np.concatenate([np.empty(0, np.float32), *(run() for run in self.runs(text, language, voice, speed))])
 
-    def parts(self, text: str, language: str, voice: KokoroVoice, speed: float = 1.0) -> Iterator[Samples]:
-        """The same, run by run of the network."""
+    def runs(self, text: str, language: str, voice: KokoroVoice, speed: float = 1.0) -> Sequence[Callable[[], Samples]]:
+        """The same as one call for each run of the network, so that others take their turns between them."""
         if language not in ESPEAK_NAMES:
             raise ValueError(f"Kokoro does not speak `{language}`")
+        if unknown := voice.styles.keys() - set(self.styles):
+            raise ValueError(f"Kokoro has no style `{min(unknown)}`")
         pace = min(max(SLOWEST, speed * voice.speed), FASTEST)
-        for said in phonemes.runs(text, _accent(language, voice)):
-            yield self._turns.submit(self._run, said, voice, pace).result()
+        return [partial(self._in_turn, said, voice, pace) for said in phonemes.runs(text, _accent(language, voice))]
 
     def close(self) -> None:
         """Waits for nothing."""
         self._turns.shutdown(wait=False, cancel_futures=True)
+
+    def _in_turn(self, said: str, voice: KokoroVoice, speed: float) -> Samples:
+        return self._turns.submit(self._run, said, voice, speed).result()
 
     def _run(self, said: str, voice: KokoroVoice, speed: float) -> Samples:
         import numpy as np
@@ -86,7 +97,9 @@ class Kokoro:
             "style": self._tables.row(voice.styles, len(numbers)),
             "speed": np.array([speed], np.float32),
         }
-        return _trimmed(self._session.run(None, given)[0])
+        sound = _trimmed(self._session.run(None, given)[0]) * np.float32(LEVEL / expected(voice.styles).loudness)
+        pause = np.zeros(int(PAUSES_S.get(said[-1], 0) / speed * SAMPLE_RATE), np.float32)
+        return np.concatenate([sound.clip(-1, 1), pause])
 
 
 def _accent(language: str, voice: KokoroVoice) -> str:

@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,7 +24,7 @@ MOST_PHONEMES = 510
 """Rows of a table: one for each length of what is said, from 1."""
 
 STYLE_NUMBERS = 256
-PITCHES = Path(__file__).with_name("pitches.toml")
+MEASURED = Path(__file__).with_name("measured.toml")
 
 
 class Styles:
@@ -50,10 +50,27 @@ class Styles:
         return np.asarray(mean, np.float32)[None]
 
 
+class Measured(NamedTuple):
+    """How a style speaks English: its median pitch, and the root mean square of its samples."""
+
+    f0_hz: float
+    loudness: float
+
+
 @cache
-def pitches_hz() -> dict[str, float]:
-    """Style to the median pitch at which it speaks English."""
-    return dict(sorted(tomllib.loads(PITCHES.read_text("utf-8")).items(), key=lambda item: item[1]))
+def measured() -> dict[str, Measured]:
+    """By style, from the lowest to the highest."""
+    rows = tomllib.loads(MEASURED.read_text("utf-8"))
+    return dict(sorted(((name, Measured(**row)) for name, row in rows.items()), key=lambda item: item[1]))
+
+
+def expected(shares: Mapping[str, float]) -> Measured:
+    """How a mixture will sound, nearly: the weighted mean of its styles."""
+    known = measured()
+    return Measured(
+        sum(share * known[name].f0_hz for name, share in shares.items()),
+        sum(share * known[name].loudness for name, share in shares.items()),
+    )
 
 
 def mixture(f0_hz: float, prefixes: tuple[str, ...] = ("a", "b")) -> dict[str, float]:
@@ -61,8 +78,8 @@ def mixture(f0_hz: float, prefixes: tuple[str, ...] = ("a", "b")) -> dict[str, f
 
     Below the lowest and above the highest it is that style alone.
     """
-    names = [name for name in pitches_hz() if name.startswith(prefixes)]
-    heights_hz = [pitches_hz()[name] for name in names]
+    names = [name for name in measured() if name.startswith(prefixes)]
+    heights_hz = [measured()[name].f0_hz for name in names]
     above = next((at for at, height_hz in enumerate(heights_hz) if height_hz >= f0_hz), len(names) - 1)
     below = max(above - 1, 0)
     if above == below or not heights_hz[below] < f0_hz < heights_hz[above]:

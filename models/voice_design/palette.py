@@ -8,7 +8,7 @@ What each style sounds like, and which sound a trait leans to, is data: styles.t
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import cache
 from math import exp, log2
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from contract.base import Frozen
 from contract.voice_design.engine import DesignJob
+from models.kokoro.styles import measured
 
 SHEET = Path(__file__).with_name("styles.toml")
 
@@ -46,16 +47,10 @@ class Sound(Frozen):
     liveliness: float = 0.0
 
 
-class Style(Sound):
-    """A style, with the median pitch at which it speaks English."""
-
-    f0_hz: float
-
-
 class Sheet(Frozen):
     """All of styles.toml: styles by name, leanings by axis and trait."""
 
-    styles: dict[str, Style]
+    styles: dict[str, Sound]
     leanings: dict[str, dict[str, Sound]]
 
 
@@ -74,25 +69,24 @@ def sheet() -> Sheet:
 
 def ends(job: DesignJob, names: Collection[str], draw: Random) -> Ends:
     """Two styles on each side of the pitch of the job; the outermost style where nothing is beyond."""
-    known = {name: style for name, style in sheet().styles.items() if name in names}
-    lower = {name: style for name, style in known.items() if style.f0_hz <= job.target_hz}
-    higher = {name: style for name, style in known.items() if style.f0_hz > job.target_hz}
-    outermost_ends = outermost(names)
+    lower = [name for name in _known(names) if measured()[name].f0_hz <= job.target_hz]
+    higher = [name for name in _known(names) if measured()[name].f0_hz > job.target_hz]
+    last = outermost(names)
     return Ends(
-        _pair(job, lower, draw) if lower else outermost_ends.below,
-        _pair(job, higher, draw) if higher else outermost_ends.above,
+        _pair(job, lower, draw) if lower else last.below,
+        _pair(job, higher, draw) if higher else last.above,
     )
 
 
 def outermost(names: Collection[str]) -> Ends:
     """The lowest style of all, and the highest."""
-    known = sorted((style.f0_hz, name) for name, style in sheet().styles.items() if name in names)
-    return Ends({known[0][1]: 1.0}, {known[-1][1]: 1.0})
+    lowest, *_, highest = _known(names)
+    return Ends({lowest: 1.0}, {highest: 1.0})
 
 
 def pitch_of(shares: dict[str, float]) -> float:
     """Median pitch that a mixture may be expected to have, in Hz."""
-    return float(2 ** sum(share * log2(sheet().styles[name].f0_hz) for name, share in shares.items()))
+    return float(2 ** sum(share * log2(measured()[name].f0_hz) for name, share in shares.items()))
 
 
 def mixed(ends: Ends, above: float) -> dict[str, float]:
@@ -113,19 +107,24 @@ def wanted(job: DesignJob) -> Sound:
     )
 
 
-def _pair(job: DesignJob, styles: dict[str, Style], draw: Random) -> dict[str, float]:
+def _known(names: Collection[str]) -> list[str]:
+    """Those of `names` that designs use, from the lowest to the highest."""
+    return [name for name in measured() if name in names and name in sheet().styles]
+
+
+def _pair(job: DesignJob, styles: Sequence[str], draw: Random) -> dict[str, float]:
     """Two of `styles`, better ones more often: the first to come of so many clocks, each as quick as it fits."""
     sound = wanted(job)
-    arrivals = sorted((draw.expovariate(_fit(job, sound, name, style)), name) for name, style in styles.items())
+    arrivals = sorted((draw.expovariate(_fit(job, sound, name)), name) for name in styles)
     share = draw.uniform(*SHARE)
     names = [name for _, name in arrivals[:2]]
     return dict(zip(names, (share, 1 - share), strict=True)) if len(names) > 1 else {names[0]: 1.0}
 
 
-def _fit(job: DesignJob, sound: Sound, name: str, style: Style) -> float:
+def _fit(job: DesignJob, sound: Sound, name: str) -> float:
     """How well a style suits the job; above 0."""
-    family, gender = name[0], name[1]
-    semitones = abs(12 * log2(style.f0_hz / job.target_hz))
+    style, family, gender = sheet().styles[name], name[0], name[1]
+    semitones = abs(12 * log2(measured()[name].f0_hz / job.target_hz))
     fit = 2 ** (-semitones / HALVED_BY_SEMITONES)
     fit *= exp(sound.brightness * style.brightness + sound.liveliness * style.liveliness)
     fit *= 1.0 if gender == job.gender else OTHER_GENDER

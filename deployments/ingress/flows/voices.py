@@ -37,7 +37,7 @@ async def sample(service: Service, model: SpeechModel, slug: str, language: str)
     """
     if model.serving is None:
         raise NOT_CONFIGURED()
-    name = f"samples/{model.runtime}/{slug}-{language}.mp3"
+    name = f"samples/{model.runtime_for(language)}/{slug}-{language}.mp3"
     if kept := await service.state.blobs.find(name):
         return kept
     async with _one_sample_at_a_time:
