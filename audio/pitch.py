@@ -24,8 +24,8 @@ VOICED_BELOW = 0.4
 NEARLY_AS_GOOD = 0.06
 """A shorter period wins over a better one whose difference is smaller by no more: the better may be two periods."""
 
-QUIET_BY = 0.01
-"""A window below this part of the loudest one's energy (-20 dB) is no voice."""
+QUIET_BY = 0.003
+"""A window below this part of the loudest one's energy (-25 dB) is no voice."""
 
 FEWEST_WINDOWS = 30
 WINDOWS_AT_ONCE = 256
