@@ -1,6 +1,7 @@
-PYTHON  ?= $(shell command -v python3.11 || command -v python3)
+PYTHON  ?=
 PROFILE ?= embedded
 PORT    ?= 8000
+WARM    ?= yes
 LIBS    ?= cpu
 QWEN    ?= .venv/qwen
 
@@ -8,7 +9,7 @@ BIN := .venv/bin
 RUN := $(BIN)/python -m
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-qwen serve weights test check bench evaluate lock
+.PHONY: help setup setup-dev setup-qwen serve weights test check bench evaluate docs lock
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -19,8 +20,8 @@ setup-dev: .venv/dev.done
 
 setup-qwen: $(QWEN)/done ## make an environment for Qwen3-TTS beside .venv (QWEN=folder)
 
-serve: setup ## run the graph on http://127.0.0.1:8000 (PROFILE, PORT)
-	@exec $(RUN) launch configs/$(PROFILE).yaml --port $(PORT)
+serve: setup ## run the graph on http://127.0.0.1:8000 (PROFILE, PORT, WARM=no)
+	@exec $(RUN) launch configs/$(PROFILE).yaml --port $(PORT) $(if $(filter no,$(WARM)),,--warm)
 
 weights: setup ## fetch and verify the weights of PROFILE, so that `make serve` needs no network
 	@$(RUN) launch configs/$(PROFILE).yaml --weights-only
@@ -40,14 +41,13 @@ bench: setup-dev ## benchmarks beside the peers; tables on standard output
 evaluate: setup-dev ## how often the decision models are right; writes the tables and the plot
 	@$(RUN) evaluations decisions
 
+docs: setup-dev ## write the pages that are made of the code
+	@$(RUN) docs
+
 # --- how it is done -------------------------------------------------------------------------------------------------
 
 .venv/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
-		{ echo "Parlance needs Python 3.11; set PYTHON=/path/to/python3.11"; exit 1; }
-	@echo "setting up .venv"
-	@$(PYTHON) -m venv .venv
-	@$(BIN)/pip install --quiet --upgrade pip
+	@PYTHON="$(PYTHON)" sh requirements/venv.sh
 
 # The +cpu build of torch is in PyTorch's own index. An index that pip knows already is asked first.
 .venv/cpu.done: requirements/cpu.lock requirements/torch-cpu.txt | .venv/bin/python
@@ -71,9 +71,9 @@ $(QWEN)/done: requirements/qwen.lock $(wildcard requirements/qwen-25hz/*.py) | .
 	@echo "setting up $(QWEN)"
 	@$(BIN)/python -m venv --without-pip --clear $(QWEN)
 	@$(BIN)/pip --python $(QWEN)/bin/python install --quiet --no-deps --require-hashes -r $<
-	@cp -r requirements/qwen-25hz/. $(QWEN)/lib/python3.11/site-packages
+	@cp -r requirements/qwen-25hz/. $(QWEN)/lib/python3.*/site-packages
 	@$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
-		>$(QWEN)/lib/python3.11/site-packages/parlance.pth
+		>$$(echo $(QWEN)/lib/python3.*/site-packages)/parlance.pth
 	@touch $@
 
 lock: .venv/bin/python ## resolve the locks in requirements/ anew

@@ -55,7 +55,9 @@ def build(args: GraphArgs) -> Application:
 
 
 def wire(catalog: Catalog, ingress: IngressArgs) -> Application:
-    """The picture above, over any catalogue."""
+    """The picture above, over any catalogue. Raises CatalogError where `ingress.warm` names what is not set up."""
+    if absent := set(ingress.warm) - {model.id for model in catalog.set_up()}:
+        raise configs.CatalogError(f"ingress.warm: the profile `{catalog.profile}` sets up no model `{min(absent)}`")
     engines = (
         bind_each(Chat, catalog.chat)
         | bind_each(Embedder, catalog.embeddings)

@@ -1,6 +1,6 @@
 """Runs a Serve config file on this machine, in the foreground: cluster, weights, state, graph. `make serve` calls it.
 
-    python -m launch [configs/embedded.yaml] [--port 8000] [--offline]
+    python -m launch [configs/embedded.yaml] [--port 8000] [--warm] [--offline]
 
 On a cluster that is there already, use `serve deploy` instead; this file is not needed there.
 """
@@ -29,8 +29,12 @@ import yaml
 from rich.console import Console
 
 from contract.catalog import Model
+from welcome import say_ready
 
 ROOT = Path(__file__).parent
+
+GRAPH = "graph:build"
+"""Builder of the graph, as Serve config files name it. Those of tests and benchmarks take other arguments."""
 
 console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
 
@@ -46,15 +50,30 @@ def main() -> None:
         config = _read_config(args.config)
         home = Path(os.environ.get("PARLANCE_HOME", "var")).resolve()
         os.environ["PARLANCE_HOME"] = str(home)
-        for app in config["applications"]:
-            _fetch_weights(_models(app["args"]["profile"]), offline=args.offline)
+        models = [model for app in config["applications"] for model in _models(app["args"]["profile"])]
+        _fetch_weights(models, offline=args.offline)
+        if args.warm:
+            wake_chat(config, models)
         if not args.weights_only:
-            serve_until_stopped(config, args.port, home)
+            serve_until_stopped(config, models, args.port, home)
     except StartError as error:
         sys.exit(f"parlance: {error}")
 
 
-def serve_until_stopped(config: dict[str, Any], port: int | None, home: Path) -> None:
+def wake_chat(config: dict[str, Any], models: list[Model]) -> None:
+    """Has the ingress wake the first chat model once the graph runs, unless the config file says what to wake."""
+    chat = [model.id for model in models if model.noun == "chat"]
+    for app in config["applications"]:
+        if app["import_path"] == GRAPH and chat:
+            app["args"].setdefault("ingress", {}).setdefault("warm", chat[:1])
+
+
+def woken(config: dict[str, Any]) -> list[str]:
+    """Ids of the models that the ingress wakes."""
+    return [model for app in config["applications"] for model in app["args"].get("ingress", {}).get("warm", ())]
+
+
+def serve_until_stopped(config: dict[str, Any], models: list[Model], port: int | None, home: Path) -> None:
     """Blocks until SIGINT or SIGTERM. Raises StartError."""
     http = config["http_options"] | ({"port": port} if port else {})
     _check_port(http["host"], http["port"])
@@ -66,7 +85,7 @@ def serve_until_stopped(config: dict[str, Any], port: int | None, home: Path) ->
         with _step("starting the graph"):
             _deploy(config, built, http)
         try:
-            _say_ready(f"http://{http['host']}:{http['port']}", home, key)
+            say_ready(console, f"http://{http['host']}:{http['port']}", home, key, models, woken(config))
             stop.wait()
         finally:
             _shut_down()
@@ -81,6 +100,7 @@ def _arguments() -> argparse.Namespace:
     default = ROOT / "configs/embedded.yaml"
     parser.add_argument("config", nargs="?", type=Path, default=default, help="Serve config file (embedded)")
     parser.add_argument("--port", type=int, help="HTTP port instead of the config file's")
+    parser.add_argument("--warm", action="store_true", help="wake the chat engine once the graph is ready")
     parser.add_argument("--weights-only", action="store_true", help="fetch and verify the weights, then stop")
     parser.add_argument("--offline", action="store_true", help="never touch the network: weights must be there already")
     return parser.parse_args()
@@ -226,24 +246,6 @@ def _deploy(config: dict[str, Any], built: list[Any], http: dict[str, Any]) -> N
     serve.start(proxy_location=config["proxy_location"], http_options=http)
     for app, application in zip(config["applications"], built, strict=True):
         serve.run(application, name=app["name"], route_prefix=app["route_prefix"])
-
-
-def _say_ready(url: str, home: Path, new_key: str | None) -> None:
-    key_file = home / "demo.key"
-    console.print(f"\n[bold green]Parlance is ready[/] at {url}; engines start when they are first asked.")
-    if new_key:
-        console.print(f"The organisation `demo` has a key with every scope: [bold]{new_key}[/] (kept in {key_file})")
-    key = f'-H "Authorization: Bearer $(cat {key_file})"'
-    console.print(
-        f"\n  curl {url}/v1/chat/completions {key} \\\n"
-        "    -H 'Content-Type: application/json' \\\n"
-        '    -d \'{"model": "smollm2-135m-instruct", "temperature": 0, "max_tokens": 64, '
-        '"messages": [{"role": "user", "content": "What is the capital of France?"}]}\'\n\n'
-        f"  curl {url}/v1/audio/transcriptions {key} -F file=@recording.mp3\n\n"
-        "Ctrl-C stops everything.",
-        soft_wrap=True,
-        markup=False,
-    )
 
 
 def _stop_signal() -> threading.Event:

@@ -10,12 +10,14 @@ from collections.abc import Awaitable, Callable
 from enum import StrEnum
 
 from ray import serve
-from ray.serve.schema import ServeStatus
+from ray.serve.schema import ApplicationStatus, ServeStatus
 
 POLL_S = 1.0
 
 FAILED = {"UNHEALTHY", "DEPLOY_FAILED"}
 """Values of Serve's `DeploymentStatus` that mean: the constructor keeps failing."""
+
+DEPLOYING = {ApplicationStatus.NOT_STARTED, ApplicationStatus.DEPLOYING}
 
 
 class Start(StrEnum):
@@ -56,5 +58,14 @@ class StartWatch:
         while True:
             await self.refresh()
             if self[deployment] is Start.FAILED:
+                return
+            await sleep(POLL_S)
+
+    async def until_deployed(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+        """Returns when Serve is done with deploying the application, well or not; runs until cancelled otherwise."""
+        while True:
+            status = await asyncio.to_thread(self._ask)
+            app = status.applications.get(self._app_name)
+            if app and app.status not in DEPLOYING:
                 return
             await sleep(POLL_S)

@@ -9,6 +9,7 @@ from typing import Any
 from configs.stanzas import CatalogError, check_table, read, validated
 from contract.catalog import SpeechModel, VoiceDesignModel
 from contract.limits import AGE_YEARS
+from contract.voice_design.lexicon import LONGEST_ENTRY
 from contract.voice_design.traits import AXES, Traits
 from contract.voice_design.vocabulary import Vocabulary
 
@@ -87,7 +88,8 @@ def _check_ages(file: Path, traits: Traits) -> None:
 
 
 def _check_words(file: Path, traits: Traits) -> None:
-    for place, named in traits.named():
+    for field, id, named in traits.named():
+        place = f"{field if field in AXES else field + 's'}.{id}"
         if "en" not in named.labels:
             raise CatalogError(f"{file.name} [{place}] `labels`: there is none in English")
         for language, words in named.heard.items():
@@ -95,6 +97,8 @@ def _check_words(file: Path, traits: Traits) -> None:
                 raise CatalogError(f"{file.name} [{place}] `heard.{language}`: suggestions have no wording in it")
             if any(not word.strip(" -") for word in words):
                 raise CatalogError(f"{file.name} [{place}] `heard.{language}`: one of the words is empty")
+            if long := next((word for word in words if len(word.split()[0]) > LONGEST_ENTRY), None):
+                raise CatalogError(f"{file.name} [{place}] `heard.{language}`: `{long}` is too long to be found")
 
 
 def _check_figures(file: Path, traits: Traits) -> None:

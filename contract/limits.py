@@ -5,6 +5,12 @@ MIB = 1024 * 1024
 JSON_BODY_BYTES = 8 * MIB
 CHAT_BODY_BYTES = 24 * MIB
 """Chat bodies may carry images."""
+MCP_BODY_BYTES = 4 * MIB
+"""Of a message to the MCP endpoint."""
+MCP_BODY_S = 60
+"""In which such a message must have come: one that trickles in would hold a place for others. Ours."""
+KEYLESS_BODY_BYTES = 64 * 1024
+"""Of a message without a key: one of 4 MiB could hold up everybody else for a quarter of a second. Ours."""
 
 JSON_DEPTH = 32
 """Nesting of any JSON body."""
@@ -19,6 +25,14 @@ COLD_RETRY_AFTER_MAX_S = 60
 """SDKs ignore a longer `Retry-After`."""
 
 RATE_WINDOW_S = 60
+
+KEYLESS_REQUESTS = 30
+"""Requests without a key that a network address has in each window. Ours: the spec has no figure."""
+
+DOCS_QUERY_CHARS = 500
+"""Of a query to the documentation. Ours."""
+DOCS_RESULTS = 20
+"""Sections that one query shows at most. Ours."""
 
 KEY_CACHE_S = 5
 """A revoked key dies within this time on every ingress replica."""

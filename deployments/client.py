@@ -17,7 +17,7 @@ reaches the cluster owns it. `.handle` is Serve's own `DeploymentHandle`, for as
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -221,13 +221,14 @@ def connect(address: str = "auto", app_name: str = APP_NAME) -> Connection:
     if not ray.is_initialized():
         ray.init(address=address, log_to_driver=False, logging_level="ERROR")
     catalog: Catalog = serve.get_app_handle(app_name).catalog.remote().result()
+    return connection(catalog, lambda deployment: serve.get_deployment_handle(deployment, app_name))
+
+
+def connection(catalog: Catalog, handle_of: Callable[[str], DeploymentHandle]) -> Connection:
+    """Typed handles to the models of `catalog` that are set up, over those that `handle_of` a deployment gives."""
 
     def handles(kind: Any, models: Mapping[str, Any], *arguments: Any) -> dict[str, Any]:
-        return {
-            m.id: kind(m, serve.get_deployment_handle(m.deployment, app_name), *arguments)
-            for m in models.values()
-            if m.serving
-        }
+        return {m.id: kind(m, handle_of(m.deployment), *arguments) for m in models.values() if m.serving}
 
     return Connection(
         catalog,

@@ -1,4 +1,4 @@
-"""Requests per minute and concurrent streams, per key. Spec 7, Rate limiting, and 8.
+"""Requests per minute, per key or network address, and concurrent streams, per key. Spec 7, Rate limiting, and 8.
 
 A sliding window counter of the `limits` library: in memory with one ingress replica, in Redis with more. If Redis
 does not answer, each replica allows its share of the limit: it fails open, but bounded.
@@ -24,7 +24,7 @@ from limits.errors import StorageError
 
 from contract.access import Caller
 from contract.errors import RATE_LIMIT_EXCEEDED
-from contract.limits import RATE_WINDOW_S
+from contract.limits import KEYLESS_REQUESTS, RATE_WINDOW_S
 
 log = logging.getLogger(f"parlance.{__name__}")
 
@@ -37,7 +37,7 @@ REDIS_PAUSE_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class RateVerdict:
-    """Where a key stands after this request.
+    """Where a key, or an address, stands after this request.
 
     Attributes:
         limit: requests per window.
@@ -78,19 +78,26 @@ class Rates:
 
     async def hit(self, caller: Caller) -> RateVerdict:
         """Counts one request of the caller's key. A refused one does not count."""
-        limit = caller.plan.requests_per_minute
+        return await self._count(caller.key_id, caller.plan.requests_per_minute)
+
+    async def hit_address(self, address: str) -> RateVerdict:
+        """Counts one request without a key, by where it came from. A refused one does not count."""
+        return await self._count(f"from {address}", KEYLESS_REQUESTS)
+
+    async def _count(self, who: str, limit: int) -> RateVerdict:
+        """Counts in Redis; in this process where there is none, or it does not answer."""
         if self._shared is None:
-            return await self._hit(self._local, limit, caller.key_id)
+            return await self._hit(self._local, limit, who)
         if time.monotonic() >= self._paused_until_s:
             try:
-                return await self._hit(self._shared, limit, caller.key_id)
+                return await self._hit(self._shared, limit, who)
             except StorageError as error:
                 self._paused_until_s = time.monotonic() + REDIS_PAUSE_S
                 log.error(
                     "Redis does not answer, each replica counts its share: %s", type(error.storage_error).__name__
                 )
         self.fallbacks += 1
-        return await self._hit(self._local, max(1, limit // self._replicas), caller.key_id)
+        return await self._hit(self._local, max(1, limit // self._replicas), who)
 
     @asynccontextmanager
     async def stream(self, caller: Caller) -> AsyncIterator[None]:
@@ -116,11 +123,11 @@ class Rates:
         if self._redis is not None:
             await self._redis.bridge.get_connection().aclose()
 
-    async def _hit(self, limiter: SlidingWindowCounterRateLimiter, limit: int, key_id: str) -> RateVerdict:
+    async def _hit(self, limiter: SlidingWindowCounterRateLimiter, limit: int, who: str) -> RateVerdict:
         window = _window(limit, self._window_s)
         # Only `hit` decides: with a test before it, concurrent requests would all pass.
-        allowed = await limiter.hit(window, key_id)
-        stats = await limiter.get_window_stats(window, key_id)
+        allowed = await limiter.hit(window, who)
+        stats = await limiter.get_window_stats(window, who)
         # Rounded up past the moment of the reset: a client that retries on time must not be refused again.
         reset_s = min(max(math.floor(stats.reset_time - time.time()) + 1, 1), self._window_s)
         return RateVerdict(limit, stats.remaining, reset_s, allowed, self._window_s)

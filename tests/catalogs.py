@@ -10,6 +10,7 @@ from contract.catalog import (
     ChatModel,
     DecisionModel,
     EmbeddingModel,
+    Model,
     RerankModel,
     Serving,
     SpeechModel,
@@ -96,6 +97,25 @@ def scorer(model_id: str) -> DecisionModel:
         price={"input_tokens": 1_000_000, "questions": 100_000_000},
         serving=Serving(adapter="tests.engines:SteadyScorer", runtime="steady", deployment=FEW_CPUS),
     )
+
+
+def embedded() -> Catalog:
+    """The catalogue of the profile `embedded`, as its users know it, over engines that obey."""
+    obeying = {
+        "chat": "ObedientChat",
+        "embeddings": "CountingEmbedder",
+        "rerank": "LengthReranker",
+        "speech": "ObedientSpeaker",
+        "transcription": "ObedientTranscriber",
+        "decisions": "SteadyScorer",
+    }
+
+    def obedient(model: Model) -> Model:
+        serving = Serving(adapter=f"tests.engines:{obeying[model.noun]}", runtime="obedient", deployment=FEW_CPUS)
+        return model.model_copy(update={"serving": serving}) if model.serving else model
+
+    kinds = {noun: {id: obedient(model) for id, model in getattr(REAL, noun).items()} for noun in obeying}
+    return REAL.model_copy(update=kinds)
 
 
 PRESET = Preset.model_validate(

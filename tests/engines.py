@@ -54,11 +54,12 @@ class ObedientChat:
         return ChatReply(body | {"choices": [choice], "usage": usage}, 7, 3)
 
     async def stream(self, job: ChatJob) -> AsyncGenerator[ChatBatch, None]:
-        """`stream N SECONDS`: N events, SECONDS apart. `stream N SECONDS fail|die`: and then that."""
+        """`stream N SECONDS`: N events, SECONDS apart. `stream N SECONDS fail|die`: and then that. Else two words."""
         request = job.request
         self.under_way += 1
         try:
-            _, count, pause_s, *end = (*_last(request).split(), "")
+            verb, *rest = _last(request).split()
+            count, pause_s, *end = (*rest, "") if verb == "stream" else ("2", "0", "")
             for index in range(int(count)):
                 delta = {"index": 0, "delta": {"role": "assistant", "content": f"{index} "}, "finish_reason": None}
                 chunk = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": request.model}

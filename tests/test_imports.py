@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-HEAVY = {"torch", "vllm", "transformers", "numpy", "models", "av"}
+HEAVY = {"torch", "vllm", "transformers", "numpy", "models", "av", "mcp"}
 
 
 def loaded_by(script: str) -> set[str]:

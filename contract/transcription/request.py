@@ -69,7 +69,7 @@ class TranscriptionRequest(Lenient):
 
     Attributes:
         upload_id: the ticket under which the recording was uploaded; None where the form brings it as `file`.
-        language: see `contract.transcription.languages`.
+        language: two letters, also as `de-DE`, or `auto` (`contract.transcription.languages`).
         timestamp_granularities: which times the answer has.
         context_bias: proper nouns and technical terms.
         format_text: adds a structuring pass.

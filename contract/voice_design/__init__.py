@@ -8,5 +8,8 @@ draft.py         the states of a draft, and what an order decided
 engine.py        what crosses to a designer: job, voice
 replies.py       what is answered: drafts, options, suggestions
 suggest.py       traits from a free description, without any engine
-vocabulary.py    words that descriptions are understood by
+hearing.py       what such a description says: who is meant, what is turned round, what counts more
+ages.py          ages in it
+lexicon.py       a text as words, and words by what they mean
+vocabulary.py    the words beside those of each trait: data
 """

@@ -31,7 +31,7 @@ from contract.voice_design.draft import Plan
 from contract.voice_design.pitch import DERIVED_SEMITONES, ORDERED_SEMITONES, band_hz, target_hz
 from contract.voice_design.traits import AXES, Axis, Gender, Trait, Traits
 
-UNSEEN = ("Cc", "Cs", "Co", "Cn")
+UNSEEN = ("Cc", "Cs", "Co")
 """Classes of code points that no text for people holds: databases and terminals choke on some of them."""
 TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c")
 """Marks that turn the direction of writing, by which one label can look like another."""

@@ -3,11 +3,11 @@
     target_hz(gender, age_years, semitones)     from the anchors, moved by what the timbre asks for
     band_hz(target, half_width)                 medians that are accepted
 
-Between the anchors the pitch is linear. They are a composite, not anybody's figures: men fall from their twenties to
-their forties and rise from there (Shipp and Hollien 1972; n = 175); the usual adult speaks at about 120 Hz or 210 Hz
-(Traunmueller and Eriksson 1995); women fall from their twenties to their eighties, men rise a little after seventy
-(Nishio and Niimi 2008; n = 374); the gap shrinks from some 9 semitones in the twenties to 6 in the seventies (Fisher
-corpus, n = 11,971). Each anchor is within what these found.
+Between the anchors the pitch is linear. They are ours, drawn through what several studies found; no single one has
+all ages of both: men fall from their twenties to their forties and rise from there (Shipp and Hollien 1972, n = 175);
+the usual adult speaks at about 120 Hz or 210 Hz (Traunmueller and Eriksson 1995); women fall from their twenties to
+their eighties, men rise a little after seventy (Nishio and Niimi 2008, n = 374); the gap between them shrinks with age,
+from 9 semitones in the twenties to 6 in the seventies (Fisher corpus, n = 11,971; here 10 at 25 and 6 at 70).
 """
 
 from __future__ import annotations

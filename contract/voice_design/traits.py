@@ -6,12 +6,15 @@ All of it comes from `configs/catalog/traits.toml`; what is ordered by an id tha
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 from pydantic import Field, PositiveFloat
 
 from contract.base import Frozen
 from contract.errors import INVALID_REQUEST
+from contract.voice_design.ages import Numbers
+from contract.voice_design.lexicon import Lexicon, Meaning
 from contract.voice_design.vocabulary import Figure, Vocabulary
 
 Axis = Literal["timbre", "character", "tempo", "use_case"]
@@ -120,16 +123,36 @@ class Traits(Frozen):
         """The traits of `ids`, axis to id, in the order of AXES."""
         return [self.trait(axis, ids[axis]) for axis in AXES if axis in ids]
 
-    def named(self) -> Iterator[tuple[str, Named]]:
-        """Everything that has labels, with its place in the file."""
+    def named(self) -> Iterator[tuple[str, str, Named]]:
+        """Everything that has labels: the field of an order (or the axis), the id, the entry."""
         tables: dict[str, Mapping[Any, Named]] = {
             **{str(axis): entries for axis, entries in self.axes.items()},
-            "age_groups": self.age_groups,
-            "genders": self.genders,
-            "languages": self.languages,
+            "age_group": self.age_groups,
+            "gender": self.genders,
+            "language": self.languages,
         }
         for name, entries in tables.items():
-            yield from ((f"{name}.{id}", entry) for id, entry in entries.items())
+            yield from ((name, id, entry) for id, entry in entries.items())
+
+    @cached_property
+    def numbers(self) -> Numbers:
+        """The words of numbers by what they are worth."""
+        return Numbers(self.vocabulary.ages)
+
+    @cached_property
+    def lexicon(self) -> Lexicon:
+        """Every word by what it may mean: an axis and a trait's id, `gender` and `m` ..."""
+        lexicon = Lexicon()
+        for kind, id, entry in self.named():
+            lexicon.add_all(entry.heard, kind, id)
+        for id, gender in self.genders.items():
+            lexicon.add_all(gender.heard_faintly, "faint_gender", id)
+        for number, figure in enumerate(self.figures):
+            for name in figure.names:
+                lexicon.add(name, Meaning("figure", str(number)))
+        for word, meaning in self.vocabulary.entries():
+            lexicon.add(word, meaning)
+        return lexicon
 
     def name(self, gender: Gender, age_years: int, traits: Iterable[Trait], language: str) -> str:
         """A name for people, e.g. `Woman, 34, bright, cheerful`."""

@@ -6,9 +6,11 @@ and words with spaces between them stand in this order. Case does not count, nor
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 from contract.base import Frozen
+from contract.voice_design.lexicon import Meaning
 
 
 class Wording(Frozen):
@@ -42,7 +44,7 @@ class AgeWords(Frozen):
         decade_endings: after a number: the ten years from there, as in `vierziger` or `50s`.
         shifts: words before a number, and the years that they add to it, as in `Anfang` or `over`.
         prefixes: the same as parts of one word, as in `Mittvierziger`.
-        before, after: words that make a number an age.
+        before, after: words that make every number an age; any other is one where it can be.
         until: words between two numbers that are a range.
         others: what follows numbers that are no ages.
     """
@@ -72,6 +74,7 @@ class Vocabulary(Frozen):
         likes: what comes before the name of somebody who sounds so.
         accents: what makes the name of a language an accent.
         child: words for people who are younger than anybody who can be ordered.
+        voice: words for voices. `voice_gender` is their gender in languages in which a pronoun may mean a voice.
         wording: of replies, by language.
     """
 
@@ -86,8 +89,33 @@ class Vocabulary(Frozen):
     likes: tuple[str, ...] = ()
     accents: tuple[str, ...] = ()
     child: tuple[str, ...] = ()
+    voice: tuple[str, ...] = ()
+    voice_gender: dict[str, Literal["m", "f"]] = {}
     ages: AgeWords = AgeWords()
     wording: dict[str, Wording] = {}
+
+    def entries(self) -> Iterator[tuple[str, Meaning]]:
+        """Every word with what it does."""
+        kinds = {
+            "negation": self.negations,
+            "end": self.ends,
+            "cancel": self.cancels,
+            "stronger": self.stronger,
+            "weaker": self.weaker,
+            "filler": self.fillers,
+            "like": self.likes,
+            "accent": self.accents,
+            "child": self.child,
+            "voice": self.voice,
+            "before_age": self.ages.before,
+            "after_age": self.ages.after,
+            "until": self.ages.until,
+            "no_age": self.ages.others,
+        }
+        for kind, words in kinds.items():
+            yield from ((word, Meaning(kind)) for word in words)
+        for language, words in self.common.items():
+            yield from ((word, Meaning("common", language)) for word in words)
 
 
 class Figure(Frozen):

@@ -5,10 +5,12 @@
     routes/         HTTP: one router per family. Parse the body, call the flow, make the response
     flows/          what a capability does for a caller: bill, call the engine, settle. No HTTP
     formatting/     structure for transcripts, and the proof that no wording changed. No HTTP, no state
+    mcp/            tools over the Model Context Protocol, and the search of the documentation
     service.py      what one process works with: catalogue, engines, state
     context.py      what a flow knows of one request: who asks, its id, its timings
     middleware.py   opens the trace of a request; writes the headers that every reply has
     admission.py    length, key, scope, rate: the dependency that every route declares
+    origins.py      where a request comes from: the client's network, the page that sent it
     addresses.py    addresses that clients get: signed, under the public address
     forms.py        a form that brings a file
     served.py       headers that name the model that answered

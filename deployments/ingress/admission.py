@@ -21,7 +21,9 @@ from contract.errors import RATE_LIMIT_EXCEEDED, REQUEST_TOO_LARGE, UNSUPPORTED_
 from contract.limits import JSON_BODY_BYTES
 from deployments.ingress.context import RequestContext
 from deployments.ingress.middleware import trace_of
+from deployments.ingress.origins import client_network
 from state.idempotency import HEADER
+from state.rates import RateVerdict
 
 B = TypeVar("B", bound=BaseModel)
 
@@ -66,16 +68,23 @@ def admit(scope: Scope | None, max_body_bytes: int = JSON_BODY_BYTES) -> Callabl
         rate = trace.rate = await state.rates.hit(caller)
         if scope is not None:
             caller.require(scope)
-        if not rate.allowed:
-            raise RATE_LIMIT_EXCEEDED(
-                f"more than {rate.limit} requests in a minute; the next is possible in {rate.reset_s} s",
-                retry_after_s=rate.reset_s,
-            )
+        _refuse_beyond(rate)
         context = RequestContext(trace.service, caller, trace.request_id, trace.started_s, trace.timings)
         return Admitted(request, context, max_body_bytes)
 
     setattr(admission, MARK, scope)
     return admission
+
+
+async def admit_anyone(request: Request, max_body_bytes: int) -> None:
+    """What the routes without a key look at first: length, and a rate for each network that clients are in.
+
+    Raises REQUEST_TOO_LARGE and RATE_LIMIT_EXCEEDED.
+    """
+    trace = trace_of(request)
+    refuse_long_body(request, max_body_bytes)
+    rate = trace.rate = await trace.service.state.rates.hit_address(client_network(request))
+    _refuse_beyond(rate)
 
 
 def refuse_long_body(request: Request, max_bytes: int) -> None:
@@ -102,6 +111,14 @@ async def read_bounded(request: Request, max_bytes: int) -> bytes:
         if len(body) > max_bytes:
             raise _too_large(max_bytes)
     return bytes(body)
+
+
+def _refuse_beyond(rate: RateVerdict) -> None:
+    if not rate.allowed:
+        raise RATE_LIMIT_EXCEEDED(
+            f"more than {rate.limit} requests in a minute; the next is possible in {rate.reset_s} s",
+            retry_after_s=rate.reset_s,
+        )
 
 
 def _too_large(max_bytes: int) -> ApiError:

@@ -23,6 +23,7 @@ from deployments.ingress.routes import (
     files,
     health,
     images,
+    mcp,
     me,
     models,
     rerank,
@@ -43,10 +44,11 @@ ROUTERS = (
     voices.router,
     decisions.router,
     images.router,
+    mcp.router,
     models.router,
     me.router,
 )
-OPEN_ROUTERS = (voices.open_router,)
+OPEN_ROUTERS = (voices.open_router, mcp.open_router)
 """Routers of the API whose routes need no key. Nothing else may be without admission."""
 UNVERSIONED = (health.open_router, files.open_router)
 """The same, at one path only."""

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import FastAPI
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 from ray import serve
+from ray.exceptions import RayError
+from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
 
+from autoscaling.engine import Engine
 from autoscaling.gate import Gate
 from autoscaling.watch import StartWatch
 from contract.catalog import Catalog
@@ -21,6 +27,8 @@ from deployments.ingress.service import Service
 from deployments.loopback import keep_replica_port_local
 from state import open_state
 
+log = logging.getLogger(f"parlance.{__name__}")
+
 
 class IngressArgs(BaseModel):
     """`args.ingress` of a Serve config file.
@@ -29,8 +37,12 @@ class IngressArgs(BaseModel):
         replicas: ingress replicas; more than one needs PARLANCE_DATABASE_URL, PARLANCE_REDIS_URL, PARLANCE_BLOBS_URL.
         cpus: Ray resource of a replica.
         header_prefix: of the service's own reply headers, e.g. `x-service-model-served`.
+        warm: models that are woken once the graph runs, so that their first answer does not wait. They sleep again when
+            nobody asks.
         public_url: at which clients reach this server, with the path that a proxy in front cuts off, e.g.
             `https://example.org/voice`; PARLANCE_PUBLIC_URL comes first. Signed addresses begin with it.
+        proxies: that stand before HAProxy and add their client to `X-Forwarded-For`. Clients without a key are counted
+            by that address. With a number too small all of them are one; with one too large they choose who they are.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -38,8 +50,10 @@ class IngressArgs(BaseModel):
     replicas: PositiveInt = 1
     cpus: float = 0.1
     max_ongoing_requests: PositiveInt = 2000
+    warm: tuple[str, ...] = ()
     header_prefix: str = Field("x-service-", pattern=r"^[a-z][a-z0-9-]*-$")
     public_url: Annotated[str, AfterValidator(public_address)] | None = None
+    proxies: NonNegativeInt = 0
 
     def reached_at(self) -> str | None:
         """The public address: of the environment, else of the config file. Raises ValueError for a malformed one."""
@@ -53,6 +67,22 @@ class IngressArgs(BaseModel):
             "max_ongoing_requests": self.max_ongoing_requests,
             "ray_actor_options": {"num_cpus": self.cpus},
         }
+
+
+async def wake(engines: Sequence[Engine], watch: StartWatch) -> None:
+    """Wakes `engines` once the graph is deployed: not before, because loading takes the processor that the start needs.
+
+    An engine that cannot be started is one line in the log, from its gate.
+    """
+    if not engines:
+        return
+    try:
+        await watch.until_deployed()
+    except (RayError, RayServeException) as error:
+        log.warning("no engine was woken: %s", type(error).__name__)
+        return
+    for engine in engines:
+        engine.warm()
 
 
 @serve.deployment(name="ingress")
@@ -75,7 +105,9 @@ class Ingress:
         watch = StartWatch(app_name)
         servings = {model.deployment: model.serving for model in catalog.set_up() if model.serving}
         engines = {name: Gate(name, app_name, servings[name], handle, watch) for name, handle in handles.items()}
-        self.service = Service(catalog, engines, state, args.header_prefix, public_url)
+        self.service = Service(catalog, engines, state, args.header_prefix, public_url, args.proxies + _haproxies())
+        woken = [engines[model.deployment] for model in catalog.set_up() if model.id in args.warm]
+        self._waking = asyncio.create_task(wake(woken, watch), name="wake")
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         return build_app(self.service)
@@ -85,5 +117,12 @@ class Ingress:
         return self.service.catalog
 
     async def __del__(self) -> None:
+        if waking := getattr(self, "_waking", None):
+            waking.cancel()
         if service := getattr(self, "service", None):
             await service.state.close()
+
+
+def _haproxies() -> int:
+    """1 where HAProxy, with the changes of `deployments/haproxy`, stands before the ingress, else 0."""
+    return int(bool(os.environ.get("PARLANCE_HAPROXY")))

@@ -60,6 +60,14 @@ def documented_audio(request: Any, *, keyed: bool = True) -> dict[str, Any]:
     return operation
 
 
+def documented_messages(message: Any, reply: Any, *, keyed: bool = True) -> dict[str, Any]:
+    """`openapi_extra` of a route of JSON-RPC: an error is an Error object of ours, or a reply that holds one."""
+    operation = documented(message, reply, streams=True, keyed=keyed)
+    operation["responses"]["202"] = {"description": "A notification was taken."}
+    operation["responses"]["default"]["content"] = _json(ErrorReply | reply)
+    return operation
+
+
 def not_available() -> dict[str, Any]:
     """`openapi_extra` of a route that answers with errors only."""
     return {"security": [{"key": []}], "responses": {"501": _error(), "default": _error()}}

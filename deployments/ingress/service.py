@@ -19,6 +19,7 @@ class Service:
     Attributes:
         header_prefix: of the service's own reply headers.
         public_url: at which clients reach this server, without a slash at its end; None: as each request says.
+        proxies: that stand before this process and add to `X-Forwarded-For` whom they heard.
         measurements: the last one that each decision model reported.
     """
 
@@ -27,6 +28,7 @@ class Service:
     state: State
     header_prefix: str = "x-service-"
     public_url: str | None = None
+    proxies: int = 0
     measurements: dict[str, Measurement] = field(default_factory=dict)
 
     @cached_property

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
@@ -15,10 +17,11 @@ from ray.serve._private.direct_ingress_http_util import ASGIDIReceiveProxy
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from contract.access import Scope as KeyScope
+from contract.catalog import Catalog
 from deployments.bodies import take_bodies_as_they_are_read
 from deployments.ingress.app import build_app
 from deployments.ingress.service import Service
-from state import open_state
+from state import State, open_state
 from tests.api.conftest import Api, LocalEngine
 from tests.catalogs import behaving, chat
 
@@ -37,28 +40,35 @@ def as_in_serve(app: ASGIApp) -> ASGIApp:
     return served
 
 
-async def main(home: Path, blobs_url: str | None) -> None:
-    """Serves until the input ends."""
+@asynccontextmanager
+async def listening(catalog: Catalog, state: State) -> AsyncIterator[tuple[int, Service]]:
+    """The app over `catalog`, whose engines run in this process, at a port of its own on loopback."""
     take_bodies_as_they_are_read()
-    state = await open_state(home, blobs_url=blobs_url)
-    catalog = behaving(obedient=chat("obedient"))
     service = Service(catalog, {m.deployment: LocalEngine(m) for m in catalog.set_up()}, state)
     config = uvicorn.Config(as_in_serve(build_app(service)), port=0, lifespan="off", log_level="error")
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve())
     while not server.started:  # noqa: ASYNC110  # uvicorn gives nothing to wait for
         await asyncio.sleep(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+    yield server.servers[0].sockets[0].getsockname()[1], service
+    server.should_exit = True
+    await serving
+    await state.close()
+
+
+async def main(home: Path, blobs_url: str | None) -> None:
+    """Serves until the input ends."""
+    state = await open_state(home, blobs_url=blobs_url)
+    async with (
+        listening(behaving(obedient=chat("obedient")), state) as (port, service),
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client,
+    ):
         api = Api(service, client)
         await api.organisation("acme")
         api.everything = await api.key(*KeyScope)
         sys.stdout.write(f"{port} {api.everything}\n")
         sys.stdout.flush()
         await asyncio.to_thread(sys.stdin.read)
-    server.should_exit = True
-    await serving
-    await state.close()
 
 
 if __name__ == "__main__":

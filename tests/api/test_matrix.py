@@ -82,8 +82,8 @@ def _operations() -> list[Operation]:
 
 
 OPERATIONS = _operations()
-FREE = {"/audio/uploads"}
-"""Paths that cost nothing."""
+FREE = {"/audio/uploads", "/mcp/mcp"}
+"""Paths that cost nothing. What a tool costs is refused in its result."""
 SCOPED = [operation for operation in OPERATIONS if operation.method == "POST" and operation.scope]
 BILLED = [operation for operation in SCOPED if operation.path.removeprefix("/v1") not in FREE]
 
@@ -275,6 +275,8 @@ OPEN = {
     "/files/{name}": 403,
     "/audio/voices/{slug}/samples/{language}.mp3": 404,
     "/v1/audio/voices/{slug}/samples/{language}.mp3": 404,
+    "/mcp/docs/mcp": 405,
+    "/v1/mcp/docs/mcp": 405,
 }
 """Paths without a key, and what they answer as they stand here: nobody signed this name, no voice is called so."""
 

@@ -82,6 +82,9 @@ JSON_CALLS = (
     Call("POST", "/v1/decisions", OURS, name="with questions"),
     Call("POST", "/v1/decisions", OPENAI, name="in OpenAI's shape"),
     Call("POST", "/v1/systemone", SYSTEM_ONE),
+    Call("POST", "/v1/mcp/mcp", BODIES["/mcp/mcp"]),
+    Call("POST", "/v1/mcp/mcp", BODIES["/mcp/mcp"] | {"method": "none"}, name="with an error"),
+    Call("POST", "/v1/mcp/docs/mcp", BODIES["/mcp/mcp"]),
 )
 TRANSCRIPTIONS = tuple(
     Call("POST", "/v1/audio/transcriptions", {"response_format": format, **fields}, name=f"{format} {name}")

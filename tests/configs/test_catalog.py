@@ -191,7 +191,8 @@ def test_engines_among_which_none_could_be_chosen_are_refused(
 
 
 def test_a_stanza_brings_the_sentence_of_a_new_language(tmp_path: Path) -> None:
-    qwen = ('languages = ["de", "en", "fr", "es", "it", "pt", "ru", "ja", "ko", "zh"]', 'languages = ["de", "sw"]')
+    ten = '"de", "en", "fr", "es", "it", "pt", "ru", "ja", "ko", "zh"'
+    qwen = (f"languages = [{ten}]", f'languages = [{ten}, "sw"]')
     assert "no sentence for sw" in refusal(edited(tmp_path, "speech.toml", qwen))
     sentence = ("takeover_order = 10", 'takeover_order = 10\nsentences = { sw = "Habari ya asubuhi." }')
     catalog = load("embedded", edited(tmp_path, "speech.toml", qwen, sentence))

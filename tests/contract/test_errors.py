@@ -17,6 +17,7 @@ TYPES = {
     403: "permission_error",
     404: "invalid_request_error",
     405: "invalid_request_error",
+    406: "invalid_request_error",
     408: "invalid_request_error",
     409: "invalid_request_error",
     413: "invalid_request_error",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
@@ -12,7 +12,7 @@ API = ROOT / "docs/api.md"
 PAGES = (README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md")))
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-MARKED = re.compile(r"<!-- (run|answer) -->\n```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+MARKED = re.compile(r"^<!-- (run|run on a graph|answer) -->\n```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,8 @@ class Example:
     language: str
     code: str
     answer: str | None
+    on_a_graph: bool = False
+    """Whether it wants engines that are real, behind Ray."""
 
     @property
     def title(self) -> str:
@@ -30,16 +32,22 @@ class Example:
 
 
 def examples(page: Path) -> list[Example]:
-    """Blocks under `<!-- run -->`, each with the block under `<!-- answer -->` that follows it."""
+    """Blocks under `<!-- run -->` and `<!-- run on a graph -->`, each with that under `<!-- answer -->` after it."""
     found: list[Example] = []
     for kind, language, text in MARKED.findall(page.read_text("utf-8")):
-        if kind == "run":
-            found.append(Example(language, text, None))
+        if kind != "answer":
+            found.append(Example(language, text, None, kind != "run"))
         else:
             assert found, f"{page.name} shows an answer before it runs anything"
             assert found[-1].answer is None, f"{page.name} shows two answers after `{found[-1].title}`"
-            found[-1] = Example(found[-1].language, found[-1].code, text)
+            found[-1] = replace(found[-1], answer=text)
     return found
+
+
+def marked(page: Path, mark: str) -> str:
+    """The one block under `<!-- mark -->`."""
+    (code,) = re.findall(rf"^<!-- {mark} -->\n```\w+\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    return str(code)
 
 
 def prose(page: Path) -> str:

@@ -11,7 +11,6 @@ from contract import embeddings, limits, rerank
 from contract.access import PLANS, Scope
 from contract.chat import request as chat
 from contract.chat import tools as chat_tools
-from contract.errors import FAULTS, Fault
 from contract.speech import voices
 from contract.transcription.uploads import RECORDING_TYPES
 from tests.docs.pages import API, rows
@@ -21,13 +20,6 @@ Value = float | tuple[float, ...]
 
 UNITS = {"KiB": 1024, "MiB": 1024 * 1024}
 NOT_LIMITS = {"contract.limits.MIB", "contract.embeddings.FLOAT_BYTES", "contract.chat.tools.MIB"}
-VARIES = {"RATE_LIMIT_EXCEEDED", "WARMING_UP", "RUNTIME_UNAVAILABLE"}
-"""Rows whose `Retry-After` depends on the moment."""
-
-
-def test_errors() -> None:
-    told = [tuple(row[:5]) for row in rows(API, "status", "code", "type")]
-    assert sorted(told) == sorted(_columns(fault) for fault in FAULTS.values())
 
 
 def test_plans() -> None:
@@ -67,12 +59,6 @@ def test_speech_engines() -> None:
 def test_recording_types() -> None:
     (told,) = re.findall(r"^\| `mime` \|(.*)\|$", API.read_text("utf-8"), re.MULTILINE)
     assert re.findall(r"audio/[\w-]+", told) == list(RECORDING_TYPES)
-
-
-def _columns(fault: Fault) -> tuple[str, ...]:
-    retry_after = "varies" if fault.name in VARIES else str(fault.retry_after_s or "")
-    should_retry = "" if fault.should_retry is None else str(fault.should_retry).lower()
-    return (str(fault.status), fault.code, fault.type, retry_after, should_retry)
 
 
 def _constants(module: ModuleType) -> dict[str, Value]:

@@ -14,7 +14,18 @@ import pytest
 from contract.catalog import CATALOG_TYPES
 from tests.docs.pages import ROOT
 
-ROOMS = ("contract", "audio", "configs", "models", "state", "autoscaling", "deployments", "benchmarks", "evaluations")
+ROOMS = (
+    "contract",
+    "audio",
+    "configs",
+    "models",
+    "state",
+    "autoscaling",
+    "deployments",
+    "benchmarks",
+    "evaluations",
+    "docs",
+)
 
 PACKAGES = sorted(
     file.parent.relative_to(ROOT)

@@ -8,14 +8,16 @@ from pathlib import Path
 
 import configs
 from contract.catalog import Catalog, Serving
-from tests.docs.pages import API, README, rows
+from tests.docs.pages import API, README, ROOT, rows
 
+CONCEPTS = ROOT / "docs/concepts.md"
+OPERATING = ROOT / "docs/operating.md"
 TRANSCRIBERS = ("voxtral-mini-transcribe", "whisper-large-v3")
 IDLE_S = Serving.model_fields["idle_s"].default
 
 
 def test_profiles() -> None:
-    told = {row[0]: row[2] for row in rows(README, "profile", "meant for")}
+    told = {row[0]: row[2] for row in rows(OPERATING, "profile", "meant for")}
     assert told.keys() == set(configs.PROFILES)
     everything = {model.id for model in configs.load("embedded").models()}
     for profile in set(configs.PROFILES) - {"embedded"}:
@@ -44,7 +46,7 @@ def test_idle_times() -> None:
     others = _idle_times(configs.load("embedded"))
     assert (IDLE_S, others) == (300, dict.fromkeys(("cosyvoice", "qwen", *TRANSCRIBERS), 120))
     assert "and in the profile `embedded` 120 s for `cosyvoice`, `qwen` and both transcribers" in _unwrapped(API)
-    assert "after 5 minutes, `cosyvoice`, `qwen` and the transcribers after 2 here" in _unwrapped(README)
+    assert "after 5 minutes, `cosyvoice`, `qwen` and the transcribers after 2 here" in _unwrapped(CONCEPTS)
 
 
 def _unwrapped(page: Path) -> str:

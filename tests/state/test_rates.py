@@ -8,6 +8,7 @@ import pytest
 
 from contract.access import PLANS, Caller, Scope
 from contract.errors import ApiError
+from contract.limits import KEYLESS_REQUESTS
 from state import rates as rates_module
 from state.rates import Rates
 from tests.state.books import eventually
@@ -67,6 +68,15 @@ async def test_keys_do_not_share(open_rates: Open, redis: Redis) -> None:
         rates = open_rates(url)
         assert await allowed(rates, caller(3, "one"), 5) == 3
         assert await allowed(rates, caller(3, "two"), 5) == 3
+
+
+@pytest.mark.parametrize("kind", ["memory", "redis"])
+async def test_addresses_are_counted_by_themselves(open_rates: Open, kind: str, request: pytest.FixtureRequest) -> None:
+    rates = open_rates(request.getfixturevalue("redis").url if kind == "redis" else None)
+    for address in (f"192.0.2.9 {kind}", "2001:db8::/64"):
+        passed = [(await rates.hit_address(address)).allowed for _ in range(KEYLESS_REQUESTS + 2)]
+        assert passed == [True] * KEYLESS_REQUESTS + [False] * 2
+        assert (await rates.hit(caller(10, key_id=address))).allowed
 
 
 async def test_after_reset_there_is_room(open_rates: Open) -> None:

@@ -5,5 +5,6 @@ voices.py                       the list of voices, and samples
 models.py  me.py  health.py     what there is, what a key may do, whether the server lives
 uploads.py                      tickets for large recordings
 files.py                        bytes behind signed addresses, read and written
+mcp.py                          tools over the Model Context Protocol
 images.py                       not available yet, and says so
 """

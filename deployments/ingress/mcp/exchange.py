@@ -1,0 +1,147 @@
+"""One message through a server of the MCP SDK, and its reply.
+
+The route has admitted the request and read its body. What is no JSON-RPC message, or of a revision that is not served,
+is answered here; everything else by the SDK, whose stateless transport is run for this one message and ends with it: if
+the client leaves, so does the call.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import anyio
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp_types import (
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+)
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, KNOWN_PROTOCOL_VERSIONS
+from pydantic import TypeAdapter, ValidationError
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import Message, Receive, Scope, Send
+
+from contract.body import decode
+from contract.errors import ApiError
+from contract.mcp import RpcReply
+from deployments.ingress.mcp.servers import ASKED, Asked, C, server
+from deployments.ingress.mcp.tools import Toolbox
+
+REVISIONS = KNOWN_PROTOCOL_VERSIONS[-3:]
+"""The current revision and the two before it. None of them has batches."""
+LATEST_HANDSHAKE = HANDSHAKE_PROTOCOL_VERSIONS[-1]
+"""The newest that begins with `initialize`."""
+REVISION_HEADER = "mcp-protocol-version"
+
+# Its warnings quote what clients send, and its notes are one for each request.
+logging.getLogger("mcp").setLevel(logging.ERROR)
+
+_message = TypeAdapter[Any](JSONRPCRequest | JSONRPCNotification | JSONRPCResponse)
+
+
+def answer(request: Request, body: bytes, accepts_stream: bool, toolbox: Toolbox[C], context: C) -> Response:
+    """The reply to `body`, a message to the tools of `toolbox`."""
+    revision = request.headers.get(REVISION_HEADER)
+    if revision is not None and revision not in REVISIONS:
+        return _unsupported(revision)
+    try:
+        message = decode(body)
+    except ApiError as error:
+        return _refusal(PARSE_ERROR, error.message)
+    if isinstance(message, list):
+        return _refusal(INVALID_REQUEST, "the body is a batch; send each message by itself")
+    try:
+        _message.validate_python(message)
+    except ValidationError:
+        return _refusal(
+            INVALID_REQUEST, "the body is no JSON-RPC 2.0 message: an object with `jsonrpc`, `method`, `id`"
+        )
+    wants_progress = accepts_stream and _has_progress_token(message)
+    headers = MutableHeaders(raw=list(request.headers.raw))
+    headers["content-type"] = "application/json"
+    headers["accept"] = "application/json, text/event-stream"
+    # The revisions before these had no such header; the oldest that is served stands in for one that was left out.
+    headers.setdefault(REVISION_HEADER, REVISIONS[0])
+    return Exchange(toolbox, _negotiated(message) or body, headers, Asked(context, wants_progress))
+
+
+class Exchange(Response):
+    """The reply of the SDK: JSON, or a stream where the client wants to be told of progress."""
+
+    def __init__(self, toolbox: Toolbox[C], body: bytes, headers: MutableHeaders, asked: Asked[C]) -> None:
+        super().__init__()
+        self._server = server(toolbox)
+        self._message = body
+        self._sent_headers = headers.raw
+        self._asked = asked
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Replies. If the client leaves first, the call is cancelled and nothing is sent."""
+        manager = StreamableHTTPSessionManager(
+            self._server, stateless=True, json_response=not self._asked.wants_progress
+        )
+        inner = {**scope, "headers": self._sent_headers, ASKED: self._asked}
+        gone = anyio.Event()
+
+        async def leave() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            gone.set()
+            calls.cancel_scope.cancel()
+
+        async with manager.run(), anyio.create_task_group() as calls:
+            calls.start_soon(leave)
+            await manager.handle_request(inner, _once(self._message, gone), send)
+            calls.cancel_scope.cancel()
+
+
+def _once(body: bytes, gone: anyio.Event) -> Receive:
+    """Gives `body`, and then waits for the client to leave."""
+    inbox: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> Message:
+        if inbox:
+            return inbox.pop()
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    return receive
+
+
+def _has_progress_token(message: dict[str, Any]) -> bool:
+    params = message.get("params")
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    return message.get("method") == "tools/call" and isinstance(meta, dict) and meta.get("progressToken") is not None
+
+
+def _negotiated(message: dict[str, Any]) -> bytes | None:
+    """For an `initialize` that asks for a revision that is not served: the same, asking for one that is."""
+    params = message.get("params")
+    if message.get("method") != "initialize" or not isinstance(params, dict):
+        return None
+    if params.get("protocolVersion") in REVISIONS or not isinstance(params.get("protocolVersion"), str):
+        return None
+    return json.dumps(message | {"params": params | {"protocolVersion": LATEST_HANDSHAKE}}).encode()
+
+
+def _unsupported(revision: str) -> Response:
+    served = ", ".join(REVISIONS)
+    return _refusal(
+        UNSUPPORTED_PROTOCOL_VERSION,
+        f"protocol revision `{revision[:40]}` is not served here; there are {served}",
+        {"supported": list(REVISIONS), "requested": revision[:40]},
+    )
+
+
+def _refusal(code: int, text: str, data: Any = None) -> Response:
+    reply: RpcReply = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": text}}
+    if data is not None:
+        reply["error"]["data"] = data
+    return JSONResponse(reply, 400)

@@ -1,0 +1,234 @@
+"""The tools of both MCP endpoints. They call the flows of the capabilities, so bills, limits and errors are the same.
+
+    Toolbox[C]         an endpoint: its tools, each with a context C of the request
+      `- Tool[C]       arguments (contract.mcp), and what is done with them
+           `- Answer   text for a model, the same as data, and whether it is an error
+
+A tool needs the scope of the route that does the same, beside the scope `mcp` of the endpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel
+
+from contract.access import Scope
+from contract.body import validated
+from contract.catalog import ChatModel
+from contract.chat.request import ChatRequest
+from contract.errors import INTERNAL_ERROR, NOT_FOUND, NOT_IMPLEMENTED, ApiError, without_text
+from contract.mcp import (
+    DOCS_SHOWN,
+    ChatArguments,
+    PictureArguments,
+    ReadDocArguments,
+    SearchArguments,
+    SearchDocsArguments,
+)
+from contract.rerank import RerankJob, RerankRequest, reply
+from deployments.ingress.context import RequestContext
+from deployments.ingress.flows import chat as chat_flow
+from deployments.ingress.flows.rerank import rerank
+from deployments.ingress.mcp.documentation import Documentation
+
+log = logging.getLogger(f"parlance.{__name__}")
+
+C = TypeVar("C")
+
+Report = Callable[[float, str], Awaitable[None]]
+"""Tells the client how far a call has come, as a number that grows, and what is new since."""
+
+DOCUMENTATION = Documentation()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a call gives back: text, and the same as data."""
+
+    text: str
+    data: dict[str, Any]
+    is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tool(Generic[C]):
+    """A tool. `run` gets its arguments, the context of the request, and a Report if the client wants one.
+
+    Attributes:
+        is_read_only: whether a call changes nothing and costs nothing.
+    """
+
+    name: str
+    title: str
+    description: str
+    arguments: type[BaseModel]
+    run: Callable[[Any, C, Report | None], Awaitable[Answer]]
+    is_read_only: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Toolbox(Generic[C]):
+    """The tools of an endpoint, and what a model is told about it."""
+
+    name: str
+    title: str
+    instructions: str
+    tools: tuple[Tool[C], ...]
+
+    def find(self, name: str) -> Tool[C] | None:
+        """The tool of this name."""
+        return next((tool for tool in self.tools if tool.name == name), None)
+
+
+async def call(tool: Tool[C], arguments: Mapping[str, Any], context: C, report: Report | None) -> Answer:
+    """The answer of `tool`. What would be an error reply elsewhere is an answer that says so: nothing is raised."""
+    try:
+        return await tool.run(validated(tool.arguments, arguments), context, report)
+    except ApiError as error:
+        return _failed(error)
+    except Exception as error:
+        log.error("the tool %s met an error of our own: %s", tool.name, without_text(error))
+        return _failed(INTERNAL_ERROR())
+
+
+def _failed(error: ApiError) -> Answer:
+    body = error.body()
+    text = f"{error.fault.code}: {error.message}"
+    if error.retry_after_s is not None:
+        body["error"]["retry_after_s"] = error.retry_after_s
+        text += f" (try again in {error.retry_after_s} s)"
+    return Answer(text, body, is_error=True)
+
+
+async def _chat(arguments: ChatArguments, context: RequestContext, report: Report | None) -> Answer:
+    context.caller.require(Scope.CHAT)
+    model = context.pick(context.service.catalog.chat, arguments.model)
+    turns = [turn.model_dump() for turn in arguments.messages or ()]
+    messages = turns if arguments.message is None else [{"role": "user", "content": arguments.message}]
+    request = validated(ChatRequest, {"model": model.id, "messages": messages, "max_tokens": arguments.max_tokens})
+    if report:
+        return await _chat_in_pieces(model, request, context, report)
+    answer = await chat_flow.complete(context, model, request)
+    choice = answer.body["choices"][0]
+    text = choice["message"].get("content") or ""
+    return _said(text, model, choice["finish_reason"], answer.prompt_tokens, answer.completion_tokens)
+
+
+async def _chat_in_pieces(model: ChatModel, request: ChatRequest, context: RequestContext, report: Report) -> Answer:
+    """The same as a stream: each piece is reported as it is made."""
+    pieces: list[str] = []
+    reason, read, written, reported = None, 0, 0, 0
+    async with aclosing(chat_flow.stream(context, model, request)) as batches:
+        async for batch in batches:
+            read, written = batch.prompt_tokens, batch.completion_tokens
+            new = ""
+            for choice in _choices(batch.events):
+                new += choice["delta"].get("content") or ""
+                reason = choice.get("finish_reason") or reason
+            pieces.append(new)
+            if new and written > reported:
+                reported = written
+                await report(written, new)
+    return _said("".join(pieces), model, reason, read, written)
+
+
+def _choices(events: bytes) -> Iterator[dict[str, Any]]:
+    """The choices in the events of a chat stream."""
+    for event in events.decode().split("\n\n"):
+        if event.startswith("data: {"):
+            yield from json.loads(event.removeprefix("data: "))["choices"]
+
+
+def _said(text: str, model: ChatModel, reason: str | None, read: int, written: int) -> Answer:
+    usage = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+    return Answer(text, {"text": text, "model": model.id, "finish_reason": reason, "usage": usage})
+
+
+async def _search(arguments: SearchArguments, context: RequestContext, _: Report | None) -> Answer:
+    if arguments.documents is None:
+        count = DOCS_SHOWN if arguments.top_n is None else arguments.top_n
+        return await _search_docs(
+            validated(SearchDocsArguments, {"query": arguments.query, "top_n": count}), context, _
+        )
+    context.caller.require(Scope.RERANK)
+    request = validated(RerankRequest, arguments.model_dump() | {"return_documents": True})
+    model = context.pick(context.service.catalog.rerank, arguments.model)
+    ranking = await rerank(context, model, RerankJob(request.query, request.documents))
+    body = reply(ranking, request, model=model.id, reply_id=context.request_id)
+    lines = [f"{r['index']} ({r['relevance_score']:.3f}): {r['document']['text']}" for r in body["results"]]
+    return Answer("\n".join(lines), {"model": model.id, "results": body["results"], "usage": body["usage"]})
+
+
+async def _search_docs(arguments: SearchDocsArguments, _: object, __: Report | None) -> Answer:
+    found = await DOCUMENTATION.search(arguments.query, arguments.top_n)
+    text = "\n\n".join(f"{hit.id}\n{hit.title}\n{hit.excerpt}" for hit in found)
+    results = [{"id": hit.id, "title": hit.title, "excerpt": hit.excerpt} for hit in found]
+    return Answer(text or "no page has any of these words", {"results": results})
+
+
+async def _read_doc(arguments: ReadDocArguments, _: object, __: Report | None) -> Answer:
+    text = await DOCUMENTATION.read(arguments.id)
+    if text is None:
+        raise NOT_FOUND(f"there is no page `{arguments.id[:100]}`; `search_docs` shows what there is", param="id")
+    return Answer(text, {"id": arguments.id, "text": text})
+
+
+async def _not_yet(_: PictureArguments, __: RequestContext, ___: Report | None) -> Answer:
+    raise NOT_IMPLEMENTED("pictures and films cannot be made here yet")
+
+
+ACCOUNT_TOOLS: Toolbox[RequestContext] = Toolbox(
+    "parlance",
+    "Parlance",
+    "Language models and search of one server. Calls of `chat`, and of `search` with documents, are billed to the key.",
+    (
+        Tool(
+            "chat",
+            "Ask a language model",
+            "Answers a question or a conversation with a language model of this server.",
+            ChatArguments,
+            _chat,
+        ),
+        Tool(
+            "search",
+            "Search",
+            "Sorts documents by how well they fit a query. Without documents, searches this server's documentation.",
+            SearchArguments,
+            _search,
+        ),
+        Tool("image", "Make a picture", "Not available yet: every call is an error.", PictureArguments, _not_yet),
+        Tool("video", "Make a film", "Not available yet: every call is an error.", PictureArguments, _not_yet),
+    ),
+)
+"""POST /mcp/mcp."""
+
+DOCS_TOOLS: Toolbox[None] = Toolbox(
+    "parlance-docs",
+    "Parlance documentation",
+    "Search first; then read the sections that you need by their ids.",
+    (
+        Tool(
+            "search_docs",
+            "Search the documentation",
+            "Finds sections of the documentation: API, operation, models, decisions behind the design, changes.",
+            SearchDocsArguments,
+            _search_docs,
+            is_read_only=True,
+        ),
+        Tool(
+            "read_doc",
+            "Read the documentation",
+            "Gives a page, or a section of it, as Markdown.",
+            ReadDocArguments,
+            _read_doc,
+            is_read_only=True,
+        ),
+    ),
+)
+"""POST /mcp/docs/mcp."""

@@ -1,0 +1,126 @@
+"""A JSON schema in words: what a field takes, its bounds, its default."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+Schema = dict[str, Any]
+
+BOUNDS = (
+    ("minimum", "at least {}"),
+    ("exclusiveMinimum", "above {}"),
+    ("maximum", "at most {}"),
+    ("exclusiveMaximum", "below {}"),
+    ("minLength", "at least {} characters"),
+    ("maxLength", "at most {} characters"),
+    ("minItems", "at least {}"),
+    ("maxItems", "at most {}"),
+)
+"""Keyword of a bound, and how it reads."""
+
+ATTRIBUTE = re.compile(r"^ {4}(\w+(?:, \w+)*): (.*(?:\n {6,}.*)*)", re.MULTILINE)
+"""One line under `Attributes:` of a docstring, and what is wrapped."""
+
+LARGE = 2**53
+"""Bounds beyond this are those of a machine's integers, and say nothing to a reader."""
+
+
+def words(schema: Schema, *, nulls: bool = False) -> str:
+    """What a value may be, e.g. "list of [`Message`](#message); at least 1; at most 2,048".
+
+    Without `nulls` null is left out where it means that nothing was sent.
+    """
+    kinds = dict.fromkeys(_kinds(schema))
+    together = " and " if "allOf" in schema else " or "
+    return together.join(kind for kind in kinds if nulls or kind != "null") or next(iter(kinds), "anything")
+
+
+def default(schema: Schema) -> str:
+    """The default as JSON, nothing where there is none, or where it is null: then the field is simply not there."""
+    value = schema.get("default")
+    return "" if value is None else f"`{json.dumps(value)}`"
+
+
+def named(schema: Any) -> Iterator[str]:
+    """Names of the types that `schema` refers to, in order."""
+    if isinstance(schema, dict):
+        if isinstance(reference := schema.get("$ref"), str):
+            yield name_of(reference)
+        for child in schema.values():
+            yield from named(child)
+    elif isinstance(schema, list):
+        for child in schema:
+            yield from named(child)
+
+
+def name_of(reference: str) -> str:
+    """The type behind `#/components/schemas/NAME`."""
+    return reference.rpartition("/")[2]
+
+
+def link(name: str) -> str:
+    """The name of a type, leading to its table."""
+    return f"[`{name}`](#{name.lower()})"
+
+
+def about(schema: Schema) -> str:
+    """The first paragraph of the type's docstring."""
+    first, _, _ = inspect.cleandoc(schema.get("description", "")).partition("\n\n")
+    return _plain(first)
+
+
+def meanings(schema: Schema) -> dict[str, str]:
+    """What the docstring of a type says of its fields."""
+    _, _, attributes = inspect.cleandoc(schema.get("description", "")).partition("Attributes:\n")
+    found = ATTRIBUTE.findall(attributes)
+    return {name: _plain(text) for names, text in found for name in names.split(", ")}
+
+
+def _plain(text: str) -> str:
+    """On one line, fit for a cell, and without pointers into specification and code."""
+    return re.sub(r" ?\((?:spec |design |`contract)[^)]*\)", "", " ".join(text.split())).replace("|", "\\|")
+
+
+def _kinds(schema: Schema) -> Iterator[str]:
+    if "$ref" in schema:
+        yield link(name_of(schema["$ref"]))
+        return
+    for alternative in ("anyOf", "oneOf", "allOf"):
+        for child in schema.get(alternative, ()):
+            yield from _kinds(child)
+    if "const" in schema:
+        yield f"`{json.dumps(schema['const'])}`"
+    elif "enum" in schema:
+        yield ", ".join(f"`{json.dumps(value)}`" for value in schema["enum"])
+    elif kind := schema.get("type"):
+        yield "; ".join([_kind(kind, schema), *_bounds(schema)])
+
+
+def _kind(kind: str, schema: Schema) -> str:
+    if kind == "array":
+        members = schema.get("prefixItems") or [schema.get("items", {})]
+        return f"list of {' and '.join(_member(member) for member in members)}" if any(members) else "list"
+    if kind == "object" and isinstance(values := schema.get("additionalProperties"), dict):
+        return f"object of {_member(values)}"
+    if kind == "object" and (fields := schema.get("properties")):
+        return " and ".join(f"`{name}`, a {words(value)}" for name, value in fields.items())
+    return "file" if schema.get("format") == "binary" else kind
+
+
+def _member(schema: Schema) -> str:
+    """What each of many is, in brackets where that is a choice."""
+    said = words(schema)
+    return f"({said})" if " or " in said else said
+
+
+def _bounds(schema: Schema) -> Iterator[str]:
+    for keyword, text in BOUNDS:
+        bound = schema.get(keyword)
+        if bound is not None and abs(bound) < LARGE:
+            yield text.format(f"{bound:,g}" if isinstance(bound, float) else f"{bound:,}")
+    if pattern := schema.get("pattern"):
+        yield f"matches `{pattern}`".replace("|", "\\|")

@@ -1,0 +1,323 @@
+"""The MCP endpoints as clients use them: the official client over a socket, and each handshake by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import httpx2
+import pytest
+import uvicorn
+from mcp.client import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from contract.access import Scope
+from contract.chat.engine import ChatJob, ChatReply
+from contract.errors import WARMING_UP
+from deployments.ingress.app import build_app
+from tests.api.conftest import Api
+from tests.api.serving import as_in_serve
+from tests.state.books import eventually
+
+pytestmark = pytest.mark.anyio
+
+MODES = ("legacy", "2026-07-28")
+"""How the official client begins: with `initialize` (2025-11-25), or without a handshake."""
+MODERN = "2026-07-28"
+META = {
+    "io.modelcontextprotocol/protocolVersion": MODERN,
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+
+@dataclass
+class Served:
+    """The app of `api` at a port of loopback."""
+
+    api: Api
+    url: str
+
+    @asynccontextmanager
+    async def client(self, path: str = "/mcp/mcp", mode: str = MODERN, key: str | None = None) -> AsyncIterator[Client]:
+        """The official client at `path`, with the key of every scope unless another is given."""
+        headers = {"authorization": f"Bearer {self.api.everything if key is None else key}"} if key != "" else {}
+        async with (
+            httpx2.AsyncClient(headers=headers) as http,
+            Client(streamable_http_client(self.url + path, http_client=http), mode=mode) as client,
+        ):
+            yield client
+
+    @property
+    def under_way(self) -> Callable[[], int]:
+        """How many calls the chat engine works on."""
+        adapter: Any = self.api.service.engines["chat-obedient"]
+        return lambda: adapter.adapter.under_way
+
+    async def idle(self) -> bool:
+        return self.under_way() == 0
+
+    async def busy(self) -> bool:
+        return self.under_way() > 0
+
+
+@pytest.fixture
+async def served(api: Api) -> AsyncIterator[Served]:
+    server = uvicorn.Server(
+        uvicorn.Config(as_in_serve(build_app(api.service)), port=0, lifespan="off", log_level="error")
+    )
+    running = asyncio.create_task(server.serve())
+
+    async def has_started() -> bool:
+        return server.started
+
+    await eventually(has_started)
+    yield Served(api, f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}")
+    server.should_exit = True
+    await running
+
+
+# --- the official client ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prefix", ["", "/v1"])
+@pytest.mark.parametrize("mode", MODES)
+async def test_each_tool_of_the_account_is_listed_and_called(served: Served, mode: str, prefix: str) -> None:
+    async with served.client(f"{prefix}/mcp/mcp", mode) as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["chat", "search", "image", "video"]
+        chat = await client.call_tool("chat", {"message": "say hello"})
+        assert (chat.content[0].text, chat.is_error) == ("hello", False)
+        assert chat.structured_content["usage"] == {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
+        ranked = await client.call_tool("search", {"query": "q", "documents": ["a", "ccc", "bb"], "top_n": 2})
+        assert [result["index"] for result in ranked.structured_content["results"]] == [1, 2]
+        assert ranked.content[0].text == "1 (3.000): ccc\n2 (2.000): bb"
+        pages = await client.call_tool("search", {"query": "warming_up"})
+        assert pages.structured_content["results"][0]["id"].startswith(("docs/", "README.md"))
+        for name in ("image", "video"):
+            refused = await client.call_tool(name, {"prompt": "a cat"})
+            assert (refused.is_error, refused.structured_content["error"]["code"]) == (True, "not_implemented")
+
+
+@pytest.mark.parametrize("prefix", ["", "/v1"])
+@pytest.mark.parametrize("mode", MODES)
+async def test_each_tool_of_the_documentation_is_listed_and_called_without_a_key(
+    served: Served, mode: str, prefix: str
+) -> None:
+    async with served.client(f"{prefix}/mcp/docs/mcp", mode, key="") as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["search_docs", "read_doc"]
+        found = await client.call_tool("search_docs", {"query": "what costs an aborted stream?", "top_n": 3})
+        ids = [result["id"] for result in found.structured_content["results"]]
+        assert len(ids) == 3
+        read = await client.call_tool("read_doc", {"id": ids[0]})
+        assert read.content[0].text.startswith("#")
+        missing = await client.call_tool("read_doc", {"id": "../pyproject.toml"})
+        assert (missing.is_error, missing.structured_content["error"]["code"]) == (True, "not_found")
+    assert await served.api.usage() == []
+    assert await served.idle()
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_progress_is_told_while_the_answer_is_made(served: Served, mode: str) -> None:
+    told: list[tuple[float, str | None]] = []
+
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        told.append((progress, message))
+
+    async with served.client(mode=mode) as client:
+        answer = await client.call_tool("chat", {"message": "stream 3 0"}, progress_callback=hear)
+    assert answer.content[0].text == "0 1 2 "
+    assert told == [(1, "0 "), (2, "1 "), (3, "2 ")]
+    assert [(line.line, line.cost_micro_eur) for line in await served.api.usage()] == [("chat:obedient", 7 + 2 * 3)]
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_stream_that_fails_is_an_error_of_the_tool_and_costs_nothing(served: Served, mode: str) -> None:
+    async def hear(*_: object) -> None:
+        pass
+
+    async with served.client(mode=mode) as client:
+        answer = await client.call_tool("chat", {"message": "stream 2 0 fail"}, progress_callback=hear)
+    assert (answer.is_error, answer.structured_content["error"]["code"]) == (True, "upstream_error")
+    assert await served.api.usage() == []
+
+
+# --- handshakes ------------------------------------------------------------------------------------------------------
+
+
+def initialize(revision: str) -> dict[str, Any]:
+    about = {"protocolVersion": revision, "capabilities": {}, "clientInfo": {"name": "tests", "version": "1"}}
+    return {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}
+
+
+@pytest.mark.parametrize("path", ["/mcp/mcp", "/mcp/docs/mcp"])
+@pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25"])
+async def test_initialize_agrees_on_the_revision(api: Api, path: str, revision: str) -> None:
+    reply = await api.send("POST", path, json=initialize(revision))
+    assert reply.status_code == 200
+    assert reply.json()["result"]["protocolVersion"] == revision
+    assert reply.json()["result"]["capabilities"]["tools"] == {"listChanged": False}
+    assert "mcp-session-id" not in reply.headers
+    ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    taken = await api.send("POST", path, json=ready, headers={"mcp-protocol-version": revision})
+    assert (taken.status_code, taken.content) == (202, b"")
+    listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+    listed = await api.send("POST", path, json=listing, headers={"mcp-protocol-version": revision})
+    assert listed.json()["result"]["tools"]
+
+
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2026-07-28", "1"])
+async def test_initialize_with_another_revision_is_offered_the_newest_that_has_it(api: Api, revision: str) -> None:
+    reply = await api.send("POST", "/mcp/mcp", json=initialize(revision))
+    assert reply.json()["result"]["protocolVersion"] == "2025-11-25"
+
+
+@pytest.mark.parametrize("path", ["/mcp/mcp", "/mcp/docs/mcp"])
+async def test_the_current_revision_begins_with_a_discovery(api: Api, path: str) -> None:
+    body = {"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": {"_meta": META}}
+    headers = {"mcp-protocol-version": MODERN, "mcp-method": "server/discover"}
+    reply = await api.send("POST", path, json=body, headers=headers)
+    assert reply.status_code == 200
+    assert reply.json()["result"]["supportedVersions"] == [MODERN]
+
+
+# --- money, limits and errors, as everywhere -------------------------------------------------------------------------
+
+
+def calling(tool: str, arguments: Any, **meta: Any) -> dict[str, Any]:
+    params = {"name": tool, "arguments": arguments} | ({"_meta": meta} if meta else {})
+    return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+
+
+async def call(api: Api, tool: str, arguments: Any, key: str | None = None) -> Any:
+    reply = await api.send("POST", "/mcp/mcp", key, json=calling(tool, arguments))
+    assert reply.status_code == 200, reply.text
+    return reply.json()["result"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "scope"),
+    [("chat", {"message": "say hello"}, "chat"), ("search", {"query": "q", "documents": ["a"]}, "rerank")],
+)
+async def test_a_tool_needs_the_scope_of_what_it_does(api: Api, tool: str, arguments: Any, scope: str) -> None:
+    refused = await call(api, tool, arguments, await api.key(Scope.MCP))
+    assert refused["isError"] is True
+    assert refused["structuredContent"]["error"]["code"] == "missing_scope"
+    assert f"`{scope}`" in refused["content"][0]["text"]
+    assert (await call(api, tool, arguments, await api.key(Scope.MCP, Scope(scope))))["isError"] is False
+    assert len(await api.usage()) == 1
+
+
+async def test_documentation_needs_no_other_scope_and_costs_nothing(api: Api) -> None:
+    found = await call(api, "search", {"query": "rate limits"}, await api.key(Scope.MCP))
+    assert found["isError"] is False
+    assert await api.usage() == []
+
+
+async def test_each_call_that_used_an_engine_leaves_one_line(api: Api) -> None:
+    await call(api, "chat", {"message": "say hello"})
+    await call(api, "search", {"query": "q", "documents": ["aa", "b"]})
+    await call(api, "image", {"prompt": "a cat"})
+    lines = [(line.line, line.quantity) for line in await api.usage()]
+    assert lines == [("chat:obedient", 10), ("rerank:longest", 3)]
+
+
+async def test_a_spent_budget_is_an_error_of_the_tool(api: Api) -> None:
+    await api.limit(0)
+    refused = await call(api, "chat", {"message": "say hello"})
+    assert refused["structuredContent"]["error"]["code"] == "org_spend_limit"
+
+
+async def test_a_failed_engine_is_an_error_of_the_tool_that_says_nothing_of_the_inside(api: Api) -> None:
+    refused = await call(api, "chat", {"message": "fail"})
+    assert (refused["isError"], refused["structuredContent"]["error"]["code"]) == (True, "upstream_error")
+    assert "secret" not in str(refused)
+    assert await api.usage() == []
+
+
+class ColdChat:
+    """An engine that is not there yet."""
+
+    async def complete(self, job: ChatJob) -> ChatReply:
+        raise WARMING_UP(retry_after_s=17)
+
+
+async def test_a_cold_engine_is_an_error_of_the_tool_that_says_when_to_come_back(api: Api) -> None:
+    engine: Any = api.service.engines["chat-obedient"]
+    engine.adapter = ColdChat()
+    refused = await call(api, "chat", {"message": "say hello"})
+    assert refused["structuredContent"]["error"]["code"] == "warming_up"
+    assert refused["structuredContent"]["error"]["retry_after_s"] == 17
+    assert refused["content"][0]["text"].endswith("(try again in 17 s)")
+    assert await api.usage() == []
+
+
+async def test_an_unknown_model_is_an_error_that_names_those_there_are(api: Api) -> None:
+    refused = await call(api, "chat", {"message": "say hello", "model": "gpt-9"})
+    assert refused["structuredContent"]["error"]["code"] == "model_not_found"
+    assert "`obedient`" in refused["content"][0]["text"]
+
+
+async def test_a_conversation_and_a_token_limit_reach_the_engine(api: Api) -> None:
+    turns = [{"role": "user", "content": "say no"}, {"role": "assistant", "content": "no"}]
+    said = await call(api, "chat", {"messages": [*turns, {"role": "user", "content": "say yes"}], "max_tokens": 5})
+    assert said["content"][0]["text"] == "yes"
+
+
+# --- many at a time, and clients that leave --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_twenty_calls_at_a_time_each_get_their_own_answer(served: Served, mode: str) -> None:
+    async with served.client(mode=mode) as client:
+        answers = await asyncio.gather(*(client.call_tool("chat", {"message": f"say {n}"}) for n in range(20)))
+    assert [answer.content[0].text for answer in answers] == [str(n) for n in range(20)]
+    assert len(await served.api.usage()) == 20
+
+
+def modern(tool: str, arguments: Any, **meta: Any) -> dict[str, Any]:
+    """Body and headers of a call in the current revision."""
+    headers = {"mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": tool}
+    return {"json": calling(tool, arguments, **META, **meta), "headers": headers}
+
+
+def handshaken(tool: str, arguments: Any, **meta: Any) -> dict[str, Any]:
+    """Body and headers of a call in a revision with a handshake."""
+    return {"json": calling(tool, arguments, **meta), "headers": {"mcp-protocol-version": "2025-11-25"}}
+
+
+@pytest.mark.parametrize("revision", [modern, handshaken])
+async def test_a_client_that_leaves_frees_the_engine_while_others_go_on(served: Served, revision: Any) -> None:
+    key = {"authorization": f"Bearer {served.api.everything}"}
+    async with served.client() as neighbour, httpx.AsyncClient(headers=key) as leaving:
+        request = asyncio.create_task(leaving.post(f"{served.url}/mcp/mcp", **revision("chat", {"message": "hold 60"})))
+        await eventually(served.busy)
+        request.cancel()
+        answers = await asyncio.gather(*(neighbour.call_tool("chat", {"message": "say hello"}) for _ in range(19)))
+        assert {answer.content[0].text for answer in answers} == {"hello"}
+        await eventually(served.idle)
+    assert len(await served.api.usage()) == 19
+
+
+@pytest.mark.parametrize("revision", [modern, handshaken])
+async def test_a_client_that_leaves_a_stream_frees_the_engine_and_pays_for_what_was_made(
+    served: Served, revision: Any
+) -> None:
+    call = revision("chat", {"message": "stream 3 20"}, progressToken="t")
+    call["headers"]["authorization"] = f"Bearer {served.api.everything}"
+    async with (
+        httpx.AsyncClient() as client,
+        client.stream("POST", f"{served.url}/mcp/mcp", **call) as reply,
+    ):
+        assert reply.headers["content-type"].startswith("text/event-stream")
+        async for line in reply.aiter_lines():
+            if "notifications/progress" in line:
+                break
+    await eventually(served.idle)
+
+    async def is_billed() -> bool:
+        return [line.cost_micro_eur for line in await served.api.usage()] == [7 + 2 * 1]
+
+    await eventually(is_billed)

@@ -1,0 +1,354 @@
+"""What the MCP endpoints refuse: foreign pages, long bodies, what is no message, wrong revisions, floods."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+
+from contract.access import Scope
+from contract.limits import DOCS_QUERY_CHARS, DOCS_RESULTS, KEYLESS_BODY_BYTES, KEYLESS_REQUESTS, MCP_BODY_BYTES
+from deployments.ingress.app import build_app
+from deployments.ingress.service import Service
+from state import open_state
+from state.rates import Rates
+from tests.api.conftest import Api, LocalEngine
+from tests.catalogs import behaving, chat
+from tests.state.servers import temporary_folder
+
+pytestmark = pytest.mark.anyio
+
+KEYED, OPEN = "/mcp/mcp", "/mcp/docs/mcp"
+PATHS = (KEYED, OPEN)
+LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+
+
+@pytest.fixture(scope="module")
+async def world() -> AsyncIterator[Api]:
+    """One state for all of these: hardly any of them gets as far as an engine."""
+    catalog = behaving(obedient=chat("obedient"))
+    with temporary_folder() as home:
+        state = await open_state(home)
+        service = Service(catalog, {model.deployment: LocalEngine(model) for model in catalog.set_up()}, state)
+        async with client_of(service) as client:
+            world = Api(service, client)
+            await world.organisation("acme")
+            world.everything = await world.key(*Scope)
+            yield world
+        await state.close()
+
+
+@pytest.fixture
+def api(world: Api) -> Api:
+    """The same with all of its rate."""
+    world.state.rates = Rates()
+    return world
+
+
+def client_of(service: Service) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(build_app(service)), base_url="http://test")
+
+
+async def send(api: Api, path: str = KEYED, body: Any = LIST, **headers: str) -> httpx.Response:
+    """One message; header names with underscores."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return await api.send("POST", path, content=content, headers=named)
+
+
+def rpc_error(reply: httpx.Response) -> int:
+    """The code of a JSON-RPC error."""
+    body = reply.json()
+    assert body["jsonrpc"] == "2.0"
+    return body["error"]["code"]
+
+
+def api_error(reply: httpx.Response) -> str:
+    """The code of an Error object."""
+    return reply.json()["error"]["code"]
+
+
+async def call(api: Api, tool: Any, arguments: Any, path: str = KEYED) -> httpx.Response:
+    params = {"name": tool, "arguments": arguments}
+    return await send(api, path, {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+
+
+# --- pages of others -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def public(api: Api) -> Api:
+    """The same, reached at https://api.example.org."""
+    service = replace(api.service, public_url="https://api.example.org/voice")
+    return Api(service, client_of(service), api.everything)
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8000", "api.example.org.evil.example", "", "a b", "[::"]
+)
+async def test_a_foreign_host_is_refused(public: Api, path: str, host: str) -> None:
+    reply = await send(public, path, host=host)
+    assert (reply.status_code, api_error(reply)) == (403, "foreign_origin")
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    "host",
+    [
+        "api.example.org",
+        "API.example.org:443",
+        "127.0.0.1:8000",
+        "[::1]:8000",
+        "10.1.2.3",
+        "localhost:9000",
+        "parlance",
+    ],
+)
+async def test_the_public_host_and_those_that_no_page_can_take_are_served(public: Api, path: str, host: str) -> None:
+    assert (await send(public, path, host=host)).status_code == 200
+
+
+async def test_without_a_public_address_a_domain_is_foreign(api: Api) -> None:
+    assert (await send(api, host="api.example.org")).status_code == 403
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    "origin",
+    ["http://evil.example", "https://evil.example:8000", "null", "", "http://127.0.0.2", "file://", "http://[x"],
+)
+async def test_a_foreign_origin_is_refused(public: Api, path: str, origin: str) -> None:
+    reply = await send(public, path, host="127.0.0.1:8000", origin=origin)
+    assert (reply.status_code, api_error(reply)) == (403, "foreign_origin")
+
+
+async def test_a_page_whose_name_was_pointed_here_is_refused(public: Api) -> None:
+    reply = await send(public, host="evil.example:8000", origin="http://evil.example:8000")
+    assert (reply.status_code, api_error(reply)) == (403, "foreign_origin")
+
+
+@pytest.mark.parametrize("origin", ["http://127.0.0.1:6274", "https://api.example.org"])
+async def test_a_page_of_this_server_is_served(public: Api, origin: str) -> None:
+    assert (await send(public, host="127.0.0.1:8000", origin=origin)).status_code == 200
+
+
+# --- bodies ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("path", "limit_bytes"), [(KEYED, MCP_BODY_BYTES), (OPEN, KEYLESS_BODY_BYTES)])
+@pytest.mark.parametrize(("too_many", "status"), [(-1, 200), (0, 200), (1, 413)])
+async def test_a_body_has_a_limit(api: Api, path: str, limit_bytes: int, too_many: int, status: int) -> None:
+    body = json.dumps(LIST).encode().ljust(limit_bytes + too_many)
+    assert (await send(api, path, body)).status_code == status
+
+    async def undeclared() -> Any:
+        yield body
+
+    assert (await api.send("POST", path, content=undeclared())).status_code == status
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_a_body_that_does_not_come_is_given_up(api: Api, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deployments.ingress.routes.mcp.MCP_BODY_S", 0.05)
+
+    async def trickling() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.Event().wait()
+
+    reply = await api.send("POST", path, content=trickling())
+    assert (reply.status_code, api_error(reply)) == (408, "request_timeout")
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"\xff", b'{"id": NaN}', b'{"id": 1, "id": 2}', b"[" * 50_000, b'{"id": "\\ud800"}']
+)
+async def test_what_is_no_json_is_a_parse_error(api: Api, path: str, body: bytes) -> None:
+    reply = await send(api, path, body)
+    assert (reply.status_code, rpc_error(reply)) == (400, -32700)
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        7,
+        "tools/list",
+        None,
+        {"jsonrpc": "1.0", "id": 1, "method": "tools/list"},
+        {"jsonrpc": "2.0", "id": 1},
+        {"jsonrpc": "2.0", "id": 1, "method": 7},
+        {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": [1]},
+    ],
+)
+async def test_what_is_no_message_is_an_invalid_request(api: Api, path: str, body: Any) -> None:
+    reply = await send(api, path, body)
+    assert (reply.status_code, rpc_error(reply)) == (400, -32600)
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("revision", [None, "2025-06-18", "2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize("batch", [[], [LIST], [LIST, LIST]], ids=len)
+async def test_a_batch_is_refused_in_each_revision(api: Api, path: str, revision: str | None, batch: Any) -> None:
+    headers = {"mcp_protocol_version": revision} if revision else {}
+    reply = await send(api, path, batch, **headers)
+    assert (reply.status_code, rpc_error(reply)) == (400, -32600)
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2026-07-29", "latest", "", "x" * 5000])
+async def test_another_revision_is_refused_with_those_that_are_served(api: Api, path: str, revision: str) -> None:
+    reply = await send(api, path, mcp_protocol_version=revision)
+    assert (reply.status_code, rpc_error(reply)) == (400, -32022)
+    assert reply.json()["error"]["data"]["supported"] == ["2025-06-18", "2025-11-25", "2026-07-28"]
+    assert len(reply.content) < 500
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("method", ["GET", "DELETE", "PUT", "OPTIONS"])
+async def test_only_post_is_possible(api: Api, path: str, method: str) -> None:
+    reply = await api.send(method, path, headers={"accept": "text/event-stream"})
+    assert (reply.status_code, api_error(reply), reply.headers["allow"]) == (405, "method_not_allowed", "POST")
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "application/jsonp"]
+)
+async def test_another_content_type_is_refused(api: Api, path: str, kind: str) -> None:
+    reply = await send(api, path, content_type=kind)
+    assert (reply.status_code, api_error(reply)) == (415, "unsupported_media_type")
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("accept", ["text/event-stream", "text/html", "image/*, text/plain"])
+async def test_a_client_that_takes_no_json_is_refused(api: Api, path: str, accept: str) -> None:
+    reply = await send(api, path, accept=accept)
+    assert (reply.status_code, api_error(reply)) == (406, "not_acceptable")
+
+
+async def test_a_client_that_takes_no_events_gets_json_though_it_sent_a_progress_token(api: Api) -> None:
+    params = {"name": "chat", "arguments": {"message": "say hello"}, "_meta": {"progressToken": 1}}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    reply = await send(api, body=body, accept="application/json")
+    assert reply.headers["content-type"] == "application/json"
+    assert reply.json()["result"]["content"][0]["text"] == "hello"
+
+
+# --- tools -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("tool", ["nothing", "", "x" * 5000, "Chat"])
+async def test_an_unknown_tool_is_an_error_of_the_protocol(api: Api, path: str, tool: str) -> None:
+    reply = await call(api, tool, {}, path)
+    assert rpc_error(reply) == -32602
+    assert len(reply.content) < 500
+
+
+async def test_tools_of_the_account_are_not_there_without_a_key(api: Api) -> None:
+    assert rpc_error(await call(api, "chat", {"message": "say hello"}, OPEN)) == -32602
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_an_unknown_method_is_an_error_of_the_protocol(api: Api, path: str) -> None:
+    assert rpc_error(await send(api, path, {"jsonrpc": "2.0", "id": 1, "method": "tools/destroy"})) == -32601
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_nobody_is_held_for_news(api: Api, path: str) -> None:
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    body = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": {"_meta": meta, "notifications": {}}}
+    reply = await send(api, path, body, mcp_protocol_version="2026-07-28", mcp_method="subscriptions/listen")
+    assert rpc_error(reply) == -32601
+
+
+@pytest.mark.parametrize("arguments", [[], "x", 7])
+async def test_arguments_that_are_no_object_are_an_error_of_the_protocol(api: Api, arguments: Any) -> None:
+    assert rpc_error(await call(api, "chat", arguments)) == -32602
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "param"),
+    [
+        ("chat", {}, None),
+        ("chat", {"message": "a", "messages": [{"role": "user", "content": "b"}]}, None),
+        ("chat", {"message": 7}, "message"),
+        ("chat", {"messages": []}, "messages"),
+        ("chat", {"messages": [{"role": "king", "content": "x"}]}, "messages[0].role"),
+        ("chat", {"message": "a", "max_tokens": 0}, "max_tokens"),
+        ("chat", {"message": "a", "max_tokens": "5"}, "max_tokens"),
+        ("chat", {"message": "a", "temperature": 1}, "temperature"),
+        ("search", {"documents": ["a"]}, "query"),
+        ("search", {"query": "q", "documents": []}, "documents"),
+        ("search", {"query": "q", "documents": "a"}, "documents"),
+        ("search", {"query": "q", "documents": ["a"] * 1001}, "documents"),
+        ("search", {"query": "q", "top_n": 0}, "top_n"),
+        ("search", {"query": "q" * (DOCS_QUERY_CHARS + 1)}, "query"),
+        ("image", {"prompt": 7}, "prompt"),
+    ],
+)
+async def test_arguments_of_another_type_are_an_error_of_the_tool(
+    api: Api, tool: str, arguments: Any, param: str | None
+) -> None:
+    billed = len(await api.usage())
+    result = (await call(api, tool, arguments)).json()["result"]
+    assert result["isError"] is True
+    error = result["structuredContent"]["error"]
+    assert (error["code"], error["param"]) == ("invalid_request_error", param)
+    assert len(await api.usage()) == billed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "is_error"),
+    [
+        ({"query": ""}, True),
+        ({"query": "q" * DOCS_QUERY_CHARS}, False),
+        ({"query": "q" * (DOCS_QUERY_CHARS + 1)}, True),
+        ({"query": "q", "top_n": 0}, True),
+        ({"query": "q", "top_n": 1}, False),
+        ({"query": "q", "top_n": DOCS_RESULTS}, False),
+        ({"query": "q", "top_n": DOCS_RESULTS + 1}, True),
+        ({"query": "q", "top_n": 10**400}, True),
+        ({"query": None}, True),
+    ],
+)
+async def test_a_query_has_bounds(api: Api, arguments: Any, is_error: bool) -> None:
+    assert (await call(api, "search_docs", arguments, OPEN)).json()["result"]["isError"] is is_error
+
+
+# --- who, and how often ----------------------------------------------------------------------------------------------
+
+
+async def test_a_key_without_the_scope_is_refused_before_the_body_is_read(api: Api) -> None:
+    refused = await api.send("POST", KEYED, await api.key(Scope.CHAT, Scope.RERANK), content=b"{")
+    assert (refused.status_code, api_error(refused)) == (403, "missing_scope")
+    nobody = await api.client.post(KEYED, json=LIST)
+    assert (nobody.status_code, nobody.headers["www-authenticate"]) == (401, "Bearer")
+
+
+async def test_a_flood_without_a_key_is_429_with_the_headers_of_the_rate(api: Api) -> None:
+    for left in range(KEYLESS_REQUESTS - 1, -1, -1):
+        reply = await api.client.post(OPEN, json=LIST)
+        assert (reply.status_code, reply.headers["x-ratelimit-remaining"]) == (200, str(left))
+    refused = await api.client.post(OPEN, json=LIST)
+    assert (refused.status_code, api_error(refused)) == (429, "rate_limit_exceeded")
+    assert refused.headers["retry-after"] == refused.headers["x-ratelimit-reset"]
+    assert refused.headers["x-ratelimit-limit"] == str(KEYLESS_REQUESTS)
+    assert (await send(api)).status_code == 200, "keys are counted by themselves"
+
+
+async def test_without_proxies_a_forged_address_is_the_same_client(api: Api) -> None:
+    for number in range(KEYLESS_REQUESTS):
+        await api.client.post(OPEN, json=LIST, headers={"x-forwarded-for": f"10.0.0.{number}"})
+    assert (await api.client.post(OPEN, json=LIST, headers={"x-forwarded-for": "192.0.2.1"})).status_code == 429

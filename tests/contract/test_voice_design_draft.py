@@ -1,0 +1,57 @@
+"""What may become of a draft: every state with every event."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from contract.errors import ApiError
+from contract.voice_design.draft import (
+    EVENTS,
+    NOT_READY,
+    STATES,
+    TRANSITIONS,
+    Event,
+    State,
+    refuse_adoption,
+    sources,
+)
+
+TABLE: dict[State, dict[Event, State]] = {
+    "pending": {"finish": "ready", "fail": "failed", "expire": "failed", "discard": "discarded"},
+    "ready": {"adopt": "adopted", "discard": "discarded"},
+    "adopted": {"discard": "discarded"},
+    "discarded": {"discard": "discarded"},
+    "failed": {"discard": "discarded"},
+}
+"""Spec 3, and what it leaves open; an event that is not there changes nothing."""
+
+
+@pytest.mark.parametrize(("state", "event"), list(itertools.product(STATES, EVENTS)))
+def test_every_event_in_every_state(state: State, event: Event) -> None:
+    assert TRANSITIONS.get((state, event)) == TABLE[state].get(event)
+    assert (state in sources(event)) == (event in TABLE[state])
+
+
+def test_the_states_are_those_of_the_spec() -> None:
+    assert set(STATES) == {"pending", "ready", "adopted", "discarded", "failed"} == TABLE.keys()
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_only_a_ready_draft_can_be_adopted(state: State) -> None:
+    if state == "ready":
+        refuse_adoption(state)
+        return
+    with pytest.raises(ApiError) as caught:
+        refuse_adoption(state)
+    assert (caught.value.fault.status, caught.value.fault.code) == (400, "invalid_request_error")
+    assert NOT_READY[state] in caught.value.message
+
+
+def test_no_draft_comes_back_once_it_was_discarded() -> None:
+    reached, found = set(), {"discarded"}
+    while found != reached:
+        reached = set(found)
+        found |= {after for (state, _), after in TRANSITIONS.items() if state in found}
+    assert reached == {"discarded"}

@@ -1,0 +1,297 @@
+"""Orders of voices: what a body may say, and what is decided when it comes."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from configs import load
+from contract.body import parse
+from contract.errors import ApiError
+from contract.limits import AGE_YEARS, FREE_TEXT_CHARS, INSTRUCT_CHARS, SPEECH_SPEED, TARGET_HZ, VOICE_LABEL_CHARS
+from contract.speech.voices import SLUG_CHARS
+from contract.voice_design.draft import Plan
+from contract.voice_design.order import AdoptRequest, DesignOrder, plan
+from contract.voice_design.pitch import target_hz
+from contract.voice_design.replies import options
+from contract.voice_design.traits import AXES, Axis
+
+CATALOG = load("embedded")
+TRAITS = CATALOG.traits
+DESIGNER = CATALOG.voice_design["qwen3-tts"]
+
+WOMAN = {"gender": "f", "age_years": 34}
+
+
+def planned(seed: int = 1, **fields: Any) -> Plan:
+    body = json.dumps(WOMAN | fields).encode()
+    return plan(parse(DesignOrder, body), TRAITS, DESIGNER, random.Random(seed))
+
+
+def ordered(body: dict[str, Any], kind: type[DesignOrder | AdoptRequest]) -> None:
+    order = parse(kind, json.dumps(body).encode())
+    if isinstance(order, DesignOrder):
+        plan(order, TRAITS, DESIGNER, random.Random(1))
+
+
+def refusal(body: dict[str, Any], kind: type[DesignOrder | AdoptRequest] = DesignOrder) -> ApiError:
+    with pytest.raises(ApiError) as caught:
+        ordered(body, kind)
+    assert (caught.value.fault.status, caught.value.fault.code) == (400, "invalid_request_error")
+    return caught.value
+
+
+def test_gender_and_age_are_enough() -> None:
+    decided = planned()
+    assert (decided.gender, decided.age_years, decided.language) == ("f", 34, "de")
+    assert set(decided.traits) == set(AXES)
+    assert (decided.slug, decided.auto_adopt) == (None, False)
+
+
+@pytest.mark.parametrize("age", [16, 17, 89, 90])
+def test_an_age_within_the_limits(age: int) -> None:
+    assert planned(age_years=age).age_years == age
+
+
+@pytest.mark.parametrize("age", [15, 91, 0, -1, 10**30, 34.0, 34.5, "34", True, [34]])
+def test_an_age_beyond_them_is_refused(age: Any) -> None:
+    assert refusal({"gender": "f", "age_years": age}).param == "age_years"
+
+
+@pytest.mark.parametrize("group", TRAITS.age_groups)
+def test_an_age_group_gives_an_age_of_its_own(group: str) -> None:
+    named = TRAITS.age_groups[group]
+    ages = {planned(seed, age_years=None, age_group=group).age_years for seed in range(400)}
+    assert ages == set(range(named.from_years, named.to_years + 1))
+
+
+@pytest.mark.parametrize(
+    "body", [{"gender": "f"}, {**WOMAN, "age_group": "30-39"}, {"gender": "f", "age_years": None, "age_group": None}]
+)
+def test_both_or_neither_of_age_and_age_group_are_refused(body: dict[str, Any]) -> None:
+    assert "exactly one of `age_years` and `age_group`" in refusal(body).message
+
+
+@pytest.mark.parametrize("axis", AXES)
+def test_an_unknown_trait_is_refused_with_all_that_are_allowed(axis: Axis) -> None:
+    for id in ("purple", "", "Deep", "x" * 5000, "../etc"):
+        error = refusal({**WOMAN, axis: id})
+        assert error.param == axis
+        assert all(known in error.message for known in TRAITS.axes[axis])
+        assert len(error.message) < 400
+
+
+def test_an_unknown_age_group_is_refused_with_all_that_are_allowed() -> None:
+    error = refusal({"gender": "f", "age_group": "old"})
+    assert error.param == "age_group"
+    assert all(known in error.message for known in TRAITS.age_groups)
+
+
+@pytest.mark.parametrize("gender", ["x", "male", "F", "", None, 1])
+def test_another_gender_is_refused(gender: Any) -> None:
+    assert refusal({"gender": gender, "age_years": 34}).param == "gender"
+
+
+@pytest.mark.parametrize(
+    ("code", "language"), [("de-DE", "de"), ("en", "en"), ("EN_us", "en"), (" ja ", "ja"), (None, "de")]
+)
+def test_regions_are_cut(code: str | None, language: str) -> None:
+    assert planned(language=code).language == language
+
+
+@pytest.mark.parametrize("code", ["xx", "", "auto", "tr", "d", "deutsch", "de" * 500])
+def test_a_language_of_no_designer_is_refused_with_all_that_are_allowed(code: str) -> None:
+    error = refusal({**WOMAN, "language": code})
+    assert error.param == "language"
+    assert error.extra["supported"] == list(DESIGNER.languages)
+    assert len(error.message) < 200
+
+
+@pytest.mark.parametrize("hz", [60, 61, 399, 400])
+def test_an_ordered_pitch_is_the_target_whatever_the_traits(hz: int) -> None:
+    decided = planned(target_hz=hz, timbre="deep")
+    assert decided.target_hz == hz
+    assert decided.band_hz == (round(hz / 2 ** (1.5 / 12), 1), round(hz * 2 ** (1.5 / 12), 1))
+    assert f"around {hz} Hz" in decided.instruct
+
+
+@pytest.mark.parametrize("hz", [59, 401, 0, -60, 120.5, 120.0, "120", True, 10**20])
+def test_another_pitch_is_refused(hz: Any) -> None:
+    assert refusal({**WOMAN, "target_hz": hz}).param == "target_hz"
+
+
+@pytest.mark.parametrize("timbre", TRAITS.axes["timbre"])
+def test_a_timbre_moves_the_target(timbre: str) -> None:
+    decided = planned(timbre=timbre)
+    assert decided.target_hz == target_hz("f", 34, TRAITS.axes["timbre"][timbre].semitones)
+    assert decided.band_hz[0] < decided.target_hz < decided.band_hz[1]
+
+
+@pytest.mark.parametrize("length", [1, INSTRUCT_CHARS - 1, INSTRUCT_CHARS])
+def test_a_given_description_replaces_the_built_one_as_it_is(length: int) -> None:
+    text = ("A voice like honey,\n deep \U0001f3a7 " * 100)[:length]
+    assert planned(instruct=text, timbre="deep", free_text="x").instruct == text
+
+
+@pytest.mark.parametrize("instruct", ["x" * (INSTRUCT_CHARS + 1), "", "  \n\t ", "a\x00b", "a\x1b[31m", 5, ["x"]])
+def test_another_description_is_refused(instruct: Any) -> None:
+    assert refusal({**WOMAN, "instruct": instruct}).param == "instruct"
+
+
+def test_a_description_begins_with_gender_age_and_pitch_and_ends_with_the_words_of_the_client() -> None:
+    decided = planned(
+        gender="m",
+        age_years=48,
+        timbre="deep",
+        character="warm",
+        tempo="slow",
+        use_case="audiobook",
+        language="en",
+        free_text="A hint\nof salt.",
+    )
+    assert decided.instruct == (
+        "A 48-year-old man with a low-pitched voice around 99 Hz. The timbre is deep, dark and resonant. "
+        "The speaker sounds warm and trustworthy and talks at a slow pace. "
+        "A native speaker of English, as heard in audiobooks. A hint of salt."
+    )
+    assert (decided.label, decided.speed) == ("Male, 48, deep, warm", 0.9)
+
+
+@pytest.mark.parametrize(("age", "article"), [(18, "An"), (80, "An"), (89, "An"), (79, "A"), (90, "A"), (28, "A")])
+def test_the_article_is_that_of_the_number(age: int, article: str) -> None:
+    assert planned(age_years=age).instruct.startswith(f"{article} {age}-year-old woman with a ")
+
+
+@pytest.mark.parametrize("length", [1, FREE_TEXT_CHARS - 1, FREE_TEXT_CHARS])
+def test_the_words_of_the_client_fit_in(length: int) -> None:
+    decided = planned(free_text="x" * length)
+    assert decided.instruct.endswith(" " + "x" * length)
+    assert len(decided.instruct) <= INSTRUCT_CHARS
+
+
+@pytest.mark.parametrize("text", [None, "", " ", "\n"])
+def test_a_field_that_was_left_empty_was_not_given(text: str | None) -> None:
+    assert planned(free_text=text, label=text) == planned()
+
+
+@pytest.mark.parametrize("field", ["free_text", "label"])
+@pytest.mark.parametrize("text", ["a\x00b", "a\x7f", "a\u202eb", "\u2066a", "a\ue000", 5, ["a"], {"a": 1}])
+def test_hidden_characters_are_refused(field: str, text: Any) -> None:
+    assert refusal({**WOMAN, field: text}).param == field
+
+
+@pytest.mark.parametrize(("field", "limit"), [("free_text", FREE_TEXT_CHARS), ("label", VOICE_LABEL_CHARS)])
+def test_a_text_that_is_too_long_is_refused(field: str, limit: int) -> None:
+    assert refusal({**WOMAN, field: "x" * (limit + 1)}).param == field
+    planned(**{field: "ü" * limit})
+
+
+def test_a_label_is_kept_in_one_line() -> None:
+    assert planned(label="  Meine\n Stimme 👩🏽‍🔬 ").label == "Meine Stimme 👩🏽‍🔬"
+
+
+@pytest.mark.parametrize("slug", ["ab", "a1", "0-0", "a-b-c", "x" * SLUG_CHARS[1]])
+def test_a_slug_is_kept(slug: str) -> None:
+    assert planned(slug=slug).slug == slug
+    assert parse(AdoptRequest, json.dumps({"slug": slug}).encode()).slug == slug
+
+
+@pytest.mark.parametrize(
+    "slug", ["", "a", "A1", "-a", "a-", "a--b", "a b", "ä1", "a/b", "../x", "a\n", "x" * 41, "x" * 9999]
+)
+def test_a_malformed_slug_is_refused(slug: str) -> None:
+    for body, kind in (({**WOMAN, "slug": slug}, DesignOrder), ({"slug": slug}, AdoptRequest)):
+        error = refusal(body, kind)
+        assert error.param == "slug"
+        assert len(error.message) < 200
+
+
+@pytest.mark.parametrize("field", ["timber", "voice", "age", "model", "constructor"])
+def test_a_field_that_does_not_exist_is_refused(field: str) -> None:
+    assert refusal({**WOMAN, field: "deep"}).param == field
+    assert refusal({field: "deep"}, AdoptRequest).param == field
+
+
+@pytest.mark.parametrize("value", ["true", 1, [], {}])
+def test_auto_adopt_is_a_boolean(value: Any) -> None:
+    assert refusal({**WOMAN, "auto_adopt": value}).param == "auto_adopt"
+    assert planned(auto_adopt=True).auto_adopt
+
+
+def test_nothing_is_required_to_adopt() -> None:
+    assert parse(AdoptRequest, b"{}") == AdoptRequest()
+    assert parse(AdoptRequest, b'{"label": " My voice "}').label == "My voice"
+
+
+def test_equal_orders_differ_and_equal_chances_do_not() -> None:
+    assert planned(1) == planned(1)
+    plans = [planned(seed) for seed in range(50)]
+    assert len({tuple(sorted(p.traits.items())) for p in plans}) > 20
+    assert len({p.seed for p in plans}) == 50
+
+
+def test_every_trait_is_drawn_sooner_or_later() -> None:
+    drawn = [planned(seed).traits for seed in range(400)]
+    for axis in AXES:
+        assert {traits[axis] for traits in drawn} == set(TRAITS.axes[axis])
+
+
+def test_what_is_ordered_is_not_drawn() -> None:
+    wanted = {"timbre": "high", "character": "serious", "tempo": "very_fast", "use_case": "news"}
+    assert all(planned(seed, **wanted).traits == wanted for seed in range(20))
+
+
+def order_by_chance(draw: random.Random) -> dict[str, Any]:
+    body: dict[str, Any] = {"gender": draw.choice("mf")}
+    body |= draw.choice([{"age_years": draw.randint(*AGE_YEARS)}, {"age_group": draw.choice(list(TRAITS.age_groups))}])
+    possible: dict[str, Any] = {axis: draw.choice(list(TRAITS.axes[axis])) for axis in AXES}
+    possible |= {
+        "language": draw.choice(DESIGNER.languages),
+        "free_text": "".join(draw.choices("aä \n,.{}%👩🏽日", k=draw.randint(0, FREE_TEXT_CHARS))),
+        "label": "".join(draw.choices("aä -日", k=draw.randint(0, VOICE_LABEL_CHARS))),
+        "slug": "x" * draw.randint(*SLUG_CHARS),
+        "auto_adopt": draw.random() < 0.5,
+        "instruct": "i" * draw.randint(1, INSTRUCT_CHARS),
+        "target_hz": draw.randint(*TARGET_HZ),
+    }
+    return body | {name: value for name, value in possible.items() if draw.random() < 0.4}
+
+
+def test_whatever_is_ordered_the_limits_hold() -> None:
+    draw = random.Random(11)
+    for _ in range(2000):
+        body = order_by_chance(draw)
+        decided = plan(parse(DesignOrder, json.dumps(body).encode()), TRAITS, DESIGNER, draw)
+        assert AGE_YEARS[0] <= decided.age_years <= AGE_YEARS[1]
+        assert TARGET_HZ[0] <= decided.target_hz <= TARGET_HZ[1]
+        assert decided.band_hz[0] < decided.target_hz < decided.band_hz[1]
+        assert SPEECH_SPEED[0] <= decided.speed <= SPEECH_SPEED[1]
+        assert 1 <= len(decided.instruct) <= INSTRUCT_CHARS
+        assert 1 <= len(decided.label) <= VOICE_LABEL_CHARS
+        assert decided.label.isprintable() or "\u200d" in decided.label
+        assert 0 <= decided.seed < 2**31
+        given = {axis: body[axis] for axis in AXES if axis in body}
+        assert decided.traits | given == decided.traits
+        assert decided.language == body.get("language", "de")
+
+
+def test_options_name_everything_that_an_order_takes() -> None:
+    offered = options(TRAITS, DESIGNER, True)
+    assert offered["available"] is True
+    assert options(TRAITS, DESIGNER, False)["available"] is False
+    for axis in AXES:
+        for trait in offered["traits"][axis]:
+            assert planned(**{axis: trait["id"]}).traits[axis] == trait["id"]
+            assert {"de", "en"} <= trait["labels"].keys()
+    for group in offered["age_groups"]:
+        assert group["from_years"] <= planned(age_years=None, age_group=group["id"]).age_years <= group["to_years"]
+    assert [language["id"] for language in offered["languages"]] == list(DESIGNER.languages)
+    assert [gender["id"] for gender in offered["genders"]] == ["f", "m"]
+    limits = offered["limits"]
+    assert (limits["adopted_voices"], limits["concurrent_drafts"], limits["draft_timeout_s"]) == (10, 3, 1200)
+    assert (limits["instruct_chars"], limits["age_years"], limits["target_hz"]) == (2000, [16, 90], [60, 400])
+    assert limits["sample_url_s"] == 3600
+    assert json.loads(json.dumps(offered)) == offered

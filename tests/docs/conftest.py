@@ -1,0 +1,56 @@
+"""The server that snippets of pages talk to: the real app and state, engines that obey, no Ray."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import ROOT, Example
+
+LIMIT_S = 60
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Somebody who pastes what a page shows, in a folder with `var/` as a first start leaves it."""
+
+    folder: Path
+    url: str
+
+    def paste(self, example: Example) -> subprocess.CompletedProcess[str]:
+        """Runs one block. Every curl in it fails for a status of 400 and more."""
+        code = example.code.replace("http://127.0.0.1:8000", self.url).replace(".venv/bin/python", sys.executable)
+        command = [sys.executable, "-c"] if example.language == "python" else ["bash", "-euo", "pipefail", "-c"]
+        environment = os.environ | {
+            "CURL_HOME": str(self.folder),
+            "PYTHONPATH": str(ROOT),
+            "PARLANCE_HOME": str(self.folder / "var"),
+            "PARLANCE_KEY": (self.folder / "var/demo.key").read_text().strip(),
+        }
+        return subprocess.run(
+            [*command, code], cwd=self.folder, env=environment, capture_output=True, text=True, timeout=LIMIT_S
+        )
+
+
+@pytest.fixture(scope="session")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
+    folder = tmp_path_factory.mktemp("reader")
+    (folder / ".curlrc").write_text("silent\nshow-error\nfail-with-body\n")
+    own = folder / "var/my-model"
+    own.mkdir(parents=True)
+    (own / "config.json").write_text("{}")
+    command = [sys.executable, "-m", "tests.docs.serving", str(folder / "var")]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=ROOT, **pipes) as process:
+        assert process.stdin
+        assert process.stdout
+        port = process.stdout.readline().strip()
+        assert port, "the server did not start"
+        yield Reader(folder, f"http://127.0.0.1:{port}")
+        process.stdin.close()

@@ -1,0 +1,93 @@
+"""`python -m launch` before and after Ray: what is woken, and what a first user is told."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+import configs
+import launch
+import welcome
+from deployments.ingress.deployment import IngressArgs
+from graph import GraphArgs, wire
+from tests.docs.conftest import Reader
+from tests.docs.pages import Example
+
+EMBEDDED = list(configs.load("embedded").set_up())
+
+
+def config(**args: Any) -> dict[str, Any]:
+    return {"applications": [{"import_path": "graph:build", "args": {"profile": "embedded", **args}}]}
+
+
+def test_the_chat_model_is_woken() -> None:
+    told = config()
+    launch.wake_chat(told, EMBEDDED)
+    args = GraphArgs.model_validate(told["applications"][0]["args"])
+    assert args.ingress.warm == ("smollm2-135m-instruct",)
+    assert launch.woken(told) == ["smollm2-135m-instruct"]
+
+
+def test_a_config_file_may_say_what_is_woken() -> None:
+    told = config(ingress={"warm": []})
+    launch.wake_chat(told, EMBEDDED)
+    assert told == config(ingress={"warm": []})
+
+
+def test_nothing_is_woken_without_a_chat_model() -> None:
+    told = config()
+    launch.wake_chat(told, [model for model in EMBEDDED if model.noun != "chat"])
+    assert told == config()
+
+
+def test_other_builders_are_left_alone() -> None:
+    told = {"applications": [{"import_path": "tests.cluster.app:build", "args": {"profile": "embedded"}}]}
+    launch.wake_chat(told, EMBEDDED)
+    assert "ingress" not in told["applications"][0]["args"]  # type: ignore[operator]
+
+
+def test_what_is_not_set_up_cannot_be_woken() -> None:
+    with pytest.raises(configs.CatalogError, match=r"ingress\.warm: the profile `embedded` sets up no model `bge-m3`"):
+        wire(configs.load("embedded"), IngressArgs(warm=("bge-m3",)))
+
+
+@pytest.mark.parametrize(
+    ("profile", "verbs"),
+    [("embedded", ["ask", "hear", "be heard"]), ("cpu", ["be heard"]), ("production", ["hear", "be heard"])],
+)
+def test_what_is_offered_is_what_the_profile_can_do(profile: str, verbs: list[str]) -> None:
+    models = list(configs.load(profile).set_up())
+    offered = dict(welcome.things_to_try("http://127.0.0.1:8000", Path("var/demo.key"), models))
+    assert list(offered) == verbs
+    assert all("\n" not in command for command in offered.values())
+
+
+def test_every_thing_to_try_is_answered(reader: Reader) -> None:
+    """In the order in which they are offered: what is heard is the file that was spoken."""
+    key_file = reader.folder / "var/demo.key"
+    for verb, command in welcome.things_to_try("http://127.0.0.1:8000", key_file, EMBEDDED):
+        done = reader.paste(Example("bash", command, None))
+        assert done.returncode == 0, done.stdout + done.stderr
+        if verb != "hear":
+            assert "France" in done.stdout or "Good" in json.loads(done.stdout)["text"]
+
+
+def test_the_ready_message(capsys: pytest.CaptureFixture[str]) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    welcome.say_ready(console, "http://127.0.0.1:8000", Path("/home/var"), "prl_x", EMBEDDED, ["smollm2"])
+    out = capsys.readouterr().out
+    assert "Parlance is ready at http://127.0.0.1:8000" in out
+    assert "Engines start when they are first asked; smollm2 is starting already." in out
+    assert "prl_x (kept in /home/var/demo.key)" in out
+    commands = [line.split("curl")[1] for line in out.splitlines() if "curl" in line]
+    assert [shlex.split(command)[0].rpartition("/v1/")[2] for command in commands] == [
+        "chat/completions",
+        "audio/speech",
+        "audio/transcriptions",
+    ]
+    assert out.rstrip().endswith("Ctrl-C stops everything.")

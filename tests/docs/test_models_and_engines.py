@@ -1,0 +1,54 @@
+"""The stanzas and the adapter of docs/models-and-engines.md do what the page says, in a copy of the catalogue."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import struct
+import sys
+from pathlib import Path
+
+import pytest
+
+import configs
+import models
+from autoscaling.deployment import deployment_options
+from contract.catalog import Catalog
+from contract.embeddings import EmbeddingsJob
+from models.options import check
+from tests.docs.pages import ROOT, marked
+
+pytestmark = pytest.mark.anyio
+
+PAGE = ROOT / "docs/models-and-engines.md"
+
+
+def catalog_with(folder: Path, noun: str) -> Catalog:
+    """The embedded catalogue with the page's stanza at the end of its file."""
+    shutil.copytree(configs.FOLDER / "catalog", folder)
+    file = folder / f"{noun}.toml"
+    file.write_text(file.read_text("utf-8") + "\n" + marked(PAGE, f"stanza of {noun}"), "utf-8")
+    return configs.load("embedded", folder)
+
+
+async def test_a_stanza_is_a_model(tmp_path: Path) -> None:
+    model = catalog_with(tmp_path / "catalog", "chat").chat["my-model"]
+    check(model)
+    assert deployment_options(model)["ray_actor_options"]["num_cpus"] == 0.3
+
+
+async def test_a_class_and_a_stanza_are_an_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "letters.py").write_text(marked(PAGE, "adapter of embeddings"), "utf-8")
+    monkeypatch.setattr(models, "__path__", [*models.__path__, str(tmp_path)])
+    try:
+        model = catalog_with(tmp_path / "catalog", "embeddings").embeddings["letters"]
+        engine = models.load(model)
+    finally:
+        sys.modules.pop("models.letters", None)
+    await engine.check_health()
+    vectors = await engine.embed(EmbeddingsJob(("a cat", "")))
+    engine.close()
+    assert vectors.dimensions == model.dimensions
+    cat, nothing = (struct.unpack("<26f", row) for row in vectors.rows())
+    assert math.isclose(sum(x * x for x in cat), 1, abs_tol=1e-6)
+    assert set(nothing) == {0.0}

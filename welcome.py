@@ -1,0 +1,38 @@
+"""What `make serve` says once the graph is ready: where it is, which key opens it, three things to try."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import Console
+
+from contract.catalog import Model
+
+
+def say_ready(
+    console: Console, url: str, home: Path, new_key: str | None, models: list[Model], woken: list[str]
+) -> None:
+    """Where it is, which key opens it, and one line to try for each thing that `models` can do."""
+    key_file = home / "demo.key"
+    early = f"; {', '.join(woken)} is starting already" if woken else ""
+    console.print(f"\n[bold green]Parlance is ready[/] at {url}. Engines start when they are first asked{early}.")
+    if new_key:
+        console.print(f"The organisation `demo` has a key with every scope: [bold]{new_key}[/] (kept in {key_file})")
+    lines = [f"  {verb:<10} {command}" for verb, command in things_to_try(url, key_file, models)]
+    console.print("\n".join(["Try, in another terminal:", "", *lines, "", "Ctrl-C stops everything."]), markup=False)
+
+
+def things_to_try(url: str, key_file: Path, models: list[Model]) -> Iterator[tuple[str, str]]:
+    """A verb and a command: ask, hear, be heard, as far as `models` can. What is heard is what was spoken."""
+    first = {model.noun: model.id for model in reversed(models)}
+    key = f'-H "Authorization: Bearer $(cat {key_file})"'
+    file = "good-morning.wav" if "speech" in first else "recording.wav"
+    if "chat" in first:
+        question = '"messages": [{"role": "user", "content": "What is the capital of France?"}]'
+        yield "ask", f'curl {url}/v1/chat/completions {key} -d \'{{"model": "{first["chat"]}", {question}}}\''
+    if "speech" in first:
+        text = '{"input": "Good morning.", "language": "en", "response_format": "wav"}'
+        yield "hear", f"curl {url}/v1/audio/speech {key} -d '{text}' -o {file}"
+    if "transcription" in first:
+        yield "be heard", f"curl {url}/v1/audio/transcriptions {key} -F file=@{file}"
