@@ -25,9 +25,10 @@ def entry(admitted: Admitted, voice: Voice, model: SpeechModel, **samples: Any) 
         **voice.model_dump(exclude_none=True, exclude={"from_plan"}),
         "languages": list(model.languages),
         "model": model.id,
-        "runtime": model.serving.runtime if model.serving else None,
+        "runtime": model.runtime_for(voice.primary_language) if model.serving else None,
         "selectable": voice.selectable(context.caller),
         "available": model in context.offered(context.service.catalog.speech),
+        **({"runtimes": model.runtimes} if model.runtimes else {}),
         **samples,
     }
     listed: VoiceObject = made
