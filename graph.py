@@ -5,6 +5,7 @@
                          gate     +-> Reranker    x models
                                   +-> Speaker     x engines    text to speech; encoded and marked where it is made
                                   +-> Transcriber x models     speech to text; decoded in a sandbox where it is heard
+                                  +-> VoiceDesigner            voices, spoken and measured until the pitch is right
                                   `-> Scorer      x models     decisions; measured before they answer
 
 Every model replica may scale to zero; what a client sees of that is decided in `autoscaling.gate`, from replica state.
@@ -33,6 +34,7 @@ from deployments.ingress.deployment import Ingress, IngressArgs
 from deployments.rerank import Reranker
 from deployments.speech import Speaker
 from deployments.transcription import Transcriber
+from deployments.voice_design import VoiceDesigner
 from models.options import check
 
 __all__ = ["GraphArgs", "build", "connect", "wire"]
@@ -62,6 +64,7 @@ def wire(catalog: Catalog, ingress: IngressArgs) -> Application:
         | bind_each(Reranker, catalog.rerank)
         | bind_each(Speaker, catalog.speech)
         | bind_each(Transcriber, catalog.transcription)
+        | bind_each(VoiceDesigner, catalog.voice_design)
         | bind_each(Scorer, catalog.decisions, tuple(catalog.presets.values()))
     )
     entry: Deployment = Ingress

@@ -11,6 +11,7 @@ cold_start.py      from zero replicas to the first token
 embeddings.py      texts per second beside infinity
 speech.py          what the graph adds to speech
 transcription.py   what the graph adds to transcription; long recordings, large bodies, memory
+voice_design.py    how often a designed voice comes out at the pitch that was ordered
 decisions.py       beside `vllm serve`, by its own decisions and by chat calls
 
 What they work with:

@@ -23,6 +23,7 @@ SHORT: dict[str, list[str]] = {
     "admission": ["--requests", "500"],
     "speech": ["--rounds", "1", "--seconds", "2"],
     "transcription": ["--rounds", "1", "--minutes", "5", "--seconds", "5"],
+    "voice_design": ["--orders", "10"],
     "decisions": ["--turns", "1", "--rounds", "5"],
 }
 """Arguments of each benchmark."""

@@ -15,7 +15,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 
 from contract.base import Frozen
 from contract.decisions.presets import Preset
-from contract.speech.voices import Voice
+from contract.speech.voices import SpokenBy, Voice
 from contract.transcription.languages import LANGUAGES
 from contract.voice_design.traits import Traits
 
@@ -123,6 +123,12 @@ class Model(Frozen):
         assert self.serving is not None, f"{self.id} is not set up"
         return self.serving.runtime
 
+    def runtime_for(self, language: str) -> str:
+        """What truly speaks `language` here. Only of models that are set up."""
+        if self.serving and self.serving.elsewhere and language not in self.serving.languages:
+            return self.serving.elsewhere.runtime
+        return self.runtime
+
     @property
     def runtime_license(self) -> str | None:
         """Licence of what truly runs here, of the model itself where it is not set up; None if it is not known."""
@@ -217,11 +223,21 @@ class SpeechModel(Model):
     voice_fault: Literal["VOICE_PROVIDER_MISMATCH", "UNKNOWN_VOICE"] = "VOICE_PROVIDER_MISMATCH"
     sentences: dict[str, str] = {}
 
-    def runtime_for(self, language: str) -> str:
-        """What truly speaks `language` here. Only of models that are set up."""
-        if self.serving and self.serving.elsewhere and language not in self.serving.languages:
-            return self.serving.elsewhere.runtime
-        return self.runtime
+    @property
+    def runtimes(self) -> list[SpokenBy]:
+        """What speaks which of its languages; empty where there is only one, or it is not set up."""
+        if self.serving is None or self.serving.elsewhere is None:
+            return []
+        own = [code for code in self.languages if code in self.serving.languages]
+        others = [code for code in self.languages if code not in self.serving.languages]
+        return [
+            {"runtime": self.runtime, "license": self.runtime_license, "languages": own},
+            {
+                "runtime": self.serving.elsewhere.runtime,
+                "license": self.serving.elsewhere.license,
+                "languages": others,
+            },
+        ]
 
 
 class VoiceDesignModel(Model):

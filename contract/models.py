@@ -6,11 +6,15 @@ from typing import Any, Literal, NotRequired, cast
 
 from typing_extensions import TypedDict
 
-from contract.catalog import ChatModel, EmbeddingModel, Model
+from contract.catalog import ChatModel, EmbeddingModel, Model, SpeechModel
+from contract.speech.voices import SpokenBy
 
 
 class ModelObject(TypedDict):
-    """A model; `kind` says which endpoint takes it, `runtime` what truly runs here, `license` that of what runs."""
+    """A model; `kind` says which endpoint takes it, `runtime` what truly runs here, `license` that of what runs.
+
+    `runtimes` says it by language, where not all are spoken by the same.
+    """
 
     id: str
     object: Literal["model"]
@@ -18,6 +22,7 @@ class ModelObject(TypedDict):
     owned_by: str
     kind: Literal["chat", "embedding", "rerank", "tts", "stt"]
     runtime: str
+    runtimes: NotRequired[list[SpokenBy]]
     tier: NotRequired[str]
     display_name: NotRequired[str]
     description: NotRequired[str]
@@ -51,4 +56,6 @@ def describe(model: Model) -> ModelObject:
         public |= {"tier": model.tier, "context_window": model.context_window, "vision": model.vision}
     if isinstance(model, EmbeddingModel):
         public |= {"dimensions": model.dimensions, "context_window": model.context_window}
+    if isinstance(model, SpeechModel):
+        public |= {"runtimes": model.runtimes or None}
     return cast(ModelObject, {key: value for key, value in public.items() if value is not None})

@@ -8,6 +8,7 @@
     g.rerank["all-minilm-l6-v2-cosine"].rerank("a query", ["a document", "another"])
     g.speech["supertonic-3"].speak("Good morning.", "en", voice="F1")      # bytes of a WAV file
     g.transcription["whisper-large-v3"].transcribe(Path("memo.m4a")).text
+    g.voice_design["qwen3-tts"].design("f", age_years=34, language="en", timbre="bright").f0_hz
     g.decisions["decision-v1"].decide("a text", {"praise": {"type": "binary", "instructions": "Is this praise?", ...}})
 
 Calls block; they wake an engine that is at zero and wait for it. No key, limit or bill stands in the way: whoever
@@ -19,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import ray
@@ -33,6 +35,7 @@ from contract.catalog import (
     RerankModel,
     SpeechModel,
     TranscriptionModel,
+    VoiceDesignModel,
 )
 from contract.chat.engine import ChatBatch, ChatJob, ChatReply
 from contract.chat.request import ChatRequest
@@ -47,6 +50,10 @@ from contract.speech.engine import AudioBlock, SpeechJob
 from contract.transcription.engine import Heard
 from contract.transcription.request import Plan, TranscriptionRequest, plan
 from contract.transcription.transcript import Transcript
+from contract.voice_design.engine import Designed
+from contract.voice_design.order import DesignOrder
+from contract.voice_design.order import plan as plan_voice
+from contract.voice_design.traits import Gender
 
 if TYPE_CHECKING:
     import numpy as np
@@ -155,6 +162,27 @@ class TranscriptionHandle:
 
 
 @dataclass(frozen=True, slots=True)
+class VoiceDesignHandle:
+    """A designer of voices."""
+
+    model: VoiceDesignModel
+    handle: DeploymentHandle
+    catalog: Catalog
+
+    def design(self, gender: Gender, seed: int | None = None, **fields: Any) -> Designed:
+        """A voice: `.clip`, `.f0_hz`, `.in_band`; it is kept nowhere.
+
+        `fields` are those of an order in the API, e.g. `age_years=34` and `target_hz=190`. What they leave open is
+        drawn by chance; the same `seed` draws the same.
+        """
+        order = DesignOrder.model_validate({"gender": gender, **fields})
+        planned = plan_voice(order, self.catalog.traits, self.model, Random(seed))
+        job = planned.job(self.catalog.sentences[planned.language], self.model.max_attempts)
+        designed: Designed = self.handle.design.remote(job).result()
+        return designed
+
+
+@dataclass(frozen=True, slots=True)
 class DecisionsHandle:
     """A decision model."""
 
@@ -184,6 +212,7 @@ class Connection:
     rerank: Mapping[str, RerankerHandle]
     speech: Mapping[str, SpeechHandle]
     transcription: Mapping[str, TranscriptionHandle]
+    voice_design: Mapping[str, VoiceDesignHandle]
     decisions: Mapping[str, DecisionsHandle]
 
 
@@ -198,8 +227,8 @@ def connect(address: str = "auto", app_name: str = APP_NAME) -> Connection:
 def connection(catalog: Catalog, handle_of: Callable[[str], DeploymentHandle]) -> Connection:
     """Typed handles to the models of `catalog` that are set up, over those that `handle_of` a deployment gives."""
 
-    def handles(kind: Any, models: Mapping[str, Any]) -> dict[str, Any]:
-        return {m.id: kind(m, handle_of(m.deployment)) for m in models.values() if m.serving}
+    def handles(kind: Any, models: Mapping[str, Any], *arguments: Any) -> dict[str, Any]:
+        return {m.id: kind(m, handle_of(m.deployment), *arguments) for m in models.values() if m.serving}
 
     return Connection(
         catalog,
@@ -208,5 +237,6 @@ def connection(catalog: Catalog, handle_of: Callable[[str], DeploymentHandle]) -
         handles(RerankerHandle, catalog.rerank),
         handles(SpeechHandle, catalog.speech),
         handles(TranscriptionHandle, catalog.transcription),
+        handles(VoiceDesignHandle, catalog.voice_design, catalog),
         handles(DecisionsHandle, catalog.decisions),
     )

@@ -72,8 +72,19 @@ class Voice(Frozen):
             )
 
 
+class SpokenBy(TypedDict):
+    """Languages, as ISO 639-1 codes, and what truly speaks them here, under which licence."""
+
+    runtime: str
+    license: str | None
+    languages: list[str]
+
+
 class VoiceObject(TypedDict):
-    """A voice; `samples` by language for the platform's, a signed `sample_url` for the organisation's own."""
+    """A voice; `samples` by language for the platform's, a signed `sample_url` for the organisation's own.
+
+    `runtime` is what speaks its primary language, `runtimes` says it by language where not all are spoken by the same.
+    """
 
     object: Literal["voice"]
     slug: str
@@ -90,6 +101,7 @@ class VoiceObject(TypedDict):
     provider: str
     model: str
     runtime: str | None
+    runtimes: NotRequired[list[SpokenBy]]
     selectable: bool
     available: bool
     status: NotRequired[Literal["preliminary"]]

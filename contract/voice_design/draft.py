@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from contract.errors import INVALID_REQUEST
+from contract.voice_design.engine import DesignJob
 
 State = Literal["pending", "ready", "adopted", "discarded", "failed"]
 Event = Literal["finish", "fail", "expire", "adopt", "discard"]
@@ -81,3 +82,19 @@ class Plan:
     band_hz: tuple[float, float]
     auto_adopt: bool
     seed: int
+
+    def job(self, text: str, attempts: int) -> DesignJob:
+        """What the designer is asked: `text` is the sample sentence of the language."""
+        return DesignJob(
+            text=text,
+            language=self.language,
+            instruct=self.instruct,
+            gender=self.gender,
+            age_years=self.age_years,
+            traits=self.traits,
+            speed=self.speed,
+            target_hz=self.target_hz,
+            band_hz=self.band_hz,
+            attempts=attempts,
+            seed=self.seed,
+        )

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from contract.catalog import Model
+from contract.catalog import Model, SpeechModel
 from deployments.ingress.context import RequestContext
 
 
-def served_by(context: RequestContext, model: Model, requested: str | None) -> dict[str, str]:
-    """What ran, and `requested` where that is not literally it."""
+def served_by(
+    context: RequestContext, model: Model, requested: str | None, language: str | None = None
+) -> dict[str, str]:
+    """What ran, and `requested` where that is not literally it. `language` is that of a text that was spoken."""
+    ran = model.runtime_for(language) if isinstance(model, SpeechModel) and language else model.runtime
     prefix = context.service.header_prefix
-    headers = {f"{prefix}model-served": model.runtime}
-    if requested and requested != model.runtime:
+    headers = {f"{prefix}model-served": ran}
+    if requested and requested != ran:
         headers[f"{prefix}model-requested"] = _header_safe(requested)
     return headers
 

@@ -96,7 +96,7 @@ class SpeechAdapter(SpeechEngine):
         from audio.marking import Marks
 
         signature = self._signature if job.format in signing.SIGNED else None
-        marks = Marks(self.serving.runtime, int(time.time()))
+        marks = Marks(self.model.runtime_for(job.language), int(time.time()))
         whole = whole or signature is not None or job.format in LENGTH_FIRST
         encoder = Encoder(job.format, self.sample_rate, marks, whole=whole)
         samples = characters = 0

@@ -1,10 +1,8 @@
 """Qwen3-TTS through its own package, in an environment of its own (`make setup-qwen`).
 
-    variant "base"           speaks with the voice of a recording: stored voices, and clips that come with a request
-    variant "voice_design"   speaks with a voice made from a description: `design`
-
-One replica holds one variant. Nothing is handed out before all of it is made, so the parts of a text are generated
-together, and with those of other requests that wait: a batch takes little longer than the longest of its parts.
+Its variant `base` speaks with the voice of a recording: stored voices, and clips that come with a request. Nothing is
+handed out before all of it is made, so the parts of a text are generated together, and with those of other requests
+that wait: a batch takes little longer than the longest of its parts.
 """
 
 from __future__ import annotations
@@ -15,43 +13,25 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from contract.base import Frozen
 from contract.catalog import SpeechModel
 from contract.errors import STREAM_INCOMPLETE
 from contract.speech.engine import Clip, SpeechJob
-from models.encoders import Dtype, choose_dtype
 from models.options import read
+from models.qwen_tts import LANGUAGES, Network, checked, load, ran_on
 from models.speech.adapter import SpeechAdapter, Spoken
 from models.speech.text import passages
 from models.speech.voices import StoredVoice, read_clip
-from models.weights.files import WeightsError, need_folder
+from models.weights.files import need_folder
 from models.weights.store import home_folder
-
-LANGUAGES = {
-    "de": "German",
-    "en": "English",
-    "fr": "French",
-    "es": "Spanish",
-    "it": "Italian",
-    "pt": "Portuguese",
-    "ru": "Russian",
-    "ja": "Japanese",
-    "ko": "Korean",
-    "zh": "Chinese",
-}
-"""The package takes names."""
 
 PART_CHARS = 300
 DENSE_PART_CHARS = 100
 DENSE = frozenset({"zh", "ja", "ko"})
-
-SAMPLES_PER_FRAME = 1_920
-"""Of the 12 Hz codec: 12.5 frames are a second."""
 
 ATTEMPTS = 2
 """The model is known to miss its end now and then, and to run on; another draw mends that."""
@@ -61,26 +41,16 @@ KEPT_CLIPS = 64
 Samples = np.ndarray[Any, np.dtype[np.float32]]
 
 
-class Options(Frozen):
-    """Options of `QwenSpeech`.
+class Options(Network):
+    """Options of `QwenSpeech`, beside those of its network.
 
     Attributes:
-        variant: which of the models the weights are.
-        voices: recordings by slug; of variant `base` only.
-        dtype, device, attention: how the networks are loaded; `attention` may be `flash_attention_2` on a GPU.
+        voices: recordings by slug.
         batch: parts that are generated together at most; memory grows with it.
-        spare_frames, frames_per_char: a part that becomes longer than this has missed its end. Ten times slower than
-            people speak English, three times slower than they speak Chinese.
     """
 
-    variant: Literal["base", "voice_design"] = "base"
     voices: dict[str, StoredVoice] = Field(default_factory=dict)
-    dtype: Dtype = "bfloat16"
-    device: str | None = None
-    attention: str = "sdpa"
     batch: PositiveInt = 8
-    spare_frames: PositiveInt = 75
-    frames_per_char: PositiveInt = 8
 
 
 @dataclass(slots=True, eq=False)
@@ -102,7 +72,7 @@ class Passage:
 
 
 class QwenSpeech(SpeechAdapter):
-    """One loaded variant."""
+    """The engine."""
 
     options_type = Options
 
@@ -114,7 +84,7 @@ class QwenSpeech(SpeechAdapter):
         clips = {slug: read_clip(slug, voice, home) for slug, voice in self.options.voices.items()}
         self._turn = threading.Lock()
         self._waiting: deque[Passage] = deque()
-        self._tts = _load(folder, self.options)
+        self._tts = load(folder, self.options, "base")
         self._voices = {slug: self._listen(clip) for slug, clip in clips.items()}
         self._book = threading.Lock()
         self._clips: OrderedDict[str, Any] = OrderedDict()
@@ -128,34 +98,9 @@ class QwenSpeech(SpeechAdapter):
         for part, samples in zip(parts, self._speak(texts, language, prompt), strict=True):
             yield Spoken(samples, part.end)
 
-    def design(self, instruct: str, text: str, language: str, seed: int) -> Samples:
-        """`text` with a voice that fits the description. Blocks; the same seed gives the same sound on one machine.
-
-        Args:
-            instruct: the description, in words.
-            text: what the voice says.
-            language: ISO 639-1, one of the engine's.
-            seed: of the random numbers.
-
-        Returns:
-            Float32 mono [n], -1 to 1, at the engine's sample rate. Raises STREAM_INCOMPLETE if it never ends.
-        """
-        import torch
-
-        with self._turn:
-            torch.manual_seed(seed)
-            for _ in range(ATTEMPTS):
-                most = self._most_frames(text)
-                made, rate = self._tts.generate_voice_design(
-                    text=text, instruct=instruct, language=LANGUAGES[language], max_new_tokens=most
-                )
-                if not _ran_on(made[0], most):
-                    return self._checked(made[0], rate)
-        raise STREAM_INCOMPLETE()
-
     def _speak(self, texts: Sequence[str], language: str, prompt: Any) -> list[Samples]:
         """The sound of each text. Whoever has the turn speaks for all who wait."""
-        ours = [Passage(text, language, prompt, self._most_frames(text)) for text in texts]
+        ours = [Passage(text, language, prompt, self.options.most_frames(text)) for text in texts]
         self._waiting.extend(ours)
         while not all(passage.is_done for passage in ours):
             with self._turn:
@@ -182,8 +127,8 @@ class QwenSpeech(SpeechAdapter):
                 passage.error = error
 
     def _finish(self, passage: Passage, samples: Any, rate: int) -> None:
-        if not _ran_on(samples, passage.most_frames):
-            passage.sound = self._checked(samples, rate)
+        if not ran_on(samples, passage.most_frames):
+            passage.sound = checked(samples, rate, self.sample_rate, self.model.id)
             return
         passage.attempts -= 1
         if passage.attempts:
@@ -223,48 +168,3 @@ class QwenSpeech(SpeechAdapter):
             ref_audio=(samples, clip.sample_rate), ref_text=clip.transcript, x_vector_only_mode=not clip.transcript
         )
         return prompt
-
-    def _most_frames(self, text: str) -> int:
-        return self.options.spare_frames + self.options.frames_per_char * len(text)
-
-    def _checked(self, samples: Any, rate: int) -> Samples:
-        if rate != self.sample_rate:
-            raise RuntimeError(
-                f"the weights of `{self.model.id}` speak at {rate} Hz, its stanza says {self.sample_rate}"
-            )
-        return np.asarray(samples, np.float32).clip(-1, 1)
-
-
-def _ran_on(samples: Any, most_frames: int) -> bool:
-    """Whether the model was stopped; the last code that it may write makes no frame."""
-    return len(samples) >= (most_frames - 1) * SAMPLES_PER_FRAME
-
-
-def _load(folder: Path, options: Options) -> Any:
-    """The package's model from a folder. Nothing in it is run, and nothing is fetched."""
-    import importlib
-    import sys
-
-    import torch
-
-    try:
-        package = importlib.import_module("qwen_tts")
-    except ImportError as error:
-        raise RuntimeError(
-            f"`{sys.executable}` has no qwen-tts; `make setup-qwen` makes the environment whose interpreter "
-            f"`py_executable` should name"
-        ) from error
-    device = options.device or ("cuda:0" if torch.cuda.is_available() else "cpu")
-    tts = package.Qwen3TTSModel.from_pretrained(
-        str(folder),
-        device_map=device,
-        dtype=choose_dtype(options.dtype, device),
-        attn_implementation=options.attention,
-        local_files_only=True,
-        use_safetensors=True,
-    )
-    if tts.model.tts_model_type != options.variant:
-        raise WeightsError(
-            f"`{folder}` holds `{tts.model.tts_model_type}`, but `options.variant` is `{options.variant}`"
-        )
-    return tts

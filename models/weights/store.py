@@ -23,7 +23,8 @@ from pydantic import ValidationError
 
 from contract.base import Frozen
 from models.weights.files import Digests, PinnedFile, Sha256, WeightsError, pin_all, refuse_code, regular_files, verify
-from models.weights.sources import FETCHERS, RESUMES, Stanza, progress, run_converter
+from models.weights.sources import FETCHERS, RESUMES, progress, run_converter
+from models.weights.stanzas import Stanza
 
 __all__ = ["Stanza", "WeightsError", "ensure", "home_folder", "manifest"]
 

@@ -14,7 +14,7 @@ from audio.encoding import encoded
 from audio.marking import Marks
 from audio.watermark import MIN_S, THRESHOLD, Watermark
 from contract.catalog import AudioFormat
-from models.speech.espeak_library import SAMPLE_RATE, Manner, speak
+from models.espeak.library import SAMPLE_RATE, Manner, speak
 from tests.audio.test_encoding import decoded
 
 RATE = 24_000

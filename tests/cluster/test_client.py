@@ -31,6 +31,8 @@ memo.write_bytes(wav)
 assert "morning" in ears.transcribe(memo, language="en").text.lower()
 *_, last = ears.stream(wav, language="en")
 assert last.done_s == last.duration_s > 0
+made = g.voice_design["qwen3-tts"].design("m", age_years=48, language="en", target_hz=110, seed=1)
+assert made.in_band and 100 < made.f0_hz < 120 and made.recipe, made.f0_hz
 assert len(g.rerank["all-minilm-l6-v2-cosine"].rerank("a", ["b", "c"]).scores) == 2
 """
 

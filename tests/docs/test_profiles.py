@@ -44,9 +44,11 @@ def test_licence_of_embedded_speech() -> None:
 
 def test_idle_times() -> None:
     others = _idle_times(configs.load("embedded"))
-    assert (IDLE_S, others) == (300, dict.fromkeys(("cosyvoice", "qwen", *TRANSCRIBERS), 120))
-    assert "and in the profile `embedded` 120 s for `cosyvoice`, `qwen` and both transcribers" in _unwrapped(API)
-    assert "after 5 minutes, `cosyvoice`, `qwen` and the transcribers after 2 here" in _unwrapped(CONCEPTS)
+    assert (IDLE_S, others) == (300, dict.fromkeys(("cosyvoice", "qwen", *TRANSCRIBERS, "the voice designer"), 120))
+    assert "120 s for `cosyvoice`, `qwen`, both transcribers and the voice designer" in _unwrapped(API)
+    assert "after 5 minutes, `cosyvoice`, `qwen`, the transcribers and the voice designer after 2" in _unwrapped(
+        CONCEPTS
+    )
 
 
 def _unwrapped(page: Path) -> str:
@@ -55,7 +57,7 @@ def _unwrapped(page: Path) -> str:
 
 def _idle_times(catalog: Catalog) -> dict[str, float]:
     """Seconds by engine, of those that do not keep to the default."""
-    serving = {model.provider: model.serving for model in catalog.speech.values()} | {
-        model.id: model.serving for model in catalog.set_up() if model.noun != "speech"
-    }
+    serving = {model.provider: model.serving for model in catalog.speech.values()}
+    serving |= {"the voice designer": next(iter(catalog.voice_design.values())).serving}
+    serving |= {model.id: model.serving for model in catalog.set_up() if model.noun not in ("speech", "voice_design")}
     return {name: table.idle_s for name, table in serving.items() if table and table.idle_s != IDLE_S}

@@ -22,9 +22,10 @@ from audio.pitch import Pitch, measure
 from contract.catalog import SpeechModel
 from contract.errors import ApiError
 from contract.speech.engine import Clip, SpeechJob
-from models.speech import espeak_library
+from models.espeak import library
+from models.espeak.voices import settings_for
 from models.speech.adapter import SpeechAdapter
-from models.speech.espeak import STYLES, Espeak, settings_for
+from models.speech.espeak import STYLES, Espeak
 
 CATALOG = configs.load("embedded")
 ENGINES = {model.provider: model for model in CATALOG.speech.values()}
@@ -338,7 +339,7 @@ def resident_bytes() -> int:
 def test_nothing_is_loaded_before_an_engine_is() -> None:
     """A process that has it and forks leaves its child a library that may hang."""
     script = (
-        "import configs, models.speech.espeak as e, models.speech.espeak_library as l; configs.load('embedded');"
+        "import configs, models.speech.espeak as e, models.espeak.library as l; configs.load('embedded');"
         "assert not l._library.cache_info().currsize; assert 'espeakng_loader' not in __import__('sys').modules"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
@@ -377,5 +378,5 @@ def with_voices(model: SpeechModel, voices: dict) -> SpeechModel:
 
 
 def test_unknown_languages_are_told() -> None:
-    assert not espeak_library.speaks("xx")
-    assert espeak_library.speaks("cmn")
+    assert not library.speaks("xx")
+    assert library.speaks("cmn")

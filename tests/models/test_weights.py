@@ -172,7 +172,7 @@ out.mkdir()
 def converter(home: Path, wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`models.toy_converter` in a project of its own; `toy` is one file that it converts."""
     put(home.parent / "project" / "models", {"toy_converter.py": CONVERTER.encode(), "__init__.py": b""})
-    monkeypatch.setattr("models.weights.sources.PROJECT", home.parent / "project")
+    monkeypatch.setattr("models.weights.child.PROJECT", home.parent / "project")
     only = {"model.safetensors": FILES["model.safetensors"]}
     declare_wheel(home, wheel, 'convert = "models.toy_converter"', files=only, inside="model/model.safetensors")
 

@@ -64,4 +64,4 @@ def _headers(admitted: Admitted, request: SpeechRequest, choice: Choice) -> dict
     headers = {"X-Voice-Provider": choice.model.provider, "X-Voice": choice.spoken_as}
     if choice.model.obeys_language:
         headers["X-Voice-Language"] = choice.language
-    return headers | served_by(admitted.context, choice.model, request.model)
+    return headers | served_by(admitted.context, choice.model, request.model, choice.language)

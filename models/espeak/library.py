@@ -1,5 +1,8 @@
 """espeak-ng, called in its own process's memory: one text, one voice, one sound at a time.
 
+    speak("Hello.", Manner("en-us+f2"))     its sound
+    clauses("Dr. No, hello.", "en-us")      its phonemes: [Clause("dˈɑːktɚ", "Dr."), Clause("nˈo^ʊ", "No,"), ...]
+
 The library holds one voice and one set of parameters for the whole process and is not safe between threads, so every
 call sets all of them under one lock. It is loaded at the first call and never at import: a process that forks
 afterwards would hand a half-working copy to its child.
@@ -29,6 +32,10 @@ _LONGEST_S_PER_CHAR, _LONGEST_S = 1.0, 2.0
 _NEVER_SPOKEN = ("Cc", "Cs", "Co", "Cn")
 """Categories that become spaces: espeak takes commands from control characters and uses unassigned ones itself."""
 
+_IPA, _TIED, _TIE_SHIFT = 0x02, 0x80, 8
+TIE = "^"
+"""Joins the letters of one phoneme in `Clause.phonemes`."""
+
 _LOCK = Lock()
 
 
@@ -49,6 +56,13 @@ class Manner(NamedTuple):
     volume: float = 100
 
 
+class Clause(NamedTuple):
+    """What espeak reads in one breath: its phonemes in IPA, and how it is written, with the sign that ends it."""
+
+    phonemes: str
+    written: str
+
+
 def speak(text: str, manner: Manner, *, pause: bool = True) -> np.ndarray[Any, np.dtype[np.float32]]:
     """The sound of a text that nothing interprets: float32 mono [n] at SAMPLE_RATE, empty if it has nothing to speak.
 
@@ -62,7 +76,7 @@ def speak(text: str, manner: Manner, *, pause: bool = True) -> np.ndarray[Any, n
     """
     import numpy as np
 
-    said = "".join(" " if unicodedata.category(char) in _NEVER_SPOKEN else char for char in text).encode()
+    said = _readable(text)
     rate = _between(SLOWEST_WPM, NORMAL_WPM * manner.rate, FASTEST_WPM)
     longest_s = (_LONGEST_S_PER_CHAR * len(text) + _LONGEST_S) * NORMAL_WPM / rate
     with _LOCK:
@@ -78,6 +92,18 @@ def speak(text: str, manner: Manner, *, pause: bool = True) -> np.ndarray[Any, n
             library.calls.espeak_SetParameter(parameter, value, 0)
         sound = library.synthesise(said, _UTF8 | (_PAUSE_AT_END if pause else 0))
     return np.frombuffer(sound, "<i2").astype(np.float32) / np.float32(32_768)
+
+
+def clauses(text: str, voice: str) -> list[Clause]:
+    """The phonemes of a text of a few hundred characters. Raises ValueError where espeak-ng has no such voice.
+
+    Numbers, signs and abbreviations are read out; letters of one phoneme are joined with TIE. A word that espeak reads
+    in another language is between that language's marks, e.g. `(en)`.
+    """
+    with _LOCK:
+        library = _library()
+        library.set_voice(voice)
+        return library.clauses(_readable(text))
 
 
 @lru_cache(256)
@@ -98,6 +124,10 @@ def variants() -> frozenset[str]:
     return frozenset(file.name for file in Path(espeakng_loader.get_data_path(), "voices", "!v").iterdir())
 
 
+def _readable(text: str) -> bytes:
+    return "".join(" " if unicodedata.category(char) in _NEVER_SPOKEN else char for char in text).encode()
+
+
 def _between(low: float, value: float, high: float) -> int:
     return round(min(max(low, value), high))
 
@@ -113,6 +143,8 @@ class _Library:
             ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint, ctypes.c_int, ctypes.c_uint, ctypes.c_uint,
             ctypes.c_void_p, ctypes.c_void_p,
         ]  # fmt: skip
+        self.calls.espeak_TextToPhonemes.restype = ctypes.c_char_p
+        self.calls.espeak_TextToPhonemes.argtypes = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_int, ctypes.c_int]
         data = espeakng_loader.get_data_path().encode()
         if (rate := self.calls.espeak_Initialize(_SYNCHRONOUS, 200, data, _DO_NOT_EXIT)) != SAMPLE_RATE:
             raise RuntimeError(f"espeak-ng did not start, or speaks at {rate} Hz")
@@ -148,6 +180,22 @@ class _Library:
         if self.calls.espeak_Synth(text, len(text) + 1, 0, 1, 0, flags, None, None):
             raise RuntimeError("espeak-ng could not speak")
         return bytes(self._sound)
+
+    def clauses(self, text: bytes) -> list[Clause]:
+        """As the function of this name. espeak moves a pointer through the text, one character past each clause."""
+        held = ctypes.create_string_buffer(text)  # with the zero byte that ends it
+        start, place = ctypes.addressof(held), ctypes.c_void_p(ctypes.addressof(held))
+        found: list[Clause] = []
+        begin = 0
+        while place.value is not None and begin < len(text):
+            phonemes = self.calls.espeak_TextToPhonemes(
+                ctypes.byref(place), _UTF8, _IPA | _TIED | ord(TIE) << _TIE_SHIFT
+            )
+            end = len(text) if place.value is None else place.value - start
+            written = text[begin:end].decode(errors="ignore")
+            found.append(Clause((phonemes or b"").decode(), (written if place.value is None else written[:-1]).strip()))
+            begin = max(end, begin + 1)
+        return found
 
 
 @cache

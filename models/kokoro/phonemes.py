@@ -1,0 +1,118 @@
+"""Text to the phonemes that Kokoro was trained with. espeak-ng reads; its IPA is spelled as the training data was.
+
+    runs("It's 7:30, isn't it?", "en-us")       ["ɪts sˈɛvən θˈɜɹTi, ˈɪzənt ɪt?"]
+
+The training data writes a diphthong or an affricate as one letter, and keeps the signs that carry the melody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import regex
+
+from models.espeak import library
+from models.espeak.library import TIE
+
+RUN_PHONEMES = 220
+"""Longest run of the network, some 16 s of sound: longer ones sound hurried, and others wait for their turn."""
+
+_JOINED = {
+    "a^ɪ": "I", "a^ʊ": "W", "e^ɪ": "A", "o^ʊ": "O", "ə^ʊ": "Q", "ɔ^ɪ": "Y",
+    "t^ʃ": "ʧ", "d^ʒ": "ʤ", "t^s": "ʦ", "d^z": "ʣ", "tʃ": "ʧ", "dʒ": "ʤ",
+}  # fmt: skip
+
+_ENGLISH = {
+    "ə^l": "ᵊl", "ʔˌn̩": "tᵊn", "ʔn̩": "tᵊn", "n̩": "ᵊn", "l̩": "ᵊl", "ʔ": "t", "ɚ": "əɹ", "r": "ɹ", "x": "k",
+    "ç": "k", "ɬ": "l", "ɐ": "ə", "̃": "",
+}  # fmt: skip
+
+_AMERICAN = {"ɜːɹ": "ɜɹ", "ɜː": "ɜɹ", "ɪə": "iə", "ɾ": "T", "ː": ""}
+_BRITISH = {"e^ə": "ɛː", "i^ə": "ɪə", "iə": "ɪə"}
+
+SPELLING: dict[str, tuple[dict[str, str], ...]] = {
+    "en-us": (_JOINED, _ENGLISH, _AMERICAN),
+    "en": (_BRITISH, _JOINED, _ENGLISH),
+}
+"""espeak's name of a language to what replaces what, in order. Others have `_JOINED`."""
+
+_SIGNS = {
+    "।": ".",
+    "॥": ".",
+    "。": ".",
+    "！": "!",
+    "？": "?",
+    "؟": "?",
+    "，": ",",
+    "、": ",",
+    "；": ";",
+    "：": ":",
+    "–": "—",
+}
+_KNOWN_SIGNS = ".,!?;:—…"
+_CLOSING = regex.compile(r"[\p{Pe}\p{Pf}\p{Pi}\"'\s]+$")
+_ABBREVIATED = regex.compile(r"(?<!\w)(?:\p{L}|Dr|Mr|Mrs|Ms|Prof|St|Sra?|Mme|Mlle|Sig|Sig\.ra|Dott|Jr)\.$")
+"""Ends of clauses to espeak, but of no sentence."""
+
+_ENDLESS = regex.compile(r"(?:[\p{L}\p{N}]\p{M}*+){25}(?=[\p{L}\p{N}])")
+"""espeak leaves out what is beyond 200 phonemes of one word."""
+
+_OTHER_LANGUAGE = regex.compile(r"\([a-z]{2,3}(?:-[\w-]+)?\)")
+
+
+def runs(text: str, voice: str) -> list[str]:
+    """Phonemes of a sentence, as few texts as there are runs of the network. Empty where nothing can be spoken.
+
+    Args:
+        text: some hundred characters at most.
+        voice: espeak's name for the language, e.g. `en-us`.
+    """
+    found: list[str] = []
+    for clause in _clauses(text, voice):
+        if found and len(found[-1]) + len(clause) + 1 <= RUN_PHONEMES:
+            found[-1] += f" {clause}"
+        else:
+            found.append(clause)
+    return found
+
+
+def _clauses(text: str, voice: str) -> Iterator[str]:
+    """With their signs, none longer than a run."""
+    clauses = library.clauses(_ENDLESS.sub(r"\g<0> ", text), voice)
+    for number, clause in enumerate(clauses, 1):
+        spelled = _spelled(clause.phonemes, voice)
+        if not spelled:
+            continue
+        *whole, rest = _cut(spelled)
+        yield from whole
+        yield rest + _sign(clause.written, is_last=number == len(clauses))
+
+
+def _spelled(phonemes: str, voice: str) -> str:
+    phonemes = _OTHER_LANGUAGE.sub("", phonemes)
+    for table in SPELLING.get(voice, (_JOINED,)):
+        for old, new in table.items():
+            phonemes = phonemes.replace(old, new)
+    return " ".join(phonemes.replace(TIE, "").replace("-", "").replace("\u0329", "").split())
+
+
+def _sign(written: str, *, is_last: bool) -> str:
+    """What ends a clause, as the network knows it."""
+    written = _CLOSING.sub("", written)
+    if not is_last and _ABBREVIATED.search(written):
+        return ""
+    if written.endswith(("...", "…")):
+        return "…"
+    sign = _SIGNS.get(written[-1:], written[-1:])
+    return sign if sign and sign in _KNOWN_SIGNS else ""
+
+
+def _cut(phonemes: str) -> list[str]:
+    """Pieces that are no longer than a run, cut between words where there are any."""
+    pieces: list[str] = []
+    while len(phonemes) >= RUN_PHONEMES:
+        cut = phonemes.rfind(" ", RUN_PHONEMES // 2, RUN_PHONEMES)
+        cut = RUN_PHONEMES - 1 if cut < 0 else cut
+        pieces.append(phonemes[:cut])
+        phonemes = phonemes[cut:].lstrip()
+    return [*pieces, phonemes]

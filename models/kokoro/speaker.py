@@ -1,0 +1,129 @@
+"""Text to sound: one network in memory, for several threads that take turns.
+
+A turn is one run of the network, some seconds of sound; who waits longest is next. So a long text never holds up a
+short one for more than that.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from models.kokoro import phonemes
+from models.kokoro.styles import MOST_PHONEMES, Styles, expected
+from models.kokoro.voices import KokoroVoice
+from models.weights.files import WeightsError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Samples = np.ndarray[Any, np.dtype[np.float32]]
+
+SAMPLE_RATE = 24_000
+SLOWEST, FASTEST = 0.3, 3.0
+
+ESPEAK_NAMES = {"en": "en-us", "es": "es", "fr": "fr", "hi": "hi", "it": "it", "pt": "pt-br"}
+"""ISO 639-1 code of a language that the network was trained with, and whose phonemes espeak-ng reads, to its name."""
+
+BRITISH = "en"
+
+LEVEL = 0.1
+"""Loudness of every voice, whatever its styles have: the root mean square of its samples."""
+
+PAUSES_S = {".": 0.35, "!": 0.35, "?": 0.35, "…": 0.4, ",": 0.12, ";": 0.2, ":": 0.2, "—": 0.2}
+"""Silence behind a run, by the sign that ends it."""
+
+_QUIET = 0.01
+_EDGE_S = 0.03
+"""The network makes silence around what it says. What is quieter than this part of the peak goes, but for an edge."""
+
+
+class Kokoro:
+    """The network and its styles from a folder of weights. Raises WeightsError.
+
+    Attributes:
+        styles: names of the styles that voices mix.
+        languages: ISO 639-1 codes that it can be asked for.
+    """
+
+    languages: tuple[str, ...] = tuple(ESPEAK_NAMES)
+
+    def __init__(self, folder: Path, threads: int | None) -> None:
+        self._tables = Styles(folder / "styles")
+        self.styles = self._tables.names
+        if not self.styles:
+            raise WeightsError(f"`{folder}` holds no styles of Kokoro")
+        self._number_of: dict[str, int] = json.loads((folder / "vocab.json").read_text("utf-8"))["vocab"]
+        self._session = _session(folder / "model.onnx", threads)
+        self._turns = ThreadPoolExecutor(1, thread_name_prefix="kokoro")
+
+    def speak(self, text: str, language: str, voice: KokoroVoice, speed: float = 1.0) -> Samples:
+        """The sound of a sentence or clause: float32 [n] at SAMPLE_RATE. Blocks; safe for several threads.
+
+        Raises ValueError for a language or style that there is not.
+        """
+        import numpy as np
+
+        return np.concatenate([np.empty(0, np.float32), *(run() for run in self.runs(text, language, voice, speed))])
+
+    def runs(self, text: str, language: str, voice: KokoroVoice, speed: float = 1.0) -> Sequence[Callable[[], Samples]]:
+        """The same as one call for each run of the network, so that others take their turns between them."""
+        if language not in ESPEAK_NAMES:
+            raise ValueError(f"Kokoro does not speak `{language}`")
+        if unknown := voice.styles.keys() - set(self.styles):
+            raise ValueError(f"Kokoro has no style `{min(unknown)}`")
+        pace = min(max(SLOWEST, speed * voice.speed), FASTEST)
+        return [partial(self._in_turn, said, voice, pace) for said in phonemes.runs(text, _accent(language, voice))]
+
+    def close(self) -> None:
+        """Waits for nothing."""
+        self._turns.shutdown(wait=False, cancel_futures=True)
+
+    def _in_turn(self, said: str, voice: KokoroVoice, speed: float) -> Samples:
+        return self._turns.submit(self._run, said, voice, speed).result()
+
+    def _run(self, said: str, voice: KokoroVoice, speed: float) -> Samples:
+        import numpy as np
+
+        numbers = [self._number_of[char] for char in said if char in self._number_of][:MOST_PHONEMES]
+        if not numbers:
+            return np.empty(0, np.float32)
+        given = {
+            "tokens": np.array([[0, *numbers, 0]], np.int64),
+            "style": self._tables.row(voice.styles, len(numbers)),
+            "speed": np.array([speed], np.float32),
+        }
+        sound = _trimmed(self._session.run(None, given)[0]) * np.float32(LEVEL / expected(voice.styles).loudness)
+        pause = np.zeros(int(PAUSES_S.get(said[-1], 0) / speed * SAMPLE_RATE), np.float32)
+        return np.concatenate([sound.clip(-1, 1), pause])
+
+
+def _accent(language: str, voice: KokoroVoice) -> str:
+    """Espeak's name for the language: English is read as most of the voice's styles speak it."""
+    british = sum(share for name, share in voice.styles.items() if name.startswith("b"))
+    return BRITISH if language == "en" and british > 0.5 else ESPEAK_NAMES[language]
+
+
+def _trimmed(sound: Samples) -> Samples:
+    import numpy as np
+
+    loud = np.flatnonzero(np.abs(sound) > _QUIET * np.abs(sound).max())
+    edge = int(_EDGE_S * SAMPLE_RATE)
+    return sound[max(0, loud[0] - edge) : loud[-1] + edge] if len(loud) else sound[:0]
+
+
+def _session(file: Path, threads: int | None) -> Any:
+    """Its threads sleep while there is nothing to do: a replica that waits costs nothing."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads or 0
+    options.inter_op_num_threads = 1
+    options.enable_mem_pattern = False  # it pays where all inputs are of one length
+    options.log_severity_level = 3
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])

@@ -1,0 +1,88 @@
+"""The style tables of Kokoro, and their mixtures. Styles are named by the author: `af_heart` is American and female.
+
+    styles = Styles(folder / "styles")
+    styles.row({"af_heart": 0.5, "af_bella": 0.5}, phonemes=40)     float32 [1, 256]
+    mixture(165.0)                                                  the two styles beside 165 Hz, and their shares
+
+Between two styles the pitch moves almost evenly with the share, so a mixture is found by its height.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, np.dtype[np.float32]]
+
+MOST_PHONEMES = 510
+"""Rows of a table: one for each length of what is said, from 1."""
+
+STYLE_NUMBERS = 256
+MEASURED = Path(__file__).with_name("measured.toml")
+
+
+class Styles:
+    """The tables of a folder, one file each: float32 [510, 256], little-endian. Mapped, so processes share them."""
+
+    def __init__(self, folder: Path) -> None:
+        import numpy as np
+
+        self._tables = {
+            file.stem: np.memmap(file, "<f4", "r", shape=(MOST_PHONEMES, STYLE_NUMBERS))
+            for file in sorted(folder.glob("*.bin"))
+        }
+        self.names: tuple[str, ...] = tuple(self._tables)
+
+    def row(self, shares: Mapping[str, float], phonemes: int) -> Array:
+        """The weighted mean of the rows for so many phonemes: float32 [1, 256]. Raises ValueError for unknown names."""
+        import numpy as np
+
+        if unknown := shares.keys() - self._tables.keys():
+            raise ValueError(f"there is no style `{min(unknown)}`")
+        row = min(max(phonemes, 1), MOST_PHONEMES) - 1
+        mean = sum(share * self._tables[name][row].astype(np.float64) for name, share in shares.items())
+        return np.asarray(mean, np.float32)[None]
+
+
+class Measured(NamedTuple):
+    """How a style speaks English: its median pitch, and the root mean square of its samples."""
+
+    f0_hz: float
+    loudness: float
+
+
+@cache
+def measured() -> dict[str, Measured]:
+    """By style, from the lowest to the highest."""
+    rows = tomllib.loads(MEASURED.read_text("utf-8"))
+    return dict(sorted(((name, Measured(**row)) for name, row in rows.items()), key=lambda item: item[1]))
+
+
+def expected(shares: Mapping[str, float]) -> Measured:
+    """How a mixture will sound, nearly: the weighted mean of its styles."""
+    known = measured()
+    return Measured(
+        sum(share * known[name].f0_hz for name, share in shares.items()),
+        sum(share * known[name].loudness for name, share in shares.items()),
+    )
+
+
+def mixture(f0_hz: float, prefixes: tuple[str, ...] = ("a", "b")) -> dict[str, float]:
+    """Shares of the two neighbours of `f0_hz` among the styles whose names begin with one of `prefixes`.
+
+    Below the lowest and above the highest it is that style alone.
+    """
+    names = [name for name in measured() if name.startswith(prefixes)]
+    heights_hz = [measured()[name].f0_hz for name in names]
+    above = next((at for at, height_hz in enumerate(heights_hz) if height_hz >= f0_hz), len(names) - 1)
+    below = max(above - 1, 0)
+    if above == below or not heights_hz[below] < f0_hz < heights_hz[above]:
+        return {names[above]: 1.0}
+    share = (f0_hz - heights_hz[below]) / (heights_hz[above] - heights_hz[below])
+    return {names[below]: 1 - share, names[above]: share}

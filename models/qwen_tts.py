@@ -1,0 +1,102 @@
+"""Qwen3-TTS's own package, loaded from a folder, for what speaks with it and what designs with it.
+
+tts = load(folder, Network(), "base")                  the package's model, of one variant
+tts.generate_voice_clone(text=[...], ..., max_new_tokens=most)
+ran_on(samples, most)                                  the model missed its end and was stopped
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import PositiveInt
+
+from contract.base import Frozen
+from models.encoders import Dtype, choose_dtype
+from models.weights.files import WeightsError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Samples = np.ndarray[Any, np.dtype[np.float32]]
+
+LANGUAGES = {
+    "de": "German",
+    "en": "English",
+    "fr": "French",
+    "es": "Spanish",
+    "it": "Italian",
+    "pt": "Portuguese",
+    "ru": "Russian",
+    "ja": "Japanese",
+    "ko": "Korean",
+    "zh": "Chinese",
+}
+"""The package takes names."""
+
+SAMPLE_RATE = 24_000
+SAMPLES_PER_FRAME = 1_920
+"""Of the 12 Hz codec: 12.5 frames are a second."""
+
+
+class Network(Frozen):
+    """Options of every variant.
+
+    Attributes:
+        dtype, device, attention: how the networks are loaded; `attention` may be `flash_attention_2` on a GPU.
+        spare_frames, frames_per_char: a text that becomes longer than this has missed its end. Ten times slower than
+            people speak English, three times slower than they speak Chinese.
+    """
+
+    dtype: Dtype = "bfloat16"
+    device: str | None = None
+    attention: str = "sdpa"
+    spare_frames: PositiveInt = 75
+    frames_per_char: PositiveInt = 8
+
+    def most_frames(self, text: str) -> int:
+        """At which `text` is given up."""
+        return self.spare_frames + self.frames_per_char * len(text)
+
+
+def ran_on(samples: Any, most_frames: int) -> bool:
+    """Whether the model was stopped; the last code that it may write makes no frame."""
+    return len(samples) >= (most_frames - 1) * SAMPLES_PER_FRAME
+
+
+def checked(samples: Any, rate: int, sample_rate: int, model_id: str) -> Samples:
+    """Float32 [n], -1 to 1. Raises RuntimeError where the weights speak at another rate than the stanza says."""
+    import numpy as np
+
+    if rate != sample_rate:
+        raise RuntimeError(f"the weights of `{model_id}` speak at {rate} Hz, its stanza says {sample_rate}")
+    return np.asarray(samples, np.float32).clip(-1, 1)
+
+
+def load(folder: Path, network: Network, variant: Literal["base", "voice_design"]) -> Any:
+    """The package's model from a folder. Nothing in it is run, and nothing is fetched. Raises WeightsError."""
+    import importlib
+    import sys
+
+    import torch
+
+    try:
+        package = importlib.import_module("qwen_tts")
+    except ImportError as error:
+        raise RuntimeError(
+            f"`{sys.executable}` has no qwen-tts; `make setup-qwen` makes the environment whose interpreter "
+            f"`py_executable` should name"
+        ) from error
+    device = network.device or ("cuda:0" if torch.cuda.is_available() else "cpu")
+    tts = package.Qwen3TTSModel.from_pretrained(
+        str(folder),
+        device_map=device,
+        dtype=choose_dtype(network.dtype, device),
+        attn_implementation=network.attention,
+        local_files_only=True,
+        use_safetensors=True,
+    )
+    if tts.model.tts_model_type != variant:
+        raise WeightsError(f"`{folder}` holds `{tts.model.tts_model_type}`, but `{variant}` is needed")
+    return tts

@@ -1,0 +1,119 @@
+"""Kokoro behind the engines of profiles without a GPU, for the languages that its stanza names; else espeak-ng.
+
+A voice is a mixture of Kokoro's styles, and settings of espeak-ng for all other languages. A clip is imitated in its
+pitch alone. What is high or low in a style or a mark is Kokoro's sound, played a little faster or slower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from contract.base import Frozen
+from contract.catalog import SpeechModel
+from contract.speech.engine import SpeechJob
+from models.espeak.voices import language_of, settings_for
+from models.kokoro.speaker import SAMPLE_RATE, Kokoro
+from models.kokoro.styles import expected, mixture
+from models.kokoro.voices import KokoroVoice
+from models.options import read
+from models.speech.clips import height_hz
+from models.speech.espeak_mouth import EspeakMouth
+from models.speech.manners import Change, ManneredAdapter, Mouth, Sound
+from models.speech.text import Part, sentences
+from models.weights.files import need_folder
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Samples = np.ndarray[Any, np.dtype[np.float32]]
+
+SENTENCE_CHARS = 200
+FIRST_CHARS = 50
+"""The first sentence is cut where a clause ends before here, so that it is heard early."""
+
+STEPS_OF_AN_OCTAVE = 90
+"""Steps of pitch, as styles and marks count them."""
+
+
+class Options(Frozen):
+    """Options of `KokoroSpeech`: its voices by slug. The first is the engine's own."""
+
+    voices: dict[str, KokoroVoice] = Field(min_length=1)
+
+
+class KokoroSpeech(ManneredAdapter):
+    """Speaks for one engine of the catalogue. `serving.threads` bounds the CPU threads of the network."""
+
+    options_type = Options
+
+    def __init__(self, model: SpeechModel, path: Path | None) -> None:
+        super().__init__(model, path)
+        self._voices = read(model, Options).voices
+        self._kokoro = Kokoro(need_folder(path, model.id), self.serving.threads)
+        for slug, voice in self._voices.items():
+            if unknown := voice.styles.keys() - set(self._kokoro.styles):
+                raise ValueError(f"voice `{slug}` of `{model.id}`: Kokoro has no style `{min(unknown)}`")
+        if foreign := set(self.serving.languages) - set(self._kokoro.languages):
+            raise ValueError(f"Kokoro does not speak `{min(foreign)}`, which the stanza of `{model.id}` gives it")
+        self._kokoro.speak("Hello.", "en", next(iter(self._voices.values())))  # the first run takes longer
+
+    def cut(self, job: SpeechJob) -> Iterator[Part]:
+        """Sentences, the first of which is shorter."""
+        first = next(sentences(job.text, FIRST_CHARS, self.marks))
+        yield first
+        for part in sentences(job.text[first.end :], SENTENCE_CHARS, self.marks):
+            yield Part(part.text, first.end + part.end)
+
+    def mouth(self, job: SpeechJob) -> Mouth:
+        voice = self._voice(job)
+        if job.language in self.serving.languages:
+            return KokoroMouth(self._kokoro, job.language, voice, job.speed)
+        language = language_of(job.language)
+        settings = voice.espeak or settings_for(expected(voice.styles).f0_hz, language)
+        return EspeakMouth(language, settings, job.speed)
+
+    def close(self) -> None:
+        super().close()
+        self._kokoro.close()
+
+    def _voice(self, job: SpeechJob) -> KokoroVoice:
+        own = next(iter(self._voices.values()))
+        if job.recipe:
+            return KokoroVoice.model_validate_json(job.recipe)
+        if job.clip:
+            return KokoroVoice(styles=mixture(f0_hz)) if (f0_hz := height_hz(job.clip)) else own
+        if job.voice is None:
+            return own
+        if job.voice not in self._voices:
+            raise self.switched_off(job.voice)
+        return self._voices[job.voice]
+
+
+class KokoroMouth:
+    """Kokoro as a mouth, for one job."""
+
+    sample_rate = SAMPLE_RATE
+
+    def __init__(self, kokoro: Kokoro, language: str, voice: KokoroVoice, speed: float) -> None:
+        self._kokoro, self._language, self._voice, self._speed = kokoro, language, voice, speed
+
+    def speak(self, text: str, change: Change, *, pause: bool) -> Sequence[Sound]:
+        """A sound for each run of the network. Pauses are those of the signs in the text."""
+        higher = 2 ** (change.pitch / STEPS_OF_AN_OCTAVE)
+        speed = self._speed * change.rate / higher  # what is played faster is spoken slower before
+        runs = self._kokoro.runs(text, self._language, self._voice, speed)
+        return [partial(_played, run, higher, change.volume) for run in runs]
+
+
+def _played(sound: Sound, higher: float, volume: float) -> Samples:
+    import soxr
+
+    samples = sound()
+    if higher != 1:
+        samples = soxr.resample(samples, SAMPLE_RATE * higher, SAMPLE_RATE)
+    return (samples * volume).clip(-1, 1)

@@ -1,0 +1,157 @@
+"""A voice as a mixture of Kokoro's styles, solved for the wanted pitch and corrected by what was heard.
+
+A ladder is a row of voices that differ in pitch alone, and its setting picks one:
+
+    Kokoro speaks       share of the higher end of two mixtures, 0 to 1
+    espeak-ng speaks    its setting of pitch, 0 to 99
+
+The voice is its weights: adopted voices are spoken from them. It always has both halves. Where Kokoro lacks the
+language of the job, that of espeak-ng is heard and corrected, and the styles follow what is known of them; and the
+other way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from contract.catalog import VoiceDesignModel
+from contract.voice_design.engine import DesignJob
+from models.espeak import library
+from models.espeak.library import Manner
+from models.espeak.voices import VoiceSettings, language_of, reach
+from models.kokoro.speaker import SAMPLE_RATE, Kokoro
+from models.kokoro.voices import KokoroVoice
+from models.voice_design.adapter import DesignAdapter, Try
+from models.voice_design.palette import Ends, ends, mixed, outermost, pitch_of, wanted
+from models.voice_design.solving import Point, setting_for
+from models.weights.files import need_folder
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Samples = np.ndarray[Any, np.dtype[np.float32]]
+
+VARIANTS = {"f": ("f1", "f2", "f3", "f4", "f5"), "m": ("m1", "m2", "m3", "m5", "m7")}
+"""Of espeak-ng, by gender: those that sound like people."""
+
+USUAL_RANGE, RANGE_PER_LIVELINESS = 50, 20
+
+ALIKE = 0.004
+"""Settings that differ by no more of a ladder's length sound the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ladder:
+    """Voices that differ in pitch alone.
+
+    Attributes:
+        number: 0 for the first of a job.
+        ends: of the mixtures.
+        variant: of espeak-ng.
+    """
+
+    number: int
+    ends: Ends
+    variant: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """A voice of a ladder."""
+
+    ladder: Ladder
+    setting: float
+    voice: KokoroVoice
+
+
+class KokoroDesigner(DesignAdapter[Rung]):
+    """One network, for one design at a time."""
+
+    sample_rate = SAMPLE_RATE
+
+    def __init__(self, model: VoiceDesignModel, path: Path | None) -> None:
+        super().__init__(model, path)
+        self._kokoro = Kokoro(need_folder(path, model.id), self.serving.threads)
+        if unknown := set(self.serving.languages) - set(self._kokoro.languages):
+            raise ValueError(f"Kokoro does not speak `{min(unknown)}`, which `{model.id}` names")
+
+    def propose(self, job: DesignJob, tries: Sequence[Try[Rung]]) -> Rung | None:
+        for ladder in self._ladders(job, sum(one.pitch is None for one in tries)):
+            rung = self._rung(job, ladder, tries)
+            if rung.voice not in [one.voice.voice for one in tries]:
+                return rung
+        return None
+
+    def speak(self, job: DesignJob, voice: Rung) -> Samples:
+        import soxr
+
+        if job.language in self.serving.languages:
+            return self._kokoro.speak(job.text, job.language, voice.voice)
+        settings = voice.voice.espeak
+        assert settings is not None
+        name = f"{language_of(job.language)}+{settings.variant}"
+        sound = library.speak(job.text, Manner(name, settings.rate, settings.pitch, settings.range))
+        resampled: Samples = soxr.resample(sound, library.SAMPLE_RATE, SAMPLE_RATE)
+        return resampled.clip(-1, 1)
+
+    def recipe(self, voice: Rung) -> str:
+        return voice.voice.model_dump_json()
+
+    def close(self) -> None:
+        super().close()
+        self._kokoro.close()
+
+    def _ladders(self, job: DesignJob, failures: int) -> Iterator[Ladder]:
+        """One that was drawn, anew after each failure; then, if it does not reach far enough, the longest one."""
+        draw = Random(f"{job.seed} {failures}")
+        variant = _variant(job, draw)
+        yield Ladder(0, ends(job, self._kokoro.styles, draw), variant)
+        if job.language in self.serving.languages:
+            yield Ladder(1, outermost(self._kokoro.styles), variant)
+
+    def _rung(self, job: DesignJob, ladder: Ladder, tries: Sequence[Try[Rung]]) -> Rung:
+        """The voice of a ladder that should come nearest to the target, going by all that was heard of the ladder."""
+        heard = [Point(t.voice.setting, t.pitch.f0_hz) for t in tries if t.pitch and t.voice.ladder == ladder]
+        shares = [Point(0.0, pitch_of(ladder.ends.below)), Point(1.0, pitch_of(ladder.ends.above))]
+        pitches = _pitches(job.language, ladder.variant)
+        speaks_itself = job.language in self.serving.languages
+        share = _settled(setting_for(job.target_hz, shares, heard if speaks_itself else []), heard)
+        pitch = round(setting_for(job.target_hz, pitches, [] if speaks_itself else heard))
+        liveliness = wanted(job).liveliness
+        voice = KokoroVoice(
+            styles=mixed(ladder.ends, share),
+            speed=job.speed,
+            espeak=VoiceSettings(
+                variant=ladder.variant,
+                pitch=pitch,
+                range=min(max(0, round(USUAL_RANGE + RANGE_PER_LIVELINESS * liveliness)), 99),
+                rate=job.speed,
+            ),
+        )
+        return Rung(ladder, share if speaks_itself else float(pitch), voice)
+
+
+def _settled(setting: float, heard: Sequence[Point]) -> float:
+    """The setting, or one that was heard and sounds the same."""
+    return next((point.setting for point in heard if abs(point.setting - setting) <= ALIKE), setting)
+
+
+def _pitches(language: str, variant: str) -> list[Point]:
+    """What espeak-ng reaches, but for the lowest setting, at which it creaks."""
+    return [Point(*point) for point in reach(f"{language_of(language)}+{variant}")[1:]]
+
+
+def _variant(job: DesignJob, draw: Random) -> str:
+    """A voice of espeak-ng that reaches the target, of the right gender if there is one."""
+
+    def miss_hz(variant: str) -> float:
+        lowest, *_, highest = _pitches(job.language, variant)
+        return max(lowest.f0_hz - job.target_hz, job.target_hz - highest.f0_hz, 0.0)
+
+    other = "m" if job.gender == "f" else "f"
+    drawn = [*draw.sample(VARIANTS[job.gender], 5), *draw.sample(VARIANTS[other], 5)]
+    return min(drawn, key=miss_hz)

@@ -1,0 +1,89 @@
+"""Qwen3-TTS VoiceDesign: a voice from its description.
+
+Its model chooses by chance, so another attempt is another voice. What was heard of the last attempt is said in words,
+and a new seed draws anew, a little more freely than the first time. Adopted voices are imitated from their clip by the
+variant `base`. Runs in an environment of its own (`make setup-qwen`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log2
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from audio.pitch import Pitch
+from contract.catalog import VoiceDesignModel
+from contract.voice_design.engine import DesignJob
+from models.options import read
+from models.qwen_tts import LANGUAGES, SAMPLE_RATE, Network, checked, load, ran_on
+from models.voice_design.adapter import DesignAdapter, Try
+from models.weights.files import need_folder
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Samples = np.ndarray[Any, np.dtype[np.float32]]
+
+DEGREES = ((5.0, "much"), (2.5, "noticeably"), (0.0, "slightly"))
+"""Semitones off the target, and how a correction is called from there on."""
+
+FIRST_TEMPERATURE, LATER_TEMPERATURE = 0.9, 1.0
+"""The first is the model's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What the model is told, and what it draws with."""
+
+    instruct: str
+    seed: int
+    temperature: float
+
+
+class QwenDesigner(DesignAdapter[Description]):
+    """The loaded variant `voice_design`."""
+
+    options_type = Network
+    sample_rate = SAMPLE_RATE
+
+    def __init__(self, model: VoiceDesignModel, path: Path | None) -> None:
+        super().__init__(model, path)
+        self.options = read(model, Network)
+        self._tts = load(need_folder(path, model.id), self.options, "voice_design")
+
+    def propose(self, job: DesignJob, tries: Sequence[Try[Description]]) -> Description:
+        if not tries:
+            return Description(job.instruct, job.seed, FIRST_TEMPERATURE)
+        last = next((one.pitch for one in reversed(tries) if one.pitch), None)
+        instruct = f"{job.instruct} {hint(last, job.target_hz)}" if last else job.instruct
+        return Description(instruct, job.seed + len(tries), LATER_TEMPERATURE)
+
+    def speak(self, job: DesignJob, voice: Description) -> Samples:
+        import numpy as np
+        import torch
+
+        torch.manual_seed(voice.seed)
+        most = self.options.most_frames(job.text)
+        made, rate = self._tts.generate_voice_design(
+            text=job.text,
+            instruct=voice.instruct,
+            language=LANGUAGES[job.language],
+            max_new_tokens=most,
+            temperature=voice.temperature,
+        )
+        if ran_on(made[0], most):
+            return np.empty(0, np.float32)
+        return checked(made[0], rate, self.sample_rate, self.model.id)
+
+    def recipe(self, voice: Description) -> None:
+        """The clip is all that there is of it."""
+
+
+def hint(last: Pitch, target_hz: int) -> str:
+    """What to change: that the voice is noticeably deeper than one would expect, around 95 Hz."""
+    semitones = 12 * log2(last.f0_hz / target_hz)
+    degree = next(word for least, word in DEGREES if abs(semitones) >= least)
+    direction = "deeper" if semitones > 0 else "higher pitched"
+    return f"The voice is {degree} {direction} than one would expect, around {target_hz} Hz."

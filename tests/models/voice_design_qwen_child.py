@@ -1,0 +1,114 @@
+"""What `test_voice_design_qwen` looks at, run by the interpreter of Qwen3-TTS: `python -m ... FOLDER`, JSON at the end.
+
+The true package, its true loader and classes; only the weights are a twin's, which makes noise. It is made in FOLDER.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from contract.catalog import Serving, VoiceDesignModel
+from contract.voice_design.engine import DesignJob
+from tests.twins.qwen import make
+
+JOB = DesignJob(
+    text="Guten Tag.",
+    language="de",
+    instruct="A deep man.",
+    gender="m",
+    age_years=40,
+    traits={},
+    speed=1.0,
+    target_hz=110,
+    band_hz=(98.0, 123.5),
+    attempts=3,
+    seed=7,
+)
+SERVING = Serving(
+    adapter="models.voice_design.qwen:QwenDesigner",
+    runtime="twin",
+    max_ongoing_requests=1,
+    options={"dtype": "float32"},
+)
+
+
+def main(folder: Path) -> None:
+    """Prints what was found as the last line."""
+    for variant in ("base", "voice_design"):
+        make(folder / variant, variant)
+    sys.stdout.write("\n" + json.dumps(look(folder)) + "\n")
+
+
+def look(folder: Path) -> dict[str, Any]:
+    """Everything that the designer does."""
+    designer = load(folder / "voice_design")
+    asked = counted(designer._tts)
+
+    def sound(job: DesignJob = JOB, **changes: Any) -> str:
+        first = designer.propose(job, [])
+        return hashlib.sha256(designer.speak(job, replace(first, **changes)).tobytes()).hexdigest()
+
+    first = designer.propose(JOB, [])
+    samples = designer.speak(JOB, first)
+    found: dict[str, Any] = {
+        "type": [str(samples.dtype), samples.ndim, len(samples) % 1_920, len(samples) > 0],
+        "loudest": float(np.abs(samples).max()),
+        "same": sound() == sound(),
+        "other_seed": sound() != sound(seed=8),
+        "other_description": sound() != sound(instruct="A bright woman."),
+        "other_language": sound() != sound(replace(JOB, language="fr")),
+        "other_temperature": sound() != sound(temperature=1.0),
+    }
+    never_ends = load(folder / "voice_design", spare_frames=1, frames_per_char=1)
+    found["never_ends"] = len(never_ends.speak(replace(JOB, text="A"), first))
+    asked.clear()
+    found["noise"] = error(lambda: asyncio.run(designer.design(JOB)))
+    found["asked"] = [[call["instruct"], call["language"], call["temperature"]] for call in asked]
+    found["recipe"] = designer.recipe(first)
+    found["other_variant"] = error(lambda: load(folder / "base"))
+    designer.close()
+    return found
+
+
+def load(twin: Path, **options: Any) -> Any:
+    """The true adapter."""
+    from models.voice_design.qwen import QwenDesigner
+
+    serving = SERVING.model_copy(update={"options": SERVING.options | options})
+    model = VoiceDesignModel(id="qwen3-tts", owned_by="t", provider="qwen", languages=("de", "fr"), serving=serving)
+    return QwenDesigner(model, twin)
+
+
+def counted(tts: Any) -> list[dict[str, Any]]:
+    """Keyword arguments of every call from now on."""
+    calls: list[dict[str, Any]] = []
+    method = tts.generate_voice_design
+
+    def noted(**arguments: Any) -> Any:
+        calls.append(arguments)
+        return method(**arguments)
+
+    tts.generate_voice_design = noted
+    return calls
+
+
+def error(act: Callable[[], Any]) -> str:
+    """Type and text of what it raises."""
+    try:
+        act()
+    except Exception as raised:
+        return f"{type(raised).__name__}: {getattr(getattr(raised, 'fault', None), 'name', raised)}"
+    return "nothing"
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
