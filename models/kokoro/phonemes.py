@@ -96,7 +96,7 @@ def _readable(text: str) -> str:
 
 
 def _in_fours(number: regex.Match[str]) -> str:
-    digits = number[0]
+    digits: str = number[0]
     return ", ".join(" ".join(digits[at : at + 4]) for at in range(0, len(digits), 4))
 
 
