@@ -92,11 +92,12 @@ def _clauses(text: str, voice: str) -> Iterator[str]:
 
 
 def _readable(text: str) -> str:
-    return _ENDLESS.sub(r"\g<0> ", _LONG_NUMBER.sub(_in_fours, text))
+    readable: str = _ENDLESS.sub(r"\g<0> ", _LONG_NUMBER.sub(_in_fours, text))
+    return readable
 
 
 def _in_fours(number: regex.Match[str]) -> str:
-    digits: str = number[0]
+    digits = number[0]
     return ", ".join(" ".join(digits[at : at + 4]) for at in range(0, len(digits), 4))
 
 
