@@ -55,6 +55,9 @@ def obedient_speaker(model: SpeechModel) -> SpeechModel:
     change = {
         "adapter": "tests.engines:ObedientSpeaker",
         "runtime": "obedient",
+        "languages": (),
+        "elsewhere": None,
+        "weights": None,
         "max_ongoing_requests": 1,
         "options": {},
     }
