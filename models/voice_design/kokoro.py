@@ -96,7 +96,7 @@ class KokoroDesigner(DesignAdapter[Rung]):
         name = f"{language_of(job.language)}+{settings.variant}"
         sound = library.speak(job.text, Manner(name, settings.rate, settings.pitch, settings.range))
         resampled: Samples = soxr.resample(sound, library.SAMPLE_RATE, SAMPLE_RATE)
-        return resampled.clip(-1, 1)
+        return resampled
 
     def recipe(self, voice: Rung) -> str:
         return voice.voice.model_dump_json()
