@@ -97,7 +97,7 @@ class DesignAdapter(VoiceDesignEngine, Generic[V]):
 
     @abstractmethod
     def speak(self, job: DesignJob, voice: V) -> Samples:
-        """The sentence: float32 mono [n], -1 to 1; empty where the voice did not come to its end. Blocks."""
+        """The sentence: float32 mono [n]; what is beyond -1 to 1 is cut. Empty where the voice never ended. Blocks."""
 
     @abstractmethod
     def recipe(self, voice: V) -> str | None:
@@ -129,7 +129,7 @@ class DesignAdapter(VoiceDesignEngine, Generic[V]):
             started_s = time.monotonic()
             sound = self.speak(job, voice)
             seconds += time.monotonic() - started_s
-            samples = trimmed(sound, self.sample_rate)
+            samples = trimmed(sound.clip(-1, 1), self.sample_rate)
             pitch = heard(samples, self.sample_rate, job)
             tries.append(Try(voice, pitch))
             if pitch and (best is None or _miss(pitch, job) < _miss(best.pitch, job)):

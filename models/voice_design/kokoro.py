@@ -96,7 +96,7 @@ class KokoroDesigner(DesignAdapter[Rung]):
         name = f"{language_of(job.language)}+{settings.variant}"
         sound = library.speak(job.text, Manner(name, settings.rate, settings.pitch, settings.range))
         resampled: Samples = soxr.resample(sound, library.SAMPLE_RATE, SAMPLE_RATE)
-        return resampled.clip(-1, 1)
+        return resampled
 
     def recipe(self, voice: Rung) -> str:
         return voice.voice.model_dump_json()
@@ -119,8 +119,9 @@ class KokoroDesigner(DesignAdapter[Rung]):
         shares = [Point(0.0, pitch_of(ladder.ends.below)), Point(1.0, pitch_of(ladder.ends.above))]
         pitches = _pitches(job.language, ladder.variant)
         speaks_itself = job.language in self.serving.languages
-        share = _settled(setting_for(job.target_hz, shares, heard if speaks_itself else []), heard)
-        pitch = round(setting_for(job.target_hz, pitches, [] if speaks_itself else heard))
+        of_shares, of_pitches = (heard, []) if speaks_itself else ([], heard)
+        share = _settled(setting_for(job.target_hz, shares, of_shares), of_shares)
+        pitch = round(setting_for(job.target_hz, pitches, of_pitches))
         liveliness = wanted(job).liveliness
         voice = KokoroVoice(
             styles=mixed(ladder.ends, share),

@@ -157,6 +157,15 @@ async def test_clip_and_measurements_belong_together() -> None:
     assert made.clip.transcript == TEXT
 
 
+async def test_what_is_too_loud_is_cut_and_does_not_wrap() -> None:
+    made = await Humming(3 * hum(190)).design(job())
+    samples = np.frombuffer(made.clip.samples, "<i2")
+    assert (samples.max(), samples.min()) == (32_767, -32_767)
+    again = measure(samples, RATE)
+    assert again is not None
+    assert again.f0_hz == pytest.approx(190, abs=1)
+
+
 @pytest.mark.parametrize(("language", "engine"), [("en", "hum"), ("de", "hum-elsewhere")])
 async def test_the_sample_is_an_mp3_file_that_says_what_made_it(language: str, engine: str) -> None:
     made = await Humming(hum(200)).design(job(language=language))

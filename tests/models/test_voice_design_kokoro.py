@@ -16,7 +16,7 @@ import configs
 import models
 from audio.marking import read_marks
 from audio.pitch import Pitch, measure
-from contract.voice_design.engine import Designed, DesignJob
+from contract.voice_design.engine import DesignJob
 from models.kokoro.styles import measured
 from models.kokoro.voices import KokoroVoice
 from models.voice_design.adapter import Try
@@ -132,10 +132,17 @@ def designer() -> Iterator[KokoroDesigner]:
     loaded.close()
 
 
-def praat_hz(made: Designed) -> float:
-    sound = parselmouth.Sound(np.frombuffer(made.clip.samples, "<i2") / 32_768, made.clip.sample_rate)
-    heights = sound.to_pitch(0.01, 50, 550).selected_array["frequency"]
-    return float(np.median(heights[heights > 0]))
+def praat_hz(samples: np.ndarray, sample_rate: int) -> float:
+    heights = parselmouth.Sound(samples.astype(np.float64), sample_rate).to_pitch(0.01, 50, 550)
+    return float(np.median(heights.selected_array["frequency"][heights.selected_array["frequency"] > 0]))
+
+
+@pytest.mark.parametrize("style", ["am_onyx", "bm_lewis", "af_heart", "jf_tebukuro"])
+def test_styles_are_as_high_as_praat_says(designer: KokoroDesigner, style: str) -> None:
+    sound = designer._kokoro.speak(CATALOG.sentences["en"], "en", KokoroVoice(styles={style: 1}))
+    pitch = measure(sound, designer.sample_rate)
+    assert pitch is not None
+    assert pitch.f0_hz == pytest.approx(praat_hz(sound, designer.sample_rate), rel=0.03)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +155,8 @@ async def test_a_voice_comes_out_at_the_pitch_that_was_ordered(
     made = await designer.design(job(language=language, gender=gender, target_hz=target_hz))
     assert made.in_band
     assert made.f0_hz == pytest.approx(target_hz, rel=0.095)
-    assert made.f0_hz == pytest.approx(praat_hz(made), rel=0.05)
+    samples = np.frombuffer(made.clip.samples, "<i2")
+    assert made.f0_hz == pytest.approx(praat_hz(samples, made.clip.sample_rate), rel=0.05)
     assert made.p25_hz < made.f0_hz < made.p75_hz
     assert made.seconds > 0
     assert read_marks(made.sample)["engine"] == ("espeak-ng" if language == "de" else "kokoro-82m")
