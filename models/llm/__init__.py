@@ -5,6 +5,8 @@ arguments.py  vLLM's engine arguments, checked without importing vLLM
 core.py       vLLM's engine core in a thread of this process
 threads.py    how many CPU threads a step takes
 head.py       logits in float32 without making the head again in every step
+grammars.py   which grammars of strangers the engine may compile
+grammar_child.py  a program that compiles them before, under limits
 exact.py      probabilities that nothing else moves
 gguf.py       one GGUF file into a folder that vLLM loads
 """

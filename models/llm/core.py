@@ -11,10 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import queue
+import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,6 +36,8 @@ from vllm.v1.engine.input_processor import InputProcessor
 from vllm.v1.engine.output_processor import OutputProcessor
 from vllm.v1.executor import Executor
 
+from models.llm.grammar_child import NICENESS
+from models.llm.grammars import CHILDREN
 from models.llm.threads import ThreadGovernor
 
 log = logging.getLogger(f"parlance.{__name__}")
@@ -78,6 +83,7 @@ class ThreadedCore(InprocClient):
                 torch.set_num_threads(threads)
             self._governor = ThreadGovernor(threads or torch.get_num_threads())
             super().__init__(vllm_config, Executor.get_class(vllm_config), log_stats=False)
+            self._compile_beside()
         except BaseException as error:
             loaded.put(error)
             return
@@ -90,6 +96,16 @@ class ThreadedCore(InprocClient):
             self.resources.engine_dead = True
             self._publish(None)
             super().shutdown()
+
+    def _compile_beside(self) -> None:
+        """Grammars are compiled below the steps, and by so many threads that a short one never waits for a long one.
+
+        vLLM has one thread for two cores. No more than CHILDREN long ones are under way; see `models.llm.grammars`.
+        """
+        manager = self.engine_core.structured_output_manager
+        if hasattr(manager, "executor"):
+            manager.executor.shutdown(wait=False)
+            manager.executor = ThreadPoolExecutor(2 * CHILDREN, "grammars", initializer=_step_back)
 
     def _serve(self) -> None:
         """Steps while there are requests, and takes commands between steps; returns at the command None."""
@@ -197,6 +213,12 @@ class ThreadedCore(InprocClient):
         if self._thread.is_alive():
             self._commands.put(None)
             self._thread.join(JOIN_S if timeout is None else timeout)
+
+
+def _step_back() -> None:
+    """Lets other threads of this process go first, where threads have priorities of their own (Linux)."""
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
 
 
 class ThreadedLLM(AsyncLLM):
