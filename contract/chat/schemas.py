@@ -26,13 +26,15 @@ REPEATED_STATES = 256
 CHARS_PER_STATE = 64
 """A state of a bounded string takes milliseconds, and 64 characters of names and values take less than one."""
 
-COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
+COUNTS = frozenset({"minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"})
 NAMED_SCHEMAS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 """Keywords whose keys are names chosen by the client."""
 ANNOTATIONS = frozenset({"default", "examples", "description", "title", "$comment"})
 """Keywords that no grammar is made of."""
 DATA = frozenset({"enum", "const", "required", "dependentRequired"})
 """Keywords whose values are data, not schemas."""
+Bounds = frozenset[tuple[str, float]]
+"""The counts of one schema, by keyword."""
 REFERENCE = re.compile(r"#(/(\$defs|definitions)/[^/]+)?")
 """Where a `$ref` may point. A path to anywhere else could name a value that is no schema and was not looked at."""
 
@@ -40,7 +42,7 @@ REFERENCE = re.compile(r"#(/(\$defs|definitions)/[^/]+)?")
 def compiled(request: ChatRequest) -> Iterator[tuple[str, dict[str, Any]]]:
     """The schemas of `request` that are compiled, each after the field that it stands in."""
     form = request.response_format
-    if form and form.json_schema and not request.is_tool_forced:
+    if form and form.type == "json_schema" and form.json_schema and not request.is_tool_forced:
         yield "response_format", form.json_schema.schema_
     if request.tool_choice == "none":
         return
@@ -79,25 +81,28 @@ def cost(schema: dict[str, Any]) -> int:
 
     Raises ValueError for a `$ref` to anything but a definition of the same schema.
     """
-    repetitions: set[tuple[float, ...]] = set()
+    repetitions: set[Bounds] = set()
     chars = _walk(schema, repetitions)
-    return sum(int(min(max(bounds), REPEATED_STATES)) for bounds in repetitions) + chars // CHARS_PER_STATE
+    states = (max(count for _, count in bounds) for bounds in repetitions)
+    return sum(int(min(count, REPEATED_STATES)) for count in states) + chars // CHARS_PER_STATE
 
 
-def _walk(schema: Any, repetitions: set[tuple[float, ...]]) -> int:
+def _walk(schema: Any, repetitions: set[Bounds]) -> int:
     """Characters of names and values in `schema`; bounds of its repetitions are added to `repetitions`."""
     if isinstance(schema, list):
         return sum(_walk(part, repetitions) for part in schema)
     if not isinstance(schema, dict):
         return _size(schema)
-    bounds = tuple(abs(value) for name in COUNTS if isinstance(value := schema.get(name), int | float))
+    bounds = frozenset((name, abs(value)) for name in COUNTS if isinstance(value := schema.get(name), int | float))
     if bounds:
         repetitions.add(bounds)
     chars = 0
     for key, value in schema.items():
         chars += len(key)
         if key == "$ref" and not (isinstance(value, str) and REFERENCE.fullmatch(value)):
-            raise ValueError(f"has a `$ref` to `{str(value)[:64]}`; only `#/$defs/NAME`, `#/definitions/NAME` and `#` are followed")
+            raise ValueError(
+                f"has a `$ref` to `{str(value)[:64]}`; only `#/$defs/NAME`, `#/definitions/NAME` and `#` are followed"
+            )
         if key in NAMED_SCHEMAS and isinstance(value, dict):
             chars += sum(len(name) + _walk(part, repetitions) for name, part in value.items())
         elif key in DATA:

@@ -11,13 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import queue
-import sys
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -36,9 +33,8 @@ from vllm.v1.engine.input_processor import InputProcessor
 from vllm.v1.engine.output_processor import OutputProcessor
 from vllm.v1.executor import Executor
 
-from models.llm.grammar_child import NICENESS
 from models.llm.grammars import CHILDREN
-from models.llm.threads import ThreadGovernor
+from models.llm.threads import ThreadGovernor, background
 
 log = logging.getLogger(f"parlance.{__name__}")
 
@@ -98,14 +94,11 @@ class ThreadedCore(InprocClient):
             super().shutdown()
 
     def _compile_beside(self) -> None:
-        """Grammars are compiled below the steps, and by so many threads that a short one never waits for a long one.
-
-        vLLM has one thread for two cores. No more than CHILDREN long ones are under way; see `models.llm.grammars`.
-        """
+        """Lets no short grammar wait for a long one: of those, CHILDREN are under way at most. vLLM has one thread."""
         manager = self.engine_core.structured_output_manager
         if hasattr(manager, "executor"):
             manager.executor.shutdown(wait=False)
-            manager.executor = ThreadPoolExecutor(2 * CHILDREN, "grammars", initializer=_step_back)
+            manager.executor = background(2 * CHILDREN, "grammars")
 
     def _serve(self) -> None:
         """Steps while there are requests, and takes commands between steps; returns at the command None."""
@@ -213,12 +206,6 @@ class ThreadedCore(InprocClient):
         if self._thread.is_alive():
             self._commands.put(None)
             self._thread.join(JOIN_S if timeout is None else timeout)
-
-
-def _step_back() -> None:
-    """Lets other threads of this process go first, where threads have priorities of their own (Linux)."""
-    if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
 
 
 class ThreadedLLM(AsyncLLM):

@@ -39,7 +39,7 @@ class _Absent(ModuleType):
 
 
 def load_xgrammar() -> ModuleType:
-    """xgrammar without torch and transformers: a second and 60 MB, where it would be several and 270."""
+    """Xgrammar without torch and transformers: a second and 60 MB, where it would be several and 270."""
     os.environ["TVM_FFI_DISABLE_TORCH_C_DLPACK"] = "1"
     sys.modules["torch"] = None  # type: ignore[assignment]  # tvm_ffi would take an absent one for the real one
     import tvm_ffi  # noqa: F401

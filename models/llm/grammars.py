@@ -225,7 +225,8 @@ class _Child:
 
     def _exchange(self, line: bytes, patience_s: float) -> dict[str, Any]:
         stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin and stdout
+        assert stdin
+        assert stdout
         stdin.write(line)
         stdin.flush()
         poll = select.poll()
