@@ -15,23 +15,17 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import logging
-import os
-import select
-import subprocess
-import sys
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from audio.turns import Crowded, Turns
 from contract.limits import SCHEMA_COMPILE_S
+from models.llm.grammar_process import Child
 
 if TYPE_CHECKING:
     from vllm.v1.engine.async_llm import AsyncLLM
@@ -55,7 +49,6 @@ VERDICT_BYTES = 4096
 """What a verdict counts for at least, so that their number is bounded too."""
 RETRY_S = 60.0
 """A grammar that took too long is refused at once for so long; then the machine may have more time for it."""
-CHILD = Path(__file__).with_name("grammar_child.py")
 
 
 class Refused(ValueError):
@@ -102,9 +95,11 @@ class Grammars:
         self._turns = Turns(CHILDREN, OWNER_WAITING, ALL_WAITING)
         self._written: asyncio.Task[bytes] | None = None
         self._threads = ThreadPoolExecutor(CHILDREN, thread_name_prefix="grammars")
-        self._idle: list[_Child] = []
-        self._children: set[_Child] = set()
+        self._idle: list[Child] = []
+        self._children: set[Child] = set()
         self._tasks: set[asyncio.Task[_Verdict]] = set()
+        self._asking: set[asyncio.Task[Any] | None] = set()
+        """Those of the tasks whose turn it is."""
         self._kept: OrderedDict[bytes, _Verdict] = OrderedDict()
         self._kept_bytes = 0
 
@@ -113,11 +108,16 @@ class Grammars:
         key = hashlib.sha256(f"{kind}\n{spec}".encode("utf-8", "surrogatepass")).digest()
         verdict = self._known(key)
         if verdict is None:
-            # A client that leaves does not end the work: a child is in the middle of an answer.
             task = asyncio.create_task(self._judged(key, kind, spec, owner))
             self._tasks.add(task)
             task.add_done_callback(self._forget)
-            verdict = await asyncio.shield(task)
+            try:
+                verdict = await asyncio.shield(task)
+            except asyncio.CancelledError:
+                # A client that leaves gives its turn up, but a child in the middle of an answer is heard out.
+                if task not in self._asking:
+                    task.cancel()
+                raise
         if verdict.refusal:
             raise Refused(*verdict.refusal)
 
@@ -133,6 +133,7 @@ class Grammars:
 
     def _forget(self, task: asyncio.Task[_Verdict]) -> None:
         self._tasks.discard(task)
+        self._asking.discard(task)
         if not task.cancelled():
             task.exception()  # nobody may be left to hear it
 
@@ -145,6 +146,7 @@ class Grammars:
 
     async def _judged(self, key: bytes, kind: Kind, spec: str, owner: str) -> _Verdict:
         async with self._turns.of(owner):
+            self._asking.add(asyncio.current_task())
             verdict = self._known(key)
             if verdict is None:
                 verdict = await self._compiled(kind, spec)
@@ -169,7 +171,7 @@ class Grammars:
         log.warning("a grammar of %d characters was given up: too much %s", len(spec), answer["died"])
         return _Verdict(VERDICT_BYTES, (answer["died"], ""), time.monotonic() + RETRY_S)
 
-    async def _child(self) -> _Child:
+    async def _child(self) -> Child:
         """One that is free and lives."""
         while self._idle:
             child = self._idle.pop()
@@ -177,13 +179,13 @@ class Grammars:
                 return child
             self._children.discard(child)
             child.end()
-        child = _Child(await self._lines())
+        child = Child(await self._lines())
         self._children.add(child)
         return child
 
     async def _lines(self) -> bytes:
         """The first line that a child reads."""
-        if self._written is None:
+        if self._written is None or (self._written.done() and self._written.exception()):
             self._written = asyncio.create_task(asyncio.to_thread(lambda: self._vocabulary().encode() + b"\n"))
         return await asyncio.shield(self._written)
 
@@ -195,50 +197,3 @@ class Grammars:
         while self._kept_bytes > KEPT_BYTES:
             _, oldest = self._kept.popitem(last=False)
             self._kept_bytes -= oldest.weight_bytes
-
-
-class _Child:
-    """One `grammar_child.py`, asked by one thread at a time."""
-
-    def __init__(self, vocabulary: bytes) -> None:
-        kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", str(CHILD)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=kept | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
-            start_new_session=True,
-        )
-        self._first = vocabulary
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether it can be asked."""
-        return self._process.poll() is None
-
-    def ask(self, request: dict[str, Any], patience_s: float) -> dict[str, Any]:
-        """The answer to `request`. Raises OSError, RuntimeError where the child has died or says nothing."""
-        if self._first:
-            self._exchange(self._first, patience_s)
-            self._first = b""
-        return self._exchange(json.dumps(request).encode() + b"\n", patience_s)
-
-    def _exchange(self, line: bytes, patience_s: float) -> dict[str, Any]:
-        stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin
-        assert stdout
-        stdin.write(line)
-        stdin.flush()
-        poll = select.poll()
-        poll.register(stdout, select.POLLIN)
-        answer = stdout.readline() if poll.poll(patience_s * 1000) else b""
-        if not answer:
-            raise RuntimeError("a child that compiles grammars has died, or hangs")
-        return dict(json.loads(answer))
-
-    def end(self) -> None:
-        """Kills the process. May be called from anywhere; who is asking it gets an error."""
-        self._process.kill()
-        self._process.wait()
-        with suppress(OSError):
-            self._process.communicate()

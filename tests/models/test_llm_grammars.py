@@ -151,6 +151,20 @@ async def test_a_client_that_leaves_breaks_no_answer_of_another(vocabulary: Call
     grammars.close()
 
 
+async def test_clients_that_leave_give_up_their_turns(vocabulary: Callable[[], str]) -> None:
+    grammars = Grammars(vocabulary, CPU_S)
+    bombs = [asyncio.create_task(reason(grammars, strings(*range(500 + i, 514 + i)))) for i in range(5)]
+    while grammars._turns.waiting < 4 or not grammars._asking:  # noqa: ASYNC110 - as above
+        await asyncio.sleep(0)
+    for task in bombs:
+        task.cancel()
+    await asyncio.gather(*bombs, return_exceptions=True)
+    while grammars._turns.waiting:  # noqa: ASYNC110 - as above
+        await asyncio.sleep(0)
+    assert grammars._turns._inside == {"a"}
+    grammars.close()
+
+
 async def test_a_child_that_dies_is_replaced(vocabulary: Callable[[], str]) -> None:
     grammars = Grammars(vocabulary, CPU_S)
     assert await reason(grammars, CHEAP) == ""
