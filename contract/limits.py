@@ -37,6 +37,9 @@ DOCS_RESULTS = 20
 KEY_CACHE_S = 5
 """A revoked key dies within this time on every ingress replica."""
 
+SCHEMA_COMPILE_S = 10
+"""Processor time in which the JSON schemas of a chat must be compiled to a grammar. Ours."""
+
 STREAM_SLICE_OUTPUT_TOKENS = 1024
 """Output tokens of a stream that are reserved at a time."""
 

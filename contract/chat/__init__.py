@@ -1,5 +1,7 @@
 """Chat completions. Spec 2 (Chat message) and 4.
 
-request.py     bodies; tools.py: tools, answer formats, bounds of JSON schemas
+request.py     bodies
+tools.py       tools and answer formats
+schemas.py     which JSON schemas are compiled, and what that costs
 engine.py      what crosses to an LLM: job, reply, batches of a stream
 """

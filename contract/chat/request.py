@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from contract.base import Lenient
+from contract.chat import schemas
 from contract.chat.tools import MAX_TOOLS, Name, NamedTool, ResponseFormat, Tool
 from contract.images import decoded_bytes
 
@@ -191,6 +192,7 @@ class ChatRequest(Lenient):
             raise ValueError("`top_logprobs` needs `logprobs: true`")
         if sum(message.images for message in self.messages) > MAX_IMAGES:
             raise ValueError(f"`messages` hold more than {MAX_IMAGES} images")
+        schemas.check(self)
         return self
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -12,11 +13,12 @@ from typing import Any
 from pydantic import field_validator
 
 from contract.catalog import ChatModel
+from contract.chat import schemas
 from contract.chat.engine import ChatBatch, ChatEngine, ChatJob, ChatReply
 from contract.chat.request import ChatRequest
-from contract.errors import IMAGES_UNSUPPORTED
+from contract.errors import BUSY, IMAGES_UNSUPPORTED
 from models.chat.request import engine_fields
-from models.llm import engine
+from models.llm import engine, grammars
 from models.llm.arguments import EngineOptions
 from models.options import read
 from models.weights.files import need_folder
@@ -58,7 +60,8 @@ class VllmChat(ChatEngine):
         from models.chat import serving
 
         template = (TEMPLATES / options.chat_template).read_text("utf-8") if options.chat_template else None
-        self._serving = serving.ChatServing(self._engine, model, template)
+        self._grammars = grammars.of_engine(self._engine)
+        self._serving = serving.ChatServing(self._engine, model, template, self._grammars)
         self._streams = 0
 
     async def complete(self, job: ChatJob) -> ChatReply:
@@ -104,6 +107,7 @@ class VllmChat(ChatEngine):
 
     def close(self) -> None:
         """Ends the engine; requests in flight fail with 502."""
+        self._grammars.close()
         self._engine.shutdown()
 
     @property
@@ -112,13 +116,17 @@ class VllmChat(ChatEngine):
         return int(self._engine.get_num_unfinished_requests())
 
     async def _create(self, job: ChatJob, *, stream: bool) -> Any:
-        from models.chat.serving import EngineRequest, error_of
+        from models.chat.serving import EngineRequest, error_of, schema_refused
 
         request = job.request.model_copy(update={"stream": stream})
         self._refuse_images(request)
         try:
             engine_request = EngineRequest(model=self._model.id, **engine_fields(request, job.cache_salt))
             answer = await self._serving.create_chat_completion(engine_request)
+        except grammars.Refused as refusal:
+            raise schema_refused(refusal, await self._refused_field(refusal, job)) from refusal
+        except grammars.Crowded:
+            raise BUSY("too many JSON schemas wait to be compiled; send the request again in a moment") from None
         except Exception as failure:
             raise error_of(failure, request) from failure
         # vLLM answers a cancelled call with an error object; here a cancelled task stays cancelled.
@@ -126,6 +134,16 @@ class VllmChat(ChatEngine):
         if task is not None and task.cancelling():
             raise asyncio.CancelledError
         return answer
+
+    async def _refused_field(self, refusal: grammars.Refused, job: ChatJob) -> str:
+        """The field of the schema that was refused; of several the first that is no schema, or the dearest."""
+        fields = dict(schemas.compiled(job.request))
+        for field, schema in fields.items() if refusal.reason == "invalid" and len(fields) > 1 else ():
+            try:
+                await self._grammars.check("PARSE", json.dumps(schema), job.cache_salt or "")
+            except (grammars.Refused, grammars.Crowded):
+                return field
+        return schemas.dearest(job.request) if fields else "tools"
 
     def _refuse_images(self, request: ChatRequest) -> None:
         if self._model.vision:

@@ -24,13 +24,18 @@ from vllm.renderers import TokenizeParams
 from vllm.renderers.online_renderer import OnlineRenderer
 from vllm.tokenizers import TokenizerLike
 from vllm.v1.engine.async_llm import AsyncLLM
+from vllm.v1.structured_output.backend_types import StructuredOutputOptions
+from vllm.v1.structured_output.request import get_structured_output_key
 
 from contract.catalog import ChatModel
+from contract.chat import schemas
 from contract.chat.engine import ChatBatch, ChatCompletion
 from contract.chat.request import ChatRequest
 from contract.errors import INVALID_REQUEST, UPSTREAM_ERROR, ApiError
+from contract.limits import SCHEMA_COMPILE_S
 from models.chat.events import EventStream
 from models.chat.request import answer_reserve
+from models.llm.grammars import Grammars, Refused
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,7 @@ class EngineRequest(ChatCompletionRequest):
 class ChatServing(OpenAIServingChat):
     """`OpenAIServingChat` whose streams are `ChatBatch`es and raise where vLLM's write an error event."""
 
-    def __init__(self, engine: AsyncLLM, model: ChatModel, template: str | None) -> None:
+    def __init__(self, engine: AsyncLLM, model: ChatModel, template: str | None, grammars: Grammars) -> None:
         shared: dict[str, Any] = {
             "request_logger": None,
             "chat_template": template,
@@ -84,6 +89,24 @@ class ChatServing(OpenAIServingChat):
         names = OpenAIServingModels(engine, [BaseModelPath(name=model.id, model_path=model.id)])
         super().__init__(engine, names, "assistant", online_renderer=renderer, **shared)
         self._counts_reasoning = bool(model.reasoning_parser)
+        self._grammars = grammars
+
+    async def render_chat_request(self, request: ChatCompletionRequest) -> Any:
+        """As vLLM's; then the grammar that the engine would compile for `request` is checked.
+
+        Raises Refused and Crowded of `models.llm.grammars`.
+        """
+        rendered = await super().render_chat_request(request)
+        structure = request.extract_structured_outputs()
+        if isinstance(rendered, ErrorResponse) or structure is None or structure.all_constraints_none():
+            return rendered
+        kind, spec = get_structured_output_key(structure)
+        if kind is StructuredOutputOptions.JSON_OBJECT:
+            return rendered
+        if kind.name not in ("JSON", "STRUCTURAL_TAG"):
+            raise Refused("invalid", f"this model needs a grammar of another kind ({kind.name.lower()})")
+        await self._grammars.check(kind.name, spec, request.cache_salt or "")
+        return rendered
 
     async def chat_completion_stream_generator(
         self,
@@ -141,15 +164,19 @@ def error_of(failure: Exception | ErrorResponse, request: ChatRequest) -> ApiErr
 
 
 def _schema_error(detail: str, request: ChatRequest) -> ApiError:
-    if request.response_format and not request.is_tool_forced:
-        return INVALID_REQUEST(
-            f"the JSON schema in `response_format` cannot be followed: {detail}",
-            param="response_format.json_schema.schema",
-        )
-    return INVALID_REQUEST(
-        "the `parameters` of a function in `tools` are not a JSON schema that a call can be made to follow",
-        param="tools",
-    )
+    return schema_refused(Refused("invalid", detail), next(schemas.compiled(request), ("tools", {}))[0])
+
+
+def schema_refused(refusal: Refused, param: str) -> ApiError:
+    """The 400 for a schema in the field `param` that is not compiled."""
+    match refusal.reason:
+        case "invalid":
+            said = f"cannot be followed: {refusal.detail}"
+        case "time":
+            said = f"takes too long to compile: more than {SCHEMA_COMPILE_S} s; give it fewer and smaller bounds"
+        case _:
+            said = "takes too much memory to compile; give it fewer and smaller bounds"
+    return INVALID_REQUEST(f"the JSON schema in `{param}` {said}", param=param)
 
 
 def reply_body(response: ChatCompletionResponse) -> ChatCompletion:

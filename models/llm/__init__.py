@@ -3,8 +3,11 @@
 engine.py     EngineSpec -> a running engine: environment, arguments, engine core in a thread or in processes
 arguments.py  vLLM's engine arguments, checked without importing vLLM
 core.py       vLLM's engine core in a thread of this process
-threads.py    how many CPU threads a step takes
+threads.py    how many CPU threads a step takes, and threads that go after it
 head.py       logits in float32 without making the head again in every step
+grammars.py   which grammars of strangers the engine may compile; they go first through
+  grammar_process.py, which runs
+  grammar_child.py, a program that compiles them under limits
 exact.py      probabilities that nothing else moves
 gguf.py       one GGUF file into a folder that vLLM loads
 """

@@ -33,7 +33,8 @@ from vllm.v1.engine.input_processor import InputProcessor
 from vllm.v1.engine.output_processor import OutputProcessor
 from vllm.v1.executor import Executor
 
-from models.llm.threads import ThreadGovernor
+from models.llm.grammars import CHILDREN
+from models.llm.threads import ThreadGovernor, background
 
 log = logging.getLogger(f"parlance.{__name__}")
 
@@ -78,6 +79,7 @@ class ThreadedCore(InprocClient):
                 torch.set_num_threads(threads)
             self._governor = ThreadGovernor(threads or torch.get_num_threads())
             super().__init__(vllm_config, Executor.get_class(vllm_config), log_stats=False)
+            self._compile_beside()
         except BaseException as error:
             loaded.put(error)
             return
@@ -90,6 +92,13 @@ class ThreadedCore(InprocClient):
             self.resources.engine_dead = True
             self._publish(None)
             super().shutdown()
+
+    def _compile_beside(self) -> None:
+        """Lets no short grammar wait for a long one: of those, CHILDREN are under way at most. vLLM has one thread."""
+        manager = self.engine_core.structured_output_manager
+        if hasattr(manager, "executor"):
+            manager.executor.shutdown(wait=False)
+            manager.executor = background(2 * CHILDREN, "grammars")
 
     def _serve(self) -> None:
         """Steps while there are requests, and takes commands between steps; returns at the command None."""

@@ -91,6 +91,7 @@ def start(spec: EngineSpec) -> AsyncLLM:
 
 def _start(spec: EngineSpec) -> AsyncLLM:
     import torch
+    from vllm.config import StructuredOutputsConfig
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.usage.usage_lib import UsageContext
     from vllm.v1.engine.async_llm import AsyncLLM
@@ -101,6 +102,8 @@ def _start(spec: EngineSpec) -> AsyncLLM:
     arguments |= (IN_PROCESS if spec.in_process else {}) | spec.arguments
     if spec.in_process:
         arguments = fitted(arguments, "cuda" if torch.cuda.is_available() else "cpu")
+    # The engine keeps the backend of its first grammar for good; with `auto` a client would choose it for all others.
+    arguments["structured_outputs_config"] = StructuredOutputsConfig(backend="xgrammar")
     config = AsyncEngineArgs(model=str(spec.path), **arguments).create_engine_config(UsageContext.ENGINE_CONTEXT)
     if not spec.in_process:
         return AsyncLLM.from_vllm_config(config, disable_log_stats=True)

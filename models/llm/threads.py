@@ -9,8 +9,11 @@ does not say (not Linux), the number stays.
 from __future__ import annotations
 
 import os
+import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import get_native_id
 
 CHECK_S = 0.5
 """Time between two looks; a look reads one small file for each thread."""
@@ -22,6 +25,8 @@ together. A process that never sleeps adds a third runnable thread, so each wait
 """
 FREE_CORES = 0.4
 """Idle cores for each further thread, above which more are tried. Beside one thread and the graph 0.75 are idle."""
+NICENESS = 10
+"""Of threads that work beside the steps."""
 TASKS = Path("/proc/self/task")
 STAT = Path("/proc/stat")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -78,3 +83,13 @@ def idle_s() -> float:
         return int(STAT.read_text().split(maxsplit=5)[4]) / TICKS_PER_S
     except (OSError, IndexError):
         return 0.0
+
+
+def background(threads: int, name: str) -> ThreadPoolExecutor:
+    """Threads whose work goes after the steps, where threads have priorities of their own (Linux)."""
+    return ThreadPoolExecutor(threads, name, initializer=_step_back)
+
+
+def _step_back() -> None:
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, get_native_id(), NICENESS)

@@ -1,6 +1,5 @@
 """The body of POST /chat/completions: every bound at n-1, n and n+1 where it has one."""
 
-import json
 import math
 import pickle
 from typing import Any
@@ -194,63 +193,6 @@ def test_tools_have_names_of_their_own_and_a_limit() -> None:
     for name in ("", "a b", "ä", "a" * 65, "a\n"):
         assert refused(tools=[tool(name)])[0] == ("tools", 0, "function", "name")
     assert request(tools=[tool("a" * 64)])
-
-
-def schema_of_size(size: int) -> dict[str, Any]:
-    frame = len(json.dumps({"title": ""}))
-    return {"title": "x" * (size - frame)}
-
-
-def nested(levels: int) -> dict[str, Any]:
-    """Arrays and objects inside one another, `levels` of them."""
-    schema: dict[str, Any] = {}
-    for _ in range(levels - 1):
-        schema = {"items": schema}
-    return schema
-
-
-def test_schemas_are_bounded() -> None:
-    limit = chat_tools.MAX_SCHEMA_BYTES
-    assert request(tools=[tool(parameters=schema_of_size(limit))])
-    assert f"{limit}" in refused(tools=[tool(parameters=schema_of_size(limit + 1))])[1]
-    assert request(tools=[tool(parameters=nested(chat_tools.MAX_SCHEMA_DEPTH))])
-    assert "deeper" in refused(tools=[tool(parameters=nested(chat_tools.MAX_SCHEMA_DEPTH + 1))])[1]
-    assert "deeper" in refused(tools=[tool(parameters=nested(500))])[1]
-    assert "JSON" in refused(tools=[tool(parameters={"const": math.nan})])[1]
-
-
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {"pattern": "(a+)+$"},
-        {"properties": {"a": {"pattern": "x"}}},
-        {"patternProperties": {"x": {}}},
-        {"$defs": {"a": {"anyOf": [{"pattern": "x"}]}}},
-        {"items": [{"pattern": "x"}]},
-        {"maxLength": 10_001},
-        {"properties": {"a": {"minItems": 10_001}}},
-        {"$ref": "https://example.org/schema"},
-        {"$ref": 5},
-    ],
-)
-def test_what_is_dear_to_compile_is_refused(schema: dict[str, Any]) -> None:
-    assert refused(tools=[tool(parameters=schema)])[0] == ("tools", 0, "function", "parameters")
-    form = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
-    assert refused(response_format=form)[0] == ("response_format", "json_schema", "schema")
-
-
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {"properties": {"pattern": {"type": "string"}, "patternProperties": {}}},
-        {"$defs": {"pattern": {}}, "$ref": "#/$defs/pattern"},
-        {"enum": [{"pattern": "x"}], "default": {"maxLength": 10**9}},
-        {"required": ["pattern"]},
-        {"maxLength": 10_000},
-    ],
-)
-def test_a_name_is_not_a_keyword(schema: dict[str, Any]) -> None:
-    assert request(tools=[tool(parameters=schema)])
 
 
 def test_response_format_of_a_schema_has_one() -> None:

@@ -3,7 +3,9 @@
 import asyncio
 import json
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from contract.chat.engine import ChatBatch, ChatJob
 from contract.chat.request import ChatRequest
 from contract.errors import ApiError
 from models.chat import VllmChat
+from models.llm.grammars import CHILDREN
 from models.weights import store as weights
 
 WINDOW = 512
@@ -244,7 +247,7 @@ async def test_a_tools_answer_is_read(chat: VllmChat) -> None:
     assert "snow" in reply.body["choices"][0]["message"]["content"]
 
 
-@pytest.mark.parametrize("schema", [{"type": "nonsense"}, {"properties": {"a": {"$ref": "#/nowhere"}}}])
+@pytest.mark.parametrize("schema", [{"type": "nonsense"}, {"properties": {"a": {"$ref": "#/$defs/nowhere"}}}])
 async def test_a_schema_that_cannot_be_followed_is_the_clients_fault(chat: VllmChat, schema: dict[str, Any]) -> None:
     tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"} | schema}}]
     form = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
@@ -258,6 +261,62 @@ async def test_a_schema_that_cannot_be_followed_is_the_clients_fault(chat: VllmC
             assert caught.value.fault.status == 400
             assert str(caught.value.param).startswith(param)
     assert "Paris" in (await chat.complete(ask())).body["choices"][0]["message"]["content"]
+
+
+async def test_the_schema_that_cannot_be_followed_is_named(chat: VllmChat) -> None:
+    schemas = [{"type": "object"}, {"type": "object", "properties": {"a": {"type": "nonsense"}}}]
+    tools = [{"type": "function", "function": {"name": f"f{i}", "parameters": s}} for i, s in enumerate(schemas)]
+    with pytest.raises(ApiError) as caught:
+        await chat.complete(ask(tools=tools, tool_choice="required"))
+    assert caught.value.param == "tools[1].function.parameters"
+    tools[1]["function"]["strict"] = False
+    assert await chat.complete(ask(tools=tools, tool_choice="required", max_tokens=48))
+
+
+async def test_json_mode_answers_beside_schema_bombs(chat: VllmChat, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Schemas that the contract lets through, and that cannot be compiled in the time there is."""
+    monkeypatch.setattr(chat._grammars, "_cpu_s", 3)
+
+    def bomb(i: int) -> ChatJob:
+        fields = {f"f{k}": {"type": "string", "maxLength": 300 + 20 * i + k} for k in range(15)}
+        schema = {"type": "object", "properties": fields}
+        form = {"type": "json_schema", "json_schema": {"name": "bomb", "schema": schema}}
+        return replace(ask(response_format=form), cache_salt="attacker")
+
+    async def other() -> float:
+        began = time.monotonic()
+        assert await chat.complete(ask(response_format={"type": "json_object"}, max_tokens=1))
+        return time.monotonic() - began
+
+    await other()
+    alone_s = max([await other() for _ in range(5)])
+    bombs = [asyncio.create_task(chat.complete(bomb(i))) for i in range(100)]
+    await until(lambda: sum(task.done() for task in bombs) > 80)
+    beside_s = max([await other() for _ in range(10)])
+    print(f"json_object alone {alone_s:.3f} s, beside bombs {beside_s:.3f} s")
+    assert not all(task.done() for task in bombs)
+    sent_away = [task.exception() for task in bombs if task.done()]
+    assert {error.fault.status for error in sent_away if isinstance(error, ApiError)} == {429}
+    with pytest.raises(ApiError) as caught:
+        await bombs[0]
+    assert (caught.value.fault.status, caught.value.param) == (400, "response_format")
+    assert "too long" in caught.value.message
+    for task in bombs:
+        task.cancel()
+    await asyncio.gather(*bombs, return_exceptions=True)
+    assert "Paris" in (await chat.complete(ask())).body["choices"][0]["message"]["content"]
+
+
+async def test_long_compilations_leave_room_for_short_ones(chat: VllmChat) -> None:
+    """As many as the children let through at a time, and the engine still compiles for somebody else."""
+    executor = chat._engine.engine_core.engine_core.structured_output_manager.executor
+    over = threading.Event()
+    long = [executor.submit(over.wait, 60) for _ in range(CHILDREN)]
+    try:
+        assert await chat.complete(ask(response_format={"type": "json_object"}, max_tokens=1))
+        assert not any(compilation.done() for compilation in long)
+    finally:
+        over.set()
 
 
 async def test_a_long_input_is_cut_at_the_top(chat: VllmChat) -> None:

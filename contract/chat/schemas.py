@@ -1,0 +1,121 @@
+"""JSON schemas that an answer is made to follow: which of a request those are, and what following one costs.
+
+Only such schemas are compiled to a grammar, and only they are bounded. The schema of a tool that the model may call or
+leave is text in the prompt: the bounds of a body hold for it, and nothing else.
+
+The bound here is an estimate, so that a clear bomb never reaches an engine. What it lets through is compiled under a
+limit of time and memory in `models.llm.grammars`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from contract.chat.tools import NamedTool
+from contract.errors import INVALID_REQUEST
+
+if TYPE_CHECKING:
+    from contract.chat.request import ChatRequest
+
+MAX_SCHEMA_COST = 4096
+"""Of all compiled schemas of a request together, in states of a grammar; see `cost`."""
+REPEATED_STATES = 256
+"""A longer repetition is compiled to so many states, and no more."""
+CHARS_PER_STATE = 64
+"""A state of a bounded string takes milliseconds, and 64 characters of names and values take less than one."""
+
+COUNTS = frozenset({"minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"})
+NAMED_SCHEMAS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+"""Keywords whose keys are names chosen by the client."""
+ANNOTATIONS = frozenset({"default", "examples", "description", "title", "$comment"})
+"""Keywords that no grammar is made of."""
+DATA = frozenset({"enum", "const", "required", "dependentRequired"})
+"""Keywords whose values are data, not schemas."""
+Bounds = frozenset[tuple[str, float]]
+"""The counts of one schema, by keyword."""
+REFERENCE = re.compile(r"#(/(\$defs|definitions)/[^/]+)?")
+"""Where a `$ref` may point. A path to anywhere else could name a value that is no schema and was not looked at."""
+
+
+def compiled(request: ChatRequest) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The schemas of `request` that are compiled, each after the field that it stands in."""
+    form = request.response_format
+    if form and form.type == "json_schema" and form.json_schema and not request.is_tool_forced:
+        yield "response_format", form.json_schema.schema_
+    if request.tool_choice == "none":
+        return
+    named = request.tool_choice.function.name if isinstance(request.tool_choice, NamedTool) else None
+    for index, tool in enumerate(request.tools or ()):
+        function = tool.function
+        is_strict = request.is_tool_forced if function.strict is None else function.strict
+        if is_strict and function.parameters and named in (None, function.name):
+            yield f"tools[{index}].function.parameters", function.parameters
+
+
+def check(request: ChatRequest) -> None:
+    """Raises INVALID_REQUEST for a reference that is not followed, and for schemas that are too dear together."""
+    total = 0
+    for param, schema in compiled(request):
+        try:
+            total += cost(schema)
+        except ValueError as error:
+            raise INVALID_REQUEST(f"the JSON schema in `{param}` {error}", param=param) from None
+        if total > MAX_SCHEMA_COST:
+            raise INVALID_REQUEST(
+                f"the JSON schemas up to `{param}` cost {total} states of a grammar; at most {MAX_SCHEMA_COST} are "
+                f"allowed. Different bounds of lengths and counts cost up to {REPEATED_STATES} each, and an equal one "
+                "costs nothing; names and values cost little",
+                param=param,
+            )
+
+
+def dearest(request: ChatRequest) -> str:
+    """The field of the compiled schema that costs most. At least one must be compiled."""
+    return max(compiled(request), key=lambda item: cost(item[1]))[0]
+
+
+def cost(schema: dict[str, Any]) -> int:
+    """States of the grammar of `schema`, roughly. A definition counts once, however often it is referred to.
+
+    Raises ValueError for a `$ref` to anything but a definition of the same schema.
+    """
+    repetitions: set[Bounds] = set()
+    chars = _walk(schema, repetitions)
+    states = (max(count for _, count in bounds) for bounds in repetitions)
+    return sum(int(min(count, REPEATED_STATES)) for count in states) + chars // CHARS_PER_STATE
+
+
+def _walk(schema: Any, repetitions: set[Bounds]) -> int:
+    """Characters of names and values in `schema`; bounds of its repetitions are added to `repetitions`."""
+    if isinstance(schema, list):
+        return sum(_walk(part, repetitions) for part in schema)
+    if not isinstance(schema, dict):
+        return _size(schema)
+    bounds = frozenset((name, abs(value)) for name in COUNTS if isinstance(value := schema.get(name), int | float))
+    if bounds:
+        repetitions.add(bounds)
+    chars = 0
+    for key, value in schema.items():
+        chars += len(key)
+        if key == "$ref" and not (isinstance(value, str) and REFERENCE.fullmatch(value)):
+            raise ValueError(
+                f"has a `$ref` to `{str(value)[:64]}`; only `#/$defs/NAME`, `#/definitions/NAME` and `#` are followed"
+            )
+        if key in NAMED_SCHEMAS and isinstance(value, dict):
+            chars += sum(len(name) + _walk(part, repetitions) for name, part in value.items())
+        elif key in DATA:
+            chars += _size(value)
+        elif key not in ANNOTATIONS:
+            chars += _walk(value, repetitions)
+    return chars
+
+
+def _size(value: Any) -> int:
+    """Characters of a value that is data."""
+    if isinstance(value, dict):
+        return sum(len(key) + _size(part) for key, part in value.items())
+    if isinstance(value, list):
+        return sum(map(_size, value))
+    return len(value) if isinstance(value, str) else 4

@@ -1,0 +1,125 @@
+"""A program that compiles grammars of strangers, each in a process that is forked for it and ends with it.
+
+It reads lines and answers each with one: first the vocabulary, as xgrammar writes it, then requests
+
+    {"kind": "JSON", "spec": "...", "cpu_s": 10, "wall_s": 30}  ->  {"bytes": 39640}
+                                                                    {"refused": "why xgrammar does not take it"}
+                                                                    {"died": "time"}        also "memory"
+
+This process imports xgrammar once and keeps nothing of what it compiles. Run it with `python -I`: it takes only the
+standard library and xgrammar. It must have one thread, or a fork could wait for a lock that nobody holds.
+"""
+
+import json
+import os
+import resource
+import signal
+import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+MEMORY_BYTES = 1 << 30
+"""What a compilation may take beyond what this process has."""
+STACK_BYTES = 2 << 20
+"""Less than a thread of the engine has: what recurses too deeply dies here."""
+NICENESS = 10
+"""Below the engines, whose steps others wait for."""
+DETAIL_CHARS = 300
+
+
+class _Absent(ModuleType):
+    """A library that xgrammar names while it is imported, and that compiling does not need."""
+
+    __path__: list[str] = []
+
+    def __getattr__(self, name: str) -> type:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return type(name, (), {"__init__": lambda self, *args, **kwargs: None})
+
+
+def load_xgrammar() -> ModuleType:
+    """Xgrammar without torch and transformers: a second and 60 MB, where it would be several and 270."""
+    os.environ["TVM_FFI_DISABLE_TORCH_C_DLPACK"] = "1"
+    sys.modules["torch"] = None  # type: ignore[assignment]  # tvm_ffi would take an absent one for the real one
+    import tvm_ffi  # noqa: F401
+
+    for name in ("torch", "transformers", "triton"):
+        absent = _Absent(name)
+        absent.__spec__ = ModuleSpec(name, None)
+        sys.modules[name] = absent
+    import xgrammar
+
+    return xgrammar
+
+
+def main() -> None:
+    """Answers requests until the other end closes."""
+    os.nice(NICENESS)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    xgrammar = load_xgrammar()
+    vocabulary = xgrammar.TokenizerInfo.deserialize_json(sys.stdin.readline())
+    _say({"ready": True})
+    for line in sys.stdin:
+        _say(_attempt(xgrammar, vocabulary, json.loads(line)))
+
+
+def _say(answer: dict[str, object]) -> None:
+    sys.stdout.write(json.dumps(answer) + "\n")
+    sys.stdout.flush()
+
+
+def _attempt(xgrammar: ModuleType, vocabulary: object, request: dict[str, object]) -> dict[str, object]:
+    """Compiles in a fork; what the fork writes, or how it died."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if not pid:
+        try:
+            _limit(int(str(request["cpu_s"])), int(str(request["wall_s"])))
+            os.write(writing, json.dumps(_compile(xgrammar, vocabulary, request)).encode())
+        except MemoryError:
+            os.write(writing, b'{"died": "memory"}')
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with open(reading, "rb") as answer:
+        said = answer.read()
+    _, status = os.waitpid(pid, 0)
+    if said:
+        return dict(json.loads(said))
+    ended_by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+    timed_out = ended_by in (signal.SIGXCPU, signal.SIGALRM, signal.SIGKILL)
+    return {"died": "time" if timed_out else "memory"}
+
+
+def _limit(cpu_s: int, wall_s: int) -> None:
+    """The kernel ends this process at any of the limits, whatever it is doing."""
+    signal.setitimer(signal.ITIMER_REAL, wall_s)
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 1))
+    resource.setrlimit(resource.RLIMIT_STACK, (STACK_BYTES, STACK_BYTES))
+    with open("/proc/self/statm") as statm:
+        used = int(statm.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY_BYTES, used + MEMORY_BYTES))
+
+
+def _compile(xgrammar: ModuleType, vocabulary: object, request: dict[str, object]) -> dict[str, object]:
+    """As vLLM's engine does it, but on one thread."""
+    compiler = xgrammar.GrammarCompiler(vocabulary, max_threads=1)
+    try:
+        match request["kind"]:
+            case "JSON":
+                grammar = compiler.compile_json_schema(request["spec"])
+            case "STRUCTURAL_TAG":
+                grammar = compiler.compile_structural_tag(request["spec"])
+            case _:
+                xgrammar.Grammar.from_json_schema(request["spec"])
+                return {"bytes": 0}
+    except MemoryError:
+        raise
+    except Exception as error:
+        return {"refused": str(error)[:DETAIL_CHARS]}
+    return {"bytes": grammar.memory_size_bytes}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,199 @@
+"""Grammars of strangers are compiled in a child first, and reach the engine only if that was cheap.
+
+    grammars = Grammars(vocabulary)
+    await grammars.check(kind, spec, owner)     returns where the engine may compile it, else raises
+      |- Refused    it cannot be compiled, took too long, or took too much memory
+      `- Crowded    too many wait
+
+vLLM compiles inside the engine, one grammar after the other, and no compilation there can be ended: one of a minute
+would stop everybody's structured answers. A child (`grammar_child.py`) can be. The engine then compiles the same once
+more, within the time that was proven: a compiled grammar of 2 MB is 13 MB of JSON and takes longer to read than to
+make. Owners take turns at the children, so no more reaches the engine than they let through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from audio.turns import Crowded, Turns
+from contract.limits import SCHEMA_COMPILE_S
+from models.llm.grammar_process import Child
+
+if TYPE_CHECKING:
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+__all__ = ["Crowded", "Grammars", "Refused", "of_engine"]
+
+log = logging.getLogger(f"parlance.{__name__}")
+
+Kind = Literal["JSON", "STRUCTURAL_TAG", "PARSE"]
+"""What `spec` is: a JSON schema, a structural tag of vLLM, or a JSON schema of which only the syntax is looked at."""
+
+CHILDREN = 2
+"""Compilations at a time. Who comes later waits for a turn; an owner has one."""
+OWNER_WAITING = 8
+ALL_WAITING = 64
+PATIENCE = 3
+"""Seconds that a child may take for each second of processor time that it may use: it does not run alone."""
+KEPT_BYTES = 256 * 1024**2
+"""Compiled grammars that are remembered as cheap: half of what vLLM keeps, so what is remembered is still there."""
+VERDICT_BYTES = 4096
+"""What a verdict counts for at least, so that their number is bounded too."""
+RETRY_S = 60.0
+"""A grammar that took too long is refused at once for so long; then the machine may have more time for it."""
+
+
+class Refused(ValueError):
+    """A grammar that the engine must not compile.
+
+    Attributes:
+        reason: `invalid`, `time` or `memory`.
+    """
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(reason, detail)
+        self.reason, self.detail = reason, detail
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    weight_bytes: int
+    refusal: tuple[str, str] | None = None
+    until: float = float("inf")
+
+
+def of_engine(engine: AsyncLLM) -> Grammars:
+    """For what `engine` may compile."""
+
+    def vocabulary() -> str:
+        from xgrammar import TokenizerInfo
+
+        tokenizer, size = engine.renderer.tokenizer, engine.model_config.get_vocab_size()
+        return str(TokenizerInfo.from_huggingface(tokenizer, vocab_size=size).serialize_json())
+
+    return Grammars(vocabulary)
+
+
+class Grammars:
+    """What may be compiled for one vocabulary. Used from one event loop; children start at the first need.
+
+    Args:
+        vocabulary: gives xgrammar's `TokenizerInfo` as JSON; called once, in a thread.
+        cpu_s: processor time of a compilation.
+    """
+
+    def __init__(self, vocabulary: Callable[[], str], cpu_s: int = SCHEMA_COMPILE_S) -> None:
+        self._vocabulary, self._cpu_s = vocabulary, cpu_s
+        self._turns = Turns(CHILDREN, OWNER_WAITING, ALL_WAITING)
+        self._written: asyncio.Task[bytes] | None = None
+        self._threads = ThreadPoolExecutor(CHILDREN, thread_name_prefix="grammars")
+        self._idle: list[Child] = []
+        self._children: set[Child] = set()
+        self._tasks: set[asyncio.Task[_Verdict]] = set()
+        self._asking: set[asyncio.Task[Any] | None] = set()
+        """Those of the tasks whose turn it is."""
+        self._kept: OrderedDict[bytes, _Verdict] = OrderedDict()
+        self._kept_bytes = 0
+
+    async def check(self, kind: Kind, spec: str, owner: str) -> None:
+        """Returns where `spec` can be compiled in the time there is. Raises Refused, Crowded as the module says."""
+        key = hashlib.sha256(f"{kind}\n{spec}".encode("utf-8", "surrogatepass")).digest()
+        verdict = self._known(key)
+        if verdict is None:
+            task = asyncio.create_task(self._judged(key, kind, spec, owner))
+            self._tasks.add(task)
+            task.add_done_callback(self._forget)
+            try:
+                verdict = await asyncio.shield(task)
+            except asyncio.CancelledError:
+                # A client that leaves gives its turn up, but a child in the middle of an answer is heard out.
+                if task not in self._asking:
+                    task.cancel()
+                raise
+        if verdict.refusal:
+            raise Refused(*verdict.refusal)
+
+    def close(self) -> None:
+        """Ends the children. Checks under way fail."""
+        for task in self._tasks:
+            task.cancel()
+        for child in self._children:
+            child.end()
+        self._idle.clear()
+        self._children.clear()
+        self._threads.shutdown(wait=False)
+
+    def _forget(self, task: asyncio.Task[_Verdict]) -> None:
+        self._tasks.discard(task)
+        self._asking.discard(task)
+        if not task.cancelled():
+            task.exception()  # nobody may be left to hear it
+
+    def _known(self, key: bytes) -> _Verdict | None:
+        verdict = self._kept.get(key)
+        if verdict is None or verdict.until < time.monotonic():
+            return None
+        self._kept.move_to_end(key)
+        return verdict
+
+    async def _judged(self, key: bytes, kind: Kind, spec: str, owner: str) -> _Verdict:
+        async with self._turns.of(owner):
+            self._asking.add(asyncio.current_task())
+            verdict = self._known(key)
+            if verdict is None:
+                verdict = await self._compiled(kind, spec)
+                self._keep(key, verdict)
+            return verdict
+
+    async def _compiled(self, kind: Kind, spec: str) -> _Verdict:
+        child = await self._child()
+        wall_s = PATIENCE * self._cpu_s
+        request = {"kind": kind, "spec": spec, "cpu_s": self._cpu_s, "wall_s": wall_s}
+        try:
+            answer = await asyncio.get_running_loop().run_in_executor(self._threads, child.ask, request, 2 * wall_s)
+        except BaseException:
+            self._children.discard(child)
+            child.end()
+            raise
+        self._idle.append(child)
+        if "bytes" in answer:
+            return _Verdict(max(answer["bytes"], VERDICT_BYTES))
+        if "refused" in answer:
+            return _Verdict(VERDICT_BYTES, ("invalid", answer["refused"]))
+        log.warning("a grammar of %d characters was given up: too much %s", len(spec), answer["died"])
+        return _Verdict(VERDICT_BYTES, (answer["died"], ""), time.monotonic() + RETRY_S)
+
+    async def _child(self) -> Child:
+        """One that is free and lives."""
+        while self._idle:
+            child = self._idle.pop()
+            if child.is_alive:
+                return child
+            self._children.discard(child)
+            child.end()
+        child = Child(await self._lines())
+        self._children.add(child)
+        return child
+
+    async def _lines(self) -> bytes:
+        """The first line that a child reads."""
+        if self._written is None or (self._written.done() and self._written.exception()):
+            self._written = asyncio.create_task(asyncio.to_thread(lambda: self._vocabulary().encode() + b"\n"))
+        return await asyncio.shield(self._written)
+
+    def _keep(self, key: bytes, verdict: _Verdict) -> None:
+        if old := self._kept.pop(key, None):
+            self._kept_bytes -= old.weight_bytes
+        self._kept[key] = verdict
+        self._kept_bytes += verdict.weight_bytes
+        while self._kept_bytes > KEPT_BYTES:
+            _, oldest = self._kept.popitem(last=False)
+            self._kept_bytes -= oldest.weight_bytes

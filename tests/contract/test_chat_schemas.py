@@ -1,0 +1,181 @@
+"""Which JSON schemas are compiled, and what is refused before an engine sees it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract.chat import schemas
+from contract.chat.request import ChatRequest
+from contract.errors import ApiError
+
+NAMED = {"type": "function", "function": {"name": "f"}}
+
+MCP_TOOLS: dict[str, Any] = json.loads((Path(__file__).parents[1] / "data" / "mcp_tools.json").read_text("utf-8"))
+"""Parameters of tools of public MCP servers, by `server/tool`; descriptions are ours."""
+
+
+def tool(parameters: dict[str, Any] | None, name: str = "f", **function: Any) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, "parameters": parameters} | function}
+
+
+def form(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
+
+
+def request(**fields: Any) -> ChatRequest:
+    return ChatRequest.model_validate({"model": "m", "messages": [{"role": "user", "content": "hi"}]} | fields)
+
+
+def refused(**fields: Any) -> tuple[str | None, str]:
+    """Field and sentence of the 400."""
+    with pytest.raises(ApiError) as caught:
+        request(**fields)
+    assert caught.value.fault.status == 400
+    return caught.value.param, caught.value.message
+
+
+def strings(*lengths: int) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {f"f{i}": {"type": "string", "maxLength": n} for i, n in enumerate(lengths)},
+    }
+
+
+BOMBS = {
+    "100 near 9,000": strings(*range(9000, 9100)),
+    "40 near 4,000": strings(*range(4000, 4040)),
+    "enum of 300,000 characters": {"enum": [f"value {i:08}" for i in range(20_000)]},
+    "counts of items": {"anyOf": [{"type": "array", "maxItems": n} for n in range(500, 600)]},
+    "inside a definition": {"$defs": {"a": strings(*range(4000, 4040))}, "$ref": "#/$defs/a"},
+    "behind a pattern of names": {"patternProperties": {"^x": strings(*range(4000, 4040))}},
+}
+
+
+@pytest.mark.parametrize("schema", BOMBS.values(), ids=BOMBS)
+def test_schema_bombs_are_refused_before_an_engine_sees_them(schema: dict[str, Any]) -> None:
+    for param, fields in {
+        "response_format": {"response_format": form(schema)},
+        "tools[1].function.parameters": {"tools": [tool({}, "g"), tool(schema, strict=True)]},
+        "tools[0].function.parameters": {"tools": [tool(schema)], "tool_choice": "required"},
+    }.items():
+        place, sentence = refused(**fields)
+        assert place == param
+        assert f"{schemas.MAX_SCHEMA_COST}" in sentence
+    assert request(tools=[tool(schema)])
+
+
+def test_the_cost_has_a_limit_and_equal_bounds_cost_once() -> None:
+    dear = schemas.MAX_SCHEMA_COST // schemas.REPEATED_STATES
+    assert request(response_format=form(strings(*range(1000, 1000 + dear - 1))))
+    assert "cost" in refused(response_format=form(strings(*range(1000, 1000 + dear + 1))))[1]
+    assert request(response_format=form(strings(*[1000] * 500)))
+
+
+@pytest.mark.parametrize("chars", [0, 64 * 4096 - 4, 64 * 4096, 64 * 4097])
+def test_names_and_values_cost_by_their_characters(chars: int) -> None:
+    schema = {"enum": ["x" * chars]}
+    assert schemas.cost(schema) == (chars + len("enum")) // schemas.CHARS_PER_STATE
+    if schemas.cost(schema) > schemas.MAX_SCHEMA_COST:
+        assert refused(response_format=form(schema))[0] == "response_format"
+    else:
+        assert request(response_format=form(schema))
+
+
+def test_schemas_of_all_tools_count_together() -> None:
+    half = schemas.MAX_SCHEMA_COST // schemas.REPEATED_STATES // 2 + 1
+    tools = [tool(strings(*range(1000, 1000 + half)), name, strict=True) for name in "ab"]
+    assert request(tools=tools[:1])
+    assert refused(tools=tools)[0] == "tools[1].function.parameters"
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["https://example.org/schema", "#/properties/a", "#/properties/a/default", "#/$defs/a/default", "#/const", "#a", 5],
+)
+def test_a_reference_leads_to_a_definition_and_nowhere_else(target: Any) -> None:
+    """A `default` is not looked at, so a reference into one would smuggle any bomb past the estimate."""
+    bomb = strings(*range(9000, 9100))
+    schema = {"properties": {"a": {"default": bomb}, "b": {"$ref": target}}, "const": bomb, "$defs": {"a": {}}}
+    param, sentence = refused(tools=[tool(schema, strict=True)])
+    assert param == "tools[0].function.parameters"
+    assert "$defs" in sentence
+    assert request(tools=[tool(schema)])
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"pattern": {"type": "string"}, "$ref": {"type": "string"}, "default": {}}},
+        {"$defs": {"a": {"properties": {"next": {"$ref": "#/$defs/a"}}}}, "$ref": "#/$defs/a"},
+        {"definitions": {"a": {}}, "items": {"$ref": "#/definitions/a"}},
+        {"properties": {"children": {"type": "array", "items": {"$ref": "#"}}}},
+        {
+            "enum": [{"$ref": "x"}],
+            "default": {"maxLength": 10**9},
+            "examples": ["x" * 10**6],
+            "description": "x" * 10**6,
+        },
+        {"type": "string", "pattern": "^[a-z]+$", "format": "uri"},
+        {"maxLength": 10**12},
+    ],
+)
+def test_what_is_cheap_is_compiled(schema: dict[str, Any]) -> None:
+    body = request(response_format=form(schema))
+    assert [param for param, _ in schemas.compiled(body)] == ["response_format"]
+
+
+def test_what_is_not_compiled_is_not_restricted() -> None:
+    wild = {"pattern": "(a+)+$", "$ref": "https://example.org/x", "items": [{"maxLength": 10**9}], "const": "x" * 10**6}
+    for choice in (None, "auto", "none"):
+        assert request(tools=[tool(wild, description="x" * 100_000)], tool_choice=choice)
+    assert request(tools=[tool(wild, strict=True)], tool_choice="none")
+    assert request(tools=[tool(wild, strict=False)], tool_choice="required")
+    assert request(tools=[tool(wild, "g"), tool({})], tool_choice=NAMED)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, ["response_format"]),
+        ({"tool_choice": "auto"}, ["response_format"]),
+        ({"strict": True}, ["response_format", "tools[0].function.parameters"]),
+        ({"tool_choice": "required"}, ["tools[0].function.parameters", "tools[1].function.parameters"]),
+        ({"tool_choice": NAMED}, ["tools[0].function.parameters"]),
+        ({"tool_choice": NAMED, "strict": False}, []),
+        ({"tool_choice": "none", "strict": True}, ["response_format"]),
+    ],
+)
+def test_the_compiled_ones_are_those_that_an_answer_follows(fields: dict[str, Any], expected: list[str]) -> None:
+    strict = {"strict": fields.pop("strict")} if "strict" in fields else {}
+    tools = [tool({"type": "object"}, **strict), tool({"type": "object"}, "g")]
+    body = request(tools=tools, response_format=form({"type": "object"}), **fields)
+    assert [param for param, _ in schemas.compiled(body)] == expected
+
+
+@pytest.mark.parametrize("name", MCP_TOOLS)
+def test_tools_of_public_mcp_servers_pass_as_they_are(name: str) -> None:
+    """Their parameters as such servers announce them, with whatever keywords; compiled where they ask for it."""
+    mcp_tool = tool(MCP_TOOLS[name], strict=None)
+    for choice in (None, "auto", "none"):
+        assert request(tools=[mcp_tool], tool_choice=choice)
+    if name == "figma/get_nodes":
+        assert "$defs" in refused(tools=[mcp_tool], tool_choice="required")[1]
+    else:
+        assert request(tools=[mcp_tool], tool_choice="required")
+
+
+def test_all_tools_of_public_mcp_servers_pass_together() -> None:
+    assert len(MCP_TOOLS) == 34
+    many = [tool(schema, name.replace("/", "_")) for name, schema in MCP_TOOLS.items()]
+    assert request(tools=many)
+
+
+def test_the_estimate_is_quick_on_the_largest_body() -> None:
+    """It runs in the ingress: as many values as a body may hold, as deep as it may be, looked at once."""
+    schema: dict[str, Any] = {"enum": list(range(90_000))}
+    for _ in range(20):
+        schema = {"items": schema}
+    assert len(json.dumps(schema)) > 500_000
+    assert schemas.cost(schema) > schemas.MAX_SCHEMA_COST

@@ -1,0 +1,186 @@
+"""Compiling grammars in children that can be ended: real xgrammar and the embedded model's vocabulary."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from models.llm import grammars as module
+from models.llm.grammars import Crowded, Grammars, Refused
+from models.weights import store as weights
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
+
+CPU_S = 1
+PROGRAM = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from grammar_child import load_xgrammar
+xgrammar = load_xgrammar()
+kind = xgrammar.VocabType.BYTE_LEVEL
+print(xgrammar.TokenizerInfo(json.load(sys.stdin), vocab_type=kind, stop_token_ids=[2]).serialize_json())
+"""
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+def vocabulary() -> Callable[[], str]:
+    """Of SmolLM2, made without the libraries that a replica has loaded anyway."""
+    file = weights.ensure("smollm2-135m-instruct") / "tokenizer.json"
+    ids = json.loads(file.read_text("utf-8"))["model"]["vocab"]
+    tokens = json.dumps(sorted(ids, key=ids.__getitem__))
+    folder = str(Path(module.__file__).parent)
+    made = subprocess.run([sys.executable, "-c", PROGRAM, folder], input=tokens, capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr
+    return lambda: made.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+async def grammars(anyio_backend: str, vocabulary: Callable[[], str]) -> AsyncIterator[Grammars]:
+    checked = Grammars(vocabulary, CPU_S)
+    yield checked
+    checked.close()
+
+
+def strings(*lengths: int) -> str:
+    fields = {f"f{i}": {"type": "string", "maxLength": length} for i, length in enumerate(lengths)}
+    return json.dumps({"type": "object", "properties": fields})
+
+
+BOMB = strings(*range(9000, 9014))
+"""Within what the contract lets through, and many times dearer than the limit here."""
+CHEAP = json.dumps({"type": "object", "properties": {"city": {"type": "string"}}})
+
+
+async def reason(grammars: Grammars, spec: str, owner: str = "a", kind: Any = "JSON") -> str:
+    """Why `spec` is refused; empty where it is not."""
+    try:
+        await grammars.check(kind, spec, owner)
+    except Refused as refusal:
+        return refusal.reason
+    return ""
+
+
+async def test_a_cheap_schema_passes_and_a_bomb_is_ended(grammars: Grammars) -> None:
+    assert await reason(grammars, CHEAP) == ""
+    assert await reason(grammars, BOMB) == "time"
+    assert await reason(grammars, CHEAP) == ""
+
+
+async def test_what_is_no_schema_is_refused_with_the_reason(grammars: Grammars) -> None:
+    with pytest.raises(Refused) as caught:
+        await grammars.check("JSON", '{"type": "nonsense"}', "a")
+    assert caught.value.reason == "invalid"
+    assert "nonsense" in caught.value.detail
+    assert await reason(grammars, '{"$ref": "#/$defs/nowhere"}', kind="PARSE") == "invalid"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        (r"^\d{4}-\d{2}-\d{2}$", {""}),
+        ("^[A-Z]+-[0-9]+$", {""}),
+        ("(" * 100_000 + ")" * 100_000, {"invalid", "memory", "time"}),
+        ("^" + "(a?){1000}" * 100 + "$", {"time", "memory", "invalid"}),
+    ],
+    ids=["date", "issue key", "deep", "wide"],
+)
+async def test_regular_expressions_pass_where_they_compile(
+    grammars: Grammars, pattern: str, expected: set[str]
+) -> None:
+    assert await reason(grammars, json.dumps({"type": "string", "pattern": pattern})) in expected
+    assert await reason(grammars, CHEAP) == ""
+
+
+async def test_a_schema_may_contain_itself(grammars: Grammars) -> None:
+    tree = {"type": "object", "properties": {"value": {"type": "string"}, "next": {"$ref": "#/$defs/tree"}}}
+    assert await reason(grammars, json.dumps({"$defs": {"tree": tree}, "$ref": "#/$defs/tree"})) == ""
+
+
+async def test_verdicts_are_kept(vocabulary: Callable[[], str]) -> None:
+    grammars = Grammars(vocabulary, CPU_S)
+    assert await reason(grammars, CHEAP) == ""
+    assert await reason(grammars, BOMB) == "time"
+    grammars.close()  # nobody is there any more who could compile
+    assert await reason(grammars, CHEAP) == ""
+    assert await reason(grammars, BOMB, owner="b") == "time"
+
+
+async def test_what_is_kept_is_bounded(grammars: Grammars, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "KEPT_BYTES", 200_000)
+    for i in range(8):
+        assert await reason(grammars, json.dumps({"const": f"value {i}", "title": "x" * i})) == ""
+    assert grammars._kept_bytes <= 200_000
+    assert sum(verdict.weight_bytes for verdict in grammars._kept.values()) == grammars._kept_bytes
+
+
+async def test_bombs_of_one_owner_do_not_hold_up_another(grammars: Grammars) -> None:
+    """One place of two, however many bombs wait; more than OWNER_WAITING are sent away."""
+    bombs = [strings(*range(500 + i, 514 + i)) for i in range(module.OWNER_WAITING + 3)]
+    waiting = [asyncio.create_task(reason(grammars, bomb, "attacker")) for bomb in bombs]
+    await asyncio.sleep(0)
+    for i in range(3):
+        assert await reason(grammars, json.dumps({"const": i}), "victim") == ""
+        assert not all(task.done() for task in waiting)
+    crowded = [task for task in waiting if task.done() and isinstance(task.exception(), Crowded)]
+    assert len(crowded) == 2
+    assert sum(not task.done() for task in waiting) >= module.OWNER_WAITING - 2
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def test_a_client_that_leaves_breaks_no_answer_of_another(vocabulary: Callable[[], str]) -> None:
+    grammars = Grammars(vocabulary, CPU_S)
+    leaving = asyncio.create_task(reason(grammars, BOMB))
+    while not grammars._turns._inside:  # noqa: ASYNC110 - its turn sets no event of ours
+        await asyncio.sleep(0)
+    leaving.cancel()
+    assert await reason(grammars, CHEAP) == ""
+    assert await reason(grammars, '{"type": "nonsense"}') == "invalid"
+    grammars.close()
+
+
+async def test_clients_that_leave_give_up_their_turns(vocabulary: Callable[[], str]) -> None:
+    grammars = Grammars(vocabulary, CPU_S)
+    bombs = [asyncio.create_task(reason(grammars, strings(*range(500 + i, 514 + i)))) for i in range(5)]
+    while grammars._turns.waiting < 4 or not grammars._asking:  # noqa: ASYNC110 - as above
+        await asyncio.sleep(0)
+    for task in bombs:
+        task.cancel()
+    await asyncio.gather(*bombs, return_exceptions=True)
+    while grammars._turns.waiting:  # noqa: ASYNC110 - as above
+        await asyncio.sleep(0)
+    assert grammars._turns._inside == {"a"}
+    grammars.close()
+
+
+async def test_a_child_that_dies_is_replaced(vocabulary: Callable[[], str]) -> None:
+    grammars = Grammars(vocabulary, CPU_S)
+    assert await reason(grammars, CHEAP) == ""
+    (child,) = grammars._idle
+    os.kill(child._process.pid, 9)
+    child._process.wait()
+    assert await reason(grammars, json.dumps({"const": 1})) == ""
+    grammars.close()
+
+
+async def test_tools_of_public_mcp_servers_compile_when_they_are_strict(vocabulary: Callable[[], str]) -> None:
+    """33 of 34; the one that is left refers to a place that is no definition, which the contract refuses before."""
+    grammars = Grammars(vocabulary)
+    tools = json.loads((Path(__file__).parents[1] / "data" / "mcp_tools.json").read_text("utf-8"))
+    tools.pop("figma/get_nodes")
+    refused = {name: await reason(grammars, json.dumps(schema)) for name, schema in tools.items()}
+    grammars.close()
+    assert {name: why for name, why in refused.items() if why} == {}
+    assert len(tools) == 33
