@@ -61,7 +61,7 @@ class Watch(StartWatch):
     async def refresh(self) -> None:
         self.noticed = Start.FAILED if self.failed.is_set() else Start.COLD
 
-    async def until_failed(self, deployment: str, sleep: Any = None) -> None:
+    async def until_failed(self, deployment: str) -> None:
         await self.failed.wait()
         await self.refresh()
 
