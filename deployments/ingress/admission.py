@@ -71,6 +71,7 @@ def admit(scope: Scope | None, max_body_bytes: int = JSON_BODY_BYTES) -> Callabl
                 f"more than {rate.limit} requests in a minute; the next is possible in {rate.reset_s} s",
                 retry_after_s=rate.reset_s,
             )
+        trace.timings.organisation = caller.org_id
         context = RequestContext(trace.service, caller, trace.request_id, trace.started_s, trace.timings)
         return Admitted(request, context, max_body_bytes)
 
