@@ -10,6 +10,8 @@
     middleware.py   opens the trace of a request; writes the headers that every reply has
     admission.py    length, key, scope, rate: the dependency that every route declares
     addresses.py    addresses that clients get: signed, under the public address
+    budgets.py      what requests may hold at one time: of a key, an organisation, this process
+    reading.py      bodies as they come, within their length, their time and their budget
     forms.py        a form that brings a file
     served.py       headers that name the model that answered
     billing.py      reserve, top up, settle

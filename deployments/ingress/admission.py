@@ -21,6 +21,7 @@ from contract.errors import RATE_LIMIT_EXCEEDED, REQUEST_TOO_LARGE, UNSUPPORTED_
 from contract.limits import JSON_BODY_BYTES
 from deployments.ingress.context import RequestContext
 from deployments.ingress.middleware import trace_of
+from deployments.ingress.reading import taken
 from state.idempotency import HEADER
 
 B = TypeVar("B", bound=BaseModel)
@@ -45,17 +46,25 @@ class Admitted:
     body_sha256: str = ""
 
     async def body(self, model: type[B]) -> B:
-        """The JSON body as `model`. Raises REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_JSON, INVALID_REQUEST."""
+        """The JSON body as `model`.
+
+        Raises UNSUPPORTED_MEDIA_TYPE, INVALID_JSON, INVALID_REQUEST, and what `taken` raises.
+        """
         refuse_other_media(self.request)
-        raw = await read_bounded(self.request, self.max_body_bytes)
+        raw = bytearray()
+        async for chunk in taken(self.request, self.context.caller, self.max_body_bytes):
+            raw += chunk
         self.body_bytes = len(raw)
         if HEADER in self.request.headers:
             self.body_sha256 = sha256(raw).hexdigest()
-        return parse(model, raw)
+        return parse(model, bytes(raw))
 
 
 def admit(scope: Scope | None, max_body_bytes: int = JSON_BODY_BYTES) -> Callable[[Request], Awaitable[Admitted]]:
-    """A dependency that lets a request in, or raises the first error of the order. `scope=None`: any valid key."""
+    """A dependency that lets a request in, or raises the first error of the order. `scope=None`: any valid key.
+
+    From then on the request counts among those of its key, until it is over.
+    """
 
     async def admission(request: Request) -> Admitted:
         trace = trace_of(request)
@@ -71,6 +80,7 @@ def admit(scope: Scope | None, max_body_bytes: int = JSON_BODY_BYTES) -> Callabl
                 f"more than {rate.limit} requests in a minute; the next is possible in {rate.reset_s} s",
                 retry_after_s=rate.reset_s,
             )
+        trace.held.enter_context(trace.service.budgets.call(caller))
         trace.timings.organisation = caller.org_id
         context = RequestContext(trace.service, caller, trace.request_id, trace.started_s, trace.timings)
         return Admitted(request, context, max_body_bytes)
@@ -93,16 +103,6 @@ def refuse_other_media(request: Request) -> None:
         raise UNSUPPORTED_MEDIA_TYPE(f"the body came with `Content-Encoding: {encoding[:32]}`; send it uncompressed")
     if request.headers.get("content-type", "").strip().lower().startswith("multipart/"):
         raise UNSUPPORTED_MEDIA_TYPE("the body is a multipart form; this path takes JSON only")
-
-
-async def read_bounded(request: Request, max_bytes: int) -> bytes:
-    """The body, counted as it comes. Raises REQUEST_TOO_LARGE as soon as it is longer."""
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > max_bytes:
-            raise _too_large(max_bytes)
-    return bytes(body)
 
 
 def _too_large(max_bytes: int) -> ApiError:

@@ -14,12 +14,17 @@ from ray.serve.handle import DeploymentHandle
 from autoscaling.gate import Gate
 from autoscaling.watch import StartWatch
 from contract.catalog import Catalog
+from contract.limits import REQUESTS_OF_PROCESS
 from deployments.bodies import take_bodies_as_they_are_read
 from deployments.ingress.addresses import PUBLIC_VARIABLE, public_address
 from deployments.ingress.app import build_app
+from deployments.ingress.budgets import Budgets
 from deployments.ingress.service import Service
 from deployments.loopback import keep_replica_port_local
 from state import open_state
+
+SPARE_REQUESTS = 500
+"""That Serve hands to a replica beyond those that it serves, and as many that may wait for that."""
 
 
 class IngressArgs(BaseModel):
@@ -28,6 +33,7 @@ class IngressArgs(BaseModel):
     Attributes:
         replicas: ingress replicas; more than one needs PARLANCE_DATABASE_URL, PARLANCE_REDIS_URL, PARLANCE_BLOBS_URL.
         cpus: Ray resource of a replica.
+        max_ongoing_requests: that a replica serves at one time; more are answered 503 `overloaded`.
         header_prefix: of the service's own reply headers, e.g. `x-service-model-served`.
         public_url: at which clients reach this server, with the path that a proxy in front cuts off, e.g.
             `https://example.org/voice`; PARLANCE_PUBLIC_URL comes first. Signed addresses begin with it.
@@ -37,7 +43,7 @@ class IngressArgs(BaseModel):
 
     replicas: PositiveInt = 1
     cpus: float = 0.1
-    max_ongoing_requests: PositiveInt = 2000
+    max_ongoing_requests: PositiveInt = REQUESTS_OF_PROCESS
     header_prefix: str = Field("x-service-", pattern=r"^[a-z][a-z0-9-]*-$")
     public_url: Annotated[str, AfterValidator(public_address)] | None = None
 
@@ -50,7 +56,9 @@ class IngressArgs(BaseModel):
         """Arguments of `Deployment.options` for the ingress."""
         return {
             "num_replicas": self.replicas,
-            "max_ongoing_requests": self.max_ongoing_requests,
+            # More than are served: what is too much is told so by the app, in the form of every other error.
+            "max_ongoing_requests": self.max_ongoing_requests + SPARE_REQUESTS,
+            "max_queued_requests": SPARE_REQUESTS,
             "ray_actor_options": {"num_cpus": self.cpus},
         }
 
@@ -75,7 +83,8 @@ class Ingress:
         watch = StartWatch(app_name)
         servings = {model.deployment: model.serving for model in catalog.set_up() if model.serving}
         engines = {name: Gate(name, app_name, servings[name], handle, watch) for name, handle in handles.items()}
-        self.service = Service(catalog, engines, state, args.header_prefix, public_url)
+        budgets = Budgets(args.max_ongoing_requests)
+        self.service = Service(catalog, engines, state, args.header_prefix, public_url, budgets=budgets)
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         return build_app(self.service)

@@ -9,6 +9,7 @@ from functools import cached_property
 from autoscaling.engine import Engine
 from contract.catalog import Catalog, Model, SpeechModel
 from contract.decisions.engine import Measurement
+from deployments.ingress.budgets import Budgets
 from state import State
 
 
@@ -20,6 +21,7 @@ class Service:
         header_prefix: of the service's own reply headers.
         public_url: at which clients reach this server, without a slash at its end; None: as each request says.
         measurements: the last one that each decision model reported.
+        budgets: what requests hold in this process.
     """
 
     catalog: Catalog
@@ -28,6 +30,7 @@ class Service:
     header_prefix: str = "x-service-"
     public_url: str | None = None
     measurements: dict[str, Measurement] = field(default_factory=dict)
+    budgets: Budgets = field(default_factory=Budgets)
 
     @cached_property
     def speech_engines(self) -> Mapping[str, SpeechModel]:

@@ -21,7 +21,7 @@ Value = float | tuple[float, ...]
 
 UNITS = {"KiB": 1024, "MiB": 1024 * 1024}
 NOT_LIMITS = {"contract.limits.MIB", "contract.embeddings.FLOAT_BYTES", "contract.chat.tools.MIB"}
-VARIES = {"RATE_LIMIT_EXCEEDED", "WARMING_UP", "RUNTIME_UNAVAILABLE"}
+VARIES = {"RATE_LIMIT_EXCEEDED", "TOO_MUCH_AT_ONCE", "OVERLOADED", "WARMING_UP", "RUNTIME_UNAVAILABLE"}
 """Rows whose `Retry-After` depends on the moment."""
 
 
