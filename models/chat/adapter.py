@@ -31,10 +31,13 @@ class Options(EngineOptions):
     """`serving.options` of a chat model.
 
     Attributes:
+        control_tokens_in_text: what spells a control token in a message becomes one, where that is what a model needs:
+            whoever can write into a message can then write turns of the system.
         chat_template: a file of this folder; None for the template that came with the weights.
     """
 
     chat_template: str | None = None
+    control_tokens_in_text: bool = False
 
     @field_validator("chat_template")
     @classmethod
@@ -58,7 +61,7 @@ class VllmChat(ChatEngine):
         from models.chat import serving
 
         template = (TEMPLATES / options.chat_template).read_text("utf-8") if options.chat_template else None
-        self._serving = serving.ChatServing(self._engine, model, template)
+        self._serving = serving.ChatServing(self._engine, model, template, options.control_tokens_in_text)
         self._streams = 0
 
     async def complete(self, job: ChatJob) -> ChatReply:

@@ -5,6 +5,7 @@ arguments.py  vLLM's engine arguments, checked without importing vLLM
 core.py       vLLM's engine core in a thread of this process
 threads.py    how many CPU threads a step takes
 head.py       logits in float32 without making the head again in every step
+plain_text.py what clients send never becomes a control token
 exact.py      probabilities that nothing else moves
 gguf.py       one GGUF file into a folder that vLLM loads
 """
