@@ -15,7 +15,7 @@ from autoscaling.gate import Gate
 from autoscaling.watch import StartWatch
 from contract.catalog import Catalog
 from contract.limits import REQUESTS_OF_PROCESS
-from deployments.bodies import take_bodies_as_they_are_read
+from deployments.bodies import ignore_headers_against_care, take_bodies_as_they_are_read
 from deployments.ingress.addresses import PUBLIC_VARIABLE, public_address
 from deployments.ingress.app import build_app
 from deployments.ingress.budgets import Budgets
@@ -70,6 +70,7 @@ class Ingress:
 
     async def __init__(self, args: IngressArgs, catalog: Catalog, handles: dict[str, DeploymentHandle]) -> None:  # type: ignore[misc]  # Serve awaits it
         keep_replica_port_local()
+        ignore_headers_against_care()
         take_bodies_as_they_are_read()
         public_url = args.reached_at()
         state = await open_state(

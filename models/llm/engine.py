@@ -93,7 +93,6 @@ def _start(spec: EngineSpec) -> AsyncLLM:
     import torch
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.usage.usage_lib import UsageContext
-    from vllm.v1.engine.async_llm import AsyncLLM
 
     # vLLM collects garbage five times while it loads; what is frozen is not looked through.
     gc.freeze()
@@ -103,7 +102,9 @@ def _start(spec: EngineSpec) -> AsyncLLM:
         arguments = fitted(arguments, "cuda" if torch.cuda.is_available() else "cpu")
     config = AsyncEngineArgs(model=str(spec.path), **arguments).create_engine_config(UsageContext.ENGINE_CONTEXT)
     if not spec.in_process:
-        return AsyncLLM.from_vllm_config(config, disable_log_stats=True)
+        from models.llm.watched import WatchedLLM
+
+        return WatchedLLM.from_vllm_config(config, disable_log_stats=True)
 
     from models.llm.core import ThreadedLLM
 
