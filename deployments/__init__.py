@@ -6,5 +6,5 @@ client.py       typed handles for researchers (`graph.connect`)
 bodies.py       lets bodies into memory no faster than routes read them; ignores headers against our care
 loopback.py     keeps the replicas' own port off the network on a machine that serves alone
 ingress/        the HTTP side. Never imports `models` or torch
-haproxy         HAProxy with four changes
+haproxy         HAProxy with our changes
 """

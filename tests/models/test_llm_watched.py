@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from models.llm import engine
+from models.llm import engine, pulse
 from models.weights import store as weights
 
 pytestmark = [
@@ -33,19 +33,17 @@ class SilentCore:
 
 
 async def test_silence_counts_only_while_there_is_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    from models.llm import watched
-
     core = SilentCore()
-    pulse = watched.Pulse(core)
-    pulse.moved_at_s -= watched.STALL_S + 1
-    pulse.check(has_work=False)
-    pulse.check(has_work=True)
-    pulse.moved_at_s -= watched.STALL_S + 1
+    watch = pulse.Pulse(core)
+    watch.moved_at_s -= pulse.STALL_S + 1
+    watch.check(has_work=False)
+    watch.check(has_work=True)
+    watch.moved_at_s -= pulse.STALL_S + 1
     with pytest.raises(RuntimeError, match="given nothing back for 60 s"):
-        pulse.check(has_work=True)
+        watch.check(has_work=True)
     core.outputs.put_nowait("one")
     assert await core.get_output_async() == "one"
-    pulse.check(has_work=True)
+    watch.check(has_work=True)
 
 
 @pytest.fixture
@@ -67,9 +65,7 @@ async def stopped(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Any]:
 async def test_engine_process_that_hangs_fails_its_health_check(stopped: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from vllm import SamplingParams
 
-    from models.llm import watched
-
-    monkeypatch.setattr(watched, "STALL_S", 2.0)
+    monkeypatch.setattr(pulse, "STALL_S", 2.0)
     llm, pids = stopped
     await llm.check_health()
     for pid in pids:
