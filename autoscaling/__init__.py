@@ -1,9 +1,10 @@
 """When replicas live, and what a client sees of it. Only this package and `deployments` know Ray.
 
-engine.py       what a caller needs of an engine, and the times that a call took
+engine.py       what a caller needs of an engine; whose a call is, and the times that it took
 gate.py         one way in to an engine: cold, busy, deadlines, translation of every Ray error
+room.py         who waits for a busy engine, and whose turn it is: organisations one after the other
 views.py        the running replicas of an engine, as this process sees them: no RPC, 0.2 us a look
 router.py       the request router that feeds the view and refuses when every slot is taken
-watch.py        starting or failed? Serve is queried only while somebody waits for a cold engine
+watch.py        starting or failed? Serve is queried by one poller, only while somebody waits for a cold engine
 deployment.py   a stanza's `serving` as Serve's deployment options, checked by Ray
 """

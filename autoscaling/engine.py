@@ -1,4 +1,7 @@
-"""What the ingress sees of an engine, and where the time of a call went. Needs no Ray: routes are tested without it."""
+"""What the ingress sees of an engine; whose a call is, and where its time went.
+
+Needs no Ray: routes are tested without it.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,22 @@ J = TypeVar("J")
 R = TypeVar("R")
 
 
+NOBODY = 0
+"""The organisation of calls that no key made. Ids of organisations begin at 1."""
+
+
 @dataclass(slots=True)
 class Timings:
-    """Where the time of one call went, in seconds. `queue` is the wait for a slot, `load` the wait for a replica."""
+    """Where the time of one call went, in seconds. `queue` is the wait for a slot, `load` the wait for a replica.
+
+    Attributes:
+        organisation: whose call it is: engines that are busy serve organisations in turn.
+    """
 
     queue: float = 0.0
     load: float = 0.0
     engine: float = 0.0
+    organisation: int = NOBODY
 
     @contextmanager
     def measured(self) -> Iterator[Callable[[], None]]:

@@ -4,7 +4,8 @@
                        when_cold = wait      held until a replica runs, at most `wait_s`, then 503
                        start keeps failing   503 ENGINE_FAILED
     all slots taken    when_busy = refuse    429 BUSY, from the router
-                       when_busy = queue     waits in the router; 429 BUSY once `max_queued` of this process wait
+                       when_busy = queue     waits in `autoscaling.room`, which serves organisations in turn; 429 BUSY
+                                             once `max_queued` of this process wait, for those that have most waiting
     deadline passed                          504 UPSTREAM_TIMEOUT
     replica died or raised                   502 UPSTREAM_ERROR
 
@@ -16,9 +17,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import random
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 from ray.exceptions import RayError, RayTaskError
@@ -26,7 +29,9 @@ from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, 
 from ray.serve.handle import DeploymentHandle
 
 from autoscaling import views
+from autoscaling.deployment import most_replicas
 from autoscaling.engine import Timings
+from autoscaling.room import Full, Late, WaitingRoom
 from autoscaling.watch import Start, StartWatch
 from contract.catalog import Serving
 from contract.errors import (
@@ -41,6 +46,9 @@ from contract.errors import (
 from contract.limits import COLD_RETRY_AFTER_MAX_S
 
 log = logging.getLogger(f"parlance.{__name__}")
+
+SPREAD = 0.25
+"""By this share at most `Retry-After` is longer than a cold start."""
 
 J = TypeVar("J")
 R = TypeVar("R")
@@ -59,7 +67,9 @@ class Gate:
         self._stream_handle = handle.options(stream=True)
         self._warming: asyncio.Task[None] | None = None
         self._load_s = serving.load_s
-        self._in_flight = 0
+        self._most_replicas = most_replicas(serving)
+        queues = serving.when_busy == "queue"
+        self._room = WaitingRoom(self._places, serving.max_queued if queues else 0, keeps=queues)
 
     def running(self) -> int:
         """Replicas that run. A handle whose router has no news yet counts as cold."""
@@ -69,7 +79,7 @@ class Gate:
     def free(self) -> int:
         """Requests that the running replicas could work on beside those of this process."""
         view = views.VIEWS.get(self._key)
-        return max(0, view.slots() - self._in_flight) if view else 0
+        return max(0, view.slots() - self._room.inside) if view else 0
 
     def is_failing(self) -> bool:
         """No replica runs, and the last start is known to have failed."""
@@ -87,10 +97,9 @@ class Gate:
 
     async def call(self, method: Callable[[Any, J], Awaitable[R]], job: J, *, timings: Timings) -> R:
         """The answer to `job` by `method` of the capability's protocol. Raises ApiError only."""
-        with self._place():
-            await self._enter(timings)
+        async with self._place(timings) as left_s:
             with timings.measured():
-                async with _deadline(self.serving.deadline_s):
+                async with _deadline(left_s):
                     answer: R = await getattr(self._handle, method.__name__).remote(job)
                     return answer
 
@@ -98,32 +107,55 @@ class Gate:
         self, method: Callable[[Any, J], AsyncIterator[R]], job: J, *, timings: Timings
     ) -> AsyncGenerator[R, None]:
         """The items of the answer; the deadline holds for each. Leaving the iteration cancels the work."""
-        with self._place():
-            await self._enter(timings)
+        async with self._place(timings) as left_s:
             with timings.measured() as count:
                 response = getattr(self._stream_handle, method.__name__).remote(job)
                 try:
                     while True:
-                        async with _deadline(self.serving.deadline_s):
+                        async with _deadline(left_s):
                             item: Any = await anext(response, _END)
                         if item is _END:
                             return
+                        left_s = self.serving.deadline_s
                         count()
                         yield item
                 finally:
                     response.cancel()
 
-    @contextmanager
-    def _place(self) -> Iterator[None]:
-        """A place in the bounded queue of this process. Raises BUSY."""
-        view = views.VIEWS.get(self._key)
-        if self._in_flight >= (view.slots() if view else 0) + self.serving.max_queued:
-            raise BUSY(f"{self.serving.max_queued} requests wait for this engine already; send this one again shortly")
-        self._in_flight += 1
+    @asynccontextmanager
+    async def _place(self, timings: Timings) -> AsyncIterator[float]:
+        """A place at work while the block runs; gives what is left of the deadline, in seconds.
+
+        Raises BUSY, UPSTREAM_TIMEOUT, and what `_enter` raises.
+        """
+        started, loaded = time.perf_counter(), timings.load
         try:
-            yield
+            await self._room.enter(timings.organisation, partial(self._enter, timings), self.serving.deadline_s)
+        except Full:
+            raise BUSY(
+                f"{self.serving.max_queued} requests wait for this engine already; send this one again shortly"
+            ) from None
+        except Late:
+            raise UPSTREAM_TIMEOUT() from None
         finally:
-            self._in_flight -= 1
+            queued_s = time.perf_counter() - started - (timings.load - loaded)
+            timings.queue += queued_s
+        try:
+            yield max(0.0, self.serving.deadline_s - queued_s)
+        finally:
+            self._room.leave(timings.organisation)
+
+    def _places(self) -> int:
+        """Calls that may be at work or on their way there.
+
+        While the engine may still grow, twice its slots: what Serve sees waiting is what makes it add replicas. Where
+        Serve's router refuses, it is the one who does, exactly, over all ingress replicas.
+        """
+        view = views.VIEWS.get(self._key)
+        slots = view.slots() if view else 0
+        if self.serving.when_busy == "refuse":
+            return slots + self.serving.max_queued
+        return slots * 2 if self.running() < self._most_replicas else slots
 
     async def ready(self, within_s: float, *, timings: Timings) -> None:
         """Returns once a replica runs, also where calls are refused when it is cold.
@@ -175,7 +207,9 @@ class Gate:
             watching.cancel()
 
     def _retry_after_s(self) -> int:
-        return min(COLD_RETRY_AFTER_MAX_S, max(1, math.ceil(self._load_s)))
+        """The time that loading takes, and up to a quarter more or less: those who were refused come one by one."""
+        load_s = min(COLD_RETRY_AFTER_MAX_S / (1 + SPREAD), self._load_s)
+        return max(1, math.ceil(load_s * random.uniform(1, 1 + SPREAD)))
 
 
 _END = object()

@@ -1,16 +1,24 @@
 """Is a cold engine starting, or has its start failed?
 
-Serve knows; asking costs 10 to 60 ms, so it is asked in the background, and only while somebody waits for an engine.
+Serve knows; asking costs the controller 10 to 60 ms, and that is what must start the replica. So it is asked in the
+background, only while somebody waits for an engine or for the graph, and by one poller of this process however many
+wait.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
 
 from ray import serve
 from ray.serve.schema import ApplicationStatus, ServeStatus
+
+from contract.errors import without_text
+
+log = logging.getLogger(f"parlance.{__name__}")
 
 POLL_S = 1.0
 
@@ -29,22 +37,79 @@ class Start(StrEnum):
 
 
 class StartWatch:
-    """The last known `Start` of each deployment of one application."""
+    """The last known `Start` of each deployment of one application. Used in one event loop."""
 
-    def __init__(self, app_name: str, ask: Callable[[], ServeStatus] = serve.status) -> None:
+    def __init__(
+        self,
+        app_name: str,
+        ask: Callable[[], ServeStatus] = serve.status,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
         self._app_name = app_name
         self._ask = ask
+        self._sleep = sleep
         self._starts: dict[str, Start] = {}
+        self._is_deployed = False
+        self._asked_at_s = -POLL_S
+        self._asking = asyncio.Lock()
+        self._news = asyncio.Event()
+        self._waiting = 0
+        self._poller: asyncio.Task[None] | None = None
 
     def __getitem__(self, deployment: str) -> Start:
         return self._starts.get(deployment, Start.COLD)
 
     async def refresh(self) -> None:
-        """Asks Serve once. Keeps what it knew if the controller does not answer."""
-        status = await asyncio.to_thread(self._ask)
+        """Asks Serve once, one caller after the other. Keeps what it knew if the controller does not answer."""
+        async with self._asking:
+            try:
+                self._read(await asyncio.to_thread(self._ask))
+            except Exception as error:
+                log.warning("Serve does not say which engines start: %s", without_text(error))
+            self._asked_at_s = time.monotonic()
+
+    async def until_failed(self, deployment: str) -> None:
+        """Returns when the start of `deployment` has failed; runs until cancelled otherwise.
+
+        What is older than `POLL_S` is not believed: a failure may be over.
+        """
+
+        def has_failed() -> bool:
+            return self[deployment] is Start.FAILED and time.monotonic() - self._asked_at_s <= POLL_S
+
+        await self._until(has_failed)
+
+    async def until_deployed(self) -> None:
+        """Returns when Serve is done with deploying the application, well or not; runs until cancelled otherwise."""
+        await self._until(lambda: self._is_deployed)
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        """Returns when `holds`, which is looked at whenever there is news."""
+        self._waiting += 1
+        if self._poller is None:
+            self._poller = asyncio.create_task(self._poll(), name="watch starts")
+        try:
+            while not holds():
+                await self._news.wait()
+        finally:
+            self._waiting -= 1
+            if not self._waiting:
+                self._poller.cancel()
+                self._poller = None
+
+    async def _poll(self) -> None:
+        while True:
+            await self.refresh()
+            # Whoever waits now holds this event; the next round has one of its own.
+            self._news.set()
+            self._news = asyncio.Event()
+            await self._sleep(POLL_S)
+
+    def _read(self, status: ServeStatus) -> None:
         app = status.applications.get(self._app_name)
         if app is None:
             return
+        self._is_deployed = app.status not in DEPLOYING
         for name, deployment in app.deployments.items():
             if deployment.status in FAILED:
                 self._starts[name] = Start.FAILED
@@ -52,20 +117,3 @@ class StartWatch:
                 self._starts[name] = Start.STARTING
             else:
                 self._starts[name] = Start.COLD
-
-    async def until_failed(self, deployment: str, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-        """Returns when the start of `deployment` has failed; runs until cancelled otherwise."""
-        while True:
-            await self.refresh()
-            if self[deployment] is Start.FAILED:
-                return
-            await sleep(POLL_S)
-
-    async def until_deployed(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-        """Returns when Serve is done with deploying the application, well or not; runs until cancelled otherwise."""
-        while True:
-            status = await asyncio.to_thread(self._ask)
-            app = status.applications.get(self._app_name)
-            if app and app.status not in DEPLOYING:
-                return
-            await sleep(POLL_S)

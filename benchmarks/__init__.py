@@ -6,6 +6,7 @@ One question each:
 
 gateway.py         what keys, limits and bills add to a call; beside LiteLLM, or beside another checkout of this project
 admission.py       what those checks cost by themselves
+fairness.py        what one organisation that sends as fast as it may costs another
 chat.py            streams beside `vllm serve`
 cold_start.py      from zero replicas to the first token
 embeddings.py      texts per second beside infinity

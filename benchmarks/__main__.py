@@ -21,6 +21,7 @@ SHORT: dict[str, list[str]] = {
     "embeddings": ["--in-process", "bfloat16", "float32", "--rounds", "2", "--seconds", "2"],
     "gateway": ["--rounds", "2", "--seconds", "1"],
     "admission": ["--requests", "500"],
+    "fairness": ["--rounds", "1", "--seconds", "5"],
     "speech": ["--rounds", "1", "--seconds", "2"],
     "transcription": ["--rounds", "1", "--minutes", "5", "--seconds", "5"],
     "voice_design": ["--orders", "10"],

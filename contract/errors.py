@@ -189,6 +189,7 @@ IDEMPOTENCY_MISMATCH = _row("IDEMPOTENCY_MISMATCH", 422)
 LANGUAGE_UNPROCESSABLE = _row("LANGUAGE_UNPROCESSABLE", 422, "language_not_supported")
 
 RATE_LIMIT_EXCEEDED = _row("RATE_LIMIT_EXCEEDED", 429)
+TOO_MUCH_AT_ONCE = _row("TOO_MUCH_AT_ONCE", 429, "rate_limit_exceeded")
 TOO_MANY_UPLOADS = _row("TOO_MANY_UPLOADS", 429, "rate_limit_exceeded", retry_after_s=60)
 BUSY = _row("BUSY", 429, retry_after_s=1)
 PROVIDER_BUSY = _row(
@@ -213,6 +214,7 @@ SAMPLE_UNAVAILABLE = _row(
     retry_after_s=60,
 )
 RUNTIME_UNAVAILABLE = _row("RUNTIME_UNAVAILABLE", 503, text="no measured runtime of this model can be reached")
+OVERLOADED = _row("OVERLOADED", 503, text="the server has as much to do as it can hold; send the request again shortly")
 STATE_UNAVAILABLE = _row(
     "STATE_UNAVAILABLE", 503, text="the service cannot record this request at the moment", retry_after_s=5
 )

@@ -7,8 +7,6 @@ CHAT_BODY_BYTES = 24 * MIB
 """Chat bodies may carry images."""
 MCP_BODY_BYTES = 4 * MIB
 """Of a message to the MCP endpoint."""
-MCP_BODY_S = 60
-"""In which such a message must have come: one that trickles in would hold a place for others. Ours."""
 KEYLESS_BODY_BYTES = 64 * 1024
 """Of a message without a key: one of 4 MiB could hold up everybody else for a quarter of a second. Ours."""
 
@@ -17,6 +15,29 @@ JSON_DEPTH = 32
 
 JSON_VALUES = 100_000
 """Keys and values in any JSON body: reading one takes up to a microsecond in which nobody else is answered."""
+
+REQUESTS_OF_PROCESS = 2000
+"""Under way at one time in one ingress process, with a key or without; half of them may be of one organisation."""
+
+REQUESTS_PER_STREAM = 4
+"""Requests of a key under way at one time in one ingress process, for each stream that its plan allows."""
+
+BODIES_OF_KEY_BYTES = 128 * MIB
+"""Bodies in the memory of one ingress process that came with one key; a body is held until its request is over.
+Without a key, those of a network address; and all of them together are bounded like an organisation's."""
+BODIES_OF_ORGANISATION_BYTES = 256 * MIB
+BODIES_OF_PROCESS_BYTES = 512 * MIB
+
+BODY_IDLE_S = 20
+"""Seconds in which nothing of a body came."""
+BODY_S = 300
+"""Seconds for a whole body. One under a ticket has as long as its ticket."""
+BODY_LEAST_BYTES_PER_S = 8 * 1024
+"""On average, once BODY_GRACE_S are over; of bodies under a ticket, too."""
+BODY_GRACE_S = 30
+
+WRITE_S = 60
+"""Seconds in which a client reads nothing of what is sent to it. Then it is dropped, and its engine is free."""
 
 KEEPALIVE_S = 15
 """Seconds of silence in an event stream before a comment is sent."""
@@ -28,6 +49,8 @@ RATE_WINDOW_S = 60
 
 KEYLESS_REQUESTS = 30
 """Requests without a key that a network address has in each window. Ours: the spec has no figure."""
+KEYLESS_AT_ONCE = 8
+"""Of these, under way at one time in one ingress process."""
 
 DOCS_QUERY_CHARS = 500
 """Of a query to the documentation. Ours."""

@@ -97,8 +97,8 @@ REMEDIES: dict[str, Remedy] = {
         "the path exists, this method does not", "The reference names the method of each path."
     ),
     "UPLOAD_STALLED": Remedy(
-        "nothing of the upload came for a minute, or not all of it before its ticket expired",
-        "Get a new ticket and send the file in one go.",
+        "a body or an upload stood still, came too slowly, or was not whole before its ticket expired",
+        "Send it again in one go; for an upload, get a new ticket. The bounds are under Limits in the API reference.",
     ),
     "IDEMPOTENCY_IN_PROGRESS": Remedy(
         "the first request with this `Idempotency-Key` still runs",
@@ -147,6 +147,12 @@ REMEDIES: dict[str, Remedy] = {
     "RATE_LIMIT_EXCEEDED": Remedy(
         "the key has sent too many requests within a minute, or has too many open streams",
         "Wait as long as `Retry-After` says. `x-ratelimit-remaining` tells beforehand; close unread streams.",
+        waits=True,
+    ),
+    "TOO_MUCH_AT_ONCE": Remedy(
+        "the key, the organisation or the address has too many requests under way, or too much in their bodies",
+        "Send fewer at once, or smaller ones: the bounds are under Limits in the API reference. "
+        "Wait as long as `Retry-After` says.",
         waits=True,
     ),
     "TOO_MANY_UPLOADS": Remedy(
@@ -200,6 +206,12 @@ REMEDIES: dict[str, Remedy] = {
     "RUNTIME_UNAVAILABLE": Remedy(
         "no measured runtime of the decision model can be reached; with `Retry-After` while its engine is starting",
         "Wait as long as `Retry-After` says. Without it, `GET /decisions/models` says which model is available.",
+        waits=True,
+    ),
+    "OVERLOADED": Remedy(
+        "the server has as many requests, or as much in their bodies, as it can hold",
+        "Send it again after `Retry-After`, which the official clients do by themselves. "
+        "If it stays, the operator adds ingress replicas.",
         waits=True,
     ),
     "STATE_UNAVAILABLE": Remedy(

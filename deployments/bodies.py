@@ -1,4 +1,6 @@
-"""Lets the body of a request into memory no faster than its route reads it.
+"""What Serve's replica does with requests before the app sees them, changed where it trusts clients too much.
+
+Lets the body of a request into memory no faster than its route reads it.
 
 Serve's replica takes a body from the network as fast as it comes and queues it without a bound: of a recording that
 comes faster than the disk writes, and of one that never ends, all would be in memory. With a bound the network waits.
@@ -11,6 +13,30 @@ from typing import Any
 
 MESSAGES = 8
 """That wait to be read, of some 64 KiB each."""
+
+
+CARELESS = {
+    "parse_disconnect_disabled_header": lambda headers: False,
+    "parse_request_timeout_header": lambda headers, default: default,
+}
+"""What Serve's replica reads two headers with, and what it gets instead. HAProxy drops them; but a client that reaches
+the replica's own port could switch off with them how disconnects and time limits are treated."""
+
+
+def ignore_headers_against_care() -> None:
+    """Called in the constructor of the ingress.
+
+    Raises RuntimeError where this version of Ray reads those headers with something else: the start is refused then.
+    """
+    from ray.serve._private import replica
+
+    for name, careful in CARELESS.items():
+        if not hasattr(replica, name):
+            raise RuntimeError(
+                f"this version of Ray has no `{name}` in `{replica.__name__}`, so clients might switch off how Serve "
+                "treats disconnects; use the version in requirements/"
+            )
+        setattr(replica, name, careful)
 
 
 def take_bodies_as_they_are_read() -> None:

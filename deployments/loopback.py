@@ -14,11 +14,22 @@ ADDRESS = "127.0.0.2"
 
 VARIABLE = "PARLANCE_LOOPBACK"
 
+NAME = "add_port_to_grpc_server"
+"""What Serve's replica opens the port with."""
+
 
 def keep_replica_port_local() -> None:
-    """Called in each replica's constructor, before Serve opens the port. Acts only if PARLANCE_LOOPBACK is set."""
+    """Called in each replica's constructor, before Serve opens the port. Acts only if PARLANCE_LOOPBACK is set.
+
+    Raises RuntimeError where it cannot: the start is refused then.
+    """
     if not os.environ.get(VARIABLE):
         return
     from ray.serve._private import replica
 
+    if not hasattr(replica, NAME):
+        raise RuntimeError(
+            f"this version of Ray has no `{NAME}` in `{replica.__name__}`, so the port of replicas would be open to "
+            f"the network; use the version in requirements/, or unset {VARIABLE} where a firewall closes that port"
+        )
     replica.add_port_to_grpc_server = lambda server, address: server.add_insecure_port(address.replace("[::]", ADDRESS))

@@ -3,7 +3,7 @@
 open.py            open_state(home) -> State: all of it, in the process that needs it
 keyring.py         the service's own secret, one derived key per purpose
 accounts/          organisations, users, API keys; an `Authorization` header to a Caller
-rates.py           requests per minute, concurrent streams
+rates.py           requests per minute, concurrent streams; streams.py counts those over all replicas
 billing/           reserve, top up, settle, void; usage lines
 idempotency.py     one answer per `Idempotency-Key`
 blobs/             bytes by name, in a folder or S3; signed addresses

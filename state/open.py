@@ -83,6 +83,7 @@ class State:
             steps = (
                 self.ledger.renew,
                 self.ledger.reap,
+                self.rates.renew,
                 self.idempotency.forget_old,
                 self.voices.finish_removals,
                 self.tickets.sweep,

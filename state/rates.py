@@ -6,12 +6,12 @@ does not answer, each replica allows its share of the limit: it fails open, but 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 import time
-from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -21,10 +21,12 @@ from limits.aio.storage.memory import MemoryStorage
 from limits.aio.storage.redis import RedisStorage
 from limits.aio.strategies import SlidingWindowCounterRateLimiter
 from limits.errors import StorageError
+from redis.exceptions import RedisError
 
 from contract.access import Caller
-from contract.errors import RATE_LIMIT_EXCEEDED
+from contract.errors import RATE_LIMIT_EXCEEDED, ApiError
 from contract.limits import KEYLESS_REQUESTS, RATE_WINDOW_S
+from state.streams import LocalStreams, SharedStreams
 
 log = logging.getLogger(f"parlance.{__name__}")
 
@@ -74,7 +76,8 @@ class Rates:
         self._redis = _redis(redis_url) if redis_url else None
         self._shared = SlidingWindowCounterRateLimiter(self._redis) if self._redis else None
         self._paused_until_s = 0.0
-        self._streams: Counter[str] = Counter()
+        self._local_streams = LocalStreams()
+        self._shared_streams = SharedStreams(self._redis.bridge.get_connection()) if self._redis else None
 
     async def hit(self, caller: Caller) -> RateVerdict:
         """Counts one request of the caller's key. A refused one does not count."""
@@ -92,31 +95,43 @@ class Rates:
             try:
                 return await self._hit(self._shared, limit, who)
             except StorageError as error:
-                self._paused_until_s = time.monotonic() + REDIS_PAUSE_S
-                log.error(
-                    "Redis does not answer, each replica counts its share: %s", type(error.storage_error).__name__
-                )
+                self._pause(error.storage_error)
         self.fallbacks += 1
         return await self._hit(self._local, max(1, limit // self._replicas), who)
 
     @asynccontextmanager
     async def stream(self, caller: Caller) -> AsyncIterator[None]:
-        """Holds one of the key's streams while the block runs.
+        """Holds one of the key's streams while the block runs. Raises RATE_LIMIT_EXCEEDED if all are taken.
 
-        Each replica allows its share. Raises RATE_LIMIT_EXCEEDED if all are taken.
+        Counted over all replicas in Redis; where that does not answer, each replica allows its share.
         """
-        limit = max(1, caller.plan.concurrent_streams // self._replicas)
-        if self._streams[caller.key_id] >= limit:
-            raise RATE_LIMIT_EXCEEDED(
-                f"this key has {limit} streams open, as many as its plan `{caller.plan.name}` allows", retry_after_s=1
-            )
-        self._streams[caller.key_id] += 1
+        limit, name = caller.plan.concurrent_streams, None
+        if self._shared_streams is not None and time.monotonic() >= self._paused_until_s:
+            try:
+                if (name := await self._shared_streams.take(caller.key_id, limit)) is None:
+                    raise _too_many(caller, limit)
+            except RedisError as error:
+                self._pause(error)
+        share = max(1, limit // self._replicas) if name is None else limit
+        if not self._local_streams.take(caller.key_id, share):
+            raise _too_many(caller, share)
         try:
             yield
         finally:
-            self._streams[caller.key_id] -= 1
-            if not self._streams[caller.key_id]:
-                del self._streams[caller.key_id]
+            self._local_streams.give_back(caller.key_id)
+            if name is not None and self._shared_streams is not None:
+                # Should Redis not answer, the place is free when its lease ends.
+                with suppress(RedisError):
+                    await asyncio.shield(self._shared_streams.give_back(caller.key_id, name))
+
+    async def renew(self) -> None:
+        """Renews the leases of open streams. Called by the sweeper."""
+        if self._shared_streams is not None:
+            await self._shared_streams.renew()
+
+    def _pause(self, error: Exception) -> None:
+        self._paused_until_s = time.monotonic() + REDIS_PAUSE_S
+        log.error("Redis does not answer, each replica counts its share: %s", type(error).__name__)
 
     async def close(self) -> None:
         """Disconnects from Redis."""
@@ -152,6 +167,12 @@ class LocalCounters(MemoryStorage):  # type: ignore[misc]  # a decorator of the 
             self.expirations[key] = now_s + expiry
         self.storage[key] += amount
         return int(self.storage[key])
+
+
+def _too_many(caller: Caller, limit: int) -> ApiError:
+    return RATE_LIMIT_EXCEEDED(
+        f"this key has {limit} streams open, as many as its plan `{caller.plan.name}` allows", retry_after_s=1
+    )
 
 
 def _redis(url: str) -> Any:

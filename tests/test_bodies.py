@@ -6,7 +6,9 @@ import os
 import subprocess
 import sys
 
-from deployments.bodies import MESSAGES
+import pytest
+
+from deployments.bodies import CARELESS, MESSAGES
 
 SCRIPT = """
 import asyncio
@@ -36,6 +38,48 @@ async def run():
 
 asyncio.run(run())
 """
+
+
+HEADERS = """
+from ray.serve._private import replica
+from deployments.bodies import ignore_headers_against_care
+import sys
+if sys.argv[1:]:
+    delattr(replica, sys.argv[1])
+ignore_headers_against_care()
+headers = {b"x-request-disconnect-disabled": b"?1", b"x-request-timeout-seconds": b"0.01"}
+print(replica.parse_disconnect_disabled_header(headers), replica.parse_request_timeout_header(headers, 7.0))
+"""
+
+LOOPBACK = """
+from ray.serve._private import replica
+from deployments.loopback import NAME, keep_replica_port_local
+delattr(replica, NAME)
+keep_replica_port_local()
+"""
+
+
+def _run(script: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", script, *arguments]
+    return subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=False)
+
+
+def test_headers_that_would_switch_off_care_mean_nothing_to_serve() -> None:
+    assert _run(HEADERS).stdout.split() == ["False", "7.0"]
+
+
+@pytest.mark.parametrize("name", CARELESS)
+def test_start_is_refused_where_serve_reads_those_headers_with_something_else(name: str) -> None:
+    done = _run(HEADERS, name)
+    assert done.returncode == 1
+    assert f"this version of Ray has no `{name}`" in done.stderr
+
+
+def test_start_is_refused_where_the_port_of_replicas_would_be_open_to_the_network() -> None:
+    done = _run(LOOPBACK, PARLANCE_LOOPBACK="1")
+    assert done.returncode == 1
+    assert "the port of replicas would be open to the network" in done.stderr
+    assert _run(LOOPBACK, PARLANCE_LOOPBACK="").returncode == 0
 
 
 def _taken_and_read(**environment: str) -> list[int]:

@@ -12,7 +12,10 @@
     drafting.py     works on drafts of voices, for clients that have gone and processes that have died
     admission.py    length, key, scope, rate: the dependency that every route declares
     origins.py      where a request comes from: the client's network, the page that sent it
+    proxies.py      the proxies in front, and what they say of a client
     addresses.py    addresses that clients get: signed, under the public address
+    budgets.py      what requests may hold at one time: of a key, an organisation, this process
+    reading.py      bodies as they come, within their length, their time and their budget
     forms.py        a form that brings a file
     voice_objects.py  a voice as it is answered
     served.py       headers that name the model that answered

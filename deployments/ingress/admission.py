@@ -19,9 +19,11 @@ from contract.access import Scope
 from contract.body import parse
 from contract.errors import RATE_LIMIT_EXCEEDED, REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, ApiError
 from contract.limits import JSON_BODY_BYTES
+from deployments.ingress.budgets import Stranger
 from deployments.ingress.context import RequestContext
 from deployments.ingress.middleware import trace_of
 from deployments.ingress.origins import client_network
+from deployments.ingress.reading import whole
 from state.idempotency import HEADER
 from state.rates import RateVerdict
 
@@ -49,10 +51,10 @@ class Admitted:
     async def body(self, model: type[B], *, optional: bool = False) -> B:
         """The JSON body as `model`; where it is `optional`, no body is an empty object.
 
-        Raises REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_JSON, INVALID_REQUEST.
+        Raises UNSUPPORTED_MEDIA_TYPE, INVALID_JSON, INVALID_REQUEST, and what `whole` raises.
         """
         refuse_other_media(self.request)
-        raw = await read_bounded(self.request, self.max_body_bytes)
+        raw = await whole(self.request, self.context.caller, self.max_body_bytes)
         self.body_bytes = len(raw)
         if HEADER in self.request.headers:
             self.body_sha256 = sha256(raw).hexdigest()
@@ -60,7 +62,10 @@ class Admitted:
 
 
 def admit(scope: Scope | None, max_body_bytes: int = JSON_BODY_BYTES) -> Callable[[Request], Awaitable[Admitted]]:
-    """A dependency that lets a request in, or raises the first error of the order. `scope=None`: any valid key."""
+    """A dependency that lets a request in, or raises the first error of the order. `scope=None`: any valid key.
+
+    From then on the request counts among those of its key, until it is over.
+    """
 
     async def admission(request: Request) -> Admitted:
         trace = trace_of(request)
@@ -72,6 +77,8 @@ def admit(scope: Scope | None, max_body_bytes: int = JSON_BODY_BYTES) -> Callabl
         if scope is not None:
             caller.require(scope)
         _refuse_beyond(rate)
+        trace.held.enter_context(trace.service.budgets.call(caller))
+        trace.timings.organisation = caller.org_id
         context = RequestContext(trace.service, caller, trace.request_id, trace.started_s, trace.timings)
         return Admitted(request, context, max_body_bytes)
 
@@ -79,15 +86,19 @@ def admit(scope: Scope | None, max_body_bytes: int = JSON_BODY_BYTES) -> Callabl
     return admission
 
 
-async def admit_anyone(request: Request, max_body_bytes: int) -> None:
+async def admit_anyone(request: Request, max_body_bytes: int) -> Stranger:
     """What the routes without a key look at first: length, and a rate for each network that clients are in.
 
-    Raises REQUEST_TOO_LARGE and RATE_LIMIT_EXCEEDED.
+    From then on the request counts among those of that network, until it is over. Raises REQUEST_TOO_LARGE,
+    RATE_LIMIT_EXCEEDED, TOO_MUCH_AT_ONCE.
     """
     trace = trace_of(request)
     refuse_long_body(request, max_body_bytes)
-    rate = trace.rate = await trace.service.state.rates.hit_address(client_network(request))
+    stranger = Stranger(client_network(request))
+    rate = trace.rate = await trace.service.state.rates.hit_address(stranger.network)
     _refuse_beyond(rate)
+    trace.held.enter_context(trace.service.budgets.call(stranger))
+    return stranger
 
 
 def refuse_long_body(request: Request, max_bytes: int) -> None:
@@ -104,16 +115,6 @@ def refuse_other_media(request: Request) -> None:
         raise UNSUPPORTED_MEDIA_TYPE(f"the body came with `Content-Encoding: {encoding[:32]}`; send it uncompressed")
     if request.headers.get("content-type", "").strip().lower().startswith("multipart/"):
         raise UNSUPPORTED_MEDIA_TYPE("the body is a multipart form; this path takes JSON only")
-
-
-async def read_bounded(request: Request, max_bytes: int) -> bytes:
-    """The body, counted as it comes. Raises REQUEST_TOO_LARGE as soon as it is longer."""
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > max_bytes:
-            raise _too_large(max_bytes)
-    return bytes(body)
 
 
 def _refuse_beyond(rate: RateVerdict) -> None:

@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute, Match, Route
 
 from contract.errors import INVALID_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND, ApiError
 from deployments.ingress.admission import MARK
-from deployments.ingress.middleware import TraceMiddleware
+from deployments.ingress.middleware import TraceMiddleware, trace_of
 from deployments.ingress.openapi import document
 from deployments.ingress.routes import (
     chat,
@@ -99,8 +99,9 @@ def _is_admitting(route: BaseRoute) -> bool:
     return isinstance(route, APIRoute) and any(hasattr(d.call, MARK) for d in route.dependant.dependencies)
 
 
-def _api_error(_: Request, error: Exception) -> JSONResponse:
+def _api_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, ApiError)
+    trace_of(request).service.budgets.count(error)
     return JSONResponse(error.body(), error.fault.status, error.headers())
 
 

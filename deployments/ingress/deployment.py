@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import FastAPI
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveInt
 from ray import serve
-from ray.exceptions import RayError
-from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
 
 from autoscaling.engine import Engine
 from autoscaling.gate import Gate
 from autoscaling.watch import StartWatch
 from contract.catalog import Catalog
-from deployments.bodies import take_bodies_as_they_are_read
+from contract.limits import REQUESTS_OF_PROCESS
+from deployments.bodies import ignore_headers_against_care, take_bodies_as_they_are_read
 from deployments.ingress.addresses import PUBLIC_VARIABLE, public_address
 from deployments.ingress.app import build_app
+from deployments.ingress.budgets import Budgets
+from deployments.ingress.proxies import Proxies
 from deployments.ingress.service import Service
 from deployments.loopback import keep_replica_port_local
 from state import open_state
 
-log = logging.getLogger(f"parlance.{__name__}")
+SPARE_REQUESTS = 500
+"""That Serve hands to a replica beyond those that it serves, and as many that may wait for that."""
 
 
 class IngressArgs(BaseModel):
@@ -36,24 +37,22 @@ class IngressArgs(BaseModel):
     Attributes:
         replicas: ingress replicas; more than one needs PARLANCE_DATABASE_URL, PARLANCE_REDIS_URL, PARLANCE_BLOBS_URL.
         cpus: Ray resource of a replica.
+        max_ongoing_requests: that a replica serves at one time; more are answered 503 `overloaded`.
         header_prefix: of the service's own reply headers, e.g. `x-service-model-served`.
         warm: models that are woken once the graph runs, so that their first answer does not wait. They sleep again when
             nobody asks.
         public_url: at which clients reach this server, with the path that a proxy in front cuts off, e.g.
             `https://example.org/voice`; PARLANCE_PUBLIC_URL comes first. Signed addresses begin with it.
-        proxies: that stand before HAProxy and add their client to `X-Forwarded-For`. Clients without a key are counted
-            by that address. With a number too small all of them are one; with one too large they choose who they are.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     replicas: PositiveInt = 1
     cpus: float = 0.1
-    max_ongoing_requests: PositiveInt = 2000
+    max_ongoing_requests: PositiveInt = REQUESTS_OF_PROCESS
     warm: tuple[str, ...] = ()
     header_prefix: str = Field("x-service-", pattern=r"^[a-z][a-z0-9-]*-$")
     public_url: Annotated[str, AfterValidator(public_address)] | None = None
-    proxies: NonNegativeInt = 0
 
     def reached_at(self) -> str | None:
         """The public address: of the environment, else of the config file. Raises ValueError for a malformed one."""
@@ -64,7 +63,9 @@ class IngressArgs(BaseModel):
         """Arguments of `Deployment.options` for the ingress."""
         return {
             "num_replicas": self.replicas,
-            "max_ongoing_requests": self.max_ongoing_requests,
+            # More than are served: what is too much is told so by the app, in the form of every other error.
+            "max_ongoing_requests": self.max_ongoing_requests + SPARE_REQUESTS,
+            "max_queued_requests": SPARE_REQUESTS,
             "ray_actor_options": {"num_cpus": self.cpus},
         }
 
@@ -76,11 +77,7 @@ async def wake(engines: Sequence[Engine], watch: StartWatch) -> None:
     """
     if not engines:
         return
-    try:
-        await watch.until_deployed()
-    except (RayError, RayServeException) as error:
-        log.warning("no engine was woken: %s", type(error).__name__)
-        return
+    await watch.until_deployed()
     for engine in engines:
         engine.warm()
 
@@ -92,6 +89,7 @@ class Ingress:
 
     async def __init__(self, args: IngressArgs, catalog: Catalog, handles: dict[str, DeploymentHandle]) -> None:  # type: ignore[misc]  # Serve awaits it
         keep_replica_port_local()
+        ignore_headers_against_care()
         take_bodies_as_they_are_read()
         public_url = args.reached_at()
         state = await open_state(
@@ -105,7 +103,15 @@ class Ingress:
         watch = StartWatch(app_name)
         servings = {model.deployment: model.serving for model in catalog.set_up() if model.serving}
         engines = {name: Gate(name, app_name, servings[name], handle, watch) for name, handle in handles.items()}
-        self.service = Service(catalog, engines, state, args.header_prefix, public_url, args.proxies + _haproxies())
+        self.service = Service(
+            catalog,
+            engines,
+            state,
+            args.header_prefix,
+            public_url,
+            Proxies.of_environment(os.environ),
+            budgets=Budgets(args.max_ongoing_requests),
+        )
         self.service.drafting.start()
         woken = [engines[model.deployment] for model in catalog.set_up() if model.id in args.warm]
         self._waking = asyncio.create_task(wake(woken, watch), name="wake")
@@ -123,8 +129,3 @@ class Ingress:
         if service := getattr(self, "service", None):
             await service.drafting.close()
             await service.state.close()
-
-
-def _haproxies() -> int:
-    """1 where HAProxy, with the changes of `deployments/haproxy`, stands before the ingress, else 0."""
-    return int(bool(os.environ.get("PARLANCE_HAPROXY")))

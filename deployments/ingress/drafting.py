@@ -192,7 +192,8 @@ class Drafting:
     async def _design(self, draft: Draft) -> Designed:
         model = self._catalog.voice_design[draft.model]
         job = design_job(draft.plan, model, self._catalog.sentences[draft.plan.language])
-        return await self._engines[model.deployment].call(VoiceDesignEngine.design, job, timings=Timings())
+        timings = Timings(organisation=draft.org_id)
+        return await self._engines[model.deployment].call(VoiceDesignEngine.design, job, timings=timings)
 
     async def _keep(self, held: Held, designed: Designed) -> None:
         """Bytes first: a draft that is ready has them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -12,6 +12,8 @@ from starlette.requests import Request
 
 from contract.errors import INVALID_REQUEST, REQUEST_TOO_LARGE
 from contract.limits import MIB, RECORDING_BODY_BYTES, RECORDING_FORM_BYTES
+from deployments.ingress.budgets import Holder
+from deployments.ingress.reading import taken
 
 MAX_FIELDS = 200
 """Fields of a form. A hundred terms and every other field are fewer."""
@@ -36,12 +38,14 @@ class Form:
         return hashed.hexdigest()
 
 
-async def read_form(request: Request, file_field: str) -> Form:
-    """The form of `request`, whose one file is `file_field`. Raises INVALID_REQUEST, REQUEST_TOO_LARGE."""
-    stream = _bounded(request, RECORDING_BODY_BYTES + RECORDING_FORM_BYTES)
+async def read_form(request: Request, holder: Holder, file_field: str) -> Form:
+    """The form of `request`, whose one file is `file_field`. Raises INVALID_REQUEST, and what `taken` raises."""
+    hint = "; upload longer recordings under a ticket of POST /audio/uploads"
+    stream = taken(request, holder, RECORDING_BODY_BYTES + RECORDING_FORM_BYTES, hint)
     parser = _InMemory(request.headers, stream, max_files=1, max_fields=MAX_FIELDS, max_part_size=RECORDING_FORM_BYTES)
     try:
-        form = _form(await parser.parse(), file_field)
+        async with aclosing(stream):
+            form = _form(await parser.parse(), file_field)
     except MultiPartException as error:
         raise INVALID_REQUEST(f"the form cannot be read: {error.message.rstrip('.')[:200]}") from None
     finally:
@@ -88,15 +92,3 @@ def _file(name: str, part: UploadFile, file_field: str) -> bytes:
             param=file_field,
         )
     return part.file.read()
-
-
-async def _bounded(request: Request, max_bytes: int) -> AsyncGenerator[bytes, None]:
-    size = 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > max_bytes:
-            raise REQUEST_TOO_LARGE(
-                f"the body is longer than {max_bytes} bytes; upload longer recordings under a ticket of "
-                "POST /audio/uploads"
-            )
-        yield chunk

@@ -31,6 +31,7 @@ from starlette.responses import Response
 
 from contract.errors import ApiError
 from deployments.ingress.admission import Admitted
+from deployments.ingress.middleware import trace_of
 from state.idempotency import HEADER, KEY_PATTERN, Attempt, StoredReply
 
 log = logging.getLogger(f"parlance.{__name__}")
@@ -69,6 +70,9 @@ async def once(admitted: Admitted, work: Callable[[], Awaitable[Response]], *, k
     # A context of its own: Serve cancels the calls that were made in the context of a request when its client goes.
     task = asyncio.get_running_loop().create_task(_claim_and_run(admitted, key, work, keep_body), context=Context())
     _running.add(task)
+    # What the request holds of the budgets it holds until the work is done, also if its client goes.
+    held = trace_of(admitted.request).held.pop_all()
+    task.add_done_callback(lambda _: held.close())
     task.add_done_callback(_running.discard)
     return await asyncio.shield(task)
 

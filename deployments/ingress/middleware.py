@@ -7,9 +7,11 @@ quote what a client sent.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,11 +21,15 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from autoscaling.engine import Timings
-from contract.errors import INTERNAL_ERROR, without_text
+from contract.errors import INTERNAL_ERROR, ApiError, without_text
+from contract.limits import WRITE_S
 from deployments.ingress.service import Service
 from state.rates import RateVerdict
 
 log = logging.getLogger(f"parlance.{__name__}")
+
+VITAL = frozenset({"/healthz"})
+"""Answered whatever else is under way: whoever asks there ends what does not answer."""
 
 
 @dataclass(slots=True)
@@ -35,6 +41,7 @@ class Trace:
         started_s: `time.perf_counter()` when the request came.
         timings: filled by the gate.
         rate: set by admission.
+        held: what the request holds of the budgets until it is over.
     """
 
     service: Service
@@ -42,6 +49,7 @@ class Trace:
     started_s: float = field(default_factory=time.perf_counter)
     timings: Timings = field(default_factory=Timings)
     rate: RateVerdict | None = None
+    held: ExitStack = field(default_factory=ExitStack)
 
     def headers(self) -> dict[str, str]:
         """Headers of every reply: the id, where the time went, and the rate limit once a key is known."""
@@ -97,17 +105,38 @@ class TraceMiddleware:
                 headers: Any = MutableHeaders(scope=message)
                 for name, value in trace.headers().items():
                     headers.setdefault(name, value)
-            await send(message)
+            try:
+                async with asyncio.timeout(WRITE_S) as patience:
+                    await send(message)
+            except TimeoutError:
+                raise Unread if patience.expired() else BrokenOff from None
 
         try:
-            await self.app(scope, receive, send_with_headers)
+            trace.held.enter_context(self.service.budgets.request(is_vital=scope["path"] in VITAL))
+        except ApiError as error:
+            self.service.budgets.count(error)
+            await _reply(error)(scope, receive, send_with_headers)
+            return
+        try:
+            with trace.held:
+                await self.app(scope, receive, send_with_headers)
+        except Unread:
+            log.info("request %s: its client reads nothing; dropped", trace.request_id)
+            raise BrokenOff from None
         except Exception as error:
             log.error("request %s met an error of our own: %s", trace.request_id, without_text(error))
             if has_begun:
                 # All that is left is to break the connection off, so that half a reply does not look whole.
                 raise BrokenOff from None
-            fault = INTERNAL_ERROR()
-            await JSONResponse(fault.body(), fault.fault.status, fault.headers())(scope, receive, send_with_headers)
+            await _reply(INTERNAL_ERROR())(scope, receive, send_with_headers)
+
+
+def _reply(error: ApiError) -> JSONResponse:
+    return JSONResponse(error.body(), error.fault.status, error.headers())
+
+
+class Unread(Exception):
+    """The client takes nothing of what is sent to it."""
 
 
 class BrokenOff(Exception):

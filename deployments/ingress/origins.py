@@ -10,6 +10,7 @@ from starlette.requests import Request
 
 from contract.errors import FOREIGN_ORIGIN
 from deployments.ingress.middleware import trace_of
+from deployments.ingress.proxies import parsed
 
 _PLAIN_NAME = re.compile(r"[a-z0-9_-]+")
 
@@ -20,26 +21,21 @@ IPV6_CLIENT_BITS = 64
 def client_network(request: Request) -> str:
     """What a keyless client is counted by: its IPv4 address, or the /64 network of its IPv6 address.
 
-    `Service.proxies` proxies stand before us, and each adds whom it heard to `X-Forwarded-For`. So many entries from
-    the end are true; what stands before them is whatever the client wrote, and is never looked at.
+    What proxies have added to `X-Forwarded-For` is believed, what the client wrote there is not: `proxies.py`.
     """
     peer = request.client.host if request.client else ""
-    proxies = trace_of(request).service.proxies
     told = ",".join(request.headers.getlist("x-forwarded-for")).split(",")
-    heard = [*(address.strip() for address in told if address.strip()), peer]
-    return _network(heard[-1 - proxies] if proxies < len(heard) else heard[0])
+    forwarded = [entry.strip() for entry in told if entry.strip()]
+    return _network(trace_of(request).service.proxies.client(peer, forwarded))
 
 
 def _network(text: str) -> str:
-    try:
-        address = ip_address(text)
-    except ValueError:
+    address = parsed(text)
+    if address is None:
         # A proxy that writes no addresses: its clients are one.
         return "nowhere"
     if not isinstance(address, IPv6Address):
         return str(address)
-    if address.ipv4_mapped:
-        return str(address.ipv4_mapped)
     return str(ip_network((int(address), IPV6_CLIENT_BITS), strict=False))
 
 

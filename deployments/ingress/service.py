@@ -9,7 +9,9 @@ from functools import cached_property
 from autoscaling.engine import Engine
 from contract.catalog import Catalog, Model, SpeechModel
 from contract.decisions.engine import Measurement
+from deployments.ingress.budgets import Budgets
 from deployments.ingress.drafting import Drafting
+from deployments.ingress.proxies import Proxies
 from state import State
 
 
@@ -20,8 +22,9 @@ class Service:
     Attributes:
         header_prefix: of the service's own reply headers.
         public_url: at which clients reach this server, without a slash at its end; None: as each request says.
-        proxies: that stand before this process and add to `X-Forwarded-For` whom they heard.
+        proxies: whose word on where a request comes from is taken.
         measurements: the last one that each decision model reported.
+        budgets: what requests hold in this process.
     """
 
     catalog: Catalog
@@ -29,8 +32,9 @@ class Service:
     state: State
     header_prefix: str = "x-service-"
     public_url: str | None = None
-    proxies: int = 0
+    proxies: Proxies = field(default_factory=Proxies)
     measurements: dict[str, Measurement] = field(default_factory=dict)
+    budgets: Budgets = field(default_factory=Budgets)
 
     @cached_property
     def drafting(self) -> Drafting:

@@ -21,7 +21,6 @@ from vllm.entrypoints.serve import create_error_response
 from vllm.entrypoints.serve.engine.protocol import ErrorResponse
 from vllm.outputs import CompletionOutput, RequestOutput
 from vllm.renderers import TokenizeParams
-from vllm.renderers.online_renderer import OnlineRenderer
 from vllm.tokenizers import TokenizerLike
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.structured_output.backend_types import StructuredOutputOptions
@@ -35,6 +34,7 @@ from contract.errors import INVALID_REQUEST, UPSTREAM_ERROR, ApiError
 from contract.limits import SCHEMA_COMPILE_S
 from models.chat.events import EventStream
 from models.chat.request import answer_reserve
+from models.chat.turns import TurnRenderer, marks_of
 from models.llm.grammars import Grammars, Refused
 
 
@@ -75,7 +75,15 @@ class EngineRequest(ChatCompletionRequest):
 class ChatServing(OpenAIServingChat):
     """`OpenAIServingChat` whose streams are `ChatBatch`es and raise where vLLM's write an error event."""
 
-    def __init__(self, engine: AsyncLLM, model: ChatModel, template: str | None, grammars: Grammars) -> None:
+    def __init__(
+        self,
+        engine: AsyncLLM,
+        model: ChatModel,
+        template: str | None,
+        grammars: Grammars,
+        *,
+        control_tokens_in_text: bool = False,
+    ) -> None:
         shared: dict[str, Any] = {
             "request_logger": None,
             "chat_template": template,
@@ -84,7 +92,8 @@ class ChatServing(OpenAIServingChat):
             "tool_parser": model.tool_parser,
             "reasoning_parser": model.reasoning_parser or "",
         }
-        renderer = OnlineRenderer(engine.model_config, engine.renderer, **shared)
+        marks = None if control_tokens_in_text else marks_of(engine.renderer.tokenizer)
+        renderer = TurnRenderer(engine.model_config, engine.renderer, marks, **shared)
         renderer.warmup()
         names = OpenAIServingModels(engine, [BaseModelPath(name=model.id, model_path=model.id)])
         super().__init__(engine, names, "assistant", online_renderer=renderer, **shared)

@@ -6,7 +6,6 @@ strategies.py  ways to read a model, by name; those that vLLM ships
 labels.py      the way that suits any language model: our prompts, the first token of the answer
 reading.py     what every strategy is given, and what it gives back
 prompts.py     questions as token ids; labels
-plain_text.py  what clients send never becomes a control token
 images.py      `data:` addresses to pixels, within bounds
 measuring.py   accuracy, calibration error and temperature from labelled examples; kept for the next start
 """

@@ -15,7 +15,7 @@ from string import ascii_uppercase
 from typing import Any
 
 from contract.decisions.questions import BinaryQuestion, ChoiceQuestion, Option, Question, ScoreQuestion
-from models.decisions.plain_text import PlainText
+from models.llm.plain_text import PlainText
 
 PROMPT_VERSION = "1"
 

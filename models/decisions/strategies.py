@@ -22,9 +22,9 @@ from contract.decisions.engine import DecisionJob, Reading
 from contract.decisions.questions import BinaryQuestion, ChoiceQuestion, Question
 from contract.errors import INVALID_REQUEST, REQUEST_TOO_LARGE
 from models.decisions.labels import LabelReads
-from models.decisions.plain_text import PlainText
 from models.decisions.prompts import wording
 from models.decisions.reading import ReadRequest, ReadResult, ReadStrategy
+from models.llm.plain_text import PlainText
 
 if TYPE_CHECKING:
     from vllm.v1.engine.async_llm import AsyncLLM

@@ -94,7 +94,6 @@ def _start(spec: EngineSpec) -> AsyncLLM:
     from vllm.config import StructuredOutputsConfig
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.usage.usage_lib import UsageContext
-    from vllm.v1.engine.async_llm import AsyncLLM
 
     # vLLM collects garbage five times while it loads; what is frozen is not looked through.
     gc.freeze()
@@ -106,7 +105,9 @@ def _start(spec: EngineSpec) -> AsyncLLM:
     arguments["structured_outputs_config"] = StructuredOutputsConfig(backend="xgrammar")
     config = AsyncEngineArgs(model=str(spec.path), **arguments).create_engine_config(UsageContext.ENGINE_CONTEXT)
     if not spec.in_process:
-        return AsyncLLM.from_vllm_config(config, disable_log_stats=True)
+        from models.llm.watched import WatchedLLM
+
+        return WatchedLLM.from_vllm_config(config, disable_log_stats=True)
 
     from models.llm.core import ThreadedLLM
 

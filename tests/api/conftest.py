@@ -29,13 +29,19 @@ MESSAGE = {"role": "user", "content": "say hello"}
 
 
 class LocalEngine:
-    """The gate's interface straight over an adapter: always warm, never busy; its faults become 502 as on Ray."""
+    """The gate's interface straight over an adapter: always warm, never busy; its faults become 502 as on Ray.
+
+    Attributes:
+        callers: the organisation of each call.
+    """
 
     def __init__(self, model: Model) -> None:
         self.adapter = models.load(model)
         self.warmed = 0
+        self.callers: list[int] = []
 
     async def call(self, method: Any, job: Any, *, timings: Timings) -> Any:
+        self.callers.append(timings.organisation)
         try:
             return await getattr(self.adapter, method.__name__)(job)
         except ApiError:
@@ -44,6 +50,7 @@ class LocalEngine:
             raise UPSTREAM_ERROR() from None
 
     async def stream(self, method: Any, job: Any, *, timings: Timings) -> AsyncGenerator[Any, None]:
+        self.callers.append(timings.organisation)
         items = getattr(self.adapter, method.__name__)(job)
         try:
             async for item in items:

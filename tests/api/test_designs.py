@@ -150,6 +150,14 @@ async def test_a_poll_of_a_finished_draft_is_ready_with_all_that_was_measured(ap
     assert "sample" in sample.json()
 
 
+async def test_the_designer_serves_organisations_in_turn(api: Api) -> None:
+    engine: Any = api.service.engines["voice-design-qwen3-tts"]
+    draft = await made(api)
+    held = await api.state.drafts.read(draft["id"])
+    assert held is not None
+    assert engine.callers == [held.org_id]
+
+
 async def test_the_designer_gets_the_plan_and_the_sample_sentence(api: Api) -> None:
     draft = await made(api, language="de", target_hz=180)
     (job,) = designer(api).jobs

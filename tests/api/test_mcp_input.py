@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from autoscaling.engine import NOBODY
 from contract.access import Scope
 from contract.limits import DOCS_QUERY_CHARS, DOCS_RESULTS, KEYLESS_BODY_BYTES, KEYLESS_REQUESTS, MCP_BODY_BYTES
 from deployments.ingress.app import build_app
@@ -155,7 +156,7 @@ async def test_a_body_has_a_limit(api: Api, path: str, limit_bytes: int, too_man
 
 @pytest.mark.parametrize("path", PATHS)
 async def test_a_body_that_does_not_come_is_given_up(api: Api, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deployments.ingress.routes.mcp.MCP_BODY_S", 0.05)
+    monkeypatch.setattr("deployments.ingress.reading.BODY_IDLE_S", 0.05)
 
     async def trickling() -> AsyncIterator[bytes]:
         yield b"{"
@@ -163,6 +164,22 @@ async def test_a_body_that_does_not_come_is_given_up(api: Api, path: str, monkey
 
     reply = await api.send("POST", path, content=trickling())
     assert (reply.status_code, api_error(reply)) == (408, "request_timeout")
+    assert (api.service.budgets.body_bytes.total, api.service.budgets.calls.total) == (0, 0)
+
+
+async def test_a_body_without_a_key_counts_for_its_address(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deployments.ingress.budgets.BODIES_OF_KEY_BYTES", 10)
+    reply = await api.client.post(OPEN, json=LIST)
+    assert (reply.status_code, api_error(reply)) == (429, "rate_limit_exceeded")
+    assert "this address" in reply.json()["error"]["message"]
+
+
+async def test_a_tool_is_called_for_the_organisation_of_the_key(api: Api) -> None:
+    engine: Any = api.service.engines["chat-obedient"]
+    call = {"name": "chat", "arguments": {"message": "say hello"}}
+    await api.send("POST", KEYED, json=LIST | {"method": "tools/call", "params": call})
+    (organisation,) = engine.callers
+    assert organisation > NOBODY
 
 
 @pytest.mark.parametrize("path", PATHS)

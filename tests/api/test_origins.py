@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, cast
 
 import pytest
@@ -9,40 +10,71 @@ from starlette.requests import Request
 
 from deployments.ingress.middleware import Trace
 from deployments.ingress.origins import client_network
+from deployments.ingress.proxies import Proxies
 from deployments.ingress.service import Service
 from state import State
 from tests.catalogs import behaving
 
+INSIDE = {"PARLANCE_PROXIES": "10.0.0.0/8 ::1"}
+HAPROXY = {"PARLANCE_HAPROXY": "/bin/haproxy"}
 
-def network(peer: str | None, *forwarded: str, proxies: int = 0) -> str:
+
+def network(peer: str | None, *forwarded: str, environment: Mapping[str, str] = INSIDE) -> str:
     """`forwarded` are lines of X-Forwarded-For."""
+    service = Service(behaving(), {}, cast(State, None), proxies=Proxies.of_environment(environment))
     scope: dict[str, Any] = {
         "type": "http",
         "headers": [(b"x-forwarded-for", line.encode()) for line in forwarded],
         "client": (peer, 1) if peer else None,
-        "trace": Trace(Service(behaving(), {}, cast(State, None), proxies=proxies)),
+        "trace": Trace(service),
     }
     return client_network(Request(scope))
 
 
 @pytest.mark.parametrize(
-    ("proxies", "forwarded", "counted"),
+    ("peer", "forwarded", "counted"),
     [
-        (0, (), "10.0.0.1"),
-        (0, ("192.0.2.9",), "10.0.0.1"),
-        (1, ("192.0.2.9",), "192.0.2.9"),
-        (1, ("203.0.113.5, 192.0.2.9",), "192.0.2.9"),
-        (1, ("203.0.113.5", "192.0.2.9"), "192.0.2.9"),
-        (2, ("203.0.113.5, 192.0.2.9", "10.0.0.7"), "192.0.2.9"),
-        (2, ("10.0.0.7",), "10.0.0.7"),
-        (1, (), "10.0.0.1"),
-        (1, (" , ,",), "10.0.0.1"),
+        ("192.0.2.1", (), "192.0.2.1"),
+        ("192.0.2.1", ("203.0.113.5",), "192.0.2.1"),
+        ("10.0.0.1", ("192.0.2.9",), "192.0.2.9"),
+        ("10.0.0.1", ("203.0.113.5, 192.0.2.9",), "192.0.2.9"),
+        ("10.0.0.1", ("203.0.113.5", "192.0.2.9"), "192.0.2.9"),
+        ("10.0.0.1", ("203.0.113.5, 192.0.2.9", "10.0.0.7"), "192.0.2.9"),
+        ("10.0.0.1", ("10.0.0.7",), "10.0.0.7"),
+        ("10.0.0.1", (), "10.0.0.1"),
+        ("10.0.0.1", (" , ,",), "10.0.0.1"),
+        ("::ffff:10.0.0.1", ("192.0.2.9",), "192.0.2.9"),
+        ("::1", ("192.0.2.9",), "192.0.2.9"),
+        ("10.0.0.1", ("203.0.113.5, unknown",), "nowhere"),
     ],
 )
-def test_as_many_entries_from_the_end_are_true_as_there_are_proxies(
-    proxies: int, forwarded: tuple[str, ...], counted: str
+def test_what_proxies_have_added_is_believed_up_to_the_first_who_is_none(
+    peer: str, forwarded: tuple[str, ...], counted: str
 ) -> None:
-    assert network("10.0.0.1", *forwarded, proxies=proxies) == counted
+    assert network(peer, *forwarded) == counted
+
+
+@pytest.mark.parametrize(
+    ("forwarded", "counted"),
+    [
+        (("192.0.2.9",), "192.0.2.9"),
+        (("203.0.113.5", "192.0.2.9"), "192.0.2.9"),
+        (("192.0.2.9", "10.0.0.7"), "192.0.2.9"),
+        ((), "172.16.0.1"),
+    ],
+)
+def test_behind_haproxy_the_last_entry_is_whom_that_heard(forwarded: tuple[str, ...], counted: str) -> None:
+    assert network("172.16.0.1", *forwarded, environment=INSIDE | HAPROXY) == counted
+
+
+def test_loopback_is_a_proxy_unless_something_else_is_said() -> None:
+    assert network("127.0.0.1", "192.0.2.9", environment={}) == "192.0.2.9"
+    assert network("127.0.0.1", "192.0.2.9", environment=INSIDE) == "127.0.0.1"
+
+
+def test_what_is_no_address_stops_the_start() -> None:
+    with pytest.raises(ValueError, match=r"proxy\.example"):
+        Proxies.of_environment({"PARLANCE_PROXIES": "proxy.example"})
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from contract.transcription.uploads import RECORDING_TYPES
 from deployments.ingress.addresses import public_address
 from deployments.ingress.app import build_app
 from deployments.ingress.flows.uploads import AT_ONCE
-from deployments.ingress.routes.files import impatient
+from deployments.ingress.reading import impatient
 from deployments.ingress.service import Service
 from state import State, open_state
 from state.blobs.folder import UNFINISHED
@@ -547,8 +547,21 @@ async def test_408_a_body_that_trickles_until_the_ticket_has_expired() -> None:
 
     body = impatient(trickle(), 60, 0.05)
     assert await anext(body) == b"x"
-    with pytest.raises(ApiError, match="expired"):
+    with pytest.raises(ApiError, match="in time"):
         await _all(body)
+
+
+async def test_408_a_body_that_brings_less_than_it_must(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deployments.ingress.reading.BODY_GRACE_S", 0.05)
+
+    async def pieces(size: int) -> AsyncGenerator[bytes, None]:
+        for _ in range(20):
+            await asyncio.sleep(0.01)
+            yield bytes(size)
+
+    assert len(await _all(impatient(pieces(8192), 60, 60))) == 20
+    with pytest.raises(ApiError, match="8192 bytes must come in a second"):
+        await _all(impatient(pieces(1), 60, 60))
 
 
 async def _all(chunks: AsyncGenerator[bytes, None]) -> list[bytes]:

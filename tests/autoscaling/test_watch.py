@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 
 import pytest
@@ -15,7 +16,9 @@ pytestmark = pytest.mark.anyio
 
 def status(state: str, **replicas: int) -> SimpleNamespace:
     deployment = SimpleNamespace(status=state, replica_states=replicas)
-    return SimpleNamespace(applications={"parlance": SimpleNamespace(deployments={"engine": deployment})})
+    return SimpleNamespace(
+        applications={"parlance": SimpleNamespace(status="RUNNING", deployments={"engine": deployment})}
+    )
 
 
 @pytest.mark.parametrize(
@@ -36,13 +39,14 @@ async def test_status_is_read(answer: SimpleNamespace, start: Start) -> None:
 
 async def test_waits_until_the_start_fails() -> None:
     answers = iter([status("UPSCALING", STARTING=1), status("UPSCALING", STARTING=1), status("UNHEALTHY")])
-    asked = []
+    slept: list[float] = []
 
     async def sleep(seconds: float) -> None:
-        asked.append(seconds)
+        slept.append(seconds)
+        await asyncio.sleep(0)
 
-    await StartWatch("parlance", ask=lambda: next(answers)).until_failed("engine", sleep)
-    assert len(asked) == 2
+    await StartWatch("parlance", lambda: next(answers), sleep).until_failed("engine")
+    assert len(slept) in (2, 3)
 
 
 def deployed(state: str) -> SimpleNamespace:
@@ -52,13 +56,11 @@ def deployed(state: str) -> SimpleNamespace:
 @pytest.mark.parametrize("end", ["RUNNING", "DEPLOY_FAILED", "UNHEALTHY"])
 async def test_waits_until_the_application_is_deployed(end: str) -> None:
     answers = iter([SimpleNamespace(applications={}), deployed("DEPLOYING"), deployed(end)])
-    asked = []
 
-    async def sleep(seconds: float) -> None:
-        asked.append(seconds)
+    async def sleep(_: float) -> None:
+        await asyncio.sleep(0)
 
-    await StartWatch("parlance", ask=lambda: next(answers)).until_deployed(sleep)
-    assert len(asked) == 2
+    await StartWatch("parlance", lambda: next(answers), sleep).until_deployed()
 
 
 async def test_engines_are_woken_once_the_application_is_deployed() -> None:
@@ -68,13 +70,83 @@ async def test_engines_are_woken_once_the_application_is_deployed() -> None:
     assert engine.woken == 1
 
 
-async def test_a_controller_that_is_gone_wakes_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    def ask() -> None:
-        raise RayServeException("a secret of the inside")
+async def test_a_controller_that_was_gone_is_asked_again(caplog: pytest.LogCaptureFixture) -> None:
+    engine, answers = SimpleNamespace(woken=0), iter([RayServeException("a secret of the inside"), deployed("RUNNING")])
+    engine.warm = lambda: setattr(engine, "woken", engine.woken + 1)
 
-    await wake([SimpleNamespace()], StartWatch("parlance", ask=ask))
-    assert [record.getMessage() for record in caplog.records] == ["no engine was woken: RayServeException"]
+    def ask() -> SimpleNamespace:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    await wake([engine], StartWatch("parlance", ask, lambda _: asyncio.sleep(0)))
+    assert engine.woken == 1
+    assert "a secret of the inside" not in caplog.text
 
 
 async def test_where_nothing_is_to_be_woken_serve_is_not_asked() -> None:
     await wake([], StartWatch("parlance", ask=lambda: pytest.fail("Serve was asked")))
+
+
+async def test_one_poller_asks_serve_however_many_wait() -> None:
+    asked, rounds = 0, asyncio.Semaphore(0)
+
+    def ask() -> SimpleNamespace:
+        nonlocal asked
+        asked += 1
+        return status("UNHEALTHY" if asked == 3 else "UPSCALING", STARTING=1)
+
+    async def sleep(_: float) -> None:
+        await rounds.acquire()
+
+    watch = StartWatch("parlance", ask, sleep)
+    waiting = [asyncio.create_task(watch.until_failed("engine")) for _ in range(256)]
+    for _ in range(2):
+        rounds.release()
+    await asyncio.gather(*waiting)
+    assert asked == 3
+
+
+async def test_nobody_is_asked_once_nobody_waits() -> None:
+    asked = asyncio.Semaphore(0)
+
+    def ask() -> SimpleNamespace:
+        return status("UPSCALING", STARTING=1)
+
+    async def sleep(_: float) -> None:
+        asked.release()
+        await asyncio.Event().wait()
+
+    watch = StartWatch("parlance", ask, sleep)
+    for _ in range(2):  # a second herd has a poller of its own
+        waiting = [asyncio.create_task(watch.until_failed("engine")) for _ in range(3)]
+        await asked.acquire()
+        for task in waiting:
+            task.cancel()
+        await asyncio.wait(waiting)
+        assert watch._poller is None
+
+
+async def test_old_failure_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([status("UNHEALTHY"), status("UPSCALING", STARTING=1), status("UNHEALTHY")])
+    monkeypatch.setattr("autoscaling.watch.POLL_S", 0.0)
+    watch = StartWatch("parlance", lambda: next(answers), lambda _: asyncio.sleep(0))
+    await watch.refresh()
+    assert watch["engine"] is Start.FAILED
+    monkeypatch.setattr("autoscaling.watch.POLL_S", 1.0)
+    watch._asked_at_s -= 2
+    await watch.until_failed("engine")
+    assert next(answers, None) is None
+
+
+async def test_controller_that_does_not_answer_changes_nothing() -> None:
+    def answering() -> SimpleNamespace:
+        if watch["engine"] is Start.STARTING:
+            raise ConnectionError("the controller is gone")
+        return status("UPSCALING", STARTING=1)
+
+    watch = StartWatch("parlance", answering)
+    await watch.refresh()
+    await watch.refresh()
+    assert watch["engine"] is Start.STARTING

@@ -15,8 +15,8 @@ from contract.errors import ApiError
 from models import options
 from models.decisions import LabelScorer, strategies
 from models.decisions.options import Options
-from models.decisions.plain_text import PlainText
 from models.decisions.strategies import OF_VLLM, StrategyError
+from models.llm.plain_text import PlainText
 from models.options import OptionsError
 from models.weights import store as weights
 from tests.models import tiny_models, tiny_scorers

@@ -2,6 +2,7 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
 from dataclasses import replace
 
 import pytest
@@ -153,7 +154,7 @@ async def test_streams_of_a_key_are_bounded_and_given_back(open_rates: Open) -> 
             raise ZeroDivisionError
     async with rates.stream(of), rates.stream(of):
         pass
-    assert not rates._streams
+    assert not rates._local_streams.open
 
 
 @pytest.mark.parametrize(("streams", "replicas", "share"), [(50, 4, 12), (4, 8, 1), (4, 1, 4)])
@@ -166,6 +167,67 @@ async def test_each_replica_has_its_share_of_streams(open_rates: Open, streams: 
         await opened[share].__aenter__()
     for stream in opened[:share]:
         await stream.__aexit__(None, None, None)
+
+
+@pytest.mark.parametrize(("opened", "allowed_"), [(3, True), (4, False)])
+async def test_streams_of_a_key_are_counted_over_all_replicas(
+    open_rates: Open, redis: Redis, opened: int, allowed_: bool
+) -> None:
+    one, other = (open_rates(redis.url, replicas=2) for _ in range(2))
+    of = caller(key_id=f"streams-{opened}", streams=4)
+    async with AsyncExitStack() as stack:
+        for _ in range(opened):  # all of them on one replica: its share would be two
+            await stack.enter_async_context(one.stream(of))
+        if allowed_:
+            await stack.enter_async_context(other.stream(of))
+        else:
+            with pytest.raises(ApiError):
+                await stack.enter_async_context(other.stream(of))
+    async with other.stream(of), other.stream(of), other.stream(of), one.stream(of):
+        pass
+
+
+async def test_streams_of_a_replica_that_died_are_free_when_their_lease_ends(
+    open_rates: Open, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("state.streams.LEASE_S", 2)
+    dead, alive = open_rates(redis.url, replicas=2), open_rates(redis.url, replicas=2)
+    of = caller(key_id="lease", streams=1)
+    held = dead.stream(of)
+    await held.__aenter__()
+    with pytest.raises(ApiError):
+        await alive.stream(of).__aenter__()
+
+    async def is_free() -> bool:
+        try:
+            async with alive.stream(of):
+                return True
+        except ApiError:
+            return False
+
+    await eventually(is_free)
+
+
+async def test_open_stream_is_renewed(open_rates: Open, redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    rates, of = open_rates(redis.url, replicas=2), caller(key_id="renewed", streams=1)
+    async with rates.stream(of):
+        connection = rates._redis.bridge.get_connection()
+        before = (await connection.zrange("parlance:streams:renewed", 0, -1, withscores=True))[0][1]
+        monkeypatch.setattr("state.streams.LEASE_S", 1000)
+        await rates.renew()
+        assert (await connection.zrange("parlance:streams:renewed", 0, -1, withscores=True))[0][1] > before + 800
+
+
+async def test_without_redis_each_replica_allows_its_share_of_streams(open_rates: Open, redis: Redis) -> None:
+    rates, of = open_rates(redis.url, replicas=2), caller(key_id="no redis", streams=4)
+    async with rates.stream(of):
+        redis.stop()
+        try:
+            async with rates.stream(of):
+                with pytest.raises(ApiError):
+                    await rates.stream(of).__aenter__()
+        finally:
+            redis.restart()
 
 
 async def test_old_counters_are_swept(open_rates: Open, monkeypatch: pytest.MonkeyPatch) -> None:

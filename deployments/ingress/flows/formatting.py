@@ -53,7 +53,7 @@ class Formatting:
 
     def __init__(self, context: RequestContext, language: str | None, formatter: ChatModel | None) -> None:
         # Its own timings: those of the request are the transcriber's.
-        self._context = replace(context, timings=Timings())
+        self._context = replace(context, timings=Timings(organisation=context.caller.org_id))
         self._formatter = formatter
         self._space = "" if language in NO_SPACES else " "
         self._segments: list[Segment] = []

@@ -6,24 +6,22 @@ for either store: no address of a store could see to it that a client sends one 
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from typing import Any
 
 from fastapi import APIRouter
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
-from contract.errors import INVALID_REQUEST, NOT_FOUND, UNSUPPORTED_MEDIA_TYPE, UPLOAD_STALLED
+from contract.errors import NOT_FOUND, UNSUPPORTED_MEDIA_TYPE
 from contract.speech.request import MEDIA_TYPES
 from contract.transcription.uploads import RECORDING_TYPES
 from deployments.ingress.admission import refuse_other_media
 from deployments.ingress.flows.uploads import nothing_came, store, too_long, why_closed
 from deployments.ingress.middleware import trace_of
 from deployments.ingress.openapi import documented, documented_audio
+from deployments.ingress.reading import impatient, pieces
 from deployments.ingress.streams import Stream
 from state.tickets import Ticket
 
@@ -71,7 +69,7 @@ async def upload(request: Request, name: str) -> Response:
     if closed := why_closed(ticket):
         raise closed
     _check_headers(request, ticket)
-    chunks = impatient(_body(request), IDLE_S, ticket.expires_at - time.time())
+    chunks = impatient(pieces(request), IDLE_S, ticket.expires_at - time.time())
     size = await store(service, ticket, chunks)
     body: Uploaded = {"upload_id": ticket.id, "size": size}
     return JSONResponse(body)
@@ -90,32 +88,6 @@ def _check_headers(request: Request, ticket: Ticket) -> None:
         raise too_long(ticket.size_bytes)
     if declared.isdecimal() and not int(declared):
         raise nothing_came()
-
-
-async def _body(request: Request) -> AsyncGenerator[bytes, None]:
-    try:
-        async for chunk in request.stream():
-            yield chunk
-    except ClientDisconnect:
-        raise INVALID_REQUEST("the connection ended before the recording was whole; send it again") from None
-
-
-async def impatient(source: AsyncGenerator[bytes, None], idle_s: float, most_s: float) -> AsyncGenerator[bytes, None]:
-    """What `source` gives. Raises UPLOAD_STALLED where that is nothing for `idle_s`, or not all within `most_s`."""
-    loop = asyncio.get_running_loop()
-    ends_at = loop.time() + most_s
-    async with aclosing(source):
-        while True:
-            try:
-                async with asyncio.timeout_at(min(loop.time() + idle_s, ends_at)):
-                    chunk = await anext(source, None)
-            except TimeoutError:
-                raise UPLOAD_STALLED(
-                    f"nothing came for {idle_s:g} s, or the ticket has expired; send the recording again"
-                ) from None
-            if chunk is None:
-                return
-            yield chunk
 
 
 def _media_type(name: str) -> str:

@@ -10,13 +10,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from contract.access import Scope
-from contract.errors import NOT_ACCEPTABLE, UNSUPPORTED_MEDIA_TYPE, UPLOAD_STALLED
-from contract.limits import KEYLESS_BODY_BYTES, MCP_BODY_BYTES, MCP_BODY_S
+from contract.errors import NOT_ACCEPTABLE, UNSUPPORTED_MEDIA_TYPE
+from contract.limits import KEYLESS_BODY_BYTES, MCP_BODY_BYTES
 from contract.mcp import RpcMessage, RpcReply
-from deployments.ingress.admission import Admitted, admit, admit_anyone, read_bounded, refuse_other_media
+from deployments.ingress.admission import Admitted, admit, admit_anyone, refuse_other_media
+from deployments.ingress.budgets import Holder
 from deployments.ingress.mcp.tools import ACCOUNT_TOOLS, DOCS_TOOLS, Toolbox
 from deployments.ingress.openapi import documented_messages
 from deployments.ingress.origins import refuse_foreign_pages
+from deployments.ingress.reading import whole
 
 C = TypeVar("C")
 
@@ -28,35 +30,27 @@ open_router = APIRouter(tags=["mcp"])
 @router.post("/mcp/mcp", openapi_extra=documented_messages(RpcMessage, RpcReply))
 async def use_account_tools(admitted: Annotated[Admitted, Depends(admit(Scope.MCP, MCP_BODY_BYTES))]) -> Response:
     """Tools `chat`, `search`, `image` and `video` for clients of the Model Context Protocol."""
-    return await _answer(admitted.request, admitted.max_body_bytes, ACCOUNT_TOOLS, admitted.context)
+    context = admitted.context
+    return await _answer(admitted.request, context.caller, admitted.max_body_bytes, ACCOUNT_TOOLS, context)
 
 
 @open_router.post("/mcp/docs/mcp", openapi_extra=documented_messages(RpcMessage, RpcReply, keyed=False))
 async def use_docs_tools(request: Request) -> Response:
     """Tools `search_docs` and `read_doc` for clients of the Model Context Protocol. No key is needed."""
-    await admit_anyone(request, KEYLESS_BODY_BYTES)
-    return await _answer(request, KEYLESS_BODY_BYTES, DOCS_TOOLS, None)
+    stranger = await admit_anyone(request, KEYLESS_BODY_BYTES)
+    return await _answer(request, stranger, KEYLESS_BODY_BYTES, DOCS_TOOLS, None)
 
 
-async def _answer(request: Request, max_body_bytes: int, toolbox: Toolbox[C], context: C) -> Response:
+async def _answer(request: Request, holder: Holder, max_body_bytes: int, toolbox: Toolbox[C], context: C) -> Response:
     refuse_foreign_pages(request)
     accepts_stream = _accepts_stream(request)
     _check_media(request)
-    body = await _read_in_time(request, max_body_bytes)
+    body = await whole(request, holder, max_body_bytes)
     # In a thread, because the first message loads the SDK.
     await asyncio.to_thread(_load)
     from deployments.ingress.mcp.exchange import answer
 
     return answer(request, body, accepts_stream, toolbox, context)
-
-
-async def _read_in_time(request: Request, max_bytes: int) -> bytes:
-    """Raises REQUEST_TOO_LARGE and UPLOAD_STALLED."""
-    try:
-        async with asyncio.timeout(MCP_BODY_S):
-            return await read_bounded(request, max_bytes)
-    except TimeoutError:
-        raise UPLOAD_STALLED(f"the message was not whole after {MCP_BODY_S:g} s; send it again") from None
 
 
 def _load() -> None:

@@ -55,7 +55,7 @@ async def _request(admitted: Admitted) -> tuple[TranscriptionRequest, bytes | No
     """What is asked, and the file of a form. Exactly one of `file` and `upload_id` is there."""
     kind = admitted.request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
-        form = await read_form(admitted.request, "file")
+        form = await read_form(admitted.request, admitted.context.caller, "file")
         if HEADER in admitted.request.headers:
             admitted.body_sha256 = await asyncio.to_thread(form.digest)
         request, file = validated(TranscriptionRequest, fields(form.pairs)), form.file

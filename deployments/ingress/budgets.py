@@ -1,0 +1,194 @@
+"""What requests may hold at one time, before any work is done for them. Every bound is of one ingress process.
+
+    requests     of everybody                       503 OVERLOADED
+    requests     of a key, of an organisation       429 TOO_MUCH_AT_ONCE
+    body bytes   of a key, of an organisation       429 TOO_MUCH_AT_ONCE
+    body bytes   of everybody                       503 OVERLOADED
+
+Without a key, a network counts like a key, and everybody without one like an organisation. What is held is given back
+when the request is over: a body stays in memory until then, as JSON or as a job. Refusals are counted, and the counts
+go to the log.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from autoscaling.engine import NOBODY
+from contract.access import Caller
+from contract.errors import OVERLOADED, TOO_MUCH_AT_ONCE, ApiError
+from contract.limits import (
+    BODIES_OF_KEY_BYTES,
+    BODIES_OF_ORGANISATION_BYTES,
+    BODIES_OF_PROCESS_BYTES,
+    KEYLESS_AT_ONCE,
+    MIB,
+    REQUESTS_OF_PROCESS,
+    REQUESTS_PER_STREAM,
+)
+
+log = logging.getLogger(f"parlance.{__name__}")
+
+REPORT_S = 60.0
+"""Refusals are logged at most so often."""
+
+AGAIN_S = (1, 3)
+"""Bounds of `Retry-After`: those who were refused together do not come back together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stranger:
+    """A client without a key.
+
+    Attributes:
+        network: where it is, as an address.
+    """
+
+    network: str
+
+
+Holder = Caller | Stranger
+"""Who holds something. Strangers of one network are like a key, and all strangers like an organisation."""
+
+
+class Tally:
+    """How much of one thing is held: in all, by organisation, by key."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.of_organisation: Counter[int] = Counter()
+        self.of_key: Counter[str] = Counter()
+
+    def take(self, holder: Holder, amount: int) -> None:
+        """Adds; a negative `amount` gives back."""
+        key, organisation = _names(holder)
+        self.total += amount
+        self.of_organisation[organisation] += amount
+        self.of_key[key] += amount
+        if not self.of_organisation[organisation]:
+            del self.of_organisation[organisation]
+        if not self.of_key[key]:
+            del self.of_key[key]
+
+    def of(self, holder: Holder) -> tuple[int, int]:
+        """What its key holds, and its organisation."""
+        key, organisation = _names(holder)
+        return self.of_key[key], self.of_organisation[organisation]
+
+
+@dataclass
+class Budgets:
+    """What is held in one process.
+
+    Attributes:
+        most_requests: under way at one time, of everybody.
+        requests: those under way.
+        calls: those among them that have a key, or need none.
+        body_bytes: of bodies that have come and are not done with.
+        refused: how many requests each row of the table of errors has refused.
+    """
+
+    most_requests: int = REQUESTS_OF_PROCESS
+    requests: int = 0
+    calls: Tally = field(default_factory=Tally)
+    body_bytes: Tally = field(default_factory=Tally)
+    refused: Counter[str] = field(default_factory=Counter)
+    _reported: Counter[str] = field(default_factory=Counter)
+    _reported_at_s: float = 0.0
+
+    @contextmanager
+    def request(self, is_vital: bool) -> Iterator[None]:
+        """One request of anybody. Raises OVERLOADED, unless the process would be thought dead for it."""
+        if self.requests >= self.most_requests and not is_vital:
+            raise OVERLOADED(retry_after_s=_again_s())
+        self.requests += 1
+        try:
+            yield
+        finally:
+            self.requests -= 1
+
+    @contextmanager
+    def call(self, holder: Holder) -> Iterator[None]:
+        """One request that was admitted. Raises TOO_MUCH_AT_ONCE."""
+        of_key, of_organisation = self.calls.of(holder)
+        if of_key >= (most := _most_requests(holder)):
+            raise _too_much(f"{_whose(holder)[0]} has {most} requests under way, as many as it may")
+        if of_organisation >= (most := self.most_requests // 2):
+            raise _too_much(f"{_whose(holder)[1]} has {most} requests under way, as many as it may")
+        self.calls.take(holder, 1)
+        try:
+            yield
+        finally:
+            self.calls.take(holder, -1)
+
+    @contextmanager
+    def body(self, holder: Holder) -> Iterator[Callable[[int], None]]:
+        """The body of a request. Gives a function that takes so many bytes more; it raises as in the table above."""
+        taken_bytes = 0
+
+        def take(count: int) -> None:
+            nonlocal taken_bytes
+            self._refuse_bytes(holder, count)
+            self.body_bytes.take(holder, count)
+            taken_bytes += count
+
+        try:
+            yield take
+        finally:
+            self.body_bytes.take(holder, -taken_bytes)
+
+    def count(self, error: ApiError) -> None:
+        """Counts a refusal of a bound, of this module or another one, and says now and then how many there were."""
+        if error.fault.status not in (408, 429, 503):
+            return
+        self.refused[error.fault.name] += 1
+        now_s = time.monotonic()
+        if now_s - self._reported_at_s < REPORT_S:
+            return
+        news = ", ".join(f"{name} {count}" for name, count in sorted((self.refused - self._reported).items()))
+        log.warning("refused since the last report: %s (%d requests are under way)", news, self.requests)
+        self._reported, self._reported_at_s = Counter(self.refused), now_s
+
+    def _refuse_bytes(self, holder: Holder, count: int) -> None:
+        if self.body_bytes.total + count > BODIES_OF_PROCESS_BYTES:
+            raise OVERLOADED(retry_after_s=_again_s())
+        bounds = (BODIES_OF_KEY_BYTES, BODIES_OF_ORGANISATION_BYTES)
+        for held_bytes, most_bytes, whose in zip(self.body_bytes.of(holder), bounds, _whose(holder), strict=True):
+            if held_bytes + count > most_bytes:
+                raise _too_much(
+                    f"requests of {whose} that are under way have more than {most_bytes // MIB} MiB of bodies"
+                )
+
+
+def _names(holder: Holder) -> tuple[str, int]:
+    """What the key and the organisation of `holder` are counted under."""
+    if isinstance(holder, Stranger):
+        return f"from {holder.network}", NOBODY
+    return holder.key_id, holder.org_id
+
+
+def _whose(holder: Holder) -> tuple[str, str]:
+    return (
+        ("this address", "everybody without a key")
+        if isinstance(holder, Stranger)
+        else ("this key", "your organisation")
+    )
+
+
+def _most_requests(holder: Holder) -> int:
+    """Under way at one time."""
+    return KEYLESS_AT_ONCE if isinstance(holder, Stranger) else holder.plan.concurrent_streams * REQUESTS_PER_STREAM
+
+
+def _too_much(message: str) -> ApiError:
+    return TOO_MUCH_AT_ONCE(message, retry_after_s=_again_s())
+
+
+def _again_s() -> int:
+    return random.randint(*AGAIN_S)

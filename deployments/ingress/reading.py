@@ -1,0 +1,81 @@
+"""Bodies as they come: bounded in length, in time, and in what is held of all of them.
+
+whole(request, holder, most_bytes)      a body in memory
+taken(request, holder, most_bytes)      the same in pieces, as they come
+impatient(source, ...)                  pieces of any body, as long as they keep coming
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from starlette.requests import ClientDisconnect, Request
+
+from contract.errors import INVALID_REQUEST, REQUEST_TOO_LARGE, UPLOAD_STALLED
+from contract.limits import BODY_GRACE_S, BODY_IDLE_S, BODY_LEAST_BYTES_PER_S, BODY_S
+from deployments.ingress.budgets import Holder
+from deployments.ingress.middleware import trace_of
+
+
+async def whole(request: Request, holder: Holder, most_bytes: int) -> bytes:
+    """The body of `request`. Raises as `taken`."""
+    body = bytearray()
+    async with aclosing(taken(request, holder, most_bytes)) as chunks:
+        async for chunk in chunks:
+            body += chunk
+    return bytes(body)
+
+
+async def taken(request: Request, holder: Holder, most_bytes: int, hint: str = "") -> AsyncGenerator[bytes, None]:
+    """The body of `request` in pieces, counted as they come and held by `holder` until the request is over.
+
+    Raises REQUEST_TOO_LARGE as soon as it is longer than `most_bytes`, UPLOAD_STALLED, TOO_MUCH_AT_ONCE, OVERLOADED.
+    """
+    trace = trace_of(request)
+    take = trace.held.enter_context(trace.service.budgets.body(holder))
+    length = 0
+    async with aclosing(impatient(pieces(request), BODY_IDLE_S, BODY_S)) as chunks:
+        async for chunk in chunks:
+            length += len(chunk)
+            if length > most_bytes:
+                raise REQUEST_TOO_LARGE(f"the body is longer than {most_bytes} bytes{hint}")
+            take(len(chunk))
+            yield chunk
+
+
+async def pieces(request: Request) -> AsyncGenerator[bytes, None]:
+    """What the network brings. Raises INVALID_REQUEST where it ends before its time."""
+    try:
+        async for chunk in request.stream():
+            yield chunk
+    except ClientDisconnect:
+        raise INVALID_REQUEST("the connection ended before the body was whole; send it again") from None
+
+
+async def impatient(source: AsyncGenerator[bytes, None], idle_s: float, most_s: float) -> AsyncGenerator[bytes, None]:
+    """What `source` gives.
+
+    Raises UPLOAD_STALLED where that is nothing for `idle_s`, not all within `most_s`, or less in a second than a body
+    must bring.
+    """
+    loop = asyncio.get_running_loop()
+    began_s, length = loop.time(), 0
+    async with aclosing(source):
+        while True:
+            # A byte now and then is no body on its way: so much must have come by now, or it ends.
+            slow_s = BODY_GRACE_S + length / BODY_LEAST_BYTES_PER_S
+            try:
+                async with asyncio.timeout_at(min(loop.time() + idle_s, began_s + min(most_s, slow_s))):
+                    chunk = await anext(source, None)
+            except TimeoutError:
+                raise UPLOAD_STALLED(
+                    f"the body did not come in time: at most {idle_s:g} s may pass without a byte, "
+                    f"{max(0.0, most_s):.0f} s in all, and {BODY_LEAST_BYTES_PER_S} bytes must come in a second; "
+                    "send it again"
+                ) from None
+            if chunk is None:
+                return
+            length += len(chunk)
+            yield chunk

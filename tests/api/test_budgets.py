@@ -1,0 +1,212 @@
+"""What a key, an organisation and a process may hold at one time, tried at each bound and its neighbours."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+
+from contract.access import PLANS, Caller, Scope
+from contract.errors import ApiError
+from contract.limits import KEYLESS_AT_ONCE, MIB
+from deployments.ingress import budgets as budgets_module
+from deployments.ingress.budgets import Budgets, Stranger
+from tests.api.conftest import Api
+
+pytestmark = pytest.mark.anyio
+
+FREE = PLANS["free"].concurrent_streams * 4
+HELD = {"model": "obedient", "messages": [{"role": "user", "content": "hold 30"}]}
+
+
+def caller(org_id: int = 1, key_id: str = "one", streams: int = 4) -> Caller:
+    return Caller(org_id, "acme", key_id, replace(PLANS["pro"], concurrent_streams=streams), frozenset(Scope))
+
+
+def refused(error: pytest.ExceptionInfo[ApiError]) -> tuple[int, str]:
+    assert error.value.retry_after_s in {1, 2, 3}
+    return error.value.fault.status, error.value.fault.code
+
+
+async def hold(api: Api, key: str, count: int, **headers: str) -> list[asyncio.Task[httpx.Response]]:
+    """So many requests that their engine holds."""
+    before = api.service.budgets.calls.total
+    tasks = [
+        asyncio.create_task(
+            api.send("POST", "/v1/chat/completions", key, json=HELD, headers={n: f"{v}{i}" for n, v in headers.items()})
+        )
+        for i in range(count)
+    ]
+    while api.service.budgets.calls.total < before + count:  # noqa: ASYNC110  # a counter has nothing to wait for
+        await asyncio.sleep(0.005)
+    return tasks
+
+
+async def let_go(api: Api, *tasks: asyncio.Task[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+
+
+@pytest.mark.parametrize(("under_way", "status"), [(FREE - 1, 200), (FREE, 429)])
+async def test_requests_of_a_key_under_way_are_bounded_for_every_route(api: Api, under_way: int, status: int) -> None:
+    await api.organisation("small", "free")
+    key, other = await api.key(Scope.CHAT, org="small"), await api.key(Scope.CHAT, org="small")
+    held = await hold(api, key, under_way)
+    reply = await api.send("GET", "/v1/me", key)
+    assert reply.status_code == status
+    if status == 429:
+        error = reply.json()["error"]
+        assert (error["type"], error["code"]) == ("rate_limit_error", "rate_limit_exceeded")
+        assert 1 <= int(reply.headers["retry-after"]) <= 3
+        assert reply.headers["x-ratelimit-limit"] == "20"
+        assert api.service.budgets.refused == {"TOO_MUCH_AT_ONCE": 1}
+    assert (await api.send("GET", "/v1/me", other)).status_code == 200
+    await let_go(api, *held)
+    assert (await api.send("GET", "/v1/me", other)).status_code == 200
+    assert api.service.budgets.calls.total == 0
+    assert not api.service.budgets.calls.of_key
+
+
+async def test_work_whose_client_has_gone_still_counts_until_it_is_done(api: Api) -> None:
+    await api.organisation("small", "free")
+    key = await api.key(Scope.CHAT, org="small")
+    held = await hold(api, key, FREE, **{"Idempotency-Key": "k"})
+    await asyncio.sleep(0.05)
+    await let_go(api, *held)
+    assert api.service.budgets.calls.total == FREE
+    assert (await api.send("GET", "/v1/me", key)).status_code == 429
+
+
+@pytest.mark.parametrize(("under_way", "is_refused"), [(4, False), (5, True)])
+def test_requests_of_an_organisation_are_at_most_half_of_the_process(under_way: int, is_refused: bool) -> None:
+    budgets = Budgets(most_requests=10)
+    with ExitStack() as held:
+        for index in range(under_way):
+            held.enter_context(budgets.call(caller(key_id=f"key {index}")))
+        if is_refused:
+            with pytest.raises(ApiError, match="your organisation") as error:
+                held.enter_context(budgets.call(caller(key_id="one more")))
+            assert refused(error) == (429, "rate_limit_exceeded")
+        else:
+            held.enter_context(budgets.call(caller(key_id="one more")))
+        held.enter_context(budgets.call(caller(org_id=2)))
+
+
+@pytest.mark.parametrize(("under_way", "is_refused"), [(KEYLESS_AT_ONCE - 1, False), (KEYLESS_AT_ONCE, True)])
+def test_requests_of_an_address_without_a_key_are_bounded(under_way: int, is_refused: bool) -> None:
+    budgets = Budgets()
+    with ExitStack() as held:
+        for _ in range(under_way):
+            held.enter_context(budgets.call(Stranger("192.0.2.1")))
+        if is_refused:
+            with pytest.raises(ApiError, match="this address") as error:
+                held.enter_context(budgets.call(Stranger("192.0.2.1")))
+            assert refused(error) == (429, "rate_limit_exceeded")
+        held.enter_context(budgets.call(Stranger("192.0.2.2")))
+        held.enter_context(budgets.call(caller()))
+
+
+def test_everybody_without_a_key_has_at_most_half_of_the_process() -> None:
+    budgets = Budgets(most_requests=4)
+    with budgets.call(Stranger("192.0.2.1")), budgets.call(Stranger("192.0.2.2")):
+        with pytest.raises(ApiError, match="without a key"), budgets.call(Stranger("192.0.2.3")):
+            pytest.fail("one too many was let in")
+        with budgets.call(caller()):
+            pass
+
+
+@pytest.mark.parametrize(("under_way", "status"), [(2, 200), (3, 503)])
+async def test_requests_of_a_process_are_bounded_before_any_key_is_looked_at(
+    api: Api, under_way: int, status: int
+) -> None:
+    api.service.budgets.most_requests = 100
+    await api.organisation("other")
+    key = await api.key(Scope.CHAT, org="other")
+    held = await hold(api, api.everything, under_way)
+    api.service.budgets.most_requests = 3
+    reply = await api.send("GET", "/v1/me", key)
+    assert reply.status_code == status
+    if status == 503:
+        assert reply.json()["error"]["code"] == "overloaded"
+        assert reply.headers["x-request-id"].startswith("req_")
+        assert 1 <= int(reply.headers["retry-after"]) <= 3
+    assert (await api.client.get("/healthz")).status_code == 200
+    await let_go(api, *held)
+    assert api.service.budgets.requests == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "whose", "status"),
+    [
+        ("BODIES_OF_KEY_BYTES", caller(), 429),
+        ("BODIES_OF_ORGANISATION_BYTES", caller(key_id="other"), 429),
+        ("BODIES_OF_PROCESS_BYTES", caller(org_id=2, key_id="third"), 503),
+    ],
+)
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_bytes_of_bodies_are_bounded(
+    monkeypatch: pytest.MonkeyPatch, name: str, whose: Caller, status: int, more: int
+) -> None:
+    monkeypatch.setattr(budgets_module, name, 10 * MIB)
+    budgets = Budgets()
+    with budgets.body(caller()) as first, budgets.body(whose) as second:
+        first(9 * MIB)
+        if more <= 0:
+            second(MIB + more)
+        else:
+            with pytest.raises(ApiError) as error:
+                second(MIB + more)
+            assert refused(error)[0] == status
+    assert budgets.body_bytes.total == 0
+    assert not budgets.body_bytes.of_key
+
+
+async def test_body_counts_until_its_request_is_over(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    (held,) = await hold(api, api.everything, 1)
+    while not api.service.budgets.body_bytes.total:  # noqa: ASYNC110  # a counter has nothing to wait for
+        await asyncio.sleep(0.005)
+    monkeypatch.setattr(budgets_module, "BODIES_OF_KEY_BYTES", api.service.budgets.body_bytes.total + 10)
+    reply = await api.chat("say hello")
+    assert (reply.status_code, reply.json()["error"]["code"]) == (429, "rate_limit_exceeded")
+    form = {"file": ("x.wav", b"hello")}
+    assert (await api.send("POST", "/v1/audio/transcriptions", files=form)).status_code == 429
+    await let_go(api, held)
+    assert (await api.chat("say hello")).status_code == 200
+
+
+async def test_body_that_stops_coming_is_408_and_holds_nothing(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deployments.ingress.reading.BODY_IDLE_S", 0.02)
+
+    async def half(text: bytes) -> AsyncGenerator[bytes, None]:
+        yield text
+        await asyncio.Event().wait()
+
+    part = b'--x\r\nContent-Disposition: form-data; name="file"; filename="x.wav"\r\n\r\nhello'
+    for path, kind, text in (
+        ("/v1/chat/completions", "application/json", b'{"model": '),
+        ("/v1/audio/transcriptions", "multipart/form-data; boundary=x", part),
+    ):
+        reply = await api.send("POST", path, content=half(text), headers={"content-type": kind})
+        assert (reply.status_code, reply.json()["error"]["code"]) == (408, "request_timeout"), path
+    assert api.service.budgets.body_bytes.total == 0
+
+
+async def test_refusals_are_counted_and_told_to_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    budgets = Budgets(most_requests=0)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            with pytest.raises(ApiError) as error, budgets.request(is_vital=False):
+                pytest.fail("one too many was let in")
+            budgets.count(error.value)
+    assert budgets.refused == Counter(OVERLOADED=3)
+    assert [record.getMessage() for record in caplog.records] == [
+        "refused since the last report: OVERLOADED 1 (0 requests are under way)"
+    ]

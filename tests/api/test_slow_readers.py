@@ -1,0 +1,85 @@
+"""Clients that stop reading, over a real socket: they are dropped, and their engine is free."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import uvicorn
+
+from deployments.ingress import middleware
+from deployments.ingress.app import build_app
+from tests.api.conftest import Api, LocalEngine
+from tests.engines import ObedientChat
+
+pytestmark = pytest.mark.anyio
+
+BUFFER_BYTES = 4096
+
+
+@asynccontextmanager
+async def served(api: Api) -> AsyncIterator[int]:
+    """The app over a socket that takes little before it has to wait; gives its port."""
+    listening = socket.socket()
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
+    listening.bind(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(build_app(api.service), lifespan="off", log_level="critical"))
+    serving = asyncio.create_task(server.serve([listening]))
+    try:
+        while not server.started:  # noqa: ASYNC110  # uvicorn gives nothing to wait for
+            await asyncio.sleep(0.01)
+        yield listening.getsockname()[1]
+    finally:
+        server.should_exit = server.force_exit = True
+        await serving
+        listening.close()
+
+
+@asynccontextmanager
+async def asked(api: Api, port: int, events: int) -> AsyncIterator[socket.socket]:
+    """A connection on which a stream of so many events was asked for; nothing is read."""
+    body = {"model": "obedient", "messages": [{"role": "user", "content": f"stream {events} 0"}], "stream": True}
+    text = json.dumps(body).encode()
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {api.everything}\r\n"
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
+        client.setblocking(False)
+        loop = asyncio.get_running_loop()
+        await loop.sock_connect(client, ("127.0.0.1", port))
+        await loop.sock_sendall(client, f"{head}Content-Length: {len(text)}\r\n\r\n".encode() + text)
+        yield client
+
+
+def under_way(api: Api) -> int:
+    """Streams that the engine works on."""
+    engine = api.service.engines["chat-obedient"]
+    assert isinstance(engine, LocalEngine)
+    assert isinstance(engine.adapter, ObedientChat)
+    return engine.adapter.under_way
+
+
+async def test_client_that_reads_nothing_is_dropped_and_its_engine_is_free(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(middleware, "WRITE_S", 0.5)
+    async with served(api) as port, asked(api, port, 10**6):
+        while not under_way(api):  # noqa: ASYNC110  # a counter has nothing to wait for
+            await asyncio.sleep(0.01)
+        while under_way(api) or api.service.budgets.requests:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    (line,) = await api.usage()
+    assert 0 < line.quantity < 10**6, "what was produced is billed, and no more"
+
+
+async def test_client_that_reads_slowly_is_not_dropped(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(middleware, "WRITE_S", 1.0)
+    read, loop = b"", asyncio.get_running_loop()
+    async with served(api) as port, asked(api, port, 1500) as client:
+        while (piece := await loop.sock_recv(client, 16384)) and b"[DONE]" not in read:
+            read += piece
+            await asyncio.sleep(0.005)
+    assert read.count(b"data: {") == 1500

