@@ -6,20 +6,28 @@ remove      marks the row, deletes the bytes, deletes the row; `finish_removals`
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection, Row, Select, delete, func, select, update
 
-from contract.errors import INVALID_REQUEST, NOT_FOUND, VOICE_LIMIT_REACHED
+from contract.errors import INVALID_REQUEST, NOT_FOUND, VOICE_LIMIT_REACHED, without_text
 from contract.limits import OWN_VOICES
 from contract.speech.voices import SYSTEM_VOICES, Voice
 from state.blobs.base import Blobs
 from state.database.base import Database, insert_new
 from state.database.tables import organisations, voices
+
+log = logging.getLogger(f"parlance.{__name__}")
+
+FINISHED_AT_ONCE = 50
+ROUNDS = 20
+"""Times that so many removals are finished at once."""
 
 SLUG_PATTERN = re.compile(r"[a-z0-9](-?[a-z0-9])*", re.ASCII)
 SLUG_CHARS = (2, 40)
@@ -126,15 +134,29 @@ class Voices:
         await self._finish(row)
 
     async def finish_removals(self) -> None:
-        """Finishes removals that a crash interrupted."""
-        query = select(voices).where(voices.c.removed_at.is_not(None))
-        for row in await self._database.run(lambda connection: list(connection.execute(query))):
-            await self._finish(row)
+        """Finishes removals that a crash interrupted, so many at a time; what fails waits for the next time."""
+        query = select(voices).where(voices.c.removed_at.is_not(None)).order_by(voices.c.id).limit(FINISHED_AT_ONCE)
+        last = 0
+        for _ in range(ROUNDS):
+            rows = await self._database.run(partial(_rows, query=query.where(voices.c.id > last)), patient=True)
+            for row in rows:
+                try:
+                    await self._finish(row)
+                except Exception as error:
+                    # One voice must not keep the others.
+                    log.error("the removal of a voice is not finished yet: %s", without_text(error))
+            if len(rows) < FINISHED_AT_ONCE:
+                break
+            last = rows[-1].id
 
     async def _finish(self, row: Row[Any]) -> None:
         for name in (row.clip_blob, row.sample_blob):
             await self._blobs.delete(name)
         await self._database.run(lambda connection: connection.execute(delete(voices).where(voices.c.id == row.id)))
+
+
+def _rows(connection: Connection, query: Select[Any]) -> list[Row[Any]]:
+    return list(connection.execute(query))
 
 
 def _kept(org_id: int) -> Select[Any]:

@@ -16,13 +16,14 @@ from sqlalchemy import Connection, select
 from contract.errors import ApiError
 from state.accounts import organisations
 from state.billing import audit
-from state.billing.ledger import LEASE_S, Ledger
+from state.billing.ledger import Ledger
+from state.billing.postings import LEASE_S
 from state.blobs.store import open_blobs
 from state.database.connect import connect, open_database
 from state.database.tables import api_keys, budgets, reservations, tickets, usage_lines
 from state.tickets import Tickets
 from state.voices import Voices
-from tests.state.books import eventually, make_caller, money
+from tests.state.books import eventually, make_caller, money, pass_time
 from tests.state.crashing import DIED, WORKERS, bytes_of
 from tests.state.servers import Postgres, temporary_folder
 
@@ -32,7 +33,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 NEVER = 1_000_000_000
 LIMIT = 700
-FAR_FUTURE_S = 1 << 40
+FAR_FUTURE_S = 1_000_000
 
 Die = Callable[[str, int, str, Path], tuple[int, int]]
 
@@ -109,7 +110,8 @@ async def books_are_right(url: str, acknowledged: list[str]) -> None:
     try:
         await database.run(lambda connection: _prove(connection, acknowledged))
         # A later process finishes what the dead one left, and a replay of everything changes nothing.
-        await Ledger(database, lambda: FAR_FUTURE_S + LEASE_S).reap()
+        await pass_time(database, LEASE_S + 1)
+        await Ledger(database).reap()
         await database.run(lambda connection: _prove(connection, acknowledged, nothing_held=True))
     finally:
         await database.close()
@@ -254,7 +256,8 @@ async def uploads_are_whole(url: str, acknowledged: list[str]) -> None:
         if row.state == "uploaded":
             assert await blobs.find(row.blob) == bytes_of(name)
     # Whoever comes later finds nothing of all this.
-    await Tickets(database, blobs, lambda: FAR_FUTURE_S).sweep()
+    await pass_time(database, FAR_FUTURE_S)
+    await Tickets(database, blobs).sweep()
     assert await database.run(lambda connection: list(connection.execute(select(tickets)))) == []
     assert list((home / "bytes").glob("uploads/*")) == []
     await database.close()
@@ -316,6 +319,7 @@ async def test_postgresql_survives_its_own_death(postgres: Postgres, acknowledge
         lambda connection: {row.reservation_id: row.cost_micro_eur for row in connection.execute(select(usage_lines))}
     )
     assert settled.items() <= lines.items()
-    await Ledger(database, lambda: FAR_FUTURE_S).reap()
+    await pass_time(database, LEASE_S + 1)
+    await Ledger(database).reap()
     assert await money(database, caller) == (sum(lines.values()), 0)
     await database.close()

@@ -25,7 +25,13 @@ from state.database.tables import (
 pytestmark = pytest.mark.anyio
 
 ROWS = 10_000
-REMOVED_BELOW = {"0004": {"tickets"}, "0003": {"voices"}, "0002": {"replies"}, "0001": {"usage_lines", "reservations"}}
+REMOVED_BELOW = {
+    "0005": {"reply_quotas", "facts"},
+    "0004": {"tickets"},
+    "0003": {"voices"},
+    "0002": {"replies"},
+    "0001": {"usage_lines", "reservations"},
+}
 """Revision to the tables that the step down to it removes."""
 
 
