@@ -155,7 +155,7 @@ def reserve(connection: Connection, entry: Entry, amount: int) -> None:
     _hold_budgets(connection, entry, amount)
 
 
-def top_up(connection: Connection, entry: Entry, amount: int, used: Used = NOTHING) -> bool:
+def top_up(connection: Connection, entry: Entry, amount: int, used: Used) -> bool:
     """Holds `amount` more, and marks. Returns False if the reservation has ended; raises OverLimit."""
     topped = connection.execute(_TOP_UP, _values(used) | {"of_id": entry.id} | {"amount": amount})
     if topped.rowcount:

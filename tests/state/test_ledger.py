@@ -320,14 +320,17 @@ async def test_a_database_that_is_away_closes_the_door_and_loses_no_line(
     monkeypatch.setattr(ledger_module, "RETRY_S", 0.001)
     away = Refusing(database, error)
     limited = await make_caller(database, 1000)
-    free = await make_caller(database, org="free")
+    free, other = await make_caller(database, org="free"), await make_caller(database, org="other")
     ledger = Ledger(away)
     holds = [await reserve(ledger, limited, 10), await reserve(ledger, free, 10)]
     away.down = True
-    assert await refusal(ledger, limited, 10) == "STATE_UNAVAILABLE"
+    if isinstance(error, ApiError):
+        assert await refusal(ledger, limited, 10) == error.fault.name
     for hold in holds:
         assert await hold.settle(9, 1, "tokens") == 9
     assert await refusal(ledger, free, 10) == "STATE_UNAVAILABLE"
+    # Nothing of another organisation waits to be recorded.
+    await reserve(ledger, other, 10)
     away.down = False
 
     async def both_recorded() -> bool:

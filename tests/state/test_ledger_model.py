@@ -12,7 +12,7 @@ from sqlalchemy import create_engine, select, update
 
 from state.accounts import organisations
 from state.billing import audit, postings
-from state.billing.postings import LEASE_S, Bill, Entry, OverLimit, Used
+from state.billing.postings import LEASE_S, NOTHING, Bill, Entry, OverLimit, Used
 from state.database.tables import budgets, metadata, reservations, usage_lines
 
 AMOUNTS = st.integers(0, 60)
@@ -115,10 +115,11 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(entry=entries, amount=AMOUNTS)
     def top_up(self, entry: Entry, amount: int) -> None:
         if entry.id not in self.oracle.held:
-            assert not postings.top_up(self.connection, entry, amount)
+            assert not postings.top_up(self.connection, entry, amount, NOTHING)
             return
         expected = self.oracle.refuser(entry.user_id, amount)
-        assert self.refuser(postings.top_up, entry, amount) == expected
+        used = Used(self.marked[entry.id], 1, "tokens") if entry.id in self.marked else NOTHING
+        assert self.refuser(postings.top_up, entry, amount, used) == expected
         if expected is not None:
             return
         user, held = self.oracle.held[entry.id]

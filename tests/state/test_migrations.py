@@ -13,6 +13,7 @@ from state.database.migrate import downgrade, upgrade
 from state.database.tables import (
     api_keys,
     budgets,
+    facts,
     metadata,
     replies,
     reservations,
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.anyio
 
 ROWS = 10_000
 REMOVED_BELOW = {
-    "0005": {"reply_quotas", "facts"},
+    "0005": {"reply_quotas"},
     "0004": {"tickets"},
     "0003": {"voices"},
     "0002": {"replies"},
@@ -66,11 +67,12 @@ def fill(connection: Connection, rows: int = ROWS) -> None:
 
 
 def counts(connection: Connection) -> dict[str, int]:
+    """Rows of every table but that of facts about the schema itself."""
     present = set(inspect(connection).get_table_names())
     return {
         table.name: connection.execute(select(func.count()).select_from(table)).scalar_one()
         for table in metadata.sorted_tables
-        if table.name in present
+        if table.name in present and table is not facts
     }
 
 
