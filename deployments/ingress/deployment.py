@@ -11,15 +11,20 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveInt
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 
+from autoscaling.deployment import DRAIN_S
 from autoscaling.gate import Gate
 from autoscaling.watch import StartWatch
 from contract.catalog import Catalog
 from deployments.bodies import take_bodies_as_they_are_read
 from deployments.ingress.addresses import PUBLIC_VARIABLE, public_address
 from deployments.ingress.app import build_app
+from deployments.ingress.ending import do_before_exit
 from deployments.ingress.service import Service
 from deployments.loopback import keep_replica_port_local
 from state import open_state
+
+DEREGISTER_S = 60
+"""For HAProxy to stop sending requests here, and for the last bills."""
 
 
 class IngressArgs(BaseModel):
@@ -51,6 +56,8 @@ class IngressArgs(BaseModel):
         return {
             "num_replicas": self.replicas,
             "max_ongoing_requests": self.max_ongoing_requests,
+            # Longer than an engine's, whose streams go through here, by what HAProxy needs to know of it.
+            "graceful_shutdown_timeout_s": DRAIN_S + DEREGISTER_S,
             "ray_actor_options": {"num_cpus": self.cpus},
         }
 
@@ -71,6 +78,7 @@ class Ingress:
             os.environ.get("PARLANCE_BLOBS_URL"),
             replicas=args.replicas,
         )
+        self._forget_exit = do_before_exit(state.ledger.settle_open)
         app_name = serve.get_replica_context().app_name
         watch = StartWatch(app_name)
         servings = {model.deployment: model.serving for model in catalog.set_up() if model.serving}
@@ -86,4 +94,5 @@ class Ingress:
 
     async def __del__(self) -> None:
         if service := getattr(self, "service", None):
+            self._forget_exit()
             await service.state.close()
