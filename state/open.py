@@ -12,7 +12,8 @@ from contract.errors import without_text
 from state import check
 from state.accounts.authentication import PEPPER, Accounts
 from state.accounts.demo import create_demo
-from state.billing.ledger import MARK_S, Ledger
+from state.billing.ledger import Ledger
+from state.billing.reservation import MARK_S
 from state.blobs.base import Blobs
 from state.blobs.signatures import FILES_PURPOSE, Signatures
 from state.blobs.store import BLOBS_VARIABLE, open_blobs

@@ -19,7 +19,7 @@ from contract.catalog import Model
 from contract.errors import ApiError
 from contract.limits import STREAM_SLICE_OUTPUT_TOKENS
 from deployments.ingress.context import RequestContext
-from state.billing.ledger import Reservation
+from state.billing.reservation import Reservation
 
 
 class Account:

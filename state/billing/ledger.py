@@ -14,39 +14,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 import uuid
 from collections import Counter
 from collections.abc import Coroutine
 from functools import partial
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from contract.access import Caller
-from contract.errors import ORG_SPEND_LIMIT, QUOTA_EXCEEDED, STATE_UNAVAILABLE, USER_SPEND_LIMIT, ApiError, without_text
-from state.billing import postings
-from state.billing.postings import NOTHING, Bill, Entry, OverLimit, Used
+from contract.errors import STATE_UNAVAILABLE, without_text
+from state.billing import postings, upkeep
+from state.billing.postings import Bill, Entry, OverLimit
+from state.billing.reservation import Reservation
 from state.billing.settling import Settling
 from state.database.base import Database
 
 T = TypeVar("T")
 log = logging.getLogger(f"parlance.{__name__}")
 
-MARK_S = 1.0
-"""Time between marks, and the age from which a request gets any."""
-
 MARKS_AT_ONCE = 200
-KEEP_S = 86_400
-ROUNDS = 20
-"""Transactions of one clean-up: what is left then waits for the next one."""
-
 RETRY_S = 0.5
 MAX_RETRY_S = 5.0
 CLOSE_S = 5.0
 MAX_TEXT_CHARS = 255
-
-SPEND_LIMITS = {"organisation": ORG_SPEND_LIMIT, "user": USER_SPEND_LIMIT}
 
 
 class Ledger:
@@ -124,30 +114,7 @@ class Ledger:
 
     async def reap(self) -> int:
         """Ends reservations whose lease has expired: bills what was marked. Returns how many."""
-        ended, after = 0, (0, "")
-        for _ in range(ROUNDS):
-            rows = await self._database.run(partial(postings.orphans, after=after), patient=True)
-            for row in rows:
-                if row.id not in self._open and row.id not in self._unposted:
-                    ended += await self._recover(row.id, row.request_id)
-            if len(rows) < postings.AT_ONCE:
-                break
-            after = (rows[-1].lease_until, rows[-1].id)
-        return ended
-
-    async def _recover(self, reservation_id: str, request_id: str) -> bool:
-        try:
-            recover = partial(postings.recover, reservation_id=reservation_id)
-            used = await self._database.run(recover, patient=True)
-        except Exception as error:
-            # One row must not keep the others from being ended.
-            log.error("the orphaned reservation of request %s could not be ended: %s", request_id, without_text(error))
-            return False
-        if used is not None and used.quantity:
-            log.warning("billed request %s of a dead process: %d %s", request_id, used.quantity, used.unit)
-        elif used is not None:
-            log.warning("released the reservation of request %s of a dead process", request_id)
-        return used is not None
+        return await upkeep.reap(self._database, lambda id: id in self._open or id in self._unposted)
 
     async def renew(self) -> None:
         """Extends the leases of this process's reservations."""
@@ -158,9 +125,7 @@ class Ledger:
 
     async def forget_old(self) -> None:
         """Deletes reservations that ended a day ago; their usage lines stay."""
-        for _ in range(ROUNDS):
-            if await self._database.run(partial(postings.forget, kept_s=KEEP_S), patient=True) < postings.AT_ONCE:
-                break
+        await upkeep.forget_old(self._database)
 
     async def settle_open(self) -> None:
         """Bills what every open request has used so far, and releases the rest. For a process that has to end."""
@@ -279,97 +244,3 @@ class Ledger:
 def _storable(text: str) -> str:
     """`text` as both databases accept it: clients choose request ids, and a refused line would never be billed."""
     return text[:MAX_TEXT_CHARS].replace("\0", "?").encode("utf-8", "replace").decode()
-
-
-class Reservation:
-    """Money held for one billed request. The first of `settle` and `void` wins; later calls change nothing.
-
-    Attributes:
-        held_micro_eur: what is held; 0 for callers without a limit.
-        used: what `note` last said.
-        marked: what of that the database has; None before the first time.
-        is_stored: whether the database may have a row of it.
-    """
-
-    def __init__(self, ledger: Ledger, entry: Entry, caller: Caller, design: bool) -> None:
-        self.entry = entry
-        self.held_micro_eur = 0
-        self.used = NOTHING
-        self.marked: Used | None = None
-        self.is_stored = False
-        self._ledger = ledger
-        self._caller = caller
-        self._design = design
-        self._opened_s = time.monotonic()
-        self._end: asyncio.Task[int] | None = None
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether it is settled or void, or on the way there."""
-        return self._end is not None
-
-    def note(self, cost_micro_eur: int, quantity: int, unit: str) -> None:
-        """What the request has used so far: what is billed if the process ends before the request does."""
-        self.used = Used(cost_micro_eur, quantity, unit)
-
-    def is_due(self) -> bool:
-        """Whether it has used more than is recorded, and is old enough to be worth it."""
-        is_old = time.monotonic() - self._opened_s >= MARK_S
-        return is_old and not self.has_ended and self.used not in (NOTHING, self.marked)
-
-    async def top_up(self, micro_eur: int) -> None:
-        """Holds more before a stream goes on.
-
-        Raises what `reserve` raises; settle what was produced so far.
-        """
-        if not self.held_micro_eur or micro_eur <= 0:
-            return
-        try:
-            held = await self._ledger.top_up(self, micro_eur)
-        except OverLimit as refused:
-            raise self.over_limit(refused) from None
-        if not held:
-            raise STATE_UNAVAILABLE()
-        self.held_micro_eur += micro_eur
-
-    async def settle(self, cost_micro_eur: int, quantity: int, unit: str) -> int:
-        """Bills the request once, even if the caller is cancelled. Returns the micro-EUR charged.
-
-        That is less than the cost only if the cost exceeds what was held and the limits have no room for the rest.
-        """
-        if self._end is None:
-            bill = Bill(self.entry, Used(cost_micro_eur, quantity, unit))
-            self._end = self._ledger.spawn(self._ledger.settle(bill))
-        return await asyncio.shield(self._end)
-
-    async def settle_noted(self) -> None:
-        """Bills what was noted; voids where that is nothing."""
-        if self.used.quantity:
-            await self.settle(self.used.cost_micro_eur, self.used.quantity, self.used.unit)
-        else:
-            await self.void()
-
-    async def void(self) -> None:
-        """Releases what is held without billing, unless the request was settled."""
-        if self._end is None:
-            self._end = self._ledger.spawn(self._void())
-        await asyncio.shield(self._end)
-
-    async def _void(self) -> int:
-        if self.is_stored:
-            await self._ledger.void(self.entry)
-        return 0
-
-    def over_limit(self, refused: OverLimit) -> ApiError:
-        """The 402 for this refusal."""
-        name = self._caller.org if refused.whose == "organisation" else self._caller.user
-        fault = QUOTA_EXCEEDED if self._design else SPEND_LIMITS[refused.whose]
-        return fault(f"the spend limit of {refused.whose} `{name}` has no room for this request")
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.void()

@@ -196,7 +196,9 @@ def check(connection: Connection, _options: Namespace, _home: Path) -> str:
     faults = audit.faults(connection)
     if faults:
         raise OSError("\n".join(faults))
-    return "usage, budgets and reservations add up"
+    recovered = audit.recovered(connection)
+    dead = f"; {recovered} usage lines are of processes that died" if recovered else ""
+    return f"usage, budgets and reservations add up{dead}"
 
 
 def _secrets(connection: Connection, home: Path) -> Secrets:

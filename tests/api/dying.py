@@ -15,7 +15,7 @@ from types import FrameType
 
 from deployments.ingress.ending import do_before_exit
 from state import open_state
-from state.billing import ledger
+from state.billing import reservation
 from state.database.base import now_s
 from tests.state.books import make_caller
 
@@ -26,7 +26,7 @@ MARKED, NOTED = 30, 50
 
 async def work(home: Path, limit: int | None) -> None:
     """Streams that go on until the process ends."""
-    ledger.MARK_S = 0.0
+    reservation.MARK_S = 0.0
     state = await open_state(home)
     do_before_exit(state.ledger.settle_open)
     caller = await make_caller(state.database, limit)
@@ -39,7 +39,7 @@ async def work(home: Path, limit: int | None) -> None:
     await state.ledger.mark()
     # A mark does not wait for its commit; this does, and comes after it.
     await state.database.run(now_s)
-    ledger.MARK_S = 1000.0
+    reservation.MARK_S = 1000.0
     for hold in holds:
         hold.note(NOTED, NOTED, "tokens")
     sys.stdout.write("ready\n")

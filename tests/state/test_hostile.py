@@ -15,8 +15,8 @@ from contract.access import PLANS, Caller, Scope
 from contract.errors import ApiError
 from state import open_state
 from state import replies as replies_sql
+from state.billing import audit, postings, reservation
 from state.billing import ledger as ledger_module
-from state.billing import postings
 from state.billing.ledger import Ledger
 from state.billing.postings import LEASE_S, Bill, Entry, Used
 from state.blobs.store import open_blobs
@@ -170,7 +170,7 @@ async def test_what_a_stream_has_used_is_marked_and_a_short_call_costs_no_row(
     hold.note(5, 2, "tokens")
     await ledger.mark()
     assert await stored() == []
-    monkeypatch.setattr(ledger_module, "MARK_S", 0.0)
+    monkeypatch.setattr(reservation, "MARK_S", 0.0)
     await ledger.mark()
     assert await stored() == [("held", 5, 0)]
     hold.note(9, 4, "tokens")
@@ -188,7 +188,7 @@ async def test_what_a_stream_has_used_is_marked_and_a_short_call_costs_no_row(
 async def test_a_request_that_ends_while_it_is_marked_is_billed_once(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger_module, "MARK_S", 0.0)
+    monkeypatch.setattr(reservation, "MARK_S", 0.0)
     free, limited = await make_caller(database), await make_caller(database, 10_000, org="limited")
     ledger = Ledger(database)
     for caller in (free, limited):
@@ -205,6 +205,20 @@ async def test_a_request_that_ends_while_it_is_marked_is_billed_once(
     assert await money(database, free) == (6 * 7, 0)
     assert await money(database, limited) == (6 * 7, 0)
     assert await line_count(database) == 12
+
+
+async def test_the_books_say_what_was_recovered(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reservation, "MARK_S", 0.0)
+    caller, dead = await make_caller(database, 100), Ledger(database)
+    holds = [
+        await dead.reserve(caller, line="l", model="m", estimate_micro_eur=20, request_id=f"r{n}") for n in range(2)
+    ]
+    holds[0].note(7, 3, "tokens")
+    await dead.mark()
+    await pass_time(database, LEASE_S + 1)
+    assert await Ledger(database).reap() == 2
+    assert await money(database, caller) == (7, 0)
+    assert await database.run(audit.recovered) == 1
 
 
 async def test_one_orphan_that_cannot_be_ended_never_stops_the_others(database: Database) -> None:

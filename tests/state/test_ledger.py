@@ -10,8 +10,10 @@ from contract.access import Caller
 from contract.errors import STATE_UNAVAILABLE, ApiError
 from state.accounts import organisations
 from state.billing import ledger as ledger_module
-from state.billing.ledger import Ledger, Reservation
+from state.billing import upkeep
+from state.billing.ledger import Ledger
 from state.billing.postings import LEASE_S, Bill, Used
+from state.billing.reservation import Reservation
 from state.database.base import Database, RowRefused, T, now_s
 from state.database.tables import reservations, usage_lines
 from tests.state.books import eventually, line_count, make_caller, money, pass_time
@@ -264,7 +266,7 @@ async def test_work_that_outlived_its_lease_is_still_billed_within_the_limit(dat
 async def test_ended_reservations_are_forgotten_after_a_day_and_lines_are_not(database: Database) -> None:
     caller, ledger = await make_caller(database, 100), Ledger(database)
     await (await reserve(ledger, caller, 10)).settle(10, 1, "tokens")
-    await pass_time(database, LEASE_S + ledger_module.KEEP_S + 1)
+    await pass_time(database, LEASE_S + upkeep.KEEP_S + 1)
     await ledger.forget_old()
     assert await database.run(lambda connection: connection.execute(select(reservations)).all()) == []
     assert await line_count(database) == 1
