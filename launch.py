@@ -204,7 +204,12 @@ async def _demo_key(home: Path) -> str | None:
     """The new key of the organisation `demo`; None if it was made by an earlier start."""
     from state import open_state
 
-    state = await open_state(home, os.environ.get("PARLANCE_DATABASE_URL"), os.environ.get("PARLANCE_REDIS_URL"))
+    addresses = (os.environ.get(name) for name in ("PARLANCE_DATABASE_URL", "PARLANCE_REDIS_URL"))
+    try:
+        # Nobody else starts here, so the schema is brought up to date by the way, wherever it is.
+        state = await open_state(home, *addresses, upgrade=True)
+    except ValueError as error:
+        raise StartError(str(error)) from None
     try:
         return await state.ensure_demo(home)
     finally:

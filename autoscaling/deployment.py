@@ -40,8 +40,9 @@ IDLE_VARIABLE = "PARLANCE_IDLE_S"
 HEALTH_PERIOD_S = 5
 HEALTH_TIMEOUT_S = 20
 
-DRAIN_S = 30
-"""How long a stopping replica may finish its streams."""
+DRAIN_S = 900
+"""How long a stopping replica may finish what it has begun: as long as the longest call, and as HAProxy waits for one
+(`configs/ray.env`). A replica without requests stops at once."""
 
 NOT_HERE = {
     "name": "the kind and the id of the model are the name",

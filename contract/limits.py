@@ -62,6 +62,10 @@ KEY_CACHE_S = 5
 
 SCHEMA_COMPILE_S = 10
 """Processor time in which the JSON schemas of a chat must be compiled to a grammar. Ours."""
+KEPT_REPLIES = 100_000
+"""Answers that are kept for the `Idempotency-Key`s of one API key. Ours."""
+KEPT_REPLY_BYTES = 256 * MIB
+"""Of the bodies of those answers. What comes then is kept as a fact, without its body. Ours."""
 
 STREAM_SLICE_OUTPUT_TOKENS = 1024
 """Output tokens of a stream that are reserved at a time."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from typing import Any, Generic, TypeVar
 
@@ -12,6 +13,17 @@ from deployments.loopback import keep_replica_port_local
 log = logging.getLogger(f"parlance.{__name__}")
 
 E = TypeVar("E")
+
+OF_THE_INGRESS = (
+    "PARLANCE_SECRET",
+    "PARLANCE_DATABASE_URL",
+    "PARLANCE_REDIS_URL",
+    "PARLANCE_BLOBS_URL",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+)
+"""Variables that Ray hands to every process and no engine needs. It runs models of others, and may start processes."""
 
 
 class Replica(Generic[E]):
@@ -23,6 +35,8 @@ class Replica(Generic[E]):
     def __init__(self, model: Model) -> None:
         import models
 
+        for name in OF_THE_INGRESS:
+            os.environ.pop(name, None)
         keep_replica_port_local()
         started = time.perf_counter()
         self._adapter: Any = models.load(model)

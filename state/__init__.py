@@ -2,10 +2,11 @@
 
 open.py            open_state(home) -> State: all of it, in the process that needs it
 keyring.py         the service's own secret, one derived key per purpose
+check.py           whether the database was made under that secret
 accounts/          organisations, users, API keys; an `Authorization` header to a Caller
 rates.py           requests per minute, concurrent streams; streams.py counts those over all replicas
 billing/           reserve, top up, settle, void; usage lines
-idempotency.py     one answer per `Idempotency-Key`
+idempotency.py     one answer per `Idempotency-Key`; in SQL: replies.py
 blobs/             bytes by name, in a folder or S3; signed addresses
 voices.py          voices of organisations
 tickets.py         tickets for uploads

@@ -2,42 +2,56 @@
 
 begin -> Attempt          a new key: do the work, then `finish` or `abandon`
       -> StoredReply      a finished one: send the same answer again
-      -> raises           still running (409), used with another body (422), answer not kept (409)
+      -> raises           still running (409), used with another body (422), answer not kept (409), too many kept (429)
+
+The lease of an attempt is renewed while its work runs, however long that takes; it only ever ends by itself when the
+process has died. Bodies of requests are known by a digest that is keyed with a secret of ours: nobody who reads the
+database can try out what a short body may have been.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
 import re
-import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
+from weakref import WeakSet
 
-from sqlalchemy import Connection, Delete, Row, Update, and_, bindparam, delete, select, update
+from sqlalchemy import Row
 
 from contract.access import Caller
-from contract.errors import IDEMPOTENCY_FINISHED, IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_MISMATCH, INVALID_REQUEST
-from state.database.base import Database, insert_new
-from state.database.tables import replies
+from contract.errors import (
+    IDEMPOTENCY_FINISHED,
+    IDEMPOTENCY_IN_PROGRESS,
+    IDEMPOTENCY_MISMATCH,
+    INVALID_REQUEST,
+    without_text,
+)
+from state import replies
+from state.database.base import Database
+from state.keyring import Keyring
+from state.replies import Claim
+
+log = logging.getLogger(f"parlance.{__name__}")
+
+PURPOSE = "idempotency"
+"""Of the derived secret that digests are keyed with."""
 
 HEADER = "Idempotency-Key"
 KEY_PATTERN = re.compile(r"[\x21-\x7e]{1,255}")
-KEEP_S = 86_400
-LEASE_S = 600
-"""Longer than any request may run. When it expires, the key of a crashed request is free again."""
-
 MAX_BODY_BYTES = 256 * 1024
 
-_same_key = and_(
-    replies.c.key_id == bindparam("of_key_id"),
-    replies.c.route == bindparam("of_route"),
-    replies.c.idempotency_key == bindparam("of_key"),
-)
-_same_attempt = _same_key & (replies.c.attempt == bindparam("of_attempt"))
-_FIND = select(replies).where(_same_key).with_for_update()
-_TAKE_OVER = update(replies).where(_same_attempt)
+RENEWED_AT_ONCE = 200
+ROUNDS = 20
+"""Transactions of one clean-up: what is left then waits for the next one."""
+
+RETRY_S = 0.5
+MAX_RETRY_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,99 +67,121 @@ class Idempotency:
     """Answers by key.
 
     Args:
-        database: where they are kept.
-        wall: clock in seconds since 1970.
+        database: where they are kept; leases are by its clock.
+        keyring: of PURPOSE.
     """
 
-    def __init__(self, database: Database, wall: Callable[[], float] = time.time) -> None:
+    def __init__(self, database: Database, keyring: Keyring) -> None:
         self._database = database
-        self._wall = wall
+        self._keyring = keyring
+        self._running: WeakSet[Attempt] = WeakSet()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def begin(self, caller: Caller, route: str, key: str, body_sha256: str) -> Attempt | StoredReply:
         """Claims `key` for this caller and route.
 
         Raises INVALID_REQUEST for a malformed key, IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_MISMATCH,
-        IDEMPOTENCY_FINISHED, STATE_UNAVAILABLE.
+        IDEMPOTENCY_FINISHED, RATE_LIMIT_EXCEEDED if too many answers are kept, STATE_UNAVAILABLE.
         """
         if not KEY_PATTERN.fullmatch(key):
             raise INVALID_REQUEST(f"`{HEADER}` must be 1 to 255 visible ASCII characters", param=HEADER)
-        names = {"key_id": caller.key_id, "route": route, "idempotency_key": key}
-        now_s = int(self._wall())
-        attempt = uuid.uuid4().hex
-        claim: dict[str, str | int] = {
-            "attempt": attempt,
-            "body_sha256": body_sha256,
-            "created_at": now_s,
-            "lease_until": now_s + LEASE_S,
-        }
-        earlier = await self._database.run(lambda connection: _claim(connection, names, claim, now_s))
+        message = "\n".join((caller.key_id, route, key, body_sha256)).encode()
+        digest, kid = self._keyring.sign(message).hex(), self._keyring.kid
+        claim = Claim(caller.key_id, route, key, uuid.uuid4().hex, digest, kid)
+        earlier = await self._database.run(partial(replies.claim, made=claim))
         if earlier is None:
-            return Attempt(self._database, names, attempt)
-        return _replay(earlier, key, body_sha256)
+            attempt = Attempt(self, claim)
+            self._running.add(attempt)
+            return attempt
+        return self._replay(earlier, key, body_sha256, message)
+
+    async def renew(self) -> None:
+        """Extends the leases of what runs here."""
+        claims = [attempt.claim for attempt in self._running]
+        for start in range(0, len(claims), RENEWED_AT_ONCE):
+            batch = claims[start : start + RENEWED_AT_ONCE]
+            await self._database.run(partial(replies.renew, running=batch), patient=True)
 
     async def forget_old(self) -> None:
-        """Deletes answers older than 24 hours."""
-        before_s = int(self._wall()) - KEEP_S
-        await self._database.run(_executes(delete(replies).where(replies.c.created_at <= before_s)))
+        """Deletes answers older than 24 hours, a bounded number in each transaction."""
+        for _ in range(ROUNDS):
+            if await self._database.run(replies.forget, patient=True) < replies.AT_ONCE:
+                break
+
+    async def close(self) -> None:
+        """Gives up answers that could not be kept yet; their keys stay taken until their leases end."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def finish(self, attempt: Attempt, status: int, headers: str, body: bytes | None) -> None:
+        """See `Attempt.finish`."""
+        keep = partial(replies.keep, made=attempt.claim, status=status, headers=headers)
+        try:
+            await self._database.run(partial(keep, body=body))
+        except Exception as error:
+            log.error("an answer could not be kept yet for its %s: %s", HEADER, without_text(error))
+            task = asyncio.create_task(self._finish_later(attempt, partial(keep, body=None)))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        else:
+            self._running.discard(attempt)
+
+    async def abandon(self, attempt: Attempt) -> None:
+        """See `Attempt.abandon`."""
+        self._running.discard(attempt)
+        await self._database.run(partial(replies.drop, made=attempt.claim))
+
+    async def _finish_later(self, attempt: Attempt, keep: partial[None]) -> None:
+        """Its lease is renewed meanwhile: the work is done and billed, and must not be done again."""
+        wait_s = RETRY_S
+        while True:
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, MAX_RETRY_S)
+            try:
+                await self._database.run(keep)
+            except Exception as error:
+                log.error("an answer could not be kept yet for its %s: %s", HEADER, without_text(error))
+            else:
+                self._running.discard(attempt)
+                return
+
+    def _replay(self, row: Row[Any], key: str, body_sha256: str, message: bytes) -> StoredReply:
+        if row.kid is not None and row.kid not in self._keyring.keys:
+            raise IDEMPOTENCY_FINISHED(f"`{HEADER}` {key} was used under an older secret of this server", param=HEADER)
+        # A row without `kid` is of a version that stored the digest itself; it is gone after a day.
+        is_same = (
+            row.body_sha256 == body_sha256
+            if row.kid is None
+            else self._keyring.verify(message, row.kid, bytes.fromhex(row.body_sha256))
+        )
+        if not is_same:
+            raise IDEMPOTENCY_MISMATCH(f"`{HEADER}` {key} was used with another body; take a new key", param=HEADER)
+        if row.status is None:
+            raise IDEMPOTENCY_IN_PROGRESS(f"the first request with `{HEADER}` {key} is still running", param=HEADER)
+        if row.body is None:
+            raise IDEMPOTENCY_FINISHED(
+                f"the request with `{HEADER}` {key} is done, its answer is not kept", param=HEADER
+            )
+        return StoredReply(row.status, json.loads(row.headers), row.body)
 
 
 class Attempt:
-    """The request that does the work. End it with `finish` or `abandon`; after a crash its lease ends it."""
+    """The request that does the work. End it with `finish` or `abandon`; if its process dies, its lease ends it."""
 
-    def __init__(self, database: Database, names: Mapping[str, str], attempt: str) -> None:
-        self._database = database
-        self._where = {
-            "of_key_id": names["key_id"],
-            "of_route": names["route"],
-            "of_key": names["idempotency_key"],
-            "of_attempt": attempt,
-        }
+    def __init__(self, store: Idempotency, claim: Claim) -> None:
+        self.claim = claim
+        self._store = store
 
     async def finish(self, status: int, headers: Mapping[str, str], body: bytes | None) -> None:
         """Keeps the answer for repetitions.
 
         Without a body (None, or more than 256 KiB) only the fact is kept, for answers that must not be stored and for
-        streams. Repetitions are then refused.
+        streams. Repetitions are then refused. If the database refuses, the fact is kept as soon as it can be.
         """
         kept = body if body is not None and len(body) <= MAX_BODY_BYTES else None
-        values = {"status": status, "headers": json.dumps(dict(headers)), "body": kept}
-        await self._database.run(_executes(update(replies).where(_same_attempt).values(values), self._where))
+        await self._store.finish(self, status, json.dumps(dict(headers)), kept)
 
     async def abandon(self) -> None:
         """Frees the key: nothing was done, and the client may retry."""
-        await self._database.run(_executes(delete(replies).where(_same_attempt), self._where))
-
-
-def _claim(
-    connection: Connection, names: Mapping[str, str], claim: Mapping[str, str | int], now_s: int
-) -> Row[Any] | None:
-    """Inserts, and reads only on conflict. Returns None if this attempt has the key now, else the row that has it."""
-    if connection.execute(insert_new(connection, replies), {**names, **claim}).rowcount:
-        return None
-    where = {"of_key_id": names["key_id"], "of_route": names["route"], "of_key": names["idempotency_key"]}
-    row = connection.execute(_FIND, where).one_or_none()
-    if row is None:
-        raise IDEMPOTENCY_IN_PROGRESS(f"another request with this `{HEADER}` ended just now", param=HEADER)
-    crashed = row.status is None and row.lease_until <= now_s
-    if not crashed and row.created_at > now_s - KEEP_S:
-        return row
-    fresh = {"status": None, "headers": None, "body": None, **claim}
-    connection.execute(_TAKE_OVER.values(fresh), {**where, "of_attempt": row.attempt})
-    return None
-
-
-def _replay(row: Row[Any], key: str, body_sha256: str) -> StoredReply:
-    if row.body_sha256 != body_sha256:
-        raise IDEMPOTENCY_MISMATCH(f"`{HEADER}` {key} was used with another body; take a new key", param=HEADER)
-    if row.status is None:
-        raise IDEMPOTENCY_IN_PROGRESS(f"the first request with `{HEADER}` {key} is still running", param=HEADER)
-    if row.body is None:
-        raise IDEMPOTENCY_FINISHED(f"the request with `{HEADER}` {key} is done, its answer is not kept", param=HEADER)
-    return StoredReply(row.status, json.loads(row.headers), row.body)
-
-
-def _executes(statement: Delete | Update, values: Mapping[str, str] | None = None) -> Callable[[Connection], None]:
-    def transaction(connection: Connection) -> None:
-        connection.execute(statement, values)
-
-    return transaction
+        await self._store.abandon(self)

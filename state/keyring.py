@@ -52,13 +52,20 @@ class Secrets:
         return Keyring(_kid(self.roots[0]), keys)
 
 
-def open_secrets(home: Path, environ: Mapping[str, str] = os.environ) -> Secrets:
+def open_secrets(home: Path, environ: Mapping[str, str] = os.environ, *, is_shared: bool = False) -> Secrets:
     """The secret of the environment, else of the file, which is created if missing.
 
-    Raises ValueError if either is malformed or the file can be read by others.
+    With `is_shared`, others must have the same secret, and a file that each makes for itself will not do.
+
+    Raises ValueError if either is malformed, the file can be read by others, or a shared secret is missing.
     """
     if SECRET_VARIABLE in environ:
         return Secrets(_parse(environ[SECRET_VARIABLE].replace(",", "\n"), SECRET_VARIABLE))
+    if is_shared:
+        raise ValueError(
+            "several servers, or a database or Redis that several can share, need one secret: set "
+            f"{SECRET_VARIABLE} to the same value everywhere; `openssl rand -hex 32` makes one"
+        )
     path = home / FILE
     if not path.exists():
         home.mkdir(parents=True, exist_ok=True)

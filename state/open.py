@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 from contract.errors import without_text
-from state.accounts import api_keys
+from state import check
 from state.accounts.authentication import PEPPER, Accounts
 from state.accounts.demo import create_demo
 from state.billing.ledger import Ledger
+from state.billing.reservation import MARK_S
 from state.blobs.base import Blobs
 from state.blobs.signatures import FILES_PURPOSE, Signatures
 from state.blobs.store import BLOBS_VARIABLE, open_blobs
 from state.database.base import Database
+from state.database.clock import Clock
 from state.database.connect import open_database
 from state.drafts import Drafts
+from state.idempotency import PURPOSE as IDEMPOTENCY_PURPOSE
 from state.idempotency import Idempotency
-from state.keyring import SECRET_VARIABLE, Secrets, open_secrets
+from state.keyring import Secrets, open_secrets
 from state.rates import Rates
 from state.tickets import Tickets
 from state.voices import Voices
@@ -46,21 +51,26 @@ class State:
         drafts: of voices.
         secrets: derives keys for further purposes.
         database: for queries that no repository here covers.
+        clock: the database's time, by which signed addresses expire.
     """
 
-    def __init__(self, database: Database, secrets: Secrets, rates: Rates, blobs: Blobs) -> None:
+    def __init__(self, database: Database, secrets: Secrets, rates: Rates, blobs: Blobs, clock: Clock) -> None:
         self.database = database
+        self.clock = clock
         self.secrets = secrets
         self.rates = rates
         self.blobs = blobs
         self.accounts = Accounts(database, secrets.derive(PEPPER))
         self.ledger = Ledger(database)
-        self.idempotency = Idempotency(database)
-        self.signatures = Signatures(secrets.derive(FILES_PURPOSE))
-        self.voices = Voices(database, blobs)
+        self.idempotency = Idempotency(database, secrets.derive(IDEMPOTENCY_PURPOSE))
+        self.signatures = Signatures(secrets.derive(FILES_PURPOSE), clock)
+        self.voices = Voices(database, blobs, clock)
         self.tickets = Tickets(database, blobs)
-        self.drafts = Drafts(database, blobs)
-        self._sweeper = asyncio.create_task(self._sweep_forever())
+        self.drafts = Drafts(database, blobs, clock)
+        self._loops = [
+            asyncio.create_task(_repeat(self._sweeps(), SWEEP_S)),
+            asyncio.create_task(_repeat([self.ledger.mark], MARK_S)),
+        ]
 
     async def ensure_demo(self, home: Path) -> str | None:
         """Creates organisation `demo` and a key with every scope on the first start, in `<home>/demo.key`.
@@ -70,33 +80,44 @@ class State:
         return await create_demo(self.database, self.secrets.derive(PEPPER), home)
 
     async def close(self) -> None:
-        """Finishes pending writes and closes the stores."""
-        self._sweeper.cancel()
+        """Bills what is open, finishes pending writes and closes the stores."""
+        for loop in self._loops:
+            loop.cancel()
         await self.ledger.close()
+        await self.idempotency.close()
         await self.rates.close()
         await self.database.close()
 
-    async def _sweep_forever(self) -> None:
-        """Renews the leases of this process and cleans up after dead ones."""
-        while True:
-            await asyncio.sleep(SWEEP_S)
-            steps = (
-                self.ledger.renew,
-                self.ledger.reap,
-                self.rates.renew,
-                self.idempotency.forget_old,
-                self.voices.finish_removals,
-                self.tickets.sweep,
-                self.drafts.expire,
-                self.drafts.sweep,
-                self.blobs.drop_unfinished,
-            )
-            for step in steps:
-                try:
-                    await step()
-                except Exception as error:
-                    # Of any kind: a sweeper that ended would let the leases of live reservations expire.
-                    log.error("could not %s, next try in %d s: %s", step.__name__, SWEEP_S, without_text(error))
+    def _sweeps(self) -> list[Callable[[], Awaitable[object]]]:
+        """Renews the leases of this process first, then cleans up after dead ones."""
+        return [
+            self._adjust_clock,
+            self.ledger.renew,
+            self.idempotency.renew,
+            self.rates.renew,
+            self.ledger.reap,
+            self.ledger.forget_old,
+            self.idempotency.forget_old,
+            self.voices.finish_removals,
+            self.tickets.sweep,
+            self.drafts.expire,
+            self.drafts.sweep,
+            self.blobs.drop_unfinished,
+        ]
+
+    async def _adjust_clock(self) -> None:
+        await self.clock.adjust(self.database)
+
+
+async def _repeat(steps: list[Callable[[], Awaitable[object]]], every_s: float) -> None:
+    while True:
+        await asyncio.sleep(every_s)
+        for step in steps:
+            try:
+                await step()
+            except Exception as error:
+                # Of any kind: if this ended, the leases of live reservations would expire.
+                log.error("could not %s, next try in %g s: %s", step.__name__, every_s, without_text(error))
 
 
 def default_database(home: Path) -> str:
@@ -111,8 +132,9 @@ async def open_state(
     blobs_url: str | None = None,
     *,
     replicas: int = 1,
+    upgrade: bool | None = None,
 ) -> State:
-    """Opens secrets and stores, and migrates the schema.
+    """Opens secrets and stores.
 
     Args:
         home: folder for the secret and, by default, the database and the bytes; created if missing.
@@ -120,19 +142,27 @@ async def open_state(
         redis_url: `redis://host`, needed where several replicas share rate limits.
         blobs_url: `s3://bucket/prefix` or `file:///folder`, needed where several replicas share bytes.
         replicas: how many ingress replicas run.
+        upgrade: whether an older schema is brought up to date, and not refused; None: where it is SQLite, which no
+            other server uses.
 
     Raises ValueError for a configuration that cannot work, STATE_UNAVAILABLE if the database cannot be reached.
     """
     url = database_url or default_database(home)
     _refuse_split(url, redis_url, blobs_url, replicas)
-    secrets, blobs = open_secrets(home), open_blobs(home, blobs_url)
-    database = await open_database(url)
+    secrets = open_secrets(home, is_shared=is_shared(url) or redis_url is not None or replicas > 1)
+    blobs = open_blobs(home, blobs_url)
+    database = await open_database(url, upgrade=not is_shared(url) if upgrade is None else upgrade)
     try:
-        _refuse_foreign_keys(await database.run(api_keys.generations), secrets)
-        return State(database, secrets, Rates(redis_url, replicas), blobs)
+        await database.run(partial(check.record_secret, secrets=secrets))
+        return State(database, secrets, Rates(redis_url, replicas), blobs, await Clock.by(database))
     except BaseException:
         await database.close()
         raise
+
+
+def is_shared(url: str) -> bool:
+    """Whether servers on other machines can use the database."""
+    return not url.startswith("sqlite")
 
 
 def _refuse_split(url: str, redis_url: str | None, blobs_url: str | None, replicas: int) -> None:
@@ -143,11 +173,3 @@ def _refuse_split(url: str, redis_url: str | None, blobs_url: str | None, replic
         raise ValueError(f"{replicas} ingress replicas would each count requests for themselves; give them a Redis")
     if replicas > 1 and blobs_url is None:
         raise ValueError(f"{replicas} ingress replicas would each keep files for themselves; set {BLOBS_VARIABLE}")
-
-
-def _refuse_foreign_keys(generations: dict[str, int], secrets: Secrets) -> None:
-    """A wrong secret makes every key invalid; better not to start than to answer 401 to every request."""
-    if generations and not generations.keys() & secrets.derive(PEPPER).keys.keys():
-        raise ValueError(
-            f"no API key of this database was made under this server's secret; restore it or set {SECRET_VARIABLE}"
-        )

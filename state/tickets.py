@@ -15,19 +15,18 @@ import base64
 import logging
 import re
 import secrets
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, cast
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, and_, delete, func, insert, or_, select, update
 
 from contract.access import Caller
 from contract.errors import NOT_FOUND, TOO_MANY_UPLOADS, without_text
 from contract.limits import OPEN_UPLOADS, UPLOAD_S
 from state.accounts import organisations
 from state.blobs.base import Blobs
-from state.database.base import Database
+from state.database.base import NOW_S, Database, now_s
 from state.database.tables import tickets
 
 log = logging.getLogger(f"parlance.{__name__}")
@@ -43,6 +42,9 @@ AT_WORK_S = 900
 """Longer than any transcription reads its recording, and than any PUT goes on after its address has expired."""
 
 SWEPT_AT_ONCE = 50
+ROUNDS = 20
+"""Times that so many are swept at once: what is left then waits for the next sweep."""
+
 SWEEP_AGAIN_S = 300
 """Pause after bytes could not be deleted."""
 
@@ -55,7 +57,7 @@ class Ticket:
         id: `upl_` and 128 random bits.
         size_bytes: that the recording may have.
         blob: name of the recording in `State.blobs`; empty until it is uploaded.
-        expires_at: seconds since 1970.
+        expires_at: seconds since 1970, by the database's clock as all times here.
     """
 
     id: str
@@ -82,20 +84,16 @@ class Tickets:
     Args:
         database: where rows live.
         blobs: where recordings live.
-        wall: clock in seconds since 1970.
     """
 
-    def __init__(self, database: Database, blobs: Blobs, wall: Callable[[], float] = time.time) -> None:
+    def __init__(self, database: Database, blobs: Blobs) -> None:
         self._database = database
         self._blobs = blobs
-        self._wall = wall
 
     async def issue(self, caller: Caller, content_type: str, size_bytes: int) -> Ticket:
         """A new ticket of the caller's organisation. Raises TOO_MANY_UPLOADS beyond OPEN_UPLOADS unused ones."""
-        now_s = int(self._wall())
-        made = Ticket(_new_id(), caller.org_id, content_type, size_bytes, "issued", "", now_s + UPLOAD_S)
-        await self._database.run(lambda connection: _issue(connection, made, now_s), row=caller.org_id)
-        return made
+        issue = partial(_issue, org_id=caller.org_id, content_type=content_type, size_bytes=size_bytes)
+        return await self._database.run(issue, row=caller.org_id)
 
     async def find(self, ticket_id: str) -> Ticket | None:
         """A ticket in any state; None if there is none."""
@@ -110,8 +108,7 @@ class Tickets:
 
         False if it has one, or is used or expired: whoever stored the bytes has to delete them.
         """
-        now_s = int(self._wall())
-        where = (tickets.c.id == ticket_id, tickets.c.state == "issued", tickets.c.expires_at > now_s)
+        where = (tickets.c.id == ticket_id, tickets.c.state == "issued", tickets.c.expires_at > NOW_S)
         change = update(tickets).where(*where).values(state="uploaded", blob=blob)
         return await self._database.run(lambda connection: connection.execute(change).rowcount == 1)
 
@@ -144,33 +141,40 @@ class Tickets:
 
     async def sweep(self) -> None:
         """Deletes bytes of used and expired tickets that are still there, and rows whose address has expired."""
-        now_s = int(self._wall())
-        query = select(tickets).where(tickets.c.sweep_at <= now_s).order_by(tickets.c.sweep_at).limit(SWEPT_AT_ONCE)
-        for row in await self._database.run(lambda connection: list(connection.execute(query))):
-            await self._sweep(_ticket(row), now_s)
+        after = (0, "")
+        for _ in range(ROUNDS):
+            rows = await self._database.run(partial(_due, after=after), patient=True)
+            for row in rows:
+                try:
+                    await self._sweep(_ticket(row), row.now_s)
+                except Exception as error:
+                    # One ticket must not keep the others from being swept.
+                    log.error("a ticket could not be swept: %s", without_text(error))
+            if len(rows) < SWEPT_AT_ONCE:
+                break
+            after = (rows[-1].sweep_at, rows[-1].id)
 
     async def _consume(self, org_id: int, ticket_id: str) -> Row[Any] | None:
-        now_s = int(self._wall())
         change = (
             update(tickets)
             .where(tickets.c.id == ticket_id, tickets.c.org_id == org_id)
-            .where(tickets.c.state != "consumed", tickets.c.expires_at > now_s)
-            .values(state="consumed", sweep_at=now_s + AT_WORK_S)
+            .where(tickets.c.state != "consumed", tickets.c.expires_at > NOW_S)
+            .values(state="consumed", sweep_at=NOW_S + AT_WORK_S)
             .returning(*tickets.c)
         )
         return await self._database.run(lambda connection: connection.execute(change).one_or_none())
 
-    async def _sweep(self, ticket: Ticket, now_s: int) -> None:
+    async def _sweep(self, ticket: Ticket, at_s: int) -> None:
         """A row is kept while a PUT could still come for it: what that leaves is swept too."""
         again_at = ticket.expires_at + AT_WORK_S
         try:
             await self._blobs.delete_all(ticket.name)
         except Exception as error:
             log.error("the bytes of an upload could not be deleted: %s", without_text(error))
-            again_at = now_s + SWEEP_AGAIN_S
+            again_at = at_s + SWEEP_AGAIN_S
         same = tickets.c.id == ticket.id
         change = (
-            update(tickets).where(same).values(sweep_at=again_at) if again_at > now_s else delete(tickets).where(same)
+            update(tickets).where(same).values(sweep_at=again_at) if again_at > at_s else delete(tickets).where(same)
         )
         await self._database.run(lambda connection: connection.execute(change))
 
@@ -179,17 +183,27 @@ def _new_id() -> str:
     return f"upl_{base64.b32encode(secrets.token_bytes(16)).decode().rstrip('=').lower()}"
 
 
-def _issue(connection: Connection, made: Ticket, now_s: int) -> None:
-    organisations.lock(connection, made.org_id)
-    unused = (tickets.c.org_id == made.org_id, tickets.c.state != "consumed", tickets.c.expires_at > now_s)
+def _issue(connection: Connection, org_id: int, content_type: str, size_bytes: int) -> Ticket:
+    organisations.lock(connection, org_id)
+    unused = (tickets.c.org_id == org_id, tickets.c.state != "consumed", tickets.c.expires_at > NOW_S)
     count = connection.execute(select(func.count()).select_from(tickets).where(*unused)).scalar_one()
     if count >= OPEN_UPLOADS:
         raise TOO_MANY_UPLOADS(
             f"your organisation has {count} uploads that it has not used, and may not have more; use some, or wait "
             "until they expire"
         )
+    made = Ticket(_new_id(), org_id, content_type, size_bytes, "issued", "", now_s(connection) + UPLOAD_S)
     row = {name: getattr(made, name) for name in COLUMNS}
     connection.execute(insert(tickets).values(**row, sweep_at=made.expires_at + AT_WORK_S))
+    return made
+
+
+def _due(connection: Connection, after: tuple[int, str]) -> list[Row[Any]]:
+    """Rows to be swept after (`sweep_at`, `id`), the oldest first, each with the database's time."""
+    at, id = tickets.c.sweep_at, tickets.c.id
+    query = select(tickets, NOW_S.label("now_s")).where(at <= NOW_S)
+    query = query.where(or_(at > after[0], and_(at == after[0], id > after[1])))
+    return list(connection.execute(query.order_by(at, id).limit(SWEPT_AT_ONCE)))
 
 
 COLUMNS = ("id", "org_id", "content_type", "size_bytes", "state", "blob", "expires_at")

@@ -23,13 +23,14 @@ from contract.limits import OWN_VOICES
 from contract.speech.voices import SYSTEM_VOICES, Voice, check_slug_form
 from state.accounts import organisations
 from state.blobs.base import Blobs
-from state.database.base import Database, insert_new
+from state.database.base import NOW_S, Database, insert_new
 from state.database.tables import voices
 
 log = logging.getLogger(f"parlance.{__name__}")
 
-REMOVED_AT_ONCE = 50
-"""Removals that a round finishes; the next round goes on."""
+FINISHED_AT_ONCE = 50
+ROUNDS = 20
+"""Times that so many removals are finished at once; the next sweep goes on."""
 
 ABOUT = ("slug", "provider", "label", "gender", "age_group", "primary_language", "description")
 """Fields of a Voice that are columns of `voices`."""
@@ -81,13 +82,13 @@ class Voices:
     Args:
         database: where rows live.
         blobs: where clips and samples live.
-        wall: clock in seconds since 1970.
+        clock: in seconds since 1970.
     """
 
-    def __init__(self, database: Database, blobs: Blobs, wall: Callable[[], float] = time.time) -> None:
+    def __init__(self, database: Database, blobs: Blobs, clock: Callable[[], float] = time.time) -> None:
         self._database = database
         self._blobs = blobs
-        self._wall = wall
+        self._clock = clock
 
     async def of(self, org_id: int) -> list[OwnVoice]:
         """An organisation's voices, oldest first."""
@@ -121,14 +122,14 @@ class Voices:
         as many voices as it may have.
         """
         check_slug(voice.slug, taken)
-        made = OwnVoice(voice, clip_blob, sample_blob, transcript, int(self._wall()))
+        made = OwnVoice(voice, clip_blob, sample_blob, transcript, int(self._clock()))
         await self._database.run(lambda connection: insert_voice(connection, org_id, made), row=org_id)
         return made
 
     async def remove(self, org_id: int, slug: str) -> None:
         """Deletes a voice and its bytes. Raises NOT_FOUND."""
         where = (voices.c.org_id == org_id, voices.c.slug == slug, voices.c.removed_at.is_(None))
-        marked = update(voices).where(*where).values(removed_at=int(self._wall())).returning(*voices.c)
+        marked = update(voices).where(*where).values(removed_at=int(self._clock())).returning(*voices.c)
         row = await self._database.run(lambda connection: connection.execute(marked).one_or_none())
         if row is None:
             raise NOT_FOUND(f"your organisation has no voice `{slug[:100]}`")
@@ -136,20 +137,29 @@ class Voices:
 
     async def finish_removals(self) -> None:
         """Finishes removals that a crash or a broken store interrupted, those first that were tried longest ago."""
-        late = voices.c.removed_at.is_not(None)
-        query = select(voices).where(late).order_by(voices.c.removed_at, voices.c.id).limit(REMOVED_AT_ONCE)
-        for row in await self._database.run(lambda connection: list(connection.execute(query))):
-            try:
-                await self._finish(row)
-            except Exception as error:
-                # One voice whose bytes cannot be deleted must not keep the others.
-                log.error("a removed voice could not be deleted yet: %s", without_text(error))
-                await self._database.run(partial(_remove_later, voice_id=row.id, now_s=int(self._wall())))
+        for _ in range(ROUNDS):
+            rows = await self._database.run(_to_finish, patient=True)
+            failed = 0
+            for row in rows:
+                try:
+                    await self._finish(row)
+                except Exception as error:
+                    # One voice whose bytes cannot be deleted must not keep the others.
+                    log.error("a removed voice could not be deleted yet: %s", without_text(error))
+                    await self._database.run(partial(_finish_later, voice_id=row.id))
+                    failed += 1
+            if failed == len(rows) or len(rows) < FINISHED_AT_ONCE:
+                break
 
     async def _finish(self, row: Row[Any]) -> None:
         for name in (row.clip_blob, row.sample_blob):
             await self._blobs.delete(name)
         await self._database.run(lambda connection: connection.execute(delete(voices).where(voices.c.id == row.id)))
+
+
+def _to_finish(connection: Connection) -> list[Row[Any]]:
+    late = select(voices).where(voices.c.removed_at.is_not(None))
+    return list(connection.execute(late.order_by(voices.c.removed_at, voices.c.id).limit(FINISHED_AT_ONCE)))
 
 
 def _kept(org_id: int) -> Select[Any]:
@@ -177,8 +187,8 @@ def delete_voice(connection: Connection, org_id: int, slug: str) -> None:
     connection.execute(delete(voices).where(voices.c.org_id == org_id, voices.c.slug == slug))
 
 
-def _remove_later(connection: Connection, voice_id: int, now_s: int) -> None:
-    connection.execute(update(voices).where(voices.c.id == voice_id).values(removed_at=now_s))
+def _finish_later(connection: Connection, voice_id: int) -> None:
+    connection.execute(update(voices).where(voices.c.id == voice_id).values(removed_at=NOW_S))
 
 
 def _own_voice(row: Row[Any]) -> OwnVoice:

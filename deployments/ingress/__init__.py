@@ -21,6 +21,7 @@
     served.py       headers that name the model that answered
     billing.py      reserve, top up, settle
     idempotency.py  a repeated POST is done once
+    ending.py       bills what is open when the process is told to end
     streams.py      bytes as an engine makes them
     events.py       server-sent events: keep-alive, errors inside a stream
     language.py     names the language of a text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -33,9 +32,10 @@ def public_address(text: str) -> str:
 
 async def signed_address(admitted: Admitted, name: str) -> str:
     """An address that plays the blob `name` for an hour, without a key."""
-    if elsewhere := await admitted.context.service.state.blobs.presign(name, SAMPLE_ADDRESS_S):
+    state = admitted.context.service.state
+    if elsewhere := await state.blobs.presign(name, SAMPLE_ADDRESS_S):
         return elsewhere
-    return own_address(admitted.request, name, int(time.time()) + SAMPLE_ADDRESS_S, "GET")
+    return own_address(admitted.request, name, int(state.clock()) + SAMPLE_ADDRESS_S, "GET")
 
 
 def own_address(request: Request, name: str, expires_at: int, method: Literal["GET", "PUT"]) -> str:

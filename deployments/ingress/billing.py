@@ -4,8 +4,9 @@
         ...
         await account.progress(input_tokens=12, output_tokens=40)      # streams: tops up before the reserve is passed
 
-Leaving the block settles what `progress` last said: also when the client went away. What fails by our fault before it
-is settled costs nothing.
+Leaving the block settles what `progress` last said: also when the client went away, and when this server has to stop.
+What fails by our fault before it is settled costs nothing. So a whole answer is settled last, when all that goes out is
+there: whoever calls an engine for one is given `render`, which makes the reply of it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from contract.catalog import Model
 from contract.errors import ApiError
 from contract.limits import STREAM_SLICE_OUTPUT_TOKENS
 from deployments.ingress.context import RequestContext
-from state.billing.ledger import Reservation
+from state.billing.reservation import Reservation
 
 
 class Account:
@@ -42,7 +43,10 @@ class Account:
     async def progress(self, **used: int) -> None:
         """Takes cumulative quantities by unit. Raises a spend limit if the next slice cannot be reserved."""
         self._used = used
-        if self._model.cost_micro_eur(**used) < self._reserved_micro_eur:
+        cost = self._model.cost_micro_eur(**used)
+        # Should this process have to end before the request does, this is billed.
+        self._reservation.note(cost, sum(used.values()), self._unit)
+        if cost < self._reserved_micro_eur:
             return
         await self.expect(**used | {"output_tokens": used.get("output_tokens", 0) + STREAM_SLICE_OUTPUT_TOKENS})
 

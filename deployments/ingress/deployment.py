@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveInt
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 
+from autoscaling.deployment import DRAIN_S
 from autoscaling.engine import Engine
 from autoscaling.gate import Gate
 from autoscaling.watch import StartWatch
@@ -22,6 +23,7 @@ from deployments.bodies import ignore_headers_against_care, take_bodies_as_they_
 from deployments.ingress.addresses import PUBLIC_VARIABLE, public_address
 from deployments.ingress.app import build_app
 from deployments.ingress.budgets import Budgets
+from deployments.ingress.ending import do_before_exit
 from deployments.ingress.proxies import Proxies
 from deployments.ingress.service import Service
 from deployments.loopback import keep_replica_port_local
@@ -29,6 +31,9 @@ from state import open_state
 
 SPARE_REQUESTS = 500
 """That Serve hands to a replica beyond those that it serves, and as many that may wait for that."""
+
+DEREGISTER_S = 60
+"""For HAProxy to stop sending requests here, and for the last bills."""
 
 
 class IngressArgs(BaseModel):
@@ -66,6 +71,8 @@ class IngressArgs(BaseModel):
             # More than are served: what is too much is told so by the app, in the form of every other error.
             "max_ongoing_requests": self.max_ongoing_requests + SPARE_REQUESTS,
             "max_queued_requests": SPARE_REQUESTS,
+            # Longer than an engine's, whose streams go through here, by what HAProxy needs to know of it.
+            "graceful_shutdown_timeout_s": DRAIN_S + DEREGISTER_S,
             "ray_actor_options": {"num_cpus": self.cpus},
         }
 
@@ -99,6 +106,7 @@ class Ingress:
             os.environ.get("PARLANCE_BLOBS_URL"),
             replicas=args.replicas,
         )
+        self._forget_exit = do_before_exit(state.ledger.settle_open)
         app_name = serve.get_replica_context().app_name
         watch = StartWatch(app_name)
         servings = {model.deployment: model.serving for model in catalog.set_up() if model.serving}
@@ -127,5 +135,6 @@ class Ingress:
         if waking := getattr(self, "_waking", None):
             waking.cancel()
         if service := getattr(self, "service", None):
+            self._forget_exit()
             await service.drafting.close()
             await service.state.close()

@@ -16,7 +16,6 @@ import asyncio
 import io
 import logging
 import math
-import time
 import wave
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -163,7 +162,7 @@ class Drafting:
     async def _make(self, held: Held) -> None:
         """The draft is ready, or has failed for good, or has expired."""
         try:
-            async with asyncio.timeout(held.draft.expires_at - time.time()) as rest:
+            async with asyncio.timeout(held.draft.expires_at - self._state.clock()) as rest:
                 designed = await self._again(held, lambda: self._design(held.draft))
                 await self._again(held, lambda: self._keep(held, designed))
         except TimeoutError:

@@ -8,6 +8,7 @@ and one path (with and without `/v1` are one):
     done                the same status, body and headers again, with `Idempotent-Replayed: true`
     still running       409 IDEMPOTENCY_IN_PROGRESS
     another body        422 IDEMPOTENCY_MISMATCH
+    too many are kept   429 RATE_LIMIT_EXCEEDED
     raised              nothing is kept, whatever the error: the next request with this key does the work
     longer than 256 KiB the answer goes out once and is not kept; repetitions get 409 IDEMPOTENCY_FINISHED
     keep_body=False     the same, for answers that must not be stored
@@ -29,7 +30,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from contract.errors import ApiError
+from contract.errors import without_text
 from deployments.ingress.admission import Admitted
 from deployments.ingress.middleware import trace_of
 from state.idempotency import HEADER, KEY_PATTERN, Attempt, StoredReply
@@ -89,7 +90,7 @@ async def _claim_and_run(
         reply = await work()
     except BaseException:
         # Should the database refuse, the claim ends by itself with its lease.
-        with suppress(ApiError):
+        with suppress(Exception):
             await begun.abandon()
         raise
     await _keep(begun, reply, keep_body, admitted.context.request_id)
@@ -101,9 +102,9 @@ async def _keep(attempt: Attempt, reply: Response, keep_body: bool, request_id: 
     headers = {name: value for name, value in reply.headers.items() if name != "content-length"}
     try:
         await attempt.finish(reply.status_code, headers, bytes(reply.body) if keep_body else None)
-    except ApiError:
-        # The work is done and billed. Repetitions hear that it runs until the lease ends.
-        log.error("the answer of request %s could not be kept for its Idempotency-Key", request_id)
+    except Exception as error:
+        # Of any kind: the work is done and billed. Repetitions hear that it runs.
+        log.error("the answer of request %s is not kept for its key: %s", request_id, without_text(error))
 
 
 def _key_of(request: Request) -> str | None:

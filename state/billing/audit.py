@@ -27,6 +27,12 @@ def faults(connection: Connection) -> list[str]:
     return sentences
 
 
+def recovered(connection: Connection) -> int:
+    """How many usage lines say what a dead process had recorded of a request, and not what it was in the end."""
+    count = select(func.count()).select_from(usage_lines).where(usage_lines.c.recovered == 1)
+    return connection.execute(count).scalar_one()
+
+
 def _whose(table: Table, budget: Row[Any]) -> ColumnElement[bool]:
     if budget.user_id is None:
         return table.c.org_id == literal(budget.org_id)

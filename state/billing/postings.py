@@ -2,29 +2,40 @@
 
     reserve --> held --> settle --> settled, one usage line
                  | ^
-                 | '--- top_up
+                 | '--- top_up; mark: what was used so far
+                 |----> recover: its process died; settled from the last mark, void without one
                  '----> void
 
 The rowcount of one conditional update decides who moves a row out of `held`, so each reservation ends once. Rows are
-always locked in the order reservation, organisation, user, so transactions cannot deadlock; budgets come last,
-because all requests of an organisation share one.
+always locked in the order reservations by id, organisation, users, so transactions cannot deadlock; budgets come last,
+because all requests of an organisation share one. Leases are written and compared by the database's clock.
 
 For every limit at every moment: spent + held <= limit, unless the limit was lowered below that afterwards.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+import time
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
-from sqlalchemy import BigInteger, Connection, bindparam, delete, insert, or_, select, update
+from sqlalchemy import BigInteger, Connection, Row, Text, and_, bindparam, case, delete, insert, or_, select, update
 
-from state.database.base import insert_new
+from state.database.base import NOW_MS, NOW_S, insert_new
 from state.database.tables import budgets, reservations, usage_lines
+
+LEASE_S = 120
+"""A reservation that is not renewed for this long is taken for orphaned, and ended."""
+
+AT_ONCE = 100
+"""Orphans that are looked up, and old rows that are deleted, in one transaction."""
 
 _amount = bindparam("amount", type_=BigInteger)
 _org = (budgets.c.org_id == bindparam("of_org")) & budgets.c.user_id.is_(None)
 _user = budgets.c.user_id == bindparam("of_user")
+_users = budgets.c.user_id.in_(bindparam("of_users", expanding=True))
 _fits = or_(
     budgets.c.limit_micro_eur.is_(None),
     budgets.c.spent_micro_eur + budgets.c.held_micro_eur + _amount <= budgets.c.limit_micro_eur,
@@ -40,27 +51,60 @@ _move = update(budgets).values(
 _MOVE_ORG = _move.where(_org)
 _MOVE_USER = _move.where(_user)
 
-_LOCK_BUDGETS = select(budgets).where(_org | _user).order_by(budgets.c.id).with_for_update()
+_LOCK_BUDGETS = select(budgets).where(_org | _users).order_by(budgets.c.id).with_for_update()
 
-_RESERVE = insert(reservations)
+_leased = {"lease_until": NOW_S + LEASE_S}
+_marked = {
+    "used_micro_eur": bindparam("cost", type_=BigInteger),
+    "used_quantity": bindparam("quantity", type_=BigInteger),
+    "used_unit": bindparam("unit", type_=Text),
+}
+_RESERVE = insert(reservations).values(state="held", created_at=NOW_S, lease_until=NOW_S + bindparam("lease_s"))
 _still_held = (reservations.c.id == bindparam("of_id")) & (reservations.c.state == "held")
-_TOP_UP = (
-    update(reservations)
-    .where(_still_held)
-    .values(held_micro_eur=reservations.c.held_micro_eur + _amount, lease_until=bindparam("until"))
+_renew = update(reservations).where(_still_held).values(**_leased)
+_MARK = _renew.values(**_marked)
+_TOP_UP = _MARK.values(held_micro_eur=reservations.c.held_micro_eur + _amount)
+# The inner query locks by id; the update alone would lock in any order.
+_by_id = (
+    select(reservations.c.id)
+    .where(reservations.c.id.in_(bindparam("of_ids", expanding=True)), reservations.c.state == "held")
+    .order_by(reservations.c.id)
+    .with_for_update()
 )
-_END = update(reservations).where(_still_held).values(state=bindparam("ended")).returning(reservations.c.held_micro_eur)
-_RENEW = update(reservations).where(_still_held).values(lease_until=bindparam("until"))
+_END = (
+    update(reservations)
+    .where(reservations.c.id.in_(_by_id), reservations.c.state == "held")
+    .values(state=bindparam("ended"))
+    .returning(reservations.c.id, reservations.c.held_micro_eur)
+)
+_expired = (reservations.c.state == "held") & (reservations.c.lease_until < NOW_S)
+_RECOVER = (
+    update(reservations)
+    .where(reservations.c.id == bindparam("of_id"), _expired)
+    .values(state=case((reservations.c.used_quantity > 0, "settled"), else_="void"))
+    .returning(*reservations.c)
+)
 _ORPHANS = (
     select(reservations)
-    .where(reservations.c.state == "held", reservations.c.lease_until < bindparam("now"))
-    .order_by(reservations.c.lease_until)
-    .limit(100)
+    .where(_expired)
+    .where(
+        or_(
+            reservations.c.lease_until > bindparam("after_lease"),
+            and_(reservations.c.lease_until == bindparam("after_lease"), reservations.c.id > bindparam("after_id")),
+        )
+    )
+    .order_by(reservations.c.lease_until, reservations.c.id)
+    .limit(AT_ONCE)
 )
-_FORGET = delete(reservations).where(
-    reservations.c.state.in_(("settled", "void")), reservations.c.lease_until < bindparam("before")
+_old = (
+    select(reservations.c.id)
+    .where(reservations.c.state.in_(("settled", "void")), reservations.c.lease_until < NOW_S - bindparam("kept_s"))
+    .limit(AT_ONCE)
 )
-_COST = select(usage_lines.c.cost_micro_eur).where(usage_lines.c.reservation_id == bindparam("of_id"))
+_FORGET = delete(reservations).where(reservations.c.id.in_(_old))
+_COSTS = select(usage_lines.c.reservation_id, usage_lines.c.cost_micro_eur).where(
+    usage_lines.c.reservation_id.in_(bindparam("of_ids", expanding=True))
+)
 
 
 class OverLimit(Exception):
@@ -84,59 +128,158 @@ class Entry:
     model: str
 
 
-def reserve(connection: Connection, entry: Entry, amount: int, now_s: int, lease_until: int) -> None:
-    """Holds `amount` micro-EUR. Raises OverLimit; the transaction must then roll back."""
-    row = asdict(entry) | {"held_micro_eur": amount, "state": "held", "created_at": now_s, "lease_until": lease_until}
-    connection.execute(_RESERVE, row)
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What a request has cost, and what it had for that, in `unit`."""
+
+    cost_micro_eur: int
+    quantity: int
+    unit: str
+
+
+NOTHING = Used(0, 0, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """What is to be a usage line. `made_s` is the monotonic time of its making: it may be recorded much later."""
+
+    entry: Entry
+    used: Used
+    made_s: float = field(default_factory=time.monotonic)
+
+
+def reserve(connection: Connection, entry: Entry, amount: int, lease_s: int = LEASE_S) -> None:
+    """Holds `amount` micro-EUR for so long. Raises OverLimit; the transaction must then roll back."""
+    connection.execute(_RESERVE, asdict(entry) | {"held_micro_eur": amount, "lease_s": lease_s})
     _hold_budgets(connection, entry, amount)
 
 
-def top_up(connection: Connection, entry: Entry, amount: int, lease_until: int) -> bool:
-    """Holds `amount` more. Returns False if the reservation has ended; raises OverLimit."""
-    topped = connection.execute(_TOP_UP, {"of_id": entry.id, "amount": amount, "until": lease_until})
+def top_up(connection: Connection, entry: Entry, amount: int, used: Used) -> bool:
+    """Holds `amount` more, and marks. Returns False if the reservation has ended; raises OverLimit."""
+    topped = connection.execute(_TOP_UP, _values(used) | {"of_id": entry.id} | {"amount": amount})
     if topped.rowcount:
         _hold_budgets(connection, entry, amount)
     return bool(topped.rowcount)
 
 
-def settle(connection: Connection, entry: Entry, cost: int, quantity: int, unit: str, at_ms: int) -> int:
-    """Writes the usage line and moves what was held to spent. Returns the micro-EUR charged. Idempotent.
+def mark(connection: Connection, marks: Mapping[Entry, Used], new: Collection[Entry] = ()) -> None:
+    """Records what requests have used so far, and extends their leases. `new` ones hold nothing and have no row yet."""
+    if new:
+        row = {"state": "held", "created_at": NOW_S, "held_micro_eur": 0, **_leased}
+        connection.execute(insert_new(connection, reservations).values(**row), [asdict(entry) for entry in new])
+    ordered = sorted(marks.items(), key=lambda item: item[0].id)
+    connection.execute(_MARK, [_values(used) | {"of_id": entry.id} for entry, used in ordered])
 
-    A cost above what was held is charged as far as the limits have room: they hold whatever an engine does.
+
+def settle(connection: Connection, bills: Sequence[Bill]) -> list[int]:
+    """Writes the usage lines and moves what was held to spent. All of one organisation. Idempotent.
+
+    Returns the micro-EUR charged for each. A cost above what was held is charged as far as the limits have room: they
+    hold whatever an engine does.
     """
-    released = connection.execute(_END, {"of_id": entry.id, "ended": "settled"}).scalar_one_or_none() or 0
-    charged = cost if cost <= released else min(cost, max(released, _room(connection, entry, released)))
-    line = asdict(entry) | {"quantity": quantity, "unit": unit, "cost_micro_eur": charged, "at_ms": at_ms}
-    line["reservation_id"] = line.pop("id")
-    if not connection.execute(insert_new(connection, usage_lines), line).rowcount:
-        earlier: int = connection.execute(_COST, {"of_id": entry.id}).scalar_one()
-        return earlier
-    _move_budgets(connection, entry, released, charged)
-    return charged
+    once = list({bill.entry.id: bill for bill in bills}.values())
+    released = _end(connection, [bill.entry for bill in once], "settled")
+    charged = _charges(connection, once, released)
+    earlier = _write_lines(connection, once, charged)
+    _move_budgets(connection, [b.entry for b in once if b.entry.id not in earlier], released, charged)
+    final = charged | earlier
+    return [final[bill.entry.id] for bill in bills]
 
 
 def void(connection: Connection, entry: Entry) -> bool:
     """Releases what was held. Returns False if the reservation had ended already."""
-    released = connection.execute(_END, {"of_id": entry.id, "ended": "void"}).scalar_one_or_none()
-    if released is not None:
-        _move_budgets(connection, entry, released, 0)
-    return released is not None
+    released = _end(connection, [entry], "void")
+    _move_budgets(connection, [entry], released, {})
+    return bool(released)
 
 
-def renew(connection: Connection, ids: Sequence[str], lease_until: int) -> None:
+def renew(connection: Connection, ids: Collection[str]) -> None:
     """Extends the leases of held reservations."""
-    connection.execute(_RENEW, [{"of_id": reservation_id, "until": lease_until} for reservation_id in ids])
+    connection.execute(_renew, [{"of_id": reservation_id} for reservation_id in sorted(ids)])
 
 
-def orphans(connection: Connection, now_s: int) -> list[Entry]:
-    """Up to 100 held reservations whose lease has expired, the oldest first."""
-    rows = connection.execute(_ORPHANS, {"now": now_s})
-    return [Entry(r.id, r.org_id, r.user_id, r.key_id, r.request_id, r.line, r.model) for r in rows]
+def orphans(connection: Connection, after: tuple[int, str] = (0, "")) -> list[Row[Any]]:
+    """Up to AT_ONCE held reservations whose lease has expired, oldest first, after (`lease_until`, `id`)."""
+    return list(connection.execute(_ORPHANS, {"after_lease": after[0], "after_id": after[1]}))
 
 
-def forget(connection: Connection, before_s: int) -> None:
-    """Deletes ended reservations whose lease expired before; their usage lines stay."""
-    connection.execute(_FORGET, {"before": before_s})
+def recover(connection: Connection, reservation_id: str) -> Used | None:
+    """Ends a reservation whose lease has expired: bills what was marked, releases what was held.
+
+    Returns what was used, NOTHING if no mark was made, None if somebody was faster or the lease was renewed.
+    """
+    row = connection.execute(_RECOVER, {"of_id": reservation_id}).one_or_none()
+    if row is None:
+        return None
+    entry = Entry(row.id, row.org_id, row.user_id, row.key_id, row.request_id, row.line, row.model)
+    used = Used(row.used_micro_eur, row.used_quantity, row.used_unit or "")
+    released = {entry.id: row.held_micro_eur}
+    if not used.quantity:
+        _move_budgets(connection, [entry], released, {})
+        return NOTHING
+    bill = Bill(entry, used)
+    charged = _charges(connection, [bill], released)
+    line = _line(bill, charged) | {"at_ms": 1000 * (row.lease_until - LEASE_S), "recovered": 1}
+    is_new = connection.execute(insert_new(connection, usage_lines), line).rowcount
+    _move_budgets(connection, [entry], released, charged if is_new else {})
+    return used
+
+
+def forget(connection: Connection, kept_s: int) -> int:
+    """Deletes up to AT_ONCE ended reservations whose lease expired so long ago; their usage lines stay."""
+    return connection.execute(_FORGET, {"kept_s": kept_s}).rowcount
+
+
+def _values(used: Used) -> dict[str, int | str]:
+    return {"cost": used.cost_micro_eur, "quantity": used.quantity, "unit": used.unit}
+
+
+def _end(connection: Connection, entries: Sequence[Entry], state: str) -> dict[str, int]:
+    """Moves what is still held of `entries` to `state`. Returns the micro-EUR released, by id."""
+    rows = connection.execute(_END, {"of_ids": [entry.id for entry in entries], "ended": state})
+    return {row.id: row.held_micro_eur for row in rows}
+
+
+def _charges(connection: Connection, bills: Sequence[Bill], released: Mapping[str, int]) -> dict[str, int]:
+    """What each of `bills` can be charged, by id. They are of one organisation."""
+    costs = {bill.entry.id: bill.used.cost_micro_eur for bill in bills}
+    if all(cost <= released.get(id, 0) for id, cost in costs.items()):
+        return costs
+    who = {"of_org": bills[0].entry.org_id, "of_users": sorted({b.entry.user_id for b in bills if b.entry.user_id})}
+    room = {
+        row.user_id: row.limit_micro_eur - row.spent_micro_eur - row.held_micro_eur
+        for row in connection.execute(_LOCK_BUDGETS, who)
+        if row.limit_micro_eur is not None
+    }
+    charged = {}
+    for bill in bills:
+        id, cost, held = bill.entry.id, bill.used.cost_micro_eur, released.get(bill.entry.id, 0)
+        limited = {None, bill.entry.user_id} & room.keys()
+        most = max(held, min((room[whose] for whose in limited), default=cost) + held)
+        charged[id] = min(cost, most)
+        for whose in limited:
+            room[whose] += held - charged[id]
+    return charged
+
+
+def _write_lines(connection: Connection, bills: Sequence[Bill], charged: Mapping[str, int]) -> dict[str, int]:
+    """Returns the charges of those that have a line already, by id."""
+    late = bindparam("late_ms", type_=BigInteger)
+    lines = insert_new(connection, usage_lines).values(at_ms=NOW_MS - late).returning(usage_lines.c.reservation_id)
+    now_s = time.monotonic()
+    rows = [_line(bill, charged) | {"late_ms": int(1000 * (now_s - bill.made_s))} for bill in bills]
+    written = set(connection.execute(lines, rows).scalars())
+    missing = [bill.entry.id for bill in bills if bill.entry.id not in written]
+    if not missing:
+        return {}
+    return {row.reservation_id: row.cost_micro_eur for row in connection.execute(_COSTS, {"of_ids": missing})}
+
+
+def _line(bill: Bill, charged: Mapping[str, int]) -> dict[str, Any]:
+    line = asdict(bill.entry) | {"quantity": bill.used.quantity, "unit": bill.used.unit}
+    id = line.pop("id")
+    return line | {"reservation_id": id, "cost_micro_eur": charged[id]}
 
 
 def _hold_budgets(connection: Connection, entry: Entry, amount: int) -> None:
@@ -148,18 +291,21 @@ def _hold_budgets(connection: Connection, entry: Entry, amount: int) -> None:
         raise OverLimit("user")
 
 
-def _move_budgets(connection: Connection, entry: Entry, released: int, charged: int) -> None:
-    values = {"released": released, "charged": charged}
-    connection.execute(_MOVE_ORG, values | {"of_org": entry.org_id})
-    if entry.user_id is not None:
-        connection.execute(_MOVE_USER, values | {"of_user": entry.user_id})
+def _move_budgets(
+    connection: Connection, entries: Sequence[Entry], released: Mapping[str, int], charged: Mapping[str, int]
+) -> None:
+    """Takes what was held from the budgets of one organisation and its users, and adds what was charged."""
+    if not entries:
+        return
+    sums: Counter[tuple[int | None, str]] = Counter()
+    for entry in entries:
+        for whose in {None, entry.user_id}:
+            sums[whose, "released"] += released.get(entry.id, 0)
+            sums[whose, "charged"] += charged.get(entry.id, 0)
+    connection.execute(_MOVE_ORG, {"of_org": entries[0].org_id} | _moved(sums, None))
+    for user_id in sorted({entry.user_id for entry in entries if entry.user_id is not None}):
+        connection.execute(_MOVE_USER, {"of_user": user_id} | _moved(sums, user_id))
 
 
-def _room(connection: Connection, entry: Entry, released: int) -> int:
-    """The most that the entry's limits allow to charge after `released` is returned to them, in micro-EUR."""
-    rooms = [
-        row.limit_micro_eur - row.spent_micro_eur - row.held_micro_eur + released
-        for row in connection.execute(_LOCK_BUDGETS, {"of_org": entry.org_id, "of_user": entry.user_id})
-        if row.limit_micro_eur is not None
-    ]
-    return min(rooms, default=1 << 62)
+def _moved(sums: Mapping[tuple[int | None, str], int], whose: int | None) -> dict[str, int]:
+    return {name: sums[whose, name] for name in ("released", "charged")}

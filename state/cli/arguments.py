@@ -64,7 +64,7 @@ def _parser() -> Parser:
         epilog=FIRST_STEPS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    nouns = parser.add_subparsers(metavar="org|key|budget|usage|secret|check", required=True)
+    nouns = parser.add_subparsers(metavar="org|key|budget|usage|secret|check|migrate", required=True)
     _org_commands(nouns.add_parser("org", help="organisations: create, list, change, models, default-decision-model"))
     _key_commands(nouns.add_parser("key", help="API keys: create, list, revoke"))
     _budget_commands(nouns.add_parser("budget", help="spend limits: set, list"))
@@ -72,6 +72,7 @@ def _parser() -> Parser:
     _secret_commands(nouns.add_parser("secret", help="the service's own secret: rotate, list"))
     check = nouns.add_parser("check", help="prove that usage, budgets and reservations add up")
     check.set_defaults(command=commands.check)
+    _migrate_command(nouns.add_parser("migrate", help="bring the schema of the database up to date, or back"))
     return parser
 
 
@@ -156,3 +157,13 @@ def _secret_commands(parser: argparse.ArgumentParser) -> None:
     rotate = verbs.add_parser("rotate", help="add a generation and drop the oldest; restart the server afterwards")
     rotate.add_argument("--force", action="store_true", help="even if keys die with the oldest generation")
     rotate.set_defaults(command=commands.secret_rotate)
+
+
+def _migrate_command(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Run it once before servers of a new version start on a database that several use. A server that is alone with "
+        "its SQLite file does so itself."
+    )
+    parser.add_argument(
+        "--to", default="head", metavar="REVISION", dest="migrate_to", help="such as 0006; default: the newest here"
+    )

@@ -10,21 +10,27 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
+from state import check as secret_check
 from state import keyring
 from state.accounts import api_keys, keys, organisations
 from state.accounts.authentication import PEPPER
 from state.billing import audit, usage
 from state.cli import printing
 from state.database.base import Database
-from state.database.connect import open_database
-from state.open import default_database
+from state.database.connect import migrate, open_database
+from state.keyring import Secrets
+from state.open import default_database, is_shared
 
 PAGE_LINES = 5_000
 
 
 async def run(options: Namespace, home: Path, url: str | None) -> None:
     """Runs `options.command` in one transaction, or `options.report` in several, then prints the text."""
-    database = await open_database(url or default_database(home))
+    address = url or default_database(home)
+    if "migrate_to" in options:
+        print(f"the schema is at {await migrate(address, options.migrate_to)}")
+        return
+    database = await open_database(address, upgrade=not is_shared(address))
     try:
         if "report" in options:
             answer = await options.report(database, options)
@@ -94,7 +100,7 @@ def key_create(connection: Connection, options: Namespace, home: Path) -> str:
     api_keys.store(
         connection,
         key,
-        keyring.open_secrets(home).derive(PEPPER),
+        _secrets(connection, home).derive(PEPPER),
         org_id=org_id,
         user_id=user_id,
         scopes=scopes,
@@ -168,7 +174,7 @@ async def usage_report(database: Database, options: Namespace) -> str:
 def secret_list(connection: Connection, _options: Namespace, home: Path) -> str:
     """Generations of the secret, and how many valid keys depend on each."""
     counts = api_keys.generations(connection)
-    known = list(keyring.open_secrets(home).derive(PEPPER).keys)
+    known = list(_secrets(connection, home).derive(PEPPER).keys)
     rows = [{"kid": kid, "state": "newest" if kid == known[0] else "previous"} for kid in known]
     rows += [{"kid": kid, "state": "missing here"} for kid in counts if kid not in known]
     return printing.table(("kid", "state", "valid keys"), [r | {"valid keys": counts.get(r["kid"], 0)} for r in rows])
@@ -176,12 +182,12 @@ def secret_list(connection: Connection, _options: Namespace, home: Path) -> str:
 
 def secret_rotate(connection: Connection, options: Namespace, home: Path) -> str:
     """Adds a generation, unless dropping the oldest would invalidate keys."""
-    known = list(keyring.open_secrets(home).derive(PEPPER).keys)
+    known = list(_secrets(connection, home).derive(PEPPER).keys)
     dying = known[keyring.GENERATIONS - 1 :]
     lost = sum(api_keys.generations(connection).get(kid, 0) for kid in dying)
     if lost and not options.force:
         raise ValueError(f"{lost} keys were last used before the previous rotation and would die; --force accepts that")
-    keyring.rotate(home)
+    secret_check.record_secret(connection, keyring.rotate(home))
     return "rotated; restart the server. Keys move to the new generation when they are used"
 
 
@@ -190,7 +196,16 @@ def check(connection: Connection, _options: Namespace, _home: Path) -> str:
     faults = audit.faults(connection)
     if faults:
         raise OSError("\n".join(faults))
-    return "usage, budgets and reservations add up"
+    recovered = audit.recovered(connection)
+    dead = f"; {recovered} usage lines are of processes that died" if recovered else ""
+    return f"usage, budgets and reservations add up{dead}"
+
+
+def _secrets(connection: Connection, home: Path) -> Secrets:
+    """The secret that the servers of this database have. Raises ValueError for another one."""
+    secrets = keyring.open_secrets(home, is_shared=connection.dialect.name != "sqlite")
+    secret_check.check_secret(connection, secrets)
+    return secrets
 
 
 def _last_id(lines: list[usage.UsageLine]) -> int:

@@ -1,10 +1,11 @@
 """Rows: one small interface over SQLite and PostgreSQL.
 
-base.py         what a database does: the protocol `Database`
+base.py         what a database does: the protocol `Database`; its time in SQL
+clock.py        its time in this process
 connect.py      the database that an address names
 sqlite.py       one writer thread, several transactions in one commit
 postgres.py     a pool of connections
 tables.py       the schema as SQLAlchemy tables
-migrate.py      brings the schema to a revision
+migrate.py      brings the schema to a revision, and refuses one that this code cannot use
 migrations/     the revisions
 """

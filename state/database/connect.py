@@ -6,30 +6,55 @@ postgresql://...    `postgres.py`    a pool of connections
 
 from __future__ import annotations
 
+from functools import partial
+
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
-from state.database.base import WAIT_S, Database
+from state.database.base import PATIENT_S, WAIT_S, Database
+
+MIGRATION_S = 3600.0
+"""How long one statement of a migration may take."""
 
 
-async def open_database(url: str, wait_s: float = WAIT_S) -> Database:
-    """Opens the database at `url` and brings its schema up to date.
+async def open_database(url: str, wait_s: float = WAIT_S, *, upgrade: bool = True) -> Database:
+    """Opens the database at `url`, whose schema is one that this code can use then.
 
-    Raises ValueError for an address of another kind, STATE_UNAVAILABLE if it cannot be reached.
+    An older schema is brought up to date or, with `upgrade=False`, refused: no process should change by the way what
+    others work with. A newer one is used where it says that this code can.
+
+    Raises ValueError for an address of another kind and for a schema that cannot be used, STATE_UNAVAILABLE if the
+    database cannot be reached.
     """
-    from state.database.migrate import upgrade
+    from state.database.migrate import require
 
+    if upgrade:
+        await migrate(url, wait_s=wait_s)
     database = connect(url, wait_s)
     try:
-        await database.run(upgrade)
+        await database.run(require)
     except BaseException:
         await database.close()
         raise
     return database
 
 
-def connect(url: str, wait_s: float = WAIT_S) -> Database:
-    """The database at `url` as it is. `wait_s` bounds the wait for a lock or a connection. Raises ValueError."""
+async def migrate(url: str, revision: str = "head", wait_s: float = WAIT_S) -> str:
+    """Brings the schema to `revision` and returns what it is at then. Raises what `open_database` raises."""
+    from state.database.migrate import bring_to
+
+    database = connect(url, wait_s, MIGRATION_S)
+    try:
+        return await database.run(partial(bring_to, revision=revision), patient=True)
+    finally:
+        await database.close()
+
+
+def connect(url: str, wait_s: float = WAIT_S, patient_s: float = PATIENT_S) -> Database:
+    """The database at `url` as it is. Raises ValueError.
+
+    `wait_s` bounds the wait for a lock or a connection, and a statement; `patient_s` one that no client waits for.
+    """
     try:
         address = make_url(url)
     except ArgumentError:
@@ -43,5 +68,5 @@ def connect(url: str, wait_s: float = WAIT_S) -> Database:
     if backend == "postgresql":
         from state.database.postgres import PostgresDatabase
 
-        return PostgresDatabase(address, wait_s)
+        return PostgresDatabase(address, wait_s, patient_s)
     raise ValueError(f"the database must be a sqlite file or postgresql, not `{backend}`")

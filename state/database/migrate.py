@@ -1,31 +1,127 @@
-"""Migrates the schema, in the transaction of the caller. The revisions are in `migrations/`, run by Alembic."""
+"""Migrates the schema, in the transaction of the caller. The revisions are in `migrations/`, run by Alembic.
+
+bring_to    forwards or backwards to a revision: `python -m state migrate`, and the start of a server that is alone
+require     refuses a schema that this code cannot work with: every other start
+
+The newest step of a schema says in `compatible_since` which is the oldest code that can work with it, and that stays in
+the database: code that does not know the step itself can still read it there. So a server can go back by one version
+over a schema that has only grown, without touching it.
+"""
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import Connection, text
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, delete, insert, inspect, select, text
 
-# Replicas that start together must not migrate together; on SQLite, BEGIN IMMEDIATE sees to that.
-_POSTGRES_LOCK = text("SELECT pg_advisory_xact_lock(7311002)")
+from state.database.tables import facts
+
+log = logging.getLogger(f"parlance.{__name__}")
+
+STEPS = Path(__file__).parent / "migrations"
+
+COMPATIBLE_SINCE = "compatible_since"
+"""Name of that fact, and of the attribute of a step."""
+
+# Replicas that start together must not migrate together; on SQLite, BEGIN IMMEDIATE sees to that. A step that waits
+# for a table lets nobody else have it: it gives up before clients notice.
+_POSTGRES_LOCK = (
+    text("SET LOCAL lock_timeout = '60s'"),
+    text("SELECT pg_advisory_xact_lock(7311002)"),
+    text("SET LOCAL lock_timeout = '3s'"),
+)
 
 
-def _config(connection: Connection) -> Config:
+def bring_to(connection: Connection, revision: str = "head", steps: Path = STEPS) -> str:
+    """Migrates to `revision` and returns it. `head` leaves a newer schema that this code can use as it is.
+
+    Raises ValueError for an unknown revision, and for a newer schema that this code cannot use.
+    """
     if connection.dialect.name == "postgresql":
-        connection.execute(_POSTGRES_LOCK)
-    config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-    config.attributes["connection"] = connection
-    return config
+        for statement in _POSTGRES_LOCK:
+            connection.execute(statement)
+    config = _config(connection, steps)
+    script = ScriptDirectory.from_config(config)
+    known = _known(script)
+    if revision not in (*known, "head", "base"):
+        raise ValueError(f"there is no revision `{revision}`; there are base, {', '.join(known)} and head")
+    at = _revision(connection)
+    if at is not None and at not in known:
+        _require_compatible(connection, at, known)
+        return at
+    wanted = known[-1] if revision == "head" else revision
+    order = ("base", *known)
+    if order.index(wanted) >= order.index(at or "base"):
+        command.upgrade(config, wanted)
+    else:
+        command.downgrade(config, wanted)
+    _note_compatible(connection, script, wanted)
+    return wanted
+
+
+def require(connection: Connection, steps: Path = STEPS) -> None:
+    """Raises ValueError, which says what to do, unless this code can work with the schema."""
+    known = _known(ScriptDirectory.from_config(_config(connection, steps)))
+    at = _revision(connection)
+    if at == known[-1]:
+        return
+    if at is None or at in known:
+        raise ValueError(
+            f"the schema of the database is {f'at {at}' if at else 'missing'} and this version needs {known[-1]}; "
+            "run `python -m state migrate` first, once"
+        )
+    _require_compatible(connection, at, known)
 
 
 def upgrade(connection: Connection, revision: str = "head") -> None:
     """Migrates forwards to `revision`."""
-    command.upgrade(_config(connection), revision)
+    bring_to(connection, revision)
 
 
 def downgrade(connection: Connection, revision: str) -> None:
     """Migrates backwards to `revision`; `base` drops every table."""
-    command.downgrade(_config(connection), revision)
+    bring_to(connection, revision)
+
+
+def _config(connection: Connection, steps: Path) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(steps))
+    config.attributes["connection"] = connection
+    return config
+
+
+def _known(script: ScriptDirectory) -> tuple[str, ...]:
+    """Revisions of this code, oldest first."""
+    return tuple(step.revision for step in script.walk_revisions())[::-1]
+
+
+def _revision(connection: Connection) -> str | None:
+    return MigrationContext.configure(connection).get_current_revision()
+
+
+def _require_compatible(connection: Connection, at: str, known: tuple[str, ...]) -> None:
+    has_facts = inspect(connection).has_table(facts.name)
+    since = connection.execute(_SINCE).scalar_one_or_none() if has_facts else None
+    if since not in known:
+        raise ValueError(
+            f"the schema of the database is at {at}, of a newer version, and this version knows it up to {known[-1]}; "
+            f"start the newer version, or let it go back with `python -m state migrate --to {known[-1]}`"
+        )
+    log.warning("the schema of the database is at %s, newer than this version; it can be used since %s", at, since)
+
+
+_SINCE = select(facts.c.value).where(facts.c.name == COMPATIBLE_SINCE)
+
+
+def _note_compatible(connection: Connection, script: ScriptDirectory, revision: str) -> None:
+    """A step that does not say it needs its own code."""
+    if revision == "base" or not inspect(connection).has_table(facts.name):
+        return
+    since = getattr(script.get_revision(revision).module, COMPATIBLE_SINCE, revision)
+    connection.execute(delete(facts).where(facts.c.name == COMPATIBLE_SINCE))
+    connection.execute(insert(facts), {"name": COMPATIBLE_SINCE, "value": since})

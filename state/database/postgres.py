@@ -13,28 +13,43 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyErro
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from contract.errors import STATE_UNAVAILABLE
-from state.database.base import WAIT_S, RowRefused
+from state.database.base import PATIENT_S, WAIT_S, RowRefused
 
 T = TypeVar("T")
 log = logging.getLogger(f"parlance.{__name__}")
 
 POOL_SIZE = 8
-"""Connections of each of the two pools of a process."""
+"""Connections of each of the two pools of a process that requests wait for."""
+
+PATIENT_POOL_SIZE = 2
 
 
 class PostgresDatabase:
     """A database that several ingress replicas share. READ COMMITTED: every decision is one conditional update."""
 
-    def __init__(self, address: URL, wait_s: float = WAIT_S) -> None:
+    def __init__(self, address: URL, wait_s: float = WAIT_S, patient_s: float = PATIENT_S) -> None:
         # Whether a commit waits for the disk is set per connection; changing it each time would cost a round trip.
-        self._engines = {True: _engine(address, wait_s, "on"), False: _engine(address, wait_s, "off")}
+        self._engines = {
+            True: _engine(address, wait_s, wait_s, "on", POOL_SIZE),
+            False: _engine(address, wait_s, wait_s, "off", POOL_SIZE),
+        }
+        self._patient = _engine(address, wait_s, max(patient_s, wait_s), "on", PATIENT_POOL_SIZE)
         self._wait_s = wait_s
         # Weak: a lock lives as long as a task holds it or waits for it.
         self._turns: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
         self._running: set[asyncio.Task[object]] = set()
 
-    async def run(self, transaction: Callable[[Connection], T], *, durable: bool = True, row: int | None = None) -> T:
-        task = asyncio.create_task(self._take_turns(self._engines[durable], transaction, row))
+    async def run(
+        self,
+        transaction: Callable[[Connection], T],
+        *,
+        durable: bool = True,
+        row: int | None = None,
+        patient: bool = False,
+    ) -> T:
+        """See `Database.run`."""
+        engine = self._patient if patient else self._engines[durable]
+        task = asyncio.create_task(self._take_turns(engine, transaction, row))
         self._running.add(task)
         task.add_done_callback(self._forget)
         return await asyncio.shield(task)
@@ -42,7 +57,7 @@ class PostgresDatabase:
     async def close(self) -> None:
         if self._running:
             await asyncio.wait(self._running)
-        for engine in self._engines.values():
+        for engine in (*self._engines.values(), self._patient):
             await engine.dispose()
 
     async def _take_turns(self, engine: AsyncEngine, transaction: Callable[[Connection], T], row: int | None) -> T:
@@ -87,16 +102,16 @@ async def _run_once_more(engine: AsyncEngine, transaction: Callable[[Connection]
     raise AssertionError("unreachable")
 
 
-def _engine(address: URL, wait_s: float, synchronous_commit: str) -> AsyncEngine:
+def _engine(address: URL, wait_s: float, statement_s: float, synchronous_commit: str, pool_size: int) -> AsyncEngine:
     return create_async_engine(
         address.set(drivername="postgresql+asyncpg"),
-        pool_size=POOL_SIZE,
+        pool_size=pool_size,
         max_overflow=0,
         pool_timeout=wait_s,
         hide_parameters=True,
         connect_args={
             "timeout": wait_s,
-            "command_timeout": wait_s,
+            "command_timeout": statement_s,
             "server_settings": {"synchronous_commit": synchronous_commit},
         },
     )

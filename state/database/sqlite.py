@@ -110,8 +110,15 @@ class SqliteDatabase:
         self._writer = Thread(target=self._write, name="sqlite-writer", daemon=True)
         self._writer.start()
 
-    async def run(self, transaction: Callable[[Connection], T], *, durable: bool = True, row: int | None = None) -> T:
-        """See `Database.run`. All transactions take turns anyway, so `row` has no effect."""
+    async def run(
+        self,
+        transaction: Callable[[Connection], T],
+        *,
+        durable: bool = True,
+        row: int | None = None,
+        patient: bool = False,
+    ) -> T:
+        """See `Database.run`. All transactions take turns in one thread, so `row` and `patient` have no effect."""
         if self._closed:
             raise STATE_UNAVAILABLE()
         job = _Job(transaction, self._inbox.loop.create_future(), durable)

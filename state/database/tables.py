@@ -3,11 +3,12 @@
     organisations --< users --< api_keys        who may call
           |             |
         budgets       budgets                   limit, spent and held, one row per organisation and per user
-    reservations ... usage_lines                money held, money billed
-    replies                                     answers kept for `Idempotency-Key`
+    reservations ... usage_lines                money held and used so far, money billed
+    replies, reply_quotas                       answers kept for `Idempotency-Key`, and how many of each API key
     voices                                      of organisations; their bytes are in `blobs`
     tickets                                     for uploads; their bytes are in `blobs`
     drafts                                      of voices, until they are adopted or end; their bytes are in `blobs`
+    facts                                       of the whole database: whose secret, since which code
 
 Times are whole seconds since 1970 UTC (`_at`, `_until`) or milliseconds (`_ms`). Money is whole micro-EUR. The schema
 is created by `migrations/`; a test compares the two.
@@ -142,6 +143,10 @@ reservations = Table(
     Column("state", Text, nullable=False),
     Column("created_at", Number, nullable=False),
     Column("lease_until", Number, nullable=False),
+    # As far as it was recorded while the request runs; what a crash leaves is billed from here.
+    Column("used_micro_eur", Number, nullable=False, server_default=text("0")),
+    Column("used_quantity", Number, nullable=False, server_default=text("0")),
+    Column("used_unit", Text),
     CheckConstraint("state IN ('held', 'settled', 'void')", name="state"),
     sqlite_strict=True,
 )
@@ -163,6 +168,8 @@ usage_lines = Table(
     Column("quantity", Number, nullable=False),
     Column("unit", Text, nullable=False),
     Column("cost_micro_eur", Number, nullable=False),
+    # 1: its process died, and this is what it had recorded until then.
+    Column("recovered", Number, nullable=False, server_default=text("0")),
     CheckConstraint("cost_micro_eur >= 0", name="cost"),
     sqlite_strict=True,
 )
@@ -181,7 +188,19 @@ replies = Table(
     Column("body", LargeBinary),
     Column("created_at", Number, nullable=False, index=True),
     Column("lease_until", Number, nullable=False),
+    # Generation of the secret that `body_sha256` is keyed with; NULL: of a version that did not key it.
+    Column("kid", Text),
     PrimaryKeyConstraint("key_id", "route", "idempotency_key"),
+    sqlite_strict=True,
+)
+
+reply_quotas = Table(
+    "reply_quotas",
+    metadata,
+    Column("key_id", Text, primary_key=True),
+    Column("replies", Number, nullable=False, server_default=text("0")),
+    Column("body_bytes", Number, nullable=False, server_default=text("0")),
+    Column("counted_at", Number, nullable=False, server_default=text("0")),
     sqlite_strict=True,
 )
 
@@ -251,3 +270,10 @@ drafts = Table(
     sqlite_strict=True,
 )
 Index("ix_drafts_org_id_created_at", drafts.c.org_id, drafts.c.created_at)
+facts = Table(
+    "facts",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+    sqlite_strict=True,
+)

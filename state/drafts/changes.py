@@ -33,7 +33,7 @@ UNIT = "synthesis_ms"
 _INTO = {event: state for (_, event), state in TRANSITIONS.items()}
 
 
-def order(connection: Connection, draft: Draft, ends_at: int, hold_micro_eur: int, lease_until: int) -> None:
+def order(connection: Connection, draft: Draft, ends_at: int, hold_micro_eur: int, lease_s: int) -> None:
     """Adds the draft, and holds the money if there is a limit.
 
     Raises VOICE_LIMIT_REACHED if its slug is a voice's, TOO_MANY_PENDING, and OverLimit.
@@ -51,7 +51,7 @@ def order(connection: Connection, draft: Draft, ends_at: int, hold_micro_eur: in
         )
     connection.execute(insert(drafts).values(**columns(draft), ends_at=ends_at, sweep_at=ends_at))
     if hold_micro_eur:
-        postings.reserve(connection, draft.entry, hold_micro_eur, draft.created_at, lease_until)
+        postings.reserve(connection, draft.entry, hold_micro_eur, lease_s)
 
 
 def claim(connection: Connection, draft_id: str, worker: str, now_s: int, until: int) -> Draft | None:
@@ -77,14 +77,15 @@ def count_failure(connection: Connection, draft_id: str, worker: str) -> int | N
 
 
 def finish(
-    connection: Connection, draft_id: str, worker: str, made: Made, cost_micro_eur: int, now_ms: int
+    connection: Connection, draft_id: str, worker: str, made: Made, cost_micro_eur: int, now_s: int
 ) -> Draft | None:
     """The draft is ready and billed. None if it is not this worker's any more."""
-    held = _move("finish", draft_id).where(drafts.c.worker == worker, _in_time(now_ms // 1000))
+    held = _move("finish", draft_id).where(drafts.c.worker == worker, _in_time(now_s))
     draft = _one(connection, held.values(made=made_column(made), worker=None, work_at=None))
     if draft is None:
         return None
-    charged = postings.settle(connection, draft.entry, cost_micro_eur, made.synthesis_ms, UNIT, now_ms)
+    bill = postings.Bill(draft.entry, postings.Used(cost_micro_eur, made.synthesis_ms, UNIT))
+    (charged,) = postings.settle(connection, [bill])
     work_at = 0 if draft.plan.auto_adopt else None
     after = update(drafts).where(drafts.c.id == draft_id).values(cost_micro_eur=charged, work_at=work_at)
     return _one(connection, after)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import secrets
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,8 +13,8 @@ from contract.access import Caller
 from contract.errors import QUOTA_EXCEEDED, without_text
 from contract.limits import DRAFT_KEPT_S, DRAFT_S
 from contract.voice_design.draft import Plan
-from state.billing.ledger import over_limit
 from state.billing.postings import OverLimit
+from state.billing.reservation import over_limit
 from state.blobs.base import Blobs
 from state.database.base import Database
 from state.database.tables import drafts
@@ -65,13 +64,13 @@ class Drafts:
     Args:
         database: where rows live.
         blobs: where clips and samples live.
-        wall: clock in seconds since 1970.
+        clock: the database's time, in seconds since 1970.
     """
 
-    def __init__(self, database: Database, blobs: Blobs, wall: Callable[[], float] = time.time) -> None:
+    def __init__(self, database: Database, blobs: Blobs, clock: Callable[[], float]) -> None:
         self._database = database
         self._blobs = blobs
-        self._wall = wall
+        self._clock = clock
 
     async def order(
         self, caller: Caller, plan: Plan, *, model: str, line: str, estimate_micro_eur: int, request_id: str
@@ -84,10 +83,10 @@ class Drafts:
         who = (caller.org_id, caller.user_id, caller.key_id, request_id)
         draft = Draft(new_id(), *who, line, model, plan, "pending", now_s, work_at=0)
         hold = max(1, estimate_micro_eur) if caller.org_limited or caller.user_limited else 0
-        lease_until = draft.expires_at + HELD_LONGER_S
         try:
             await self._database.run(
-                lambda c: changes.order(c, draft, now_s + DRAFT_KEPT_S, hold, lease_until), row=caller.org_id
+                lambda c: changes.order(c, draft, now_s + DRAFT_KEPT_S, hold, DRAFT_S + HELD_LONGER_S),
+                row=caller.org_id,
             )
         except OverLimit as refused:
             raise over_limit(refused, caller, QUOTA_EXCEEDED) from None
@@ -142,9 +141,9 @@ class Drafts:
 
         The bytes are stored already.
         """
-        now_ms, names = int(self._wall() * 1000), (held.draft.id, held.worker)
+        now_s, names = self._now_s(), (held.draft.id, held.worker)
         return await self._database.run(
-            lambda c: changes.finish(c, *names, made, cost_micro_eur, now_ms), row=held.draft.org_id
+            lambda c: changes.finish(c, *names, made, cost_micro_eur, now_s), row=held.draft.org_id
         )
 
     async def fail(self, held: Held, why: str) -> None:
@@ -242,4 +241,4 @@ class Drafts:
         return is_done
 
     def _now_s(self) -> int:
-        return int(self._wall())
+        return int(self._clock())

@@ -10,6 +10,7 @@ from autoscaling.engine import Timings
 from contract.errors import INVALID_REQUEST, ORG_SPEND_LIMIT, UPSTREAM_ERROR
 from deployments.ingress.billing import bill
 from deployments.ingress.context import RequestContext
+from tests.api.bodies import BODIES
 from tests.api.conftest import Api
 
 pytestmark = pytest.mark.anyio
@@ -58,3 +59,26 @@ async def test_a_refusal_before_anything_was_produced_costs_nothing(api: Api, co
         async with bill(context, model, {"input_tokens": 100}):
             raise INVALID_REQUEST("the engine refuses it")
     assert await api.usage() == []
+
+
+@pytest.mark.parametrize(
+    ("path", "rendering"),
+    [
+        ("/chat/completions", "deployments.ingress.routes.chat.JSONResponse"),
+        ("/embeddings", "deployments.ingress.routes.embeddings.reply"),
+        ("/rerank", "deployments.ingress.routes.rerank.reply"),
+        ("/decisions", "deployments.ingress.routes.decisions.JSONResponse"),
+    ],
+)
+async def test_an_answer_that_cannot_be_sent_is_not_billed(
+    api: Api, monkeypatch: pytest.MonkeyPatch, path: str, rendering: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ValueError("out of range")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(rendering, fail)
+        assert (await api.send("POST", f"/v1{path}", json=BODIES[path])).status_code == 500
+    assert await api.usage() == []
+    assert (await api.send("POST", f"/v1{path}", json=BODIES[path])).status_code == 200
+    assert len(await api.usage()) == 1

@@ -1,6 +1,9 @@
 """Puts a second graph on the running cluster: two ingress replicas over PostgreSQL and Redis, one obedient engine.
 
-python -m tests.cluster.pair up HOME DATABASE_URL REDIS_URL SECRET
+python -m tests.cluster.pair up HOME DATABASE_URL REDIS_URL SECRET [VERSION]
+
+Another VERSION replaces every replica of ingress and engine.
+
 python -m tests.cluster.pair down
 """
 
@@ -32,18 +35,21 @@ class PairArgs(IngressArgs):
         return options
 
 
-def up(home: str, database_url: str, redis_url: str, secret: str) -> None:
+def up(home: str, database_url: str, redis_url: str, secret: str, version: str = "1") -> None:
     env = {
         "PARLANCE_HOME": home,
         "PARLANCE_DATABASE_URL": database_url,
         "PARLANCE_REDIS_URL": redis_url,
         "PARLANCE_BLOBS_URL": f"file://{home}/bytes",
         "PARLANCE_SECRET": secret,
+        "TEST_VERSION": version,
     }
-    catalog = Catalog(profile="embedded", chat={"obedient": chat("obedient", max_ongoing_requests=100)})
+    catalog = Catalog(
+        profile="embedded", chat={"obedient": chat("obedient", max_ongoing_requests=100, load_s=float(version))}
+    )
     serve.run(wire(catalog, PairArgs(replicas=REPLICAS, env=env)), name=NAME, route_prefix=f"/{NAME}")
     states = serve.status().applications[NAME].deployments["ingress"].replica_states
-    assert states == {"RUNNING": REPLICAS}, states
+    assert states["RUNNING"] == REPLICAS, states
 
 
 if __name__ == "__main__":

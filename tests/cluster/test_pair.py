@@ -7,9 +7,10 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ class Pair:
     url: str
     env: dict[str, str]
     client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=60))
+    up: Callable[..., None] = lambda *_: None
 
     def state(self, *arguments: str) -> str:
         command = [sys.executable, "-m", "state", *arguments]
@@ -70,8 +72,10 @@ def pair(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
         auth = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(server.home / "ray_token")}
         addresses = {"PARLANCE_DATABASE_URL": postgres.url, "PARLANCE_REDIS_URL": redis.url}
         env = os.environ | auth | addresses | {"PARLANCE_HOME": str(home), "PARLANCE_SECRET": SECRET}
-        _control(env, "up", home, postgres.url, redis.url, SECRET)
         made = Pair(f"{server.url}/{NAME}", env)
+        made.state("migrate")
+        made.up = partial(_control, env, "up", home, postgres.url, redis.url, SECRET)
+        made.up()
         eventually(lambda: httpx.get(f"{made.url}/healthz").status_code == 200, 60, "the second graph never answered")
         yield made
         made.client.close()
@@ -80,7 +84,7 @@ def pair(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
 
 def _control(env: dict[str, str], *arguments: str | Path) -> None:
     command = [sys.executable, "-m", "tests.cluster.pair", *map(str, arguments)]
-    subprocess.run(command, cwd=ROOT, env=env, check=True, timeout=120)
+    subprocess.run(command, cwd=ROOT, env=env, check=True, timeout=300)
 
 
 def test_rate_is_one_for_both_replicas(pair: Pair) -> None:

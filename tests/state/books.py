@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, func, select, update
 
 from contract.access import PLANS, Caller, Scope
 from state.accounts import organisations
 from state.billing import audit
 from state.database.base import Database
-from state.database.tables import budgets, usage_lines
+from state.database.tables import budgets, replies, reservations, tickets, usage_lines
 
 
 async def make_caller(
@@ -67,3 +67,21 @@ async def line_count(database: Database) -> int:
     return await database.run(
         lambda connection: connection.execute(select(func.count()).select_from(usage_lines)).scalar_one()
     )
+
+
+TIMES = (
+    (reservations, ("created_at", "lease_until")),
+    (replies, ("created_at", "lease_until")),
+    (tickets, ("expires_at", "sweep_at")),
+)
+"""Columns that are compared with the database's clock."""
+
+
+async def pass_time(database: Database, seconds: int) -> None:
+    """Makes every row older, as if so much time had passed: the database's clock cannot be set."""
+
+    def age(connection: Connection) -> None:
+        for table, columns in TIMES:
+            connection.execute(update(table).values({name: table.c[name] - seconds for name in columns}))
+
+    await database.run(age)

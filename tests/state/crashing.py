@@ -12,6 +12,7 @@ import ctypes
 import os
 import random
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
@@ -170,7 +171,7 @@ async def upload(url: str, done: Callable[..., Any], _seed: int) -> None:
 async def design(url: str, done: Callable[..., Any], _seed: int) -> None:
     """Orders drafts of organisation 1 and makes them; one is adopted, one discarded, one adopted and discarded."""
     database, blobs = connect(url), open_blobs(Path(url.removeprefix("sqlite:///")).parent)
-    drafts = Drafts(database, blobs)
+    drafts = Drafts(database, blobs, time.time)
     caller = Caller(1, "acme", "key", PLANS["pro"], frozenset(Scope), None, None, org_limited=True)
 
     async def draft(number: int) -> None:

@@ -18,7 +18,8 @@ from contract.errors import ApiError
 from contract.voice_design.draft import State
 from state.accounts import organisations
 from state.billing import audit
-from state.billing.ledger import LEASE_S, Ledger
+from state.billing.ledger import Ledger
+from state.billing.postings import LEASE_S
 from state.blobs.base import Blobs
 from state.blobs.store import open_blobs
 from state.database.base import Database
@@ -28,7 +29,7 @@ from state.drafts import Draft, Drafts
 from state.drafts.store import LEASE_S as DRAFT_LEASE_S
 from state.tickets import Tickets
 from state.voices import Voices
-from tests.state.books import eventually, make_caller, money
+from tests.state.books import eventually, make_caller, money, pass_time
 from tests.state.crashing import DIED, DRAFT_MICRO_EUR, WORKERS, bytes_of, make
 from tests.state.servers import Postgres, temporary_folder
 
@@ -38,7 +39,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 NEVER = 1_000_000_000
 LIMIT = 700
-FAR_FUTURE_S = 1 << 40
+FAR_FUTURE_S = 1_000_000
 
 Die = Callable[[str, int, str, Path], tuple[int, int]]
 
@@ -115,7 +116,8 @@ async def books_are_right(url: str, acknowledged: list[str]) -> None:
     try:
         await database.run(lambda connection: _prove(connection, acknowledged))
         # A later process finishes what the dead one left, and a replay of everything changes nothing.
-        await Ledger(database, lambda: FAR_FUTURE_S + LEASE_S).reap()
+        await pass_time(database, LEASE_S + 1)
+        await Ledger(database).reap()
         await database.run(lambda connection: _prove(connection, acknowledged, nothing_held=True))
     finally:
         await database.close()
@@ -260,7 +262,8 @@ async def uploads_are_whole(url: str, acknowledged: list[str]) -> None:
         if row.state == "uploaded":
             assert await blobs.find(row.blob) == bytes_of(name)
     # Whoever comes later finds nothing of all this.
-    await Tickets(database, blobs, lambda: FAR_FUTURE_S).sweep()
+    await pass_time(database, FAR_FUTURE_S)
+    await Tickets(database, blobs).sweep()
     assert await database.run(lambda connection: list(connection.execute(select(tickets)))) == []
     assert list((home / "bytes").glob("uploads/*")) == []
     await database.close()
@@ -294,7 +297,7 @@ AFTER: dict[str, set[State]] = {
 async def drafts_are_whole(url: str, acknowledged: list[str]) -> None:
     home = Path(url.removeprefix("sqlite:///")).parent
     database, blobs = connect(url), open_blobs(home)
-    store, voices = Drafts(database, blobs), Voices(database, blobs)
+    store, voices = Drafts(database, blobs, time.time), Voices(database, blobs)
     found, told = (
         {draft.id: draft for draft in await store.of(1)},
         {id: word for word, id in map(str.split, acknowledged)},
@@ -401,6 +404,7 @@ async def test_postgresql_survives_its_own_death(postgres: Postgres, acknowledge
         lambda connection: {row.reservation_id: row.cost_micro_eur for row in connection.execute(select(usage_lines))}
     )
     assert settled.items() <= lines.items()
-    await Ledger(database, lambda: FAR_FUTURE_S).reap()
+    await pass_time(database, LEASE_S + 1)
+    await Ledger(database).reap()
     assert await money(database, caller) == (sum(lines.values()), 0)
     await database.close()

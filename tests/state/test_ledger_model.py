@@ -8,12 +8,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
-from sqlalchemy import create_engine, select
+from sqlalchemy import create_engine, select, update
 
 from state.accounts import organisations
 from state.billing import audit, postings
-from state.billing.postings import Entry, OverLimit
-from state.database.tables import budgets, metadata, usage_lines
+from state.billing.postings import LEASE_S, NOTHING, Bill, Entry, OverLimit, Used
+from state.database.tables import budgets, metadata, reservations, usage_lines
 
 AMOUNTS = st.integers(0, 60)
 LIMITS = st.none() | st.integers(0, 150)
@@ -72,7 +72,8 @@ class LedgerMachine(RuleBasedStateMachine):
             organisations.ensure_user(self.connection, ORG, name, 0)
         self.oracle = Oracle()
         self.known: dict[str, Entry] = {}
-        self.now_s = 0
+        self.marked: dict[str, int] = {}
+        self.ended: set[str] = set()
 
     def teardown(self) -> None:
         self.connection.close()
@@ -98,7 +99,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def reserve(self, user: int | None, amount: int) -> object:
         entry = Entry(f"id-{len(self.known)}", ORG, user, "key", "request", "chat:m", "m")
         expected = self.oracle.refuser(user, amount)
-        assert self.refuser(postings.reserve, entry, amount, self.now_s, self.now_s + 100) == expected
+        assert self.refuser(postings.reserve, entry, amount) == expected
         if expected is not None:
             return multiple()
         self.oracle.held[entry.id] = (user, amount)
@@ -114,10 +115,11 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(entry=entries, amount=AMOUNTS)
     def top_up(self, entry: Entry, amount: int) -> None:
         if entry.id not in self.oracle.held:
-            assert not postings.top_up(self.connection, entry, amount, self.now_s + 100)
+            assert not postings.top_up(self.connection, entry, amount, NOTHING)
             return
         expected = self.oracle.refuser(entry.user_id, amount)
-        assert self.refuser(postings.top_up, entry, amount, self.now_s + 100) == expected
+        used = Used(self.marked[entry.id], 1, "tokens") if entry.id in self.marked else NOTHING
+        assert self.refuser(postings.top_up, entry, amount, used) == expected
         if expected is not None:
             return
         user, held = self.oracle.held[entry.id]
@@ -126,21 +128,40 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(entry=entries, cost=AMOUNTS, times=st.integers(1, 3))
     def settle(self, entry: Entry, cost: int, times: int) -> None:
         expected = self.oracle.settle(entry.id, entry.user_id, cost)
+        self.ended.add(entry.id)
         for _ in range(times):
-            assert postings.settle(self.connection, entry, cost, 1, "tokens", 0) == expected
+            assert postings.settle(self.connection, [Bill(entry, Used(cost, 1, "tokens"))]) == [expected]
 
     @rule(entry=consumes(entries))
     def void(self, entry: Entry) -> None:
         was_held = self.oracle.held.pop(entry.id, None) is not None
+        self.ended.add(entry.id)
         assert postings.void(self.connection, entry) == was_held
         assert not postings.void(self.connection, entry)
 
-    @rule(passed_s=st.sampled_from([1, 50, 101]))
+    @rule(entry=entries, cost=st.integers(1, 60))
+    def mark(self, entry: Entry, cost: int) -> None:
+        is_free = entry.id not in self.oracle.held and entry.id not in self.ended
+        if is_free:
+            # A caller without a limit gets a row that holds nothing.
+            self.oracle.held[entry.id] = (entry.user_id, 0)
+        if entry.id in self.oracle.held:
+            self.marked[entry.id] = cost
+        used = {entry: Used(cost, 1, "tokens")}
+        postings.mark(self.connection, used, [entry] if is_free else [])
+
+    @rule(passed_s=st.sampled_from([1, 50, LEASE_S + 1]))
     def reap(self, passed_s: int) -> None:
-        self.now_s += passed_s
-        for entry in postings.orphans(self.connection, self.now_s):
-            assert postings.void(self.connection, entry)
-            del self.oracle.held[entry.id]
+        self.connection.execute(update(reservations).values(lease_until=reservations.c.lease_until - passed_s))
+        for row in postings.orphans(self.connection):
+            used = postings.recover(self.connection, row.id)
+            assert used is not None
+            assert used.cost_micro_eur == self.marked.get(row.id, 0)
+            self.ended.add(row.id)
+            if row.id in self.marked:
+                self.oracle.settle(row.id, row.user_id, self.marked[row.id])
+            else:
+                del self.oracle.held[row.id]
 
     @invariant()
     def books_agree(self) -> None:

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from contract.errors import ApiError
-from state.billing.ledger import Ledger, Reservation
+from state.billing.ledger import Ledger
+from state.billing.reservation import Reservation
 from state.database.base import Database
 from state.database.connect import open_database
 from tests.state.books import line_count, make_caller, money

@@ -1,19 +1,24 @@
+import asyncio
+import shutil
 from functools import partial
+from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, func, insert, inspect, select
 
 from state.accounts import organisations
 from state.billing import audit
 from state.database.base import Database
-from state.database.connect import connect, open_database
-from state.database.migrate import downgrade, upgrade
+from state.database.connect import connect, migrate, open_database
+from state.database.migrate import STEPS, _known, bring_to, downgrade, upgrade
 from state.database.tables import (
     api_keys,
     budgets,
     drafts,
+    facts,
     metadata,
     replies,
     reservations,
@@ -27,6 +32,7 @@ pytestmark = pytest.mark.anyio
 
 ROWS = 10_000
 REMOVED_BELOW = {
+    "0006": {"reply_quotas"},
     "0005": {"drafts"},
     "0004": {"tickets"},
     "0003": {"voices"},
@@ -71,11 +77,12 @@ def fill(connection: Connection, rows: int = ROWS) -> None:
 
 
 def counts(connection: Connection) -> dict[str, int]:
+    """Rows of every table but that of facts about the schema itself."""
     present = set(inspect(connection).get_table_names())
     return {
         table.name: connection.execute(select(func.count()).select_from(table)).scalar_one()
         for table in metadata.sorted_tables
-        if table.name in present
+        if table.name in present and table is not facts
     }
 
 
@@ -127,3 +134,79 @@ async def test_opening_again_changes_nothing(database: Database, database_url: s
     again = await open_database(database_url)
     assert await again.run(counts) == before
     await again.close()
+
+
+NEWER = """
+import sqlalchemy as sa
+from alembic import op
+
+revision = "9999"
+down_revision = "{head}"
+compatible_since = "{since}"
+
+
+def upgrade() -> None:
+    op.add_column("organisations", sa.Column("colour", sa.Text))
+
+
+def downgrade() -> None:
+    op.drop_column("organisations", "colour")
+"""
+
+
+def newer_steps(folder: Path, since: str | None = None) -> Path:
+    """The steps of a later version, which has one more; `since` is the oldest code that can work with it."""
+    steps = Path(shutil.copytree(STEPS, folder / "migrations"))
+    head = known_head()
+    (steps / "versions" / "v9999_colours.py").write_text(NEWER.format(head=head, since=since or head))
+    return steps
+
+
+async def test_an_older_version_runs_on_a_newer_schema_that_only_grew(
+    database: Database, database_url: str, tmp_path: Path
+) -> None:
+    steps = newer_steps(tmp_path)
+    assert await database.run(partial(bring_to, steps=steps)) == "9999"
+    # Neither a start that may upgrade nor one that may not touches it.
+    for upgrading in (True, False):
+        again = await open_database(database_url, upgrade=upgrading)
+        await again.run(partial(organisations.create, name=f"o-{upgrading}", plan="pro", entitlements=(), now_s=0))
+        await again.close()
+    names = await database.run(lambda c: {column["name"] for column in inspect(c).get_columns("organisations")})
+    assert "colour" in names
+    # The newer version can take its step back, and the older one never notices.
+    head = await database.run(partial(bring_to, steps=steps, revision=known_head()))
+    assert await database.run(partial(bring_to)) == head
+    await database.run(lambda connection: organisations.create(connection, "acme", "pro", (), 0))
+
+
+async def test_an_older_version_refuses_a_newer_schema_that_it_cannot_work_with(
+    database: Database, database_url: str, tmp_path: Path
+) -> None:
+    await database.run(partial(bring_to, steps=newer_steps(tmp_path, since="9999")))
+    for upgrading in (True, False):
+        with pytest.raises(ValueError, match=r"at 9999, of a newer version.*migrate --to"):
+            await open_database(database_url, upgrade=upgrading)
+
+
+async def test_a_start_that_may_not_migrate_refuses_an_older_schema(database: Database, database_url: str) -> None:
+    await database.run(lambda connection: downgrade(connection, "0004"))
+    with pytest.raises(ValueError, match="python -m state migrate"):
+        await open_database(database_url, upgrade=False)
+    head = known_head()
+    assert await migrate(database_url) == head
+    assert await migrate(database_url, "0004") == "0004"
+    assert await migrate(database_url, "head") == head
+    with pytest.raises(ValueError, match="no revision `7`"):
+        await migrate(database_url, "7")
+    await (await open_database(database_url, upgrade=False)).close()
+
+
+async def test_many_migrate_at_once_and_one_does(database_url: str) -> None:
+    heads = await asyncio.gather(*(migrate(database_url) for _ in range(4)))
+    assert len(set(heads)) == 1
+
+
+def known_head() -> str:
+    """The newest revision of this code."""
+    return _known(ScriptDirectory(str(STEPS)))[-1]

@@ -24,11 +24,16 @@ PLANTED = 50
 
 
 async def test_planted_secrets_show_up_nowhere(
-    tmp_path: Path, database_url: str, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    database_url: str,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("PARLANCE_SECRET", "5e" * 32)
     caplog.set_level(logging.DEBUG)
     texts: list[str] = []
-    state = await open_state(tmp_path, database_url)
+    state = await open_state(tmp_path, database_url, upgrade=True)
     pepper = open_secrets(tmp_path).derive(PEPPER)
     org_id = (await make_caller(state.database)).org_id
     planted = [keys.mint() for _ in range(PLANTED)]

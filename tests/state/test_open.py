@@ -8,6 +8,7 @@ from contract.errors import ApiError
 from state import open as opening
 from state import open_state
 from state.accounts import demo
+from state.idempotency import Idempotency
 from state.keyring import open_secrets, rotate
 from tests.state.books import eventually, make_caller, money
 
@@ -48,7 +49,7 @@ async def test_a_database_of_another_secret_is_refused(tmp_path: Path) -> None:
     await first.ensure_demo(tmp_path)
     await first.close()
     (tmp_path / "secrets").unlink()
-    with pytest.raises(ValueError, match="no API key of this database"):
+    with pytest.raises(ValueError, match="another secret than the servers that used this database last"):
         await open_state(tmp_path)
 
 
@@ -94,15 +95,14 @@ async def test_the_sweeper_survives_a_fault_of_the_program_and_logs_its_type_wit
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(opening, "SWEEP_S", 0.01)
-    state = await open_state(tmp_path)
-    caller = await make_caller(state.database, 100)
-
     secret = "planted-text"
 
-    async def forget_old() -> None:
+    async def forget_old(_: Idempotency) -> None:
         raise ValueError(secret)
 
-    monkeypatch.setattr(state.idempotency, "forget_old", forget_old)
+    monkeypatch.setattr(Idempotency, "forget_old", forget_old)
+    state = await open_state(tmp_path)
+    caller = await make_caller(state.database, 100)
 
     async def failed() -> bool:
         return "could not forget_old" in caplog.text
@@ -176,8 +176,9 @@ async def test_a_secret_of_the_home_is_used(tmp_path: Path) -> None:
 
 
 async def test_a_server_that_is_away_is_told_without_its_password(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("PARLANCE_SECRET", "5e" * 32)
     with pytest.raises(ApiError) as caught:
         await open_state(tmp_path, "postgresql://nobody:hunter2@127.0.0.1:1/x")
     assert caught.value.fault.name == "STATE_UNAVAILABLE"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from typing import TypeVar
 
 from contract.catalog import ChatModel
 from contract.chat.engine import ChatBatch, ChatEngine, ChatJob, ChatReply
@@ -12,14 +13,19 @@ from contract.limits import STREAM_SLICE_OUTPUT_TOKENS
 from deployments.ingress.billing import bill
 from deployments.ingress.context import RequestContext
 
+R = TypeVar("R")
 
-async def complete(context: RequestContext, model: ChatModel, request: ChatRequest) -> ChatReply:
-    """The whole answer."""
+
+async def complete(
+    context: RequestContext, model: ChatModel, request: ChatRequest, render: Callable[[ChatReply], R]
+) -> R:
+    """The whole answer, as `render` makes it of the engine's; what that raises is not billed."""
     job = ChatJob(request, context.cache_salt)
     async with bill(context, model, _estimate(job, model, job.most_output_tokens(model))) as account:
         reply = await context.engine(model).call(ChatEngine.complete, job, timings=context.timings)
+        rendered = render(reply)
         await account.settle(input_tokens=reply.prompt_tokens, output_tokens=reply.completion_tokens)
-    return reply
+    return rendered
 
 
 async def stream(context: RequestContext, model: ChatModel, request: ChatRequest) -> AsyncGenerator[ChatBatch, None]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import TypeVar
 
 from autoscaling.engine import Timings
 from contract.catalog import DecisionModel
@@ -31,6 +32,8 @@ from contract.errors import (
 from deployments.ingress.billing import bill
 from deployments.ingress.context import RequestContext
 
+R = TypeVar("R")
+
 MEASUREMENT_WAIT_S = 2.0
 """How long a list of models waits for a running scorer's own report."""
 
@@ -46,28 +49,36 @@ def resolve(context: RequestContext, decision: Decision) -> tuple[DecisionModel,
 
 
 async def decide(
-    context: RequestContext, decision: Decision, model: DecisionModel, preset: Preset | None
-) -> DecisionResult:
-    """Every answer, or none. Raises RUNTIME_UNAVAILABLE: another model never steps in."""
+    context: RequestContext,
+    decision: Decision,
+    model: DecisionModel,
+    preset: Preset | None,
+    render: Callable[[DecisionResult], R],
+) -> R:
+    """Every answer, or none, as `render` makes a reply of them; what that raises is not billed.
+
+    Raises RUNTIME_UNAVAILABLE: another model never steps in.
+    """
     questions = preset.questions if preset else decision.questions
     posed = tuple(questions.values()) if decision.order == "source" else both_orders(questions)
     job = DecisionJob(decision.state, posed, decision.images, context.cache_salt)
     estimate = {"input_tokens": job.most_input_tokens(model), "questions": len(posed)}
     async with bill(context, model, estimate) as account:
         readings = await _read(context, model, job)
-        found = _answers(questions, readings, decision)
+        result = DecisionResult(
+            id=f"dec_{secrets.token_hex(16)}",
+            created=int(time.time()),
+            decision=decision,
+            model=model,
+            preset=preset,
+            questions=questions,
+            answers=_answers(questions, readings, decision),
+            readings=readings,
+            total_s=time.perf_counter() - context.started_s,
+        )
+        rendered = render(result)
         await account.settle(input_tokens=readings.input_tokens, questions=len(posed))
-    return DecisionResult(
-        id=f"dec_{secrets.token_hex(16)}",
-        created=int(time.time()),
-        decision=decision,
-        model=model,
-        preset=preset,
-        questions=questions,
-        answers=found,
-        readings=readings,
-        total_s=time.perf_counter() - context.started_s,
-    )
+    return rendered
 
 
 async def measurement(context: RequestContext, model: DecisionModel) -> Measurement | None:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from contract.catalog import EmbeddingModel
 from contract.embeddings import Embeddings, EmbeddingsEngine, EmbeddingsJob
 from deployments.ingress.billing import bill
 from deployments.ingress.context import RequestContext
 
+R = TypeVar("R")
 
-async def embed(context: RequestContext, model: EmbeddingModel, job: EmbeddingsJob) -> Embeddings:
-    """One vector per text, in order."""
+
+async def embed(
+    context: RequestContext, model: EmbeddingModel, job: EmbeddingsJob, render: Callable[[Embeddings], R]
+) -> R:
+    """One vector per text, in order, as `render` makes a reply of them; what that raises is not billed."""
     async with bill(context, model, {"input_tokens": job.most_input_tokens(model)}) as account:
         vectors = await context.engine(model).call(EmbeddingsEngine.embed, job, timings=context.timings)
+        rendered = render(vectors)
         await account.settle(input_tokens=vectors.prompt_tokens)
-    return vectors
+    return rendered

@@ -119,7 +119,9 @@ class Formatting:
         """One piece; empty if the pass has failed. The first failure ends the others: half of it is worth nothing."""
         try:
             async with self._free:
-                return answered(await chat.complete(self._context, formatter, asked(piece, formatter)))
+                # Billed whether or not it can be used: that is no fault of the engine's.
+                reply = await chat.complete(self._context, formatter, asked(piece, formatter), lambda reply: reply)
+                return answered(reply)
         except Exception as error:
             self._error = self._error or error
             for task in self._tasks:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from contract.catalog import RerankModel
 from contract.rerank import Ranking, RerankEngine, RerankJob
 from deployments.ingress.billing import bill
 from deployments.ingress.context import RequestContext
 
+R = TypeVar("R")
 
-async def rerank(context: RequestContext, model: RerankModel, job: RerankJob) -> Ranking:
-    """One score per document, in order."""
+
+async def rerank(context: RequestContext, model: RerankModel, job: RerankJob, render: Callable[[Ranking], R]) -> R:
+    """One score per document, in order, as `render` makes a reply of them; what that raises is not billed."""
     async with bill(context, model, {"input_tokens": job.most_input_tokens(model)}) as account:
         ranking = await context.engine(model).call(RerankEngine.rerank, job, timings=context.timings)
+        rendered = render(ranking)
         await account.settle(input_tokens=ranking.prompt_tokens)
-    return ranking
+    return rendered

@@ -6,7 +6,6 @@ store(service, ticket, chunks)        the bytes, once, into the store as they co
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
@@ -64,13 +63,13 @@ async def store(service: Service, ticket: Ticket, chunks: AsyncGenerator[bytes, 
         # go with the ticket.
         if not await service.state.tickets.uploaded(ticket.id, blob):
             await service.state.blobs.delete(blob)
-            raise why_closed(await service.state.tickets.find(ticket.id)) or _already_uploaded()
+            raise why_closed(await service.state.tickets.find(ticket.id), service.state.clock()) or _already_uploaded()
         return length
 
 
-def why_closed(ticket: Ticket | None) -> ApiError | None:
+def why_closed(ticket: Ticket | None, now_s: float) -> ApiError | None:
     """Why a ticket takes no recording; None where it does."""
-    if ticket is None or ticket.state == "consumed" or ticket.expires_at <= time.time():
+    if ticket is None or ticket.state == "consumed" or ticket.expires_at <= now_s:
         return NOT_FOUND("the ticket of this address has been used or has expired; get a new one")
     return _already_uploaded() if ticket.state == "uploaded" else None
 

@@ -21,6 +21,7 @@ from pydantic import BaseModel
 from contract.access import Scope
 from contract.body import validated
 from contract.catalog import ChatModel
+from contract.chat.engine import ChatReply
 from contract.chat.request import ChatRequest
 from contract.errors import INTERNAL_ERROR, NOT_FOUND, NOT_IMPLEMENTED, ApiError, without_text
 from contract.mcp import (
@@ -31,7 +32,7 @@ from contract.mcp import (
     SearchArguments,
     SearchDocsArguments,
 )
-from contract.rerank import RerankJob, RerankRequest, reply
+from contract.rerank import Ranking, RerankJob, RerankReply, RerankRequest, reply
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows import chat as chat_flow
 from deployments.ingress.flows.rerank import rerank
@@ -114,7 +115,10 @@ async def _chat(arguments: ChatArguments, context: RequestContext, report: Repor
     request = validated(ChatRequest, {"model": model.id, "messages": messages, "max_tokens": arguments.max_tokens})
     if report:
         return await _chat_in_pieces(model, request, context, report)
-    answer = await chat_flow.complete(context, model, request)
+    return await chat_flow.complete(context, model, request, lambda answer: _answered(answer, model))
+
+
+def _answered(answer: ChatReply, model: ChatModel) -> Answer:
     choice = answer.body["choices"][0]
     text = choice["message"].get("content") or ""
     return _said(text, model, choice["finish_reason"], answer.prompt_tokens, answer.completion_tokens)
@@ -159,10 +163,16 @@ async def _search(arguments: SearchArguments, context: RequestContext, _: Report
     context.caller.require(Scope.RERANK)
     request = validated(RerankRequest, arguments.model_dump() | {"return_documents": True})
     model = context.pick(context.service.catalog.rerank, arguments.model)
-    ranking = await rerank(context, model, RerankJob(request.query, request.documents))
-    body = reply(ranking, request, model=model.id, reply_id=context.request_id)
+
+    def render(ranking: Ranking) -> Answer:
+        return _ranked(reply(ranking, request, model=model.id, reply_id=context.request_id))
+
+    return await rerank(context, model, RerankJob(request.query, request.documents), render)
+
+
+def _ranked(body: RerankReply) -> Answer:
     lines = [f"{r['index']} ({r['relevance_score']:.3f}): {r['document']['text']}" for r in body["results"]]
-    return Answer("\n".join(lines), {"model": model.id, "results": body["results"], "usage": body["usage"]})
+    return Answer("\n".join(lines), {"model": body["model"], "results": body["results"], "usage": body["usage"]})
 
 
 async def _search_docs(arguments: SearchDocsArguments, _: object, __: Report | None) -> Answer:

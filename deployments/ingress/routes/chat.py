@@ -43,8 +43,7 @@ async def complete(admitted: Chatting) -> Response:
 
 
 async def _answer(context: RequestContext, model: ChatModel, request: ChatRequest) -> Response:
-    reply = await chat.complete(context, model, request)
-    return JSONResponse(reply.body)
+    return await chat.complete(context, model, request, lambda reply: JSONResponse(reply.body))
 
 
 async def _events(batches: AsyncGenerator[ChatBatch, None]) -> AsyncGenerator[bytes, None]:

@@ -80,4 +80,4 @@ async def _decide(admitted: Admitted, wire: Wire) -> Response:
 async def _answer(
     context: RequestContext, wire: Wire, decision: Decision, model: DecisionModel, preset: Preset | None
 ) -> Response:
-    return JSONResponse(wire.render(await decisions.decide(context, decision, model, preset)))
+    return await decisions.decide(context, decision, model, preset, lambda result: JSONResponse(wire.render(result)))

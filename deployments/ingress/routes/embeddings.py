@@ -35,6 +35,5 @@ async def create_embeddings(admitted: Embedding) -> Response:
 async def _answer(
     context: RequestContext, model: EmbeddingModel, job: EmbeddingsJob, encoding_format: EncodingFormat
 ) -> Response:
-    vectors = await embed(context, model, job)
-    body = reply(vectors, model=model.id, encoding_format=encoding_format)
+    body = await embed(context, model, job, partial(reply, model=model.id, encoding_format=encoding_format))
     return Response(body, media_type="application/json")

@@ -6,7 +6,6 @@ for either store: no address of a store could see to it that a client sends one 
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from fastapi import APIRouter
@@ -66,10 +65,10 @@ async def upload(request: Request, name: str) -> Response:
     ticket = await service.state.tickets.find(name.rpartition("/")[2])
     if ticket is None or ticket.name != name:
         raise NOT_FOUND("this address is of no ticket, or of one that is long gone")
-    if closed := why_closed(ticket):
+    if closed := why_closed(ticket, service.state.clock()):
         raise closed
     _check_headers(request, ticket)
-    chunks = impatient(pieces(request), IDLE_S, ticket.expires_at - time.time())
+    chunks = impatient(pieces(request), IDLE_S, ticket.expires_at - service.state.clock())
     size = await store(service, ticket, chunks)
     body: Uploaded = {"upload_id": ticket.id, "size": size}
     return JSONResponse(body)

@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse, Response
 
 from contract.access import Scope
 from contract.catalog import RerankModel
+from contract.rerank import Ranking as Scores
 from contract.rerank import RerankJob, RerankReply, RerankRequest, reply
 from deployments.ingress.admission import Admitted, admit
 from deployments.ingress.context import RequestContext
@@ -32,5 +33,7 @@ async def rank(admitted: Ranking) -> Response:
 
 
 async def _answer(context: RequestContext, model: RerankModel, request: RerankRequest) -> Response:
-    ranking = await rerank(context, model, RerankJob(request.query, request.documents))
-    return JSONResponse(reply(ranking, request, model=model.id, reply_id=context.request_id))
+    def render(scores: Scores) -> Response:
+        return JSONResponse(reply(scores, request, model=model.id, reply_id=context.request_id))
+
+    return await rerank(context, model, RerankJob(request.query, request.documents), render)

@@ -1,0 +1,159 @@
+"""Answers kept for `Idempotency-Key`, as SQL: every change of a row is one of these transactions.
+
+How many rows and bytes each API key has is counted with every change, so that no key can fill the database: beyond
+KEPT_REPLIES a new key is refused, beyond KEPT_REPLY_BYTES only the fact is kept. Rows are locked before their count.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, and_, bindparam, case, delete, func, select, tuple_, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from contract.errors import IDEMPOTENCY_IN_PROGRESS, RATE_LIMIT_EXCEEDED
+from contract.limits import KEPT_REPLIES, KEPT_REPLY_BYTES
+from state.database.base import NOW_S, insert_new, now_s
+from state.database.tables import replies, reply_quotas
+
+KEEP_S = 86_400
+LEASE_S = 600
+"""An attempt that is not renewed for this long has died, and its key is free again."""
+
+AT_ONCE = 500
+"""Old rows that are deleted in one transaction."""
+
+RECOUNT_S = 300
+"""A count that says `too many` is counted anew, but not more often than this."""
+
+_key = (replies.c.key_id, replies.c.route, replies.c.idempotency_key)
+_same_key = and_(
+    replies.c.key_id == bindparam("of_key_id"),
+    replies.c.route == bindparam("of_route"),
+    replies.c.idempotency_key == bindparam("of_key"),
+)
+_same_attempt = _same_key & (replies.c.attempt == bindparam("of_attempt"))
+_size = func.coalesce(func.length(replies.c.body), 0)
+_FIND = select(replies, _size.label("size")).where(_same_key).with_for_update()
+_CHANGE = update(replies).where(_same_attempt)
+_RENEW = _CHANGE.where(replies.c.status.is_(None)).values(lease_until=NOW_S + LEASE_S)
+_DROP = delete(replies).where(_same_attempt)
+_old = select(*_key).where(replies.c.created_at <= NOW_S - KEEP_S).limit(AT_ONCE)
+_FORGET = delete(replies).where(tuple_(*_key).in_(_old)).returning(replies.c.key_id, _size.label("size"))
+_COUNT = select(func.count(), func.coalesce(func.sum(_size), 0)).where(replies.c.key_id == bindparam("of_key_id"))
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What one attempt writes. `kid` is the generation of the secret that the digest is keyed with."""
+
+    key_id: str
+    route: str
+    idempotency_key: str
+    attempt: str
+    body_sha256: str
+    kid: str
+
+    @property
+    def where(self) -> dict[str, str]:
+        """This attempt's row."""
+        names = {"of_key_id": self.key_id, "of_route": self.route, "of_key": self.idempotency_key}
+        return names | {"of_attempt": self.attempt}
+
+
+def claim(connection: Connection, made: Claim) -> Row[Any] | None:
+    """Inserts, and reads only on conflict. Returns None if this attempt has the key now, else the row that has it.
+
+    Raises RATE_LIMIT_EXCEEDED beyond KEPT_REPLIES; the transaction must then roll back.
+    """
+    names = {"key_id": made.key_id, "route": made.route, "idempotency_key": made.idempotency_key}
+    fresh = {"attempt": made.attempt, "body_sha256": made.body_sha256, "kid": made.kid}
+    times = {"created_at": NOW_S, "lease_until": NOW_S + LEASE_S}
+    if connection.execute(insert_new(connection, replies).values(**names, **fresh, **times)).rowcount:
+        if _count(connection, made.key_id, replies=1).replies > KEPT_REPLIES:
+            raise RATE_LIMIT_EXCEEDED(
+                f"{KEPT_REPLIES} answers are kept for this API key already, each for 24 hours; send the request "
+                "without `Idempotency-Key`, or later",
+                retry_after_s=60,
+            )
+        return None
+    row = connection.execute(
+        _FIND, {name: made.where[name] for name in ("of_key_id", "of_route", "of_key")}
+    ).one_or_none()
+    if row is None:
+        raise IDEMPOTENCY_IN_PROGRESS(
+            "another request with this `Idempotency-Key` ended just now", param="Idempotency-Key"
+        )
+    at_s = now_s(connection)
+    is_dead = row.status is None and row.lease_until <= at_s
+    if not is_dead and row.created_at > at_s - KEEP_S:
+        return row
+    emptied = {"status": None, "headers": None, "body": None}
+    connection.execute(_CHANGE.values(**emptied, **fresh, **times), made.where | {"of_attempt": row.attempt})
+    _count(connection, made.key_id, body_bytes=-row.size)
+    return None
+
+
+def keep(connection: Connection, made: Claim, status: int, headers: str, body: bytes | None) -> None:
+    """Stores the answer of an attempt that still has its key; without the body where there is no room for it."""
+    kept = connection.execute(_CHANGE.values(status=status, headers=headers, body=body), made.where).rowcount
+    if kept and body and _count(connection, made.key_id, body_bytes=len(body)).body_bytes > KEPT_REPLY_BYTES:
+        connection.execute(_CHANGE.values(body=None), made.where)
+        _count(connection, made.key_id, body_bytes=-len(body))
+
+
+def drop(connection: Connection, made: Claim) -> None:
+    """Frees the key of an attempt that still has it."""
+    if connection.execute(_DROP, made.where).rowcount:
+        _count(connection, made.key_id, replies=-1)
+
+
+def renew(connection: Connection, running: Collection[Claim]) -> None:
+    """Extends the leases of attempts whose work goes on."""
+    ordered = sorted(running, key=lambda made: (made.key_id, made.route, made.idempotency_key))
+    connection.execute(_RENEW, [made.where for made in ordered])
+
+
+def forget(connection: Connection) -> int:
+    """Deletes up to AT_ONCE rows that are older than 24 hours. Returns how many."""
+    gone = list(connection.execute(_FORGET))
+    rows = Counter(row.key_id for row in gone)
+    sizes: Counter[str] = Counter()
+    for row in gone:
+        sizes[row.key_id] += row.size
+    for key_id in sorted(rows):
+        _count(connection, key_id, replies=-rows[key_id], body_bytes=-sizes[key_id])
+    return len(gone)
+
+
+def _count(connection: Connection, key_id: str, *, replies: int = 0, body_bytes: int = 0) -> Row[Any]:
+    """Adds to what an API key has, and returns it. What seems too much is counted anew."""
+    row = _add(connection, key_id, replies, body_bytes)
+    is_much = row.replies > KEPT_REPLIES or row.body_bytes > KEPT_REPLY_BYTES
+    if is_much and row.counted_at < now_s(connection) - RECOUNT_S:
+        row = _recount(connection, key_id)
+    return row
+
+
+def _add(connection: Connection, key_id: str, rows: int, body_bytes: int) -> Row[Any]:
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    quota = reply_quotas.c
+    # Never below zero: an older version beside this one writes rows without counting them.
+    changed = {
+        "replies": case((quota.replies + rows > 0, quota.replies + rows), else_=0),
+        "body_bytes": case((quota.body_bytes + body_bytes > 0, quota.body_bytes + body_bytes), else_=0),
+    }
+    first = {"key_id": key_id, "replies": max(0, rows), "body_bytes": max(0, body_bytes)}
+    statement = dialect.insert(reply_quotas).values(**first)
+    statement = statement.on_conflict_do_update(index_elements=["key_id"], set_=changed)
+    return connection.execute(statement.returning(*reply_quotas.c)).one()
+
+
+def _recount(connection: Connection, key_id: str) -> Row[Any]:
+    rows, size = connection.execute(_COUNT, {"of_key_id": key_id}).one()
+    statement = update(reply_quotas).where(reply_quotas.c.key_id == key_id)
+    counted = statement.values(replies=rows, body_bytes=size, counted_at=NOW_S)
+    return connection.execute(counted.returning(*reply_quotas.c)).one()

@@ -1,0 +1,31 @@
+"""What an engine's process does not get to know."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from deployments.replica import OF_THE_INGRESS, Replica
+from state.blobs.store import BLOBS_VARIABLE
+from state.keyring import SECRET_VARIABLE
+from state.open import DATABASE_VARIABLE
+from tests.catalogs import chat
+
+
+def test_what_is_of_the_ingress_is_named() -> None:
+    assert {SECRET_VARIABLE, DATABASE_VARIABLE, BLOBS_VARIABLE} < set(OF_THE_INGRESS)
+
+
+def test_an_engine_and_what_it_starts_know_no_secret_of_the_ingress(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in OF_THE_INGRESS:
+        monkeypatch.setenv(name, "planted")
+    monkeypatch.setattr("deployments.replica.keep_replica_port_local", lambda: None)
+    Replica(chat("obedient"))
+    assert "planted" not in os.environ.values()
+    show = "import os; print(*os.environ.values())"
+    shown = subprocess.run([sys.executable, "-c", show], cwd=Path(__file__).parent, capture_output=True, text=True)
+    assert "planted" not in shown.stdout
