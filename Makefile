@@ -41,7 +41,7 @@ bench: setup-dev ## benchmarks beside the peers; tables on standard output
 evaluate: setup-dev ## how often the decision models are right; writes the tables and the plot
 	@$(RUN) evaluations decisions
 
-attack: setup-dev ## what a client who means harm would try, against a graph of its own; some minutes (URL=... for one that runs)
+attack: setup-dev ## attack a graph of its own, or the one at URL; some minutes
 	@$(RUN) attacks $(if $(URL),--base-url $(URL))
 
 docs: setup-dev ## write the pages that are made of the code

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from attacks.attack import Saw, attack
 from attacks.bystander import standing_by
 from attacks.target import NOBODY, Target, counted
@@ -54,8 +56,9 @@ async def paths_and_hosts(target: Target) -> Saw:
     wrong, seen = [], []
     tries = [request(target, "GET", path) for path in PATHS if path not in OPEN]
     tries += [f"GET /v1/me HTTP/1.1\r\nHost: {host}\r\n\r\n".encode() for host in HOSTS]
-    for data in tries:
-        found = statuses(await exchange(target, data, 2))
+    replies = await asyncio.gather(*(exchange(target, data, 2) for data in tries))
+    for data, reply in zip(tries, replies, strict=True):
+        found = statuses(reply)
         seen += [str(status) for status in found] or ["closed"]
         wrong += [f"`{data.splitlines()[0].decode()}` got {status}" for status in found if not 300 <= status < 500]
     return Saw("; ".join([counted(seen), *wrong]), not wrong)
