@@ -11,11 +11,11 @@ import httpx
 from attacks.attack import Saw, attack
 from attacks.bystander import standing_by
 from attacks.target import Target, counted, told
-from attacks.wire import connected, heard, in_pieces, request, statuses
+from attacks.wire import connected, first_status, heard, in_pieces, request, statuses
 from contract.limits import JSON_BODY_BYTES, JSON_DEPTH, JSON_VALUES, MIB
 
-HELD_BYTES = 256 * MIB
-"""More than one key may have in the memory of a process."""
+HELD_BYTES = 320 * MIB
+"""More than one key may have in the memory of two processes."""
 
 PATHS = ("/v1/chat/completions", "/v1/embeddings", "/v1/decisions")
 
@@ -89,16 +89,16 @@ async def endless_bodies(target: Target) -> Saw:
 
 @attack("429 or 503 beyond what one key may hold, and nobody else waits")
 async def held_bodies(target: Target) -> Saw:
-    """Large bodies whose last byte never comes: together 256 MiB and more."""
+    """Large bodies whose last byte never comes: together 320 MiB."""
     length = JSON_BODY_BYTES - 1
-    count = HELD_BYTES // length * target.size(1, 2)
+    count = HELD_BYTES // length
     head = request(target, "POST", PATHS[1], f"Content-Length: {length}", key=target.key)
 
     all_sent = asyncio.Barrier(count)
 
-    async def hold() -> list[int]:
+    async def hold() -> int | None:
         async with connected(target) as (reader, writer):
-            listening = asyncio.create_task(heard(reader, 60))
+            listening = asyncio.create_task(first_status(reader))
             with suppress(ConnectionError):
                 writer.write(head)
                 for piece in in_pieces(bytes(length - 1)):
@@ -106,11 +106,11 @@ async def held_bodies(target: Target) -> Saw:
                     await writer.drain()
             await all_sent.wait()
             await asyncio.wait({listening}, timeout=5)
-            return statuses(listening.result()) if listening.done() else []
+            return listening.result() if listening.done() else None
 
     with standing_by(target) as waits:
         ends = await asyncio.gather(*(hold() for _ in range(count)))
-    held = [end for end in ends if not end]
-    refused = counted(str(end[0]) for end in ends if end)
-    text = f"{len(held)} of {count} held ({len(held) * length // MIB} MiB), refused: {refused or 'none'}; {waits}"
-    return Saw(text, waits.held and len(held) < count and {end[0] for end in ends if end} <= {429, 503})
+    held = ends.count(None)
+    refused = counted(str(end or "closed") for end in ends if end is not None)
+    text = f"{held} of {count} held ({held * length // MIB} MiB), refused: {refused or 'none'}; {waits}"
+    return Saw(text, waits.held and held < count and set(ends) <= {None, 0, 429, 503})

@@ -55,6 +55,13 @@ async def heard(reader: asyncio.StreamReader, wait_s: float) -> bytes:
     return bytes(read)
 
 
+async def first_status(reader: asyncio.StreamReader) -> int:
+    """Of the first reply, as soon as it begins; 0 where the connection ends without one. It may stay open after it."""
+    with suppress(ConnectionError):
+        return next(iter(statuses(await reader.readline())), 0)
+    return 0
+
+
 async def is_closed_within(reader: asyncio.StreamReader, wait_s: float) -> bool:
     """Whether the server ends the connection in that time; what it says before does not matter."""
     try:
@@ -68,7 +75,7 @@ async def is_closed_within(reader: asyncio.StreamReader, wait_s: float) -> bool:
     return True
 
 
-def statuses(reply: bytes) -> list[int]:
+def statuses(reply: bytes | bytearray) -> list[int]:
     """Of each reply in what came over one connection."""
     return [int(status) for status in _STATUS.findall(reply)]
 
