@@ -9,7 +9,7 @@ BIN := .venv/bin
 RUN := $(BIN)/python -m
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-qwen serve weights test check bench evaluate docs lock
+.PHONY: help setup setup-dev setup-qwen serve weights test check bench evaluate attack docs lock
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -40,6 +40,9 @@ bench: setup-dev ## benchmarks beside the peers; tables on standard output
 
 evaluate: setup-dev ## how often the decision models are right; writes the tables and the plot
 	@$(RUN) evaluations decisions
+
+attack: setup-dev ## attack a graph of its own, or the one at URL; some minutes
+	@$(RUN) attacks $(if $(URL),--base-url $(URL))
 
 docs: setup-dev ## write the pages that are made of the code
 	@$(RUN) docs

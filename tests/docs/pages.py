@@ -9,7 +9,13 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent.parent
 README = ROOT / "README.md"
 API = ROOT / "docs/api.md"
-PAGES = (README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md")))
+PAGES = (
+    README,
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+    ROOT / "SECURITY.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+)
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MARKED = re.compile(r"^<!-- (run|run on a graph|answer) -->\n```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

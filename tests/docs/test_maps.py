@@ -22,6 +22,7 @@ ROOMS = (
     "state",
     "autoscaling",
     "deployments",
+    "attacks",
     "benchmarks",
     "evaluations",
     "docs",

@@ -12,6 +12,7 @@ from tests.docs.pages import PAGES, README, ROOT, anchors, prose
 
 LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
 FOLDERS = (
+    "attacks",
     "audio",
     "autoscaling",
     "benchmarks",

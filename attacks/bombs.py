@@ -16,6 +16,7 @@ def encoded(container: str, codec: str, samples: np.ndarray, rate: int = RATE, l
     made = io.BytesIO()
     with av.open(made, "w", format=container) as file:
         stream = file.add_stream(codec, rate=rate, layout=layout)
+        assert isinstance(stream, av.AudioStream)
         frame = av.AudioFrame.from_ndarray((samples[None] * 32767).astype(np.int16), format="s16", layout=layout)
         frame.sample_rate = rate
         file.mux(stream.encode(frame))

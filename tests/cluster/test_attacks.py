@@ -1,0 +1,41 @@
+"""The short form of `make attack` against the real graph: HAProxy, Ray, and real engines where the profile has them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+
+import pytest
+
+from attacks.__main__ import attack_all
+from attacks.attack import ATTACKS
+from tests.cluster.conftest import ROOT, Server
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture(scope="module")
+def keys(server: Server) -> tuple[str, str]:
+    """One of each of two organisations of their own, so that no other test pays for what is done here."""
+    return _customer(server, "attacker"), _customer(server, "bystander")
+
+
+@pytest.mark.parametrize("name", [one.name for one in ATTACKS.values() if not one.is_long])
+def test_attack_is_held(server: Server, keys: tuple[str, str], name: str) -> None:
+    (verdict,) = asyncio.run(attack_all(server.url, *keys, [ATTACKS[name]], is_short=True))
+    if verdict.held is None:
+        pytest.skip(verdict.saw)
+    assert verdict.held, verdict.saw
+
+
+def _customer(server: Server, name: str) -> str:
+    def state(*arguments: str) -> str:
+        environment = os.environ | {"PARLANCE_HOME": str(server.home)}
+        command = [sys.executable, "-m", "state", *arguments]
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    state("org", "create", name, "--plan", "pro")
+    return state("key", "create", "--org", name, "--scopes", "all")
