@@ -596,7 +596,9 @@ def later(api: Api, seconds: float) -> Drafts:
 @asynccontextmanager
 async def another_ingress(api: Api, after_s: float) -> AsyncIterator[Drafting]:
     """A second process over the same state, `after_s` later."""
-    view: Any = dataclasses.make_dataclass("View", ["drafts", "blobs"])(later(api, after_s), api.state.blobs)
+    view: Any = dataclasses.make_dataclass("View", ["drafts", "blobs", "clock"])(
+        later(api, after_s), api.state.blobs, api.state.clock
+    )
     second = Drafting(api.service.catalog, api.service.engines, view)
     yield second
     await second.close()
