@@ -65,6 +65,14 @@ class Engine(Protocol):
         """Replicas that run."""
         ...
 
+    def free(self) -> int:
+        """Requests that the running replicas could work on beside those of this process."""
+        ...
+
+    def is_failing(self) -> bool:
+        """No replica runs, and the last start is known to have failed."""
+        ...
+
     def warm(self) -> None:
         """Wakes the engine, and waits for nothing."""
         ...

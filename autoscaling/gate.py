@@ -66,6 +66,15 @@ class Gate:
         view = views.VIEWS.get(self._key)
         return view.running() if view else 0
 
+    def free(self) -> int:
+        """Requests that the running replicas could work on beside those of this process."""
+        view = views.VIEWS.get(self._key)
+        return max(0, view.slots() - self._in_flight) if view else 0
+
+    def is_failing(self) -> bool:
+        """No replica runs, and the last start is known to have failed."""
+        return not self.running() and self.start is Start.FAILED
+
     @property
     def start(self) -> Start:
         """What was last known of the start of a cold engine."""

@@ -1,10 +1,12 @@
-"""What the graph adds to speech: first byte and real-time factor at 1, 4 and 16 streams, beside the bare engine.
+"""First sound and real-time factor of speech, and what the graph adds to both, at 1, 4 and 16 streams.
 
     python -m benchmarks.speech
-    python -m benchmarks.speech --rounds 5 --seconds 4
+    python -m benchmarks.speech --rounds 5
+    python -m benchmarks.speech --bare          without a graph
 
-Both run the embedded engine (espeak-ng) on the same sentence, in turns within one run: the adapter, encoded and marked
-as always, in a process of its own; and the whole graph, with HAProxy, keys, limits and bills.
+The embedded engine says a sentence in English, which Kokoro speaks, and one in German, which espeak-ng speaks in a
+thousandth of the time, so that it shows what the graph takes. In turns within one run: the adapter, encoded and
+marked as always, in a process of its own; and the whole graph, with HAProxy, keys, limits and bills.
 A last part plays long texts on 16 streams at once and watches the memory of the ingress.
 """
 
@@ -27,9 +29,23 @@ from benchmarks.servers import ROOT, Server, parlance, working_folder
 from contract.speech.engine import SpeechJob
 
 MODEL = "supertonic-3"
-TEXT = "The morning train to the coast leaves from platform nine at half past seven, sir."
-LONG_TEXT = (TEXT + " ") * 48
-STREAMS = (1, 4, 16)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is said, to how many at once, and for how long it is measured."""
+
+    language: str
+    text: str
+    streams: tuple[int, ...]
+    seconds: float
+
+
+CASES = (
+    Case("en", "The morning train to the coast leaves from platform nine at half past seven, sir.", (1, 4), 30),
+    Case("de", "Der Morgenzug an die Küste fährt um halb acht von Gleis neun ab, und er wartet nie.", (1, 4, 16), 3),
+)
+LONG_TEXT = (CASES[-1].text + " ") * 48
 BARE = "adapter in a process of its own"
 WHOLE = "the whole graph"
 
@@ -47,13 +63,13 @@ class Figures:
 # --- the bare engine, in a process of its own -------------------------------------------------------------------------
 
 
-async def drive_adapter(streams: int, seconds: float) -> dict[str, object]:
+async def drive_adapter(case: Case, streams: int) -> dict[str, object]:
     """A closed loop over the adapter, without Ray and HTTP."""
     import configs
     import models
 
     engine = models.load(configs.load("embedded").speech[MODEL])
-    job = SpeechJob(TEXT, "en", "F1")
+    job = SpeechJob(case.text, case.language, "F1")
     first_s: list[float] = []
     whole_s: list[float] = []
 
@@ -73,15 +89,15 @@ async def drive_adapter(streams: int, seconds: float) -> dict[str, object]:
     first_s.clear()
     whole_s.clear()
     started_s = time.perf_counter()
-    await asyncio.gather(*(stream(started_s + seconds) for _ in range(streams)))
+    await asyncio.gather(*(stream(started_s + case.seconds) for _ in range(streams)))
     elapsed_s = time.perf_counter() - started_s
     sound_s = (await engine.speak_whole(job)).seconds
     return {"first_s": first_s, "whole_s": whole_s, "elapsed_s": elapsed_s, "sound_s": sound_s}
 
 
-def measure_adapter(streams: int, seconds: float) -> tuple[Figures, float]:
+def measure_adapter(case: Case, streams: int) -> tuple[Figures, float]:
     """The figures, and how many seconds the sentence lasts."""
-    command = [sys.executable, "-m", "benchmarks.speech", "--adapter", str(streams), "--seconds", str(seconds)]
+    command = [sys.executable, "-m", "benchmarks.speech", "--adapter", str(CASES.index(case)), str(streams)]
     done = json.loads(subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout)
     rate = len(done["whole_s"]) / done["elapsed_s"]
     first, whole = cuts_ms(done["first_s"]), cuts_ms(done["whole_s"])
@@ -91,15 +107,15 @@ def measure_adapter(streams: int, seconds: float) -> tuple[Figures, float]:
 # --- the graph --------------------------------------------------------------------------------------------------------
 
 
-def load(server: Server, text: str, streams: int, seconds: float) -> Job:
+def load(server: Server, text: str, language: str, streams: int, seconds: float) -> Job:
     """Streams of one text."""
-    body = json.dumps({"input": text, "voice": "F1", "language": "en"})
+    body = json.dumps({"input": text, "voice": "F1", "language": language})
     return Job(server.port, "/v1/audio/speech", server.headers, body, streams, seconds)
 
 
-def measure_graph(server: Server, streams: int, seconds: float, sound_s: float) -> Figures:
+def measure_graph(server: Server, case: Case, streams: int, sound_s: float) -> Figures:
     """Raises SystemExit if a single request fails."""
-    found = measure(load(server, TEXT, streams, seconds))
+    found = measure(load(server, case.text, case.language, streams, case.seconds))
     if found.failures:
         raise SystemExit(f"requests failed at {streams} streams: {found.failures}")
     return Figures(found.first_ms[:2], found.whole_ms[:2], found.requests_per_s, found.requests_per_s * sound_s)
@@ -113,15 +129,16 @@ def ingress_rss_mib() -> float:
     raise SystemExit("no ingress replica was found")
 
 
-def memory(server: Server, seconds: float) -> str:
+def memory(server: Server) -> str:
     """A line: memory of the ingress before, and while 16 long texts are spoken at once."""
-    measure(load(server, TEXT, 16, 1.0))
+    quick = CASES[-1]
+    measure(load(server, quick.text, quick.language, 16, 1.0))
     before = ingress_rss_mib()
     client = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.load"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert client.stdin
-    client.stdin.write(json.dumps(asdict(load(server, LONG_TEXT[:4000], 16, seconds))))
+    client.stdin.write(json.dumps(asdict(load(server, LONG_TEXT[:4000], quick.language, 16, quick.seconds))))
     client.stdin.close()
     most = before
     while client.poll() is None:
@@ -133,45 +150,62 @@ def memory(server: Server, seconds: float) -> str:
 # --- the table --------------------------------------------------------------------------------------------------------
 
 
-def compare(rounds: int, seconds: float) -> str:
+def compare(rounds: int, is_bare: bool) -> str:
     """Markdown."""
-    found: dict[tuple[str, int], list[Figures]] = {}
+    if is_bare:
+        return _table([_round(None) for _ in range(rounds)], "")
     with working_folder("speech-") as folder, parlance(folder) as server:
-        measure(load(server, TEXT, 1, 0.5))  # wakes the engine
-        for _ in range(rounds):
-            for streams in STREAMS:
-                bare, sound_s = measure_adapter(streams, seconds)
-                found.setdefault((BARE, streams), []).append(bare)
-                found.setdefault((WHOLE, streams), []).append(measure_graph(server, streams, seconds, sound_s))
-        remark = memory(server, seconds)
-    head = "| streams | system | first byte p50, p95 ms | whole p50, p95 ms | requests/s | x real time |"
-    lines = [head, "|---|---|---|---|---|---|"]
-    lines += [_row(streams, name, found[name, streams]) for streams in STREAMS for name in (BARE, WHOLE)]
+        for case in CASES:
+            measure(load(server, case.text, case.language, 1, 0.5))  # wakes the engine
+        found = [_round(server) for _ in range(rounds)]
+        return _table(found, memory(server))
+
+
+Found = dict[tuple[str, int, str], Figures]
+"""Of one round, by language, streams and system."""
+
+
+def _round(server: Server | None) -> Found:
+    found: Found = {}
+    for case in CASES:
+        for streams in case.streams:
+            bare, sound_s = measure_adapter(case, streams)
+            found[case.language, streams, BARE] = bare
+            if server:
+                found[case.language, streams, WHOLE] = measure_graph(server, case, streams, sound_s)
+    return found
+
+
+def _table(rounds: list[Found], remark: str) -> str:
+    head = "| language | streams | system | first byte p50, p95 ms | whole p50, p95 ms | requests/s | x real time |"
+    lines = [head, "|---|---|---|---|---|---|---|"]
+    lines += [_row(*key, [found[key] for found in rounds]) for key in rounds[0]]
     return "\n".join([*lines, "", remark])
 
 
-def _row(streams: int, name: str, rounds: list[Figures]) -> str:
+def _row(language: str, streams: int, system: str, rounds: list[Figures]) -> str:
     first = [statistics.median(one.first_ms[i] for one in rounds) for i in (0, 1)]
     whole = [statistics.median(one.whole_ms[i] for one in rounds) for i in (0, 1)]
     rate = statistics.median(one.requests_per_s for one in rounds)
     speed = statistics.median(one.speed for one in rounds)
     return (
-        f"| {streams} | {name} | {first[0]:.1f}, {first[1]:.1f} | {whole[0]:.1f}, {whole[1]:.1f} "
-        f"| {rate:.0f} | {speed:.0f} |"
+        f"| {language} | {streams} | {system} | {first[0]:.1f}, {first[1]:.1f} | {whole[0]:.1f}, {whole[1]:.1f} "
+        f"| {rate:.3g} | {speed:.3g} |"
     )
 
 
 def main() -> None:
     """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
-    parser.add_argument("--adapter", type=int, metavar="STREAMS", help=argparse.SUPPRESS)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--bare", action="store_true", help="the adapter alone")
+    parser.add_argument("--adapter", type=int, nargs=2, metavar=("CASE", "STREAMS"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.adapter:
-        print(json.dumps(asyncio.run(drive_adapter(options.adapter, options.seconds))))
+        case, streams = options.adapter
+        print(json.dumps(asyncio.run(drive_adapter(CASES[case], streams))))
         return
-    print(compare(options.rounds, options.seconds))
+    print(compare(options.rounds, options.bare))
     print(f"load average {os.getloadavg()[0]:.1f}")
 
 

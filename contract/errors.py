@@ -206,6 +206,12 @@ STREAM_INCOMPLETE = _row(
 WARMING_UP = _row("WARMING_UP", 503, text="the engine is warming up; send the request again in about a minute")
 ENGINE_FAILED = _row("ENGINE_FAILED", 503, text="the engine could not be started")
 NOT_CONFIGURED = _row("NOT_CONFIGURED", 503, text="this engine is not set up in this deployment", should_retry=False)
+SAMPLE_UNAVAILABLE = _row(
+    "SAMPLE_UNAVAILABLE",
+    503,
+    text="nobody has played this sample yet, and its engine sleeps or is busy; play it with an API key, or later",
+    retry_after_s=60,
+)
 RUNTIME_UNAVAILABLE = _row("RUNTIME_UNAVAILABLE", 503, text="no measured runtime of this model can be reached")
 STATE_UNAVAILABLE = _row(
     "STATE_UNAVAILABLE", 503, text="the service cannot record this request at the moment", retry_after_s=5

@@ -77,16 +77,16 @@ REMEDIES: dict[str, Remedy] = {
         "`GET /me` lists the scopes of the key. Scopes never change: make a key that has this one.",
     ),
     "VOICE_NOT_IN_PLAN": Remedy(
-        "the organisation's plan has no choice of voices",
-        "Leave `voice` out, or use a fixed voice. From the plan `starter` on voices can be chosen.",
+        "the organisation's plan has no choice of voices, nor design",
+        "Leave `voice` out, or use a fixed voice. From the plan `starter` on voices can be chosen and designed.",
     ),
     "INVALID_SIGNATURE": Remedy(
         "a signed address was changed, or is older than an hour",
         "Use the address exactly as it came, to the last character, or ask for a new one.",
     ),
     "NOT_FOUND": Remedy(
-        "there is no such path, or no such upload: unknown, used, or its bytes never came",
-        "Look at the path: `/v1/...`. For an upload, get a new ticket.",
+        "there is no such path, no such draft of a voice, or no such upload: unknown, used, or its bytes never came",
+        "Look at the path: `/v1/...`. For an upload, get a new ticket. `GET /audio/voices/designs` lists your drafts.",
     ),
     "MODEL_NOT_FOUND": Remedy(
         "the model is unknown, not set up, or not enabled for your organisation: all look the same",
@@ -110,7 +110,7 @@ REMEDIES: dict[str, Remedy] = {
     ),
     "VOICE_LIMIT_REACHED": Remedy(
         "the organisation has as many voices as it may, or the slug is taken",
-        "Delete a voice, or choose another slug.",
+        "Discard the draft of a voice that you do not need, or choose another slug.",
     ),
     "FOREIGN_ORIGIN": Remedy(
         "a message to an MCP endpoint came under a `Host` that is not this server's, or from another site's web page",
@@ -166,9 +166,13 @@ REMEDIES: dict[str, Remedy] = {
         "a fault of ours",
         "Send it again once. If it stays, tell the operator the time and the `x-request-id`: the log has both.",
     ),
-    "NOT_IMPLEMENTED": Remedy("the route is planned, not available", "Do without it; waiting does not help."),
+    "NOT_IMPLEMENTED": Remedy(
+        "the route is planned, not available; or no designer of voices is set up here and enabled for you",
+        "Do without it; waiting does not help. `available` of `GET /audio/voices/design-options` says it beforehand.",
+    ),
     "UPSTREAM_ERROR": Remedy(
-        "the engine failed or died while it worked on this request; nothing is billed",
+        "the engine failed or died while it worked on this request, or the designer of voices cannot be started; "
+        "nothing is billed",
         "Send it again: Serve replaces a dead replica. If the same request fails twice, the request is the cause.",
     ),
     "STREAM_INCOMPLETE": Remedy(
@@ -188,6 +192,10 @@ REMEDIES: dict[str, Remedy] = {
     "NOT_CONFIGURED": Remedy(
         "the speech engine or transcriber is not set up here, or not enabled for your organisation",
         "Take one that `GET /models` lists.",
+    ),
+    "SAMPLE_UNAVAILABLE": Remedy(
+        "the sample of a voice has not been made yet, and its engine sleeps or is busy; or too many wait for samples",
+        "Send your key along: for that the engine is woken. Or try again later.",
     ),
     "RUNTIME_UNAVAILABLE": Remedy(
         "no measured runtime of the decision model can be reached; with `Retry-After` while its engine is starting",

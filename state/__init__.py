@@ -1,4 +1,4 @@
-"""What the service remembers: organisations, keys, rate limits, money, voices, tickets. No Ray, no HTTP.
+"""What the service remembers: organisations, keys, rates, money, voices, drafts, tickets. No Ray, no HTTP.
 
 open.py            open_state(home) -> State: all of it, in the process that needs it
 keyring.py         the service's own secret, one derived key per purpose
@@ -9,6 +9,7 @@ idempotency.py     one answer per `Idempotency-Key`
 blobs/             bytes by name, in a folder or S3; signed addresses
 voices.py          voices of organisations
 tickets.py         tickets for uploads
+drafts/            drafts of voices, until they are adopted or end
 database/          run(transaction) over SQLite or PostgreSQL; tables and migrations
 cli/               python -m state, by way of __main__.py
 """

@@ -16,6 +16,7 @@ from state.blobs.signatures import FILES_PURPOSE, Signatures
 from state.blobs.store import BLOBS_VARIABLE, open_blobs
 from state.database.base import Database
 from state.database.connect import open_database
+from state.drafts import Drafts
 from state.idempotency import Idempotency
 from state.keyring import SECRET_VARIABLE, Secrets, open_secrets
 from state.rates import Rates
@@ -42,6 +43,7 @@ class State:
         signatures: signed addresses of those bytes.
         voices: of organisations.
         tickets: for uploads.
+        drafts: of voices.
         secrets: derives keys for further purposes.
         database: for queries that no repository here covers.
     """
@@ -57,6 +59,7 @@ class State:
         self.signatures = Signatures(secrets.derive(FILES_PURPOSE))
         self.voices = Voices(database, blobs)
         self.tickets = Tickets(database, blobs)
+        self.drafts = Drafts(database, blobs)
         self._sweeper = asyncio.create_task(self._sweep_forever())
 
     async def ensure_demo(self, home: Path) -> str | None:
@@ -83,6 +86,8 @@ class State:
                 self.idempotency.forget_old,
                 self.voices.finish_removals,
                 self.tickets.sweep,
+                self.drafts.expire,
+                self.drafts.sweep,
                 self.blobs.drop_unfinished,
             )
             for step in steps:

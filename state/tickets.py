@@ -25,9 +25,10 @@ from sqlalchemy import Connection, Row, delete, func, insert, select, update
 from contract.access import Caller
 from contract.errors import NOT_FOUND, TOO_MANY_UPLOADS, without_text
 from contract.limits import OPEN_UPLOADS, UPLOAD_S
+from state.accounts import organisations
 from state.blobs.base import Blobs
 from state.database.base import Database
-from state.database.tables import organisations, tickets
+from state.database.tables import tickets
 
 log = logging.getLogger(f"parlance.{__name__}")
 
@@ -179,10 +180,7 @@ def _new_id() -> str:
 
 
 def _issue(connection: Connection, made: Ticket, now_s: int) -> None:
-    # As for voices: concurrent issues of this organisation wait here, so that the count still holds at the insert.
-    connection.execute(
-        select(organisations.c.id).where(organisations.c.id == made.org_id).with_for_update(key_share=True)
-    ).one()
+    organisations.lock(connection, made.org_id)
     unused = (tickets.c.org_id == made.org_id, tickets.c.state != "consumed", tickets.c.expires_at > now_s)
     count = connection.execute(select(func.count()).select_from(tickets).where(*unused)).scalar_one()
     if count >= OPEN_UPLOADS:

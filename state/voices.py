@@ -2,26 +2,40 @@
 
 add         a row for bytes that are stored already: the clip that is imitated, and a sample to listen to
 remove      marks the row, deletes the bytes, deletes the row; `finish_removals` finishes after a crash
+
+`insert_voice`, `delete_voice` and `slugs_in_use` are steps of larger transactions: a draft becomes a voice, or takes
+its voice along.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection, Row, Select, delete, func, select, update
 
-from contract.errors import NOT_FOUND, VOICE_LIMIT_REACHED
+from contract.errors import NOT_FOUND, VOICE_LIMIT_REACHED, ApiError, without_text
 from contract.limits import OWN_VOICES
 from contract.speech.voices import SYSTEM_VOICES, Voice, check_slug_form
+from state.accounts import organisations
 from state.blobs.base import Blobs
 from state.database.base import Database, insert_new
-from state.database.tables import organisations, voices
+from state.database.tables import voices
+
+log = logging.getLogger(f"parlance.{__name__}")
+
+REMOVED_AT_ONCE = 50
+"""Removals that a round finishes; the next round goes on."""
 
 ABOUT = ("slug", "provider", "label", "gender", "age_group", "primary_language", "description")
 """Fields of a Voice that are columns of `voices`."""
+
+BESIDE = ("clip_blob", "sample_blob", "transcript", "created_at", "recipe", "runtime")
+"""Fields of an OwnVoice that are columns too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +47,8 @@ class OwnVoice:
         clip_blob, sample_blob: names in `State.blobs`.
         transcript: what is said in the clip, word for word.
         created_at: seconds since 1970.
+        recipe: how the engine that runs as `runtime` speaks the voice; None where it imitates the clip.
+        runtime: what designed the voice.
     """
 
     voice: Voice
@@ -40,6 +56,8 @@ class OwnVoice:
     sample_blob: str
     transcript: str
     created_at: int
+    recipe: str | None = None
+    runtime: str | None = None
 
 
 def own(**about: Any) -> Voice:
@@ -54,7 +72,7 @@ def check_slug(slug: str, taken: Iterable[str]) -> None:
     """
     check_slug_form(slug)
     if slug in {name.lower() for name in (*taken, *SYSTEM_VOICES)}:
-        raise _taken(slug)
+        raise slug_taken(slug)
 
 
 class Voices:
@@ -104,7 +122,7 @@ class Voices:
         """
         check_slug(voice.slug, taken)
         made = OwnVoice(voice, clip_blob, sample_blob, transcript, int(self._wall()))
-        await self._database.run(lambda connection: _add(connection, org_id, made), row=org_id)
+        await self._database.run(lambda connection: insert_voice(connection, org_id, made), row=org_id)
         return made
 
     async def remove(self, org_id: int, slug: str) -> None:
@@ -117,10 +135,16 @@ class Voices:
         await self._finish(row)
 
     async def finish_removals(self) -> None:
-        """Finishes removals that a crash interrupted."""
-        query = select(voices).where(voices.c.removed_at.is_not(None))
+        """Finishes removals that a crash or a broken store interrupted, those first that were tried longest ago."""
+        late = voices.c.removed_at.is_not(None)
+        query = select(voices).where(late).order_by(voices.c.removed_at, voices.c.id).limit(REMOVED_AT_ONCE)
         for row in await self._database.run(lambda connection: list(connection.execute(query))):
-            await self._finish(row)
+            try:
+                await self._finish(row)
+            except Exception as error:
+                # One voice whose bytes cannot be deleted must not keep the others.
+                log.error("a removed voice could not be deleted yet: %s", without_text(error))
+                await self._database.run(partial(_remove_later, voice_id=row.id, now_s=int(self._wall())))
 
     async def _finish(self, row: Row[Any]) -> None:
         for name in (row.clip_blob, row.sample_blob):
@@ -132,25 +156,36 @@ def _kept(org_id: int) -> Select[Any]:
     return select(voices).where(voices.c.org_id == org_id, voices.c.removed_at.is_(None))
 
 
-def _add(connection: Connection, org_id: int, made: OwnVoice) -> None:
-    # Concurrent additions to this organisation wait here, so that the count still holds at the insert. The lock does
-    # not block rows that refer to the organisation, like usage lines.
-    connection.execute(
-        select(organisations.c.id).where(organisations.c.id == org_id).with_for_update(key_share=True)
-    ).one()
-    row = {name: getattr(made.voice, name) for name in ABOUT}
-    row |= {name: getattr(made, name) for name in ("clip_blob", "sample_blob", "transcript", "created_at")}
+def slugs_in_use(connection: Connection, org_id: int) -> set[str]:
+    """Slugs of an organisation's voices, also of those that are being removed."""
+    return set(connection.execute(select(voices.c.slug).where(voices.c.org_id == org_id)).scalars())
+
+
+def insert_voice(connection: Connection, org_id: int, made: OwnVoice) -> None:
+    """Adds the row. Raises VOICE_LIMIT_REACHED if the slug is taken or the organisation has all voices it may have."""
+    organisations.lock(connection, org_id)
+    row = {name: getattr(made.voice, name) for name in ABOUT} | {name: getattr(made, name) for name in BESIDE}
     if not connection.execute(insert_new(connection, voices).values(org_id=org_id, **row)).rowcount:
-        raise _taken(made.voice.slug)
+        raise slug_taken(made.voice.slug)
     count = connection.execute(select(func.count()).select_from(_kept(org_id).subquery())).scalar_one()
     if count > OWN_VOICES:
         raise VOICE_LIMIT_REACHED(f"your organisation has {OWN_VOICES} voices of its own, and may not have more")
 
 
+def delete_voice(connection: Connection, org_id: int, slug: str) -> None:
+    """Deletes the row of a voice whose bytes somebody else deletes."""
+    connection.execute(delete(voices).where(voices.c.org_id == org_id, voices.c.slug == slug))
+
+
+def _remove_later(connection: Connection, voice_id: int, now_s: int) -> None:
+    connection.execute(update(voices).where(voices.c.id == voice_id).values(removed_at=now_s))
+
+
 def _own_voice(row: Row[Any]) -> OwnVoice:
     about = {name: getattr(row, name) for name in ABOUT}
-    return OwnVoice(own(**about), row.clip_blob, row.sample_blob, row.transcript, row.created_at)
+    return OwnVoice(own(**about), **{name: getattr(row, name) for name in BESIDE})
 
 
-def _taken(slug: str) -> Exception:
+def slug_taken(slug: str) -> ApiError:
+    """Another voice has this slug."""
     return VOICE_LIMIT_REACHED(f"the slug `{slug}` is taken; choose another one", param="slug")

@@ -15,6 +15,7 @@ from contract.catalog import (
     Serving,
     SpeechModel,
     TranscriptionModel,
+    VoiceDesignModel,
 )
 from contract.decisions.presets import Preset
 
@@ -54,6 +55,9 @@ def obedient_speaker(model: SpeechModel) -> SpeechModel:
     change = {
         "adapter": "tests.engines:ObedientSpeaker",
         "runtime": "obedient",
+        "languages": (),
+        "elsewhere": None,
+        "weights": None,
         "max_ongoing_requests": 1,
         "options": {},
     }
@@ -85,6 +89,20 @@ def obedient_transcriber(model: TranscriptionModel) -> TranscriptionModel:
     return model.model_copy(update={"serving": model.serving.model_copy(update=change)})
 
 
+def designers() -> dict[str, VoiceDesignModel]:
+    """The real designers with their rules, each run by one that obeys; 1 micro-EUR a millisecond."""
+    serving = Serving(adapter="tests.engines:ObedientDesigner", runtime="obedient", deployment=FEW_CPUS)
+    change = {"serving": serving, "price": {"synthesis_ms": 1_000_000}, "expected_s": 60}
+    return {id: model.model_copy(update=change) for id, model in REAL.voice_design.items()}
+
+
+def obedient_designer(model: VoiceDesignModel) -> VoiceDesignModel:
+    """A designer with the manners of its stanza, and an adapter that obeys."""
+    change = {"adapter": "tests.engines:ObedientDesigner", "runtime": "obedient", "weights": None, "options": {}}
+    serving = model.serving or Serving(adapter=change["adapter"], runtime="obedient", deployment=FEW_CPUS, load_s=2)
+    return model.model_copy(update={"serving": serving.model_copy(update=change | {"idle_s": 2})})
+
+
 def scorer(model_id: str) -> DecisionModel:
     """A decision model that favours the first option; 1 micro-EUR a token, 100 a question."""
     return DecisionModel(
@@ -107,6 +125,7 @@ def embedded() -> Catalog:
         "rerank": "LengthReranker",
         "speech": "ObedientSpeaker",
         "transcription": "ObedientTranscriber",
+        "voice_design": "ObedientDesigner",
         "decisions": "SteadyScorer",
     }
 
@@ -133,7 +152,7 @@ PRESET = Preset.model_validate(
 
 
 def behaving(**chats: ChatModel) -> Catalog:
-    """`chats` beside one embedder, one reranker, all speech engines, two scorers, and a model that is not set up."""
+    """`chats` beside one engine of each other kind, all of speech, two scorers, and a model that is not set up."""
     embedder = Serving(adapter="tests.engines:CountingEmbedder", runtime="lengths", deployment=FEW_CPUS)
     reranker = Serving(adapter="tests.engines:LengthReranker", runtime="lengths", deployment=FEW_CPUS)
     absent = chat("absent").model_copy(update={"serving": None})
@@ -156,8 +175,10 @@ def behaving(**chats: ChatModel) -> Catalog:
         },
         speech=speakers(),
         transcription=transcribers(),
+        voice_design=designers(),
         voices=REAL.voices,
         sentences=REAL.sentences,
+        traits=REAL.traits,
         decisions={model.id: model for model in (scorer("decision-v1"), scorer("decision-v2"))},
         presets={PRESET.id: PRESET},
     )

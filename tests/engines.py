@@ -27,10 +27,12 @@ from contract.errors import (
     INVALID_REQUEST,
     PROVIDER_BUSY,
     RUNTIME_UNAVAILABLE,
+    UPSTREAM_ERROR,
 )
 from contract.rerank import Ranking, RerankJob
-from contract.speech.engine import AudioBlock, SpeechJob
+from contract.speech.engine import AudioBlock, Clip, SpeechJob
 from contract.transcription.engine import Heard, Segment, TranscriptionJob, Word
+from contract.voice_design.engine import Designed, DesignJob
 
 
 class ObedientChat:
@@ -192,7 +194,61 @@ def _told(job: SpeechJob) -> bytes:
     clip = job.clip
     about = {name: getattr(job, name) for name in ("language", "voice", "style", "speed", "format")}
     about["clip"] = [len(clip.samples), clip.sample_rate, clip.transcript] if clip else None
+    about |= {"recipe": job.recipe} if job.recipe else {}
     return json.dumps(about).encode() + b"\n"
+
+
+class ObedientDesigner:
+    """A description of one command is obeyed, any other gives a voice at the pitch that was ordered, in 1.5 s.
+
+    `hold` waits until `go` is set, `hold SECONDS` so long, `fail` raises, `fail N` does so N times, `die` ends the
+    process, `busy` takes no more, `unheard` gives no voice, `far` never reaches the band, `clip` has no recipe.
+    """
+
+    def __init__(self, model: Model, path: Path | None) -> None:
+        self.model = model
+        self.jobs: list[DesignJob] = []
+        self.under_way = 0
+        self.go = asyncio.Event()
+
+    async def design(self, job: DesignJob) -> Designed:
+        self.jobs.append(job)
+        self.under_way += 1
+        try:
+            await self._obey(*job.instruct.split())
+        finally:
+            self.under_way -= 1
+        f0_hz = 2.0 * job.target_hz if job.instruct == "far" else job.target_hz + 0.04
+        return Designed(
+            clip=Clip(b"\1\0" * 36_000, 24_000, job.text),
+            sample=json.dumps({"sample": job.seed}).encode(),
+            recipe=None if job.instruct == "clip" else json.dumps({"seed": job.seed}),
+            f0_hz=f0_hz,
+            p25_hz=f0_hz - 5,
+            p75_hz=f0_hz + 5,
+            voiced_windows=90,
+            in_band=job.band_hz[0] <= f0_hz <= job.band_hz[1],
+            attempts_used=job.attempts if job.instruct == "far" else 1,
+            seconds=1.5,
+        )
+
+    async def check_health(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    async def _obey(self, verb: str, number: str = "", *_: str) -> None:
+        if verb == "hold":
+            await (asyncio.sleep(float(number)) if number else self.go.wait())
+        if verb == "fail" and (not number or len(self.jobs) <= int(number)):
+            raise ValueError("a secret detail of the inside")
+        if verb == "busy":
+            raise PROVIDER_BUSY()
+        if verb == "unheard":
+            raise UPSTREAM_ERROR()
+        if verb == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 class TranscriberOptions(Frozen):

@@ -9,10 +9,12 @@
     service.py      what one process works with: catalogue, engines, state
     context.py      what a flow knows of one request: who asks, its id, its timings
     middleware.py   opens the trace of a request; writes the headers that every reply has
+    drafting.py     works on drafts of voices, for clients that have gone and processes that have died
     admission.py    length, key, scope, rate: the dependency that every route declares
     origins.py      where a request comes from: the client's network, the page that sent it
     addresses.py    addresses that clients get: signed, under the public address
     forms.py        a form that brings a file
+    voice_objects.py  a voice as it is answered
     served.py       headers that name the model that answered
     billing.py      reserve, top up, settle
     idempotency.py  a repeated POST is done once

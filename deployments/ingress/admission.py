@@ -46,14 +46,17 @@ class Admitted:
     body_bytes: int = 0
     body_sha256: str = ""
 
-    async def body(self, model: type[B]) -> B:
-        """The JSON body as `model`. Raises REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_JSON, INVALID_REQUEST."""
+    async def body(self, model: type[B], *, optional: bool = False) -> B:
+        """The JSON body as `model`; where it is `optional`, no body is an empty object.
+
+        Raises REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_JSON, INVALID_REQUEST.
+        """
         refuse_other_media(self.request)
         raw = await read_bounded(self.request, self.max_body_bytes)
         self.body_bytes = len(raw)
         if HEADER in self.request.headers:
             self.body_sha256 = sha256(raw).hexdigest()
-        return parse(model, raw)
+        return parse(model, raw if raw or not optional else b"{}")
 
 
 def admit(scope: Scope | None, max_body_bytes: int = JSON_BODY_BYTES) -> Callable[[Request], Awaitable[Admitted]]:

@@ -10,7 +10,7 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Match, Route
 
 from contract.errors import INVALID_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND, ApiError
 from deployments.ingress.admission import MARK
@@ -19,6 +19,7 @@ from deployments.ingress.openapi import document
 from deployments.ingress.routes import (
     chat,
     decisions,
+    designs,
     embeddings,
     files,
     health,
@@ -42,6 +43,7 @@ ROUTERS = (
     transcription.router,
     uploads.router,
     voices.router,
+    designs.router,
     decisions.router,
     images.router,
     mcp.router,
@@ -106,10 +108,17 @@ def _http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
         fault = METHOD_NOT_ALLOWED(f"{request.method} is not possible on {request.url.path}")
-        return JSONResponse(fault.body(), 405, fault.headers() | dict(error.headers or {}))
+        return JSONResponse(fault.body(), 405, {**fault.headers(), "allow": _possible(request)})
     if error.status_code == 404:
         return _api_error(request, NOT_FOUND(f"there is nothing at {request.url.path[:200]}"))
     return _api_error(request, INVALID_REQUEST(str(error.detail)))
+
+
+def _possible(request: Request) -> str:
+    """Methods of all routes at this path; Starlette names those of the first."""
+    there = (route for route in request.app.routes if isinstance(route, Route))
+    found = [route.methods or () for route in there if route.matches(request.scope)[0] is not Match.NONE]
+    return ", ".join(sorted({method for methods in found for method in methods}))
 
 
 def _validation_error(request: Request, error: Exception) -> JSONResponse:

@@ -106,6 +106,7 @@ class Ingress:
         servings = {model.deployment: model.serving for model in catalog.set_up() if model.serving}
         engines = {name: Gate(name, app_name, servings[name], handle, watch) for name, handle in handles.items()}
         self.service = Service(catalog, engines, state, args.header_prefix, public_url, args.proxies + _haproxies())
+        self.service.drafting.start()
         woken = [engines[model.deployment] for model in catalog.set_up() if model.id in args.warm]
         self._waking = asyncio.create_task(wake(woken, watch), name="wake")
 
@@ -120,6 +121,7 @@ class Ingress:
         if waking := getattr(self, "_waking", None):
             waking.cancel()
         if service := getattr(self, "service", None):
+            await service.drafting.close()
             await service.state.close()
 
 

@@ -21,22 +21,32 @@ _types: list[Any] = []
 """What routes refer to. All of it becomes one set of schemas, so that equal names are told apart."""
 
 
-def documented(request: Any, reply: Any, *, streams: bool = False, keyed: bool = True, **more: Any) -> dict[str, Any]:
-    """`openapi_extra` of a route that takes `request` as JSON (None: no body) and answers 200 with `reply` or an error.
+def documented(
+    request: Any,
+    reply: Any,
+    *,
+    optional: bool = False,
+    status: int = 200,
+    streams: bool = False,
+    keyed: bool = True,
+    **more: Any,
+) -> dict[str, Any]:
+    """`openapi_extra` of a route that takes `request` as JSON (None: no body) and answers with `reply` or an error.
 
-    `more` is passed on as it is (`parameters` of the route).
+    `optional`: no body is the same as an empty one. A route with another `status` than 200 tells FastAPI too. `more` is
+    passed on as it is (`parameters` of the route).
     """
     content = _json(reply)
     if streams:
         content["text/event-stream"] = {"schema": {"type": "string"}}
     operation: dict[str, Any] = {
         **more,
-        "responses": {"200": {"description": _about(reply), "content": content}, "default": _error()},
+        "responses": {str(status): {"description": _about(reply), "content": content}, "default": _error()},
     }
     if keyed:
         operation["security"] = [{"key": []}]
     if request is not None:
-        operation["requestBody"] = {"required": True, "content": _json(request)}
+        operation["requestBody"] = {"required": not optional, "content": _json(request)}
     return operation
 
 

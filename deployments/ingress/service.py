@@ -9,6 +9,7 @@ from functools import cached_property
 from autoscaling.engine import Engine
 from contract.catalog import Catalog, Model, SpeechModel
 from contract.decisions.engine import Measurement
+from deployments.ingress.drafting import Drafting
 from state import State
 
 
@@ -30,6 +31,11 @@ class Service:
     public_url: str | None = None
     proxies: int = 0
     measurements: dict[str, Measurement] = field(default_factory=dict)
+
+    @cached_property
+    def drafting(self) -> Drafting:
+        """The work on drafts of voices in this process."""
+        return Drafting(self.catalog, self.engines, self.state)
 
     @cached_property
     def speech_engines(self) -> Mapping[str, SpeechModel]:

@@ -54,10 +54,13 @@ _CLOSING = regex.compile(r"[\p{Pe}\p{Pf}\p{Pi}\"'\s]+$")
 _ABBREVIATED = regex.compile(r"(?<!\w)(?:\p{L}|Dr|Mr|Mrs|Ms|Prof|St|Sra?|Mme|Mlle|Sig|Sig\.ra|Dott|Jr)\.$")
 """Ends of clauses to espeak, but of no sentence."""
 
+_LONG_NUMBER = regex.compile(r"\p{Nd}{16,}")
+"""Read digit by digit, in fours: espeak leaves out what is beyond the largest number that it has a name for."""
+
 _ENDLESS = regex.compile(r"(?:[\p{L}\p{N}]\p{M}*+){25}(?=[\p{L}\p{N}])")
 """espeak leaves out what is beyond 200 phonemes of one word."""
 
-_OTHER_LANGUAGE = regex.compile(r"\([a-z]{2,3}(?:-[\w-]+)?\)")
+_OTHER_LANGUAGE = regex.compile(r"\([a-z^-]+\)")
 
 
 def runs(text: str, voice: str) -> list[str]:
@@ -78,7 +81,7 @@ def runs(text: str, voice: str) -> list[str]:
 
 def _clauses(text: str, voice: str) -> Iterator[str]:
     """With their signs, none longer than a run."""
-    clauses = library.clauses(_ENDLESS.sub(r"\g<0> ", text), voice)
+    clauses = library.clauses(_readable(text), voice)
     for number, clause in enumerate(clauses, 1):
         spelled = _spelled(clause.phonemes, voice)
         if not spelled:
@@ -86,6 +89,16 @@ def _clauses(text: str, voice: str) -> Iterator[str]:
         *whole, rest = _cut(spelled)
         yield from whole
         yield rest + _sign(clause.written, is_last=number == len(clauses))
+
+
+def _readable(text: str) -> str:
+    readable: str = _ENDLESS.sub(r"\g<0> ", _LONG_NUMBER.sub(_in_fours, text))
+    return readable
+
+
+def _in_fours(number: regex.Match[str]) -> str:
+    digits = number[0]
+    return ", ".join(" ".join(digits[at : at + 4]) for at in range(0, len(digits), 4))
 
 
 def _spelled(phonemes: str, voice: str) -> str:

@@ -27,6 +27,18 @@ STYLE_NUMBERS = 256
 MEASURED = Path(__file__).with_name("measured.toml")
 
 
+NATIVE = {
+    "es": {"f": "ef_dora", "m": "em_alex"},
+    "fr": {"f": "ff_siwis", "m": "ff_siwis"},
+    "hi": {"f": "hf_alpha", "m": "hm_omega"},
+    "it": {"f": "if_sara", "m": "im_nicola"},
+    "pt": {"f": "pf_dora", "m": "pm_alex"},
+}
+"""ISO 639-1 code and gender to a style that was made from recordings in that language. Of French there is one."""
+
+NATIVE_SHARE = 0.5
+
+
 class Styles:
     """The tables of a folder, one file each: float32 [510, 256], little-endian. Mapped, so processes share them."""
 
@@ -71,6 +83,16 @@ def expected(shares: Mapping[str, float]) -> Measured:
         sum(share * known[name].f0_hz for name, share in shares.items()),
         sum(share * known[name].loudness for name, share in shares.items()),
     )
+
+
+def at_home(shares: Mapping[str, float], language: str) -> Mapping[str, float]:
+    """The mixture with half of a native style, by which it is understood much better outside of English."""
+    if language not in NATIVE:
+        return shares
+    women = sum(share for name, share in shares.items() if name[1] == "f")
+    native = NATIVE[language]["f" if women > 0.5 else "m"]
+    mixed = {name: share * (1 - NATIVE_SHARE) for name, share in shares.items()}
+    return mixed | {native: mixed.get(native, 0.0) + NATIVE_SHARE}
 
 
 def mixture(f0_hz: float, prefixes: tuple[str, ...] = ("a", "b")) -> dict[str, float]:

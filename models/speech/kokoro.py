@@ -18,7 +18,7 @@ from contract.catalog import SpeechModel
 from contract.speech.engine import SpeechJob
 from models.espeak.voices import language_of, settings_for
 from models.kokoro.speaker import SAMPLE_RATE, Kokoro
-from models.kokoro.styles import expected, mixture
+from models.kokoro.styles import at_home, expected, mixture
 from models.kokoro.voices import KokoroVoice
 from models.options import read
 from models.speech.clips import height_hz
@@ -70,7 +70,7 @@ class KokoroSpeech(ManneredAdapter):
             yield Part(part.text, first.end + part.end)
 
     def mouth(self, job: SpeechJob) -> Mouth:
-        voice = self._voice(job)
+        voice = self._designed(job) or self._preset(job)
         if job.language in self.serving.languages:
             return KokoroMouth(self._kokoro, job.language, voice, job.speed)
         language = language_of(job.language)
@@ -81,17 +81,20 @@ class KokoroSpeech(ManneredAdapter):
         super().close()
         self._kokoro.close()
 
-    def _voice(self, job: SpeechJob) -> KokoroVoice:
-        own = next(iter(self._voices.values()))
+    def _designed(self, job: SpeechJob) -> KokoroVoice | None:
+        """The voice of a recipe, or one as high as that of a clip; None without, or if nothing is heard."""
         if job.recipe:
             return KokoroVoice.model_validate_json(job.recipe)
-        if job.clip:
-            return KokoroVoice(styles=mixture(f0_hz)) if (f0_hz := height_hz(job.clip)) else own
-        if job.voice is None:
-            return own
-        if job.voice not in self._voices:
-            raise self.switched_off(job.voice)
-        return self._voices[job.voice]
+        f0_hz = height_hz(job.clip) if job.clip else None
+        return KokoroVoice(styles=mixture(f0_hz)) if f0_hz else None
+
+    def _preset(self, job: SpeechJob) -> KokoroVoice:
+        """A voice of the stanza, at home in the language of the job."""
+        slug = next(iter(self._voices)) if job.voice is None else job.voice
+        if slug not in self._voices:
+            raise self.switched_off(slug)
+        voice = self._voices[slug]
+        return voice.model_copy(update={"styles": at_home(voice.styles, job.language)})
 
 
 class KokoroMouth:

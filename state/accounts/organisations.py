@@ -51,6 +51,15 @@ def find(connection: Connection, name: str) -> Row[Any]:
     return row
 
 
+def lock(connection: Connection, org_id: int) -> None:
+    """Waits until nobody else counts what this organisation has, so that a count still holds at the insert.
+
+    Rows that refer to the organisation, like usage lines, are not blocked.
+    """
+    found = select(organisations.c.id).where(organisations.c.id == org_id).with_for_update(key_share=True)
+    connection.execute(found).one()
+
+
 def all_rows(connection: Connection) -> list[Row[Any]]:
     """Every organisation with its limit, spent and held micro-EUR, by name."""
     columns = (budgets.c.limit_micro_eur, budgets.c.spent_micro_eur, budgets.c.held_micro_eur)

@@ -20,7 +20,7 @@ from typing import Any, Self, TypeVar
 from weakref import WeakValueDictionary
 
 from contract.access import Caller
-from contract.errors import ORG_SPEND_LIMIT, QUOTA_EXCEEDED, STATE_UNAVAILABLE, USER_SPEND_LIMIT, ApiError
+from contract.errors import ORG_SPEND_LIMIT, STATE_UNAVAILABLE, USER_SPEND_LIMIT, ApiError, Fault
 from state.billing import postings
 from state.billing.postings import Entry, OverLimit
 from state.database.base import Database
@@ -64,16 +64,14 @@ class Ledger:
         model: str,
         estimate_micro_eur: int,
         request_id: str,
-        design: bool = False,
     ) -> Reservation:
         """Holds the estimate, at least 1 micro-EUR, against the limits of the caller's organisation and user.
 
-        Raises ORG_SPEND_LIMIT or USER_SPEND_LIMIT (QUOTA_EXCEEDED for voice designs), STATE_UNAVAILABLE if the
-        database cannot record it.
+        Raises ORG_SPEND_LIMIT or USER_SPEND_LIMIT, STATE_UNAVAILABLE if the database cannot record it.
         """
         texts = (_storable(text) for text in (request_id, line, model))
         entry = Entry(uuid.uuid4().hex, caller.org_id, caller.user_id, caller.key_id, *texts)
-        hold = Reservation(self, entry, caller, design)
+        hold = Reservation(self, entry, caller)
         if caller.org_limited or caller.user_limited:
             hold.held_micro_eur = max(1, estimate_micro_eur)
             await self._reserve(hold)
@@ -198,6 +196,12 @@ class Ledger:
         return int(self._wall())
 
 
+def over_limit(refused: OverLimit, caller: Caller, fault: Fault) -> ApiError:
+    """The 402 for a refusal."""
+    name = caller.org if refused.whose == "organisation" else caller.user
+    return fault(f"the spend limit of {refused.whose} `{name}` has no room for this request")
+
+
 def _storable(text: str) -> str:
     """`text` as both databases accept it: clients choose request ids, and a refused line would never be billed."""
     return text[:MAX_TEXT_CHARS].replace("\0", "?").encode("utf-8", "replace").decode()
@@ -210,12 +214,11 @@ class Reservation:
         held_micro_eur: what is held; 0 for callers without a limit.
     """
 
-    def __init__(self, ledger: Ledger, entry: Entry, caller: Caller, design: bool) -> None:
+    def __init__(self, ledger: Ledger, entry: Entry, caller: Caller) -> None:
         self.entry = entry
         self.held_micro_eur = 0
         self._ledger = ledger
         self._caller = caller
-        self._design = design
         self._end: asyncio.Task[int] | None = None
 
     async def top_up(self, micro_eur: int) -> None:
@@ -255,9 +258,7 @@ class Reservation:
 
     def over_limit(self, refused: OverLimit) -> ApiError:
         """The 402 for this refusal."""
-        name = self._caller.org if refused.whose == "organisation" else self._caller.user
-        fault = QUOTA_EXCEEDED if self._design else SPEND_LIMITS[refused.whose]
-        return fault(f"the spend limit of {refused.whose} `{name}` has no room for this request")
+        return over_limit(refused, self._caller, SPEND_LIMITS[refused.whose])
 
     async def __aenter__(self) -> Self:
         return self

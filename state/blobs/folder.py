@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import logging
 import os
 import secrets
@@ -137,7 +138,10 @@ async def _chunks(file: BinaryIO) -> AsyncGenerator[bytes, None]:
 
 
 async def _in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Runs to its end even if the waiter is cancelled: a file must not be closed under a thread that uses it."""
+    """Runs to its end even if the waiter is cancelled: a file must not be closed under a thread that uses it.
+
+    A file that was opened for a waiter who is gone is closed.
+    """
     work = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
     try:
         return await asyncio.shield(work)
@@ -146,6 +150,6 @@ async def _in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
         raise STATE_UNAVAILABLE() from None
     except asyncio.CancelledError:
         await asyncio.wait([work])
-        if not work.cancelled():
-            work.exception()
+        if not work.cancelled() and work.exception() is None and isinstance(opened := work.result(), io.IOBase):
+            opened.close()
         raise

@@ -7,6 +7,7 @@
     replies                                     answers kept for `Idempotency-Key`
     voices                                      of organisations; their bytes are in `blobs`
     tickets                                     for uploads; their bytes are in `blobs`
+    drafts                                      of voices, until they are adopted or end; their bytes are in `blobs`
 
 Times are whole seconds since 1970 UTC (`_at`, `_until`) or milliseconds (`_ms`). Money is whole micro-EUR. The schema
 is created by `migrations/`; a test compares the two.
@@ -201,6 +202,8 @@ voices = Table(
     Column("sample_blob", Text, nullable=False),
     Column("created_at", Number, nullable=False),
     Column("removed_at", Number, index=True),
+    Column("recipe", Text),
+    Column("runtime", Text),
     UniqueConstraint("org_id", "slug"),
     CheckConstraint("gender IN ('m', 'f')", name="gender"),
     sqlite_strict=True,
@@ -220,3 +223,31 @@ tickets = Table(
     CheckConstraint("state IN ('issued', 'uploaded', 'consumed')", name="state"),
     sqlite_strict=True,
 )
+
+drafts = Table(
+    "drafts",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("org_id", ForeignKey("organisations.id"), nullable=False),
+    # Who pays: the work may go on in another process, long after the request.
+    Column("user_id", ForeignKey("users.id")),
+    Column("key_id", Text, nullable=False),
+    Column("request_id", Text, nullable=False),
+    Column("line", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("plan", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("created_at", Number, nullable=False),
+    Column("worker", Text),
+    Column("work_at", Number, index=True),
+    Column("failures", Number, nullable=False),
+    Column("made", Text),
+    Column("cost_micro_eur", Number, nullable=False),
+    Column("voice_slug", Text),
+    Column("error", Text),
+    Column("ends_at", Number, nullable=False),
+    Column("sweep_at", Number, index=True),
+    CheckConstraint("state IN ('pending', 'ready', 'adopted', 'discarded', 'failed')", name="state"),
+    sqlite_strict=True,
+)
+Index("ix_drafts_org_id_created_at", drafts.c.org_id, drafts.c.created_at)

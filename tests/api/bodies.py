@@ -1,4 +1,4 @@
-"""A body that is answered 200, for each route with a scope. The matrix asks for an entry when a route is added."""
+"""A body that is taken, for each route with a scope. The matrix asks for an entry when a route is added."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ BODIES: dict[str, dict[str, Any]] = {
     "/chat/completions": {"model": "obedient", "messages": [{"role": "user", "content": "say hello"}]},
     "/embeddings": {"model": "lengths", "input": "a text"},
     "/audio/speech": {"input": "hello"},
+    "/audio/voices/designs": {"gender": "f", "age_years": 34},
+    "/audio/voices/designs/x/adopt": {"slug": "our-anna"},
+    "/audio/voices/designs/suggest": {"text": "a warm, deep voice of an old man"},
     "/audio/uploads": {"mime": "audio/webm", "size": 1000},
     "/decisions": {"state": "a text", "preset": "colour-v1"},
     "/systemone": {

@@ -58,6 +58,12 @@ class LocalEngine:
     def running(self) -> int:
         return 1
 
+    def free(self) -> int:
+        return 1
+
+    def is_failing(self) -> bool:
+        return False
+
     def warm(self) -> None:
         self.warmed += 1
 
@@ -145,4 +151,6 @@ async def api(state: State) -> AsyncIterator[Api]:
         api = Api(service, client)
         await api.organisation("acme")
         api.everything = await api.key(*Scope)
+        service.drafting.pause_s = 0.001
         yield api
+        await service.drafting.close()

@@ -50,9 +50,11 @@ async def listening(catalog: Catalog, state: State) -> AsyncIterator[tuple[int, 
     serving = asyncio.create_task(server.serve())
     while not server.started:  # noqa: ASYNC110  # uvicorn gives nothing to wait for
         await asyncio.sleep(0.01)
+    service.drafting.start()
     yield server.servers[0].sockets[0].getsockname()[1], service
     server.should_exit = True
     await serving
+    await service.drafting.close()
     await state.close()
 
 

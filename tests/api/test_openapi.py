@@ -10,6 +10,7 @@ import pytest
 
 from tests.api.bodies import BODIES
 from tests.api.conftest import Api
+from tests.state.books import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -85,6 +86,16 @@ JSON_CALLS = (
     Call("POST", "/v1/mcp/mcp", BODIES["/mcp/mcp"]),
     Call("POST", "/v1/mcp/mcp", BODIES["/mcp/mcp"] | {"method": "none"}, name="with an error"),
     Call("POST", "/v1/mcp/docs/mcp", BODIES["/mcp/mcp"]),
+    Call("GET", "/v1/audio/voices/design-options"),
+    Call("POST", "/v1/audio/voices/designs/suggest", BODIES["/audio/voices/designs/suggest"]),
+)
+DRAFT = (("design_id", "x"),)
+ORDER, LIST, GET, ADOPT, DISCARD = DESIGNS = (
+    Call("POST", "/v1/audio/voices/designs", BODIES["/audio/voices/designs"]),
+    Call("GET", "/v1/audio/voices/designs"),
+    Call("GET", "/v1/audio/voices/designs/{design_id}", values=DRAFT),
+    Call("POST", "/v1/audio/voices/designs/{design_id}/adopt", BODIES["/audio/voices/designs/x/adopt"], DRAFT),
+    Call("DELETE", "/v1/audio/voices/designs/{design_id}", values=DRAFT),
 )
 TRANSCRIPTIONS = tuple(
     Call("POST", "/v1/audio/transcriptions", {"response_format": format, **fields}, name=f"{format} {name}")
@@ -104,7 +115,7 @@ ERRORS_ONLY = (
     Call("GET", "/files/{name}", values=(("name", "x"),)),
     Call("PUT", "/files/{name}", values=(("name", "x"),)),
 )
-EVERY = (*JSON_CALLS, *TRANSCRIPTIONS, *SOUNDS, *ERRORS_ONLY)
+EVERY = (*JSON_CALLS, *DESIGNS, *TRANSCRIPTIONS, *SOUNDS, *ERRORS_ONLY)
 
 
 @pytest.fixture
@@ -143,6 +154,25 @@ async def test_reply_is_as_documented(api: Api, document: dict[str, Any], call: 
     reply = await api.send(call.method, call.filled, json=call.body)
     assert reply.status_code == 200, reply.text
     check(document, operation_of(document, call), "200", reply.json())
+
+
+async def test_a_draft_is_as_documented_in_all_its_states(api: Api, document: dict[str, Any]) -> None:
+    async def call(which: Call, status: int = 200, **values: str) -> Any:
+        reply = await api.send(which.method, which.path.format(**values), json=which.body)
+        assert reply.status_code == status, reply.text
+        check(document, operation_of(document, which), str(status), reply.json())
+        return reply.json()
+
+    draft_id = (await call(ORDER, 202))["id"]
+
+    async def is_ready() -> bool:
+        return bool((await call(GET, design_id=draft_id))["status"] == "ready")
+
+    await eventually(is_ready)
+    await call(ADOPT, design_id=draft_id)
+    assert (await call(GET, design_id=draft_id))["voice"]
+    assert (await call(LIST))["data"]
+    await call(DISCARD, design_id=draft_id)
 
 
 @pytest.mark.parametrize("call", TRANSCRIPTIONS, ids=str)
@@ -189,7 +219,7 @@ async def test_what_is_not_available_is_documented_as_that(api: Api, document: d
     check(document, operation_of(document, call), "501", reply.json())
 
 
-@pytest.mark.parametrize("call", [*JSON_CALLS, *SOUNDS], ids=str)
+@pytest.mark.parametrize("call", [*JSON_CALLS, *DESIGNS, *SOUNDS], ids=str)
 async def test_bodies_that_are_taken_are_as_documented(document: dict[str, Any], call: Call) -> None:
     operation = operation_of(document, call)
     assert ("requestBody" in operation) == (call.body is not None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import io
 import json
@@ -12,11 +13,15 @@ from typing import Any
 import httpx
 import pytest
 
+from autoscaling.engine import Timings
 from contract.access import Scope
 from contract.speech.voices import SAMPLE_ADDRESS_S
 from deployments.ingress.app import build_app
+from deployments.ingress.flows import voices as flows
+from deployments.ingress.flows.voices import STRANGERS
 from state.voices import own
 from tests.api.conftest import Api
+from tests.state.books import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -159,3 +164,113 @@ async def test_behind_a_proxy_a_signed_address_says_https_and_keeps_its_path(api
         address = (await by_slug(api))[SLUG]["sample_url"]
         assert address.startswith(f"{public}/files/voices/1/sample.mp3?expires=")
         assert (await api.client.get(address.removeprefix(public))).content == b"the sample"
+
+
+# --- samples that are not made yet -----------------------------------------------------------------------------------
+
+SAMPLE = "/v1/audio/voices/M1/samples/fr.mp3"
+
+
+@pytest.fixture
+def speaker(api: Api) -> Any:
+    """The engine behind M1."""
+    return api.service.engine(api.service.speech_engines["supertonic"])
+
+
+class Asleep:
+    """An engine without a replica, until it is woken."""
+
+    def __init__(self, engine: Any) -> None:
+        self.engine = engine
+        self.woken = asyncio.Event()
+        self.ready_calls = self.calls = 0
+
+    def free(self) -> int:
+        return int(self.woken.is_set())
+
+    async def ready(self, within_s: float, *, timings: Timings) -> None:
+        self.ready_calls += 1
+        await self.woken.wait()
+
+    async def call(self, method: Any, job: Any, *, timings: Timings) -> Any:
+        self.calls += 1
+        return await self.engine.call(method, job, timings=timings)
+
+
+@pytest.fixture
+def asleep(api: Api, speaker: Any) -> Asleep:
+    engines: Any = api.service.engines
+    name = api.service.speech_engines["supertonic"].deployment
+    engines[name] = sleeping = Asleep(speaker)
+    return sleeping
+
+
+async def test_without_a_key_a_sample_wakes_no_engine(api: Api, asleep: Asleep) -> None:
+    reply = await api.client.get(SAMPLE)
+    assert (reply.status_code, reply.json()["error"]["code"]) == (503, "sample_unavailable")
+    assert reply.headers["retry-after"] == "60"
+    assert (asleep.ready_calls, asleep.calls) == (0, 0)
+
+
+async def test_without_a_key_a_sample_is_made_by_an_engine_that_runs_and_has_room(api: Api, asleep: Asleep) -> None:
+    asleep.woken.set()
+    assert (await api.client.get(SAMPLE)).status_code == 200
+    assert (asleep.ready_calls, asleep.calls) == (0, 1)
+
+
+async def test_a_sample_that_is_kept_plays_while_its_engine_sleeps(api: Api, asleep: Asleep) -> None:
+    await api.state.blobs.put("samples/obedient/M1-fr.mp3", b"kept")
+    assert (await api.client.get(SAMPLE)).content == b"kept"
+    assert asleep.calls == 0
+
+
+async def test_with_a_key_a_sample_wakes_its_engine(api: Api, asleep: Asleep) -> None:
+    playing = asyncio.create_task(api.send("GET", SAMPLE, await api.key()))
+
+    async def asked() -> bool:
+        return asleep.ready_calls == 1
+
+    await eventually(asked)
+    # Nobody else is held up meanwhile.
+    other = "/v1/audio/voices/bib-f-30/samples/de.mp3"
+    assert (await api.client.get(other)).status_code == 200
+    assert (await api.send("GET", other)).status_code == 200
+    asleep.woken.set()
+    assert (await playing).status_code == 200
+    assert (await api.client.get(SAMPLE)).content == (await playing).content
+    assert asleep.calls == 1
+
+
+async def test_a_key_that_is_wrong_is_401_and_wakes_nothing(api: Api, asleep: Asleep) -> None:
+    assert (await api.send("GET", SAMPLE, "prl_nonsense")).status_code == 401
+    assert asleep.ready_calls == 0
+
+
+async def test_samples_for_strangers_are_made_one_at_a_time_and_few_wait(
+    api: Api, asleep: Asleep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asleep.woken.set()
+    go, call, under_way = asyncio.Event(), asleep.call, 0
+
+    async def slow(*arguments: Any, **options: Any) -> Any:
+        nonlocal under_way
+        under_way += 1
+        assert under_way == 1
+        await go.wait()
+        under_way -= 1
+        return await call(*arguments, **options)
+
+    monkeypatch.setattr(asleep, "call", slow)
+    model = api.service.speech_engines["supertonic"]
+    paths = [f"/v1/audio/voices/M1/samples/{code}.mp3" for code in model.languages]
+    playing = [asyncio.create_task(api.client.get(path)) for path in paths[:STRANGERS]]
+
+    async def present() -> bool:
+        return under_way == 1 and flows._strangers._present == STRANGERS
+
+    await eventually(present)
+    refused = await api.client.get(paths[STRANGERS])
+    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "sample_unavailable")
+    go.set()
+    assert {reply.status_code for reply in await asyncio.gather(*playing)} == {200}
+    assert (await api.client.get(paths[STRANGERS])).status_code == 200

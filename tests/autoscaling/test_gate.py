@@ -168,6 +168,29 @@ async def test_running_engine_answers(view: View, handle: Handle) -> None:
     assert handle.jobs == [("answer", "a job")], "the name of the protocol's method, and the job unopened"
 
 
+async def test_free_slots_are_those_that_this_process_leaves(view: View, handle: Handle) -> None:
+    engine = gate(handle)
+    assert engine.free() == 0
+    view.replicas, view.slots_each = 2, 1
+    assert engine.free() == 2
+    handle.response.outcome = asyncio.Event()
+    calls = [asyncio.create_task(ask(engine)) for _ in range(3)]
+    await asyncio.sleep(0)
+    assert engine.free() == 0
+    handle.response.outcome.set()
+    await asyncio.gather(*calls)
+    assert engine.free() == 2
+
+
+async def test_an_engine_is_failing_once_its_start_is_known_to_have_failed(view: View, handle: Handle) -> None:
+    engine = gate(handle)
+    assert not engine.is_failing()
+    engine._watch.noticed = Start.FAILED  # type: ignore[attr-defined]
+    assert engine.is_failing()
+    view.replicas = 1
+    assert not engine.is_failing()
+
+
 async def test_cold_engine_that_refuses_leaves_exactly_one_warm_call(handle: Handle) -> None:
     cold = gate(handle, when_cold="refuse", load_s=7)
     with pytest.raises(ApiError) as caught:

@@ -1,7 +1,8 @@
 """The graph of the cluster tests: profile `embedded` plus one obedient engine for each manner of a stanza.
 
 `qwen` obeys too, with the manners that the real one has: one stream, so that it can be busy. So does
-`whisper-large-v3`, which refuses when it is cold; the other transcriber is the real one.
+`whisper-large-v3`, which refuses when it is cold; the other transcriber is the real one. Of the speech engines the
+default one is real, and espeak-ng speaks for the others, which are asked for much. The designer of voices obeys.
 """
 
 from pydantic import BaseModel
@@ -10,7 +11,8 @@ from ray.serve import Application
 import configs
 from deployments.ingress.deployment import IngressArgs
 from graph import wire
-from tests.catalogs import chat, obedient_speaker, obedient_transcriber
+from tests.catalogs import chat, obedient_designer, obedient_speaker, obedient_transcriber
+from tests.quick_speech import quick
 
 ELSEWHERE = {"ray_actor_options": {"num_cpus": 0.05, "runtime_env": {"py_executable": ".venv/qwen/bin/python"}}}
 
@@ -37,7 +39,16 @@ def build(args: Args) -> Application:
     """The real wiring over a larger catalogue."""
     catalog = configs.load(args.profile)
     chats = catalog.chat | {model.id: model for model in MANNERS}
-    speech = catalog.speech | {"qwen3-tts": obedient_speaker(catalog.speech["qwen3-tts"])}
+    speech = catalog.speech | {
+        "qwen3-tts": obedient_speaker(catalog.speech["qwen3-tts"]),
+        **{id: quick(catalog.speech[id]) for id in ("supertonic-3", "cosyvoice-3")},
+    }
     whisper = obedient_transcriber(catalog.transcription["whisper-large-v3"])
-    changed = {"chat": chats, "speech": speech, "transcription": catalog.transcription | {whisper.id: whisper}}
+    designer = obedient_designer(catalog.voice_design["qwen3-tts"])
+    changed = {
+        "chat": chats,
+        "speech": speech,
+        "transcription": catalog.transcription | {whisper.id: whisper},
+        "voice_design": {designer.id: designer},
+    }
     return wire(catalog.model_copy(update=changed), IngressArgs())

@@ -1,4 +1,5 @@
-"""Speech through HAProxy, ingress and replica: espeak-ng behind three engines, and `qwen` as one that obeys."""
+"""Speech through HAProxy, ingress and replica: Kokoro behind the default engine, espeak-ng behind
+two others, and `qwen` as one that obeys."""
 
 from __future__ import annotations
 
@@ -47,8 +48,15 @@ def test_cosyvoice_refuses_when_cold_and_wakes(server: Server) -> None:
 def test_default_engine_gives_mp3(server: Server) -> None:
     reply = speak(server)
     assert reply.headers["content-type"] == "audio/mpeg"
-    assert reply.headers["x-service-model-served"] == "espeak-ng"
+    assert reply.headers["x-service-model-served"] == "kokoro-82m"
     assert 1.5 < sound(reply.content)[1] < 6
+
+
+def test_a_language_that_kokoro_does_not_speak_is_named_after_what_does(server: Server) -> None:
+    reply = speak(server, "Der schnelle Fuchs springt über den faulen Hund.", language="de")
+    assert reply.headers["x-service-model-served"] == "espeak-ng"
+    assert b"espeak-ng" in reply.content
+    assert b"kokoro" not in reply.content
 
 
 def test_official_client_speaks_and_streams(server: Server) -> None:

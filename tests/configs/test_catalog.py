@@ -218,10 +218,23 @@ def test_what_runs_in_place_of_a_model_has_a_licence_of_its_own(profile: str) ->
 
 def test_the_licence_that_is_listed_is_that_of_what_runs() -> None:
     model = load("embedded").speech["supertonic-3"]
-    assert (model.license, model.runtime_license) == ("OpenRAIL-M", "GPL-3.0-or-later")
-    assert describe(model)["license"] == "GPL-3.0-or-later"
+    assert (model.license, model.runtime_license) == ("OpenRAIL-M", "Apache-2.0 AND GPL-3.0-or-later")
+    listed = describe(model)
+    assert (listed["runtime"], listed["license"]) == ("kokoro-82m", "Apache-2.0 AND GPL-3.0-or-later")
+    kokoro, espeak = listed["runtimes"]
+    assert (kokoro["runtime"], espeak["runtime"], espeak["license"]) == ("kokoro-82m", "espeak-ng", "GPL-3.0-or-later")
+    assert sorted([*kokoro["languages"], *espeak["languages"]]) == sorted(model.languages)
+    assert "runtimes" not in describe(load("production").speech["qwen3-tts"])
     assert load("production").speech["qwen3-tts"].runtime_license == "Apache-2.0"
-    assert load("cpu").speech["supertonic-3"].runtime_license == "OpenRAIL-M"
+    assert load("production").speech["supertonic-3"].runtime_license == "OpenRAIL-M"
+
+
+def test_voices_sound_alike_in_the_profiles_of_small_machines() -> None:
+    for id, model in load("cpu").speech.items():
+        embedded = load("embedded").speech[id].serving
+        assert model.serving
+        assert embedded
+        assert model.serving.options == embedded.options
 
 
 def test_unknown_profile_is_named() -> None:

@@ -37,9 +37,9 @@ def test_health_example_shows_every_engine_of_the_embedded_profile() -> None:
 
 def test_licence_of_embedded_speech() -> None:
     licences = {model.runtime_license for model in configs.load("embedded").speech.values()}
-    assert licences == {"GPL-3.0-or-later"}
-    assert "`embedded` `GPL-3.0-or-later` for every speech engine" in _unwrapped(API)
-    assert "In `embedded` that is GPL-3.0-or-later for all four speech engines" in _unwrapped(README)
+    assert licences == {"Apache-2.0 AND GPL-3.0-or-later"}
+    assert "`embedded` `Apache-2.0 AND GPL-3.0-or-later` for every speech engine" in _unwrapped(API)
+    assert "In `embedded` that is Apache-2.0 AND GPL-3.0-or-later for all four speech engines" in _unwrapped(README)
 
 
 def test_idle_times() -> None:

@@ -61,7 +61,7 @@ def test_the_refusal_lists_what_there_is() -> None:
         ("smollm2-135m-instruct", {"chat_template": "../request.py"}, "options.chat_template"),
         ("smollm2-135m-instruct", {"engine": {"max_num_seq": 16}}, "options.engine"),
         ("qwen3-tts", {"voices": {}}, "options.voices"),
-        ("qwen3-tts", {"voices": {"x": {"variant": "f1", "rate": 0}}}, "options.voices.x.rate"),
+        ("qwen3-tts", {"voices": {"x": {"styles": {"a": 1}, "speed": 0}}}, "options.voices.x.speed"),
     ],
 )
 def test_a_wrong_value_is_named_by_its_place(model_id: str, said: dict[str, Any], place: str) -> None:

@@ -26,6 +26,7 @@ from models.transcription.adapter import SAMPLE_RATE, Recording
 from models.transcription.passages import ENOUGH_S, passages
 from models.transcription.voice_activity import WINDOW_S
 from models.transcription.voxtral import Voxtral, prompt_of
+from tests.quick_speech import quick
 from tests.twins import voxtral as twin
 
 pytestmark = [
@@ -50,7 +51,7 @@ def sentence() -> Samples:
     """A spoken sentence of some five seconds, at SAMPLE_RATE."""
     import soxr
 
-    speaker = next(iter(configs.load("embedded").speech.values())).model_copy(update={"watermark": False})
+    speaker = quick(next(iter(configs.load("embedded").speech.values())))
     engine = models.load(speaker)
     spoken = np.concatenate([part.samples for part in engine.render(SpeechJob(SENTENCE, "en"))])
     engine.close()

@@ -26,6 +26,7 @@ from models.transcription.adapter import SAMPLE_RATE
 from models.transcription.faster_whisper import FasterWhisper
 from models.weights.files import WeightsError
 from models.weights.store import ensure
+from tests.quick_speech import quick
 
 pytestmark = pytest.mark.anyio
 
@@ -44,7 +45,7 @@ WORST = {"en": 0.35, "de": 0.6, "es": 0.6}
 @pytest.fixture(scope="module")
 def say() -> Callable[[str, str], np.ndarray]:
     """float32 [n] at SAMPLE_RATE, by the embedded voices."""
-    engine = models.load(CATALOG.speech["supertonic-3"].model_copy(update={"watermark": False}))
+    engine = models.load(quick(CATALOG.speech["supertonic-3"]))
 
     def say(text: str, language: str = "en") -> np.ndarray:
         sound = np.concatenate([part.samples for part in engine.render(SpeechJob(text, language, None))])

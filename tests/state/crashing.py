@@ -22,13 +22,17 @@ from sqlalchemy import Engine, event
 
 from contract.access import PLANS, Caller, Scope
 from contract.errors import ApiError
+from contract.limits import PENDING_DRAFTS
+from contract.voice_design.draft import Plan
 from deployments.ingress.flows.uploads import store
 from state.accounts import api_keys, keys
 from state.accounts.authentication import PEPPER
 from state.billing.ledger import Ledger
+from state.blobs.base import Blobs
 from state.blobs.store import open_blobs
 from state.database.base import Database
 from state.database.connect import connect, open_database
+from state.drafts import Adoption, Draft, Drafts, Held, Made
 from state.keyring import Secrets
 from state.tickets import Tickets
 from state.voices import Voices, own
@@ -163,6 +167,45 @@ async def upload(url: str, done: Callable[..., Any], _seed: int) -> None:
     await database.close()
 
 
+async def design(url: str, done: Callable[..., Any], _seed: int) -> None:
+    """Orders drafts of organisation 1 and makes them; one is adopted, one discarded, one adopted and discarded."""
+    database, blobs = connect(url), open_blobs(Path(url.removeprefix("sqlite:///")).parent)
+    drafts = Drafts(database, blobs)
+    caller = Caller(1, "acme", "key", PLANS["pro"], frozenset(Scope), None, None, org_limited=True)
+
+    async def draft(number: int) -> None:
+        ordered = await drafts.order(caller, PLAN, model="m", line="l", estimate_micro_eur=60, request_id=str(number))
+        done("ordered", ordered.id)
+        held = await drafts.claim(ordered.id)
+        assert held is not None
+        await make(drafts, blobs, held)
+        done("ready", ordered.id)
+        if number != 1:
+            done("adopting", ordered.id)
+            await drafts.adopt(1, ordered.id, Adoption("qwen", ()))
+            done("adopted", ordered.id)
+        if number:
+            done("discarding", ordered.id)
+            await drafts.discard(1, ordered.id)
+            done("discarded", ordered.id)
+
+    await asyncio.gather(*(draft(number) for number in range(PENDING_DRAFTS)))
+    await database.close()
+
+
+async def make(drafts: Drafts, blobs: Blobs, held: Held) -> Draft | None:
+    """What a worker does with a draft."""
+    clip, sample = f"{held.folder}/clip.wav", f"{held.folder}/sample.mp3"
+    await blobs.put(clip, _in_pieces(clip))
+    await blobs.put(sample, bytes_of(sample))
+    made = Made(clip, sample, "x", None, "obedient", 200.0, 190.0, 210.0, 90, True, 1, 1.5, 1500)
+    return await drafts.finish(held, made, DRAFT_MICRO_EUR)
+
+
+DRAFT_MICRO_EUR = 15
+PLAN = Plan("f", 34, "de", {}, 1.0, "x", "Anna", None, 200, (190.0, 210.0), False, 7)
+
+
 def bytes_of(name: str) -> bytes:
     """What is stored under `name`; long enough for several writes."""
     return name.encode() * 3000
@@ -180,7 +223,7 @@ def _add_failpoints_around_statements() -> None:
         event.listen(Engine, moment, lambda *_: failpoints.failpoint())
 
 
-WORK = {"bill": bill, "migrate": migrate, "keep": keep, "upload": upload}
+WORK = {"bill": bill, "migrate": migrate, "keep": keep, "upload": upload, "design": design}
 
 if __name__ == "__main__":
     for line in sys.stdin:

@@ -7,23 +7,29 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from sqlalchemy import Connection, select
 
 from contract.errors import ApiError
+from contract.voice_design.draft import State
 from state.accounts import organisations
 from state.billing import audit
 from state.billing.ledger import LEASE_S, Ledger
+from state.blobs.base import Blobs
 from state.blobs.store import open_blobs
+from state.database.base import Database
 from state.database.connect import connect, open_database
 from state.database.tables import api_keys, budgets, reservations, tickets, usage_lines
+from state.drafts import Draft, Drafts
+from state.drafts.store import LEASE_S as DRAFT_LEASE_S
 from state.tickets import Tickets
 from state.voices import Voices
 from tests.state.books import eventually, make_caller, money
-from tests.state.crashing import DIED, WORKERS, bytes_of
+from tests.state.crashing import DIED, DRAFT_MICRO_EUR, WORKERS, bytes_of, make
 from tests.state.servers import Postgres, temporary_folder
 
 pytestmark = pytest.mark.anyio
@@ -258,6 +264,85 @@ async def uploads_are_whole(url: str, acknowledged: list[str]) -> None:
     assert await database.run(lambda connection: list(connection.execute(select(tickets)))) == []
     assert list((home / "bytes").glob("uploads/*")) == []
     await database.close()
+
+
+@pytest.mark.parametrize("crashes", [30, pytest.param(130, marks=pytest.mark.slow)])
+async def test_drafts_survive_death_around_every_write_sync_and_rename(die: Die, folder: Path, crashes: int) -> None:
+    template = folder / "template.db"
+    await prepare(f"sqlite:///{template}")
+
+    async def fresh() -> str:
+        shutil.rmtree(folder / "bytes", ignore_errors=True)
+        url = _clear(folder)
+        shutil.copy(template, folder / "used.db")
+        return url
+
+    await die_everywhere(die, "design", crashes, folder / "log", fresh, drafts_are_whole)
+
+
+AFTER: dict[str, set[State]] = {
+    "ordered": {"pending", "ready"},
+    "ready": {"ready"},
+    "adopting": {"ready", "adopted"},
+    "adopted": {"adopted"},
+    "discarding": {"ready", "adopted", "discarded"},
+    "discarded": {"discarded"},
+}
+"""What the last word about a draft leaves possible."""
+
+
+async def drafts_are_whole(url: str, acknowledged: list[str]) -> None:
+    home = Path(url.removeprefix("sqlite:///")).parent
+    database, blobs = connect(url), open_blobs(home)
+    store, voices = Drafts(database, blobs), Voices(database, blobs)
+    found, told = (
+        {draft.id: draft for draft in await store.of(1)},
+        {id: word for word, id in map(str.split, acknowledged)},
+    )
+    for draft_id, word in told.items():
+        assert found[draft_id].state in AFTER[word]
+    await bills_are_right(database, found)
+    assert {draft.voice_slug for draft in found.values() if draft.state == "adopted"} == {
+        own.voice.slug for own in await voices.of(1)
+    }
+    for draft in found.values():
+        if draft.made and draft.state in ("ready", "adopted"):
+            for name in (draft.made.clip_blob, draft.made.sample_blob):
+                assert await blobs.find(name) == bytes_of(name)
+    await others_go_on(database, blobs, found)
+    await database.close()
+
+
+async def bills_are_right(database: Database, found: Mapping[str, Draft]) -> None:
+    """A line for each draft that was made, nothing for others, and money held for those that are pending."""
+    assert await database.run(audit.faults) == []
+    lines = await database.run(
+        lambda connection: {row.reservation_id: row.cost_micro_eur for row in connection.execute(select(usage_lines))}
+    )
+    assert lines == {draft.id: DRAFT_MICRO_EUR for draft in found.values() if draft.made}
+    query = select(reservations.c.id).where(reservations.c.state == "held")
+    held = set(await database.run(lambda connection: list(connection.execute(query).scalars())))
+    assert held == {draft.id for draft in found.values() if draft.state == "pending"}
+
+
+async def others_go_on(database: Database, blobs: Blobs, found: Mapping[str, Draft]) -> None:
+    """The next process finishes what is pending, and in the end only voices are left."""
+    second = Drafts(database, blobs, lambda: time.time() + DRAFT_LEASE_S)
+    for draft_id in await second.waiting(9):
+        assert found[draft_id].state == "pending"
+        held = await second.claim(draft_id)
+        assert held is not None
+        assert await make(second, blobs, held) is not None
+    await bills_are_right(database, {draft.id: draft for draft in await second.of(1)})
+    last = Drafts(database, blobs, lambda: FAR_FUTURE_S)
+    for _ in range(2):
+        await last.expire()
+        await last.sweep()
+    left = await last.of(1)
+    assert {draft.state for draft in left} <= {"adopted"}
+    kept = {name for draft in left if draft.made for name in (draft.made.clip_blob, draft.made.sample_blob)}
+    stored = (path.relative_to(blobs._folder) for path in blobs._folder.glob("drafts/**/*") if path.is_file())  # type: ignore[attr-defined]
+    assert {str(path) for path in stored} == kept
 
 
 @pytest.mark.parametrize("crashes", [10, pytest.param(50, marks=pytest.mark.slow)])

@@ -17,15 +17,13 @@ from tests.state.books import eventually, line_count, make_caller, money
 pytestmark = pytest.mark.anyio
 
 
-async def reserve(ledger: Ledger, caller: Caller, micro_eur: int, **options: bool) -> Reservation:
-    return await ledger.reserve(
-        caller, line="chat:m", model="m", estimate_micro_eur=micro_eur, request_id="req-1", **options
-    )
+async def reserve(ledger: Ledger, caller: Caller, micro_eur: int) -> Reservation:
+    return await ledger.reserve(caller, line="chat:m", model="m", estimate_micro_eur=micro_eur, request_id="req-1")
 
 
-async def refusal(ledger: Ledger, caller: Caller, micro_eur: int, **options: bool) -> str:
+async def refusal(ledger: Ledger, caller: Caller, micro_eur: int) -> str:
     with pytest.raises(ApiError) as caught:
-        await reserve(ledger, caller, micro_eur, **options)
+        await reserve(ledger, caller, micro_eur)
     return caught.value.fault.name
 
 
@@ -40,21 +38,15 @@ async def test_a_reservation_fits_up_to_the_limit(database: Database, estimate: 
 
 
 @pytest.mark.parametrize(
-    ("org_limit", "user_limit", "design", "code"),
-    [
-        (10, 100, False, "org_spend_limit"),
-        (100, 10, False, "user_spend_limit"),
-        (None, 10, False, "user_spend_limit"),
-        (10, None, True, "quota_exceeded"),
-        (100, 10, True, "quota_exceeded"),
-    ],
+    ("org_limit", "user_limit", "code"),
+    [(10, 100, "org_spend_limit"), (100, 10, "user_spend_limit"), (None, 10, "user_spend_limit")],
 )
 async def test_the_code_says_whose_limit_it_is(
-    database: Database, org_limit: int | None, user_limit: int | None, design: bool, code: str
+    database: Database, org_limit: int | None, user_limit: int | None, code: str
 ) -> None:
     caller, ledger = await make_caller(database, org_limit, user_limit), Ledger(database)
     with pytest.raises(ApiError) as caught:
-        await reserve(ledger, caller, 11, design=design)
+        await reserve(ledger, caller, 11)
     assert (caught.value.fault.status, caught.value.fault.code) == (402, code)
     assert await money(database, caller) == (0, 0)
 

@@ -13,6 +13,7 @@ from state.database.migrate import downgrade, upgrade
 from state.database.tables import (
     api_keys,
     budgets,
+    drafts,
     metadata,
     replies,
     reservations,
@@ -25,12 +26,18 @@ from state.database.tables import (
 pytestmark = pytest.mark.anyio
 
 ROWS = 10_000
-REMOVED_BELOW = {"0004": {"tickets"}, "0003": {"voices"}, "0002": {"replies"}, "0001": {"usage_lines", "reservations"}}
+REMOVED_BELOW = {
+    "0005": {"drafts"},
+    "0004": {"tickets"},
+    "0003": {"voices"},
+    "0002": {"replies"},
+    "0001": {"usage_lines", "reservations"},
+}
 """Revision to the tables that the step down to it removes."""
 
 
 def fill(connection: Connection, rows: int = ROWS) -> None:
-    """Usage lines with their reservations, a thousand users with keys and replies, voices, tickets; right books."""
+    """Usage lines and reservations, a thousand users with keys and replies, voices, tickets, drafts; right books."""
     org_id = organisations.create(connection, "acme", "pro", (), 0)
     connection.execute(insert(users), [{"org_id": org_id, "name": f"u{n}", "created_at": 0} for n in range(1000)])
     ids = list(connection.execute(select(users.c.id).order_by(users.c.id)).scalars())
@@ -57,6 +64,10 @@ def fill(connection: Connection, rows: int = ROWS) -> None:
     ticket = {"org_id": org_id, "content_type": "c", "size_bytes": 1, "state": "issued", "blob": ""}
     ticket |= {"expires_at": 0, "sweep_at": 0}
     connection.execute(insert(tickets), [{**ticket, "id": f"t-{n}"} for n in range(10)])
+    draft = dict.fromkeys(("key_id", "request_id", "line", "model", "plan"), "x")
+    draft |= dict.fromkeys(("created_at", "failures", "cost_micro_eur"), 0)
+    draft |= {"org_id": org_id, "state": "ready", "ends_at": 0}
+    connection.execute(insert(drafts), [{**draft, "id": f"d-{n}"} for n in range(10)])
 
 
 def counts(connection: Connection) -> dict[str, int]:

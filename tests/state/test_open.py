@@ -9,7 +9,6 @@ from state import open as opening
 from state import open_state
 from state.accounts import demo
 from state.keyring import open_secrets, rotate
-from state.voices import own
 from tests.state.books import eventually, make_caller, money
 
 pytestmark = pytest.mark.anyio
@@ -97,15 +96,16 @@ async def test_the_sweeper_survives_a_fault_of_the_program_and_logs_its_type_wit
     monkeypatch.setattr(opening, "SWEEP_S", 0.01)
     state = await open_state(tmp_path)
     caller = await make_caller(state.database, 100)
-    # A removal whose blob has a name that no store accepts: `finish_removals` raises a ValueError that quotes it.
-    anna = own(slug="anna", provider="qwen", label="Anna", gender="f", age_group="30-35", primary_language="de")
-    await state.voices.add(
-        caller.org_id, anna, clip_blob="../planted-text", sample_blob="s", transcript="Guten Tag.", taken=()
-    )
-    await state.database.run(lambda c: c.exec_driver_sql("UPDATE voices SET removed_at = 1") and None)
+
+    secret = "planted-text"
+
+    async def forget_old() -> None:
+        raise ValueError(secret)
+
+    monkeypatch.setattr(state.idempotency, "forget_old", forget_old)
 
     async def failed() -> bool:
-        return "could not finish_removals" in caplog.text
+        return "could not forget_old" in caplog.text
 
     await eventually(failed)
     await state.ledger.reserve(caller, line="l", model="m", estimate_micro_eur=9, request_id="r")
@@ -118,7 +118,7 @@ async def test_the_sweeper_survives_a_fault_of_the_program_and_logs_its_type_wit
     await eventually(given_back)
     await state.close()
     assert "ValueError" in caplog.text
-    assert "planted-text" not in caplog.text
+    assert secret not in caplog.text
 
 
 async def test_the_first_start_makes_a_key_with_every_scope(tmp_path: Path) -> None:

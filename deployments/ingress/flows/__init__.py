@@ -3,6 +3,7 @@
     <noun>.py      one flow per capability of the catalogue
     uploads.py     tickets for large recordings, and the recordings
     voices.py      the voices that a caller can see, and samples of fixed ones
+    designs.py     voices to order: drafts, adoption, suggestions
     formatting.py  structure for a transcript, beside its transcription
 
 A flow takes a request context and a parsed request and gives back what the engine made of it. Routes call flows, and so

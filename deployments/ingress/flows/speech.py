@@ -123,11 +123,17 @@ async def _account(context: RequestContext, model: SpeechModel, characters: int)
 
 
 async def _with_clip(context: RequestContext, prepared: Prepared) -> SpeechJob:
-    """The job with the voice to imitate, where there is one: of the request, or an organisation's own."""
+    """The job with the voice to imitate, where there is one: of the request, or an organisation's own.
+
+    What designed a voice knows how to speak it; other engines imitate its clip.
+    """
+    own = prepared.own
     if prepared.request.reference_audio_b64 is not None:
         clip = await _sent_clip(context, prepared.request, prepared.request.reference_audio_b64)
-    elif prepared.own:
-        clip = await _stored_clip(context, prepared.own)
+    elif own and own.recipe is not None and own.runtime == prepared.choice.model.runtime:
+        return replace(prepared.job, recipe=own.recipe, voice=None)
+    elif own:
+        clip = await _stored_clip(context, own)
     else:
         return prepared.job
     return replace(prepared.job, clip=clip, voice=None)

@@ -1,24 +1,24 @@
 """The voices that a caller can see, and samples of fixed ones. Spec 2 (Voice) and 4.
 
-A sample of a fixed voice is made by its engine when it is first played, and kept: anybody may play it.
+A sample of a fixed voice is made by its engine when it is first played, and kept: anybody may play it. Whoever has no
+key never wakes an engine for it, and never takes more than one of its streams.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 
 from autoscaling.engine import Timings
+from contract.access import Caller
 from contract.catalog import SpeechModel
-from contract.errors import NOT_CONFIGURED
+from contract.errors import NOT_CONFIGURED, SAMPLE_UNAVAILABLE
 from contract.speech.engine import SpeechEngine, SpeechJob
 from contract.speech.voices import SYSTEM_VOICES, Voice
 from deployments.ingress.context import RequestContext
 from deployments.ingress.service import Service
 from state.voices import OwnVoice
-
-_one_sample_at_a_time = asyncio.Lock()
-"""Whoever plays samples needs no key, so they may never take more than one stream of an engine."""
 
 
 async def visible_voices(context: RequestContext, slug: str | None) -> tuple[Mapping[str, Voice], OwnVoice | None]:
@@ -30,20 +30,57 @@ async def visible_voices(context: RequestContext, slug: str | None) -> tuple[Map
     return (fixed if own is None else {**fixed, slug: own.voice}), own
 
 
-async def sample(service: Service, model: SpeechModel, slug: str, language: str) -> bytes:
+async def sample(service: Service, model: SpeechModel, slug: str, language: str, caller: Caller | None) -> bytes:
     """MP3 of a fixed voice. Kept under what ran: another engine behind the same voice makes its own.
 
-    Raises NOT_CONFIGURED, and what the engine answers.
+    Without a caller it is made only if the engine runs and has nothing better to do.
+
+    Raises NOT_CONFIGURED, SAMPLE_UNAVAILABLE, and what the engine answers.
     """
     if model.serving is None:
         raise NOT_CONFIGURED()
     name = f"samples/{model.runtime_for(language)}/{slug}-{language}.mp3"
     if kept := await service.state.blobs.find(name):
         return kept
-    async with _one_sample_at_a_time:
+    engine, turns = service.engine(model), _strangers if caller is None else _callers
+    if caller is not None:
+        # Before the turn begins: nobody else waits through a cold start.
+        await engine.ready(model.serving.wait_s, timings=Timings())
+    async with turns.one():
         if kept := await service.state.blobs.find(name):
             return kept
+        if caller is None and not engine.free():
+            raise SAMPLE_UNAVAILABLE()
         job = SpeechJob(service.catalog.sentences[language], language, slug, format="mp3")
-        made = await service.engine(model).call(SpeechEngine.speak_whole, job, timings=Timings())
+        made = await engine.call(SpeechEngine.speak_whole, job, timings=Timings())
         await service.state.blobs.put(name, made.data)
     return made.data
+
+
+class _Turns:
+    """One sample at a time in this process, and a bounded number of requests that wait for it."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._present = 0
+        self._turn = asyncio.Lock()
+
+    @asynccontextmanager
+    async def one(self) -> AsyncIterator[None]:
+        """A turn. Raises SAMPLE_UNAVAILABLE where `most` requests have one or wait for it."""
+        if self._present >= self._most:
+            raise SAMPLE_UNAVAILABLE()
+        self._present += 1
+        try:
+            async with self._turn:
+                yield
+        finally:
+            self._present -= 1
+
+
+STRANGERS = 8
+"""Requests without a key that have samples made for them, in this process, at a time."""
+CALLERS = 32
+"""The same with a key."""
+
+_strangers, _callers = _Turns(STRANGERS), _Turns(CALLERS)

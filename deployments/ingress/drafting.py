@@ -1,0 +1,262 @@
+"""The work on drafts of voices: one call of a designer each, in whichever ingress process has the draft. Spec 3.
+
+    take_up(draft_id)    works on it in the background, if nobody else does
+    drop(draft_id)       ends that work
+    start, close         looks for drafts whose process has died; gives back what this one has
+
+    claim -> call the designer -> store clip and sample -> ready and billed, in one transaction -> adopt, if so ordered
+
+A process that dies leaves a lease that ends, and the next one begins again. No client waits here and none can end the
+work by leaving. What an engine answers that it may answer otherwise later is asked again, until the draft expires.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import logging
+import math
+import time
+import wave
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from contextvars import Context
+from typing import TypeVar
+
+from autoscaling.engine import Engine, Timings
+from contract.catalog import Catalog, VoiceDesignModel
+from contract.errors import (
+    BUSY,
+    ENGINE_FAILED,
+    PROVIDER_BUSY,
+    STATE_UNAVAILABLE,
+    UPSTREAM_ERROR,
+    UPSTREAM_TIMEOUT,
+    WARMING_UP,
+    ApiError,
+    without_text,
+)
+from contract.speech.engine import Clip
+from contract.voice_design.draft import Plan
+from contract.voice_design.engine import Designed, DesignJob, VoiceDesignEngine
+from state import State
+from state.drafts import Adoption, Draft, Held, Made
+
+T = TypeVar("T")
+log = logging.getLogger(f"parlance.{__name__}")
+
+AT_ONCE = 32
+"""Drafts that a process works on; the others wait for it, or for another process."""
+
+LOOK_S = 5.0
+"""Between two looks at what waits."""
+
+RENEW_S = 5.0
+"""Between two renewals of a lease."""
+
+PAUSE_S = 1.0
+MAX_PAUSE_S = 15.0
+"""Before the same is tried again: longer each time."""
+
+TRIES = 3
+"""Times that a designer may die of a draft, or raise."""
+
+LATER = frozenset({BUSY, PROVIDER_BUSY, WARMING_UP, ENGINE_FAILED, STATE_UNAVAILABLE})
+"""Faults that say nothing about the draft."""
+COUNTED = frozenset({UPSTREAM_ERROR, UPSTREAM_TIMEOUT})
+"""Faults that may be the draft's own."""
+
+FAILED = "the voice could not be designed; nothing is billed, and it may be ordered again"
+
+
+class Drafting:
+    """The drafts that this process works on.
+
+    Args:
+        catalog: has the designers.
+        engines: by name of the deployment.
+        state: keeps the drafts.
+    """
+
+    def __init__(self, catalog: Catalog, engines: Mapping[str, Engine], state: State) -> None:
+        self.pause_s = PAUSE_S
+        self._catalog = catalog
+        self._engines = engines
+        self._state = state
+        self._working: dict[str, asyncio.Task[None]] = {}
+        self._looking: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Looks for drafts that wait, from now on."""
+        self._looking = asyncio.create_task(self._look_forever())
+
+    async def close(self) -> None:
+        """Ends all work; other processes may go on with it at once."""
+        tasks = [*self._working.values(), *([self._looking] if self._looking else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def take_up(self, draft_id: str) -> None:
+        """Does what there is to do for a draft, in the background; nothing if this process does so or has enough."""
+        if draft_id in self._working or len(self._working) >= AT_ONCE:
+            return
+        # A context of its own: Serve cancels the calls that were made in the context of a request when its client goes.
+        task = asyncio.get_running_loop().create_task(self._work(draft_id), context=Context())
+        self._working[draft_id] = task
+        task.add_done_callback(lambda _: self._working.pop(draft_id, None))
+
+    def drop(self, draft_id: str) -> None:
+        """Ends the work of this process on a draft that was discarded."""
+        if task := self._working.get(draft_id):
+            task.cancel()
+
+    async def look(self) -> None:
+        """Takes up what waits, as far as this process has room."""
+        for draft_id in await self._state.drafts.waiting(AT_ONCE - len(self._working)):
+            self.take_up(draft_id)
+
+    def adoption(self, draft: Draft, slug: str | None = None, label: str | None = None) -> Adoption:
+        """How `draft` becomes a voice of this server."""
+        provider = self._catalog.voice_design[draft.model].provider
+        return Adoption(provider, frozenset(self._catalog.voices), slug, label)
+
+    async def _look_forever(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            try:
+                await self.look()
+            except Exception as error:
+                log.error("could not look for drafts, next try in %d s: %s", LOOK_S, without_text(error))
+
+    async def _work(self, draft_id: str) -> None:
+        try:
+            if held := await self._state.drafts.claim(draft_id):
+                async with self._leased(held):
+                    await self._make(held)
+            await self._adopt_if_ordered(draft_id)
+        except Exception as error:
+            # Whatever it was, the draft is taken up again once its lease has ended, or expires.
+            log.error("the work on a draft broke off: %s", without_text(error))
+
+    @asynccontextmanager
+    async def _leased(self, held: Held) -> AsyncIterator[None]:
+        """Renews the lease; ends the block where the draft was discarded or taken over. Gives the lease back."""
+        working = asyncio.current_task()
+        assert working is not None
+        renewing = asyncio.create_task(self._renew(held, working))
+        try:
+            yield
+        finally:
+            renewing.cancel()
+            await self._state.drafts.release(held)
+
+    async def _renew(self, held: Held, working: asyncio.Task[None]) -> None:
+        while True:
+            await asyncio.sleep(RENEW_S)
+            try:
+                if not await self._state.drafts.renew(held):
+                    working.cancel()
+            except ApiError as error:
+                log.error("the lease of a draft could not be renewed: %s", error)
+
+    async def _make(self, held: Held) -> None:
+        """The draft is ready, or has failed for good, or has expired."""
+        try:
+            async with asyncio.timeout(held.draft.expires_at - time.time()) as rest:
+                designed = await self._again(held, lambda: self._design(held.draft))
+                await self._again(held, lambda: self._keep(held, designed))
+        except TimeoutError:
+            if not rest.expired():
+                raise
+            await self._state.drafts.expire()
+        except Exception as error:
+            # Also of our own: tried again, it would happen again.
+            log.warning("a draft has failed: %s", error if isinstance(error, ApiError) else without_text(error))
+            await self._state.drafts.fail(held, FAILED)
+
+    async def _again(self, held: Held, work: Callable[[], Awaitable[T]]) -> T:
+        """The result of `work`, tried again while there is hope. Raises the ApiError that ends it."""
+        pause_s = self.pause_s
+        while True:
+            try:
+                return await work()
+            except ApiError as error:
+                if error.fault in COUNTED and await self._state.drafts.count_failure(held) >= TRIES:
+                    raise
+                if error.fault not in LATER | COUNTED:
+                    raise
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, MAX_PAUSE_S)
+
+    async def _design(self, draft: Draft) -> Designed:
+        model = self._catalog.voice_design[draft.model]
+        job = design_job(draft.plan, model, self._catalog.sentences[draft.plan.language])
+        return await self._engines[model.deployment].call(VoiceDesignEngine.design, job, timings=Timings())
+
+    async def _keep(self, held: Held, designed: Designed) -> None:
+        """Bytes first: a draft that is ready has them."""
+        blobs, model = self._state.blobs, self._catalog.voice_design[held.draft.model]
+        sentence = self._catalog.sentences[held.draft.plan.language]
+        made = _made(held.folder, designed, sentence, model.runtime)
+        await blobs.put(made.clip_blob, _wav(designed.clip))
+        await blobs.put(made.sample_blob, designed.sample)
+        cost = model.cost_micro_eur(synthesis_ms=made.synthesis_ms)
+        if await self._state.drafts.finish(held, made, cost) is None:
+            await blobs.delete_all(held.folder)
+
+    async def _adopt_if_ordered(self, draft_id: str) -> None:
+        drafts = self._state.drafts
+        draft = await drafts.read(draft_id)
+        if draft is None or draft.state != "ready" or draft.work_at is None:
+            return
+        try:
+            await drafts.adopt(draft.org_id, draft.id, self.adoption(draft))
+        except ApiError as error:
+            if error.fault is STATE_UNAVAILABLE:
+                raise
+            await drafts.refuse(draft.id, f"not adopted: {error.message}")
+
+
+def _wav(clip: Clip) -> bytes:
+    file = io.BytesIO()
+    with wave.open(file, "wb") as writer:
+        writer.setparams((1, 2, clip.sample_rate, 0, "NONE", ""))
+        writer.writeframes(clip.samples)
+    return file.getvalue()
+
+
+def design_job(plan: Plan, model: VoiceDesignModel, sentence: str) -> DesignJob:
+    """What the designer is asked for a draft."""
+    return DesignJob(
+        text=sentence,
+        language=plan.language,
+        instruct=plan.instruct,
+        gender=plan.gender,
+        age_years=plan.age_years,
+        traits=plan.traits,
+        speed=plan.speed,
+        target_hz=plan.target_hz,
+        band_hz=plan.band_hz,
+        attempts=model.max_attempts,
+        seed=plan.seed,
+    )
+
+
+def _made(folder: str, designed: Designed, sentence: str, runtime: str) -> Made:
+    clip = designed.clip
+    return Made(
+        clip_blob=f"{folder}/clip.wav",
+        sample_blob=f"{folder}/sample.mp3",
+        transcript=sentence,
+        recipe=designed.recipe,
+        runtime=runtime,
+        f0_hz=designed.f0_hz,
+        p25_hz=designed.p25_hz,
+        p75_hz=designed.p75_hz,
+        voiced_windows=designed.voiced_windows,
+        in_band=designed.in_band,
+        attempts_used=designed.attempts_used,
+        seconds=len(clip.samples) / 2 / clip.sample_rate,
+        synthesis_ms=max(1, math.ceil(designed.seconds * 1000)),
+    )

@@ -1,0 +1,115 @@
+"""Voices to order: drafts, adoption, suggestions. Spec 3, 4 and 7 (Voice design).
+
+order(context, request) -> Draft      pending; the work goes on without the client
+poll(context, id) -> Draft            takes up the work on a draft whose process has died
+adopt(context, id, request) -> voice
+discard(context, id) -> Draft         from any state; the voice goes too
+
+Making something new needs a plan with voices; seeing and discarding what is there does not.
+"""
+
+from __future__ import annotations
+
+import random
+
+from contract.access import Caller
+from contract.catalog import VoiceDesignModel
+from contract.errors import NOT_IMPLEMENTED, UPSTREAM_ERROR, VOICE_NOT_IN_PLAN
+from contract.voice_design.order import AdoptRequest, DesignOrder, SuggestRequest, plan
+from contract.voice_design.replies import DesignOptions, SuggestReply
+from contract.voice_design.replies import options as options_of
+from contract.voice_design.suggest import suggest as suggest_traits
+from deployments.ingress.context import RequestContext
+from state.drafts import Draft
+from state.voices import OwnVoice, check_slug
+
+
+def options(context: RequestContext) -> DesignOptions:
+    """What may be ordered, and whether orders are taken. Raises NOT_IMPLEMENTED where no designer is known at all."""
+    model, is_available = _designer(context)
+    return options_of(context.service.catalog.traits, model, is_available)
+
+
+async def order(context: RequestContext, request: DesignOrder) -> Draft:
+    """A new draft, whose work has begun.
+
+    Raises INVALID_REQUEST, VOICE_NOT_IN_PLAN, NOT_IMPLEMENTED, VOICE_LIMIT_REACHED for a slug that is taken,
+    UPSTREAM_ERROR where the designer cannot be started, TOO_MANY_PENDING and QUOTA_EXCEEDED.
+    """
+    service = context.service
+    model, is_available = _designer(context)
+    planned = plan(request, service.catalog.traits, model, random.Random())
+    _require_plan(context.caller)
+    if not is_available:
+        raise _not_here()
+    if planned.slug:
+        check_slug(planned.slug, service.catalog.voices)
+    engine = context.engine(model)
+    if engine.is_failing():
+        engine.warm()  # Without an attempt nobody would notice that it can be started again.
+        raise UPSTREAM_ERROR()
+    draft = await service.state.drafts.order(
+        context.caller,
+        planned,
+        model=model.id,
+        line=model.line,
+        estimate_micro_eur=model.cost_micro_eur(synthesis_ms=round(model.expected_s * 1000)),
+        request_id=context.request_id,
+    )
+    service.drafting.take_up(draft.id)
+    return draft
+
+
+async def poll(context: RequestContext, draft_id: str) -> Draft:
+    """A draft of the organisation. Raises NOT_FOUND."""
+    draft = await context.service.state.drafts.find(context.caller.org_id, draft_id)
+    if context.service.state.drafts.waits(draft):
+        context.service.drafting.take_up(draft.id)
+    return draft
+
+
+async def adopt(context: RequestContext, draft_id: str, request: AdoptRequest) -> OwnVoice:
+    """The voice that a ready draft becomes.
+
+    Raises NOT_FOUND, VOICE_NOT_IN_PLAN, INVALID_REQUEST unless the draft is ready, VOICE_LIMIT_REACHED.
+    """
+    service, org_id = context.service, context.caller.org_id
+    draft = await service.state.drafts.find(org_id, draft_id)
+    _require_plan(context.caller)
+    adoption = service.drafting.adoption(draft, request.slug, request.label)
+    _, own = await service.state.drafts.adopt(org_id, draft_id, adoption)
+    return own
+
+
+async def discard(context: RequestContext, draft_id: str) -> Draft:
+    """The draft, discarded; nothing is billed for one that was not ready. Raises NOT_FOUND."""
+    draft = await context.service.state.drafts.discard(context.caller.org_id, draft_id)
+    context.service.drafting.drop(draft.id)
+    return draft
+
+
+def suggest(context: RequestContext, request: SuggestRequest) -> SuggestReply:
+    """Traits from a description. Raises VOICE_NOT_IN_PLAN."""
+    _require_plan(context.caller)
+    return suggest_traits(request.text, context.service.catalog.traits)
+
+
+def _designer(context: RequestContext) -> tuple[VoiceDesignModel, bool]:
+    """The first designer that is set up and enabled, else the first that is known; and whether it takes orders."""
+    known = context.service.catalog.voice_design
+    offered = context.offered(known)
+    for model in (*offered, *known.values()):
+        return model, bool(offered)
+    raise _not_here()
+
+
+def _not_here() -> Exception:
+    return NOT_IMPLEMENTED("no voices are designed in this deployment; `available` of design-options says so")
+
+
+def _require_plan(caller: Caller) -> None:
+    if not caller.may_select_voices:
+        raise VOICE_NOT_IN_PLAN(
+            f"voice design needs voice selection, which plan `{caller.plan.name}` does not include; it begins with "
+            "plan `starter`"
+        )

@@ -1,0 +1,148 @@
+"""Voice design: what can be ordered, orders, drafts, adoption, suggestions. Spec 2 (Voice design), 4 and 7."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+from starlette.responses import JSONResponse, Response
+
+from contract.access import Scope
+from contract.speech.voices import VoiceObject
+from contract.voice_design.order import AdoptRequest, DesignOrder, SuggestRequest
+from contract.voice_design.replies import (
+    DesignOptions,
+    Measurements,
+    SuggestReply,
+    VoiceDesignList,
+    VoiceDesignObject,
+)
+from deployments.ingress.addresses import signed_address
+from deployments.ingress.admission import Admitted, admit
+from deployments.ingress.flows import designs
+from deployments.ingress.idempotency import ACCEPTS_KEY, once
+from deployments.ingress.openapi import documented
+from deployments.ingress.voice_objects import own_entry
+from state.drafts import Draft, Made
+from state.voices import OwnVoice
+
+router = APIRouter(tags=["voice design"])
+
+AnyKey = Annotated[Admitted, Depends(admit(None))]
+Designing = Annotated[Admitted, Depends(admit(Scope.SPEECH))]
+
+DRAFTS = "/audio/voices/designs"
+
+PLAYABLE = ("ready", "adopted")
+"""States in which there is a sample."""
+
+
+@router.get("/audio/voices/design-options", openapi_extra=documented(None, DesignOptions))
+async def get_options(admitted: AnyKey) -> Response:
+    """Say what may be ordered, the limits, and whether orders are taken."""
+    return JSONResponse(designs.options(admitted.context))
+
+
+@router.post(
+    DRAFTS, status_code=202, openapi_extra=documented(DesignOrder, VoiceDesignObject, status=202, **ACCEPTS_KEY)
+)
+async def order(admitted: Designing) -> Response:
+    """Order a voice. The draft is `pending`; poll it every few seconds."""
+    request = await admitted.body(DesignOrder)
+    return await once(admitted, partial(_order, admitted, request))
+
+
+async def _order(admitted: Admitted, request: DesignOrder) -> Response:
+    return JSONResponse(await _object(admitted, await designs.order(admitted.context, request), None), 202)
+
+
+@router.get(DRAFTS, openapi_extra=documented(None, VoiceDesignList))
+async def list_drafts(admitted: Designing) -> Response:
+    """List the drafts of your organisation, the newest first."""
+    state, org_id = admitted.context.service.state, admitted.context.caller.org_id
+    found = await state.drafts.of(org_id)
+    voices = {own.voice.slug: own for own in await state.voices.of(org_id)}
+    data = [await _object(admitted, draft, voices.get(draft.voice_slug or "")) for draft in found]
+    listed: VoiceDesignList = {"object": "list", "data": data}
+    return JSONResponse(listed)
+
+
+@router.post(f"{DRAFTS}/suggest", openapi_extra=documented(SuggestRequest, SuggestReply))
+async def suggest(admitted: Designing) -> Response:
+    """Suggest traits for an order from a description in German or English. Nothing is designed and nothing billed."""
+    return JSONResponse(designs.suggest(admitted.context, await admitted.body(SuggestRequest)))
+
+
+@router.get(f"{DRAFTS}/{{design_id}}", openapi_extra=documented(None, VoiceDesignObject))
+async def get_draft(admitted: Designing, design_id: str) -> Response:
+    """Say how far a draft is."""
+    draft = await designs.poll(admitted.context, design_id)
+    own = None
+    if draft.voice_slug:
+        own = await admitted.context.service.state.voices.find(draft.org_id, draft.voice_slug)
+    return JSONResponse(await _object(admitted, draft, own))
+
+
+@router.post(
+    f"{DRAFTS}/{{design_id}}/adopt", openapi_extra=documented(AdoptRequest, VoiceObject, optional=True, **ACCEPTS_KEY)
+)
+async def adopt(admitted: Designing, design_id: str) -> Response:
+    """Make a ready draft a voice of your organisation."""
+    request = await admitted.body(AdoptRequest, optional=True)
+    return await once(admitted, partial(_adopt, admitted, design_id, request))
+
+
+async def _adopt(admitted: Admitted, design_id: str, request: AdoptRequest) -> Response:
+    own: OwnVoice = await designs.adopt(admitted.context, design_id, request)
+    return JSONResponse(await own_entry(admitted, own))
+
+
+@router.delete(f"{DRAFTS}/{{design_id}}", openapi_extra=documented(None, VoiceDesignObject))
+async def discard(admitted: Designing, design_id: str) -> Response:
+    """Discard a draft with its clip, and the voice that it was adopted as."""
+    return JSONResponse(await _object(admitted, await designs.discard(admitted.context, design_id), None))
+
+
+async def _object(admitted: Admitted, draft: Draft, own: OwnVoice | None) -> VoiceDesignObject:
+    plan, made = draft.plan, draft.made
+    playable = made if draft.state in PLAYABLE else None
+    body: VoiceDesignObject = {
+        "object": "voice_design",
+        "id": draft.id,
+        "status": draft.state,
+        "scope": "org",
+        "created_at": draft.created_at,
+        "language": plan.language,
+        "gender": plan.gender,
+        "age_years": plan.age_years,
+        "traits": plan.traits,
+        "label": plan.label,
+        "instruct": plan.instruct,
+        "target_hz": plan.target_hz,
+        "band_hz": list(plan.band_hz),
+        "auto_adopt": plan.auto_adopt,
+        "measurements": _measurements(made),
+        "sample_url": await signed_address(admitted, playable.sample_blob) if playable else None,
+        "cost_micro_eur": draft.cost_micro_eur,
+        "voice_slug": draft.voice_slug,
+        "voice": await own_entry(admitted, own) if own else None,
+        "error": draft.error,
+    }
+    if made:
+        body["duration_ms"] = made.synthesis_ms
+    return body
+
+
+def _measurements(made: Made | None) -> Measurements:
+    if made is None:
+        return {"f0_hz": None, "in_band": None, "attempts_used": None, "seconds": None}
+    return {
+        "f0_hz": round(made.f0_hz, 1),
+        "in_band": made.in_band,
+        "attempts_used": made.attempts_used,
+        "seconds": round(made.seconds, 3),
+        "p25_hz": round(made.p25_hz, 1),
+        "p75_hz": round(made.p75_hz, 1),
+        "voiced_windows": made.voiced_windows,
+    }

@@ -1,0 +1,35 @@
+"""A voice as it is answered, in lists and in drafts. Spec 2 (Voice)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from contract.catalog import SpeechModel
+from contract.speech.voices import Voice, VoiceObject
+from deployments.ingress.addresses import signed_address
+from deployments.ingress.admission import Admitted
+from state.voices import OwnVoice
+
+
+async def own_entry(admitted: Admitted, own: OwnVoice) -> VoiceObject:
+    """A voice of the caller's organisation; its sample plays for an hour."""
+    model = admitted.context.service.speech_engines[own.voice.provider]
+    return entry(admitted, own.voice, model, sample_url=await signed_address(admitted, own.sample_blob))
+
+
+def entry(admitted: Admitted, voice: Voice, model: SpeechModel, **samples: Any) -> VoiceObject:
+    """What every voice says of itself, with the `runtime` that speaks here."""
+    context = admitted.context
+    made: Any = {
+        "object": "voice",
+        **voice.model_dump(exclude_none=True, exclude={"from_plan"}),
+        "languages": list(model.languages),
+        "model": model.id,
+        "runtime": model.runtime_for(voice.primary_language) if model.serving else None,
+        "selectable": voice.selectable(context.caller),
+        "available": model in context.offered(context.service.catalog.speech),
+        **({"runtimes": model.runtimes} if model.runtimes else {}),
+        **samples,
+    }
+    listed: VoiceObject = made
+    return listed

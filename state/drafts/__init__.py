@@ -1,0 +1,13 @@
+"""Drafts of voices: ordered, made by whichever process has them, adopted or ended. Spec 2 and 3 (Voice design).
+
+draft.py      what is kept of a draft, and what a designer made of it
+adoption.py   a draft as a voice
+changes.py    every change of a draft is one of these transactions, money and voice included
+store.py      the store: orders, workers, adoption, what is left over
+"""
+
+from state.drafts.adoption import Adoption
+from state.drafts.draft import Draft, Made
+from state.drafts.store import Drafts, Held
+
+__all__ = ["Adoption", "Draft", "Drafts", "Held", "Made"]

@@ -1,0 +1,133 @@
+"""A draft as it is kept, and what a designer made of it."""
+
+from __future__ import annotations
+
+import base64
+import re
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import TypeAdapter
+from sqlalchemy import Row
+
+from contract.limits import DRAFT_S
+from contract.voice_design.draft import Plan, State
+from state.billing.postings import Entry
+
+FOLDER = "drafts"
+"""Of `State.blobs`."""
+
+ID_PATTERN = re.compile(r"vd_[a-z2-7]{26}", re.ASCII)
+
+COLUMNS = (
+    *("id", "org_id", "user_id", "key_id", "request_id", "line", "model", "state", "created_at", "work_at"),
+    *("failures", "cost_micro_eur", "voice_slug", "error"),
+)
+"""Of `drafts`, that are fields of a Draft as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a designer made, once it is stored.
+
+    Attributes:
+        clip_blob, sample_blob: names in `State.blobs` of a WAV and an MP3 file.
+        transcript: what is said in both, word for word.
+        recipe: how the engine that runs as `runtime` speaks the voice; None where it imitates the clip.
+        runtime: what designed the voice.
+        f0_hz, p25_hz, p75_hz, voiced_windows, in_band, attempts_used: as measured (`contract.voice_design.engine`).
+        seconds: length of the clip.
+        synthesis_ms: over all attempts; what is billed.
+    """
+
+    clip_blob: str
+    sample_blob: str
+    transcript: str
+    recipe: str | None
+    runtime: str
+    f0_hz: float
+    p25_hz: float
+    p75_hz: float
+    voiced_windows: int
+    in_band: bool
+    attempts_used: int
+    seconds: float
+    synthesis_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A draft.
+
+    Attributes:
+        id: `vd_` and 128 random bits; its bytes are under it, and its usage line is unique by it.
+        user_id, key_id, request_id, line: who is billed, and as what: the work may go on in another process.
+        model: id of the designer.
+        created_at: seconds since 1970.
+        work_at: when somebody should see to it, seconds since 1970: a pending draft once the lease of its worker has
+            ended, a ready one that is to be adopted by itself. None if there is nothing to do.
+        failures: of the designer, so far.
+        made: from `ready` on.
+        voice_slug: while it is adopted.
+        error: why it failed, or was not adopted by itself.
+    """
+
+    id: str
+    org_id: int
+    user_id: int | None
+    key_id: str
+    request_id: str
+    line: str
+    model: str
+    plan: Plan
+    state: State
+    created_at: int
+    work_at: int | None = None
+    failures: int = 0
+    made: Made | None = None
+    cost_micro_eur: int = 0
+    voice_slug: str | None = None
+    error: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The folder of its bytes."""
+        return f"{FOLDER}/{self.id}"
+
+    @property
+    def entry(self) -> Entry:
+        """What is billed, once."""
+        return Entry(self.id, self.org_id, self.user_id, self.key_id, self.request_id, self.line, self.model)
+
+    @property
+    def expires_at(self) -> int:
+        """When it has failed if it is not ready, seconds since 1970."""
+        return self.created_at + DRAFT_S
+
+
+def new_id() -> str:
+    """An id that nobody can guess."""
+    return f"vd_{base64.b32encode(secrets.token_bytes(16)).decode().rstrip('=').lower()}"
+
+
+def columns(draft: Draft) -> dict[str, Any]:
+    """The draft as columns of its row."""
+    row = {name: getattr(draft, name) for name in COLUMNS}
+    return row | {"plan": _plans.dump_json(draft.plan).decode()}
+
+
+def made_column(made: Made) -> str:
+    """What the column `made` holds."""
+    return _mades.dump_json(made).decode()
+
+
+def draft_of(row: Row[Any]) -> Draft:
+    """The draft in a row."""
+    about = {name: getattr(row, name) for name in COLUMNS}
+    made = None if row.made is None else _mades.validate_json(row.made)
+    return Draft(**about, plan=_plans.validate_json(row.plan), made=made)
+
+
+_plans = TypeAdapter(Plan)
+_mades = TypeAdapter(Made)

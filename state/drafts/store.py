@@ -1,0 +1,245 @@
+"""The store of drafts. Of any number of processes one works on a draft at a time, and any of them may go on."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqlalchemy import select
+
+from contract.access import Caller
+from contract.errors import QUOTA_EXCEEDED, without_text
+from contract.limits import DRAFT_KEPT_S, DRAFT_S
+from contract.voice_design.draft import Plan
+from state.billing.ledger import over_limit
+from state.billing.postings import OverLimit
+from state.blobs.base import Blobs
+from state.database.base import Database
+from state.database.tables import drafts
+from state.drafts import changes
+from state.drafts.adoption import Adoption
+from state.drafts.draft import ID_PATTERN, Draft, Made, draft_of, new_id
+from state.voices import OwnVoice
+
+log = logging.getLogger(f"parlance.{__name__}")
+
+LEASE_S = 20
+"""A worker that does not renew its lease for this long is taken for dead."""
+
+LISTED = 100
+"""Drafts in one list, the newest."""
+
+FAILED_KEPT_S = 24 * 3600
+DISCARDED_KEPT_S = 3600
+"""They cost nothing, so a client could leave any number of their rows behind."""
+
+HELD_LONGER_S = 600
+"""The money of a draft is held beyond its end: the draft's own transactions free it, and a reaper what they leave."""
+
+SWEPT_AT_ONCE = 50
+SWEEP_AGAIN_S = 300
+"""Pause after bytes could not be deleted."""
+
+EXPIRED = f"the draft was not finished within {DRAFT_S // 60} minutes; nothing is billed, and it may be ordered again"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A pending draft that this process works on. `worker` is new for each claim."""
+
+    draft: Draft
+    worker: str
+
+    @property
+    def folder(self) -> str:
+        """For the bytes of this claim, so that whoever comes too late replaces nothing."""
+        return f"{self.draft.name}/{self.worker}"
+
+
+class Drafts:
+    """The store of drafts.
+
+    Args:
+        database: where rows live.
+        blobs: where clips and samples live.
+        wall: clock in seconds since 1970.
+    """
+
+    def __init__(self, database: Database, blobs: Blobs, wall: Callable[[], float] = time.time) -> None:
+        self._database = database
+        self._blobs = blobs
+        self._wall = wall
+
+    async def order(
+        self, caller: Caller, plan: Plan, *, model: str, line: str, estimate_micro_eur: int, request_id: str
+    ) -> Draft:
+        """A new draft of the caller's organisation, and the estimate held for it where there is a spend limit.
+
+        Raises VOICE_LIMIT_REACHED if a voice of the organisation has its slug, TOO_MANY_PENDING, QUOTA_EXCEEDED.
+        """
+        now_s = self._now_s()
+        who = (caller.org_id, caller.user_id, caller.key_id, request_id)
+        draft = Draft(new_id(), *who, line, model, plan, "pending", now_s, work_at=0)
+        hold = max(1, estimate_micro_eur) if caller.org_limited or caller.user_limited else 0
+        lease_until = draft.expires_at + HELD_LONGER_S
+        try:
+            await self._database.run(
+                lambda c: changes.order(c, draft, now_s + DRAFT_KEPT_S, hold, lease_until), row=caller.org_id
+            )
+        except OverLimit as refused:
+            raise over_limit(refused, caller, QUOTA_EXCEEDED) from None
+        return draft
+
+    async def find(self, org_id: int, draft_id: str) -> Draft:
+        """An organisation's draft. Raises NOT_FOUND, for another's in the same words as for one that never was."""
+        found = await self._find(draft_id)
+        if found is None or found.org_id != org_id:
+            raise changes.unknown(draft_id)
+        return found
+
+    async def read(self, draft_id: str) -> Draft | None:
+        """A draft of any organisation, as it stands; None if there is none."""
+        query = select(drafts).where(drafts.c.id == draft_id)
+        row = await self._database.run(lambda c: c.execute(query).one_or_none())
+        return None if row is None else draft_of(row)
+
+    async def of(self, org_id: int) -> list[Draft]:
+        """The LISTED newest drafts of an organisation, the newest first."""
+        query = select(drafts).where(drafts.c.org_id == org_id)
+        newest = query.order_by(drafts.c.created_at.desc(), drafts.c.id).limit(LISTED)
+        found = [draft_of(row) for row in await self._database.run(lambda c: list(c.execute(newest)))]
+        late = [draft for draft in found if self._is_late(draft)]
+        for draft in late:
+            await self._expire(draft.id)
+        return await self.of(org_id) if late else found
+
+    # --- work
+
+    async def claim(self, draft_id: str) -> Held | None:
+        """The draft to work on for LEASE_S; None if somebody does, or there is nothing to do."""
+        now_s, worker = self._now_s(), secrets.token_hex(16)
+        draft = await self._database.run(lambda c: changes.claim(c, draft_id, worker, now_s, now_s + LEASE_S))
+        return None if draft is None else Held(draft, worker)
+
+    async def renew(self, held: Held) -> bool:
+        """LEASE_S more. False if the work is for nothing: discarded, expired, or somebody else's."""
+        now_s, names = self._now_s(), (held.draft.id, held.worker)
+        return await self._database.run(lambda c: changes.renew(c, *names, now_s, now_s + LEASE_S))
+
+    async def release(self, held: Held) -> None:
+        """Lets the next one go on at once."""
+        await self._database.run(lambda c: changes.release(c, held.draft.id, held.worker))
+
+    async def count_failure(self, held: Held) -> int:
+        """One more failure of the designer; returns how many there are."""
+        return await self._database.run(lambda c: changes.count_failure(c, held.draft.id, held.worker)) or 0
+
+    async def finish(self, held: Held, made: Made, cost_micro_eur: int) -> Draft | None:
+        """The draft, ready and billed; None if it was discarded, has expired, or is somebody else's by now.
+
+        The bytes are stored already.
+        """
+        now_ms, names = int(self._wall() * 1000), (held.draft.id, held.worker)
+        return await self._database.run(
+            lambda c: changes.finish(c, *names, made, cost_micro_eur, now_ms), row=held.draft.org_id
+        )
+
+    async def fail(self, held: Held, why: str) -> None:
+        """The draft has failed for good. Nothing is billed."""
+        now_s, names = self._now_s(), (held.draft.id, held.worker)
+        await self._database.run(
+            lambda c: changes.fail(c, *names, why, now_s, now_s + FAILED_KEPT_S), row=held.draft.org_id
+        )
+
+    async def waiting(self, most: int) -> list[str]:
+        """Ids of up to `most` drafts that somebody should see to, those first that have waited longest."""
+        now_s = self._now_s()
+        return await self._database.run(lambda c: changes.waiting(c, now_s, most))
+
+    def waits(self, draft: Draft) -> bool:
+        """Whether somebody should see to it now."""
+        return draft.work_at is not None and draft.work_at <= self._now_s()
+
+    # --- ends
+
+    async def adopt(self, org_id: int, draft_id: str, adoption: Adoption) -> tuple[Draft, OwnVoice]:
+        """The draft and its voice, which is there from now on.
+
+        Raises NOT_FOUND, INVALID_REQUEST unless the draft is ready or for a malformed slug, VOICE_LIMIT_REACHED.
+        """
+        await self.find(org_id, draft_id)
+        now_s = self._now_s()
+        return await self._database.run(lambda c: changes.adopt(c, org_id, draft_id, adoption, now_s), row=org_id)
+
+    async def refuse(self, draft_id: str, why: str) -> None:
+        """A ready draft is not adopted by itself, and says why; it stays ready."""
+        await self._database.run(lambda c: changes.refuse(c, draft_id, why))
+
+    async def discard(self, org_id: int, draft_id: str) -> Draft:
+        """The draft, discarded from whatever state; its bytes are gone, and the voice that it was adopted as.
+
+        Raises NOT_FOUND.
+        """
+        if not ID_PATTERN.fullmatch(draft_id):
+            raise changes.unknown(draft_id)
+        now_s = self._now_s()
+        ends_at = now_s + DISCARDED_KEPT_S
+        draft = await self._database.run(lambda c: changes.discard(c, org_id, draft_id, now_s, ends_at), row=org_id)
+        await self._delete_bytes(draft, ends_at)
+        return draft
+
+    async def expire(self) -> None:
+        """Ends drafts that were not finished in time."""
+        now_s = self._now_s()
+        for draft_id in await self._database.run(lambda c: changes.overdue(c, now_s, SWEPT_AT_ONCE)):
+            await self._expire(draft_id)
+
+    async def sweep(self) -> None:
+        """Deletes bytes that are left of failed and discarded drafts, and rows that were kept for long enough."""
+        now_s = self._now_s()
+        query = select(drafts).where(drafts.c.sweep_at <= now_s).order_by(drafts.c.sweep_at).limit(SWEPT_AT_ONCE)
+        for row in await self._database.run(lambda c: list(c.execute(query))):
+            draft = draft_of(row)
+            if row.ends_at > now_s:
+                await self._delete_bytes(draft, row.ends_at)
+                continue
+            await self._end(draft, now_s)
+
+    async def _end(self, draft: Draft, now_s: int) -> None:
+        # Discarded first: nobody may adopt it between its bytes and its row.
+        ended = await self._database.run(lambda c: changes.discard_old(c, draft.id, now_s), row=draft.org_id)
+        if ended and await self._delete_bytes(draft, now_s):
+            await self._database.run(lambda c: changes.forget(c, draft.id))
+
+    async def _find(self, draft_id: str) -> Draft | None:
+        if not ID_PATTERN.fullmatch(draft_id):
+            return None
+        draft = await self.read(draft_id)
+        if draft is None or not self._is_late(draft):
+            return draft
+        await self._expire(draft_id)
+        return await self.read(draft_id)
+
+    def _is_late(self, draft: Draft) -> bool:
+        return draft.state == "pending" and draft.expires_at <= self._now_s()
+
+    async def _expire(self, draft_id: str) -> None:
+        now_s = self._now_s()
+        await self._database.run(lambda c: changes.expire(c, draft_id, EXPIRED, now_s, now_s + FAILED_KEPT_S))
+
+    async def _delete_bytes(self, draft: Draft, sweep_at: int) -> bool:
+        """Whether they are gone; the row is looked at again at `sweep_at`, or soon where the store fails."""
+        try:
+            await self._blobs.delete_all(draft.name)
+            is_done = True
+        except Exception as error:
+            log.error("the bytes of a draft are deleted later: %s", without_text(error))
+            sweep_at, is_done = self._now_s() + SWEEP_AGAIN_S, False
+        await self._database.run(lambda c: changes.sweep_again(c, draft.id, sweep_at))
+        return is_done
+
+    def _now_s(self) -> int:
+        return int(self._wall())

@@ -1,0 +1,107 @@
+"""What the network is given: phonemes, and mixtures of styles. No weights."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from models.kokoro.phonemes import RUN_PHONEMES, runs
+from models.kokoro.speaker import ESPEAK_NAMES
+from models.kokoro.styles import at_home, expected, measured, mixture
+from models.kokoro.voices import KokoroVoice
+
+VOICES = sorted({*ESPEAK_NAMES.values(), "en"})
+
+
+@pytest.mark.parametrize(
+    ("text", "voice", "spelled"),
+    [
+        ("The better boy joined a church choir.", "en-us", "ðə bˈɛTəɹ bˈY ʤˈYnd ə ʧˈɜɹʧ kwˈIəɹ."),
+        ("No boats near the chair.", "en", "nˈQ bˈQts nˌɪə ðə ʧˈɛː."),
+        ("Bonjour, ça va ?", "fr", "bɔ̃ʒˈuʁ, sa vˈa?"),
+        ("Gli zii: pizza!", "it", "ʎɪ ʣjˈi: pˈiʦːa!"),
+        ("आज आप कैसे हैं? सुबह।", "hi", "ˈaːɟ ˌaːp kˈɛːseː hɛ̃? sˈʊbəh."),
+    ],
+)
+def test_phonemes_are_spelled_as_the_network_learned_them(text: str, voice: str, spelled: str) -> None:
+    assert runs(text, voice) == [spelled]
+
+
+def test_numbers_and_abbreviations_are_read_out_and_end_no_sentence() -> None:
+    (said,) = runs("Dr. Smith paid 3.50, didn't he? Yes — he did; well: good... And so on.", "en-us")
+    assert "dˈɑktəɹ smˈɪθ" in said
+    assert [char for char in said if char in ".,!?;:—…"] == [",", "?", "—", ";", ":", "…", "."]
+
+
+def test_words_of_other_languages_bring_no_marks_along() -> None:
+    assert not set("()^") & set("".join(runs("El weekend y le café (du soir) ^ привет", "es")))
+
+
+@pytest.mark.parametrize("text", ["", " ", "\0", "\ud800", "—", "...", "\u0301" * 300])
+def test_what_cannot_be_spoken_gives_no_run_or_a_short_one(text: str) -> None:
+    assert all(len(run) < 40 for run in runs(text, "en-us"))
+
+
+@pytest.mark.parametrize("text", ["9" * 300, "a" * 300, "😀" * 300, "天" * 300, "word " * 60, "-" * 300, "﷽" * 50])
+@pytest.mark.parametrize("voice", VOICES)
+def test_no_run_is_longer_than_the_network_takes_well(text: str, voice: str) -> None:
+    assert all(0 < len(run) <= RUN_PHONEMES for run in runs(text, voice))
+
+
+def test_every_digit_of_an_endless_number_is_read() -> None:
+    said = " ".join(runs("7" * 300, "en-us"))
+    assert said.count("sˈɛvən") >= 300
+
+
+@settings(max_examples=60, deadline=None)
+@given(text=st.text(max_size=80), voice=st.sampled_from(VOICES))
+def test_any_text_has_phonemes_or_none(text: str, voice: str) -> None:
+    assert all(0 < len(run) <= RUN_PHONEMES for run in runs(text, voice))
+
+
+# Voices
+
+
+def test_weights_are_kept_as_shares() -> None:
+    voice = KokoroVoice(styles={"af_heart": 3, "af_bella": 1})
+    assert voice.styles == {"af_heart": 0.75, "af_bella": 0.25}
+    assert KokoroVoice.model_validate_json(voice.model_dump_json()) == voice
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"styles": {}}, {"styles": {"a": 0}}, {"styles": {"a": -1}}, {"styles": {"a": float("inf")}},
+        {"styles": {"a": float("nan")}}, {"styles": {"a": 1}, "speed": 0}, {"styles": {"a": 1}, "more": 1},
+    ],
+)  # fmt: skip
+def test_a_voice_that_is_none_is_refused(fields: dict) -> None:
+    with pytest.raises(ValidationError):
+        KokoroVoice.model_validate(fields)
+
+
+@pytest.mark.parametrize("f0_hz", [80.0, 100.0, 130.5, 160.0, 184.0, 200.0])
+def test_a_mixture_is_of_the_two_styles_beside_a_height(f0_hz: float) -> None:
+    shares = mixture(f0_hz)
+    assert sum(shares.values()) == pytest.approx(1)
+    assert expected(shares).f0_hz == pytest.approx(f0_hz, abs=1)
+    assert len(shares) <= 2
+
+
+@pytest.mark.parametrize(("f0_hz", "style"), [(20.0, "am_onyx"), (2000.0, "bf_isabella")])
+def test_heights_out_of_reach_get_the_nearest_style(f0_hz: float, style: str) -> None:
+    assert mixture(f0_hz) == {style: 1.0}
+
+
+def test_every_style_is_measured_by_ear_and_by_level() -> None:
+    assert len(measured()) == 54
+    assert all(70 < one.f0_hz < 350 and 0.03 < one.loudness < 0.3 for one in measured().values())
+
+
+@pytest.mark.parametrize(("language", "native"), [("fr", "ff_siwis"), ("es", "em_alex"), ("it", "im_nicola")])
+def test_a_man_is_half_a_native_abroad(language: str, native: str) -> None:
+    assert at_home({"am_adam": 0.6, "am_echo": 0.4}, language) == {"am_adam": 0.3, "am_echo": 0.2, native: 0.5}
+    assert sum(at_home({native: 1.0}, language).values()) == 1
+    assert at_home({"am_adam": 1.0}, "en") == {"am_adam": 1.0}
