@@ -217,9 +217,11 @@ def main() -> None:
         print(styles(catalog))
         return
     found: list[Outcome] = []
-    with suppress(KeyboardInterrupt):
-        asyncio.run(run(catalog, options.orders, options.seed, found))
-    print(table(found))
+    try:
+        with suppress(KeyboardInterrupt):
+            asyncio.run(run(catalog, options.orders, options.seed, found))
+    finally:
+        print(table(found))
     if options.keep:
         TABLE.write_text(f"# Voices designed to a pitch\n\n{table(found)}\n", "utf-8")
         draw_plot(found, PLOT)

@@ -23,7 +23,7 @@ from contextvars import Context
 from typing import TypeVar
 
 from autoscaling.engine import Engine, Timings
-from contract.catalog import Catalog, VoiceDesignModel
+from contract.catalog import Catalog
 from contract.errors import (
     BUSY,
     ENGINE_FAILED,
@@ -36,8 +36,7 @@ from contract.errors import (
     without_text,
 )
 from contract.speech.engine import Clip
-from contract.voice_design.draft import Plan
-from contract.voice_design.engine import Designed, DesignJob, VoiceDesignEngine
+from contract.voice_design.engine import Designed, VoiceDesignEngine
 from state import State
 from state.drafts import Adoption, Draft, Held, Made
 
@@ -190,7 +189,7 @@ class Drafting:
 
     async def _design(self, draft: Draft) -> Designed:
         model = self._catalog.voice_design[draft.model]
-        job = design_job(draft.plan, model, self._catalog.sentences[draft.plan.language])
+        job = draft.plan.job(self._catalog.sentences[draft.plan.language], model.max_attempts)
         timings = Timings(organisation=draft.org_id)
         return await self._engines[model.deployment].call(VoiceDesignEngine.design, job, timings=timings)
 
@@ -224,23 +223,6 @@ def _wav(clip: Clip) -> bytes:
         writer.setparams((1, 2, clip.sample_rate, 0, "NONE", ""))
         writer.writeframes(clip.samples)
     return file.getvalue()
-
-
-def design_job(plan: Plan, model: VoiceDesignModel, sentence: str) -> DesignJob:
-    """What the designer is asked for a draft."""
-    return DesignJob(
-        text=sentence,
-        language=plan.language,
-        instruct=plan.instruct,
-        gender=plan.gender,
-        age_years=plan.age_years,
-        traits=plan.traits,
-        speed=plan.speed,
-        target_hz=plan.target_hz,
-        band_hz=plan.band_hz,
-        attempts=model.max_attempts,
-        seed=plan.seed,
-    )
 
 
 def _made(folder: str, designed: Designed, sentence: str, runtime: str) -> Made:

@@ -21,8 +21,7 @@ pytestmark = pytest.mark.anyio
 
 CHAT = "/chat/completions"
 KEYED = [path for path in BODIES if path != "/audio/speech" and "/designs" not in path and "/mcp" not in path]
-"""Speech is a stream, and MCP has a protocol of its own. What holds for voice design is in `test_designs.py`: its
-orders are billed later."""
+"""Speech is a stream, MCP has a protocol of its own, and orders of voices are billed later (`test_designs.py`)."""
 STORED = [path for path in KEYED if path not in ("/decisions", "/systemone")]
 """Answers of decisions are never stored."""
 FREE = ("/audio/uploads",)

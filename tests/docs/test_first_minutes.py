@@ -58,7 +58,7 @@ def test_what_is_not_set_up_cannot_be_woken() -> None:
 
 @pytest.mark.parametrize(
     ("profile", "verbs"),
-    [("embedded", ["ask", "hear", "be heard"]), ("cpu", ["be heard"]), ("production", ["hear", "be heard"])],
+    [("embedded", ["ask", "hear", "be heard"]), ("cpu", ["hear", "be heard"]), ("production", ["hear", "be heard"])],
 )
 def test_what_is_offered_is_what_the_profile_can_do(profile: str, verbs: list[str]) -> None:
     models = list(configs.load(profile).set_up())

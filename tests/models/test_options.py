@@ -12,11 +12,12 @@ import configs
 import models
 from contract.catalog import ChatModel, Model, Serving
 from models import options
-from models.options import OptionsError
+from models.options import NoOptions, OptionsError
 
-SET_UP = [(profile, model.id) for profile in configs.PROFILES for model in configs.load(profile).set_up()]
-EMBEDDED = {model.id: model for model in configs.load("embedded").set_up()}
-CHAT = EMBEDDED["smollm2-135m-instruct"]
+SET_UP = [(profile, model.deployment) for profile in configs.PROFILES for model in configs.load(profile).set_up()]
+EMBEDDED = {model.deployment: model for model in configs.load("embedded").set_up()}
+"""By deployment: two kinds of models may share an id."""
+CHAT = EMBEDDED["chat-smollm2-135m-instruct"]
 
 
 def changed(model: Model, **serving: Any) -> Model:
@@ -30,18 +31,18 @@ def refusal(model: Model) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize(("profile", "model_id"), SET_UP)
-def test_every_stanza_of_the_catalogue_is_accepted(profile: str, model_id: str) -> None:
-    (model,) = (model for model in configs.load(profile).set_up() if model.id == model_id)
-    assert type(options.check(model)) is getattr(options.adapter_of(model), "options_type", None)
+@pytest.mark.parametrize(("profile", "deployment"), SET_UP)
+def test_every_stanza_of_the_catalogue_is_accepted(profile: str, deployment: str) -> None:
+    (model,) = (model for model in configs.load(profile).set_up() if model.deployment == deployment)
+    assert type(options.check(model)) is getattr(options.adapter_of(model), "options_type", NoOptions)
 
 
-@pytest.mark.parametrize("model_id", EMBEDDED)
-def test_a_misspelt_option_of_any_adapter_is_refused(model_id: str) -> None:
-    model = EMBEDDED[model_id]
+@pytest.mark.parametrize("deployment", EMBEDDED)
+def test_a_misspelt_option_of_any_adapter_is_refused(deployment: str) -> None:
+    model = EMBEDDED[deployment]
     assert model.serving
     said = refusal(changed(model, options={"enginee": 1} | model.serving.options))
-    assert said.startswith(f"{model.noun}.toml [{model_id}.serving] `options.enginee`: there is no such option")
+    assert said.startswith(f"{model.noun}.toml [{model.id}.serving] `options.enginee`: there is no such option")
 
 
 def test_the_refusal_lists_what_there_is() -> None:
@@ -52,21 +53,21 @@ def test_the_refusal_lists_what_there_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model_id", "said", "place"),
+    ("deployment", "said", "place"),
     [
-        ("all-minilm-l6-v2", {"dtype": "float61"}, "options.dtype"),
-        ("all-minilm-l6-v2", {"workers": 0}, "options.workers"),
-        ("all-minilm-l6-v2-cosine", {"pooling": "max"}, "options.pooling"),
-        ("decision-v1", {"strategy": "next-token", "images": True}, "options"),
-        ("smollm2-135m-instruct", {"chat_template": "../request.py"}, "options.chat_template"),
-        ("smollm2-135m-instruct", {"engine": {"max_num_seq": 16}}, "options.engine"),
-        ("qwen3-tts", {"voices": {}}, "options.voices"),
-        ("qwen3-tts", {"voices": {"x": {"styles": {"a": 1}, "speed": 0}}}, "options.voices.x.speed"),
+        ("embeddings-all-minilm-l6-v2", {"dtype": "float61"}, "options.dtype"),
+        ("embeddings-all-minilm-l6-v2", {"workers": 0}, "options.workers"),
+        ("rerank-all-minilm-l6-v2-cosine", {"pooling": "max"}, "options.pooling"),
+        ("decisions-decision-v1", {"strategy": "next-token", "images": True}, "options"),
+        ("chat-smollm2-135m-instruct", {"chat_template": "../request.py"}, "options.chat_template"),
+        ("chat-smollm2-135m-instruct", {"engine": {"max_num_seq": 16}}, "options.engine"),
+        ("speech-qwen3-tts", {"voices": {}}, "options.voices"),
+        ("speech-qwen3-tts", {"voices": {"x": {"styles": {"a": 1}, "speed": 0}}}, "options.voices.x.speed"),
     ],
 )
-def test_a_wrong_value_is_named_by_its_place(model_id: str, said: dict[str, Any], place: str) -> None:
-    model = EMBEDDED[model_id]
-    assert refusal(changed(model, options=said)).startswith(f"{model.noun}.toml [{model_id}.serving] `{place}`: ")
+def test_a_wrong_value_is_named_by_its_place(deployment: str, said: dict[str, Any], place: str) -> None:
+    model = EMBEDDED[deployment]
+    assert refusal(changed(model, options=said)).startswith(f"{model.noun}.toml [{model.id}.serving] `{place}`: ")
 
 
 class Plain:
