@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 DONE = b"data: [DONE]\n\n"
@@ -16,3 +16,11 @@ KEEP_ALIVE = b": keep-alive\n\n"
 def event(content: Mapping[str, Any]) -> bytes:
     """`content` as one event."""
     return b"data: " + json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
+
+
+def contents(events: bytes) -> Iterator[dict[str, Any]]:
+    """The contents of events that `event` framed, for wires that say the same in another form."""
+    for framed in events.split(b"\n\n"):
+        if framed:
+            content: dict[str, Any] = json.loads(framed.removeprefix(b"data: "))
+            yield content

@@ -81,11 +81,18 @@ class ChatCompletion(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class ChatReply:
-    """A finished answer, and the tokens to bill."""
+    """A finished answer, and the tokens to bill.
+
+    Attributes:
+        cached_tokens: of the prompt, those that an earlier request had left in the cache.
+        cut_tokens: that were cut from the top of the input, because it did not fit.
+    """
 
     body: ChatCompletion
     prompt_tokens: int
     completion_tokens: int
+    cached_tokens: int = 0
+    cut_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +102,14 @@ class ChatBatch:
     Attributes:
         events: one or more `data: {...}\n\n`.
         prompt_tokens, completion_tokens: of the whole call so far, so that an aborted stream can be billed.
+        cached_tokens, cut_tokens: as in `ChatReply`.
     """
 
     events: bytes
     prompt_tokens: int
     completion_tokens: int
+    cached_tokens: int = 0
+    cut_tokens: int = 0
 
 
 class ChatEngine(Protocol):

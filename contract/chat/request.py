@@ -34,6 +34,11 @@ MAX_STOP_CHARS = 256
 MAX_TEMPERATURE = 2.0
 MAX_PENALTY = 2.0
 MAX_ID_CHARS = 256
+MAX_TOP_K = 1000
+MAX_REPETITION_PENALTY = 2.0
+
+ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+"""How much a model may think before it answers; `none` is not at all."""
 
 
 def _listed(value: Any, wrap: Any = lambda text: text) -> Any:
@@ -162,6 +167,11 @@ class ChatRequest(Lenient):
     n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
+    top_k: Annotated[int, Field(ge=0, le=MAX_TOP_K)] | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    repetition_penalty: Annotated[float, Field(gt=0, le=MAX_REPETITION_PENALTY)] | None = None
+    reasoning_effort: ReasoningEffort | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
     presence_penalty: Annotated[float, Field(ge=-MAX_PENALTY, le=MAX_PENALTY)] | None = None
     frequency_penalty: Annotated[float, Field(ge=-MAX_PENALTY, le=MAX_PENALTY)] | None = None

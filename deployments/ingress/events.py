@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass
 
 from contract.errors import INTERNAL_ERROR, ApiError
 from contract.events import KEEP_ALIVE, event
@@ -13,8 +14,31 @@ from deployments.ingress.streams import Stream
 NO_CACHE = {"cache-control": "no-cache"}
 
 
+def _failed(error: ApiError) -> bytes:
+    return event(error.body())
+
+
+@dataclass(frozen=True, slots=True)
+class Manners:
+    """What a wire sends beside its own events.
+
+    Attributes:
+        keep_alive: an event or a comment that fills silence.
+        failed: the event of an error that comes once the stream has begun.
+    """
+
+    keep_alive: bytes = KEEP_ALIVE
+    failed: Callable[[ApiError], bytes] = _failed
+
+
+PLAIN = Manners()
+
+
 async def event_stream(
-    source: AsyncGenerator[bytes, None], headers: Mapping[str, str] = NO_CACHE, keepalive_s: float = KEEPALIVE_S
+    source: AsyncGenerator[bytes, None],
+    headers: Mapping[str, str] = NO_CACHE,
+    keepalive_s: float = KEEPALIVE_S,
+    manners: Manners = PLAIN,
 ) -> Stream:
     """A response over `source`, once it has its first item: an error until then is an ordinary error reply.
 
@@ -31,21 +55,21 @@ async def event_stream(
     except BaseException:
         await _stop(first, source)
         raise
-    body = _body(first, source, keepalive_s)
+    body = _body(first, source, keepalive_s, manners)
     # Started, so that closing it runs its `finally`; the empty item costs nothing on the wire.
     await anext(body)
     return Stream(body, "text/event-stream", {**NO_CACHE, **headers})
 
 
 async def _body(
-    pending: asyncio.Future[bytes], source: AsyncGenerator[bytes, None], keepalive_s: float
+    pending: asyncio.Future[bytes], source: AsyncGenerator[bytes, None], keepalive_s: float, manners: Manners
 ) -> AsyncGenerator[bytes, None]:
     try:
         yield b""
         while True:
             await asyncio.wait({pending}, timeout=keepalive_s)
             if not pending.done():
-                yield KEEP_ALIVE
+                yield manners.keep_alive
                 continue
             try:
                 item = pending.result()
@@ -54,9 +78,9 @@ async def _body(
             pending = asyncio.ensure_future(anext(source))
             yield item
     except ApiError as error:
-        yield event(error.body())
+        yield manners.failed(error)
     except Exception:
-        yield event(INTERNAL_ERROR().body())
+        yield manners.failed(INTERNAL_ERROR())
         raise
     finally:
         await _stop(pending, source)
