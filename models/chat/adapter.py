@@ -79,7 +79,9 @@ class VllmChat(ChatEngine):
         if not isinstance(answer, ChatCompletionResponse):
             raise error_of(answer, job.request)
         tokens = answer.usage
-        return ChatReply(reply_body(answer), tokens.prompt_tokens, tokens.completion_tokens or 0)
+        return ChatReply(
+            reply_body(answer, job.request.custom_tools), tokens.prompt_tokens, tokens.completion_tokens or 0
+        )
 
     async def stream(self, job: ChatJob) -> AsyncGenerator[ChatBatch, None]:
         """The answer in events: the first token alone, then whatever has become ready. Closing it frees the engine.
@@ -131,7 +133,7 @@ class VllmChat(ChatEngine):
         except grammars.Refused as refusal:
             raise schema_refused(refusal, await self._refused_field(refusal, job)) from refusal
         except grammars.Crowded:
-            raise BUSY("too many JSON schemas wait to be compiled; send the request again in a moment") from None
+            raise BUSY("too many grammars wait to be compiled; send the request again in a moment") from None
         except Exception as failure:
             raise error_of(failure, request) from failure
         # vLLM answers a cancelled call with an error object; here a cancelled task stays cancelled.
@@ -148,6 +150,8 @@ class VllmChat(ChatEngine):
                 await self._grammars.check("PARSE", json.dumps(schema), job.cache_salt or "")
             except (grammars.Refused, grammars.Crowded):
                 return field
+        if job.request.structured_outputs:
+            return f"structured_outputs.{'regex' if job.request.structured_outputs.regex else 'choice'}"
         return schemas.dearest(job.request) if fields else "tools"
 
     def _refuse_images(self, request: ChatRequest) -> None:

@@ -6,11 +6,11 @@ Imported where an engine has been started: it needs vLLM.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast, get_args
 
 from vllm.config import ModelConfig
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest, ChatCompletionResponse
@@ -21,6 +21,7 @@ from vllm.entrypoints.serve import create_error_response
 from vllm.entrypoints.serve.engine.protocol import ErrorResponse
 from vllm.outputs import CompletionOutput, RequestOutput
 from vllm.renderers import TokenizeParams
+from vllm.sampling_params import StructuredOutputsParams
 from vllm.tokenizers import TokenizerLike
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.structured_output.backend_types import StructuredOutputOptions
@@ -34,8 +35,9 @@ from contract.errors import INVALID_REQUEST, UPSTREAM_ERROR, ApiError
 from contract.limits import SCHEMA_COMPILE_S
 from models.chat.events import EventStream
 from models.chat.request import answer_reserve
+from models.chat.tools import said
 from models.chat.turns import TurnRenderer, marks_of
-from models.llm.grammars import Grammars, Refused
+from models.llm.grammars import Grammars, Kind, Refused
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,13 @@ class CutAtTop(TokenizeParams):
 
 
 class EngineRequest(ChatCompletionRequest):
-    """vLLM's request, built from `engine_fields` only, that is cut and not refused when too long."""
+    """vLLM's request, built from `engine_fields` only, that is cut and not refused when too long.
+
+    Attributes:
+        custom_tools: names of the functions that are custom tools to the client.
+    """
+
+    custom_tools: frozenset[str] = frozenset()
 
     def build_tok_params(self, model_config: ModelConfig) -> TokenizeParams:
         """How the rendered prompt becomes tokens."""
@@ -112,9 +120,11 @@ class ChatServing(OpenAIServingChat):
         kind, spec = get_structured_output_key(structure)
         if kind is StructuredOutputOptions.JSON_OBJECT:
             return rendered
-        if kind.name not in ("JSON", "STRUCTURAL_TAG"):
+        if kind.name not in get_args(Kind):
             raise Refused("invalid", f"this model needs a grammar of another kind ({kind.name.lower()})")
-        await self._grammars.check(kind.name, spec, request.cache_salt or "")
+        grammar = await self._grammars.check(cast(Kind, kind.name), spec, request.cache_salt or "")
+        if grammar:
+            request.structured_outputs = StructuredOutputsParams(grammar=grammar)
         return rendered
 
     async def chat_completion_stream_generator(
@@ -137,7 +147,10 @@ class ChatServing(OpenAIServingChat):
         head = {"id": request_id, "created": int(time.time()), "model": model_name}
         parsers = [parser() for _ in range(request.n or 1)]
         logprobs_of = partial(self._logprobs_of, request)
-        events = EventStream(request, head, parsers, logprobs_of, counts_reasoning=self._counts_reasoning)
+        custom = cast(EngineRequest, request).custom_tools
+        events = EventStream(
+            request, head, parsers, logprobs_of, counts_reasoning=self._counts_reasoning, custom_tools=custom
+        )
         async with aclosing(result_generator) as results:
             async for result in results:
                 for output in result.outputs:
@@ -176,20 +189,30 @@ def _schema_error(detail: str, request: ChatRequest) -> ApiError:
     return schema_refused(Refused("invalid", detail), next(schemas.compiled(request), ("tools", {}))[0])
 
 
+WHAT = {
+    "structured_outputs.regex": "the regular expression",
+    "structured_outputs.choice": "the list of answers",
+}
+"""What stands in a field, where that is no JSON schema."""
+
+
 def schema_refused(refusal: Refused, param: str) -> ApiError:
-    """The 400 for a schema in the field `param` that is not compiled."""
+    """The 400 for a schema or another form in the field `param` that is not compiled."""
     match refusal.reason:
         case "invalid":
-            said = f"cannot be followed: {refusal.detail}"
+            why = f"cannot be followed: {refusal.detail}"
         case "time":
-            said = f"takes too long to compile: more than {SCHEMA_COMPILE_S} s; give it fewer and smaller bounds"
+            why = f"takes too long to compile: more than {SCHEMA_COMPILE_S} s; give it fewer and smaller bounds"
         case _:
-            said = "takes too much memory to compile; give it fewer and smaller bounds"
-    return INVALID_REQUEST(f"the JSON schema in `{param}` {said}", param=param)
+            why = "takes too much memory to compile; give it fewer and smaller bounds"
+    return INVALID_REQUEST(f"{WHAT.get(param, 'the JSON schema')} in `{param}` {why}", param=param)
 
 
-def reply_body(response: ChatCompletionResponse) -> ChatCompletion:
-    """A `chat.completion` in OpenAI's schema: vLLM's additions are left out."""
+def reply_body(response: ChatCompletionResponse, custom_tools: Collection[str] = ()) -> ChatCompletion:
+    """A `chat.completion` in OpenAI's schema: vLLM's additions are left out.
+
+    `custom_tools` are names of tools whose calls are said as custom ones.
+    """
     return {
         "id": response.id,
         "object": "chat.completion",
@@ -198,7 +221,7 @@ def reply_body(response: ChatCompletionResponse) -> ChatCompletion:
         "choices": [
             {
                 "index": choice.index,
-                "message": _message(choice.message),
+                "message": _message(choice.message, custom_tools),
                 "logprobs": choice.logprobs.model_dump() if choice.logprobs else None,
                 "finish_reason": choice.finish_reason,
             }
@@ -208,11 +231,11 @@ def reply_body(response: ChatCompletionResponse) -> ChatCompletion:
     }
 
 
-def _message(message: Any) -> dict[str, Any]:
+def _message(message: Any, custom_tools: Collection[str]) -> dict[str, Any]:
     fields = {"role": message.role, "content": message.content, "refusal": None}
     if message.tool_calls:
         fields["content"] = message.content or None
-        fields["tool_calls"] = [call.model_dump(exclude_none=True) for call in message.tool_calls]
+        fields["tool_calls"] = [said(call.model_dump(exclude_none=True), custom_tools) for call in message.tool_calls]
     if message.reasoning:
         fields["reasoning_content"] = message.reasoning
     return fields
