@@ -34,6 +34,7 @@ def engine_fields(request: ChatRequest, cache_salt: str | None = None) -> dict[s
         fields |= {"logprobs": True, "top_logprobs": request.top_logprobs or 0}
     if request.tools:
         fields |= {"tools": _tools(request), "tool_choice": _tool_choice(request)}
+    if request.custom_tools:
         fields["custom_tools"] = request.custom_tools
     if request.response_format and request.response_format.type != "text":
         fields["response_format"] = _plain(request.response_format)
