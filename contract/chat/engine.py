@@ -46,8 +46,9 @@ def _texts(request: ChatRequest) -> Iterator[str]:
         for part in message.content or ():
             yield part.text or ""
         for call in message.tool_calls or ():
-            yield call.function.name + call.function.arguments
-    for tool in request.tools or ():
+            function = call.as_function.function
+            yield function.name + function.arguments
+    for tool in request.offered.values():
         yield tool.model_dump_json()
 
 

@@ -2,7 +2,8 @@
 
     ChatRequest                 a validated body
       |- messages: Message      text as parts, images as `data:` addresses
-      |- tools, response_format contract.chat.tools
+      |- tools, tool_choice     contract.chat.tools
+      |- response_format, structured_outputs    contract.chat.forms
       `- budget                 tokens of the answer, None for all that fit
 
 The limits here are those of OpenAI's schema where it has one.
@@ -10,14 +11,14 @@ The limits here are those of OpenAI's schema where it has one.
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from contract.base import Lenient
 from contract.chat import schemas
-from contract.chat.tools import MAX_TOOLS, Name, NamedTool, ResponseFormat, Tool
+from contract.chat.forms import ResponseFormat, StructuredOutputs
+from contract.chat.tools import MAX_ID_CHARS, MAX_TOOLS, AllowedChoice, AnyCall, AnyTool, Id, Tool, ToolChoice, named
 from contract.images import decoded_bytes
 
 MAX_MESSAGES = 2048
@@ -33,7 +34,6 @@ MAX_STOPS = 4
 MAX_STOP_CHARS = 256
 MAX_TEMPERATURE = 2.0
 MAX_PENALTY = 2.0
-MAX_ID_CHARS = 256
 MAX_TOP_K = 1000
 """0 is all tokens, and so is -1, which older clients of vLLM send."""
 MAX_REPETITION_PENALTY = 2.0
@@ -79,32 +79,6 @@ class Part(Lenient):
         return self
 
 
-class CalledFunction(Lenient):
-    """A call that the model made earlier in the conversation. `arguments` is a JSON object as text."""
-
-    name: Name
-    arguments: str = "{}"
-
-    @field_validator("arguments")
-    @classmethod
-    def _is_object(cls, arguments: str) -> str:
-        try:
-            readable = isinstance(json.loads(arguments or "{}"), dict)
-        except (ValueError, RecursionError):
-            readable = False
-        if not readable:
-            raise ValueError("`arguments` of a tool call must be a JSON object written as a string")
-        return arguments or "{}"
-
-
-class ToolCall(Lenient):
-    """A call of the assistant, repeated by the client."""
-
-    id: Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)]
-    type: Literal["function"] = "function"
-    function: CalledFunction
-
-
 class Message(Lenient):
     """One turn. `content` is a string or parts on the wire, and parts here."""
 
@@ -124,8 +98,8 @@ class Message(Lenient):
         ),
     ] = None
     name: Annotated[str, Field(max_length=MAX_ID_CHARS)] | None = None
-    tool_calls: Annotated[list[ToolCall], Field(max_length=MAX_TOOL_CALLS)] | None = None
-    tool_call_id: Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)] | None = None
+    tool_calls: Annotated[list[AnyCall], Field(max_length=MAX_TOOL_CALLS)] | None = None
+    tool_call_id: Id | None = None
 
     @model_validator(mode="after")
     def _fits_role(self) -> Message:
@@ -176,29 +150,30 @@ class ChatRequest(Lenient):
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
     presence_penalty: Annotated[float, Field(ge=-MAX_PENALTY, le=MAX_PENALTY)] | None = None
     frequency_penalty: Annotated[float, Field(ge=-MAX_PENALTY, le=MAX_PENALTY)] | None = None
-    tools: Annotated[list[Tool], Field(max_length=MAX_TOOLS)] | None = None
-    tool_choice: str | NamedTool | None = None
+    tools: Annotated[list[AnyTool], Field(max_length=MAX_TOOLS)] | None = None
+    tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = None
     response_format: ResponseFormat | None = None
+    structured_outputs: StructuredOutputs | None = None
 
-    @field_validator("tool_choice", mode="before")
-    @classmethod
-    def _known_choice(cls, choice: Any) -> Any:
-        if choice in (None, "none", "auto", "required"):
-            return choice
-        if isinstance(choice, dict):
-            return NamedTool.model_validate(choice)
-        raise ValueError("`tool_choice` is `none`, `auto`, `required` or an object that names a function")
+    @model_validator(mode="after")
+    def _tools_agree(self) -> ChatRequest:
+        kinds = {tool.name: tool.type for tool in self.tools or ()}
+        if len(kinds) < len(self.tools or ()):
+            raise ValueError("two tools in `tools` have the same name")
+        if self.tool_choice == "required" and not kinds:
+            raise ValueError("`tool_choice` is `required`, but `tools` is empty")
+        for tool in named(self.tool_choice):
+            if kinds.get(tool.name) != tool.type:
+                raise ValueError(f"`tool_choice` names `{tool.name}` ({tool.type}), which is not in `tools`")
+        return self
 
     @model_validator(mode="after")
     def _fields_agree(self) -> ChatRequest:
-        names = [tool.function.name for tool in self.tools or ()]
-        if len(set(names)) < len(names):
-            raise ValueError("two functions in `tools` have the same name")
-        if self.tool_choice == "required" and not names:
-            raise ValueError("`tool_choice` is `required`, but `tools` is empty")
-        if isinstance(self.tool_choice, NamedTool) and self.tool_choice.function.name not in names:
-            raise ValueError(f"`tool_choice` names `{self.tool_choice.function.name}`, which is not in `tools`")
+        if self.structured_outputs and self.response_format and self.response_format.type != "text":
+            raise ValueError("an answer has one form: give `response_format` or `structured_outputs`")
+        if self.structured_outputs and self.offered and self.tool_choice != "none":
+            raise ValueError("`structured_outputs` leaves no room for tool calls; leave `tools` out with it")
         if self.top_logprobs and not self.logprobs:
             raise ValueError("`top_logprobs` needs `logprobs: true`")
         if sum(message.images for message in self.messages) > MAX_IMAGES:
@@ -214,7 +189,23 @@ class ChatRequest(Lenient):
     @property
     def is_tool_forced(self) -> bool:
         """Whether the answer must be a tool call."""
+        if isinstance(self.tool_choice, AllowedChoice):
+            return self.tool_choice.allowed_tools.mode == "required"
         return self.tool_choice not in (None, "none", "auto")
+
+    @property
+    def offered(self) -> dict[int, Tool]:
+        """What the engine is given: the functions that it may know of, by their place in `tools`."""
+        tools = enumerate(self.tools or ())
+        if not isinstance(self.tool_choice, AllowedChoice):
+            return {place: tool.as_function for place, tool in tools}
+        names = {tool.name for tool in named(self.tool_choice)}
+        return {place: tool.as_function for place, tool in tools if tool.name in names}
+
+    @property
+    def custom_tools(self) -> frozenset[str]:
+        """Names of the tools whose calls are said as custom ones."""
+        return frozenset(tool.name for tool in self.tools or () if tool.type == "custom")
 
     @property
     def include_usage(self) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any
 
-from contract.chat.tools import NamedTool
+from contract.chat.tools import NamedCustomTool, NamedTool
 from contract.errors import INVALID_REQUEST
 
 if TYPE_CHECKING:
@@ -49,11 +49,11 @@ def compiled(request: ChatRequest) -> Iterator[tuple[str, dict[str, Any]]]:
         yield "response_format", form.json_schema.schema_
     if request.tool_choice == "none":
         return
-    named = request.tool_choice.function.name if isinstance(request.tool_choice, NamedTool) else None
-    for index, tool in enumerate(request.tools or ()):
+    named = request.tool_choice.name if isinstance(request.tool_choice, NamedTool | NamedCustomTool) else None
+    for index, tool in request.offered.items():
         function = tool.function
         is_strict = request.is_tool_forced if function.strict is None else function.strict
-        if is_strict and function.parameters and named in (None, function.name):
+        if is_strict and function.parameters and named in (None, tool.name):
             yield f"tools[{index}].function.parameters", function.parameters
 
 

@@ -1,20 +1,31 @@
-"""Tools and answer formats of a chat request. Spec 4.
+"""Tools of a chat request, in all forms that OpenAI's clients send. Spec 4.
 
-The JSON schemas that both carry are taken as they come; those that are compiled are bounded in `contract.chat.schemas`.
+    tools: Tool | CustomTool                       a function with arguments, or a tool that takes text
+    tool_choice: a word | NamedTool | NamedCustomTool | AllowedChoice
+    tool_calls of a message: ToolCall | CustomCall calls made earlier, repeated by the client
+
+Engines know functions only. A custom tool is given to them as a function with one string, `INPUT`, and a call of it is
+put back into its own form in `models.chat.tools`. The JSON schemas of functions are taken as they come; those that are
+compiled are bounded in `contract.chat.schemas`.
 """
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator
 
 from contract.base import Lenient
 
 MAX_TOOLS = 128
 NAME_PATTERN = r"^[a-zA-Z0-9_-]{1,64}$"
+MAX_ID_CHARS = 256
+INPUT = "input"
+"""The argument that carries the text of a custom tool."""
 
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+Id = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)]
 
 
 class Function(Lenient):
@@ -29,40 +40,204 @@ class Function(Lenient):
 class Tool(Lenient):
     """A function that the model may ask the client to call."""
 
-    type: Literal["function"]
+    type: Literal["function"] = "function"
     function: Function
 
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.function.name
 
-class FunctionName(Lenient):
-    """A function by name."""
+    @property
+    def as_function(self) -> Tool:
+        """Itself."""
+        return self
+
+
+class CustomFormat(Lenient):
+    """What text a custom tool takes: any. A grammar is refused (docs/decisions/0016-grammars-of-clients.md)."""
+
+    type: Literal["text"]
+
+    @field_validator("type", mode="before")
+    @classmethod
+    def _is_text(cls, kind: Any) -> Any:
+        if kind == "grammar":
+            raise ValueError("custom tools take free text here (`text`); a grammar for their input is not followed")
+        return kind
+
+
+class Custom(Lenient):
+    """What a custom tool is called."""
+
+    name: Name
+    description: str | None = None
+    format: CustomFormat | None = None
+
+
+class CustomTool(Lenient):
+    """A tool that takes text, where a function takes JSON."""
+
+    type: Literal["custom"]
+    custom: Custom
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.custom.name
+
+    @property
+    def as_function(self) -> Tool:
+        """The function that engines are given instead; its arguments are always followed."""
+        text = {"type": "object", "properties": {INPUT: {"type": "string"}}, "required": [INPUT]}
+        parameters = text | {"additionalProperties": False}
+        about = self.custom.description
+        return Tool(function=Function(name=self.name, description=about, parameters=parameters, strict=True))
+
+
+class ToolName(Lenient):
+    """A tool by name."""
 
     name: Name
 
 
 class NamedTool(Lenient):
-    """A `tool_choice` that forces one function."""
+    """A function by name."""
 
-    type: Literal["function"]
-    function: FunctionName
+    type: Literal["function"] = "function"
+    function: ToolName
+
+    @property
+    def name(self) -> str:
+        """Of the function."""
+        return self.function.name
 
 
-class AnswerSchema(Lenient):
-    """The schema that the answer follows, under a name of the client's choice."""
+class NamedCustomTool(Lenient):
+    """A custom tool by name."""
+
+    type: Literal["custom"]
+    custom: ToolName
+
+    @property
+    def name(self) -> str:
+        """Of the custom tool."""
+        return self.custom.name
+
+
+class CalledFunction(Lenient):
+    """A call that the model made earlier in the conversation. `arguments` is a JSON object as text."""
 
     name: Name
-    description: str | None = None
-    schema_: dict[str, Any] = Field({}, alias="schema")
-    strict: bool | None = None
+    arguments: str = "{}"
+
+    @field_validator("arguments")
+    @classmethod
+    def _is_object(cls, arguments: str) -> str:
+        try:
+            readable = isinstance(json.loads(arguments or "{}"), dict)
+        except (ValueError, RecursionError):
+            readable = False
+        if not readable:
+            raise ValueError("`arguments` of a tool call must be a JSON object written as a string")
+        return arguments or "{}"
 
 
-class ResponseFormat(Lenient):
-    """Form of the answer: free text, any JSON object, or JSON that follows a schema."""
+class ToolCall(Lenient):
+    """A call of the assistant, repeated by the client."""
 
-    type: Literal["text", "json_object", "json_schema"]
-    json_schema: AnswerSchema | None = None
+    id: Id
+    type: Literal["function"] = "function"
+    function: CalledFunction
 
-    @model_validator(mode="after")
-    def _schema_is_there(self) -> ResponseFormat:
-        if self.type == "json_schema" and self.json_schema is None:
-            raise ValueError("`response_format` of type `json_schema` needs the field `json_schema`")
+    @property
+    def as_function(self) -> ToolCall:
+        """Itself."""
         return self
+
+
+class CalledCustom(Lenient):
+    """A call of a custom tool that the model made earlier."""
+
+    name: Name
+    input: str
+
+
+class CustomCall(Lenient):
+    """A call of a custom tool, repeated by the client."""
+
+    id: Id
+    type: Literal["custom"]
+    custom: CalledCustom
+
+    @property
+    def as_function(self) -> ToolCall:
+        """The call of the function that engines know instead."""
+        arguments = json.dumps({INPUT: self.custom.input}, ensure_ascii=False)
+        return ToolCall(id=self.id, function=CalledFunction(name=self.custom.name, arguments=arguments))
+
+
+FUNCTION, CUSTOM, ALLOWED, WORD = "a function", "a custom tool", "allowed tools", "a word"
+"""Branches of the unions below. They are no identifiers, so that the place of an error does not name them."""
+BRANCHES = {"function": FUNCTION, "custom": CUSTOM, "allowed_tools": ALLOWED}
+
+
+def _branch(value: Any) -> str | None:
+    """Which form of a tool `value` is; what has no type is a function."""
+    kind = value.get("type", "function") if isinstance(value, dict) else getattr(value, "type", None)
+    return BRANCHES.get(kind) if isinstance(kind, str) else None
+
+
+def _choice(value: Any) -> str | None:
+    return WORD if isinstance(value, str) else _branch(value)
+
+
+def _one_of(known: str, branch: Any = _branch) -> Discriminator:
+    return Discriminator(branch, custom_error_type="tool_type", custom_error_message=known)
+
+
+AnyTool = Annotated[
+    Annotated[Tool, Tag(FUNCTION)] | Annotated[CustomTool, Tag(CUSTOM)],
+    _one_of("a tool is an object of type `function` or `custom`"),
+]
+AnyName = Annotated[
+    Annotated[NamedTool, Tag(FUNCTION)] | Annotated[NamedCustomTool, Tag(CUSTOM)],
+    _one_of("a tool is named by an object of type `function` or `custom`"),
+]
+AnyCall = Annotated[
+    Annotated[ToolCall, Tag(FUNCTION)] | Annotated[CustomCall, Tag(CUSTOM)],
+    _one_of("a tool call is an object of type `function` or `custom`"),
+]
+
+
+class AllowedTools(Lenient):
+    """Those of `tools` that the model may call, or, with the mode `required`, must call one of."""
+
+    mode: Literal["auto", "required"]
+    tools: Annotated[list[AnyName], Field(min_length=1, max_length=MAX_TOOLS)]
+
+
+class AllowedChoice(Lenient):
+    """A `tool_choice` that leaves some of the tools."""
+
+    type: Literal["allowed_tools"]
+    allowed_tools: AllowedTools
+
+
+ToolChoice = Annotated[
+    Annotated[Literal["none", "auto", "required"], Tag(WORD)]
+    | Annotated[NamedTool, Tag(FUNCTION)]
+    | Annotated[NamedCustomTool, Tag(CUSTOM)]
+    | Annotated[AllowedChoice, Tag(ALLOWED)],
+    _one_of(
+        "give `none`, `auto`, `required`, or an object of type `function`, `custom` or `allowed_tools`",
+        _choice,
+    ),
+]
+
+
+def named(choice: ToolChoice | None) -> list[NamedTool | NamedCustomTool]:
+    """The tools that `choice` names; none for a word."""
+    if isinstance(choice, AllowedChoice):
+        return choice.allowed_tools.tools
+    return [choice] if isinstance(choice, NamedTool | NamedCustomTool) else []

@@ -129,7 +129,7 @@ class VllmChat(ChatEngine):
         except grammars.Refused as refusal:
             raise schema_refused(refusal, await self._refused_field(refusal, job)) from refusal
         except grammars.Crowded:
-            raise BUSY("too many JSON schemas wait to be compiled; send the request again in a moment") from None
+            raise BUSY("too many grammars wait to be compiled; send the request again in a moment") from None
         except Exception as failure:
             raise error_of(failure, request) from failure
         # vLLM answers a cancelled call with an error object; here a cancelled task stays cancelled.
@@ -146,6 +146,8 @@ class VllmChat(ChatEngine):
                 await self._grammars.check("PARSE", json.dumps(schema), job.cache_salt or "")
             except (grammars.Refused, grammars.Crowded):
                 return field
+        if job.request.structured_outputs:
+            return f"structured_outputs.{'regex' if job.request.structured_outputs.regex else 'choice'}"
         return schemas.dearest(job.request) if fields else "tools"
 
     def _refuse_images(self, request: ChatRequest) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from contract.chat.engine import ChatBatch, ChatUsage, usage_of
 from contract.events import event
+from models.chat.tools import CustomCalls
 
 if TYPE_CHECKING:
     from vllm.entrypoints.generate.base.protocol import DeltaMessage
@@ -37,11 +38,12 @@ class Cached:
 
 
 class Choice:
-    """One of the `n` answers of a stream."""
+    """One of the `n` answers of a stream. `custom_tools` are names of tools whose calls are said as custom ones."""
 
-    def __init__(self, index: int, parser: Parser | None) -> None:
+    def __init__(self, index: int, parser: Parser | None, custom_tools: Collection[str] = ()) -> None:
         self.index = index
         self.parser = parser
+        self._calls = CustomCalls(custom_tools)
         self.token_ids: list[int] = []
         self.called_tools = False
         self.finished = False
@@ -58,7 +60,17 @@ class Choice:
             prompt_token_ids=result.prompt_token_ids,
             finished=output.finish_reason is not None,
         )
-        return _plain(delta, request.parallel_tool_calls is not False) if delta else {}
+        fields = _plain(delta) if delta else {}
+        return fields | self._called(delta, request, finished=output.finish_reason is not None)
+
+    def _called(self, delta: DeltaMessage | None, request: ChatCompletionRequest, *, finished: bool) -> dict[str, Any]:
+        """`tool_calls` of `delta`; without `parallel_tool_calls` the first call only."""
+        parts = delta.tool_calls if delta else []
+        if request.parallel_tool_calls is False:
+            parts = [part for part in parts if part.index == 0]
+        calls = [call for part in parts if (call := self._calls.delta(part.model_dump(exclude_none=True)))]
+        calls += self._calls.rest() if finished else ()
+        return {"tool_calls": calls} if calls else {}
 
 
 class EventStream:
@@ -71,6 +83,7 @@ class EventStream:
         logprobs_of: the `logprobs` object of an output, where the request wants one.
         counts_reasoning: whether the parsers know how many tokens were reasoning.
         cut_tokens: cut from the top of the input.
+        custom_tools: names of tools whose calls are said as custom ones.
     """
 
     def __init__(
@@ -82,12 +95,13 @@ class EventStream:
         *,
         counts_reasoning: bool,
         cut_tokens: int = 0,
+        custom_tools: Collection[str] = (),
     ) -> None:
         self._request = request
         self._logprobs_of = logprobs_of
         self._counts_reasoning = counts_reasoning
         self._head = {"id": head["id"], "object": "chat.completion.chunk"} | head
-        self._choices = [Choice(index, parser) for index, parser in enumerate(parsers)]
+        self._choices = [Choice(index, parser, custom_tools) for index, parser in enumerate(parsers)]
         self._with_usage = bool(request.stream_options and request.stream_options.include_usage)
         self._forced_name = not isinstance(request.tool_choice, str | None)
         self._prompt_tokens = 0
@@ -155,12 +169,11 @@ def _choice(
     return {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
 
 
-def _plain(delta: DeltaMessage, parallel: bool) -> dict[str, Any]:
-    """A parser's delta under the names of our wire; without `parallel` the first tool call only."""
+def _plain(delta: DeltaMessage) -> dict[str, Any]:
+    """The text of a parser's delta under the names of our wire."""
     fields: dict[str, Any] = {}
     if delta.content:
         fields["content"] = delta.content
     if delta.reasoning:
         fields["reasoning_content"] = delta.reasoning
-    calls = [call.model_dump(exclude_none=True) for call in delta.tool_calls if parallel or call.index == 0]
-    return fields | ({"tool_calls": calls} if calls else {})
+    return fields

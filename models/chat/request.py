@@ -11,7 +11,7 @@ from typing import Any
 from contract.base import Lenient
 from contract.chat.request import ChatRequest, Message, Part
 from contract.chat.thinking import Thinking, told
-from contract.chat.tools import NamedTool
+from contract.chat.tools import AllowedChoice, NamedCustomTool, NamedTool
 
 COPIED = (
     "top_p", "min_p", "n", "seed", "presence_penalty", "frequency_penalty", "repetition_penalty", "stop",
@@ -41,8 +41,12 @@ def engine_fields(
         fields |= {"logprobs": True, "top_logprobs": request.top_logprobs or 0}
     if request.tools:
         fields |= {"tools": _tools(request), "tool_choice": _tool_choice(request)}
+    if request.custom_tools:
+        fields["custom_tools"] = request.custom_tools
     if request.response_format and request.response_format.type != "text":
         fields["response_format"] = _plain(request.response_format)
+    if request.structured_outputs:
+        fields["structured_outputs"] = _plain(request.structured_outputs)
     if cache_salt is not None:
         fields["cache_salt"] = cache_salt
     return fields
@@ -73,8 +77,8 @@ def _plain(value: Lenient) -> dict[str, Any]:
 
 
 def _tools(request: ChatRequest) -> list[dict[str, Any]]:
-    """The tools; a call that is forced follows its schema, where the client does not say `strict: false`."""
-    tools = [_plain(tool) for tool in request.tools or ()]
+    """As functions; a call that is forced follows its schema, where the client does not say `strict: false`."""
+    tools = [_plain(tool) for tool in request.offered.values()]
     if request.is_tool_forced:
         for tool in tools:
             tool["function"].setdefault("strict", True)
@@ -83,7 +87,11 @@ def _tools(request: ChatRequest) -> list[dict[str, Any]]:
 
 def _tool_choice(request: ChatRequest) -> str | dict[str, Any]:
     choice = request.tool_choice or "auto"
-    return _plain(choice) if isinstance(choice, NamedTool) else choice
+    if isinstance(choice, AllowedChoice):
+        return choice.allowed_tools.mode
+    if isinstance(choice, NamedTool | NamedCustomTool):
+        return {"type": "function", "function": {"name": choice.name}}
+    return choice
 
 
 def _message(message: Message) -> dict[str, Any]:
@@ -93,7 +101,7 @@ def _message(message: Message) -> dict[str, Any]:
     if message.role == "tool":
         fields["tool_call_id"] = message.tool_call_id
     if message.role == "assistant" and message.tool_calls:
-        fields["tool_calls"] = [_plain(call) for call in message.tool_calls]
+        fields["tool_calls"] = [_plain(call.as_function) for call in message.tool_calls]
     return fields
 
 

@@ -6,10 +6,10 @@ Imported where an engine has been started: it needs vLLM.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection
 from contextlib import aclosing
 from functools import partial
-from typing import Any
+from typing import Any, cast, get_args
 
 from pydantic import PrivateAttr
 from vllm.config import ModelConfig
@@ -21,7 +21,7 @@ from vllm.entrypoints.serve import create_error_response
 from vllm.entrypoints.serve.engine.protocol import ErrorResponse
 from vllm.outputs import CompletionOutput, RequestOutput
 from vllm.renderers import TokenizeParams
-from vllm.sampling_params import RequestOutputKind, SamplingParams
+from vllm.sampling_params import RequestOutputKind, SamplingParams, StructuredOutputsParams
 from vllm.tokenizers import TokenizerLike
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.structured_output.backend_types import StructuredOutputOptions
@@ -36,12 +36,19 @@ from contract.limits import SCHEMA_COMPILE_S
 from models.chat.cut import Cut, CutAtTop
 from models.chat.events import Cached, EventStream
 from models.chat.request import answer_reserve
+from models.chat.tools import said
 from models.chat.turns import TurnRenderer, marks_of
-from models.llm.grammars import Grammars, Refused
+from models.llm.grammars import Grammars, Kind, Refused
 
 
 class EngineRequest(ChatCompletionRequest):
-    """vLLM's request, built from `engine_fields` only, that is cut and not refused when too long."""
+    """vLLM's request, built from `engine_fields` only, that is cut and not refused when too long.
+
+    Attributes:
+        custom_tools: names of the functions that are custom tools to the client.
+    """
+
+    custom_tools: frozenset[str] = frozenset()
 
     _cut: Cut = PrivateAttr(default_factory=Cut)
 
@@ -111,9 +118,11 @@ class ChatServing(OpenAIServingChat):
         kind, spec = get_structured_output_key(structure)
         if kind is StructuredOutputOptions.JSON_OBJECT:
             return rendered
-        if kind.name not in ("JSON", "STRUCTURAL_TAG"):
+        if kind.name not in get_args(Kind):
             raise Refused("invalid", f"this model needs a grammar of another kind ({kind.name.lower()})")
-        await self._grammars.check(kind.name, spec, request.cache_salt or "")
+        grammar = await self._grammars.check(cast(Kind, kind.name), spec, request.cache_salt or "")
+        if grammar:
+            request.structured_outputs = StructuredOutputsParams(grammar=grammar)
         return rendered
 
     async def chat_completion_full_generator(
@@ -138,7 +147,7 @@ class ChatServing(OpenAIServingChat):
             reasoning_tokens=details.reasoning_tokens if details else 0,
             cut_tokens=cut_of(request),
         )
-        body = reply_body(answer, usage)
+        body = reply_body(answer, usage, cast(EngineRequest, request).custom_tools)
         tokens = usage["prompt_tokens"], usage["completion_tokens"]
         return ChatReply(body, *tokens, cached.tokens, cut_of(request))
 
@@ -162,6 +171,7 @@ class ChatServing(OpenAIServingChat):
         head = {"id": request_id, "created": int(time.time()), "model": model_name}
         parsers = [parser() for _ in range(request.n or 1)]
         logprobs_of = partial(self._logprobs_of, request)
+        custom = cast(EngineRequest, request).custom_tools
         events = EventStream(
             request,
             head,
@@ -169,6 +179,7 @@ class ChatServing(OpenAIServingChat):
             logprobs_of,
             counts_reasoning=self._counts_reasoning,
             cut_tokens=cut_of(request),
+            custom_tools=custom,
         )
         async with aclosing(result_generator) as results:
             async for result in results:
@@ -228,20 +239,32 @@ def _schema_error(detail: str, request: ChatRequest) -> ApiError:
     return schema_refused(Refused("invalid", detail), next(schemas.compiled(request), ("tools", {}))[0])
 
 
+WHAT = {
+    "structured_outputs.regex": "the regular expression",
+    "structured_outputs.choice": "the list of answers",
+}
+"""What stands in a field, where that is no JSON schema."""
+
+
 def schema_refused(refusal: Refused, param: str) -> ApiError:
-    """The 400 for a schema in the field `param` that is not compiled."""
+    """The 400 for a schema or another form in the field `param` that is not compiled."""
     match refusal.reason:
         case "invalid":
-            said = f"cannot be followed: {refusal.detail}"
+            why = f"cannot be followed: {refusal.detail}"
         case "time":
-            said = f"takes too long to compile: more than {SCHEMA_COMPILE_S} s; give it fewer and smaller bounds"
+            why = f"takes too long to compile: more than {SCHEMA_COMPILE_S} s; give it fewer and smaller bounds"
         case _:
-            said = "takes too much memory to compile; give it fewer and smaller bounds"
-    return INVALID_REQUEST(f"the JSON schema in `{param}` {said}", param=param)
+            why = "takes too much memory to compile; give it fewer and smaller bounds"
+    return INVALID_REQUEST(f"{WHAT.get(param, 'the JSON schema')} in `{param}` {why}", param=param)
 
 
-def reply_body(response: ChatCompletionResponse, usage: ChatUsage) -> ChatCompletion:
-    """A `chat.completion` in OpenAI's schema with `usage`: vLLM's additions are left out."""
+def reply_body(
+    response: ChatCompletionResponse, usage: ChatUsage, custom_tools: Collection[str] = ()
+) -> ChatCompletion:
+    """A `chat.completion` in OpenAI's schema with `usage`: vLLM's additions are left out.
+
+    `custom_tools` are names of tools whose calls are said as custom ones.
+    """
     return {
         "id": response.id,
         "object": "chat.completion",
@@ -250,7 +273,7 @@ def reply_body(response: ChatCompletionResponse, usage: ChatUsage) -> ChatComple
         "choices": [
             {
                 "index": choice.index,
-                "message": _message(choice.message),
+                "message": _message(choice.message, custom_tools),
                 "logprobs": choice.logprobs.model_dump() if choice.logprobs else None,
                 "finish_reason": choice.finish_reason,
             }
@@ -260,11 +283,11 @@ def reply_body(response: ChatCompletionResponse, usage: ChatUsage) -> ChatComple
     }
 
 
-def _message(message: Any) -> dict[str, Any]:
+def _message(message: Any, custom_tools: Collection[str]) -> dict[str, Any]:
     fields = {"role": message.role, "content": message.content, "refusal": None}
     if message.tool_calls:
         fields["content"] = message.content or None
-        fields["tool_calls"] = [call.model_dump(exclude_none=True) for call in message.tool_calls]
+        fields["tool_calls"] = [said(call.model_dump(exclude_none=True), custom_tools) for call in message.tool_calls]
     if message.reasoning:
         fields["reasoning_content"] = message.reasoning
     return fields

@@ -11,6 +11,7 @@ plain_text.py what clients send never becomes a control token
 grammars.py   which grammars of strangers the engine may compile; they go first through
   grammar_process.py, which runs
   grammar_child.py, a program that compiles them under limits
+regular.py    regular expressions and lists of answers as grammars whose every step is cheap
 exact.py      probabilities that nothing else moves
 gguf.py       one GGUF file into a folder that vLLM loads
 """

@@ -1,7 +1,7 @@
 """Grammars of strangers are compiled in a child first, and reach the engine only if that was cheap.
 
     grammars = Grammars(vocabulary)
-    await grammars.check(kind, spec, owner)     returns where the engine may compile it, else raises
+    await grammars.check(kind, spec, owner)     returns what the engine may compile, else raises
       |- Refused    it cannot be compiled, took too long, or took too much memory
       `- Crowded    too many wait
 
@@ -34,8 +34,10 @@ __all__ = ["Crowded", "Grammars", "Refused", "of_engine"]
 
 log = logging.getLogger(f"parlance.{__name__}")
 
-Kind = Literal["JSON", "STRUCTURAL_TAG", "PARSE"]
-"""What `spec` is: a JSON schema, a structural tag of vLLM, or a JSON schema of which only the syntax is looked at."""
+Kind = Literal["JSON", "STRUCTURAL_TAG", "REGEX", "CHOICE"]
+"""What `spec` is: a JSON schema, a structural tag of vLLM, a regular expression, or a JSON list of texts."""
+Syntax = Literal["PARSE"]
+"""A JSON schema of which only the syntax is looked at."""
 
 CHILDREN = 2
 """Compilations at a time. Who comes later waits for a turn; an owner has one."""
@@ -68,6 +70,7 @@ class _Verdict:
     weight_bytes: int
     refusal: tuple[str, str] | None = None
     until: float = float("inf")
+    grammar: str = ""
 
 
 def of_engine(engine: AsyncLLM) -> Grammars:
@@ -103,8 +106,11 @@ class Grammars:
         self._kept: OrderedDict[bytes, _Verdict] = OrderedDict()
         self._kept_bytes = 0
 
-    async def check(self, kind: Kind, spec: str, owner: str) -> None:
-        """Returns where `spec` can be compiled in the time there is. Raises Refused, Crowded as the module says."""
+    async def check(self, kind: Kind | Syntax, spec: str, owner: str) -> str:
+        """Returns where `spec` can be compiled in the time there is. Raises Refused, Crowded as the module says.
+
+        Gives the grammar that the engine compiles instead, for a regular expression or a list of texts, else "".
+        """
         key = hashlib.sha256(f"{kind}\n{spec}".encode("utf-8", "surrogatepass")).digest()
         verdict = self._known(key)
         if verdict is None:
@@ -120,6 +126,7 @@ class Grammars:
                 raise
         if verdict.refusal:
             raise Refused(*verdict.refusal)
+        return verdict.grammar
 
     def close(self) -> None:
         """Ends the children. Checks under way fail."""
@@ -144,7 +151,7 @@ class Grammars:
         self._kept.move_to_end(key)
         return verdict
 
-    async def _judged(self, key: bytes, kind: Kind, spec: str, owner: str) -> _Verdict:
+    async def _judged(self, key: bytes, kind: Kind | Syntax, spec: str, owner: str) -> _Verdict:
         async with self._turns.of(owner):
             self._asking.add(asyncio.current_task())
             verdict = self._known(key)
@@ -153,7 +160,7 @@ class Grammars:
                 self._keep(key, verdict)
             return verdict
 
-    async def _compiled(self, kind: Kind, spec: str) -> _Verdict:
+    async def _compiled(self, kind: Kind | Syntax, spec: str) -> _Verdict:
         child = await self._child()
         wall_s = PATIENCE * self._cpu_s
         request = {"kind": kind, "spec": spec, "cpu_s": self._cpu_s, "wall_s": wall_s}
@@ -165,7 +172,8 @@ class Grammars:
             raise
         self._idle.append(child)
         if "bytes" in answer:
-            return _Verdict(max(answer["bytes"], VERDICT_BYTES))
+            grammar = answer.get("grammar", "")
+            return _Verdict(max(answer["bytes"], VERDICT_BYTES) + len(grammar), grammar=grammar)
         if "refused" in answer:
             return _Verdict(VERDICT_BYTES, ("invalid", answer["refused"]))
         log.warning("a grammar of %d characters was given up: too much %s", len(spec), answer["died"])

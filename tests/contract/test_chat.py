@@ -192,7 +192,7 @@ def test_tool_choice_names_a_tool_that_is_there() -> None:
     assert not request(tools=[], tool_choice="none").is_tool_forced
     assert "`f`" in refused(tools=[tool("g")], tool_choice=named)[1]
     assert "empty" in refused(tool_choice="required")[1]
-    assert refused(tools=[tool()], tool_choice="always")[0] == ("tool_choice",)
+    assert refused(tools=[tool()], tool_choice="always")[0] == ("tool_choice", "a word")
     assert refused(tools=[tool()], tool_choice={"type": "function"})[0][0] == "tool_choice"
 
 
@@ -202,7 +202,7 @@ def test_tools_have_names_of_their_own_and_a_limit() -> None:
     assert refused(tools=many)[0] == ("tools",)
     assert "same name" in refused(tools=[tool(), tool()])[1]
     for name in ("", "a b", "ä", "a" * 65, "a\n"):
-        assert refused(tools=[tool(name)])[0] == ("tools", 0, "function", "name")
+        assert refused(tools=[tool(name)])[0] == ("tools", 0, "a function", "function", "name")
     assert request(tools=[tool("a" * 64)])
 
 

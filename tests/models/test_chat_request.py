@@ -18,7 +18,6 @@ HOSTILE = {
     "media_io_kwargs": {"image": {}},
     "cache_salt": "tenant",
     "priority": -1,
-    "structured_outputs": {"regex": "(a+)+"},
     "guided_json": {},
     "guided_regex": "(a+)+",
     "guided_grammar": "x",
@@ -164,3 +163,31 @@ def test_reserve_is_what_was_asked_for_but_at_most_a_quarter() -> None:
     assert answer_reserve(256, 1024) == 256
     assert answer_reserve(257, 1024) == 256
     assert answer_reserve(5, 2) == 1
+
+
+def test_custom_and_allowed_tools_become_functions() -> None:
+    custom = {"type": "custom", "custom": {"name": "code"}}
+    tools = [custom, {"type": "function", "function": {"name": "f"}}, {"type": "function", "function": {"name": "g"}}]
+    call = {"id": "c", "type": "custom", "custom": {"name": "code", "input": 'a "b"'}}
+    body = {"model": "m", "messages": [{"role": "assistant", "tool_calls": [call]}], "tools": tools}
+
+    fields = engine_fields(ChatRequest.model_validate(body | {"tool_choice": custom}))
+    assert [tool["function"]["name"] for tool in fields["tools"]] == ["code", "f", "g"]
+    assert {tool["type"] for tool in fields["tools"]} == {"function"}
+    assert fields["tool_choice"] == {"type": "function", "function": {"name": "code"}}
+    assert fields["custom_tools"] == {"code"}
+    assert fields["messages"][0]["tool_calls"] == [
+        {"id": "c", "type": "function", "function": {"name": "code", "arguments": '{"input": "a \\"b\\""}'}}
+    ]
+
+    for mode in ("auto", "required"):
+        allowed = {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": [custom, tools[2]]}}
+        fields = engine_fields(ChatRequest.model_validate(body | {"tool_choice": allowed}))
+        assert [tool["function"]["name"] for tool in fields["tools"]] == ["code", "g"]
+        assert fields["tool_choice"] == mode
+
+
+def test_of_structured_outputs_the_form_alone_passes() -> None:
+    form = {"regex": "a+", "whitespace_pattern": "(a+)+", "disable_any_whitespace": True, "_backend": "outlines"}
+    body = {"model": "m", "messages": [{"role": "user", "content": "a"}], "structured_outputs": form}
+    assert engine_fields(ChatRequest.model_validate(body))["structured_outputs"] == {"regex": "a+"}

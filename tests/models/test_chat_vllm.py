@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from openai.types.chat import ChatCompletion
 
 from contract.catalog import ChatModel, Serving
 from contract.chat.engine import ChatBatch, ChatJob
@@ -234,6 +236,68 @@ async def test_a_forced_tool_is_called(chat: VllmChat, choice: Any, reason: str)
     assert streamed["id"]
     assert (streamed["name"], json.loads(streamed["arguments"])) == ("get_weather", arguments)
     assert chunks[-1]["choices"][0]["finish_reason"] == reason
+
+
+CODE = {"type": "custom", "custom": {"name": "run_code", "description": "Runs a line of Python"}}
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"type": "custom", "custom": {"name": "run_code"}},
+        {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [CODE]}},
+    ],
+)
+async def test_a_custom_tool_is_called_with_text(chat: VllmChat, choice: Any) -> None:
+    job = ask("Run this line: print(1 + 2)", tools=[WEATHER, CODE], tool_choice=choice, max_tokens=240)
+    reply = await chat.complete(job)
+    parsed = ChatCompletion.model_validate(reply.body)  # as the SDK of OpenAI reads it
+    (call,) = parsed.choices[0].message.tool_calls or ()
+    assert call.type == "custom"
+    assert call.custom.name == "run_code"
+    chunks = chunks_of(await batches(chat, job))
+    sent = [part for c in chunks for one in c["choices"] for part in one["delta"].get("tool_calls", [])]
+    assert (sent[0]["type"], sent[0]["custom"]["name"]) == ("custom", "run_code")
+    assert not [part for part in sent if "function" in part]
+    assert "".join(part["custom"]["input"] for part in sent) == call.custom.input
+
+
+async def test_a_custom_tools_answer_is_read(chat: VllmChat) -> None:
+    call = {"id": "c1", "type": "custom", "custom": {"name": "run_code", "input": 'print("snowy")'}}
+    turns = [
+        {"role": "user", "content": "What is the weather in Paris?"},
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "The weather in Paris is snowy."},
+    ]
+    reply = await chat.complete(ask(messages=turns, tools=[CODE, WEATHER]))
+    assert "snow" in reply.body["choices"][0]["message"]["content"]
+
+
+@pytest.mark.parametrize("regex", [r"^[A-Z][a-z]{2,9}\.$", "(Paris|Rome)+", "(?i)par(is|ma)"])
+async def test_an_answer_follows_a_regular_expression(chat: VllmChat, regex: str) -> None:
+    job = ask(structured_outputs={"regex": regex})
+    answer = (await chat.complete(job)).body["choices"][0]["message"]["content"]
+    assert re.match(regex, answer)
+    assert text_of(chunks_of(await batches(chat, job))) == answer
+
+
+async def test_an_answer_is_one_of_several(chat: VllmChat) -> None:
+    texts = ["Rome, not Athens", 'Paris "the city"', "Berlin\n"]
+    job = ask(structured_outputs={"choice": texts})
+    answer = (await chat.complete(job)).body["choices"][0]["message"]["content"]
+    assert answer in texts
+    assert text_of(chunks_of(await batches(chat, job))) == answer
+
+
+@pytest.mark.parametrize("regex", [r"\p{L}", ".*a.{20}", "(a{1000}){1000}", "(" * 1000, "a(?!)"])
+async def test_a_regular_expression_that_cannot_be_followed_is_the_clients_fault(
+    chat: VllmChat, regex: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chat._grammars, "_cpu_s", 1)
+    with pytest.raises(ApiError) as caught:
+        await chat.complete(ask(structured_outputs={"regex": regex}))
+    assert (caught.value.fault.status, caught.value.param) == (400, "structured_outputs.regex")
+    assert "the regular expression" in caught.value.message
 
 
 async def test_a_tools_answer_is_read(chat: VllmChat) -> None:

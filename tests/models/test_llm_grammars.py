@@ -184,3 +184,66 @@ async def test_tools_of_public_mcp_servers_compile_when_they_are_strict(vocabula
     grammars.close()
     assert {name: why for name, why in refused.items() if why} == {}
     assert len(tools) == 33
+
+
+FRAMEWORKS = json.loads((Path(__file__).parents[1] / "data" / "framework_tools.json").read_text("utf-8"))
+
+
+async def test_tools_of_agent_frameworks_compile_when_they_are_strict(grammars: Grammars) -> None:
+    schemas = {name: tool["function"].get("parameters") for name, tool in FRAMEWORKS.items()}
+    refused = {name: await reason(grammars, json.dumps(schema)) for name, schema in schemas.items() if schema}
+    assert {name: why for name, why in refused.items() if why} == {}
+
+
+@pytest.mark.parametrize(
+    ("regex", "beginning"),
+    [
+        (r"^[0-9]{4}-[0-9]$", "root ::= [\\U00000030-\\U00000039] s0"),
+        ("(a|aa)+", "root ::= [\\U00000061] s0"),
+        ("((((a*)*)*)*)*", 'root ::= "" | [\\U00000061] root'),
+        ("é|😀", "root ::= [\\U000000e9\\U0001f600] s0"),
+        ("[^x]*", 'root ::= "" | [^\\U00000000\\U00000078] root'),
+        (r"a\$", "root ::= [\\U00000061] s0"),
+        (r"[\s\S]*", 'root ::= "" | [^\\U00000000] root'),
+    ],
+)
+async def test_a_regular_expression_becomes_a_grammar_with_one_reading(
+    grammars: Grammars, regex: str, beginning: str
+) -> None:
+    grammar = await grammars.check("REGEX", regex, "a")
+    assert grammar.startswith(beginning)
+    assert len(set(grammar.split("\n"))) == len(grammar.split("\n"))
+
+
+@pytest.mark.parametrize(("states", "why"), [(511, ""), (512, ""), (513, "invalid")])
+async def test_an_automaton_has_a_bounded_number_of_states(grammars: Grammars, states: int, why: str) -> None:
+    assert await reason(grammars, f"a{{{states - 1}}}", kind="REGEX") == why
+
+
+HOSTILE = {
+    "repeated a million times": ("REGEX", "(a{1000}){1000}"),
+    "exponential": ("REGEX", ".*a.{20}"),
+    "nested deeply": ("REGEX", "(" * 1000 + "a" + ")" * 1000),
+    "classes of Unicode": ("REGEX", r"\p{L}+"),
+    "looks back": ("REGEX", r"(a)\1"),
+    "no text": ("REGEX", "a(?!)"),
+    "the character U+0000": ("REGEX", "a\\x00|\0"),
+    "many counts": ("REGEX", "|".join(f"(.{{{n}}}){{{n}}}" for n in range(30, 60))),
+    "nothing closed": ("REGEX", "[[[[((((" * 200),
+    "answers that begin alike": ("CHOICE", json.dumps(["a" * 4000, "a" * 4001])),
+    "10,000 answers": ("CHOICE", json.dumps([f"value {i}" for i in range(10_000)])),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_hostile_forms_end_in_a_refusal_and_others_are_served(grammars: Grammars, name: str) -> None:
+    kind, spec = HOSTILE[name]
+    attack = asyncio.create_task(reason(grammars, spec, "attacker", kind))
+    assert await reason(grammars, json.dumps({"const": name}), "victim") == ""
+    assert await attack in ("invalid", "time", "memory")
+    assert await reason(grammars, "[a-z]+", "victim", "REGEX") == ""
+
+
+async def test_a_list_of_answers_may_hold_any_characters(grammars: Grammars) -> None:
+    texts = ['say "hi"', "two\nlines", "back\\slash", "😀 # ::= //", "a"]
+    assert (await grammars.check("CHOICE", json.dumps(texts), "a")).startswith('root ::= "say \\U00000022hi')

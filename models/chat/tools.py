@@ -1,0 +1,76 @@
+"""Calls of custom tools, put back from the functions that engines know instead (`contract.chat.tools`)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic_core import from_json
+
+from contract.chat.tools import INPUT
+
+
+def said(call: dict[str, Any], custom: Collection[str]) -> dict[str, Any]:
+    """`call` of a finished answer as the client knows its tool. `custom` are the names of its custom tools."""
+    name, arguments = call["function"]["name"], call["function"]["arguments"]
+    if name not in custom:
+        return call
+    text = _text(arguments)
+    return {"id": call["id"], "type": "custom", "custom": {"name": name, "input": arguments if text is None else text}}
+
+
+def _text(arguments: str, *, partial: bool = False) -> str | None:
+    """The text in `arguments`, as far as it is there; None where they are none of a custom tool, or not yet."""
+    try:
+        value = from_json(arguments, allow_partial="trailing-strings" if partial else False)
+    except ValueError:
+        return None
+    text = value.get(INPUT) if isinstance(value, dict) else None
+    return text if isinstance(text, str) else None
+
+
+@dataclass
+class _Call:
+    arguments: str = ""
+    sent: int = 0
+
+
+@dataclass
+class CustomCalls:
+    """Deltas of the tool calls of one answer, of which some are said as custom ones.
+
+    Attributes:
+        custom: names of the custom tools.
+    """
+
+    custom: Collection[str]
+    _open: dict[int, _Call] = field(default_factory=dict)
+
+    def delta(self, part: dict[str, Any]) -> dict[str, Any] | None:
+        """What the client is sent for `part` of a call; None where that is nothing yet."""
+        index, function = part["index"], part.get("function") or {}
+        begins = function.get("name") in self.custom
+        if begins:
+            self._open[index] = _Call()
+        call = self._open.get(index)
+        if call is None:
+            return part
+        call.arguments += function.get("arguments") or ""
+        text = (_text(call.arguments, partial=True) or "")[call.sent :]
+        call.sent += len(text)
+        if begins:
+            head = {key: value for key, value in part.items() if key != "function"}
+            return head | {"type": "custom", "custom": {"name": function["name"], "input": text}}
+        return _more(index, text) if text else None
+
+    def rest(self) -> Iterator[dict[str, Any]]:
+        """At the end: of calls whose arguments were none of a custom tool, all that the model wrote."""
+        for index, call in self._open.items():
+            if not call.sent and call.arguments and _text(call.arguments) is None:
+                yield _more(index, call.arguments)
+        self._open.clear()
+
+
+def _more(index: int, text: str) -> dict[str, Any]:
+    return {"index": index, "custom": {"input": text}}

@@ -1,0 +1,160 @@
+"""Tools in all the forms that clients send, and the forms that an answer is made to follow."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract.body import validated
+from contract.chat import forms, schemas
+from contract.chat.engine import ChatJob
+from contract.chat.request import ChatRequest
+from contract.errors import ApiError
+from tests.catalogs import chat
+
+FRAMEWORKS: dict[str, Any] = json.loads(
+    (Path(__file__).parents[1] / "data" / "framework_tools.json").read_text("utf-8")
+)
+"""A tool as each framework for agents sends it, by `framework/what makes it`; descriptions are ours."""
+WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
+CODE = {"type": "custom", "custom": {"name": "code", "description": "Runs Python", "format": {"type": "text"}}}
+REFERENCES = {
+    "weather": {"type": "function", "function": {"name": "weather"}},
+    "code": {"type": "custom", "custom": {"name": "code"}},
+}
+
+
+def request(**fields: Any) -> ChatRequest:
+    return validated(ChatRequest, {"model": "m", "messages": [{"role": "user", "content": "hi"}]} | fields)
+
+
+def refused(**fields: Any) -> tuple[str | None, str]:
+    """Field and sentence of the 400."""
+    with pytest.raises(ApiError) as caught:
+        request(**fields)
+    assert caught.value.fault.status == 400
+    return caught.value.param, caught.value.message
+
+
+def allowed(mode: str, *names: str) -> dict[str, Any]:
+    return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": [REFERENCES[name] for name in names]}}
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+@pytest.mark.parametrize("choice", [None, "auto", "none", "required"])
+def test_tools_of_agent_frameworks_pass_as_they_are(name: str, choice: str | None) -> None:
+    assert request(tools=[FRAMEWORKS[name]], tool_choice=choice).offered
+
+
+def test_engines_are_given_a_function_for_a_custom_tool() -> None:
+    body = request(tools=[CODE, WEATHER])
+    function = body.offered[0].function
+    assert (function.name, function.description, function.strict) == ("code", "Runs Python", True)
+    assert function.parameters
+    assert list(function.parameters["properties"]) == ["input"]
+    assert body.offered[1].function.name == "weather"
+    assert body.custom_tools == {"code"}
+    assert [param for param, _ in schemas.compiled(body)] == ["tools[0].function.parameters"]
+
+
+@pytest.mark.parametrize(
+    ("choice", "offered", "forced"),
+    [
+        (allowed("auto", "weather"), [1], False),
+        (allowed("required", "code"), [0], True),
+        (allowed("required", "weather", "code"), [0, 1], True),
+        (REFERENCES["code"], [0, 1], True),
+        (REFERENCES["weather"], [0, 1], True),
+    ],
+)
+def test_some_tools_may_be_allowed_or_one_named(choice: Any, offered: list[int], forced: bool) -> None:
+    body = request(tools=[CODE, WEATHER], tool_choice=choice)
+    assert list(body.offered) == offered
+    assert body.is_tool_forced is forced
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "says"),
+    [
+        ({"tools": [{"type": "web_search"}]}, "tools[0]", "`function` or `custom`"),
+        ({"tools": [WEATHER, 5]}, "tools[1]", "`function` or `custom`"),
+        ({"tools": [{"type": ["function"]}]}, "tools[0]", "`function` or `custom`"),
+        ({"tools": [{"type": "custom", "custom": {"name": "a b"}}]}, "tools[0].custom.name", "pattern"),
+        ({"tools": [CODE, CODE | {"type": "function", "function": {"name": "code"}}]}, None, "same name"),
+        ({"tool_choice": {"type": "file_search"}}, "tool_choice", "`allowed_tools`"),
+        ({"tool_choice": "sometimes"}, "tool_choice", "'required'"),
+        ({"tool_choice": {"type": "function", "function": {"name": "code"}}}, None, "`code` (function)"),
+        ({"tool_choice": {"type": "custom", "custom": {"name": "weather"}}}, None, "`weather` (custom)"),
+        ({"tool_choice": allowed("sometimes", "code")}, "tool_choice.allowed_tools.mode", "'auto' or 'required'"),
+        ({"tool_choice": allowed("auto")}, "tool_choice.allowed_tools.tools", "at least 1"),
+        ({"tools": [WEATHER], "tool_choice": allowed("auto", "code")}, None, "`code` (custom)"),
+    ],
+)
+def test_what_is_no_tool_or_names_none_is_refused(fields: dict[str, Any], param: str | None, says: str) -> None:
+    place, sentence = refused(**({"tools": [CODE, WEATHER]} | fields))
+    assert place == param
+    assert says in sentence
+
+
+@pytest.mark.parametrize("syntax", ["lark", "regex"])
+def test_a_grammar_for_a_custom_tool_is_refused(syntax: str) -> None:
+    form = {"type": "grammar", "grammar": {"syntax": syntax, "definition": "a"}}
+    place, sentence = refused(tools=[{"type": "custom", "custom": {"name": "code", "format": form}}])
+    assert place == "tools[0].custom.format.type"
+    assert "`text`" in sentence
+
+
+def test_calls_of_custom_tools_are_repeated() -> None:
+    call = {"id": "c1", "type": "custom", "custom": {"name": "code", "input": 'print("é")\n'}}
+    body = request(messages=[{"role": "assistant", "tool_calls": [call]}])
+    (repeated,) = body.messages[0].tool_calls or ()
+    assert json.loads(repeated.as_function.function.arguments) == {"input": 'print("é")\n'}
+    assert refused(messages=[{"role": "assistant", "tool_calls": [call | {"type": "mcp"}]}])[0] == (
+        "messages[0].tool_calls[0]"
+    )
+    assert ChatJob(body).most_input_tokens(chat("m")) >= len('{"input": "print(\\"é\\")\\n"}')
+
+
+@pytest.mark.parametrize(
+    ("form", "says"),
+    [
+        ({}, "one of"),
+        ({"regex": "a", "choice": ["a"]}, "one of"),
+        ({"grammar": 'root ::= "a"'}, "no bound"),
+        ({"json": {"type": "object"}}, "response_format"),
+        ({"json_object": True}, "response_format"),
+        ({"structural_tag": "{}"}, "tools"),
+        ({"choice": []}, "at least 1"),
+        ({"choice": [""]}, "at least 1"),
+        ({"regex": ""}, "at least 1"),
+    ],
+)
+def test_an_answer_follows_a_regular_expression_or_is_one_of_several(form: dict[str, Any], says: str) -> None:
+    place, sentence = refused(structured_outputs=form)
+    assert str(place).startswith("structured_outputs")
+    assert says in sentence
+
+
+@pytest.mark.parametrize("surplus", [-1, 0, 1])
+def test_forms_are_bounded(surplus: int) -> None:
+    count, chars = forms.MAX_ALLOWED_ANSWERS + surplus, forms.MAX_ALLOWED_ANSWERS_CHARS + surplus
+    for form in (
+        {"regex": "a" * (forms.MAX_REGEX_CHARS + surplus)},
+        {"regex": f"a{{{forms.MAX_REPETITIONS + surplus}}}"},
+        {"regex": f"a{{1,{forms.MAX_REPETITIONS + surplus}}}"},
+        {"regex": f"a{{{forms.MAX_REPETITIONS + surplus},}}"},
+        {"choice": [f"{i}" for i in range(count)]},
+        {"choice": ["x" * chars]},
+    ):
+        if surplus > 0:
+            assert str(refused(structured_outputs=form)[0]).startswith("structured_outputs.")
+        else:
+            assert request(structured_outputs=form)
+
+
+def test_an_answer_has_one_form() -> None:
+    form = {"choice": ["a"]}
+    assert "one form" in refused(structured_outputs=form, response_format={"type": "json_object"})[1]
+    assert "tools" in refused(structured_outputs=form, tools=[WEATHER])[1]
+    assert request(structured_outputs=form, response_format={"type": "text"}, tools=[WEATHER], tool_choice="none")
