@@ -29,6 +29,7 @@ from deployments.ingress.routes import (
     models,
     rerank,
     speech,
+    tokens,
     transcription,
     uploads,
     voices,
@@ -37,6 +38,7 @@ from deployments.ingress.service import Service
 
 ROUTERS = (
     chat.router,
+    tokens.router,
     embeddings.router,
     rerank.router,
     speech.router,
