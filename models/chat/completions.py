@@ -79,7 +79,7 @@ class Completions:
 
     async def _begin(self, job: CompletionJob) -> Ledger:
         prompts = [await self._prepared(job.request, prompt) for prompt in job.request.prompt]
-        _check_logprobs(job.request, prompts)
+        check_logprobs(job.request, prompts)
         head = {
             "id": f"cmpl-{secrets.token_hex(16)}",
             "object": "text_completion",
@@ -181,7 +181,7 @@ def sampling(request: CompletionRequest, prompt: Prepared, kind: RequestOutputKi
     )
 
 
-def _check_logprobs(request: CompletionRequest, prompts: list[Prepared]) -> None:
+def check_logprobs(request: CompletionRequest, prompts: list[Prepared]) -> None:
     """Raises INVALID_REQUEST where more logprobs are wanted than one reply holds."""
     if request.logprobs is None:
         return
