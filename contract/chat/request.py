@@ -11,6 +11,7 @@ The limits here are those of OpenAI's schema where it has one.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
@@ -180,6 +181,18 @@ class ChatRequest(Lenient):
             raise ValueError(f"`messages` hold more than {MAX_IMAGES} images")
         schemas.check(self)
         return self
+
+    def texts(self) -> Iterator[str]:
+        """Everything that may stand in the prompt."""
+        for message in self.messages:
+            yield message.name or ""
+            for part in message.content or ():
+                yield part.text or ""
+            for call in message.tool_calls or ():
+                function = call.as_function.function
+                yield function.name + function.arguments
+        for tool in self.offered.values():
+            yield tool.model_dump_json()
 
     @property
     def budget(self) -> int | None:

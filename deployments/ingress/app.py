@@ -18,6 +18,7 @@ from deployments.ingress.middleware import TraceMiddleware, trace_of
 from deployments.ingress.openapi import document
 from deployments.ingress.routes import (
     chat,
+    completions,
     decisions,
     designs,
     embeddings,
@@ -29,6 +30,7 @@ from deployments.ingress.routes import (
     models,
     rerank,
     speech,
+    tokens,
     transcription,
     uploads,
     voices,
@@ -37,6 +39,8 @@ from deployments.ingress.service import Service
 
 ROUTERS = (
     chat.router,
+    completions.router,
+    tokens.router,
     embeddings.router,
     rerank.router,
     speech.router,
