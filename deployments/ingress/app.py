@@ -28,6 +28,7 @@ from deployments.ingress.routes import (
     me,
     models,
     rerank,
+    responses,
     speech,
     transcription,
     uploads,
@@ -37,6 +38,7 @@ from deployments.ingress.service import Service
 
 ROUTERS = (
     chat.router,
+    responses.router,
     embeddings.router,
     rerank.router,
     speech.router,

@@ -1,0 +1,65 @@
+"""POST /responses: OpenAI's newer wire over chat. Nothing is kept between requests."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from functools import partial
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+from starlette.responses import JSONResponse
+from starlette.responses import Response as HttpResponse
+
+from contract.access import Scope
+from contract.catalog import ChatModel
+from contract.chat.engine import ChatBatch
+from contract.limits import CHAT_BODY_BYTES
+from contract.responses.events import ResponseEvents
+from contract.responses.naming import named_here
+from contract.responses.reply import Head, Response, whole
+from contract.responses.request import ResponsesRequest
+from deployments.ingress.admission import Admitted, admit
+from deployments.ingress.context import RequestContext
+from deployments.ingress.events import Manners, event_stream
+from deployments.ingress.flows import chat
+from deployments.ingress.idempotency import ACCEPTS_KEY, once
+from deployments.ingress.openapi import documented
+
+router = APIRouter(tags=["chat"])
+
+Responding = Annotated[Admitted, Depends(admit(Scope.CHAT, CHAT_BODY_BYTES))]
+
+
+@router.post("/responses", openapi_extra=documented(ResponsesRequest, Response, streams=True, **ACCEPTS_KEY))
+async def respond(admitted: Responding) -> HttpResponse:
+    """Answer a conversation in the shape of OpenAI's Responses API, whole or as a stream of server-sent events.
+
+    Nothing is kept: the conversation comes with each request. An `Idempotency-Key` makes the JSON answer repeatable
+    without a second bill; with `stream` it is ignored.
+    """
+    request = await admitted.body(ResponsesRequest)
+    context = admitted.context
+    model = context.pick(context.service.catalog.chat, request.model)
+    head = Head(request, context.request_id, int(time.time()), model.id)
+    if request.stream:
+        events = ResponseEvents(head)
+        batches = chat.stream(context, model, request.chat)
+        return await event_stream(_events(batches, events), manners=Manners(failed=events.failed))
+    return await once(admitted, partial(_answer, context, model, head))
+
+
+async def _answer(context: RequestContext, model: ChatModel, head: Head) -> HttpResponse:
+    with named_here():
+        return await chat.complete(context, model, head.request.chat, lambda reply: JSONResponse(whole(head, reply)))
+
+
+async def _events(batches: AsyncGenerator[ChatBatch, None], events: ResponseEvents) -> AsyncGenerator[bytes, None]:
+    with named_here():
+        async with aclosing(batches):
+            async for batch in batches:
+                if framed := events.of(batch):
+                    yield framed
+    for framed in events.end():
+        yield framed
