@@ -9,6 +9,7 @@
     base.py  body.py  images.py     how strictly bodies are read: types, JSON, `data:` addresses
     events.py        section 4      server-sent events
     mcp.py           section 4      JSON-RPC messages, what tools take
+    tokens.py        section 4      texts as tokens and back
     quantities.py    section 5      what a job may cost at most
     <noun>.py or <noun>/            section 4, one per capability of the catalogue
 

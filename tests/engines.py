@@ -31,6 +31,7 @@ from contract.errors import (
 )
 from contract.rerank import Ranking, RerankJob
 from contract.speech.engine import AudioBlock, Clip, SpeechJob
+from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob
 from contract.transcription.engine import Heard, Segment, TranscriptionJob, Word
 from contract.voice_design.engine import Designed, DesignJob
 
@@ -71,6 +72,14 @@ class ObedientChat:
             await self._end(end[0])
         finally:
             self.under_way -= 1
+
+    async def tokenize(self, job: TokenizeJob) -> Tokenized:
+        """A token is a character, its id the code point."""
+        text = _last(job.request) if job.request else job.text or ""
+        return Tokenized([ord(char) for char in text], list(text) if job.with_strings else None)
+
+    async def detokenize(self, job: DetokenizeJob) -> str:
+        return "".join(map(chr, job.ids))
 
     async def check_health(self) -> None:
         pass

@@ -30,6 +30,7 @@ from deployments.ingress.routes import (
     rerank,
     responses,
     speech,
+    tokens,
     transcription,
     uploads,
     voices,
@@ -39,6 +40,7 @@ from deployments.ingress.service import Service
 ROUTERS = (
     chat.router,
     responses.router,
+    tokens.router,
     embeddings.router,
     rerank.router,
     speech.router,
