@@ -14,7 +14,6 @@ from starlette.responses import Response as HttpResponse
 
 from contract.access import Scope
 from contract.catalog import ChatModel
-from contract.chat.engine import ChatBatch
 from contract.limits import CHAT_BODY_BYTES
 from contract.responses.events import ResponseEvents
 from contract.responses.naming import named_here
@@ -23,7 +22,7 @@ from contract.responses.request import ResponsesRequest
 from deployments.ingress.admission import Admitted, admit
 from deployments.ingress.context import RequestContext
 from deployments.ingress.events import Manners, event_stream
-from deployments.ingress.flows import chat
+from deployments.ingress.flows import chat, tokens
 from deployments.ingress.idempotency import ACCEPTS_KEY, once
 from deployments.ingress.openapi import documented
 
@@ -45,21 +44,30 @@ async def respond(admitted: Responding) -> HttpResponse:
     head = Head(request, context.request_id, int(time.time()), model.id)
     if request.stream:
         events = ResponseEvents(head)
-        batches = chat.stream(context, model, request.chat)
-        return await event_stream(_events(batches, events), manners=Manners(failed=events.failed))
+        return await event_stream(_events(context, model, head, events), manners=Manners(failed=events.failed))
     return await once(admitted, partial(_answer, context, model, head))
 
 
 async def _answer(context: RequestContext, model: ChatModel, head: Head) -> HttpResponse:
     with named_here():
+        await _check_length(context, model, head)
         return await chat.complete(context, model, head.request.chat, lambda reply: JSONResponse(whole(head, reply)))
 
 
-async def _events(batches: AsyncGenerator[ChatBatch, None], events: ResponseEvents) -> AsyncGenerator[bytes, None]:
+async def _events(
+    context: RequestContext, model: ChatModel, head: Head, events: ResponseEvents
+) -> AsyncGenerator[bytes, None]:
     with named_here():
-        async with aclosing(batches):
+        await _check_length(context, model, head)
+        async with aclosing(chat.stream(context, model, head.request.chat)) as batches:
             async for batch in batches:
                 if framed := events.of(batch):
                     yield framed
     for framed in events.end():
         yield framed
+
+
+async def _check_length(context: RequestContext, model: ChatModel, head: Head) -> None:
+    """Counts before anything is billed, and only for clients who say that nothing may be cut."""
+    if head.request.truncation == "disabled":
+        await tokens.refuse_longer(context, model, head.request.chat)
