@@ -64,7 +64,7 @@ def reply(script: dict[str, Any]) -> ChatReply:
         "logprobs": {"content": tokens(script.get("content", ""))} if script.get("logprobs") else None,
     }
     body: Any = HEAD | {"object": "chat.completion", "choices": [choice], "usage": _usage(script)}
-    return ChatReply(body, PROMPT_TOKENS, _length(script), cached_tokens=script.get("cached_tokens", 0))
+    return ChatReply(body, PROMPT_TOKENS, _length(script), **_counts(script))
 
 
 def pieces(script: dict[str, Any], size: int) -> Iterator[dict[str, Any]]:
@@ -94,13 +94,13 @@ def call_piece(index: int, call: dict[str, Any]) -> dict[str, Any]:
 
 def batches(deltas: list[dict[str, Any]], script: dict[str, Any]) -> Iterator[ChatBatch]:
     """A batch for each delta, the role before and the token counts after them."""
-    cached = script.get("cached_tokens", 0)
+    counts = _counts(script)
     ending: list[tuple[dict[str, Any], str | None]] = [({}, script.get("finish_reason", "stop"))]
     for count, (delta, reason) in enumerate([({"role": "assistant", "content": ""}, None), *zip_none(deltas), *ending]):
         said = tokens(delta.get("content") or "") if script.get("logprobs") else []
         choice = {"index": 0, "delta": delta, "finish_reason": reason, "logprobs": {"content": said} if said else None}
-        yield ChatBatch(event(_chunk([choice])), PROMPT_TOKENS, count, cached_tokens=cached)
-    yield ChatBatch(event(_chunk([]) | {"usage": _usage(script)}), PROMPT_TOKENS, _length(script), cached_tokens=cached)
+        yield ChatBatch(event(_chunk([choice])), PROMPT_TOKENS, count, **counts)
+    yield ChatBatch(event(_chunk([]) | {"usage": _usage(script)}), PROMPT_TOKENS, _length(script), **counts)
 
 
 def zip_none(deltas: list[dict[str, Any]]) -> list[tuple[dict[str, Any], None]]:
@@ -125,6 +125,10 @@ def _usage(script: dict[str, Any]) -> dict[str, Any]:
     details = {"reasoning_tokens": len(script.get("reasoning_content") or "")}
     counts = {"prompt_tokens": PROMPT_TOKENS, "completion_tokens": length, "total_tokens": PROMPT_TOKENS + length}
     return counts | {"completion_tokens_details": details}
+
+
+def _counts(script: dict[str, Any]) -> dict[str, int]:
+    return {name: script.get(name, 0) for name in ("cached_tokens", "cut_tokens")}
 
 
 def _length(script: dict[str, Any]) -> int:

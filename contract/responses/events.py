@@ -21,10 +21,10 @@ from contract.responses.reply import Head, ResponseStatus, ending, logprobs_of, 
 
 
 class ResponseEvents:
-    """Turns batches of one chat into events, numbered from 0."""
+    """Turns batches of the chat that answers `head` into events, numbered from 0."""
 
     def __init__(self, head: Head) -> None:
-        self._head = head
+        self.head = head
         self._number = 0
         self._items: list[Made] = []
         self._speaking: Made | None = None
@@ -72,12 +72,12 @@ class ResponseEvents:
     def _state(self, status: ResponseStatus, name: str, error: ApiError | None = None) -> bytes:
         counts = usage(self._counted, self._reasoning_tokens) if status != "in_progress" else None
         output = [made.item() for made in self._items]
-        return self._framed(name, response=response(self._head, status, output, counts, error))
+        return self._framed(name, response=response(self.head, status, output, counts, error))
 
     def _choice(self, choice: dict[str, Any]) -> Iterator[bytes]:
         delta = choice["delta"]
         self._finish_reason = choice.get("finish_reason") or self._finish_reason
-        if self._head.request.wants_logprobs:
+        if self.head.request.wants_logprobs:
             tokens = logprobs_of(choice)
             self._tokens += tokens
             self._held += tokens
@@ -116,7 +116,7 @@ class ResponseEvents:
         return b"".join(self._done(made, "completed"))
 
     def _added(self, kind: Kind, call_id: str | None = None, name: str = "") -> bytes:
-        made = self._head.made(kind, len(self._items), call_id, name)
+        made = self.head.made(kind, len(self._items), call_id, name)
         self._items.append(made)
         framed = self._framed("response.output_item.added", output_index=made.index, item=made.item())
         if kind.part is None:

@@ -206,6 +206,18 @@ async def test_tools_go_there_and_back(served: Served) -> None:
     assert tool.tool_call_id == assistant.tool_calls[0].id == "call_a"
 
 
+@pytest.mark.parametrize("cut_tokens", [0, 12])
+async def test_what_was_cut_off_the_input_is_told_in_a_header_and_in_usage(served: Served, cut_tokens: int) -> None:
+    asked: Any = {"model": "scripted", "input": script(content="Hello", cut_tokens=cut_tokens)}
+    whole = await served.client.responses.with_raw_response.create(**asked)
+    assert whole.headers.get("x-parlance-input-cut", "0") == str(cut_tokens)
+    made = whole.parse()
+    assert made.usage
+    assert made.usage.to_dict().get("input_tokens_cut", 0) == cut_tokens
+    async with served.client.responses.with_streaming_response.create(**asked, stream=True) as stream:
+        assert stream.headers.get("x-parlance-input-cut", "0") == str(cut_tokens)
+
+
 async def test_images_reach_the_model(served: Served) -> None:
     content: Any = [
         {"type": "input_image", "image_url": PIXEL, "detail": "auto"},

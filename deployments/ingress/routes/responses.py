@@ -14,6 +14,7 @@ from starlette.responses import Response as HttpResponse
 
 from contract.access import Scope
 from contract.catalog import ChatModel
+from contract.chat.engine import ChatReply
 from contract.limits import CHAT_BODY_BYTES
 from contract.responses.events import ResponseEvents
 from contract.responses.naming import named_here
@@ -25,6 +26,7 @@ from deployments.ingress.events import Manners, event_stream
 from deployments.ingress.flows import chat, tokens
 from deployments.ingress.idempotency import ACCEPTS_KEY, once
 from deployments.ingress.openapi import documented
+from deployments.ingress.served import input_cut
 
 router = APIRouter(tags=["chat"])
 
@@ -43,24 +45,30 @@ async def respond(admitted: Responding) -> HttpResponse:
     model = context.pick(context.service.catalog.chat, request.model)
     head = Head(request, context.request_id, int(time.time()), model.id)
     if request.stream:
-        events = ResponseEvents(head)
-        return await event_stream(_events(context, model, head, events), manners=Manners(failed=events.failed))
+        events, headers = ResponseEvents(head), dict[str, str]()
+        source = _events(context, model, events, headers)
+        return await event_stream(source, headers, manners=Manners(failed=events.failed))
     return await once(admitted, partial(_answer, context, model, head))
 
 
 async def _answer(context: RequestContext, model: ChatModel, head: Head) -> HttpResponse:
+    def render(reply: ChatReply) -> HttpResponse:
+        return JSONResponse(whole(head, reply), headers=input_cut(context, reply.cut_tokens))
+
     with named_here():
         await _check_length(context, model, head)
-        return await chat.complete(context, model, head.request.chat, lambda reply: JSONResponse(whole(head, reply)))
+        return await chat.complete(context, model, head.request.chat, render)
 
 
 async def _events(
-    context: RequestContext, model: ChatModel, head: Head, events: ResponseEvents
+    context: RequestContext, model: ChatModel, events: ResponseEvents, headers: dict[str, str]
 ) -> AsyncGenerator[bytes, None]:
+    """What is sent; `headers` are complete when the first event is, which they are sent with."""
     with named_here():
-        await _check_length(context, model, head)
-        async with aclosing(chat.stream(context, model, head.request.chat)) as batches:
+        await _check_length(context, model, events.head)
+        async with aclosing(chat.stream(context, model, events.head.request.chat)) as batches:
             async for batch in batches:
+                headers |= input_cut(context, batch.cut_tokens)
                 if framed := events.of(batch):
                     yield framed
     for framed in events.end():
