@@ -11,6 +11,7 @@
     mcp.py           section 4      JSON-RPC messages, what tools take
     tokens.py        section 4      texts as tokens and back
     quantities.py    section 5      what a job may cost at most
+    responses/                      another wire over chat: OpenAI's newer one
     <noun>.py or <noun>/            section 4, one per capability of the catalogue
 
 Each capability has a request (what a client may say), a job (what crosses to an engine), a protocol (what an engine

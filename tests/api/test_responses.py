@@ -210,12 +210,12 @@ async def test_tools_go_there_and_back(served: Served) -> None:
 async def test_what_was_cut_off_the_input_is_told_in_a_header_and_in_usage(served: Served, cut_tokens: int) -> None:
     asked: Any = {"model": "scripted", "input": script(content="Hello", cut_tokens=cut_tokens)}
     whole = await served.client.responses.with_raw_response.create(**asked)
-    assert whole.headers.get("x-parlance-input-cut", "0") == str(cut_tokens)
+    assert whole.headers.get("x-service-input-cut", "0") == str(cut_tokens)
     made = whole.parse()
     assert made.usage
     assert made.usage.to_dict().get("input_tokens_cut", 0) == cut_tokens
     async with served.client.responses.with_streaming_response.create(**asked, stream=True) as stream:
-        assert stream.headers.get("x-parlance-input-cut", "0") == str(cut_tokens)
+        assert stream.headers.get("x-service-input-cut", "0") == str(cut_tokens)
 
 
 async def test_images_reach_the_model(served: Served) -> None:
