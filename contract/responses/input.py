@@ -24,7 +24,7 @@ from contract.images import decoded_bytes
 CallId = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)]
 
 
-class InputPart(Lenient):
+class ContentPart(Lenient):
     """A piece of a message or of a tool's output: text, or an image in the body itself."""
 
     type: Literal["input_text", "output_text", "refusal", "input_image"]
@@ -41,7 +41,7 @@ class InputPart(Lenient):
         return url
 
     @model_validator(mode="after")
-    def _is_filled(self) -> InputPart:
+    def _is_filled(self) -> ContentPart:
         if self.type == "input_image" and self.image_url is None:
             raise ValueError("an image is given as `image_url`, a `data:` address; no file is kept here")
         if self.type != "input_image" and self._words is None:
@@ -65,11 +65,11 @@ class InputPart(Lenient):
 
 
 Parts = Annotated[
-    list[InputPart],
+    list[ContentPart],
     Field(max_length=MAX_PARTS),
     BeforeValidator(
         lambda v: [{"type": "input_text", "text": v}] if isinstance(v, str) else v,
-        json_schema_input_type=str | list[InputPart],
+        json_schema_input_type=str | list[ContentPart],
     ),
 ]
 
@@ -123,7 +123,7 @@ class CallOutput(Lenient):
 
     @field_validator("output")
     @classmethod
-    def _is_text(cls, output: list[InputPart]) -> list[InputPart]:
+    def _is_text(cls, output: list[ContentPart]) -> list[ContentPart]:
         if any(part.type == "input_image" for part in output):
             raise ValueError("the output of a tool is text here; give images in a message of role `user`")
         return output

@@ -42,7 +42,7 @@ LOGPROBS = "message.output_text.logprobs"
 Label = Annotated[str, Field(max_length=MAX_LABEL_CHARS)]
 
 
-class Reasoning(Lenient):
+class ReasoningConfig(Lenient):
     """How much a model may think. No summary is made of what it thought: all of it is given."""
 
     effort: ReasoningEffort | None = None
@@ -69,7 +69,7 @@ class ResponsesRequest(Lenient):
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = None
     text: TextConfig | None = None
-    reasoning: Reasoning | None = None
+    reasoning: ReasoningConfig | None = None
     include: Annotated[list[Label], Field(max_length=MAX_INCLUDES)] | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
     truncation: Literal["auto", "disabled"] | None = None

@@ -56,7 +56,7 @@ class NamedChoice(Lenient):
         return {"type": self.type, self.type: {"name": self.name}}
 
 
-class AllowedTools(Lenient):
+class ToolSubset(Lenient):
     """Some of the tools: those that the model may call, or of which it must call one."""
 
     type: Literal["allowed_tools"]
@@ -80,7 +80,7 @@ def _kind(choice: Any) -> str | None:
 ToolChoice = Annotated[
     Annotated[Literal["none", "auto", "required"], Tag("choice-word")]
     | Annotated[NamedChoice, Tag("choice-tool")]
-    | Annotated[AllowedTools, Tag("choice-allowed")],
+    | Annotated[ToolSubset, Tag("choice-allowed")],
     Discriminator(
         _kind,
         custom_error_type="tool_choice",
