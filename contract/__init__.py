@@ -9,7 +9,8 @@
     base.py  body.py  images.py     how strictly bodies are read: types, JSON, `data:` addresses
     events.py        section 4      server-sent events
     mcp.py           section 4      JSON-RPC messages, what tools take
-    tokens.py        section 4      texts as tokens and back
+    completions.py                  plain text that an LLM continues
+    tokens.py                       texts as tokens and back
     quantities.py    section 5      what a job may cost at most
     responses/                      another wire over chat: OpenAI's newer one
     <noun>.py or <noun>/            section 4, one per capability of the catalogue

@@ -141,11 +141,20 @@ class Model(Frozen):
         return -(-total // MILLION)
 
 
+class FillIn(Frozen):
+    """Control tokens around the two texts between which a model writes a third."""
+
+    before: str
+    between: str
+    after: str
+
+
 class ChatModel(Model):
     """An LLM. `context_window` is in tokens, prompt and answer together.
 
     `thinking` says how it is told to think; None where it does not, or cannot be told. A price `cached_input_tokens` is
     for tokens of the prompt that an earlier request had left in the cache; without one they cost what the others cost.
+    `fill_in` is for models that were made to fill a gap: POST /completions takes a `suffix` then.
     """
 
     kind = "chat"
@@ -157,6 +166,7 @@ class ChatModel(Model):
     reasoning_parser: str | None = None
     tool_parser: str | None = None
     thinking: Thinking | None = None
+    fill_in: FillIn | None = None
 
     @model_validator(mode="after")
     def _agrees(self) -> ChatModel:

@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 
 from contract.catalog import ChatModel
 from contract.chat.request import ChatRequest
+from contract.completions import CompletionJob, CompletionReply
 from contract.quantities import most_tokens, utf8_bytes
 from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob
 
@@ -146,6 +147,14 @@ class ChatEngine(Protocol):
 
     def stream(self, job: ChatJob) -> AsyncGenerator[ChatBatch, None]:
         """The answer as groups of ready events; leaving the iteration frees the engine. Raises as `complete`."""
+        ...
+
+    async def write(self, job: CompletionJob) -> CompletionReply:
+        """The continued prompts, whole. Raises as `complete`."""
+        ...
+
+    def write_stream(self, job: CompletionJob) -> AsyncGenerator[ChatBatch, None]:
+        """The continued prompts as they are made; leaving the iteration frees the engine. Raises as `complete`."""
         ...
 
     async def tokenize(self, job: TokenizeJob) -> Tokenized:

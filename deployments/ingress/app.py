@@ -18,6 +18,7 @@ from deployments.ingress.middleware import TraceMiddleware, trace_of
 from deployments.ingress.openapi import document
 from deployments.ingress.routes import (
     chat,
+    completions,
     decisions,
     designs,
     embeddings,
@@ -40,6 +41,7 @@ from deployments.ingress.service import Service
 ROUTERS = (
     chat.router,
     responses.router,
+    completions.router,
     tokens.router,
     embeddings.router,
     rerank.router,

@@ -16,6 +16,7 @@ from contract.catalog import ChatModel
 from contract.chat import schemas
 from contract.chat.engine import ChatBatch, ChatEngine, ChatJob, ChatReply
 from contract.chat.request import ChatRequest
+from contract.completions import CompletionJob, CompletionReply
 from contract.errors import BUSY, IMAGES_UNSUPPORTED
 from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob
 from models.chat.request import engine_fields
@@ -62,6 +63,7 @@ class VllmChat(ChatEngine):
         self._engine = engine.start(_spec(model, options, need_folder(path, model.id)))
 
         from models.chat import serving
+        from models.chat.completions import Completions
         from models.chat.tokens import TextTokens
 
         template = (TEMPLATES / options.chat_template).read_text("utf-8") if options.chat_template else None
@@ -75,6 +77,7 @@ class VllmChat(ChatEngine):
             self._engine.model_config.get_vocab_size(),
             control_tokens_in_text=options.control_tokens_in_text,
         )
+        self._completions = Completions(self._engine, model, self._tokens)
         self._tokenizing = asyncio.Lock()
         self._streams = 0
 
@@ -104,6 +107,31 @@ class VllmChat(ChatEngine):
         try:
             async with aclosing(events):
                 async for batch in events:
+                    sent_at = time.monotonic()
+                    yield batch
+                    await self._pace(sent_at)
+        except Exception as failure:
+            raise error_of(failure, job.request) from failure
+        finally:
+            self._streams -= 1
+
+    async def write(self, job: CompletionJob) -> CompletionReply:
+        """The continued prompts. Raises ApiError: 400 if the engine refuses the request, 502 if it fails."""
+        from models.chat.serving import error_of
+
+        try:
+            return await self._completions.write(job)
+        except Exception as failure:
+            raise error_of(failure, job.request) from failure
+
+    async def write_stream(self, job: CompletionJob) -> AsyncGenerator[ChatBatch, None]:
+        """The continued prompts in events. Closing it frees the engine. Raises as `write`, also between events."""
+        from models.chat.serving import error_of
+
+        self._streams += 1
+        try:
+            async with aclosing(self._completions.stream(job)) as batches:
+                async for batch in batches:
                     sent_at = time.monotonic()
                     yield batch
                     await self._pace(sent_at)

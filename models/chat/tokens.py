@@ -36,12 +36,17 @@ class TextTokens:
         tokenizer: that of vLLM's renderer; it is copied.
         vocabulary: rows of the model's embedding.
         control_tokens_in_text: what spells a control token becomes one; else it is text, as in messages.
+
+    Attributes:
+        size: of the vocabulary: ids are below it.
+        begin: the token that begins every text, if there is one.
     """
 
     def __init__(self, name: str, tokenizer: Any, vocabulary: int, *, control_tokens_in_text: bool = False) -> None:
         self._name = name
         self._tokenizer = copy.deepcopy(tokenizer)
         self.size = min(vocabulary, tokenizer.max_token_id + 1)
+        self.begin: int | None = tokenizer.bos_token_id
         self._backend = None
         if not is_mistral_tokenizer(tokenizer):
             self._backend = self._tokenizer.backend_tokenizer
@@ -52,7 +57,8 @@ class TextTokens:
 
     async def ids(self, text: str, *, add_special_tokens: bool) -> list[int]:
         """Tokens of `text`, begun with what the tokenizer puts before every text where `add_special_tokens`."""
-        return await self._run(self._encode, text, add_special_tokens)
+        ids: list[int] = await self._run(self._encode, text, add_special_tokens)
+        return ids
 
     async def text(self, ids: Sequence[int]) -> str:
         """What `ids` spell, control tokens included. The ids are in the vocabulary."""
@@ -73,6 +79,13 @@ class TextTokens:
                 param=param,
             )
 
+    def known(self, words: Sequence[str]) -> list[int]:
+        """The ids of tokens of the vocabulary. Raises ValueError for one that it lacks."""
+        ids = [self._tokenizer.get_vocab().get(word) for word in words]
+        if None in ids:
+            raise ValueError(f"the vocabulary of `{self._name}` has no token `{words[ids.index(None)]}`")
+        return ids
+
     def close(self) -> None:
         """Ends the thread."""
         self._thread.shutdown(wait=False, cancel_futures=True)
@@ -84,7 +97,7 @@ class TextTokens:
         if self._backend is None:
             return list(self._tokenizer.encode(text, add_special_tokens=add_special_tokens))
         first, *others = self._plain.pieces(text) if self._plain else [text]
-        ids: list[int] = list(self._backend.encode(first, add_special_tokens=add_special_tokens).ids)
+        ids = list(self._backend.encode(first, add_special_tokens=add_special_tokens).ids)
         # All at once and by the library below: there may be a million.
         for more in self._backend.encode_batch_fast(others, add_special_tokens=False):
             ids += more.ids
