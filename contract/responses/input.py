@@ -175,13 +175,14 @@ def messages(instructions: str | None, items: Sequence[Item]) -> list[Message]:
     if instructions:
         turns.append(("instructions", {"role": "system", "content": [Part(type="text", text=instructions)]}))
     for index, item in enumerate(items):
-        fields = item.fields()
-        if fields is None:
+        if (given := item.fields()) is None:
             continue
+        place = f"input[{index}]"
+        fields = {name: value for name, value in _message(place, given) if value is not None}
         if turns and _is_continued(turns, fields):
             _join(turns[-1][1], fields)
         else:
-            turns.append((f"input[{index}]", fields))
+            turns.append((place, fields))
     return [_message(place, fields) for place, fields in turns]
 
 
@@ -207,4 +208,7 @@ def _message(place: str, fields: dict[str, Any]) -> Message:
     try:
         return Message.model_validate(fields)
     except ValidationError as error:
-        raise INVALID_REQUEST(f"`{place}`: {explain(error).message}", param=place) from None
+        found = explain(error)
+        # The field of the chat's message is no field here, and the sentence says what is meant.
+        reason = found.message.removeprefix(f"`{found.param}`: ")
+        raise INVALID_REQUEST(f"`{place}`: {reason}", param=place) from None

@@ -205,6 +205,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str | None, str]] = {
         "needs the field `text`",
     ),
     "arguments that are no object": ({"input": [CALL | {"arguments": "[1]"}]}, "input[0]", "JSON object"),
+    "arguments of the second call": (
+        {"input": [CALL, CALL | {"arguments": "x"}]},
+        "input[1]",
+        "`input[1]`: `arguments` of a tool call must",
+    ),
     "a call without id": (
         {"input": [{k: v for k, v in CALL.items() if k != "call_id"}]},
         "input[0].call_id",
