@@ -165,8 +165,8 @@ class ChatModel(Model):
     vision: bool = False
     reasoning_parser: str | None = None
     tool_parser: str | None = None
-    fill_in: FillIn | None = None
     thinking: Thinking | None = None
+    fill_in: FillIn | None = None
 
     @model_validator(mode="after")
     def _agrees(self) -> ChatModel:

@@ -40,6 +40,10 @@ REMEDIES: dict[str, Remedy] = {
         "the text is longer than `qwen` speaks at once",
         "Split the text at the end of a sentence, or use another `provider`.",
     ),
+    "CONTEXT_LENGTH_EXCEEDED": Remedy(
+        "the input does not fit the window of the model, and the request says that it must not be cut",
+        "Shorten the input, use a model with a longer `context_window` in `GET /models`, or let the input be cut.",
+    ),
     "UNKNOWN_VOICE": Remedy(
         "no voice has this slug, or none of `qwen` where that was requested",
         "Take a `slug` of `GET /audio/voices`.",

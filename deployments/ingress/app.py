@@ -29,6 +29,7 @@ from deployments.ingress.routes import (
     me,
     models,
     rerank,
+    responses,
     speech,
     tokens,
     transcription,
@@ -39,6 +40,7 @@ from deployments.ingress.service import Service
 
 ROUTERS = (
     chat.router,
+    responses.router,
     completions.router,
     tokens.router,
     embeddings.router,

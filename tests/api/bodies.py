@@ -6,6 +6,7 @@ from typing import Any
 
 BODIES: dict[str, dict[str, Any]] = {
     "/chat/completions": {"model": "obedient", "messages": [{"role": "user", "content": "say hello"}]},
+    "/responses": {"model": "obedient", "input": "say hello"},
     "/embeddings": {"model": "lengths", "input": "a text"},
     "/audio/speech": {"input": "hello"},
     "/audio/voices/designs": {"gender": "f", "age_years": 34},

@@ -6,6 +6,7 @@ from contract.catalog import ChatModel
 from contract.chat.engine import ChatEngine
 from contract.chat.request import ChatRequest
 from contract.chat.thinking import told
+from contract.errors import CONTEXT_LENGTH_EXCEEDED
 from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob, check_length
 from deployments.ingress.context import RequestContext
 
@@ -13,6 +14,16 @@ from deployments.ingress.context import RequestContext
 async def count(context: RequestContext, model: ChatModel, request: ChatRequest) -> int:
     """Tokens of the prompt that `request` is to `model`, those beyond its window included. Raises as `tokenize`."""
     return len((await tokenize(context, model, TokenizeJob(request))).ids)
+
+
+async def refuse_longer(context: RequestContext, model: ChatModel, request: ChatRequest) -> None:
+    """Raises CONTEXT_LENGTH_EXCEEDED where the prompt would be cut, and what `count` raises."""
+    length = await count(context, model, request)
+    if length >= model.context_window:
+        raise CONTEXT_LENGTH_EXCEEDED(
+            f"the input is {length} tokens, and `{model.id}` has {model.context_window} for input and answer together",
+            param="messages",
+        )
 
 
 async def tokenize(context: RequestContext, model: ChatModel, job: TokenizeJob) -> Tokenized:

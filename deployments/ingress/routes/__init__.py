@@ -1,6 +1,7 @@
 """One router per family of routes. A route parses the body, calls its flow, and makes the response.
 
 <noun>.py                       one router per capability of the catalogue
+responses.py                    other wires over chat
 voices.py  designs.py           voices, samples; voices to order
 models.py  me.py  health.py     what there is, what a key may do, whether the server lives
 completions.py                  plain prompts, continued
