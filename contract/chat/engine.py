@@ -86,6 +86,7 @@ class ChatReply:
     Attributes:
         cached_tokens: of the prompt, those that an earlier request had left in the cache.
         cut_tokens: that were cut from the top of the input, because it did not fit.
+        stop_sequence: of `stop`, what ended the first answer; None where something else did.
     """
 
     body: ChatCompletion
@@ -93,6 +94,7 @@ class ChatReply:
     completion_tokens: int
     cached_tokens: int = 0
     cut_tokens: int = 0
+    stop_sequence: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,7 @@ class ChatBatch:
     Attributes:
         events: one or more `data: {...}\n\n`.
         prompt_tokens, completion_tokens: of the whole call so far, so that an aborted stream can be billed.
-        cached_tokens, cut_tokens: as in `ChatReply`.
+        cached_tokens, cut_tokens, stop_sequence: as in `ChatReply`.
     """
 
     events: bytes
@@ -110,6 +112,7 @@ class ChatBatch:
     completion_tokens: int
     cached_tokens: int = 0
     cut_tokens: int = 0
+    stop_sequence: str | None = None
 
 
 class ChatEngine(Protocol):

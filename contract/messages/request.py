@@ -108,7 +108,9 @@ class Conversation(Lenient):
     @model_validator(mode="after")
     def _fields_agree(self) -> Conversation:
         if self.messages[-1].role == "assistant":
-            raise ValueError("`messages` ends with the assistant's turn; an answer that has begun is not continued here")
+            raise ValueError(
+                "`messages` ends with the assistant's turn; an answer that has begun is not continued here"
+            )
         if sum(turn.images for turn in self.messages) > MAX_IMAGES:
             raise ValueError(f"`messages` hold more than {MAX_IMAGES} images")
         names = [tool.name for tool in self.tools or ()]

@@ -1,11 +1,11 @@
 """A body of Anthropic's wire as the chat request that means the same.
 
-    system                  a message of role `system`
-    turns of one role       one turn
-    tool_result             a message of role `tool`; its images come in the turn of the user that follows
-    thinking                left out: templates show no thoughts of earlier answers
-    thinking, effort        `reasoning_effort`
-    output_config.format    `response_format`
+system                  a message of role `system`
+turns of one role       one turn
+tool_result             a message of role `tool`; its images come in the turn of the user that follows
+thinking                left out: templates show no thoughts of earlier answers
+thinking, effort        `reasoning_effort`
+output_config.format    `response_format`
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ def chat_request(body: Conversation) -> ChatRequest:
         fields["response_format"] = {"type": "json_schema", "json_schema": schema}
     if isinstance(body, MessagesRequest):
         fields |= {name: getattr(body, name) for name in SAMPLING} | {"stop": body.stop_sequences}
+        fields["stream_options"] = {"include_usage": True}
     return validated(ChatRequest, fields)
 
 

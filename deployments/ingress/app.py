@@ -26,6 +26,7 @@ from deployments.ingress.routes import (
     images,
     mcp,
     me,
+    messages,
     models,
     rerank,
     speech,
@@ -37,6 +38,7 @@ from deployments.ingress.service import Service
 
 ROUTERS = (
     chat.router,
+    messages.router,
     embeddings.router,
     rerank.router,
     speech.router,

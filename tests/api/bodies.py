@@ -6,6 +6,8 @@ from typing import Any
 
 BODIES: dict[str, dict[str, Any]] = {
     "/chat/completions": {"model": "obedient", "messages": [{"role": "user", "content": "say hello"}]},
+    "/messages": {"model": "obedient", "max_tokens": 50, "messages": [{"role": "user", "content": "say hello"}]},
+    "/messages/count_tokens": {"model": "obedient", "messages": [{"role": "user", "content": "say hello"}]},
     "/embeddings": {"model": "lengths", "input": "a text"},
     "/audio/speech": {"input": "hello"},
     "/audio/voices/designs": {"gender": "f", "age_years": 34},

@@ -5,6 +5,7 @@ voices.py  designs.py           voices, samples; voices to order
 models.py  me.py  health.py     what there is, what a key may do, whether the server lives
 uploads.py                      tickets for large recordings
 files.py                        bytes behind signed addresses, read and written
+messages.py                     chat on Anthropic's wire
 mcp.py                          tools over the Model Context Protocol
 images.py                       not available yet, and says so
 """
