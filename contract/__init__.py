@@ -11,6 +11,8 @@
     wires.py                        which paths tell errors in another shape than OpenAI's
     messages/                       chat as Anthropic's clients say it
     mcp.py           section 4      JSON-RPC messages, what tools take
+    completions.py                  plain text that an LLM continues
+    tokens.py                       texts as tokens and back
     quantities.py    section 5      what a job may cost at most
     <noun>.py or <noun>/            section 4, one per capability of the catalogue
 

@@ -140,8 +140,19 @@ class Model(Frozen):
         return -(-total // MILLION)
 
 
+class FillIn(Frozen):
+    """Control tokens around the two texts between which a model writes a third."""
+
+    before: str
+    between: str
+    after: str
+
+
 class ChatModel(Model):
-    """An LLM. `context_window` is in tokens, prompt and answer together."""
+    """An LLM. `context_window` is in tokens, prompt and answer together.
+
+    `fill_in` is for models that were made to fill a gap: POST /completions takes a `suffix` then.
+    """
 
     kind = "chat"
     noun = "chat"
@@ -151,6 +162,7 @@ class ChatModel(Model):
     vision: bool = False
     reasoning_parser: str | None = None
     tool_parser: str | None = None
+    fill_in: FillIn | None = None
 
 
 class EmbeddingModel(Model):

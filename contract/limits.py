@@ -67,6 +67,11 @@ KEPT_REPLIES = 100_000
 KEPT_REPLY_BYTES = 256 * MIB
 """Of the bodies of those answers. What comes then is kept as a fact, without its body. Ours."""
 
+TOKENIZE_BYTES_PER_TOKEN = 8
+"""Of the text that one request has made tokens, for each token of the window: twice what fits. Ours."""
+DETOKENIZE_IDS = 65_536
+"""Token ids that one request has made text. Ours."""
+
 STREAM_SLICE_OUTPUT_TOKENS = 1024
 """Output tokens of a stream that are reserved at a time."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -10,7 +10,9 @@ from typing_extensions import TypedDict
 
 from contract.catalog import ChatModel
 from contract.chat.request import ChatRequest
+from contract.completions import CompletionJob, CompletionReply
 from contract.quantities import most_tokens, utf8_bytes
+from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,24 +33,12 @@ class ChatJob:
         if any(message.images for message in request.messages):
             return model.context_window
         parts = len(request.messages) + len(request.tools or ())
-        return min(most_tokens(utf8_bytes(_texts(request)), parts), model.context_window)
+        return min(most_tokens(utf8_bytes(request.texts()), parts), model.context_window)
 
     def most_output_tokens(self, model: ChatModel) -> int:
         """Output tokens of all choices together, at most."""
         window = model.context_window
         return min(self.request.budget or window, window) * (self.request.n or 1)
-
-
-def _texts(request: ChatRequest) -> Iterator[str]:
-    """Everything of a request that may stand in its prompt."""
-    for message in request.messages:
-        yield message.name or ""
-        for part in message.content or ():
-            yield part.text or ""
-        for call in message.tool_calls or ():
-            yield call.function.name + call.function.arguments
-    for tool in request.tools or ():
-        yield tool.model_dump_json()
 
 
 class ChatChoice(TypedDict):
@@ -124,4 +114,20 @@ class ChatEngine(Protocol):
 
     def stream(self, job: ChatJob) -> AsyncGenerator[ChatBatch, None]:
         """The answer as groups of ready events; leaving the iteration frees the engine. Raises as `complete`."""
+        ...
+
+    async def write(self, job: CompletionJob) -> CompletionReply:
+        """The continued prompts, whole. Raises as `complete`."""
+        ...
+
+    def write_stream(self, job: CompletionJob) -> AsyncGenerator[ChatBatch, None]:
+        """The continued prompts as they are made; leaving the iteration frees the engine. Raises as `complete`."""
+        ...
+
+    async def tokenize(self, job: TokenizeJob) -> Tokenized:
+        """The tokens of a conversation as `complete` would read it, uncut, or of a text. Raises as `complete`."""
+        ...
+
+    async def detokenize(self, job: DetokenizeJob) -> str:
+        """The text that the ids spell. Raises INVALID_REQUEST for an id that the vocabulary lacks."""
         ...

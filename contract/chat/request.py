@@ -11,6 +11,7 @@ The limits here are those of OpenAI's schema where it has one.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
@@ -204,6 +205,17 @@ class ChatRequest(Lenient):
             raise ValueError(f"`messages` hold more than {MAX_IMAGES} images")
         schemas.check(self)
         return self
+
+    def texts(self) -> Iterator[str]:
+        """Everything that may stand in the prompt."""
+        for message in self.messages:
+            yield message.name or ""
+            for part in message.content or ():
+                yield part.text or ""
+            for call in message.tool_calls or ():
+                yield call.function.name + call.function.arguments
+        for tool in self.tools or ():
+            yield tool.model_dump_json()
 
     @property
     def budget(self) -> int | None:

@@ -30,6 +30,7 @@ from contract.catalog import ChatModel
 from contract.chat import schemas
 from contract.chat.engine import ChatBatch, ChatCompletion
 from contract.chat.request import ChatRequest
+from contract.completions import CompletionRequest
 from contract.errors import INVALID_REQUEST, UPSTREAM_ERROR, ApiError
 from contract.limits import SCHEMA_COMPILE_S
 from models.chat.events import EventStream
@@ -160,13 +161,15 @@ GRAMMAR_ERRORS = ("Invalid grammar specification", "Grammar error")
 """How vLLM's refusals of a JSON schema begin."""
 
 
-def error_of(failure: Exception | ErrorResponse, request: ChatRequest) -> ApiError:
+def error_of(failure: Exception | ErrorResponse, request: ChatRequest | CompletionRequest) -> ApiError:
     """The row of our table for what vLLM raised or returned: its 4xx name a fault of the request, all else is ours."""
     if isinstance(failure, ApiError):
         return failure
     error = (failure if isinstance(failure, ErrorResponse) else create_error_response(failure)).error
     if not 400 <= error.code < 500:
         return UPSTREAM_ERROR()
+    if isinstance(request, CompletionRequest):
+        return INVALID_REQUEST(error.message, param=error.param or "prompt")
     if error.message.startswith(GRAMMAR_ERRORS):
         return _schema_error(error.message, request)
     return INVALID_REQUEST(error.message, param=error.param or "messages")

@@ -3,6 +3,8 @@
 <noun>.py                       one router per capability of the catalogue
 voices.py  designs.py           voices, samples; voices to order
 models.py  me.py  health.py     what there is, what a key may do, whether the server lives
+completions.py                  plain prompts, continued
+tokens.py                       texts as tokens and back
 uploads.py                      tickets for large recordings
 files.py                        bytes behind signed addresses, read and written
 messages.py                     chat on Anthropic's wire
