@@ -11,9 +11,10 @@ from datetime import date
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from contract.base import Frozen
+from contract.chat.thinking import Thinking
 from contract.decisions.presets import Preset
 from contract.speech.voices import SpokenBy, Voice
 from contract.transcription.languages import LANGUAGES
@@ -152,6 +153,8 @@ class ChatModel(Model):
     """An LLM. `context_window` is in tokens, prompt and answer together.
 
     `fill_in` is for models that were made to fill a gap: POST /completions takes a `suffix` then.
+    `thinking` says how it is told to think; None where it does not, or cannot be told. A price `cached_input_tokens` is
+    for tokens of the prompt that an earlier request had left in the cache; without one they cost what the others cost.
     """
 
     kind = "chat"
@@ -163,6 +166,15 @@ class ChatModel(Model):
     reasoning_parser: str | None = None
     tool_parser: str | None = None
     fill_in: FillIn | None = None
+    thinking: Thinking | None = None
+
+    @model_validator(mode="after")
+    def _agrees(self) -> ChatModel:
+        if self.price.get("cached_input_tokens", 0) > self.price.get("input_tokens", 0):
+            raise ValueError("`cached_input_tokens` may not cost more than `input_tokens`, by which calls are reserved")
+        if self.thinking and self.thinking.budgets and not self.reasoning_parser:
+            raise ValueError("`thinking.budgets` needs a `reasoning_parser`, which knows where thoughts end")
+        return self
 
 
 class EmbeddingModel(Model):

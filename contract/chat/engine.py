@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NotRequired, Protocol
 
 from typing_extensions import TypedDict
 
@@ -50,12 +50,48 @@ class ChatChoice(TypedDict):
     finish_reason: str | None
 
 
+class PromptTokens(TypedDict):
+    """Of the prompt, the tokens that an earlier request had left in the cache."""
+
+    cached_tokens: int
+
+
+class CompletionTokens(TypedDict):
+    """Of the answer, the tokens of thoughts."""
+
+    reasoning_tokens: int
+
+
 class ChatUsage(TypedDict):
-    """Tokens of the call; more members where a model counts more."""
+    """Tokens of the call. `prompt_tokens_cut` is there where input was cut from the top, and says how much."""
 
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
+    prompt_tokens_details: PromptTokens
+    completion_tokens_details: CompletionTokens
+    prompt_tokens_cut: NotRequired[int]
+
+
+def usage_of(
+    prompt_tokens: int,
+    completion_tokens: int,
+    *,
+    cached_tokens: int = 0,
+    reasoning_tokens: int = 0,
+    cut_tokens: int = 0,
+) -> ChatUsage:
+    """`usage` of a call with these tokens."""
+    usage: ChatUsage = {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": completion_tokens,
+        "total_tokens": prompt_tokens + completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": cached_tokens},
+        "completion_tokens_details": {"reasoning_tokens": reasoning_tokens},
+    }
+    if cut_tokens:
+        usage["prompt_tokens_cut"] = cut_tokens
+    return usage
 
 
 class ChatCompletion(TypedDict):

@@ -36,6 +36,7 @@ MAX_TEMPERATURE = 2.0
 MAX_PENALTY = 2.0
 MAX_ID_CHARS = 256
 MAX_TOP_K = 1000
+"""0 is all tokens, and so is -1, which older clients of vLLM send."""
 MAX_REPETITION_PENALTY = 2.0
 
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
@@ -168,7 +169,7 @@ class ChatRequest(Lenient):
     n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
-    top_k: Annotated[int, Field(ge=0, le=MAX_TOP_K)] | None = None
+    top_k: Annotated[int, Field(ge=-1, le=MAX_TOP_K)] | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     repetition_penalty: Annotated[float, Field(gt=0, le=MAX_REPETITION_PENALTY)] | None = None
     reasoning_effort: ReasoningEffort | None = None

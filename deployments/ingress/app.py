@@ -40,5 +40,99 @@ from deployments.ingress.service import Service
 
 ROUTERS = (
     chat.router,
+    messages.router,
     completions.router,
     tokens.router,
+    embeddings.router,
+    rerank.router,
+    speech.router,
+    transcription.router,
+    uploads.router,
+    voices.router,
+    designs.router,
+    decisions.router,
+    images.router,
+    mcp.router,
+    models.router,
+    me.router,
+)
+OPEN_ROUTERS = (voices.open_router, mcp.open_router)
+"""Routers of the API whose routes need no key. Nothing else may be without admission."""
+UNVERSIONED = (health.open_router, files.open_router)
+"""The same, at one path only."""
+
+
+def build_app(service: Service) -> FastAPI:
+    """The whole HTTP contract over a service; needs no Ray."""
+    app = FastAPI(
+        title="Parlance",
+        version="1",
+        description="Speech, language and decisions behind one key. Paths work with and without `/v1`.",
+        docs_url=None,
+        redoc_url=None,
+        # A redirect would name the Host header that came, have no Error body, and come before the key is checked.
+        redirect_slashes=False,
+    )
+    for router in (*ROUTERS, *OPEN_ROUTERS):
+        app.include_router(router, prefix="/v1")
+        app.include_router(router, include_in_schema=False)
+    for router in UNVERSIONED:
+        app.include_router(router)
+    check_routes(app)
+    app.add_exception_handler(ApiError, _api_error)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(RequestValidationError, _validation_error)
+    app.add_middleware(TraceMiddleware, service=service)
+    app.openapi = partial(document, app)  # type: ignore[method-assign]  # FastAPI's documented way
+    return app
+
+
+def check_routes(app: FastAPI) -> None:
+    """Raises RuntimeError if a route of any kind declares no admission and is not in an open router."""
+    unkeyed = {
+        route.endpoint
+        for router in (*OPEN_ROUTERS, *UNVERSIONED)
+        for route in router.routes
+        if isinstance(route, APIRoute)
+    }
+    for route in app.routes:
+        path, endpoint = getattr(route, "path", ""), getattr(route, "endpoint", None)
+        if path != app.openapi_url and endpoint not in unkeyed and not _is_admitting(route):
+            raise RuntimeError(f"{path} declares no scope; add Depends(admit(...)) or make it open")
+
+
+def _is_admitting(route: BaseRoute) -> bool:
+    return isinstance(route, APIRoute) and any(hasattr(d.call, MARK) for d in route.dependant.dependencies)
+
+
+def _api_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, ApiError)
+    trace = trace_of(request)
+    trace.service.budgets.count(error)
+    return trace.refusal(error)
+
+
+def _http_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    if error.status_code == 405:
+        fault = METHOD_NOT_ALLOWED(f"{request.method} is not possible on {request.url.path}")
+        reply = trace_of(request).refusal(fault)
+        reply.headers["allow"] = _possible(request)
+        return reply
+    if error.status_code == 404:
+        return _api_error(request, NOT_FOUND(f"there is nothing at {request.url.path[:200]}"))
+    return _api_error(request, INVALID_REQUEST(str(error.detail)))
+
+
+def _possible(request: Request) -> str:
+    """Methods of all routes at this path; Starlette names those of the first."""
+    there = (route for route in request.app.routes if isinstance(route, Route))
+    found = [route.methods or () for route in there if route.matches(request.scope)[0] is not Match.NONE]
+    return ", ".join(sorted({method for methods in found for method in methods}))
+
+
+def _validation_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    field = ".".join(str(part) for part in first["loc"][1:])
+    return _api_error(request, INVALID_REQUEST(f"`{field}`: {first['msg']}", param=field))

@@ -83,15 +83,12 @@ class VllmChat(ChatEngine):
 
     async def complete(self, job: ChatJob) -> ChatReply:
         """The whole answer. Raises ApiError: 400 if the engine refuses the request, 502 if it fails."""
-        from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionResponse
-
-        from models.chat.serving import error_of, reply_body
+        from models.chat.serving import error_of
 
         answer = await self._create(job, stream=False)
-        if not isinstance(answer, ChatCompletionResponse):
+        if not isinstance(answer, ChatReply):
             raise error_of(answer, job.request)
-        tokens = answer.usage
-        return ChatReply(reply_body(answer), tokens.prompt_tokens, tokens.completion_tokens or 0)
+        return answer
 
     async def stream(self, job: ChatJob) -> AsyncGenerator[ChatBatch, None]:
         """The answer in events: the first token alone, then whatever has become ready. Closing it frees the engine.
@@ -177,7 +174,8 @@ class VllmChat(ChatEngine):
         request = job.request.model_copy(update={"stream": stream})
         self._refuse_images(request)
         try:
-            engine_request = EngineRequest(model=self._model.id, **engine_fields(request, job.cache_salt))
+            fields = engine_fields(request, job.cache_salt, self._model.thinking)
+            engine_request = EngineRequest(model=self._model.id, **fields)
             answer = await self._serving.create_chat_completion(engine_request)
         except grammars.Refused as refusal:
             raise schema_refused(refusal, await self._refused_field(refusal, job)) from refusal
