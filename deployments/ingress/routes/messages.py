@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from contract.access import Scope
 from contract.catalog import ChatModel
-from contract.chat.engine import ChatBatch
+from contract.chat.engine import ChatBatch, ChatReply
 from contract.chat.request import ChatRequest
 from contract.limits import CHAT_BODY_BYTES
 from contract.messages.errors import MessagesErrorReply
@@ -26,6 +26,7 @@ from deployments.ingress.events import Manners, event_stream
 from deployments.ingress.flows import chat, tokens
 from deployments.ingress.idempotency import ACCEPTS_KEY, once
 from deployments.ingress.openapi import documented
+from deployments.ingress.served import input_cut
 
 router = APIRouter(tags=["messages"])
 
@@ -46,7 +47,9 @@ async def create_message(admitted: Writing) -> Response:
     if not body.stream:
         return await once(admitted, partial(_answer, context, model, request))
     manners = Manners(PING, partial(failed, request_id=context.request_id))
-    return await event_stream(_events(chat.stream(context, model, request), model.id), manners=manners)
+    headers: dict[str, str] = {}
+    events = _events(context, chat.stream(context, model, request), model.id, headers)
+    return await event_stream(events, headers, manners=manners)
 
 
 @router.post("/messages/count_tokens", openapi_extra=documented_here(Conversation, TokenCount))
@@ -60,13 +63,20 @@ async def count_tokens(admitted: Writing) -> Response:
 
 
 async def _answer(context: RequestContext, model: ChatModel, request: ChatRequest) -> Response:
-    return await chat.complete(context, model, request, lambda reply: JSONResponse(message(reply)))
+    def render(reply: ChatReply) -> Response:
+        return JSONResponse(message(reply), headers=input_cut(context, reply.cut_tokens))
+
+    return await chat.complete(context, model, request, render)
 
 
-async def _events(batches: AsyncGenerator[ChatBatch, None], model: str) -> AsyncGenerator[bytes, None]:
+async def _events(
+    context: RequestContext, batches: AsyncGenerator[ChatBatch, None], model: str, headers: dict[str, str]
+) -> AsyncGenerator[bytes, None]:
+    """What is sent; `headers` are complete when the first event is, which they are sent with."""
     told = MessageEvents(model)
     async with aclosing(batches):
         async for batch in batches:
+            headers |= input_cut(context, batch.cut_tokens)
             # Silence must be seen as such: it is filled.
             if events := told.of(batch):
                 yield events
