@@ -15,7 +15,8 @@ from contract.speech.voices import SpokenBy
 class ModelObject(TypedDict):
     """A model, as OpenAI's and Anthropic's clients read it.
 
-    `kind` says which endpoint takes it, `runtime` what truly runs here, `license` that of what runs. `runtimes` says it by language, where not all are spoken by the same.
+    `kind` says which endpoint takes it, `runtime` what truly runs here, `license` that of what runs. `runtimes` says it
+    by language, where not all are spoken by the same.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""An error as Anthropic's clients read it. Statuses, codes and sentences are those of the table in `contract.errors`."""
+"""An error as Anthropic's clients read it. Statuses, codes and sentences are those of `contract.errors`."""
 
 from __future__ import annotations
 
