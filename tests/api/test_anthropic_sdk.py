@@ -13,7 +13,7 @@ import pytest
 from contract.access import Scope
 from contract.errors import FAULTS
 from state import open_state
-from tests.api.conftest import Api, LocalEngine
+from tests.api.conftest import Api
 from tests.api.serving import listening
 from tests.api.test_messages import refusing, scripted
 from tests.catalogs import behaving, chat
@@ -69,11 +69,12 @@ async def test_the_sync_client_gets_a_message(client: Client) -> None:
 
 async def test_the_async_client_gets_thoughts_and_a_stop_sequence(client: Client) -> None:
     engine = scripted(client.api, Script("hm", "hello", stop_sequence="END"))
-    message = await client.said(thinking={"type": "adaptive"}, stop_sequences=["END"], temperature=0.5, top_k=5)
+    message = await client.said(thinking={"type": "adaptive"}, stop_sequences=["END"], extra_body={"top_k": 5})
     assert [block.type for block in message.content] == ["thinking", "text"]
     assert (message.stop_reason, message.stop_sequence) == ("stop_sequence", "END")
     assert (message.usage.input_tokens, message.usage.cache_read_input_tokens) == (36, 64)
-    assert (engine.asked[0].reasoning_effort, engine.asked[0].stop) == ("medium", ["END"])
+    asked = engine.asked[0]
+    assert (asked.reasoning_effort, asked.stop, asked.top_k) == ("medium", ["END"], 5)
 
 
 async def test_a_tool_is_called_and_its_result_taken(client: Client) -> None:
@@ -141,7 +142,7 @@ async def test_models_are_listed(client: Client) -> None:
 @pytest.mark.parametrize(
     ("fields", "kind", "code"),
     [
-        ({"temperature": 2}, "BadRequestError", "invalid_request_error"),
+        ({"extra_body": {"temperature": 2}}, "BadRequestError", "invalid_request_error"),
         ({"model": "nobody"}, "NotFoundError", "model_not_found"),
         (
             {"tools": [{"type": "web_search_20250305", "name": "web_search"}]},
@@ -172,8 +173,6 @@ async def test_a_failure_in_a_stream_is_raised(client: Client) -> None:
 
 
 async def test_a_busy_server_is_asked_again(client: Client) -> None:
-    engine = client.api.service.engines["chat-obedient"]
-    assert isinstance(engine, LocalEngine)
     refusing(client.api, FAULTS["OVERLOADED"](retry_after_s=0))
     patient = client.anew.copy(max_retries=1)
     with pytest.raises(anthropic.InternalServerError) as caught:

@@ -153,7 +153,9 @@ class Refusing(LocalEngine):
 
 def refusing(api: Api, error: ApiError) -> None:
     """Has the chat model answer with an error from now on."""
-    api.service.engines = {**api.service.engines, "chat-obedient": Refusing(error)}
+    engines = api.service.engines
+    assert isinstance(engines, dict)
+    engines["chat-obedient"] = Refusing(error)
 
 
 @pytest.mark.parametrize("name", FAULTS)
