@@ -1,10 +1,13 @@
-"""Answers of an LLM that a test writes itself: thoughts, text and calls, whole or in pieces of any size."""
+"""Answers of an LLM that a test writes itself, whole or in pieces; and what events of a message add up to."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from pydantic_core import from_json
 
 from contract.chat.engine import ChatBatch, ChatJob, ChatReply, usage_of
 from contract.chat.request import ChatRequest
@@ -110,6 +113,51 @@ class ScriptedChat:
         self.asked.append(request)
         images = sum(message.images for message in request.messages)
         return Tokenized(list(range(len(request.messages) + len(request.tools or ()) + images)))
+
+
+def added_up(sent: bytes) -> dict[str, Any]:
+    """The message that the events in `sent` add up to, as a client adds them. Fails where they come in no order."""
+    made: dict[str, Any] = {}
+    written: dict[int, str] = {}
+    opened: list[int] = []
+    for framed in sent.decode().split("\n\n")[:-1]:
+        name, _, data = framed.partition("\n")
+        content = json.loads(data.removeprefix("data: "))
+        assert name == f"event: {content['type']}"
+        match content["type"]:
+            case "message_start":
+                assert not made
+                made = content["message"]
+            case "content_block_start":
+                assert not opened
+                assert content["index"] == len(made["content"])
+                opened.append(content["index"])
+                made["content"].append(content["content_block"])
+            case "content_block_delta":
+                assert opened == [content["index"]]
+                _add(made["content"][content["index"]], content["delta"], written, content["index"])
+            case "content_block_stop":
+                assert opened.pop() == content["index"]
+            case "message_delta":
+                assert not opened
+                made |= content["delta"]
+                made["usage"] |= content["usage"]
+            case other:
+                assert other == "message_stop"
+    for index, partial in written.items():
+        made["content"][index]["input"] = from_json(partial, allow_partial=True)
+    assert content["type"] == "message_stop"
+    return made
+
+
+def _add(block: dict[str, Any], delta: dict[str, Any], written: dict[int, str], index: int) -> None:
+    match delta["type"]:
+        case "text_delta":
+            block["text"] += delta["text"]
+        case "thinking_delta":
+            block["thinking"] += delta["thinking"]
+        case _:
+            written[index] = written.get(index, "") + delta["partial_json"]
 
 
 def _cut(text: str, lengths: Sequence[int]) -> Iterable[str]:

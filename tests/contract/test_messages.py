@@ -8,7 +8,6 @@ from typing import Any, get_args
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic_core import from_json
 
 from contract.body import validated
 from contract.chat.request import MAX_IMAGES, MAX_STOPS, ChatRequest
@@ -19,7 +18,7 @@ from contract.messages.reply import StopReason, arguments, message
 from contract.messages.request import MIN_THINKING_TOKENS, Conversation, MessagesRequest
 from contract.messages.translation import FAILED, chat_request
 from contract.wires import ANTHROPIC, OPENAI, error_shape
-from tests.messages import MODEL, Call, Script
+from tests.messages import MODEL, Call, Script, added_up
 
 PIXEL = "iVBORw0KGgo="
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
@@ -329,50 +328,9 @@ def test_arguments_are_read_as_far_as_they_go(written: str, read: dict[str, Any]
 
 
 def folded(script: Script, lengths: tuple[int, ...], per_batch: int) -> dict[str, Any]:
-    """The message that the events of `script` add up to, as a client adds them."""
+    """The message that the events of `script` add up to."""
     told = MessageEvents(MODEL)
-    sent = b"".join(told.of(batch) for batch in script.batches(lengths, per_batch)) + told.end()
-    made: dict[str, Any] = {}
-    written: dict[int, str] = {}
-    opened: list[int] = []
-    for framed in sent.decode().split("\n\n")[:-1]:
-        name, _, data = framed.partition("\n")
-        content = json.loads(data.removeprefix("data: "))
-        assert name == f"event: {content['type']}"
-        match content["type"]:
-            case "message_start":
-                assert not made
-                made = content["message"]
-            case "content_block_start":
-                assert not opened
-                assert content["index"] == len(made["content"])
-                opened.append(content["index"])
-                made["content"].append(content["content_block"])
-            case "content_block_delta":
-                assert opened == [content["index"]]
-                _add(made["content"][content["index"]], content["delta"], written, content["index"])
-            case "content_block_stop":
-                assert opened.pop() == content["index"]
-            case "message_delta":
-                assert not opened
-                made |= content["delta"]
-                made["usage"] |= content["usage"]
-            case other:
-                assert other == "message_stop"
-    for index, partial in written.items():
-        made["content"][index]["input"] = from_json(partial, allow_partial=True)
-    assert content["type"] == "message_stop"
-    return made
-
-
-def _add(block: dict[str, Any], delta: dict[str, Any], written: dict[int, str], index: int) -> None:
-    match delta["type"]:
-        case "text_delta":
-            block["text"] += delta["text"]
-        case "thinking_delta":
-            block["thinking"] += delta["thinking"]
-        case _:
-            written[index] = written.get(index, "") + delta["partial_json"]
+    return added_up(b"".join(told.of(batch) for batch in script.batches(lengths, per_batch)) + told.end())
 
 
 words = st.text(st.characters(codec="utf-8"), max_size=30)
