@@ -7,13 +7,14 @@ CompletionRequest -> CompletionJob -> ChatEngine.write -> CompletionReply
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import TypedDict
 
 from contract.base import Lenient
 from contract.catalog import ChatModel
+from contract.chat.engine import ChatUsage
 from contract.chat.request import (
     MAX_CHOICES,
     MAX_PENALTY,
@@ -167,16 +168,6 @@ class CompletionChoice(TypedDict):
     finish_reason: str | None
 
 
-class CompletionUsage(TypedDict):
-    """Tokens of the call. `prompt_tokens_cut` were cut from the tops of prompts that did not fit."""
-
-    prompt_tokens: int
-    completion_tokens: int
-    total_tokens: int
-    prompt_tokens_details: dict[str, int]
-    prompt_tokens_cut: NotRequired[int]
-
-
 class Completion(TypedDict):
     """Finished answers, in OpenAI's schema."""
 
@@ -185,7 +176,7 @@ class Completion(TypedDict):
     created: int
     model: str
     choices: list[CompletionChoice]
-    usage: CompletionUsage
+    usage: ChatUsage
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from typing import Any
 
 from contract.base import Frozen
 from contract.catalog import Model
-from contract.chat.engine import ChatBatch, ChatJob, ChatReply
+from contract.chat.engine import ChatBatch, ChatJob, ChatReply, usage_of
 from contract.chat.request import ChatRequest
 from contract.completions import CompletionJob, CompletionReply
 from contract.decisions.engine import DecisionJob, Measurement, Reading, Readings
@@ -78,7 +78,7 @@ class ObedientChat:
             {"index": index, "text": text, "logprobs": None, "finish_reason": "stop"}
             for index, text in enumerate(texts)
         ]
-        usage = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10, "prompt_tokens_details": {}}
+        usage = usage_of(7, 3)
         body: Any = {"id": "cmpl-1", "object": "text_completion", "created": 1, "model": job.request.model}
         return CompletionReply(body | {"choices": choices, "usage": usage}, 7, 3)
 

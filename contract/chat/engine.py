@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from typing import Any, Literal, NotRequired, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, Protocol
 
 from typing_extensions import TypedDict
 
 from contract.catalog import ChatModel
 from contract.chat.request import ChatRequest
-from contract.completions import CompletionJob, CompletionReply
 from contract.quantities import most_tokens, utf8_bytes
-from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob
+
+if TYPE_CHECKING:
+    from contract.completions import CompletionJob, CompletionReply
+    from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob
 
 
 @dataclass(frozen=True, slots=True)

@@ -199,7 +199,7 @@ class VllmChat(ChatEngine):
         self._refuse_images(request)
         fields = {"add_generation_prompt": job.add_generation_prompt, "add_special_tokens": job.add_special_tokens}
         try:
-            whole = WholeRequest(model=self._model.id, **engine_fields(request) | fields)
+            whole = WholeRequest(model=self._model.id, **engine_fields(request, thinking=self._model.thinking) | fields)
             # One at a time: chats are made tokens by the same thread, and wait for one of these at most.
             async with self._tokenizing:
                 rendered = await self._serving.online_renderer.render_chat(whole, skip_mm_cache=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from contract.chat.engine import ChatBatch
-from contract.completions import CompletionChoice, CompletionLogprobs, CompletionRequest, CompletionUsage
+from contract.chat.engine import ChatBatch, ChatUsage, usage_of
+from contract.completions import CompletionChoice, CompletionLogprobs, CompletionRequest
 from contract.events import event
+from models.chat.events import Cached
 
 if TYPE_CHECKING:
     from vllm.logprobs import Logprob
@@ -59,10 +60,18 @@ class Ledger:
     head: dict[str, Any]
     prompts: list[Prepared]
     completion_tokens: int = 0
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
     _answers: dict[int, Answer] = field(default_factory=dict)
-    _counted: set[int] = field(default_factory=set)
+    _read: dict[int, Cached] = field(default_factory=dict)
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Of the prompts that the engine has begun."""
+        return sum(len(self.prompts[number].ids) for number in self._read)
+
+    @property
+    def cached_tokens(self) -> int:
+        """Of these, the tokens that were in the cache."""
+        return sum(cached.tokens for cached in self._read.values())
 
     @property
     def cut_tokens(self) -> int:
@@ -71,10 +80,7 @@ class Ledger:
 
     def choices(self, number: int, result: RequestOutput) -> list[CompletionChoice]:
         """What `result` adds to the answers to prompt `number`."""
-        if number not in self._counted:
-            self._counted.add(number)
-            self.prompt_tokens += len(self.prompts[number].ids)
-            self.cached_tokens += result.num_cached_tokens or 0
+        self._read.setdefault(number, Cached()).see(result)
         added = (self._choice(self.prompts[number], number, result, output) for output in result.outputs)
         return [choice for choice in added if choice]
 
@@ -87,17 +93,11 @@ class Ledger:
         """The last event: token counts, if the request wants them."""
         return self._batch(self._event([], self.usage()) if self.request.include_usage else b"")
 
-    def usage(self) -> CompletionUsage:
+    def usage(self) -> ChatUsage:
         """Tokens so far."""
-        usage = CompletionUsage(
-            prompt_tokens=self.prompt_tokens,
-            completion_tokens=self.completion_tokens,
-            total_tokens=self.prompt_tokens + self.completion_tokens,
-            prompt_tokens_details={"cached_tokens": self.cached_tokens},
+        return usage_of(
+            self.prompt_tokens, self.completion_tokens, cached_tokens=self.cached_tokens, cut_tokens=self.cut_tokens
         )
-        if self.cut_tokens:
-            usage["prompt_tokens_cut"] = self.cut_tokens
-        return usage
 
     def _choice(
         self, prompt: Prepared, number: int, result: RequestOutput, output: CompletionOutput
@@ -137,7 +137,7 @@ class Ledger:
             answer.offset += len(text)
         return logprobs
 
-    def _event(self, choices: list[CompletionChoice], usage: CompletionUsage | None = None) -> bytes:
+    def _event(self, choices: list[CompletionChoice], usage: ChatUsage | None = None) -> bytes:
         chunk = self.head | {"choices": choices}
         if self.request.include_usage:
             chunk["usage"] = usage
@@ -145,6 +145,19 @@ class Ledger:
 
     def _batch(self, events: bytes) -> ChatBatch:
         return ChatBatch(events, self.prompt_tokens, self.completion_tokens, self.cached_tokens, self.cut_tokens)
+
+
+def whole(pieces: Iterable[CompletionChoice]) -> list[CompletionChoice]:
+    """The choices that come in `pieces`, by their index."""
+    found: dict[int, CompletionChoice] = {}
+    for piece in pieces:
+        so_far = found.setdefault(piece["index"], piece)
+        if so_far is not piece:
+            so_far["text"] += piece["text"]
+            so_far["finish_reason"] = piece["finish_reason"]
+            if so_far["logprobs"] and piece["logprobs"]:
+                so_far["logprobs"] = _joined([so_far["logprobs"], piece["logprobs"]])
+    return [found[index] for index in sorted(found)]
 
 
 def _by_text(likely: Mapping[int, Logprob]) -> dict[str, float]:

@@ -25,13 +25,14 @@ from contract.chat.engine import ChatBatch
 from contract.completions import (
     LOGPROB_TOKENS,
     SCORED_PROMPT_TOKENS,
+    CompletionChoice,
     CompletionJob,
     CompletionReply,
     CompletionRequest,
     Prompt,
 )
 from contract.errors import INVALID_REQUEST, UPSTREAM_ERROR
-from models.chat.choices import Ledger, Prepared
+from models.chat.choices import Ledger, Prepared, whole
 from models.chat.request import DEFAULT_TEMPERATURE, answer_reserve
 from models.chat.tokens import TextTokens
 
@@ -55,13 +56,14 @@ class Completions:
     async def write(self, job: CompletionJob) -> CompletionReply:
         """All answers, whole. Raises INVALID_REQUEST, UPSTREAM_ERROR."""
         ledger = await self._begin(job)
-        choices: list[Any] = []
-        async with aclosing(self._outputs(job, ledger, RequestOutputKind.FINAL_ONLY)) as outputs:
+        pieces: list[CompletionChoice] = []
+        # Several answers come piece by piece, also whole ones: each says what it found cached.
+        kind = RequestOutputKind.DELTA if job.request.answers > 1 else RequestOutputKind.FINAL_ONLY
+        async with aclosing(self._outputs(job, ledger, kind)) as outputs:
             async for index, output in outputs:
-                choices += ledger.choices(index, output)
-        choices.sort(key=lambda choice: choice["index"])
+                pieces += ledger.choices(index, output)
         usage = ledger.usage()
-        body: Any = ledger.head | {"choices": choices, "usage": usage}
+        body: Any = ledger.head | {"choices": whole(pieces), "usage": usage}
         return CompletionReply(
             body, usage["prompt_tokens"], usage["completion_tokens"], ledger.cached_tokens, ledger.cut_tokens
         )
@@ -77,7 +79,7 @@ class Completions:
 
     async def _begin(self, job: CompletionJob) -> Ledger:
         prompts = [await self._prepared(job.request, prompt) for prompt in job.request.prompt]
-        _check_logprobs(job.request, prompts)
+        check_logprobs(job.request, prompts)
         head = {
             "id": f"cmpl-{secrets.token_hex(16)}",
             "object": "text_completion",
@@ -93,8 +95,8 @@ class Completions:
         at_once = max(1, SEQUENCES_AT_ONCE // job.request.answers)
         for start in range(0, len(ledger.prompts), at_once):
             prompts = ledger.prompts[start : start + at_once]
-            running = [self._running(job, prompt, kind, f"{ledger.head['id']}-{start + i}")
-                       for i, prompt in enumerate(prompts)]  # fmt: skip
+            names = (f"{ledger.head['id']}-{start + index}" for index in range(len(prompts)))
+            running = [self._running(job, prompt, kind, name) for prompt, name in zip(prompts, names, strict=True)]
             async with aclosing(merge_async_iterators(*running)) as outputs:
                 async for index, output in outputs:
                     if any(one.finish_reason == "error" for one in output.outputs):
@@ -179,7 +181,7 @@ def sampling(request: CompletionRequest, prompt: Prepared, kind: RequestOutputKi
     )
 
 
-def _check_logprobs(request: CompletionRequest, prompts: list[Prepared]) -> None:
+def check_logprobs(request: CompletionRequest, prompts: list[Prepared]) -> None:
     """Raises INVALID_REQUEST where more logprobs are wanted than one reply holds."""
     if request.logprobs is None:
         return

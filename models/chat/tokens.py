@@ -15,6 +15,7 @@ from vllm.renderers import TokenizeParams
 from vllm.utils.mistral import is_mistral_tokenizer
 
 from contract.errors import INVALID_REQUEST
+from models.chat.cut import CutAtTop
 from models.chat.serving import EngineRequest
 from models.llm.plain_text import PlainText
 from models.llm.threads import background
@@ -25,7 +26,7 @@ class WholeRequest(EngineRequest):
 
     def build_tok_params(self, model_config: ModelConfig) -> TokenizeParams:
         """How the rendered prompt becomes tokens."""
-        return TokenizeParams(max_total_tokens=None, add_special_tokens=self.add_special_tokens)
+        return CutAtTop(max_total_tokens=None, add_special_tokens=self.add_special_tokens)
 
 
 class TextTokens:

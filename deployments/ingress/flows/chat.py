@@ -10,6 +10,7 @@ from contract.catalog import ChatModel
 from contract.chat.engine import ChatBatch, ChatEngine, ChatJob, ChatReply
 from contract.chat.request import ChatRequest
 from contract.chat.thinking import told
+from contract.completions import CompletionReply
 from contract.limits import STREAM_SLICE_OUTPUT_TOKENS
 from deployments.ingress.billing import bill
 from deployments.ingress.context import RequestContext
@@ -49,7 +50,7 @@ def _estimate(job: ChatJob, model: ChatModel, output_tokens: int) -> dict[str, i
     return {"input_tokens": job.most_input_tokens(model), "output_tokens": output_tokens}
 
 
-def quantities(model: ChatModel, counted: ChatReply | ChatBatch) -> dict[str, int]:
+def quantities(model: ChatModel, counted: ChatReply | ChatBatch | CompletionReply) -> dict[str, int]:
     """Quantities by unit; together they are all tokens. Cached ones are apart where they have a price of their own."""
     cached = counted.cached_tokens if "cached_input_tokens" in model.price else 0
     used = {"input_tokens": counted.prompt_tokens - cached, "output_tokens": counted.completion_tokens}

@@ -11,6 +11,7 @@ from contract.completions import CompletionJob, CompletionReply, CompletionReque
 from contract.limits import STREAM_SLICE_OUTPUT_TOKENS
 from deployments.ingress.billing import bill
 from deployments.ingress.context import RequestContext
+from deployments.ingress.flows.chat import quantities
 
 
 async def write(context: RequestContext, model: ChatModel, request: CompletionRequest) -> CompletionReply:
@@ -18,7 +19,7 @@ async def write(context: RequestContext, model: ChatModel, request: CompletionRe
     job = CompletionJob(request, context.cache_salt)
     async with bill(context, model, _estimate(job, model, job.most_output_tokens(model))) as account:
         reply = await context.engine(model).call(ChatEngine.write, job, timings=context.timings)
-        await account.settle(input_tokens=reply.prompt_tokens, output_tokens=reply.completion_tokens)
+        await account.settle(**quantities(model, reply))
     return reply
 
 
@@ -34,7 +35,7 @@ async def stream(
         aclosing(context.engine(model).stream(ChatEngine.write_stream, job, timings=context.timings)) as batches,
     ):
         async for batch in batches:
-            await account.progress(input_tokens=batch.prompt_tokens, output_tokens=batch.completion_tokens)
+            await account.progress(**quantities(model, batch))
             yield batch
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contract.catalog import ChatModel
 from contract.chat.engine import ChatEngine
 from contract.chat.request import ChatRequest
+from contract.chat.thinking import told
 from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob, check_length
 from deployments.ingress.context import RequestContext
 
@@ -17,6 +18,8 @@ async def count(context: RequestContext, model: ChatModel, request: ChatRequest)
 async def tokenize(context: RequestContext, model: ChatModel, job: TokenizeJob) -> Tokenized:
     """The tokens of a text or of a conversation. Raises INVALID_REQUEST for too much text."""
     check_length(job, model)
+    if job.request:
+        told(job.request, model.thinking)  # what it refuses starts no engine
     return await context.engine(model).call(ChatEngine.tokenize, job, timings=context.timings)
 
 

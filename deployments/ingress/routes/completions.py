@@ -22,6 +22,7 @@ from deployments.ingress.events import event_stream
 from deployments.ingress.flows import completions
 from deployments.ingress.idempotency import ACCEPTS_KEY, once
 from deployments.ingress.openapi import documented
+from deployments.ingress.served import input_cut
 
 router = APIRouter(tags=["chat"])
 
@@ -38,18 +39,23 @@ async def create_completions(admitted: Writing) -> Response:
     context = admitted.context
     model = context.pick(context.service.catalog.chat, request.model)
     if request.stream:
-        return await event_stream(_events(completions.stream(context, model, request)))
+        headers: dict[str, str] = {}
+        return await event_stream(_events(context, completions.stream(context, model, request), headers), headers)
     return await once(admitted, partial(_answer, context, model, request))
 
 
 async def _answer(context: RequestContext, model: ChatModel, request: CompletionRequest) -> Response:
     reply = await completions.write(context, model, request)
-    return Response(to_json(reply.body), media_type="application/json")
+    return Response(to_json(reply.body), headers=input_cut(context, reply.cut_tokens), media_type="application/json")
 
 
-async def _events(batches: AsyncGenerator[ChatBatch, None]) -> AsyncGenerator[bytes, None]:
+async def _events(
+    context: RequestContext, batches: AsyncGenerator[ChatBatch, None], headers: dict[str, str]
+) -> AsyncGenerator[bytes, None]:
+    """What is sent; `headers` are complete when the first event is, which they are sent with."""
     async with aclosing(batches):
         async for batch in batches:
+            headers |= input_cut(context, batch.cut_tokens)
             if batch.events:
                 yield batch.events
     yield DONE
