@@ -5,6 +5,7 @@ The blocks come in the order thoughts, text, calls of tools. Thoughts have no si
 
 from __future__ import annotations
 
+import json
 from typing import Any, Literal, NotRequired
 
 from pydantic_core import from_json
@@ -150,6 +151,7 @@ def arguments(text: str) -> dict[str, Any]:
     """Arguments of a call as an object, as far as they go: `max_tokens` may have cut them, and a model can err."""
     try:
         value = from_json(text or "{}", allow_partial=True)
+        json.dumps(value, allow_nan=False)  # 1e999 is read as infinity, which no reply can hold
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}

@@ -317,6 +317,10 @@ def test_why_an_answer_ended(script: Script, reason: StopReason) -> None:
         ("", {}),
         ('{"a": 1, "b": [2', {"a": 1, "b": [2]}),
         ("[1]", {}),
+        ('{"a": NaN}', {}),
+        ('{"a": 1e999}', {}),
+        ('{"a": ' + "9" * 5000 + "}", {}),
+        ('{"a": ' * 300, {}),
         ("nothing of the kind", {}),
     ],
 )
