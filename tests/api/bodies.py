@@ -6,6 +6,9 @@ from typing import Any
 
 BODIES: dict[str, dict[str, Any]] = {
     "/chat/completions": {"model": "obedient", "messages": [{"role": "user", "content": "say hello"}]},
+    "/completions": {"model": "obedient", "prompt": "say hello"},
+    "/tokenize": {"model": "obedient", "prompt": "say hello"},
+    "/detokenize": {"model": "obedient", "tokens": [72, 105]},
     "/embeddings": {"model": "lengths", "input": "a text"},
     "/audio/speech": {"input": "hello"},
     "/audio/voices/designs": {"gender": "f", "age_years": 34},

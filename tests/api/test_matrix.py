@@ -106,7 +106,7 @@ def methods_at(path: str) -> frozenset[str]:
 
 OPERATIONS = _operations()
 DESIGNS = "/audio/voices/designs"
-FREE = {"/audio/uploads", "/mcp/mcp", f"{DESIGNS}/suggest", f"{DESIGNS}/x/adopt"}
+FREE = {"/tokenize", "/detokenize", "/audio/uploads", "/mcp/mcp", f"{DESIGNS}/suggest", f"{DESIGNS}/x/adopt"}
 """Paths that cost nothing. What a tool costs is refused in its result."""
 NEED_VOICES = {DESIGNS, f"{DESIGNS}/suggest"}
 """Paths for plans with voices."""
