@@ -74,7 +74,7 @@ def cut_expanded(prompt: Any, params: CutAtTop, tokenizer: TokenizerLike | None)
     if not start:
         return prompt
     room = len(tokens) - start
-    for begin, end in _images(prompt, tokenizer):
+    for begin, end in _images(prompt, first, tokenizer):
         if begin >= start:
             break
         if end - begin > room:
@@ -88,14 +88,14 @@ def cut_expanded(prompt: Any, params: CutAtTop, tokenizer: TokenizerLike | None)
     return _without(prompt, first, start)
 
 
-def _images(prompt: Any, tokenizer: TokenizerLike | None) -> Iterator[tuple[int, int]]:
+def _images(prompt: Any, first: int, tokenizer: TokenizerLike | None) -> Iterator[tuple[int, int]]:
     """Where each image begins and ends, in their order, with the control token that its template put on each side."""
     tokens = prompt["prompt_token_ids"]
     control = set(tokenizer.all_special_ids) if tokenizer is not None else set()
     places = sorted(
         (one.offset, one.offset + one.length) for kind in prompt["mm_placeholders"].values() for one in kind
     )
-    taken = 0
+    taken = first
     for (begin, end), (following, _) in zip_longest(places, places[1:], fillvalue=(len(tokens), 0)):
         yield (
             begin - (begin > taken and tokens[begin - 1] in control),
@@ -111,7 +111,9 @@ def _without(prompt: Any, first: int, start: int) -> Any:
     if not any(kept.values()):
         return tokens_input(ids, cache_salt=prompt.get("cache_salt")) | {"arrival_time": prompt["arrival_time"]}
     # An image that comes twice has its pixels once, maybe with what is cut.
-    pixels = {hashes[kind][i]: item for kind, several in items.items() for i, item in enumerate(several) if item}
+    pixels = {
+        hashes[kind][i]: item for kind, several in items.items() for i, item in enumerate(several) if item is not None
+    }
     return prompt | {
         "prompt_token_ids": ids,
         "mm_placeholders": {
