@@ -106,7 +106,15 @@ def methods_at(path: str) -> frozenset[str]:
 
 OPERATIONS = _operations()
 DESIGNS = "/audio/voices/designs"
-FREE = {"/audio/uploads", "/mcp/mcp", "/messages/count_tokens", f"{DESIGNS}/suggest", f"{DESIGNS}/x/adopt"}
+FREE = {
+    "/messages/count_tokens",
+    "/tokenize",
+    "/detokenize",
+    "/audio/uploads",
+    "/mcp/mcp",
+    f"{DESIGNS}/suggest",
+    f"{DESIGNS}/x/adopt",
+}
 """Paths that cost nothing. What a tool costs is refused in its result."""
 NEED_VOICES = {DESIGNS, f"{DESIGNS}/suggest"}
 """Paths for plans with voices."""
