@@ -8,6 +8,8 @@
     models.py        section 2      how a model is listed
     base.py  body.py  images.py     how strictly bodies are read: types, JSON, `data:` addresses
     events.py        section 4      server-sent events
+    wires.py                        which paths tell errors in another shape than OpenAI's
+    messages/                       chat as Anthropic's clients say it
     mcp.py           section 4      JSON-RPC messages, what tools take
     completions.py                  plain text that an LLM continues
     tokens.py                       texts as tokens and back

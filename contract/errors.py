@@ -161,6 +161,12 @@ AUDIO_TOO_LONG = _row("AUDIO_TOO_LONG", 400)
 
 MISSING_API_KEY = _row("MISSING_API_KEY", 401)
 INVALID_API_KEY = _row("INVALID_API_KEY", 401, text="the API key is not valid or has been revoked")
+AMBIGUOUS_API_KEY = _row(
+    "AMBIGUOUS_API_KEY",
+    401,
+    "invalid_api_key",
+    text="`Authorization` and `x-api-key` came with different keys; send one of the two headers",
+)
 
 ORG_SPEND_LIMIT = _row("ORG_SPEND_LIMIT", 402)
 USER_SPEND_LIMIT = _row("USER_SPEND_LIMIT", 402)

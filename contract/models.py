@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any, Literal, NotRequired, cast
 
 from typing_extensions import TypedDict
@@ -11,20 +13,23 @@ from contract.speech.voices import SpokenBy
 
 
 class ModelObject(TypedDict):
-    """A model; `kind` says which endpoint takes it, `runtime` what truly runs here, `license` that of what runs.
+    """A model, as OpenAI's and Anthropic's clients read it.
 
-    `runtimes` says it by language, where not all are spoken by the same.
+    `kind` says which endpoint takes it, `runtime` what truly runs here, `license` that of what runs. `runtimes` says it
+    by language, where not all are spoken by the same.
     """
 
     id: str
     object: Literal["model"]
+    type: Literal["model"]
     created: int
+    created_at: str
     owned_by: str
     kind: Literal["chat", "embedding", "rerank", "tts", "stt"]
     runtime: str
     runtimes: NotRequired[list[SpokenBy]]
     tier: NotRequired[str]
-    display_name: NotRequired[str]
+    display_name: str
     description: NotRequired[str]
     license: NotRequired[str]
     context_window: NotRequired[int]
@@ -33,10 +38,20 @@ class ModelObject(TypedDict):
 
 
 class ModelList(TypedDict):
-    """The models that the caller's organisation can use."""
+    """The models that the caller's organisation can use, on one page: the last three fields are Anthropic's."""
 
     object: Literal["list"]
     data: list[ModelObject]
+    has_more: Literal[False]
+    first_id: str | None
+    last_id: str | None
+
+
+def listing(models: Iterable[Model]) -> ModelList:
+    """All of `models` on one page."""
+    data = [describe(model) for model in models]
+    first, last = (data[0]["id"], data[-1]["id"]) if data else (None, None)
+    return {"object": "list", "data": data, "has_more": False, "first_id": first, "last_id": last}
 
 
 def describe(model: Model) -> ModelObject:
@@ -44,10 +59,12 @@ def describe(model: Model) -> ModelObject:
     public: dict[str, Any] = {
         "id": model.id,
         "object": "model",
+        "type": "model",
         "created": model.created,
+        "created_at": datetime.fromtimestamp(model.created, UTC).isoformat(),
         "owned_by": model.owned_by,
         "kind": model.kind,
-        "display_name": model.display_name,
+        "display_name": model.display_name or model.id,
         "description": model.description,
         "license": model.runtime_license,
         "runtime": model.runtime,

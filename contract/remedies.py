@@ -73,6 +73,10 @@ REMEDIES: dict[str, Remedy] = {
         "the key is unknown, mistyped or revoked",
         "Copy it again, whole and without quotation marks; the server keeps no copy. Else ask for a new key.",
     ),
+    "AMBIGUOUS_API_KEY": Remedy(
+        "two headers hold a key, and not the same one",
+        "Send one of them. Anthropic's clients send both where `ANTHROPIC_API_KEY` and `ANTHROPIC_AUTH_TOKEN` are set.",
+    ),
     "ORG_SPEND_LIMIT": Remedy("the organisation's budget has no room for the most that this request can cost", BUDGET),
     "USER_SPEND_LIMIT": Remedy("the user's budget has no room for the most that this request can cost", BUDGET),
     "QUOTA_EXCEEDED": Remedy("the budget has no room for designing a voice", BUDGET),

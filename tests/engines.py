@@ -55,7 +55,7 @@ class ObedientChat:
             self.under_way -= 1
         message = {"role": "assistant", "content": text}
         choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
-        usage = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
+        usage = usage_of(7, 3)
         body = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": request.model}
         return ChatReply(body | {"choices": [choice], "usage": usage}, 7, 3)
 

@@ -114,6 +114,7 @@ class ChatReply:
     Attributes:
         cached_tokens: of the prompt, those that an earlier request had left in the cache.
         cut_tokens: that were cut from the top of the input, because it did not fit.
+        stop_sequence: of `stop`, what ended the first answer; None where something else did.
     """
 
     body: ChatCompletion
@@ -121,6 +122,7 @@ class ChatReply:
     completion_tokens: int
     cached_tokens: int = 0
     cut_tokens: int = 0
+    stop_sequence: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,7 @@ class ChatBatch:
     Attributes:
         events: one or more `data: {...}\n\n`.
         prompt_tokens, completion_tokens: of the whole call so far, so that an aborted stream can be billed.
-        cached_tokens, cut_tokens: as in `ChatReply`.
+        cached_tokens, cut_tokens, stop_sequence: as in `ChatReply`.
     """
 
     events: bytes
@@ -138,6 +140,7 @@ class ChatBatch:
     completion_tokens: int
     cached_tokens: int = 0
     cut_tokens: int = 0
+    stop_sequence: str | None = None
 
 
 class ChatEngine(Protocol):

@@ -1,4 +1,4 @@
-"""The HTTP app: every route at `/v1` and at `/`, one error shape for everything, an OpenAPI document that is true."""
+"""The HTTP app: every route at `/v1` and at `/`, one error shape for each wire, an OpenAPI document that is true."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from deployments.ingress.routes import (
     images,
     mcp,
     me,
+    messages,
     models,
     rerank,
     responses,
@@ -41,6 +42,7 @@ from deployments.ingress.service import Service
 ROUTERS = (
     chat.router,
     responses.router,
+    messages.router,
     completions.router,
     tokens.router,
     embeddings.router,
@@ -107,15 +109,18 @@ def _is_admitting(route: BaseRoute) -> bool:
 
 def _api_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, ApiError)
-    trace_of(request).service.budgets.count(error)
-    return JSONResponse(error.body(), error.fault.status, error.headers())
+    trace = trace_of(request)
+    trace.service.budgets.count(error)
+    return trace.refusal(error)
 
 
 def _http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
         fault = METHOD_NOT_ALLOWED(f"{request.method} is not possible on {request.url.path}")
-        return JSONResponse(fault.body(), 405, {**fault.headers(), "allow": _possible(request)})
+        reply = trace_of(request).refusal(fault)
+        reply.headers["allow"] = _possible(request)
+        return reply
     if error.status_code == 404:
         return _api_error(request, NOT_FOUND(f"there is nothing at {request.url.path[:200]}"))
     return _api_error(request, INVALID_REQUEST(str(error.detail)))

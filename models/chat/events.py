@@ -107,6 +107,7 @@ class EventStream:
         self._prompt_tokens = 0
         self._cached = Cached()
         self._cut_tokens = cut_tokens
+        self._stop_sequence: str | None = None
         self._begun = False
 
     def batch(self, result: RequestOutput) -> ChatBatch:
@@ -135,6 +136,8 @@ class EventStream:
         if output.finish_reason is None:
             return _choice(choice.index, delta, logprobs) if delta or logprobs else None
         choice.finished = True
+        if choice.index == 0:
+            self._stop_sequence = stop_of(output.stop_reason)
         # As OpenAI's API has it: a forced function ends with `stop`, a chosen one with `tool_calls`.
         called = choice.called_tools and not self._forced_name and output.finish_reason == "stop"
         return _choice(choice.index, delta, logprobs, "tool_calls" if called else output.finish_reason)
@@ -160,7 +163,13 @@ class EventStream:
         return event(chunk)
 
     def _batch(self, events: bytes) -> ChatBatch:
-        return ChatBatch(events, self._prompt_tokens, self._completion_tokens, self._cached.tokens, self._cut_tokens)
+        counts = self._prompt_tokens, self._completion_tokens, self._cached.tokens, self._cut_tokens
+        return ChatBatch(events, *counts, self._stop_sequence)
+
+
+def stop_of(reason: int | str | None) -> str | None:
+    """The string of `stop` that ended an answer; None for a control token, and for answers that ended otherwise."""
+    return reason if isinstance(reason, str) else None
 
 
 def _choice(

@@ -35,7 +35,7 @@ from contract.completions import CompletionRequest
 from contract.errors import INVALID_REQUEST, UPSTREAM_ERROR, ApiError
 from contract.limits import SCHEMA_COMPILE_S
 from models.chat.cut import Cut, CutAtTop
-from models.chat.events import Cached, EventStream
+from models.chat.events import Cached, EventStream, stop_of
 from models.chat.request import answer_reserve
 from models.chat.tools import said
 from models.chat.turns import TurnRenderer, marks_of
@@ -150,7 +150,8 @@ class ChatServing(OpenAIServingChat):
         )
         body = reply_body(answer, usage, cast(EngineRequest, request).custom_tools)
         tokens = usage["prompt_tokens"], usage["completion_tokens"]
-        return ChatReply(body, *tokens, cached.tokens, cut_of(request))
+        stop_sequence = next((stop_of(choice.stop_reason) for choice in answer.choices), None)
+        return ChatReply(body, *tokens, cached.tokens, cut_of(request), stop_sequence)
 
     async def chat_completion_stream_generator(
         self,

@@ -7,6 +7,11 @@ from typing import Any
 BODIES: dict[str, dict[str, Any]] = {
     "/chat/completions": {"model": "obedient", "messages": [{"role": "user", "content": "say hello"}]},
     "/responses": {"model": "obedient", "input": "say hello"},
+    "/messages": {"model": "obedient", "max_tokens": 50, "messages": [{"role": "user", "content": "say hello"}]},
+    "/messages/count_tokens": {"model": "obedient", "messages": [{"role": "user", "content": "say hello"}]},
+    "/completions": {"model": "obedient", "prompt": "say hello"},
+    "/tokenize": {"model": "obedient", "prompt": "say hello"},
+    "/detokenize": {"model": "obedient", "tokens": [72, 105]},
     "/embeddings": {"model": "lengths", "input": "a text"},
     "/audio/speech": {"input": "hello"},
     "/audio/voices/designs": {"gender": "f", "age_years": 34},

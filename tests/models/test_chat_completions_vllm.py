@@ -28,7 +28,7 @@ FILL_IN = FillIn(before="<repo_name>", between="<file_sep>", after="<filename>")
 
 pytestmark = [
     pytest.mark.anyio,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(1200),
     # What vLLM and torch say about themselves while they are imported.
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"),
 ]

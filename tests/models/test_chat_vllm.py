@@ -17,9 +17,14 @@ from contract.catalog import ChatModel, Serving
 from contract.chat.engine import ChatBatch, ChatJob
 from contract.chat.request import ChatRequest
 from contract.errors import ApiError
+from contract.messages.events import MessageEvents
+from contract.messages.reply import message
+from contract.messages.request import MessagesRequest
+from contract.messages.translation import chat_request
 from models.chat import VllmChat
 from models.llm.grammars import CHILDREN
 from models.weights import store as weights
+from tests.messages import added_up
 
 WINDOW = 512
 PARIS = "What is the capital of France?"
@@ -43,6 +48,21 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+LOOKING: dict[str, Any] = {
+    "tools": [
+        {
+            "name": "get_weather",
+            "input_schema": {
+                "type": "object",
+                "properties": {"city": {"enum": ["Paris", "Rome"]}},
+                "required": ["city"],
+            },
+        }
+    ],
+    "tool_choice": {"type": "tool", "name": "get_weather"},
+}
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +178,29 @@ async def test_stop_ends_the_answer_before_it(chat: VllmChat) -> None:
     reply = await chat.complete(ask(stop=[" of"]))
     assert reply.body["choices"][0]["message"]["content"] == "The capital"
     assert reply.body["choices"][0]["finish_reason"] == "stop"
-    assert text_of(chunks_of(await batches(chat, ask(stop=" of")))) == "The capital"
+    sent = await batches(chat, ask(stop=" of"))
+    assert text_of(chunks_of(sent)) == "The capital"
+    assert (reply.stop_sequence, sent[-1].stop_sequence) == (" of", " of")
+    assert (await chat.complete(ask())).stop_sequence is None
+
+
+@pytest.mark.parametrize("fields", [{}, {"stop_sequences": [" of"]}, {"max_tokens": 3}, LOOKING])
+async def test_on_anthropics_wire_a_stream_adds_up_to_the_message(chat: VllmChat, fields: dict[str, Any]) -> None:
+    body = {"model": "small", "max_tokens": 64, "messages": [{"role": "user", "content": PARIS}], "temperature": 0}
+    job = ChatJob(chat_request(MessagesRequest.model_validate(body | fields)))
+    whole = message(await chat.complete(job))
+    told = MessageEvents("small")
+    streamed = added_up(b"".join([told.of(batch) for batch in await batches(chat, job)]) + told.end())
+    for made in (whole, streamed):
+        assert made["id"].startswith("msg_")
+        for block in made["content"]:
+            if block["type"] == "tool_use":
+                assert block.pop("id")
+    read = [usage["input_tokens"] + usage["cache_read_input_tokens"] for usage in (whole["usage"], streamed["usage"])]
+    assert read[0] == read[1]
+    assert whole["content"] == streamed["content"]
+    assert whole["stop_reason"] == streamed["stop_reason"]
+    assert (whole["content"][0]["type"] == "tool_use") == ("tools" in fields)
 
 
 async def test_several_answers(chat: VllmChat) -> None:

@@ -8,6 +8,7 @@ completions.py                  plain prompts, continued
 tokens.py                       texts as tokens and back
 uploads.py                      tickets for large recordings
 files.py                        bytes behind signed addresses, read and written
+messages.py                     chat on Anthropic's wire
 mcp.py                          tools over the Model Context Protocol
 images.py                       not available yet, and says so
 """
