@@ -153,8 +153,18 @@ class ChatModel(Model):
     tool_parser: str | None = None
 
 
+InputType = Literal["query", "document", "code", "classification", "clustering"]
+"""What a text is for that becomes a vector."""
+
+
 class EmbeddingModel(Model):
-    """`dimensions` of a full vector; `matryoshka` models offer fewer too. `context_window` is in tokens."""
+    """Turns texts into vectors.
+
+    Attributes:
+        dimensions: of a full vector; `matryoshka` models offer fewer too.
+        context_window: of one text, in tokens.
+        prompts: read before a text, by what it is for; empty for models that were trained without.
+    """
 
     kind = "embedding"
     noun = "embeddings"
@@ -162,6 +172,7 @@ class EmbeddingModel(Model):
     dimensions: PositiveInt
     context_window: PositiveInt
     matryoshka: bool = False
+    prompts: dict[InputType, str] = {}
 
 
 class RerankModel(Model):

@@ -40,6 +40,10 @@ REMEDIES: dict[str, Remedy] = {
         "the text is longer than `qwen` speaks at once",
         "Split the text at the end of a sentence, or use another `provider`.",
     ),
+    "CONTEXT_LENGTH_EXCEEDED": Remedy(
+        "an input is longer than the model's window, and the request forbids to cut it",
+        "Send it in parts, or let it be cut: `truncate: true`, the default. `GET /models` tells the window.",
+    ),
     "UNKNOWN_VOICE": Remedy(
         "no voice has this slug, or none of `qwen` where that was requested",
         "Take a `slug` of `GET /audio/voices`.",
