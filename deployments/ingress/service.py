@@ -23,6 +23,7 @@ class Service:
         header_prefix: of the service's own reply headers.
         public_url: at which clients reach this server, without a slash at its end; None: as each request says.
         proxies: whose word on where a request comes from is taken.
+        allowed_origins: of web pages that may call, `*` for all; empty: none but those of this server.
         measurements: the last one that each decision model reported.
         budgets: what requests hold in this process.
     """
@@ -33,6 +34,7 @@ class Service:
     header_prefix: str = "x-service-"
     public_url: str | None = None
     proxies: Proxies = field(default_factory=Proxies)
+    allowed_origins: frozenset[str] = frozenset()
     measurements: dict[str, Measurement] = field(default_factory=dict)
     budgets: Budgets = field(default_factory=Budgets)
 
