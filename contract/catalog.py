@@ -15,7 +15,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 
 from contract.base import Frozen
 from contract.decisions.presets import Preset
-from contract.speech.voices import SpokenBy, Voice
+from contract.speech.voices import SpokenBy, Voice, VoiceAlias
 from contract.transcription.languages import LANGUAGES
 from contract.voice_design.traits import Traits
 
@@ -333,7 +333,8 @@ class DecisionModel(Model):
 class Catalog(Frozen):
     """All models that the API knows, by kind and id, in the order of their files.
 
-    Beside them presets by id, voices by slug, the sentence of samples by language, and traits of voices to design.
+    Beside them presets by id, voices by slug, what stands for other names of voices, the sentence of samples by language,
+    and traits of voices to design.
     """
 
     profile: str
@@ -346,6 +347,7 @@ class Catalog(Frozen):
     decisions: dict[ModelId, DecisionModel] = {}
     presets: dict[str, Preset] = {}
     voices: dict[str, Voice] = {}
+    voice_aliases: dict[str, VoiceAlias] = {}
     sentences: dict[str, str] = {}
     traits: Traits = Traits()
 

@@ -10,7 +10,7 @@ from pydantic import AliasChoices, BeforeValidator, Field
 
 from contract.base import Lenient
 from contract.catalog import AudioFormat
-from contract.limits import SPEECH_INPUT_CHARS, SPEECH_STYLE_CHARS
+from contract.limits import SPEECH_INPUT_CHARS
 
 MEDIA_TYPES: dict[AudioFormat, str] = {
     "wav": "audio/wav",
@@ -43,7 +43,8 @@ class SpeechRequest(Lenient):
     Attributes:
         input: of any length; the engine says how much it takes (`contract.speech.routing`).
         provider: name of an engine; the catalogue knows which there are (`contract.speech.routing`).
-        emotion: a style instruction; `instruction` (and OpenAI's `instructions`) mean the same.
+        emotion: a style instruction; `instruction` (and OpenAI's `instructions`) mean the same. Only engines that follow
+            one look at its length (`contract.speech.routing`).
         reference_audio_b64: wav or flac, decoded from base64 already.
         prompt_text: verbatim transcript of that clip.
         speed: looked at only for engines that have it.
@@ -56,9 +57,7 @@ class SpeechRequest(Lenient):
     model: str | None = None
     response_format: AudioFormat | None = None
     language: str | None = None
-    emotion: str | None = Field(
-        None, max_length=SPEECH_STYLE_CHARS, validation_alias=AliasChoices("emotion", "instruction", "instructions")
-    )
+    emotion: str | None = Field(None, validation_alias=AliasChoices("emotion", "instruction", "instructions"))
     reference_audio_b64: ClipBytes | None = None
     prompt_text: str | None = Field(None, max_length=SPEECH_INPUT_CHARS)
     speed: float | None = None

@@ -50,6 +50,7 @@ class IngressArgs(BaseModel):
         public_url: at which clients reach this server, with the path that a proxy in front cuts off, e.g.
             `https://example.org/voice`; PARLANCE_PUBLIC_URL comes first. Signed addresses begin with it.
         allowed_origins: of web pages that may call, e.g. `https://app.example.org`; `["*"]` is all of them.
+        voice_aliases: whether requests may use the names in `configs/catalog/voice_aliases.toml`, e.g. `alloy`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -61,6 +62,7 @@ class IngressArgs(BaseModel):
     header_prefix: str = Field("x-service-", pattern=r"^[a-z][a-z0-9-]*-$")
     public_url: Annotated[str, AfterValidator(public_address)] | None = None
     allowed_origins: Annotated[frozenset[str], AfterValidator(listed_origins)] = frozenset()
+    voice_aliases: bool = False
 
     def reached_at(self) -> str | None:
         """The public address: of the environment, else of the config file. Raises ValueError for a malformed one."""
@@ -122,6 +124,7 @@ class Ingress:
             public_url,
             Proxies.of_environment(os.environ),
             args.allowed_origins,
+            catalog.voice_aliases if args.voice_aliases else {},
             budgets=Budgets(args.max_ongoing_requests),
         )
         self.service.drafting.start()
