@@ -333,8 +333,8 @@ class DecisionModel(Model):
 class Catalog(Frozen):
     """All models that the API knows, by kind and id, in the order of their files.
 
-    Beside them presets by id, voices by slug, what stands for other names of voices, the sentence of samples by language,
-    and traits of voices to design.
+    Beside them presets by id, voices by slug, what stands for other names of voices, the sentence of samples by
+    language, and traits of voices to design.
     """
 
     profile: str

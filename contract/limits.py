@@ -6,7 +6,7 @@ JSON_BODY_BYTES = 8 * MIB
 CHAT_BODY_BYTES = 24 * MIB
 """Chat bodies may carry images."""
 SPEECH_BODY_BYTES = 32 * MIB
-"""Speech bodies may carry a clip of 30 s in base64: so many bytes hold one of 96 kHz, two channels and 32 bits. Ours."""
+"""Speech bodies may carry a clip of 30 s in base64, up to 96 kHz, two channels and 32 bits. Ours."""
 MCP_BODY_BYTES = 4 * MIB
 """Of a message to the MCP endpoint."""
 KEYLESS_BODY_BYTES = 64 * 1024

@@ -43,8 +43,8 @@ class SpeechRequest(Lenient):
     Attributes:
         input: of any length; the engine says how much it takes (`contract.speech.routing`).
         provider: name of an engine; the catalogue knows which there are (`contract.speech.routing`).
-        emotion: a style instruction; `instruction` (and OpenAI's `instructions`) mean the same. Only engines that follow
-            one look at its length (`contract.speech.routing`).
+        emotion: a style instruction; `instruction` (and OpenAI's `instructions`) mean the same. Its length counts for
+            engines that follow it (`contract.speech.routing`).
         reference_audio_b64: wav or flac, decoded from base64 already.
         prompt_text: verbatim transcript of that clip.
         speed: looked at only for engines that have it.
