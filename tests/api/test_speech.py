@@ -212,7 +212,9 @@ def with_aliases(api: Api, *absent: str) -> httpx.AsyncClient:
     return client_of(api, replace(api.service, catalog=catalog, voice_aliases=REAL.voice_aliases))
 
 
-OPENAI_VOICES = ["alloy", "ash", "ballad", "cedar", "coral", "echo", "fable", "marin", "nova", "onyx", "sage", "shimmer", "verse"]
+OPENAI_VOICES = [
+    *("alloy", "ash", "ballad", "cedar", "coral", "echo", "fable", "marin", "nova", "onyx", "sage", "shimmer", "verse")
+]
 
 
 async def test_every_voice_of_openai_speaks_where_aliases_are_on(api: Api) -> None:
@@ -243,7 +245,7 @@ async def test_an_alias_takes_a_voice_whose_engine_is_set_up(api: Api) -> None:
         assert reply.headers["x-voice"] == "bib-f-30"
     async with with_aliases(api, "supertonic-3", "voxtral-mini-tts") as client:
         reply = await client.post("/v1/audio/speech", json={"voice": "alloy", "input": "hello"})
-        refused(reply, 503, "not_configured")
+        assert (reply.status_code, reply.json()["error"]["code"]) == (503, "not_configured")
 
 
 @pytest.mark.parametrize("name", ["Alloy", "alloy ", "nobody"])
