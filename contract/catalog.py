@@ -16,7 +16,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 from contract.base import Frozen
 from contract.chat.thinking import Thinking
 from contract.decisions.presets import Preset
-from contract.speech.voices import SpokenBy, Voice
+from contract.speech.voices import SpokenBy, Voice, VoiceAlias
 from contract.transcription.languages import LANGUAGES
 from contract.voice_design.traits import Traits
 
@@ -177,8 +177,18 @@ class ChatModel(Model):
         return self
 
 
+InputType = Literal["query", "document", "code", "classification", "clustering"]
+"""What a text is for that becomes a vector."""
+
+
 class EmbeddingModel(Model):
-    """`dimensions` of a full vector; `matryoshka` models offer fewer too. `context_window` is in tokens."""
+    """Turns texts into vectors.
+
+    Attributes:
+        dimensions: of a full vector; `matryoshka` models offer fewer too.
+        context_window: of one text, in tokens.
+        prompts: read before a text, by what it is for; empty for models that were trained without.
+    """
 
     kind = "embedding"
     noun = "embeddings"
@@ -186,6 +196,7 @@ class EmbeddingModel(Model):
     dimensions: PositiveInt
     context_window: PositiveInt
     matryoshka: bool = False
+    prompts: dict[InputType, str] = {}
 
 
 class RerankModel(Model):
@@ -346,7 +357,8 @@ class DecisionModel(Model):
 class Catalog(Frozen):
     """All models that the API knows, by kind and id, in the order of their files.
 
-    Beside them presets by id, voices by slug, the sentence of samples by language, and traits of voices to design.
+    Beside them presets by id, voices by slug, what stands for other names of voices, the sentence of samples by
+    language, and traits of voices to design.
     """
 
     profile: str
@@ -359,6 +371,7 @@ class Catalog(Frozen):
     decisions: dict[ModelId, DecisionModel] = {}
     presets: dict[str, Preset] = {}
     voices: dict[str, Voice] = {}
+    voice_aliases: dict[str, VoiceAlias] = {}
     sentences: dict[str, str] = {}
     traits: Traits = Traits()
 

@@ -5,6 +5,8 @@ MIB = 1024 * 1024
 JSON_BODY_BYTES = 8 * MIB
 CHAT_BODY_BYTES = 24 * MIB
 """Chat bodies may carry images."""
+SPEECH_BODY_BYTES = 32 * MIB
+"""Speech bodies may carry a clip of 30 s in base64, up to 96 kHz, two channels and 32 bits. Ours."""
 MCP_BODY_BYTES = 4 * MIB
 """Of a message to the MCP endpoint."""
 KEYLESS_BODY_BYTES = 64 * 1024
@@ -80,8 +82,10 @@ SPEECH_INPUT_CHARS = 4000
 SPEECH_CLIP_S = 30
 """Of a reference clip."""
 SPEECH_SPEED = (0.5, 2.0)
-SPEECH_STYLE_CHARS = 500
-"""Of a style instruction. Ours: the spec has no figure."""
+SPEECH_STYLE_CHARS = 4096
+"""Of a style instruction, for engines that follow one: as long as OpenAI's SDK allows."""
+SPEECH_STYLE_READ_CHARS = 500
+"""Of these an engine reads so many: a longer style would take the place of the text. Ours."""
 
 RECORDING_BODY_BYTES = 9 * MIB // 2
 """Of a recording in the body of a request: 4.5 MiB. The rest of the form is not counted."""

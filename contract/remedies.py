@@ -41,8 +41,8 @@ REMEDIES: dict[str, Remedy] = {
         "Split the text at the end of a sentence, or use another `provider`.",
     ),
     "CONTEXT_LENGTH_EXCEEDED": Remedy(
-        "the input does not fit the window of the model, and the request says that it must not be cut",
-        "Shorten the input, use a model with a longer `context_window` in `GET /models`, or let the input be cut.",
+        "an input is longer than the model's window, and the request says that it must not be cut",
+        "Shorten it or send it in parts, use a model with a longer window (`GET /models`), or let the input be cut.",
     ),
     "UNKNOWN_VOICE": Remedy(
         "no voice has this slug, or none of `qwen` where that was requested",

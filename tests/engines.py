@@ -26,6 +26,7 @@ from contract.embeddings import Embeddings, EmbeddingsJob
 from contract.errors import (
     AUDIO_TOO_LONG,
     AUDIO_UNREADABLE,
+    CONTEXT_LENGTH_EXCEEDED,
     INVALID_REQUEST,
     PROVIDER_BUSY,
     RUNTIME_UNAVAILABLE,
@@ -144,7 +145,7 @@ class BrokenChat:
 
 
 class CountingEmbedder:
-    """Vectors made of the length of the text."""
+    """Vectors made of the length of the text, its prompt included; of token ids, their number."""
 
     def __init__(self, model: Model, path: Path | None) -> None:
         self.model: Any = model
@@ -153,9 +154,12 @@ class CountingEmbedder:
         """Row i is len(text i), repeated."""
         import struct
 
-        texts, size = job.texts, job.dimensions or self.model.dimensions
-        rows = b"".join(struct.pack(f"<{size}f", *[float(len(text))] * size) for text in texts)
-        return Embeddings(rows, size, sum(map(len, texts)))
+        size = job.dimensions or self.model.dimensions
+        lengths = [len(job.prompt) + len(text) for text in job.texts]
+        if not job.truncate and max(lengths) > self.model.context_window:
+            raise CONTEXT_LENGTH_EXCEEDED(f"`input` has {max(lengths)} tokens", param="input")
+        rows = b"".join(struct.pack(f"<{size}f", *[float(length)] * size) for length in lengths)
+        return Embeddings(rows, size, sum(lengths))
 
     async def check_health(self) -> None:
         pass

@@ -12,7 +12,10 @@ from contract.decisions.engine import Measurement
 
 
 class DecisionModelObject(TypedDict):
-    """A decision model. `measurements` is null until a replica has measured its runtime."""
+    """A decision model. `measurements` is null until a replica has measured its runtime.
+
+    `price_micro_eur` is what a million of each unit costs.
+    """
 
     id: str
     object: Literal["decision_model"]
@@ -26,6 +29,7 @@ class DecisionModelObject(TypedDict):
     via: str
     images: bool
     context_window: int
+    price_micro_eur: dict[str, int]
     status: Literal["measured", "not_measured"]
     measurements: dict[str, float | str] | None
 
@@ -54,6 +58,7 @@ def describe(model: DecisionModel, measured: Measurement | None, *, is_default: 
         "via": model.via,
         "images": model.reads_images,
         "context_window": model.context_window,
+        "price_micro_eur": model.price,
         "status": "measured" if measured else "not_measured",
         "measurements": measured.model_dump() if measured else None,
     }

@@ -7,11 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator
 
 from contract.base import Lenient
-from contract.chat.request import MAX_ID_CHARS, MAX_PARTS
-from contract.chat.tools import Name
+from contract.chat.tools import MAX_PARTS, Name
 from contract.images import decoded_bytes
-
-Id = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)]
 
 
 class TextBlock(Lenient):

@@ -58,6 +58,8 @@ ROUTERS = (
     models.router,
     me.router,
 )
+VERSIONED_ROUTERS = (rerank.versioned_router,)
+"""Routers whose paths name the version of another API. With `/v1` in front they answer as well."""
 OPEN_ROUTERS = (voices.open_router, mcp.open_router)
 """Routers of the API whose routes need no key. Nothing else may be without admission."""
 UNVERSIONED = (health.open_router, files.open_router)
@@ -78,6 +80,9 @@ def build_app(service: Service) -> FastAPI:
     for router in (*ROUTERS, *OPEN_ROUTERS):
         app.include_router(router, prefix="/v1")
         app.include_router(router, include_in_schema=False)
+    for router in VERSIONED_ROUTERS:
+        app.include_router(router)
+        app.include_router(router, prefix="/v1", include_in_schema=False)
     for router in UNVERSIONED:
         app.include_router(router)
     check_routes(app)

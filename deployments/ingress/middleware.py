@@ -24,6 +24,7 @@ from autoscaling.engine import Timings
 from contract.errors import INTERNAL_ERROR, ApiError, without_text
 from contract.limits import WRITE_S
 from contract.wires import OPENAI, ErrorShape, error_shape
+from deployments.ingress.browsers import Pages
 from deployments.ingress.service import Service
 from state.rates import RateVerdict
 
@@ -95,6 +96,7 @@ class TraceMiddleware:
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self.app = app
         self.service = service
+        self._pages = Pages(service.allowed_origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request."""
@@ -112,6 +114,7 @@ class TraceMiddleware:
                 headers: Any = MutableHeaders(scope=message)
                 for name, value in trace.headers().items():
                     headers.setdefault(name, value)
+                self._pages.mark(scope, headers)
             try:
                 async with asyncio.timeout(WRITE_S) as patience:
                     await send(message)
@@ -126,7 +129,7 @@ class TraceMiddleware:
             return
         try:
             with trace.held:
-                await self.app(scope, receive, send_with_headers)
+                await (self._pages.preflight(scope) or self.app)(scope, receive, send_with_headers)
         except Unread:
             log.info("request %s: its client reads nothing; dropped", trace.request_id)
             raise BrokenOff from None

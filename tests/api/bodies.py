@@ -24,6 +24,7 @@ BODIES: dict[str, dict[str, Any]] = {
         "questions": {"q": {"type": "choice", "instructions": "Which?", "criteria": {"a": None, "b": "the other"}}},
     },
     "/rerank": {"model": "longest", "query": "q", "documents": ["a", "bb"]},
+    "/v2/rerank": {"model": "longest", "query": "q", "documents": ["a", "bb"]},
     "/mcp/mcp": {"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
 }
 """By path without `/v1`, over the catalogue of `tests.catalogs`."""
