@@ -10,6 +10,7 @@
     events.py        section 4      server-sent events
     mcp.py           section 4      JSON-RPC messages, what tools take
     quantities.py    section 5      what a job may cost at most
+    place.py         section 2      who runs the models, and in which country
     <noun>.py or <noun>/            section 4, one per capability of the catalogue
 
 Each capability has a request (what a client may say), a job (what crosses to an engine), a protocol (what an engine

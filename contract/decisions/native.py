@@ -157,8 +157,8 @@ def _reply(result: DecisionResult) -> DecisionReply:
         "model": {
             "id": model.id,
             "runtime": model.runtime,
-            "operator": model.operator,
-            "country": model.country,
+            "operator": result.place.operator,
+            "country": result.place.country,
             "via": model.via,
         },
         "answers": result.answers,
