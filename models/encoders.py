@@ -17,7 +17,7 @@ from typing import Any, Literal
 from pydantic import PositiveInt
 
 from contract.base import Frozen
-from contract.catalog import EmbeddingModel, RerankModel
+from contract.catalog import DecisionModel, EmbeddingModel, RerankModel
 from models.batching import TokenBatcher
 from models.precision import fitting_dtype
 
@@ -77,7 +77,7 @@ class Encoder:
     """
 
     def __init__(
-        self, auto_class: str, model: EmbeddingModel | RerankModel, path: Path, options: EncoderOptions
+        self, auto_class: str, model: EmbeddingModel | RerankModel | DecisionModel, path: Path, options: EncoderOptions
     ) -> None:
         import torch
         import transformers
@@ -111,6 +111,16 @@ class Encoder:
 
     def _encode(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> list[Tokens]:
         return [Tokens(found.ids, found.type_ids) for found in self._tokenizer.encode_batch_fast(list(texts))]
+
+    async def windows(self, texts: Sequence[str]) -> list[list[Tokens]]:
+        """Token ids of each text whole, in as many windows as it takes."""
+        if sum(map(len, texts)) > INLINE_CHARS:
+            return await asyncio.to_thread(self._windows, texts)
+        return self._windows(texts)
+
+    def _windows(self, texts: Sequence[str]) -> list[list[Tokens]]:
+        encoded = self._tokenizer.encode_batch_fast(list(texts))
+        return [[Tokens(part.ids, part.type_ids) for part in (found, *found.overflowing)] for found in encoded]
 
     def forward(self, items: Sequence[Tokens]) -> tuple[Any, Any]:
         """The network's output for `items`, and the mask bool [n, longest]; None where no item was padded."""
