@@ -39,8 +39,8 @@ class Reading:
     """What was read about one question.
 
     Attributes:
-        logprobs: natural logarithm of each label's probability in source order, of all that the model could have said; None
-            where the runtime gave none.
+        logprobs: natural logarithm of each label's probability in source order, of all that the model could have
+            said; None where the runtime gave none.
         inference_s: from handing the question to the engine to its answer.
     """
 

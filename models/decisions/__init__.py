@@ -1,5 +1,4 @@
-"""Decisions: `LabelScorer(model, path)` and `SimilarityScorer(model, path)`. No Ray, no HTTP; heavy libraries are
-imported where a model loads.
+"""Decisions: `LabelScorer(model, path)`, `SimilarityScorer(model, path)`. vLLM and torch are imported as a model loads.
 
 measured.py    what both share: measure, measured, decide
 similarity.py  SimilarityScorer: a sentence embedder, by the likeness of state and options

@@ -5,9 +5,9 @@
     options -> `id: description` -> token vectors ---+                                +-> softmax -> probabilities
     examples of the same question, as presets have them -> MaxSim with the state -----+
 
-MaxSim of an option is the mean, over its tokens, of the best cosine with any token of the state; so a long state is read
-whole, window by window, and what answers a question may stand anywhere in it. The text of a question itself is not read:
-it is the same for all of its options.
+MaxSim of an option is the mean, over its tokens, of the best cosine with any token of the state. So a long state is
+read whole, window by window, and what answers a question may stand anywhere in it. The text of a question itself is not
+read: it is the same for all of its options.
 """
 
 from __future__ import annotations
@@ -143,7 +143,10 @@ class SimilarityScorer(MeasuredScorer):
             output, _mask = self._encoder.forward(items)
             hidden = torch.nn.functional.normalize(output.last_hidden_state.float(), dim=2).cpu().numpy()
         # Without the marks of begin and end, unless there is nothing else.
-        return [row[1 : len(item) - 1] if len(item) > 2 else row[: len(item)] for row, item in zip(hidden, items)]
+        return [
+            row[1 : len(item) - 1] if len(item) > 2 else row[: len(item)]
+            for row, item in zip(hidden, items, strict=True)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
