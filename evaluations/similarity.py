@@ -2,9 +2,9 @@
 
     python -m evaluations similarity
 
-`evaluations/examples/development.jsonl` was written for this: 171 texts and 364 questions by one author, a third of them
-questions of presets. No text of it is in `decisions.jsonl`, which the scales never see. Each group of texts with the same
-questions is judged with scales that were fitted to all others.
+`evaluations/examples/development.jsonl` was written for this: 171 texts and 364 questions by one author, a third of
+them questions of presets. No text of it is in `decisions.jsonl`, which the scales never see. Each group of texts with
+the same questions is judged with scales that were fitted to all others.
 """
 
 from __future__ import annotations
