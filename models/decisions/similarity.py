@@ -35,6 +35,9 @@ OPTION_SCALE, EXAMPLE_SCALE = 13.9, 11.8
 """What a difference of similarity is worth, as a logarithm: fitted to `evaluations/examples/development.jsonl` by
 `python -m evaluations similarity`."""
 
+MARKS = 2
+"""Tokens of begin and end around each window. They are ours, and not counted."""
+
 
 @dataclass(frozen=True, slots=True)
 class Example:
@@ -134,7 +137,7 @@ class SimilarityScorer(MeasuredScorer):
         joined = {
             text: np.concatenate([next(made) for _ in parts]) for text, parts in zip(different, windows, strict=True)
         }
-        return Texts(joined, sum(map(len, items)), len(items))
+        return Texts(joined, sum(max(0, len(item) - MARKS) for item in items), len(items))
 
     def _run(self, items: list[Tokens]) -> list[Any]:
         import torch
@@ -144,7 +147,7 @@ class SimilarityScorer(MeasuredScorer):
             hidden = torch.nn.functional.normalize(output.last_hidden_state.float(), dim=2).cpu().numpy()
         # Without the marks of begin and end, unless there is nothing else.
         return [
-            row[1 : len(item) - 1] if len(item) > 2 else row[: len(item)]
+            row[1 : len(item) - 1] if len(item) > MARKS else row[: len(item)]
             for row, item in zip(hidden, items, strict=True)
         ]
 
