@@ -15,6 +15,7 @@
     tokens.py                       texts as tokens and back
     quantities.py    section 5      what a job may cost at most
     responses/                      another wire over chat: OpenAI's newer one
+    place.py         section 2      who runs the models, and in which country
     <noun>.py or <noun>/            section 4, one per capability of the catalogue
 
 Each capability has a request (what a client may say), a job (what crosses to an engine), a protocol (what an engine

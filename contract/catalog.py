@@ -16,6 +16,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 from contract.base import Frozen
 from contract.chat.thinking import Thinking
 from contract.decisions.presets import Preset
+from contract.place import Place
 from contract.speech.voices import SpokenBy, Voice, VoiceAlias
 from contract.transcription.languages import LANGUAGES
 from contract.voice_design.traits import Traits
@@ -335,7 +336,7 @@ class DecisionModel(Model):
     """A decision scorer. `/models` does not name it: GET /decisions/models does.
 
     Attributes:
-        operator, country, via: named in every answer: who runs it, where, and how it is read.
+        via: named in every answer: how it is read.
         context_window: of the state and one question, in tokens.
     """
 
@@ -343,8 +344,6 @@ class DecisionModel(Model):
     noun = "decisions"
     is_listed = False
 
-    operator: str
-    country: str
     via: str
     context_window: PositiveInt
 
@@ -357,11 +356,12 @@ class DecisionModel(Model):
 class Catalog(Frozen):
     """All models that the API knows, by kind and id, in the order of their files.
 
-    Beside them presets by id, voices by slug, what stands for other names of voices, the sentence of samples by
-    language, and traits of voices to design.
+    `place` says where they run. Beside them come presets by id, voices by slug, what stands for other names of voices,
+    the sentence of samples by language, and traits of voices to design.
     """
 
     profile: str
+    place: Place = Place()
     chat: dict[ModelId, ChatModel] = {}
     embeddings: dict[ModelId, EmbeddingModel] = {}
     rerank: dict[ModelId, RerankModel] = {}

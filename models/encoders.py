@@ -17,7 +17,7 @@ from typing import Any, Literal
 from pydantic import PositiveInt
 
 from contract.base import Frozen
-from contract.catalog import EmbeddingModel, RerankModel
+from contract.catalog import DecisionModel, EmbeddingModel, RerankModel
 from models.batching import TokenBatcher
 from models.precision import fitting_dtype
 
@@ -84,7 +84,7 @@ class Encoder:
     """
 
     def __init__(
-        self, auto_class: str, model: EmbeddingModel | RerankModel, path: Path, options: EncoderOptions
+        self, auto_class: str, model: EmbeddingModel | RerankModel | DecisionModel, path: Path, options: EncoderOptions
     ) -> None:
         import torch
         import transformers
@@ -123,6 +123,16 @@ class Encoder:
     def _cut(self, found: Any) -> int:
         """Tokens that did not fit; the pieces that were cut off have special tokens of their own."""
         return sum(len(piece) - sum(piece.special_tokens_mask) for piece in found.overflowing)
+
+    async def windows(self, texts: Sequence[str]) -> list[list[Tokens]]:
+        """Token ids of each text whole, in as many windows as it takes."""
+        if sum(map(len, texts)) > INLINE_CHARS:
+            return await asyncio.to_thread(self._windows, texts)
+        return self._windows(texts)
+
+    def _windows(self, texts: Sequence[str]) -> list[list[Tokens]]:
+        encoded = self._tokenizer.encode_batch_fast(list(texts))
+        return [[Tokens(part.ids, part.type_ids) for part in (found, *found.overflowing)] for found in encoded]
 
     def forward(self, items: Sequence[Tokens]) -> tuple[Any, Any]:
         """The network's output for `items`, and the mask bool [n, longest]; None where no item was padded."""

@@ -9,6 +9,7 @@ from typing_extensions import TypedDict
 from contract import limits
 from contract.catalog import DecisionModel
 from contract.decisions.engine import Measurement
+from contract.place import Place
 
 
 class DecisionModelObject(TypedDict):
@@ -43,7 +44,9 @@ class DecisionModelList(TypedDict):
     limits: dict[str, int | list[int]]
 
 
-def describe(model: DecisionModel, measured: Measurement | None, *, is_default: bool) -> DecisionModelObject:
+def describe(
+    model: DecisionModel, measured: Measurement | None, place: Place, *, is_default: bool
+) -> DecisionModelObject:
     """One entry of the list."""
     return {
         "id": model.id,
@@ -53,8 +56,8 @@ def describe(model: DecisionModel, measured: Measurement | None, *, is_default: 
         "description": model.description,
         "default": is_default,
         "runtime": model.runtime,
-        "operator": model.operator,
-        "country": model.country,
+        "operator": place.operator,
+        "country": place.country,
         "via": model.via,
         "images": model.reads_images,
         "context_window": model.context_window,
