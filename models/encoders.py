@@ -131,7 +131,7 @@ class Encoder:
         return self._windows(texts)
 
     def _windows(self, texts: Sequence[str]) -> list[list[Tokens]]:
-        encoded = self._tokenizer.encode_batch_fast(list(texts))
+        encoded = self.tokenizer.encode_batch_fast(list(texts))
         return [[Tokens(part.ids, part.type_ids) for part in (found, *found.overflowing)] for found in encoded]
 
     def forward(self, items: Sequence[Tokens]) -> tuple[Any, Any]:

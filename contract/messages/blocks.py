@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator
 
 from contract.base import Lenient
-from contract.chat.tools import MAX_PARTS, Name
+from contract.chat.request import MAX_PARTS
+from contract.chat.tools import Id, Name
 from contract.images import decoded_bytes
 
 
