@@ -17,7 +17,7 @@ from typing import Any
 
 from contract.base import Frozen
 from contract.catalog import Model
-from contract.chat.engine import ChatBatch, ChatJob, ChatReply
+from contract.chat.engine import ChatBatch, ChatJob, ChatReply, usage_of
 from contract.chat.request import ChatRequest
 from contract.decisions.engine import DecisionJob, Measurement, Reading, Readings
 from contract.embeddings import Embeddings, EmbeddingsJob
@@ -51,9 +51,8 @@ class ObedientChat:
             self.under_way -= 1
         message = {"role": "assistant", "content": text}
         choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
-        usage = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
         body = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": request.model}
-        return ChatReply(body | {"choices": [choice], "usage": usage}, 7, 3)
+        return ChatReply(body | {"choices": [choice], "usage": usage_of(7, 3)}, 7, 3)
 
     async def stream(self, job: ChatJob) -> AsyncGenerator[ChatBatch, None]:
         """`stream N SECONDS`: N events, SECONDS apart. `stream N SECONDS fail|die`: and then that. Else two words."""
