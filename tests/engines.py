@@ -56,9 +56,8 @@ class ObedientChat:
             self.under_way -= 1
         message = {"role": "assistant", "content": text}
         choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
-        usage = usage_of(7, 3)
         body = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": request.model}
-        return ChatReply(body | {"choices": [choice], "usage": usage}, 7, 3)
+        return ChatReply(body | {"choices": [choice], "usage": usage_of(7, 3)}, 7, 3)
 
     async def stream(self, job: ChatJob) -> AsyncGenerator[ChatBatch, None]:
         """`stream N SECONDS`: N events, SECONDS apart. `stream N SECONDS fail|die`: and then that. Else two words."""
