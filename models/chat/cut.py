@@ -138,7 +138,7 @@ def dropped(before: Any, after: Any) -> set[str]:
 
 def has_images(messages: Iterable[Message]) -> bool:
     """Whether a message has an image."""
-    return any(isinstance(message["content"], list) for message in messages)
+    return any(isinstance(message.get("content"), list) for message in messages)
 
 
 def newest(messages: list[Any], most_chars: int) -> list[Any]:
