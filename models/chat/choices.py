@@ -12,7 +12,7 @@ from contract.events import event
 from models.chat.events import Cached
 
 if TYPE_CHECKING:
-    from vllm.logprobs import Logprob
+    from vllm.logprobs import Logprob, PromptLogprobs
     from vllm.outputs import CompletionOutput, RequestOutput
 
 LEAST_LOGPROB = -9999.0
@@ -62,6 +62,7 @@ class Ledger:
     completion_tokens: int = 0
     _answers: dict[int, Answer] = field(default_factory=dict)
     _read: dict[int, Cached] = field(default_factory=dict)
+    _scores: dict[int, PromptLogprobs] = field(default_factory=dict)
 
     @property
     def prompt_tokens(self) -> int:
@@ -81,7 +82,10 @@ class Ledger:
     def choices(self, number: int, result: RequestOutput) -> list[CompletionChoice]:
         """What `result` adds to the answers to prompt `number`."""
         self._read.setdefault(number, Cached()).see(result)
-        added = (self._choice(self.prompts[number], number, result, output) for output in result.outputs)
+        # Kept for all answers: vLLM loses those that come with the first token of one and the second of another.
+        if result.prompt_logprobs:
+            self._scores.setdefault(number, result.prompt_logprobs)
+        added = (self._choice(self.prompts[number], number, output) for output in result.outputs)
         return [choice for choice in added if choice]
 
     def batch(self, number: int, result: RequestOutput) -> ChatBatch | None:
@@ -99,9 +103,7 @@ class Ledger:
             self.prompt_tokens, self.completion_tokens, cached_tokens=self.cached_tokens, cut_tokens=self.cut_tokens
         )
 
-    def _choice(
-        self, prompt: Prepared, number: int, result: RequestOutput, output: CompletionOutput
-    ) -> CompletionChoice | None:
+    def _choice(self, prompt: Prepared, number: int, output: CompletionOutput) -> CompletionChoice | None:
         index = number * self.request.answers + output.index
         answer = self._answers.setdefault(index, Answer(index))
         if answer.has_ended or not (output.token_ids or output.finish_reason):
@@ -109,7 +111,7 @@ class Ledger:
         text, parts = "", []
         if self.request.echo and not answer.has_begun:
             text = prompt.text
-            parts.append(self._logprobs(answer, prompt.ids, result.prompt_logprobs or (), prompt.first))
+            parts.append(self._logprobs(answer, prompt.ids, self._scores.get(number, ()), prompt.first))
             answer.offset = len(text)
         if prompt.budget:
             self.completion_tokens += len(output.token_ids)

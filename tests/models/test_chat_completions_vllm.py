@@ -28,7 +28,7 @@ FILL_IN = FillIn(before="<repo_name>", between="<file_sep>", after="<filename>")
 
 pytestmark = [
     pytest.mark.anyio,
-    pytest.mark.timeout(1200),
+    pytest.mark.timeout(300),
     # What vLLM and torch say about themselves while they are imported.
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"),
 ]
@@ -128,6 +128,7 @@ async def test_a_stream_says_the_same(chat: VllmChat) -> None:
         assert choice["logprobs"]
         for member, values in choice["logprobs"].items():
             joined = [value for part in parts for value in part["logprobs"][member]]
+            assert len(joined) == len(values)
             assert joined == values or member in ("token_logprobs", "top_logprobs")
     assert all(chunk["usage"] is None and chunk["id"] == last["id"] for chunk in chunks)
     assert (last["choices"], last["usage"]["completion_tokens"]) == ([], 16)
