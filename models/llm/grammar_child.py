@@ -2,7 +2,7 @@
 
 It reads lines and answers each with one: first the vocabulary, as xgrammar writes it, then requests
 
-    {"kind": "JSON", "spec": "...", "cpu_s": 10, "wall_s": 30}  ->  {"bytes": 39640}
+    {"kind": "JSON", "spec": "...", "cpu_s": 10, "wall_s": 30, "states": 512}  ->  {"bytes": 39640}
                                                                     {"bytes": 2, "grammar": "root ::= ..."}
                                                                     {"refused": "why xgrammar does not take it"}
                                                                     {"died": "time"}        also "memory"
@@ -119,7 +119,7 @@ def _compile(xgrammar: ModuleType, vocabulary: object, request: dict[str, object
             case "STRUCTURAL_TAG":
                 grammar = compiler.compile_structural_tag(request["spec"])
             case "REGEX" | "CHOICE":
-                text = regular.grammar(str(request["kind"]), str(request["spec"]))
+                text = regular.grammar(str(request["kind"]), str(request["spec"]), int(str(request["states"])))
                 return {"bytes": compiler.compile_grammar(text).memory_size_bytes, "grammar": text}
             case _:
                 xgrammar.Grammar.from_json_schema(request["spec"])

@@ -9,8 +9,8 @@ from types import ModuleType
 import configs
 from contract import embeddings, limits, rerank
 from contract.access import PLANS, Scope
+from contract.chat import forms, schemas
 from contract.chat import request as chat
-from contract.chat import schemas
 from contract.chat import tools as chat_tools
 from contract.speech import voices
 from contract.transcription.uploads import RECORDING_TYPES
@@ -38,7 +38,7 @@ def test_scopes() -> None:
 def test_limits() -> None:
     told = {name: _number(value) for _, value, name in rows(API, "limit", "value")}
     written: dict[str, Value] = {}
-    for module in (limits, chat, chat_tools, schemas, embeddings, rerank, voices):
+    for module in (limits, chat, chat_tools, forms, schemas, embeddings, rerank, voices):
         written |= _constants(module)
     assert told == written
 
