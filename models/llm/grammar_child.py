@@ -2,10 +2,11 @@
 
 It reads lines and answers each with one: first the vocabulary, as xgrammar writes it, then requests
 
-    {"kind": "JSON", "spec": "...", "cpu_s": 10, "wall_s": 30, "states": 512}  ->  {"bytes": 39640}
-                                                                    {"bytes": 2, "grammar": "root ::= ..."}
-                                                                    {"refused": "why xgrammar does not take it"}
-                                                                    {"died": "time"}        also "memory"
+    {"kind": "JSON", "spec": "...", "cpu_s": 10, "wall_s": 30, "states": 512}
+      -> {"bytes": 39640}
+         {"bytes": 39640, "grammar": "root ::= ..."}
+         {"refused": "why xgrammar does not take it"}
+         {"died": "time"}        also "memory"
 
 What is no grammar yet comes back as one. This process imports xgrammar once and keeps nothing of what it compiles. Run
 it with `python -I`: it takes only the standard library, xgrammar, and interegular for `regular.py` beside it. It must

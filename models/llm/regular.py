@@ -21,10 +21,7 @@ MAX_GRAMMAR_CHARS = 64 * 1024
 def grammar(kind: str, spec: str, most_states: int) -> str:
     """The grammar, in xgrammar's EBNF, of a regular expression (REGEX) or of a JSON list of texts (CHOICE).
 
-    Args:
-        most_states: of the automaton of an expression.
-
-    Raises ValueError with the reason for what cannot be one.
+    `most_states` bounds the automaton of an expression. Raises ValueError with the reason for what cannot be one.
     """
     text = _of_regex(spec, most_states) if kind == "REGEX" else "root ::= " + " | ".join(map(_quoted, json.loads(spec)))
     if len(text) > MAX_GRAMMAR_CHARS:
