@@ -17,6 +17,7 @@ Keys, limits and money are kept by `state`, inside the ingress process.
 
 # No postponed annotations here: Serve reads the type of `args` to validate a config file against it.
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,6 +27,7 @@ from ray.serve import Application, Deployment
 import configs
 from autoscaling.deployment import deployment_options
 from contract.catalog import Catalog, Model
+from contract.place import UNKNOWN_COUNTRY, Country, Operator, Place
 from deployments.chat import Chat
 from deployments.client import connect
 from deployments.decisions import Scorer
@@ -40,18 +42,31 @@ from models.options import check
 __all__ = ["GraphArgs", "build", "connect", "wire"]
 
 
+log = logging.getLogger(f"parlance.{__name__}")
+
+
 class GraphArgs(BaseModel):
-    """`args:` of a Serve config file."""
+    """`args:` of a Serve config file.
+
+    Attributes:
+        profile: whose models are set up.
+        operator, country: who runs them, and where (ISO 3166-1): every decision names both.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     profile: str = "embedded"
+    operator: Operator = Place().operator
+    country: Country = Place().country
     ingress: IngressArgs = IngressArgs()
 
 
 def build(args: GraphArgs) -> Application:
     """The graph of a profile: one deployment per model that it sets up, and the ingress in front."""
-    return wire(configs.load(args.profile), args.ingress)
+    if args.country == UNKNOWN_COUNTRY:
+        log.warning("decisions name no country: set `country` in the args of the profile `%s`", args.profile)
+    place = Place(operator=args.operator, country=args.country)
+    return wire(configs.load(args.profile).model_copy(update={"place": place}), args.ingress)
 
 
 def wire(catalog: Catalog, ingress: IngressArgs) -> Application:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
+from contextlib import suppress
 
 from attacks.attack import NotTriedError, Saw, attack
 from attacks.bystander import short_chat, standing_by
@@ -52,19 +52,20 @@ async def one_key_that_starves_others(target: Target) -> Saw:
         raise NotTriedError("no chat model here")
     if not target.other_key:
         raise NotTriedError("wants --other-key, of another organisation")
-    ends_s = time.monotonic() + target.size(5, 20)
     replies = []
 
     async def insist() -> None:
-        while time.monotonic() < ends_s:
+        while True:
             reply = await target.chat(WORDS, max_tokens=64)
             replies.append(reply)
             await asyncio.sleep(0 if reply.status_code == 200 else 0.5)
 
-    with standing_by(target, short_chat(target)) as waits:
-        await asyncio.gather(*(insist() for _ in range(80)))
+    # The last ones are given up: on a slow machine what they have asked for takes minutes.
+    with standing_by(target, short_chat(target)) as waits, suppress(TimeoutError):
+        async with asyncio.timeout(target.size(5, 20)):
+            await asyncio.gather(*(insist() for _ in range(80)))
     held = waits.held and {reply.status_code for reply in replies} <= {200, 429}
-    return Saw(f"{told(replies)}; {waits}", held)
+    return Saw(f"{told(replies) or 'no answer yet'}; {waits}", held)
 
 
 def _requests(target: Target) -> dict[str, tuple[str, dict[str, object]]]:

@@ -5,7 +5,8 @@
 
 The whole graph runs with its real engines. One client of one organisation asks short things, first alone, then while
 `--clients` connections of another one ask long things of the same engine without a pause. A refusal of the flood (429)
-is not waited for: it asks again at once. Alone and beside are measured in turns, each for `--seconds`.
+is not waited for: it asks again at once. What it still waits for at the end it gives up. Alone and beside are measured
+in turns, each for `--seconds`.
 """
 
 from __future__ import annotations
@@ -65,7 +66,9 @@ def compare(server: Server, flood: str, case: str, clients: int, rounds: int, se
     path, short, long = CASES[case]
     one = Job(server.port, path, server.headers, json.dumps(short), 1, seconds)
     # It begins before and ends after what is measured beside it.
-    many = Job(server.port, path, {"Authorization": f"Bearer {flood}"}, json.dumps(long), clients, seconds + 4)
+    many = Job(
+        server.port, path, {"Authorization": f"Bearer {flood}"}, json.dumps(long), clients, seconds + 4, floods=True
+    )
     httpx.post(f"{server.url}{path}", json=short, headers=server.headers, timeout=300).raise_for_status()
     alone, beside = [], []
     for _ in range(rounds):

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 from contract.catalog import ChatModel, TranscriptionModel
-from contract.chat.engine import ChatBatch, ChatCompletion, ChatJob, ChatReply
+from contract.chat.engine import ChatBatch, ChatCompletion, ChatJob, ChatReply, usage_of
 from contract.transcription.engine import Heard, Segment, TranscriptionJob
 
 MODEL = "obedient"
@@ -23,7 +23,7 @@ COMPLETION: ChatCompletion = {
     "choices": [
         {"index": 0, "message": {"role": "assistant", "content": WORDS}, "finish_reason": "stop", "logprobs": None}
     ],
-    "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10},
+    "usage": usage_of(7, 3),
 }
 
 

@@ -31,6 +31,7 @@ class Job:
         headers: besides Host, Content-Type and Content-Length.
         clients: connections, each with one request under way.
         seconds: of measuring; as many requests as there are clients come before.
+        floods: nothing comes before, and what is under way at the end is given up.
     """
 
     port: int
@@ -39,6 +40,7 @@ class Job:
     body: str
     clients: int
     seconds: float
+    floods: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,9 @@ class Client(asyncio.Protocol):
         await self._done
 
     def close(self) -> None:
-        """Ends the connection; nothing may be under way."""
+        """Ends the connection, and gives up what is under way."""
+        if not self._done.done():
+            self._done.set_result(None)
         self._transport.close()
 
     async def _reconnect(self) -> None:
@@ -136,12 +140,15 @@ async def drive(job: Job) -> Figures:
     request = f"POST {job.path} HTTP/1.1\r\n{lines}\r\n{job.body}".encode()
     clients = [Client(job.port, request) for _ in range(job.clients)]
     await asyncio.gather(*(client.connect() for client in clients))
-    await asyncio.gather(*(client.run(0.0) for client in clients))
+    if not job.floods:
+        await asyncio.gather(*(client.run(0.0) for client in clients))
     started_s = time.perf_counter()
-    await asyncio.gather(*(client.run(started_s + job.seconds) for client in clients))
+    runs = [asyncio.ensure_future(client.run(started_s + job.seconds)) for client in clients]
+    await asyncio.wait(runs, timeout=job.seconds if job.floods else None)
     elapsed_s = time.perf_counter() - started_s
     for client in clients:
         client.close()
+    await asyncio.gather(*runs)
     whole = [seconds for client in clients for seconds in client.whole_s]
     first = [seconds for client in clients for seconds in client.first_s]
     failures = dict(sum((client.failures for client in clients), Counter[str]()))

@@ -16,7 +16,7 @@ from graph import GraphArgs, wire
 from models.weights.store import ensure
 
 NAME = "small-qwen3"
-MODEL = "decision-v1"
+MODEL = "decision-v2"
 """The stanza that it stands behind."""
 DONOR = "smollm2-135m-instruct"
 """Whose tokenizer it takes."""

@@ -5,6 +5,7 @@ speech.py               engines, voices and sentences: whether they fit together
 voice_design.py         traits of voices to design, and their designers: likewise
 catalog/<noun>.toml     public facts of each model + `[<id>.serving.<profile>]`
 catalog/voices.toml     who speaks: one stanza per voice; sentences.toml: what they say in samples
+catalog/voice_aliases.toml  names of other voices, and who speaks for them
 catalog/traits.toml     what voices may be ordered to be; suggest.toml, public_figures.toml: how descriptions are read
 presets/<id>.json       packs of questions for decisions, with labelled examples
 <profile>.yaml          Serve config file of that profile: where and how the graph is deployed
@@ -17,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from configs.speech import check_routing, load_sentences, load_voices
+from configs.speech import check_routing, load_aliases, load_sentences, load_voices
 from configs.stanzas import CatalogError, check_table, stanzas, validated
 from configs.voice_design import check_designers, load_traits
 from contract.body import parse
@@ -56,6 +57,7 @@ def load(profile: str, folder: Path = FOLDER / "catalog") -> Catalog:
         profile=profile,
         presets=load_presets(),
         voices=voices,
+        voice_aliases=load_aliases(folder / "voice_aliases.toml", voices, engines),
         sentences=sentences,
         traits=traits,
         **kinds,

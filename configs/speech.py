@@ -5,13 +5,13 @@ The rule that chooses is `contract.speech.routing`; what it needs from the stanz
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection, Hashable, Mapping
 from datetime import date
 from pathlib import Path
 
 from configs.stanzas import CatalogError, read, stanzas, validated
 from contract.catalog import SpeechModel
-from contract.speech.voices import Voice
+from contract.speech.voices import SYSTEM_VOICES, Voice, VoiceAlias
 
 Engines = Collection[SpeechModel]
 
@@ -34,6 +34,20 @@ def load_voices(file: Path, engines: Engines) -> dict[str, Voice]:
         if voice.provider not in providers:
             raise CatalogError(f"{file.name} [{slug}] `provider`: no engine in speech.toml is called so")
     return voices
+
+
+def load_aliases(file: Path, voices: Mapping[str, Voice], engines: Engines) -> dict[str, VoiceAlias]:
+    """Other names of voices; each stands for voices of the catalogue, and is none of them. Raises CatalogError."""
+    aliases = {name: validated(VoiceAlias, stanza, file, name) for name, stanza in stanzas(file).items()}
+    languages = {"auto", *(code for model in engines for code in model.languages)}
+    for name, alias in aliases.items():
+        if name in voices or name in SYSTEM_VOICES:
+            raise CatalogError(f"{file.name} [{name}]: a voice is called so")
+        if unknown := set(alias.voices) - voices.keys():
+            raise CatalogError(f"{file.name} [{name}] `voices`: there is no voice `{min(unknown)}`")
+        if alias.language is not None and alias.language not in languages:
+            raise CatalogError(f"{file.name} [{name}] `language`: no engine speaks `{alias.language}`")
+    return aliases
 
 
 def load_sentences(file: Path, engines: Engines) -> dict[str, str]:

@@ -44,7 +44,8 @@ def decode(raw: bytes) -> Any:
     try:
         text = raw.decode("utf-8")
         value = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
-        if "\\" in text and _SURROGATE.search(text):
+        # Most escapes are no surrogates, and finding a plain piece of text is many times faster than the pattern.
+        if ("\\ud" in text or "\\uD" in text) and _SURROGATE.search(text):
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
         raise INVALID_JSON("the body has a lone surrogate, which is no character") from None

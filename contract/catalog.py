@@ -11,11 +11,13 @@ from datetime import date
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from contract.base import Frozen
+from contract.chat.thinking import Thinking
 from contract.decisions.presets import Preset
-from contract.speech.voices import SpokenBy, Voice
+from contract.place import Place
+from contract.speech.voices import SpokenBy, Voice, VoiceAlias
 from contract.transcription.languages import LANGUAGES
 from contract.voice_design.traits import Traits
 
@@ -140,8 +142,21 @@ class Model(Frozen):
         return -(-total // MILLION)
 
 
+class FillIn(Frozen):
+    """Control tokens around the two texts between which a model writes a third."""
+
+    before: str
+    between: str
+    after: str
+
+
 class ChatModel(Model):
-    """An LLM. `context_window` is in tokens, prompt and answer together."""
+    """An LLM. `context_window` is in tokens, prompt and answer together.
+
+    `fill_in` is for models that were made to fill a gap: POST /completions takes a `suffix` then.
+    `thinking` says how it is told to think; None where it does not, or cannot be told. A price `cached_input_tokens` is
+    for tokens of the prompt that an earlier request had left in the cache; without one they cost what the others cost.
+    """
 
     kind = "chat"
     noun = "chat"
@@ -151,10 +166,30 @@ class ChatModel(Model):
     vision: bool = False
     reasoning_parser: str | None = None
     tool_parser: str | None = None
+    thinking: Thinking | None = None
+    fill_in: FillIn | None = None
+
+    @model_validator(mode="after")
+    def _agrees(self) -> ChatModel:
+        if self.price.get("cached_input_tokens", 0) > self.price.get("input_tokens", 0):
+            raise ValueError("`cached_input_tokens` may not cost more than `input_tokens`, by which calls are reserved")
+        if self.thinking and self.thinking.budgets and not self.reasoning_parser:
+            raise ValueError("`thinking.budgets` needs a `reasoning_parser`, which knows where thoughts end")
+        return self
+
+
+InputType = Literal["query", "document", "code", "classification", "clustering"]
+"""What a text is for that becomes a vector."""
 
 
 class EmbeddingModel(Model):
-    """`dimensions` of a full vector; `matryoshka` models offer fewer too. `context_window` is in tokens."""
+    """Turns texts into vectors.
+
+    Attributes:
+        dimensions: of a full vector; `matryoshka` models offer fewer too.
+        context_window: of one text, in tokens.
+        prompts: read before a text, by what it is for; empty for models that were trained without.
+    """
 
     kind = "embedding"
     noun = "embeddings"
@@ -162,6 +197,7 @@ class EmbeddingModel(Model):
     dimensions: PositiveInt
     context_window: PositiveInt
     matryoshka: bool = False
+    prompts: dict[InputType, str] = {}
 
 
 class RerankModel(Model):
@@ -300,7 +336,7 @@ class DecisionModel(Model):
     """A decision scorer. `/models` does not name it: GET /decisions/models does.
 
     Attributes:
-        operator, country, via: named in every answer: who runs it, where, and how it is read.
+        via: named in every answer: how it is read.
         context_window: of the state and one question, in tokens.
     """
 
@@ -308,8 +344,6 @@ class DecisionModel(Model):
     noun = "decisions"
     is_listed = False
 
-    operator: str
-    country: str
     via: str
     context_window: PositiveInt
 
@@ -322,10 +356,12 @@ class DecisionModel(Model):
 class Catalog(Frozen):
     """All models that the API knows, by kind and id, in the order of their files.
 
-    Beside them presets by id, voices by slug, the sentence of samples by language, and traits of voices to design.
+    `place` says where they run. Beside them come presets by id, voices by slug, what stands for other names of voices,
+    the sentence of samples by language, and traits of voices to design.
     """
 
     profile: str
+    place: Place = Place()
     chat: dict[ModelId, ChatModel] = {}
     embeddings: dict[ModelId, EmbeddingModel] = {}
     rerank: dict[ModelId, RerankModel] = {}
@@ -335,6 +371,7 @@ class Catalog(Frozen):
     decisions: dict[ModelId, DecisionModel] = {}
     presets: dict[str, Preset] = {}
     voices: dict[str, Voice] = {}
+    voice_aliases: dict[str, VoiceAlias] = {}
     sentences: dict[str, str] = {}
     traits: Traits = Traits()
 

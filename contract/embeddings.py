@@ -8,61 +8,118 @@ from __future__ import annotations
 import base64
 import struct
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol, get_args
 
 from pydantic import BeforeValidator, Field
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
 from contract.base import Lenient
-from contract.catalog import EmbeddingModel
+from contract.catalog import EmbeddingModel, InputType
 from contract.errors import INVALID_REQUEST
 from contract.quantities import most_tokens, utf8_bytes
 
 MAX_INPUTS = 2048
 """Texts of one request."""
+TOKEN_BYTES = 128
+"""Of the text that one token id may stand for, at most; what ids may cost is reserved by it."""
+MAX_TOKEN_ID = 2**31 - 1
 
 FLOAT_BYTES = 4
 
 EncodingFormat = Literal["float", "base64"]
 
+Text = str | tuple[int, ...]
+"""A text, or the ids that a tokenizer has made of one."""
 
-def _texts(value: Any) -> tuple[str, ...]:
-    """`input` as texts. Raises ValueError for token ids, for a wrong count, and for an empty text."""
-    texts = [value] if isinstance(value, str) else value
-    if not isinstance(texts, list):
-        raise ValueError("a string or an array of strings is expected")
-    if not 1 <= len(texts) <= MAX_INPUTS:
-        raise ValueError(f"{len(texts)} texts were sent; 1 to {MAX_INPUTS} are allowed")
-    for index, text in enumerate(texts):
-        if isinstance(text, (int, list)) and not isinstance(text, bool):
-            raise ValueError("token ids are not taken, because models differ in theirs; send the text itself")
-        if not isinstance(text, str):
-            raise ValueError(f"item {index} is not a string")
-        if not text:
-            raise ValueError(f"item {index} is an empty string" if isinstance(value, list) else "the string is empty")
-    return tuple(texts)
+INPUT_TYPES: dict[str, InputType] = {kind: kind for kind in get_args(InputType)} | {
+    "search_query": "query",
+    "search_document": "document",
+    "passage": "document",
+}
+"""What `input_type` may say, as the clients of several providers send it."""
+
+
+def _texts(value: Any) -> tuple[Text, ...]:
+    """`input` as texts. Raises ValueError for a wrong count, an empty text, and what is neither text nor ids."""
+    if isinstance(value, str):
+        return (_text(value, "the string"),)
+    if not isinstance(value, list):
+        raise ValueError("a string, an array of strings, or token ids are expected")
+    if value and type(value[0]) is int:
+        return (_text(value, "the array"),)
+    if not 1 <= len(value) <= MAX_INPUTS:
+        raise ValueError(f"{len(value)} texts were sent; 1 to {MAX_INPUTS} are allowed")
+    texts = tuple(_text(item, f"item {index}") for index, item in enumerate(value))
+    if len({type(text) for text in texts}) > 1:
+        raise ValueError("strings and token ids are mixed; send either of them")
+    return texts
+
+
+def _text(value: Any, name: str) -> Text:
+    if isinstance(value, str):
+        if not value:
+            raise ValueError(f"{name} is empty")
+        return value
+    if not isinstance(value, list):
+        raise ValueError(f"{name} is neither a string nor an array of token ids")
+    if not value:
+        raise ValueError(f"{name} has no token ids")
+    if not all(type(id) is int and 0 <= id <= MAX_TOKEN_ID for id in value):
+        raise ValueError(f"{name} has a token id that is no whole number from 0 to {MAX_TOKEN_ID}")
+    return tuple(value)
+
+
+def _input_type(value: Any) -> Any:
+    if value is None or (isinstance(value, str) and value in INPUT_TYPES):
+        return value and INPUT_TYPES[value]
+    raise ValueError(f"it is one of {', '.join(INPUT_TYPES)}")
 
 
 class EmbeddingsRequest(Lenient):
-    """A body of POST /embeddings. `user` and unknown fields are ignored (spec 1, rule 1)."""
+    """A body of POST /embeddings. `user` and unknown fields are ignored (spec 1, rule 1).
+
+    Attributes:
+        input: texts, or ids of the model's own tokenizer.
+        input_type: what the texts are for; models that were trained with prompts read one before each text.
+        truncate: whether a text beyond the model's window is cut at its end; else it is refused.
+    """
 
     model: str
-    input: Annotated[tuple[str, ...], BeforeValidator(_texts, json_schema_input_type=str | list[str])]
+    input: Annotated[
+        tuple[Text, ...],
+        BeforeValidator(_texts, json_schema_input_type=str | list[str] | list[int] | list[list[int]]),
+    ]
     encoding_format: EncodingFormat = "float"
     dimensions: int | None = Field(None, ge=1)
+    input_type: Annotated[
+        InputType | None, BeforeValidator(_input_type, json_schema_input_type=Literal[*INPUT_TYPES] | None)
+    ] = None
+    truncate: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingsJob:
-    """Texts to turn into vectors. `dimensions` cuts and renormalises where the model allows it; None is all."""
+    """Texts to turn into vectors.
 
-    texts: tuple[str, ...]
+    Attributes:
+        dimensions: cuts and renormalises where the model allows it; None is all.
+        prompt: read before each text.
+        truncate: whether a text beyond the window is cut at its end; else CONTEXT_LENGTH_EXCEEDED.
+    """
+
+    texts: tuple[Text, ...]
     dimensions: int | None = None
+    prompt: str = ""
+    truncate: bool = True
 
     def most_input_tokens(self, model: EmbeddingModel) -> int:
         """An upper bound of the tokens that are read."""
-        return min(most_tokens(utf8_bytes(self.texts), len(self.texts)), model.context_window * len(self.texts))
+        count = len(self.texts)
+        read_bytes = utf8_bytes(text for text in self.texts if isinstance(text, str))
+        read_bytes += sum(TOKEN_BYTES * len(text) for text in self.texts if isinstance(text, tuple))
+        read_bytes += utf8_bytes((self.prompt,)) * count
+        return min(most_tokens(read_bytes, count), model.context_window * count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +145,14 @@ class EmbeddingsEngine(Protocol):
     """An embedding model, wherever it runs: an adapter in `models`, its replica, or the gate before it."""
 
     async def embed(self, job: EmbeddingsJob) -> Embeddings:
-        """One vector per text, in order."""
+        """One vector per text, in order. Raises INVALID_REQUEST for ids that are not of its tokenizer."""
         ...
 
 
 def job_of(request: EmbeddingsRequest, model: EmbeddingModel) -> EmbeddingsJob:
     """The job that `request` is to `model`. Raises INVALID_REQUEST for a vector length that it does not offer."""
-    return EmbeddingsJob(request.input, _dimensions(request, model))
+    prompt = model.prompts.get(request.input_type, "") if request.input_type else ""
+    return EmbeddingsJob(request.input, _dimensions(request, model), prompt, request.truncate)
 
 
 def _dimensions(request: EmbeddingsRequest, model: EmbeddingModel) -> int:

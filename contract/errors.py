@@ -151,6 +151,7 @@ INVALID_REQUEST = _row("INVALID_REQUEST", 400, "invalid_request_error")
 INVALID_JSON = _row("INVALID_JSON", 400)
 IMAGES_UNSUPPORTED = _row("IMAGES_UNSUPPORTED", 400)
 TEXT_TOO_LONG = _row("TEXT_TOO_LONG", 400)
+CONTEXT_LENGTH_EXCEEDED = _row("CONTEXT_LENGTH_EXCEEDED", 400)
 UNKNOWN_VOICE = _row("UNKNOWN_VOICE", 400)
 VOICE_PROVIDER_MISMATCH = _row("VOICE_PROVIDER_MISMATCH", 400)
 CLONING_NOT_SUPPORTED = _row("CLONING_NOT_SUPPORTED", 400)
@@ -160,6 +161,12 @@ AUDIO_TOO_LONG = _row("AUDIO_TOO_LONG", 400)
 
 MISSING_API_KEY = _row("MISSING_API_KEY", 401)
 INVALID_API_KEY = _row("INVALID_API_KEY", 401, text="the API key is not valid or has been revoked")
+AMBIGUOUS_API_KEY = _row(
+    "AMBIGUOUS_API_KEY",
+    401,
+    "invalid_api_key",
+    text="`Authorization` and `x-api-key` came with different keys; send one of the two headers",
+)
 
 ORG_SPEND_LIMIT = _row("ORG_SPEND_LIMIT", 402)
 USER_SPEND_LIMIT = _row("USER_SPEND_LIMIT", 402)

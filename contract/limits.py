@@ -5,6 +5,8 @@ MIB = 1024 * 1024
 JSON_BODY_BYTES = 8 * MIB
 CHAT_BODY_BYTES = 24 * MIB
 """Chat bodies may carry images."""
+SPEECH_BODY_BYTES = 32 * MIB
+"""Speech bodies may carry a clip of 30 s in base64, up to 96 kHz, two channels and 32 bits. Ours."""
 MCP_BODY_BYTES = 4 * MIB
 """Of a message to the MCP endpoint."""
 KEYLESS_BODY_BYTES = 64 * 1024
@@ -69,6 +71,11 @@ KEPT_REPLIES = 100_000
 KEPT_REPLY_BYTES = 256 * MIB
 """Of the bodies of those answers. What comes then is kept as a fact, without its body. Ours."""
 
+TOKENIZE_BYTES_PER_TOKEN = 8
+"""Of the text that one request has made tokens, for each token of the window: twice what fits. Ours."""
+DETOKENIZE_IDS = 65_536
+"""Token ids that one request has made text. Ours."""
+
 STREAM_SLICE_OUTPUT_TOKENS = 1024
 """Output tokens of a stream that are reserved at a time."""
 
@@ -77,8 +84,10 @@ SPEECH_INPUT_CHARS = 4000
 SPEECH_CLIP_S = 30
 """Of a reference clip."""
 SPEECH_SPEED = (0.5, 2.0)
-SPEECH_STYLE_CHARS = 500
-"""Of a style instruction. Ours: the spec has no figure."""
+SPEECH_STYLE_CHARS = 4096
+"""Of a style instruction, for engines that follow one: as long as OpenAI's SDK allows."""
+SPEECH_STYLE_READ_CHARS = 500
+"""Of these an engine reads so many: a longer style would take the place of the text. Ours."""
 
 RECORDING_BODY_BYTES = 9 * MIB // 2
 """Of a recording in the body of a request: 4.5 MiB. The rest of the form is not counted."""

@@ -2,41 +2,72 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any, Literal, NotRequired, cast
 
 from typing_extensions import TypedDict
 
-from contract.catalog import ChatModel, EmbeddingModel, Model, SpeechModel
+from contract.catalog import ChatModel, EmbeddingModel, Model, RerankModel, SpeechModel, TranscriptionModel
+from contract.chat.request import MAX_IMAGES
+from contract.chat.tools import MAX_TOOLS
+from contract.embeddings import MAX_INPUTS
+from contract.limits import (
+    CHAT_BODY_BYTES,
+    JSON_BODY_BYTES,
+    RECORDING_BODY_BYTES,
+    RECORDING_S,
+    SPEECH_BODY_BYTES,
+    SPEECH_CLIP_S,
+    UPLOAD_BYTES,
+)
+from contract.rerank import MAX_DOCUMENTS
 from contract.speech.voices import SpokenBy
 
 
 class ModelObject(TypedDict):
-    """A model; `kind` says which endpoint takes it, `runtime` what truly runs here, `license` that of what runs.
+    """A model, as OpenAI's and Anthropic's clients read it.
 
-    `runtimes` says it by language, where not all are spoken by the same.
+    `kind` says which endpoint takes it, `runtime` what truly runs here, `license` that of what runs. `runtimes` says it
+    by language, where not all are spoken by the same. `price_micro_eur` is what a million of each unit costs. `limits`
+    are bounds of one request, each with its unit in its name, and what it may choose from.
     """
 
     id: str
     object: Literal["model"]
+    type: Literal["model"]
     created: int
+    created_at: str
     owned_by: str
     kind: Literal["chat", "embedding", "rerank", "tts", "stt"]
     runtime: str
     runtimes: NotRequired[list[SpokenBy]]
     tier: NotRequired[str]
-    display_name: NotRequired[str]
+    display_name: str
     description: NotRequired[str]
     license: NotRequired[str]
     context_window: NotRequired[int]
     dimensions: NotRequired[int]
     vision: NotRequired[bool]
+    price_micro_eur: dict[str, int]
+    limits: dict[str, int | float | list[str]]
 
 
 class ModelList(TypedDict):
-    """The models that the caller's organisation can use."""
+    """The models that the caller's organisation can use, on one page: the last three fields are Anthropic's."""
 
     object: Literal["list"]
     data: list[ModelObject]
+    has_more: Literal[False]
+    first_id: str | None
+    last_id: str | None
+
+
+def listing(models: Iterable[Model]) -> ModelList:
+    """All of `models` on one page."""
+    data = [describe(model) for model in models]
+    first, last = (data[0]["id"], data[-1]["id"]) if data else (None, None)
+    return {"object": "list", "data": data, "has_more": False, "first_id": first, "last_id": last}
 
 
 def describe(model: Model) -> ModelObject:
@@ -44,10 +75,12 @@ def describe(model: Model) -> ModelObject:
     public: dict[str, Any] = {
         "id": model.id,
         "object": "model",
+        "type": "model",
         "created": model.created,
+        "created_at": datetime.fromtimestamp(model.created, UTC).isoformat(),
         "owned_by": model.owned_by,
         "kind": model.kind,
-        "display_name": model.display_name,
+        "display_name": model.display_name or model.id,
         "description": model.description,
         "license": model.runtime_license,
         "runtime": model.runtime,
@@ -58,4 +91,39 @@ def describe(model: Model) -> ModelObject:
         public |= {"dimensions": model.dimensions, "context_window": model.context_window}
     if isinstance(model, SpeechModel):
         public |= {"runtimes": model.runtimes or None}
+    public |= {"price_micro_eur": model.price, "limits": _limits(model)}
     return cast(ModelObject, {key: value for key, value in public.items() if value is not None})
+
+
+def _limits(model: Model) -> dict[str, int | float | list[str]]:
+    """What one request may hold; the window is in `context_window`, where there is one."""
+    match model:
+        case ChatModel():
+            return {"images": MAX_IMAGES if model.vision else 0, "tools": MAX_TOOLS, "body_bytes": CHAT_BODY_BYTES}
+        case EmbeddingModel():
+            return {
+                "inputs": MAX_INPUTS,
+                "input_tokens": model.context_window,
+                "input_types": sorted(model.prompts),
+                "body_bytes": JSON_BODY_BYTES,
+            }
+        case RerankModel():
+            return {"documents": MAX_DOCUMENTS, "pair_tokens": model.context_window, "body_bytes": JSON_BODY_BYTES}
+        case SpeechModel():
+            return {
+                "input_characters": model.max_input_chars,
+                "reference_clip_s": SPEECH_CLIP_S if model.has_cloning else 0,
+                "languages": list(model.languages),
+                "response_formats": list(model.formats),
+                "body_bytes": SPEECH_BODY_BYTES,
+            }
+        case TranscriptionModel():
+            return {
+                "file_bytes": RECORDING_BODY_BYTES,
+                "upload_bytes": UPLOAD_BYTES,
+                "audio_s": RECORDING_S,
+                "languages": sorted(model.languages),
+                "response_formats": list(model.formats),
+            }
+        case _:
+            return {}

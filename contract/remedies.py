@@ -40,6 +40,10 @@ REMEDIES: dict[str, Remedy] = {
         "the text is longer than `qwen` speaks at once",
         "Split the text at the end of a sentence, or use another `provider`.",
     ),
+    "CONTEXT_LENGTH_EXCEEDED": Remedy(
+        "an input is longer than the model's window, and the request says that it must not be cut",
+        "Shorten it or send it in parts, use a model with a longer window (`GET /models`), or let the input be cut.",
+    ),
     "UNKNOWN_VOICE": Remedy(
         "no voice has this slug, or none of `qwen` where that was requested",
         "Take a `slug` of `GET /audio/voices`.",
@@ -68,6 +72,10 @@ REMEDIES: dict[str, Remedy] = {
     "INVALID_API_KEY": Remedy(
         "the key is unknown, mistyped or revoked",
         "Copy it again, whole and without quotation marks; the server keeps no copy. Else ask for a new key.",
+    ),
+    "AMBIGUOUS_API_KEY": Remedy(
+        "two headers hold a key, and not the same one",
+        "Send one of them. Anthropic's clients send both where `ANTHROPIC_API_KEY` and `ANTHROPIC_AUTH_TOKEN` are set.",
     ),
     "ORG_SPEND_LIMIT": Remedy("the organisation's budget has no room for the most that this request can cost", BUDGET),
     "USER_SPEND_LIMIT": Remedy("the user's budget has no room for the most that this request can cost", BUDGET),

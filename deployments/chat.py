@@ -8,6 +8,8 @@ from contextlib import aclosing
 from ray import serve
 
 from contract.chat.engine import ChatBatch, ChatEngine, ChatJob, ChatReply
+from contract.completions import CompletionJob, CompletionReply
+from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob
 from deployments.replica import Replica
 
 
@@ -22,3 +24,17 @@ class Chat(Replica[ChatEngine]):
         async with aclosing(self.engine.stream(job)) as batches:
             async for batch in batches:
                 yield batch
+
+    async def write(self, job: CompletionJob) -> CompletionReply:
+        return await self.engine.write(job)
+
+    async def write_stream(self, job: CompletionJob) -> AsyncGenerator[ChatBatch, None]:
+        async with aclosing(self.engine.write_stream(job)) as batches:
+            async for batch in batches:
+                yield batch
+
+    async def tokenize(self, job: TokenizeJob) -> Tokenized:
+        return await self.engine.tokenize(job)
+
+    async def detokenize(self, job: DetokenizeJob) -> str:
+        return await self.engine.detokenize(job)

@@ -9,9 +9,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from evaluations import decisions, drift, injections, transcription
+from evaluations import decisions, drift, injections, similarity, transcription
 
-EVALUATIONS = {"decisions": decisions, "injections": injections, "drift": drift, "transcription": transcription}
+EVALUATIONS = {
+    "decisions": decisions,
+    "similarity": similarity,
+    "injections": injections,
+    "drift": drift,
+    "transcription": transcription,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -62,8 +62,8 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _model(mode: str) -> DecisionModel:
-    """`decision-v1` with the options of `mode`."""
-    model = configs.load("embedded").decisions["decision-v1"]
+    """`decision-v2` with the options of `mode`."""
+    model = configs.load("embedded").decisions["decision-v2"]
     assert model.serving
     options = model.serving.options
     changed = options | MODES[mode] | {"engine": options["engine"] | MODES[mode].get("engine", {})}

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from contract.catalog import EmbeddingModel
-from contract.embeddings import Embeddings, EmbeddingsEngine, EmbeddingsJob
+from contract.embeddings import Embeddings, EmbeddingsEngine, EmbeddingsJob, Text
+from contract.errors import CONTEXT_LENGTH_EXCEEDED
+from models.encoders import Tokens
 from models.options import read
 from models.sentences import SentenceEncoder, SentenceOptions
+from models.token_ids import TokenIds
 from models.weights.files import WeightsError
 
 
@@ -19,6 +24,7 @@ class TransformerEmbedder(EmbeddingsEngine):
     def __init__(self, model: EmbeddingModel, path: Path | None) -> None:
         self.model = model
         self._sentences = SentenceEncoder(model, path, read(model, SentenceOptions))
+        self._ids = TokenIds(model.id, self._sentences.encoder.tokenizer)
         size = self._sentences.encoder.network.config.hidden_size
         if size != model.dimensions:
             raise WeightsError(
@@ -28,15 +34,40 @@ class TransformerEmbedder(EmbeddingsEngine):
     async def embed(self, job: EmbeddingsJob) -> Embeddings:
         """One vector per text, in order; with `dimensions`, its first numbers scaled to length 1 again.
 
-        Texts longer than the window are cut at their end.
+        Texts longer than the window are cut at their end. Raises INVALID_REQUEST for ids of another tokenizer,
+        CONTEXT_LENGTH_EXCEEDED where the job forbids the cut.
         """
         import numpy as np
 
-        vectors, tokens = await self._sentences.vectors(job.texts)
+        items = await self._sentences.encoder.encode(await self._texts(job))
+        if not job.truncate:
+            self._refuse_cut(items)
+        vectors, tokens = await self._sentences.vectors_of(items)
         if job.dimensions and job.dimensions < vectors.shape[1]:
             vectors = vectors[:, : job.dimensions]
             vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         return Embeddings(vectors.astype("<f4").tobytes(), dimensions=vectors.shape[1], prompt_tokens=tokens)
+
+    async def _texts(self, job: EmbeddingsJob) -> list[str]:
+        """What is read: the prompt, and the text."""
+        if all(isinstance(text, str) for text in job.texts):
+            return [f"{job.prompt}{text}" for text in job.texts]
+        # In a thread: thousands of ids take milliseconds.
+        return await asyncio.to_thread(lambda: [f"{job.prompt}{text}" for text in self._decoded(job.texts)])
+
+    def _decoded(self, texts: Sequence[Text]) -> Iterator[str]:
+        for index, text in enumerate(texts):
+            place = f"`input[{index}]`" if len(texts) > 1 else "`input`"
+            yield text if isinstance(text, str) else self._ids.text(text, place)
+
+    def _refuse_cut(self, items: Sequence[Tokens]) -> None:
+        for index, item in enumerate(items):
+            if item.cut:
+                raise CONTEXT_LENGTH_EXCEEDED(
+                    f"`input[{index}]` has {len(item) + item.cut} tokens; `{self.model.id}` reads "
+                    f"{self._sentences.encoder.window}, and `truncate` is false",
+                    param="input",
+                )
 
     async def check_health(self) -> None:
         """Raises RuntimeError if the model makes no progress."""

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from pydantic import PositiveInt
 
 from contract.base import Frozen
-from contract.catalog import EmbeddingModel, RerankModel
+from contract.catalog import DecisionModel, EmbeddingModel, RerankModel
 from models.batching import TokenBatcher
 from models.precision import fitting_dtype
 
@@ -54,10 +54,16 @@ class EncoderOptions(Frozen):
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Ids of one text or pair, special tokens included. `segments` tell the two texts of a pair apart."""
+    """Ids of one text or pair, special tokens included.
+
+    Attributes:
+        segments: tell the two texts of a pair apart.
+        cut: how many more there were, beyond the window.
+    """
 
     ids: list[int]
     segments: list[int]
+    cut: int = 0
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -74,10 +80,11 @@ class Encoder:
     Attributes:
         network: the loaded module.
         window: tokens of one text that are read; what is longer is cut at its end.
+        tokenizer: of the `tokenizers` library.
     """
 
     def __init__(
-        self, auto_class: str, model: EmbeddingModel | RerankModel, path: Path, options: EncoderOptions
+        self, auto_class: str, model: EmbeddingModel | RerankModel | DecisionModel, path: Path, options: EncoderOptions
     ) -> None:
         import torch
         import transformers
@@ -99,9 +106,9 @@ class Encoder:
         self._pad_id = tokenizer.pad_token_id or 0
         self._takes_segments = "token_type_ids" in tokenizer.model_input_names
         # Files may carry a truncation and a fixed padding of their own; both would be applied silently.
-        self._tokenizer = tokenizer.backend_tokenizer
-        self._tokenizer.no_padding()
-        self._tokenizer.enable_truncation(self.window, strategy="longest_first", direction="right")
+        self.tokenizer = tokenizer.backend_tokenizer
+        self.tokenizer.no_padding()
+        self.tokenizer.enable_truncation(self.window, strategy="longest_first", direction="right")
 
     async def encode(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> list[Tokens]:
         """Token ids of each text or pair."""
@@ -110,7 +117,22 @@ class Encoder:
         return self._encode(texts)
 
     def _encode(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> list[Tokens]:
-        return [Tokens(found.ids, found.type_ids) for found in self._tokenizer.encode_batch_fast(list(texts))]
+        found = self.tokenizer.encode_batch_fast(list(texts))
+        return [Tokens(one.ids, one.type_ids, self._cut(one)) for one in found]
+
+    def _cut(self, found: Any) -> int:
+        """Tokens that did not fit; the pieces that were cut off have special tokens of their own."""
+        return sum(len(piece) - sum(piece.special_tokens_mask) for piece in found.overflowing)
+
+    async def windows(self, texts: Sequence[str]) -> list[list[Tokens]]:
+        """Token ids of each text whole, in as many windows as it takes."""
+        if sum(map(len, texts)) > INLINE_CHARS:
+            return await asyncio.to_thread(self._windows, texts)
+        return self._windows(texts)
+
+    def _windows(self, texts: Sequence[str]) -> list[list[Tokens]]:
+        encoded = self.tokenizer.encode_batch_fast(list(texts))
+        return [[Tokens(part.ids, part.type_ids) for part in (found, *found.overflowing)] for found in encoded]
 
     def forward(self, items: Sequence[Tokens]) -> tuple[Any, Any]:
         """The network's output for `items`, and the mask bool [n, longest]; None where no item was padded."""

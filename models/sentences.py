@@ -48,9 +48,12 @@ class SentenceEncoder:
 
     async def vectors(self, texts: Sequence[str]) -> tuple[Any, int]:
         """Vectors as numpy float32 [n, dimensions], and the number of tokens read."""
+        return await self.vectors_of(await self.encoder.encode(texts))
+
+    async def vectors_of(self, items: Sequence[Tokens]) -> tuple[Any, int]:
+        """The same for texts that `encoder.encode` has read already."""
         import numpy as np
 
-        items = await self.encoder.encode(texts)
         return np.stack(await self.batcher.submit(items)), sum(map(len, items))
 
     def _run(self, items: list[Tokens]) -> Any:

@@ -30,3 +30,4 @@ beside() { # name arguments...
         --generate-hashes --no-annotate --no-header --quiet "$@" --output-file "$name.lock"
 }
 beside qwen --no-deps
+beside conformance

@@ -18,6 +18,7 @@ from contract.catalog import (
     VoiceDesignModel,
 )
 from contract.decisions.presets import Preset
+from contract.place import Place
 
 REAL = configs.load("embedded")
 
@@ -108,8 +109,6 @@ def scorer(model_id: str) -> DecisionModel:
     return DecisionModel(
         id=model_id,
         owned_by="tests",
-        operator="tests",
-        country="DE",
         via="nothing",
         context_window=100,
         price={"input_tokens": 1_000_000, "questions": 100_000_000},
@@ -158,6 +157,7 @@ def behaving(**chats: ChatModel) -> Catalog:
     absent = chat("absent").model_copy(update={"serving": None})
     return Catalog(
         profile="embedded",
+        place=Place(operator="tests", country="DE"),
         chat={model.id: model for model in (*chats.values(), absent)},
         embeddings={
             "lengths": EmbeddingModel(

@@ -11,26 +11,31 @@ import math
 import os
 import signal
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from contract.base import Frozen
 from contract.catalog import Model
-from contract.chat.engine import ChatBatch, ChatJob, ChatReply
+from contract.chat.engine import ChatBatch, ChatJob, ChatReply, usage_of
 from contract.chat.request import ChatRequest
+from contract.completions import CompletionJob, CompletionReply
 from contract.decisions.engine import DecisionJob, Measurement, Reading, Readings
 from contract.embeddings import Embeddings, EmbeddingsJob
 from contract.errors import (
     AUDIO_TOO_LONG,
     AUDIO_UNREADABLE,
+    CONTEXT_LENGTH_EXCEEDED,
     INVALID_REQUEST,
     PROVIDER_BUSY,
     RUNTIME_UNAVAILABLE,
     UPSTREAM_ERROR,
 )
+from contract.events import event
 from contract.rerank import Ranking, RerankJob
 from contract.speech.engine import AudioBlock, Clip, SpeechJob
+from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob
 from contract.transcription.engine import Heard, Segment, TranscriptionJob, Word
 from contract.voice_design.engine import Designed, DesignJob
 
@@ -46,31 +51,53 @@ class ObedientChat:
         request = job.request
         self.under_way += 1
         try:
-            text = await self._obey(request)
+            text = await self._obey(_last(request))
         finally:
             self.under_way -= 1
         message = {"role": "assistant", "content": text}
         choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
-        usage = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
+        usage = usage_of(7, 3)
         body = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": request.model}
         return ChatReply(body | {"choices": [choice], "usage": usage}, 7, 3)
 
     async def stream(self, job: ChatJob) -> AsyncGenerator[ChatBatch, None]:
         """`stream N SECONDS`: N events, SECONDS apart. `stream N SECONDS fail|die`: and then that. Else two words."""
-        request = job.request
+        chunk = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": job.request.model}
+        async with aclosing(self._counted(_last(job.request))) as indices:
+            async for index in indices:
+                delta = {"index": 0, "delta": {"role": "assistant", "content": f"{index} "}, "finish_reason": None}
+                yield ChatBatch(event(chunk | {"choices": [delta]}), 7, index + 1)
+
+    async def write(self, job: CompletionJob) -> CompletionReply:
+        """Each prompt is obeyed, as the last message of a chat."""
         self.under_way += 1
         try:
-            verb, *rest = _last(request).split()
-            count, pause_s, *end = (*rest, "") if verb == "stream" else ("2", "0", "")
-            for index in range(int(count)):
-                delta = {"index": 0, "delta": {"role": "assistant", "content": f"{index} "}, "finish_reason": None}
-                chunk = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": request.model}
-                event = f"data: {json.dumps(chunk | {'choices': [delta]})}\n\n".encode()
-                yield ChatBatch(event, 7, index + 1)
-                await asyncio.sleep(float(pause_s))
-            await self._end(end[0])
+            texts = [await self._obey(str(prompt)) for prompt in job.request.prompt]
         finally:
             self.under_way -= 1
+        choices = [
+            {"index": index, "text": text, "logprobs": None, "finish_reason": "stop"}
+            for index, text in enumerate(texts)
+        ]
+        usage = usage_of(7, 3)
+        body: Any = {"id": "cmpl-1", "object": "text_completion", "created": 1, "model": job.request.model}
+        return CompletionReply(body | {"choices": choices, "usage": usage}, 7, 3)
+
+    async def write_stream(self, job: CompletionJob) -> AsyncGenerator[ChatBatch, None]:
+        """As `stream`."""
+        chunk = {"id": "cmpl-1", "object": "text_completion", "created": 1, "model": job.request.model}
+        async with aclosing(self._counted(str(job.request.prompt[0]))) as indices:
+            async for index in indices:
+                choice = {"index": 0, "text": f"{index} ", "logprobs": None, "finish_reason": None}
+                yield ChatBatch(event(chunk | {"choices": [choice]}), 7, index + 1)
+
+    async def tokenize(self, job: TokenizeJob) -> Tokenized:
+        """A token is a character, its id the code point."""
+        text = _last(job.request) if job.request else job.text or ""
+        return Tokenized([ord(char) for char in text], list(text) if job.with_strings else None)
+
+    async def detokenize(self, job: DetokenizeJob) -> str:
+        return "".join(map(chr, job.ids))
 
     async def check_health(self) -> None:
         pass
@@ -78,8 +105,8 @@ class ObedientChat:
     def close(self) -> None:
         pass
 
-    async def _obey(self, request: ChatRequest) -> str:
-        verb, _, rest = _last(request).partition(" ")
+    async def _obey(self, text: str) -> str:
+        verb, _, rest = text.partition(" ")
         if verb == "hold":
             await asyncio.sleep(float(rest))
         if verb == "refuse":
@@ -90,6 +117,18 @@ class ObedientChat:
             return str(self.under_way - 1)
         await self._end(verb)
         return rest or "ok"
+
+    async def _counted(self, text: str) -> AsyncGenerator[int, None]:
+        self.under_way += 1
+        try:
+            verb, *rest = text.split()
+            count, pause_s, *end = (*rest, "") if verb == "stream" else ("2", "0", "")
+            for index in range(int(count)):
+                yield index
+                await asyncio.sleep(float(pause_s))
+            await self._end(end[0])
+        finally:
+            self.under_way -= 1
 
     async def _end(self, verb: str) -> None:
         if verb == "fail":
@@ -106,7 +145,7 @@ class BrokenChat:
 
 
 class CountingEmbedder:
-    """Vectors made of the length of the text."""
+    """Vectors made of the length of the text, its prompt included; of token ids, their number."""
 
     def __init__(self, model: Model, path: Path | None) -> None:
         self.model: Any = model
@@ -115,9 +154,12 @@ class CountingEmbedder:
         """Row i is len(text i), repeated."""
         import struct
 
-        texts, size = job.texts, job.dimensions or self.model.dimensions
-        rows = b"".join(struct.pack(f"<{size}f", *[float(len(text))] * size) for text in texts)
-        return Embeddings(rows, size, sum(map(len, texts)))
+        size = job.dimensions or self.model.dimensions
+        lengths = [len(job.prompt) + len(text) for text in job.texts]
+        if not job.truncate and max(lengths) > self.model.context_window:
+            raise CONTEXT_LENGTH_EXCEEDED(f"`input` has {max(lengths)} tokens", param="input")
+        rows = b"".join(struct.pack(f"<{size}f", *[float(length)] * size) for length in lengths)
+        return Embeddings(rows, size, sum(lengths))
 
     async def check_health(self) -> None:
         pass

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, Protocol
 
 from typing_extensions import TypedDict
 
 from contract.catalog import ChatModel
 from contract.chat.request import ChatRequest
 from contract.quantities import most_tokens, utf8_bytes
+
+if TYPE_CHECKING:
+    from contract.completions import CompletionJob, CompletionReply
+    from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,25 +35,12 @@ class ChatJob:
         if any(message.images for message in request.messages):
             return model.context_window
         parts = len(request.messages) + len(request.tools or ())
-        return min(most_tokens(utf8_bytes(_texts(request)), parts), model.context_window)
+        return min(most_tokens(utf8_bytes(request.texts()), parts), model.context_window)
 
     def most_output_tokens(self, model: ChatModel) -> int:
         """Output tokens of all choices together, at most."""
         window = model.context_window
         return min(self.request.budget or window, window) * (self.request.n or 1)
-
-
-def _texts(request: ChatRequest) -> Iterator[str]:
-    """Everything of a request that may stand in its prompt."""
-    for message in request.messages:
-        yield message.name or ""
-        for part in message.content or ():
-            yield part.text or ""
-        for call in message.tool_calls or ():
-            function = call.as_function.function
-            yield function.name + function.arguments
-    for tool in request.offered.values():
-        yield tool.model_dump_json()
 
 
 class ChatChoice(TypedDict):
@@ -61,12 +52,48 @@ class ChatChoice(TypedDict):
     finish_reason: str | None
 
 
+class PromptTokens(TypedDict):
+    """Of the prompt, the tokens that an earlier request had left in the cache."""
+
+    cached_tokens: int
+
+
+class CompletionTokens(TypedDict):
+    """Of the answer, the tokens of thoughts."""
+
+    reasoning_tokens: int
+
+
 class ChatUsage(TypedDict):
-    """Tokens of the call; more members where a model counts more."""
+    """Tokens of the call. `prompt_tokens_cut` is there where input was cut from the top, and says how much."""
 
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
+    prompt_tokens_details: PromptTokens
+    completion_tokens_details: CompletionTokens
+    prompt_tokens_cut: NotRequired[int]
+
+
+def usage_of(
+    prompt_tokens: int,
+    completion_tokens: int,
+    *,
+    cached_tokens: int = 0,
+    reasoning_tokens: int = 0,
+    cut_tokens: int = 0,
+) -> ChatUsage:
+    """`usage` of a call with these tokens."""
+    usage: ChatUsage = {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": completion_tokens,
+        "total_tokens": prompt_tokens + completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": cached_tokens},
+        "completion_tokens_details": {"reasoning_tokens": reasoning_tokens},
+    }
+    if cut_tokens:
+        usage["prompt_tokens_cut"] = cut_tokens
+    return usage
 
 
 class ChatCompletion(TypedDict):
@@ -87,6 +114,7 @@ class ChatReply:
     Attributes:
         cached_tokens: of the prompt, those that an earlier request had left in the cache.
         cut_tokens: that were cut from the top of the input, because it did not fit.
+        stop_sequence: of `stop`, what ended the first answer; None where something else did.
     """
 
     body: ChatCompletion
@@ -94,6 +122,7 @@ class ChatReply:
     completion_tokens: int
     cached_tokens: int = 0
     cut_tokens: int = 0
+    stop_sequence: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +132,7 @@ class ChatBatch:
     Attributes:
         events: one or more `data: {...}\n\n`.
         prompt_tokens, completion_tokens: of the whole call so far, so that an aborted stream can be billed.
-        cached_tokens, cut_tokens: as in `ChatReply`.
+        cached_tokens, cut_tokens, stop_sequence: as in `ChatReply`.
     """
 
     events: bytes
@@ -111,6 +140,7 @@ class ChatBatch:
     completion_tokens: int
     cached_tokens: int = 0
     cut_tokens: int = 0
+    stop_sequence: str | None = None
 
 
 class ChatEngine(Protocol):
@@ -122,4 +152,20 @@ class ChatEngine(Protocol):
 
     def stream(self, job: ChatJob) -> AsyncGenerator[ChatBatch, None]:
         """The answer as groups of ready events; leaving the iteration frees the engine. Raises as `complete`."""
+        ...
+
+    async def write(self, job: CompletionJob) -> CompletionReply:
+        """The continued prompts, whole. Raises as `complete`."""
+        ...
+
+    def write_stream(self, job: CompletionJob) -> AsyncGenerator[ChatBatch, None]:
+        """The continued prompts as they are made; leaving the iteration frees the engine. Raises as `complete`."""
+        ...
+
+    async def tokenize(self, job: TokenizeJob) -> Tokenized:
+        """The tokens of a conversation as `complete` would read it, uncut, or of a text. Raises as `complete`."""
+        ...
+
+    async def detokenize(self, job: DetokenizeJob) -> str:
+        """The text that the ids spell. Raises INVALID_REQUEST for an id that the vocabulary lacks."""
         ...

@@ -11,6 +11,7 @@ The limits here are those of OpenAI's schema where it has one.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
@@ -35,6 +36,7 @@ MAX_STOP_CHARS = 256
 MAX_TEMPERATURE = 2.0
 MAX_PENALTY = 2.0
 MAX_TOP_K = 1000
+"""0 is all tokens, and so is -1, which older clients of vLLM send."""
 MAX_REPETITION_PENALTY = 2.0
 
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
@@ -141,7 +143,7 @@ class ChatRequest(Lenient):
     n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
-    top_k: Annotated[int, Field(ge=0, le=MAX_TOP_K)] | None = None
+    top_k: Annotated[int, Field(ge=-1, le=MAX_TOP_K)] | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     repetition_penalty: Annotated[float, Field(gt=0, le=MAX_REPETITION_PENALTY)] | None = None
     reasoning_effort: ReasoningEffort | None = None
@@ -179,6 +181,18 @@ class ChatRequest(Lenient):
             raise ValueError(f"`messages` hold more than {MAX_IMAGES} images")
         schemas.check(self)
         return self
+
+    def texts(self) -> Iterator[str]:
+        """Everything that may stand in the prompt."""
+        for message in self.messages:
+            yield message.name or ""
+            for part in message.content or ():
+                yield part.text or ""
+            for call in message.tool_calls or ():
+                function = call.as_function.function
+                yield function.name + function.arguments
+        for tool in self.offered.values():
+            yield tool.model_dump_json()
 
     @property
     def budget(self) -> int | None:

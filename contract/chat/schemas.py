@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any
 
 from contract.chat.tools import NamedCustomTool, NamedTool
@@ -33,6 +34,8 @@ ANNOTATIONS = frozenset({"default", "examples", "description", "title", "$commen
 """Keywords that no grammar is made of."""
 DATA = frozenset({"enum", "const", "required", "dependentRequired"})
 """Keywords whose values are data, not schemas."""
+IN_PLACE = ("allOf", "anyOf", "oneOf")
+"""Keywords whose schemas hold for the same value as the schema that they stand in."""
 Bounds = frozenset[tuple[str, float]]
 """The counts of one schema, by keyword."""
 REFERENCE = re.compile(r"#(/(\$defs|definitions)/[^/]+)?")
@@ -55,11 +58,12 @@ def compiled(request: ChatRequest) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def check(request: ChatRequest) -> None:
-    """Raises INVALID_REQUEST for a reference that is not followed, and for schemas that are too dear together."""
+    """Raises INVALID_REQUEST for a reference that leads nowhere, and for schemas that are too dear together."""
     total = 0
     for param, schema in compiled(request):
         try:
             total += cost(schema)
+            _refuse_loops(schema)
         except ValueError as error:
             raise INVALID_REQUEST(f"the JSON schema in `{param}` {error}", param=param) from None
         if total > MAX_SCHEMA_COST:
@@ -110,6 +114,31 @@ def _walk(schema: Any, repetitions: set[Bounds]) -> int:
         elif key not in ANNOTATIONS:
             chars += _walk(value, repetitions)
     return chars
+
+
+def _refuse_loops(schema: dict[str, Any]) -> None:
+    """Raises ValueError for a `$ref` that comes back without a step into the value: no text can follow that."""
+    leads_to = {"#": set(_in_place(schema))}
+    for group in ("$defs", "definitions"):
+        parts = schema.get(group)
+        for name, part in parts.items() if isinstance(parts, dict) else ():
+            leads_to[f"#/{group}/{name}"] = set(_in_place(part))
+    try:
+        TopologicalSorter(leads_to).prepare()
+    except CycleError as loop:
+        raise ValueError(f"has a `$ref` to `{loop.args[1][0][:64]}` that leads back to itself") from None
+
+
+def _in_place(schema: Any) -> Iterator[str]:
+    """Where the references of `schema` point that are about the very value it describes."""
+    if not isinstance(schema, dict):
+        return
+    if isinstance(to := schema.get("$ref"), str):
+        yield to
+    for keyword in IN_PLACE:
+        parts = schema.get(keyword)
+        for part in parts if isinstance(parts, list) else ():
+            yield from _in_place(part)
 
 
 def _size(value: Any) -> int:

@@ -25,6 +25,7 @@ from contract.limits import (
     DECISION_IMAGES,
     DECISION_STATE_CHARS,
 )
+from contract.place import Place
 
 MAX_BODY_BYTES = DECISION_BODY_BYTES + DECISION_IMAGES * -(-DECISION_IMAGE_BYTES // 3) * 4
 """Of a body with its images: nothing longer can be valid."""
@@ -61,6 +62,7 @@ class DecisionResult:
     Attributes:
         id: `dec_...`.
         created: Unix time.
+        place: where the model ran.
         preset: the pack whose questions were asked.
         questions: that were asked, by name.
         readings: as the engine gave them, before both orders were folded into one.
@@ -71,6 +73,7 @@ class DecisionResult:
     created: int
     decision: Decision
     model: DecisionModel
+    place: Place
     preset: Preset | None
     questions: Mapping[str, Question]
     answers: dict[str, Answer]

@@ -36,10 +36,11 @@ class DecisionJob:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One forward pass.
+    """What was read about one question.
 
     Attributes:
-        logprobs: natural logarithm of each label's probability in source order; None where the runtime gave none.
+        logprobs: natural logarithm of each label's probability in source order, of all that the model could have
+            said; None where the runtime gave none.
         inference_s: from handing the question to the engine to its answer.
     """
 
@@ -54,11 +55,18 @@ class Readings:
     Attributes:
         input_tokens: tokens of the state once, and of each question.
         temperature: divides the log-probabilities; above 1 makes distributions finer.
+        passes: texts that went through the network, where that is not one for each question.
     """
 
     reads: tuple[Reading, ...]
     input_tokens: int
     temperature: float = 1.0
+    passes: int | None = None
+
+    @property
+    def forward_passes(self) -> int:
+        """Passes through the network."""
+        return len(self.reads) if self.passes is None else self.passes
 
 
 class Measurement(Frozen):

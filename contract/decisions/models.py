@@ -9,10 +9,14 @@ from typing_extensions import TypedDict
 from contract import limits
 from contract.catalog import DecisionModel
 from contract.decisions.engine import Measurement
+from contract.place import Place
 
 
 class DecisionModelObject(TypedDict):
-    """A decision model. `measurements` is null until a replica has measured its runtime."""
+    """A decision model. `measurements` is null until a replica has measured its runtime.
+
+    `price_micro_eur` is what a million of each unit costs.
+    """
 
     id: str
     object: Literal["decision_model"]
@@ -26,6 +30,7 @@ class DecisionModelObject(TypedDict):
     via: str
     images: bool
     context_window: int
+    price_micro_eur: dict[str, int]
     status: Literal["measured", "not_measured"]
     measurements: dict[str, float | str] | None
 
@@ -39,7 +44,9 @@ class DecisionModelList(TypedDict):
     limits: dict[str, int | list[int]]
 
 
-def describe(model: DecisionModel, measured: Measurement | None, *, is_default: bool) -> DecisionModelObject:
+def describe(
+    model: DecisionModel, measured: Measurement | None, place: Place, *, is_default: bool
+) -> DecisionModelObject:
     """One entry of the list."""
     return {
         "id": model.id,
@@ -49,11 +56,12 @@ def describe(model: DecisionModel, measured: Measurement | None, *, is_default: 
         "description": model.description,
         "default": is_default,
         "runtime": model.runtime,
-        "operator": model.operator,
-        "country": model.country,
+        "operator": place.operator,
+        "country": place.country,
         "via": model.via,
         "images": model.reads_images,
         "context_window": model.context_window,
+        "price_micro_eur": model.price,
         "status": "measured" if measured else "not_measured",
         "measurements": measured.model_dump() if measured else None,
     }

@@ -115,7 +115,7 @@ class AppliedPolicy(TypedDict):
 
 
 class DecisionUsage(TypedDict):
-    """No text is generated; each read is one forward pass."""
+    """No text is generated; `forward_passes` are passes through the network."""
 
     input_tokens: int
     output_tokens: int
@@ -157,8 +157,8 @@ def _reply(result: DecisionResult) -> DecisionReply:
         "model": {
             "id": model.id,
             "runtime": model.runtime,
-            "operator": model.operator,
-            "country": model.country,
+            "operator": result.place.operator,
+            "country": result.place.country,
             "via": model.via,
         },
         "answers": result.answers,
@@ -179,7 +179,7 @@ def usage(readings: Readings, questions: int) -> DecisionUsage:
         "input_tokens": readings.input_tokens,
         "output_tokens": 0,
         "evaluated_questions": questions,
-        "forward_passes": len(readings.reads),
+        "forward_passes": readings.forward_passes,
     }
 
 

@@ -3,8 +3,8 @@
     OpenAIDecisionRequest      `input`, a list of questions
     OpenAIDecisionReply        the reply
 
-Its clients know no policy, and what they send beside the fields below is ignored, as in their own API. Bounds are
-ours: what our questions may not hold is refused with our errors.
+A reply in this shape cannot say that an answer is withheld, so `policy` is refused. What clients send beside the fields
+below is ignored, as in their own API. Bounds are ours: what our questions may not hold is refused with our errors.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from contract.base import Lenient
 from contract.decisions.answers import Answer
 from contract.decisions.decision import Decision, DecisionResult, check_image, check_state, checked_images
 from contract.decisions.questions import state_text
-from contract.decisions.translation import FAILS, HOLDS, confidence, our_questions
+from contract.decisions.translation import FAILS, HOLDS, NoPolicy, confidence, our_questions
 
 
 class InputPart(Lenient):
@@ -146,6 +146,7 @@ class OpenAIDecisionRequest(Lenient):
     input: str | Annotated[list[InputItem], Field(min_length=1)]
     questions: list[ListedQuestion]
     model: str | None = None
+    policy: NoPolicy = None
 
     _decision: Decision = PrivateAttr()
 

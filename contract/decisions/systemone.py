@@ -3,8 +3,8 @@
     SystemOneRequest      `state`, questions by name with `criteria`
     SystemOneReply        the reply
 
-Its clients know no policy, and what they send beside the fields below is ignored, as in their own API. Bounds are
-ours: what our questions may not hold is refused with our errors.
+A reply in this shape cannot say that an answer is withheld, so `policy` is refused. What clients send beside the fields
+below is ignored, as in their own API. Bounds are ours: what our questions may not hold is refused with our errors.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from contract.base import Lenient
 from contract.decisions.answers import Answer, Diagnostics
 from contract.decisions.decision import Decision, DecisionResult, check_state, checked_images
 from contract.decisions.questions import Question, ScoreQuestion, State, state_text
-from contract.decisions.translation import FAILS, HOLDS, confidence, our_questions
+from contract.decisions.translation import FAILS, HOLDS, NoPolicy, confidence, our_questions
 
 Content = str | dict[str, Any] | list[Any]
 
@@ -73,6 +73,7 @@ class SystemOneRequest(Lenient):
     model: str | None = None
     images: list[str] | None = None
     assets: dict[str, SystemOneAsset] | None = None
+    policy: NoPolicy = None
 
     _decision: Decision = PrivateAttr()
 

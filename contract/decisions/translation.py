@@ -1,17 +1,31 @@
-"""What the wires of other APIs share: their questions as ours, and one number that both of them call confidence."""
+"""What the wires of other APIs share: questions as ours, one number that both call confidence, no policy."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
 from contract.body import explain
 from contract.decisions.answers import Answer
 from contract.decisions.questions import Question, Questions
+from contract.errors import INVALID_REQUEST
 
 HOLDS, FAILS = "the statement is true", "the statement is false"
 """What true and false mean where a client does not say."""
+
+
+def _refuse_policy(policy: Any) -> None:
+    if policy is not None:
+        raise INVALID_REQUEST(
+            "`policy` was sent, and a reply in this shape cannot say that an answer is withheld; "
+            "POST /decisions with `state` and `questions` by name takes one",
+            param="policy",
+        )
+
+
+NoPolicy = Annotated[None, BeforeValidator(_refuse_policy)]
+"""Ignored like other foreign fields, a policy would release what it was to withhold."""
 
 _QUESTIONS: TypeAdapter[dict[str, Question]] = TypeAdapter(Questions)
 

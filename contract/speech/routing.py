@@ -22,7 +22,7 @@ from contract.errors import (
     TEXT_TOO_LONG,
     UNKNOWN_VOICE,
 )
-from contract.limits import SPEECH_INPUT_CHARS, SPEECH_SPEED
+from contract.limits import SPEECH_INPUT_CHARS, SPEECH_SPEED, SPEECH_STYLE_CHARS
 from contract.speech.request import SpeechRequest
 from contract.speech.voices import SYSTEM_VOICES, Voice
 
@@ -81,6 +81,7 @@ def choose(
         )
     _check_length(request, model)
     _check_speed(request, model)
+    _check_style(request, model)
     if model.obeys_language:
         _check_language(language, model)
     else:
@@ -177,6 +178,14 @@ def _check_speed(request: SpeechRequest, model: SpeechModel) -> None:
     low, high = SPEECH_SPEED
     if model.has_speed and request.speed is not None and not low <= request.speed <= high:
         raise INVALID_REQUEST(f"`speed` is {request.speed:g}; {low:g} to {high:g} is allowed", param="speed")
+
+
+def _check_style(request: SpeechRequest, model: SpeechModel) -> None:
+    if model.has_style and request.emotion and len(request.emotion) > SPEECH_STYLE_CHARS:
+        raise INVALID_REQUEST(
+            f"the style has {len(request.emotion)} characters; at most {SPEECH_STYLE_CHARS} are allowed",
+            param="emotion",
+        )
 
 
 def _check_language(language: str, model: SpeechModel) -> None:

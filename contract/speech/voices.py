@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal, NotRequired
 
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from contract.access import VOICES, Caller
@@ -72,6 +73,18 @@ class Voice(Frozen):
             )
 
 
+class VoiceAlias(Frozen):
+    """A name that is no voice of ours, and who speaks for it where the profile turns aliases on.
+
+    Attributes:
+        voices: slugs; the first speaks whose engine is set up.
+        language: of requests that name none: ISO 639-1 or `auto`; None as everywhere.
+    """
+
+    voices: tuple[str, ...] = Field(min_length=1)
+    language: str | None = None
+
+
 class SpokenBy(TypedDict):
     """Languages, as ISO 639-1 codes, and what truly speaks them here, under which licence."""
 
@@ -118,12 +131,16 @@ class VoiceAccess(TypedDict):
 
 
 class VoiceList(TypedDict):
-    """Every voice that the organisation can see; `languages` are those of the catalogue voices' engine."""
+    """Every voice that the organisation can see; `languages` are those of the catalogue voices' engine.
+
+    `aliases` are other names that requests may use, and the slug that each stands for.
+    """
 
     object: Literal["list"]
     data: list[VoiceObject]
     languages: list[str]
     languages_by_provider: dict[str, list[str]]
+    aliases: dict[str, str]
     access: VoiceAccess
 
 

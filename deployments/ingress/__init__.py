@@ -12,6 +12,7 @@
     drafting.py     works on drafts of voices, for clients that have gone and processes that have died
     admission.py    length, key, scope, rate: the dependency that every route declares
     origins.py      where a request comes from: the client's network, the page that sent it
+    browsers.py     which web pages may call, and the headers that tell browsers so
     proxies.py      the proxies in front, and what they say of a client
     addresses.py    addresses that clients get: signed, under the public address
     budgets.py      what requests may hold at one time: of a key, an organisation, this process

@@ -17,7 +17,14 @@ from starlette.requests import Request
 
 from contract.access import Scope
 from contract.body import parse
-from contract.errors import RATE_LIMIT_EXCEEDED, REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, ApiError
+from contract.errors import (
+    AMBIGUOUS_API_KEY,
+    MISSING_API_KEY,
+    RATE_LIMIT_EXCEEDED,
+    REQUEST_TOO_LARGE,
+    UNSUPPORTED_MEDIA_TYPE,
+    ApiError,
+)
 from contract.limits import JSON_BODY_BYTES
 from deployments.ingress.budgets import Stranger
 from deployments.ingress.context import RequestContext
@@ -31,6 +38,8 @@ B = TypeVar("B", bound=BaseModel)
 
 MARK = "__parlance_scope__"
 """Attribute that says what an admission dependency demands; the authorization matrix is made from it."""
+API_KEY_HEADER = "x-api-key"
+"""Where Anthropic's clients put the key. Only routes that say so look there."""
 
 
 @dataclass(slots=True)
@@ -61,9 +70,12 @@ class Admitted:
         return parse(model, raw if raw or not optional else b"{}")
 
 
-def admit(scope: Scope | None, max_body_bytes: int = JSON_BODY_BYTES) -> Callable[[Request], Awaitable[Admitted]]:
+def admit(
+    scope: Scope | None, max_body_bytes: int = JSON_BODY_BYTES, *, takes_api_key_header: bool = False
+) -> Callable[[Request], Awaitable[Admitted]]:
     """A dependency that lets a request in, or raises the first error of the order. `scope=None`: any valid key.
 
+    `takes_api_key_header`: the key may come as `x-api-key` too.
     From then on the request counts among those of its key, until it is over.
     """
 
@@ -71,7 +83,8 @@ def admit(scope: Scope | None, max_body_bytes: int = JSON_BODY_BYTES) -> Callabl
         trace = trace_of(request)
         refuse_long_body(request, max_body_bytes)
         state = trace.service.state
-        caller = await state.accounts.authenticate(request.headers.get("authorization"))
+        authorization = _either_header(request) if takes_api_key_header else request.headers.get("authorization")
+        caller = await state.accounts.authenticate(authorization)
         # Counted before the scope is looked at: requests that lack a scope use up the rate too.
         rate = trace.rate = await state.rates.hit(caller)
         if scope is not None:
@@ -84,6 +97,18 @@ def admit(scope: Scope | None, max_body_bytes: int = JSON_BODY_BYTES) -> Callabl
 
     setattr(admission, MARK, scope)
     return admission
+
+
+def _either_header(request: Request) -> str:
+    """What `Authorization` says, or would say of an `x-api-key`. Raises MISSING_API_KEY, AMBIGUOUS_API_KEY."""
+    authorization, key = request.headers.get("authorization"), request.headers.get(API_KEY_HEADER)
+    if not authorization and not key:
+        raise MISSING_API_KEY("send your API key as `x-api-key: <API_KEY>` or `Authorization: Bearer <API_KEY>`")
+    if not key:
+        return authorization or ""
+    if authorization and authorization.partition(" ")[2].strip(" ") != key:
+        raise AMBIGUOUS_API_KEY()
+    return authorization or f"Bearer {key}"
 
 
 async def admit_anyone(request: Request, max_body_bytes: int) -> Stranger:

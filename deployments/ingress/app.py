@@ -1,4 +1,4 @@
-"""The HTTP app: every route at `/v1` and at `/`, one error shape for everything, an OpenAPI document that is true."""
+"""The HTTP app: every route at `/v1` and at `/`, one error shape for each wire, an OpenAPI document that is true."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from deployments.ingress.middleware import TraceMiddleware, trace_of
 from deployments.ingress.openapi import document
 from deployments.ingress.routes import (
     chat,
+    completions,
     decisions,
     designs,
     embeddings,
@@ -26,9 +27,12 @@ from deployments.ingress.routes import (
     images,
     mcp,
     me,
+    messages,
     models,
     rerank,
+    responses,
     speech,
+    tokens,
     transcription,
     uploads,
     voices,
@@ -37,6 +41,10 @@ from deployments.ingress.service import Service
 
 ROUTERS = (
     chat.router,
+    responses.router,
+    messages.router,
+    completions.router,
+    tokens.router,
     embeddings.router,
     rerank.router,
     speech.router,
@@ -50,6 +58,8 @@ ROUTERS = (
     models.router,
     me.router,
 )
+VERSIONED_ROUTERS = (rerank.versioned_router,)
+"""Routers whose paths name the version of another API. With `/v1` in front they answer as well."""
 OPEN_ROUTERS = (voices.open_router, mcp.open_router)
 """Routers of the API whose routes need no key. Nothing else may be without admission."""
 UNVERSIONED = (health.open_router, files.open_router)
@@ -70,6 +80,9 @@ def build_app(service: Service) -> FastAPI:
     for router in (*ROUTERS, *OPEN_ROUTERS):
         app.include_router(router, prefix="/v1")
         app.include_router(router, include_in_schema=False)
+    for router in VERSIONED_ROUTERS:
+        app.include_router(router)
+        app.include_router(router, prefix="/v1", include_in_schema=False)
     for router in UNVERSIONED:
         app.include_router(router)
     check_routes(app)
@@ -101,15 +114,18 @@ def _is_admitting(route: BaseRoute) -> bool:
 
 def _api_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, ApiError)
-    trace_of(request).service.budgets.count(error)
-    return JSONResponse(error.body(), error.fault.status, error.headers())
+    trace = trace_of(request)
+    trace.service.budgets.count(error)
+    return trace.refusal(error)
 
 
 def _http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
         fault = METHOD_NOT_ALLOWED(f"{request.method} is not possible on {request.url.path}")
-        return JSONResponse(fault.body(), 405, {**fault.headers(), "allow": _possible(request)})
+        reply = trace_of(request).refusal(fault)
+        reply.headers["allow"] = _possible(request)
+        return reply
     if error.status_code == 404:
         return _api_error(request, NOT_FOUND(f"there is nothing at {request.url.path[:200]}"))
     return _api_error(request, INVALID_REQUEST(str(error.detail)))

@@ -45,7 +45,7 @@ class Account:
         self._used = used
         cost = self._model.cost_micro_eur(**used)
         # Should this process have to end before the request does, this is billed.
-        self._reservation.note(cost, sum(used.values()), self._unit)
+        self._reservation.note(cost, sum(used.values()), self._unit, _nonzero(used))
         if cost < self._reserved_micro_eur:
             return
         await self.expect(**used | {"output_tokens": used.get("output_tokens", 0) + STREAM_SLICE_OUTPUT_TOKENS})
@@ -54,8 +54,9 @@ class Account:
         """Writes the usage line. Call it before the last byte goes out; leaving the block does it otherwise."""
         self._used = used or self._used
         self._closed = True
-        quantity = sum(self._used.values())
-        await asyncio.shield(self._reservation.settle(self._model.cost_micro_eur(**self._used), quantity, self._unit))
+        used = self._used
+        cost, quantity = self._model.cost_micro_eur(**used), sum(used.values())
+        await asyncio.shield(self._reservation.settle(cost, quantity, self._unit, _nonzero(used)))
 
     async def close(self, error: BaseException | None) -> None:
         """Settles what was produced, or voids what failed by our fault or produced nothing."""
@@ -69,6 +70,11 @@ class Account:
         else:
             self._closed = True
             await asyncio.shield(self._reservation.void())
+
+
+def _nonzero(used: Mapping[str, int]) -> dict[str, int]:
+    """Units of which something was used: what a usage line keeps, so that its cost can be computed again."""
+    return {unit: number for unit, number in used.items() if number}
 
 
 @asynccontextmanager

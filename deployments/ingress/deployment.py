@@ -22,6 +22,7 @@ from contract.limits import REQUESTS_OF_PROCESS
 from deployments.bodies import ignore_headers_against_care, take_bodies_as_they_are_read
 from deployments.ingress.addresses import PUBLIC_VARIABLE, public_address
 from deployments.ingress.app import build_app
+from deployments.ingress.browsers import listed_origins
 from deployments.ingress.budgets import Budgets
 from deployments.ingress.ending import do_before_exit
 from deployments.ingress.proxies import Proxies
@@ -48,6 +49,8 @@ class IngressArgs(BaseModel):
             nobody asks.
         public_url: at which clients reach this server, with the path that a proxy in front cuts off, e.g.
             `https://example.org/voice`; PARLANCE_PUBLIC_URL comes first. Signed addresses begin with it.
+        allowed_origins: of web pages that may call, e.g. `https://app.example.org`; `["*"]` is all of them.
+        voice_aliases: whether requests may use the names in `configs/catalog/voice_aliases.toml`, e.g. `alloy`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -58,6 +61,8 @@ class IngressArgs(BaseModel):
     warm: tuple[str, ...] = ()
     header_prefix: str = Field("x-service-", pattern=r"^[a-z][a-z0-9-]*-$")
     public_url: Annotated[str, AfterValidator(public_address)] | None = None
+    allowed_origins: Annotated[frozenset[str], AfterValidator(listed_origins)] = frozenset()
+    voice_aliases: bool = False
 
     def reached_at(self) -> str | None:
         """The public address: of the environment, else of the config file. Raises ValueError for a malformed one."""
@@ -118,6 +123,8 @@ class Ingress:
             args.header_prefix,
             public_url,
             Proxies.of_environment(os.environ),
+            args.allowed_origins,
+            catalog.voice_aliases if args.voice_aliases else {},
             budgets=Budgets(args.max_ongoing_requests),
         )
         self.service.drafting.start()

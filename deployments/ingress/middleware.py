@@ -23,6 +23,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from autoscaling.engine import Timings
 from contract.errors import INTERNAL_ERROR, ApiError, without_text
 from contract.limits import WRITE_S
+from contract.wires import OPENAI, ErrorShape, error_shape
+from deployments.ingress.browsers import Pages
 from deployments.ingress.service import Service
 from state.rates import RateVerdict
 
@@ -37,6 +39,7 @@ class Trace:
     """One request from the first byte to the last.
 
     Attributes:
+        shape: how the wire of this path tells errors.
         request_id: ours, never the client's.
         started_s: `time.perf_counter()` when the request came.
         timings: filled by the gate.
@@ -45,6 +48,7 @@ class Trace:
     """
 
     service: Service
+    shape: ErrorShape = OPENAI
     request_id: str = field(default_factory=lambda: f"req_{secrets.token_hex(16)}")
     started_s: float = field(default_factory=time.perf_counter)
     timings: Timings = field(default_factory=Timings)
@@ -53,10 +57,14 @@ class Trace:
 
     def headers(self) -> dict[str, str]:
         """Headers of every reply: the id, where the time went, and the rate limit once a key is known."""
-        headers = {"x-request-id": self.request_id, "server-timing": self._server_timing()}
+        headers = dict.fromkeys(self.shape.id_headers, self.request_id) | {"server-timing": self._server_timing()}
         if self.rate:
             headers |= _rate_headers(self.rate)
         return headers
+
+    def refusal(self, error: ApiError) -> JSONResponse:
+        """The reply that tells `error`, in the shape of this path's wire."""
+        return JSONResponse(self.shape.body(error, self.request_id), error.fault.status, error.headers())
 
     def _server_timing(self) -> str:
         spent = self.timings
@@ -88,13 +96,14 @@ class TraceMiddleware:
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self.app = app
         self.service = service
+        self._pages = Pages(service.allowed_origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        trace = Trace(self.service)
+        trace = Trace(self.service, error_shape(scope["path"]))
         scope["trace"] = trace
         has_begun = False
 
@@ -105,6 +114,7 @@ class TraceMiddleware:
                 headers: Any = MutableHeaders(scope=message)
                 for name, value in trace.headers().items():
                     headers.setdefault(name, value)
+                self._pages.mark(scope, headers)
             try:
                 async with asyncio.timeout(WRITE_S) as patience:
                     await send(message)
@@ -115,11 +125,11 @@ class TraceMiddleware:
             trace.held.enter_context(self.service.budgets.request(is_vital=scope["path"] in VITAL))
         except ApiError as error:
             self.service.budgets.count(error)
-            await _reply(error)(scope, receive, send_with_headers)
+            await trace.refusal(error)(scope, receive, send_with_headers)
             return
         try:
             with trace.held:
-                await self.app(scope, receive, send_with_headers)
+                await (self._pages.preflight(scope) or self.app)(scope, receive, send_with_headers)
         except Unread:
             log.info("request %s: its client reads nothing; dropped", trace.request_id)
             raise BrokenOff from None
@@ -128,11 +138,7 @@ class TraceMiddleware:
             if has_begun:
                 # All that is left is to break the connection off, so that half a reply does not look whole.
                 raise BrokenOff from None
-            await _reply(INTERNAL_ERROR())(scope, receive, send_with_headers)
-
-
-def _reply(error: ApiError) -> JSONResponse:
-    return JSONResponse(error.body(), error.fault.status, error.headers())
+            await trace.refusal(INTERNAL_ERROR())(scope, receive, send_with_headers)
 
 
 class Unread(Exception):

@@ -29,22 +29,25 @@ def documented(
     status: int = 200,
     streams: bool = False,
     keyed: bool = True,
+    error: Any = ErrorReply,
+    takes_api_key_header: bool = False,
     **more: Any,
 ) -> dict[str, Any]:
     """`openapi_extra` of a route that takes `request` as JSON (None: no body) and answers with `reply` or an error.
 
     `optional`: no body is the same as an empty one. A route with another `status` than 200 tells FastAPI too. `more` is
-    passed on as it is (`parameters` of the route).
+    passed on as it is (`parameters` of the route). `error` is the shape of errors where it is not ours, and
+    `takes_api_key_header` as in `admit`.
     """
     content = _json(reply)
     if streams:
         content["text/event-stream"] = {"schema": {"type": "string"}}
     operation: dict[str, Any] = {
         **more,
-        "responses": {str(status): {"description": _about(reply), "content": content}, "default": _error()},
+        "responses": {str(status): {"description": _about(reply), "content": content}, "default": _error(error)},
     }
     if keyed:
-        operation["security"] = [{"key": []}]
+        operation["security"] = [{"key": []}] + [{"x-api-key": []}] * takes_api_key_header
     if request is not None:
         operation["requestBody"] = {"required": not optional, "content": _json(request)}
     return operation
@@ -90,7 +93,10 @@ def document(app: FastAPI) -> dict[str, Any]:
         references, definitions = _schemas()
         components: dict[str, Any] = schema.setdefault("components", {})
         components["schemas"] = definitions
-        components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+        components["securitySchemes"] = {
+            "key": {"type": "http", "scheme": "bearer"},
+            "x-api-key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+        }
         for operations in schema["paths"].values():
             for operation in operations.values():
                 # FastAPI documents a 200 of no content and a 422 of its own shape, which no route here answers.
@@ -127,8 +133,8 @@ def _json(kind: Any) -> dict[str, Any]:
     return {"application/json": {"schema": {_TYPE: _types.index(kind)}}}
 
 
-def _error() -> dict[str, Any]:
-    return {"description": _about(ErrorReply), "content": _json(ErrorReply)}
+def _error(kind: Any = ErrorReply) -> dict[str, Any]:
+    return {"description": _about(kind), "content": _json(kind)}
 
 
 def _about(kind: Any) -> str:

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 
 from contract.errors import FOREIGN_ORIGIN
+from deployments.ingress.browsers import is_allowed
 from deployments.ingress.middleware import trace_of
 from deployments.ingress.proxies import parsed
 
@@ -43,10 +44,11 @@ def refuse_foreign_pages(request: Request) -> None:
     """Against web pages that reach this server through a visitor's browser (DNS rebinding). Raises FOREIGN_ORIGIN.
 
     `Host` must be the public address, an IP address, or a name without a dot: a page can make any name of its own
-    domain point here, but none of these. An `Origin`, which every browser sends with a POST, must be on that host, or
-    on the public one.
+    domain point here, but none of these. An `Origin`, which every browser sends with a POST, must be on that host, on
+    the public one, or among those that the operator allows.
     """
-    public = _host(trace_of(request).service.public_url or "")
+    service = trace_of(request).service
+    public = _host(service.public_url or "")
     host = _host(f"//{request.headers.get('host', '')}")
     if "host" in request.headers and not (host and (host == public or _is_no_domain(host))):
         raise FOREIGN_ORIGIN(
@@ -54,7 +56,9 @@ def refuse_foreign_pages(request: Request) -> None:
             "its operator can set PARLANCE_PUBLIC_URL"
         )
     origin = request.headers.get("origin")
-    if origin is not None and _host(origin) not in {host, public} - {""}:
+    if origin is None or is_allowed(origin, service.allowed_origins):
+        return
+    if _host(origin) not in {host, public} - {""}:
         raise FOREIGN_ORIGIN(f"the request comes from a page of `{origin[:100]}`, which is not this server")
 
 

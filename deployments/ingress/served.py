@@ -1,4 +1,7 @@
-"""Headers that say which model answered, and which one was asked for where that is another. Spec 4; design 7.13."""
+"""Headers that say which model answered, which one was asked for where that is another, and what it did not read.
+
+Spec 4; design 7.13.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,11 @@ def served_by(
     if requested and requested != ran:
         headers[f"{prefix}model-requested"] = _header_safe(requested)
     return headers
+
+
+def input_cut(context: RequestContext, tokens: int) -> dict[str, str]:
+    """Says that `tokens` were cut from the top of an input that was too long; nothing where none were."""
+    return {f"{context.service.header_prefix}input-cut": str(tokens)} if tokens else {}
 
 
 def _header_safe(text: str) -> str:

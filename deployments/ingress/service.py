@@ -9,6 +9,7 @@ from functools import cached_property
 from autoscaling.engine import Engine
 from contract.catalog import Catalog, Model, SpeechModel
 from contract.decisions.engine import Measurement
+from contract.speech.voices import VoiceAlias
 from deployments.ingress.budgets import Budgets
 from deployments.ingress.drafting import Drafting
 from deployments.ingress.proxies import Proxies
@@ -23,6 +24,8 @@ class Service:
         header_prefix: of the service's own reply headers.
         public_url: at which clients reach this server, without a slash at its end; None: as each request says.
         proxies: whose word on where a request comes from is taken.
+        allowed_origins: of web pages that may call, `*` for all; empty: none but those of this server.
+        voice_aliases: other names that requests may use for voices.
         measurements: the last one that each decision model reported.
         budgets: what requests hold in this process.
     """
@@ -33,6 +36,8 @@ class Service:
     header_prefix: str = "x-service-"
     public_url: str | None = None
     proxies: Proxies = field(default_factory=Proxies)
+    allowed_origins: frozenset[str] = frozenset()
+    voice_aliases: Mapping[str, VoiceAlias] = field(default_factory=dict)
     measurements: dict[str, Measurement] = field(default_factory=dict)
     budgets: Budgets = field(default_factory=Budgets)
 

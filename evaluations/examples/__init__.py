@@ -3,6 +3,8 @@
     {"language": "en", "preset": "sentiment-v1", "state": "...", "expected": {"sentiment": "positive", ...}}
     {"language": "de", "questions": {"thema": {...}}, "state": "...", "expected": {"thema": "Verkehr"}}
 
+`development.jsonl` has other texts in the same form: `evaluations/similarity.py` fits a reader to them.
+
 All were written for this project. The presets' own examples are not among them: those fit temperatures.
 """
 

@@ -16,7 +16,9 @@ from contract.catalog import ChatModel
 from contract.chat import schemas
 from contract.chat.engine import ChatBatch, ChatEngine, ChatJob, ChatReply
 from contract.chat.request import ChatRequest
+from contract.completions import CompletionJob, CompletionReply
 from contract.errors import BUSY, IMAGES_UNSUPPORTED
+from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob
 from models.chat.request import engine_fields
 from models.llm import engine, grammars
 from models.llm.arguments import EngineOptions
@@ -61,27 +63,32 @@ class VllmChat(ChatEngine):
         self._engine = engine.start(_spec(model, options, need_folder(path, model.id)))
 
         from models.chat import serving
+        from models.chat.completions import Completions
+        from models.chat.tokens import TextTokens
 
         template = (TEMPLATES / options.chat_template).read_text("utf-8") if options.chat_template else None
         self._grammars = grammars.of_engine(self._engine)
         self._serving = serving.ChatServing(
             self._engine, model, template, self._grammars, control_tokens_in_text=options.control_tokens_in_text
         )
+        self._tokens = TextTokens(
+            model.id,
+            self._engine.renderer.tokenizer,
+            self._engine.model_config.get_vocab_size(),
+            control_tokens_in_text=options.control_tokens_in_text,
+        )
+        self._completions = Completions(self._engine, model, self._tokens)
+        self._tokenizing = asyncio.Lock()
         self._streams = 0
 
     async def complete(self, job: ChatJob) -> ChatReply:
         """The whole answer. Raises ApiError: 400 if the engine refuses the request, 502 if it fails."""
-        from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionResponse
-
-        from models.chat.serving import error_of, reply_body
+        from models.chat.serving import error_of
 
         answer = await self._create(job, stream=False)
-        if not isinstance(answer, ChatCompletionResponse):
+        if not isinstance(answer, ChatReply):
             raise error_of(answer, job.request)
-        tokens = answer.usage
-        return ChatReply(
-            reply_body(answer, job.request.custom_tools), tokens.prompt_tokens, tokens.completion_tokens or 0
-        )
+        return answer
 
     async def stream(self, job: ChatJob) -> AsyncGenerator[ChatBatch, None]:
         """The answer in events: the first token alone, then whatever has become ready. Closing it frees the engine.
@@ -108,6 +115,44 @@ class VllmChat(ChatEngine):
         finally:
             self._streams -= 1
 
+    async def write(self, job: CompletionJob) -> CompletionReply:
+        """The continued prompts. Raises ApiError: 400 if the engine refuses the request, 502 if it fails."""
+        from models.chat.serving import error_of
+
+        try:
+            return await self._completions.write(job)
+        except Exception as failure:
+            raise error_of(failure, job.request) from failure
+
+    async def write_stream(self, job: CompletionJob) -> AsyncGenerator[ChatBatch, None]:
+        """The continued prompts in events. Closing it frees the engine. Raises as `write`, also between events."""
+        from models.chat.serving import error_of
+
+        self._streams += 1
+        try:
+            async with aclosing(self._completions.stream(job)) as batches:
+                async for batch in batches:
+                    sent_at = time.monotonic()
+                    yield batch
+                    await self._pace(sent_at)
+        except Exception as failure:
+            raise error_of(failure, job.request) from failure
+        finally:
+            self._streams -= 1
+
+    async def tokenize(self, job: TokenizeJob) -> Tokenized:
+        """Tokens of a conversation as `complete` would read it, uncut, or of a text. Raises ApiError as `complete`."""
+        if job.request is not None:
+            ids = await self._rendered(job, job.request)
+        else:
+            ids = await self._tokens.ids(job.text or "", add_special_tokens=job.add_special_tokens)
+        return Tokenized(ids, await self._tokens.strings(ids) if job.with_strings else None)
+
+    async def detokenize(self, job: DetokenizeJob) -> str:
+        """The text that the ids spell. Raises INVALID_REQUEST for an id that the vocabulary lacks."""
+        self._tokens.check(job.ids, "tokens")
+        return await self._tokens.text(job.ids)
+
     async def check_health(self) -> None:
         """Raises if the engine has died, or has work and does not get on with it."""
         await self._engine.check_health()
@@ -115,6 +160,7 @@ class VllmChat(ChatEngine):
     def close(self) -> None:
         """Ends the engine; requests in flight fail with 502."""
         self._grammars.close()
+        self._tokens.close()
         self._engine.shutdown()
 
     @property
@@ -128,7 +174,8 @@ class VllmChat(ChatEngine):
         request = job.request.model_copy(update={"stream": stream})
         self._refuse_images(request)
         try:
-            engine_request = EngineRequest(model=self._model.id, **engine_fields(request, job.cache_salt))
+            fields = engine_fields(request, job.cache_salt, self._model.thinking)
+            engine_request = EngineRequest(model=self._model.id, **fields)
             answer = await self._serving.create_chat_completion(engine_request)
         except grammars.Refused as refusal:
             raise schema_refused(refusal, await self._refused_field(refusal, job)) from refusal
@@ -141,6 +188,27 @@ class VllmChat(ChatEngine):
         if task is not None and task.cancelling():
             raise asyncio.CancelledError
         return answer
+
+    async def _rendered(self, job: TokenizeJob, request: ChatRequest) -> list[int]:
+        """The tokens of the prompt of `request`, none of them cut."""
+        from vllm.entrypoints.serve.engine.protocol import ErrorResponse
+
+        from models.chat.serving import error_of
+        from models.chat.tokens import WholeRequest
+
+        self._refuse_images(request)
+        fields = {"add_generation_prompt": job.add_generation_prompt, "add_special_tokens": job.add_special_tokens}
+        try:
+            whole = WholeRequest(model=self._model.id, **engine_fields(request, thinking=self._model.thinking) | fields)
+            # One at a time: chats are made tokens by the same thread, and wait for one of these at most.
+            async with self._tokenizing:
+                rendered = await self._serving.online_renderer.render_chat(whole, skip_mm_cache=True)
+        except Exception as failure:
+            raise error_of(failure, request) from failure
+        if isinstance(rendered, ErrorResponse):
+            raise error_of(rendered, request)
+        _, (prompt,) = rendered
+        return list(prompt["prompt_token_ids"])
 
     async def _refused_field(self, refusal: grammars.Refused, job: ChatJob) -> str:
         """The field of the schema that was refused; of several the first that is no schema, or the dearest."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
-from contract.chat.engine import ChatBatch
+from contract.chat.engine import ChatBatch, ChatUsage, usage_of
 from contract.events import event
 from models.chat.tools import CustomCalls
 
@@ -14,6 +14,27 @@ if TYPE_CHECKING:
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
     from vllm.outputs import CompletionOutput, RequestOutput
     from vllm.parser import Parser
+
+
+class Cached:
+    """Tokens of the prompt that an earlier request had left in the cache.
+
+    Of several answers all but the first find what that one has just left, so the fewest count.
+    """
+
+    def __init__(self) -> None:
+        self._fewest: int | None = None
+
+    def see(self, result: RequestOutput) -> None:
+        """Takes the count of `result`, where it has one."""
+        count = result.num_cached_tokens
+        if count is not None:
+            self._fewest = count if self._fewest is None else min(self._fewest, count)
+
+    @property
+    def tokens(self) -> int:
+        """The count so far; 0 where the engine keeps no cache."""
+        return self._fewest or 0
 
 
 class Choice:
@@ -60,7 +81,8 @@ class EventStream:
         head: `id`, `created` and `model`.
         parsers: of reasoning and tool calls, one for each choice; None for models that have neither.
         logprobs_of: the `logprobs` object of an output, where the request wants one.
-        counts_reasoning: whether `usage` tells how many tokens were reasoning.
+        counts_reasoning: whether the parsers know how many tokens were reasoning.
+        cut_tokens: cut from the top of the input.
         custom_tools: names of tools whose calls are said as custom ones.
     """
 
@@ -72,6 +94,7 @@ class EventStream:
         logprobs_of: Callable[[CompletionOutput], dict[str, Any] | None],
         *,
         counts_reasoning: bool,
+        cut_tokens: int = 0,
         custom_tools: Collection[str] = (),
     ) -> None:
         self._request = request
@@ -82,12 +105,16 @@ class EventStream:
         self._with_usage = bool(request.stream_options and request.stream_options.include_usage)
         self._forced_name = not isinstance(request.tool_choice, str | None)
         self._prompt_tokens = 0
+        self._cached = Cached()
+        self._cut_tokens = cut_tokens
+        self._stop_sequence: str | None = None
         self._begun = False
 
     def batch(self, result: RequestOutput) -> ChatBatch:
         """Everything that `result` adds, as events; before the first, each choice gets its role."""
         if result.prompt_token_ids is not None:
             self._prompt_tokens = len(result.prompt_token_ids)
+        self._cached.see(result)
         chunks: list[dict[str, Any]] = []
         if not self._begun:
             self._begun = True
@@ -109,34 +136,40 @@ class EventStream:
         if output.finish_reason is None:
             return _choice(choice.index, delta, logprobs) if delta or logprobs else None
         choice.finished = True
+        if choice.index == 0:
+            self._stop_sequence = stop_of(output.stop_reason)
         # As OpenAI's API has it: a forced function ends with `stop`, a chosen one with `tool_calls`.
         called = choice.called_tools and not self._forced_name and output.finish_reason == "stop"
         return _choice(choice.index, delta, logprobs, "tool_calls" if called else output.finish_reason)
 
-    def _usage(self) -> dict[str, Any]:
-        completion = self._completion_tokens
-        usage: dict[str, Any] = {
-            "prompt_tokens": self._prompt_tokens,
-            "completion_tokens": completion,
-            "total_tokens": self._prompt_tokens + completion,
-        }
-        if self._counts_reasoning:
-            reasoning = sum(c.parser.count_reasoning_tokens(c.token_ids) for c in self._choices if c.parser)
-            usage["completion_tokens_details"] = {"reasoning_tokens": reasoning}
-        return usage
+    def _usage(self) -> ChatUsage:
+        parsed = [c for c in self._choices if c.parser] if self._counts_reasoning else []
+        return usage_of(
+            self._prompt_tokens,
+            self._completion_tokens,
+            cached_tokens=self._cached.tokens,
+            reasoning_tokens=sum(c.parser.count_reasoning_tokens(c.token_ids) for c in parsed if c.parser),
+            cut_tokens=self._cut_tokens,
+        )
 
     @property
     def _completion_tokens(self) -> int:
         return sum(len(choice.token_ids) for choice in self._choices)
 
-    def _event(self, choices: list[dict[str, Any]], usage: dict[str, Any] | None = None) -> bytes:
+    def _event(self, choices: list[dict[str, Any]], usage: ChatUsage | None = None) -> bytes:
         chunk = self._head | {"choices": choices}
         if self._with_usage:
             chunk["usage"] = usage
         return event(chunk)
 
     def _batch(self, events: bytes) -> ChatBatch:
-        return ChatBatch(events, self._prompt_tokens, self._completion_tokens)
+        counts = self._prompt_tokens, self._completion_tokens, self._cached.tokens, self._cut_tokens
+        return ChatBatch(events, *counts, self._stop_sequence)
+
+
+def stop_of(reason: int | str | None) -> str | None:
+    """The string of `stop` that ended an answer; None for a control token, and for answers that ended otherwise."""
+    return reason if isinstance(reason, str) else None
 
 
 def _choice(

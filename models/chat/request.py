@@ -10,21 +10,28 @@ from typing import Any
 
 from contract.base import Lenient
 from contract.chat.request import ChatRequest, Message, Part
+from contract.chat.thinking import Thinking, told
 from contract.chat.tools import AllowedChoice, NamedCustomTool, NamedTool
 
-COPIED = ("top_p", "n", "seed", "presence_penalty", "frequency_penalty", "stop", "parallel_tool_calls")
+COPIED = (
+    "top_p", "min_p", "n", "seed", "presence_penalty", "frequency_penalty", "repetition_penalty", "stop",
+    "parallel_tool_calls",
+)  # fmt: skip
 """Fields that have the same name and meaning on both sides; None is left out."""
 DEFAULT_TEMPERATURE = 1.0
 
 
-def engine_fields(request: ChatRequest, cache_salt: str | None = None) -> dict[str, Any]:
+def engine_fields(
+    request: ChatRequest, cache_salt: str | None = None, thinking: Thinking | None = None
+) -> dict[str, Any]:
     """Keyword arguments of vLLM's `ChatCompletionRequest` for `request`.
 
-    `cache_salt` is the server's and not the client's: it keeps the prefix caches of tenants apart.
+    `cache_salt` is the server's and not the client's: it keeps the prefix caches of tenants apart. `thinking` is the
+    model's. Raises INVALID_REQUEST for template variables that it does not allow.
     """
     fields: dict[str, Any] = {name: value for name in COPIED if (value := getattr(request, name)) is not None}
     fields["messages"] = [_message(message) for message in request.messages]
-    fields |= _sampling(request)
+    fields |= _sampling(request) | _thinking(request, thinking)
     fields["stream"] = bool(request.stream)
     if request.budget is not None:
         fields["max_completion_tokens"] = request.budget
@@ -49,7 +56,20 @@ def _sampling(request: ChatRequest) -> dict[str, Any]:
     if request.temperature == 0 and (request.n or 1) > 1:
         # vLLM refuses several greedy answers; the most probable token alone is the same thing.
         return {"temperature": DEFAULT_TEMPERATURE, "top_k": 1}
-    return {"temperature": DEFAULT_TEMPERATURE if request.temperature is None else request.temperature}
+    sampling: dict[str, Any] = {
+        "temperature": DEFAULT_TEMPERATURE if request.temperature is None else request.temperature
+    }
+    return sampling if request.top_k is None else sampling | {"top_k": max(request.top_k, 0)}
+
+
+def _thinking(request: ChatRequest, thinking: Thinking | None) -> dict[str, Any]:
+    said = told(request, thinking)
+    fields = {
+        "chat_template_kwargs": said.variables or None,
+        "reasoning_effort": said.level,
+        "thinking_token_budget": said.budget_tokens,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _plain(value: Lenient) -> dict[str, Any]:

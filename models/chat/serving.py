@@ -8,10 +8,10 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Collection
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast, get_args
 
+from pydantic import PrivateAttr
 from vllm.config import ModelConfig
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest, ChatCompletionResponse
 from vllm.entrypoints.openai.chat_completion.serving import OpenAIServingChat
@@ -21,7 +21,7 @@ from vllm.entrypoints.serve import create_error_response
 from vllm.entrypoints.serve.engine.protocol import ErrorResponse
 from vllm.outputs import CompletionOutput, RequestOutput
 from vllm.renderers import TokenizeParams
-from vllm.sampling_params import StructuredOutputsParams
+from vllm.sampling_params import RequestOutputKind, SamplingParams, StructuredOutputsParams
 from vllm.tokenizers import TokenizerLike
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.structured_output.backend_types import StructuredOutputOptions
@@ -29,33 +29,17 @@ from vllm.v1.structured_output.request import get_structured_output_key
 
 from contract.catalog import ChatModel
 from contract.chat import schemas
-from contract.chat.engine import ChatBatch, ChatCompletion
+from contract.chat.engine import ChatBatch, ChatCompletion, ChatReply, ChatUsage, usage_of
 from contract.chat.request import ChatRequest
+from contract.completions import CompletionRequest
 from contract.errors import INVALID_REQUEST, UPSTREAM_ERROR, ApiError
 from contract.limits import SCHEMA_COMPILE_S
-from models.chat.events import EventStream
+from models.chat.cut import Cut, CutAtTop
+from models.chat.events import Cached, EventStream, stop_of
 from models.chat.request import answer_reserve
 from models.chat.tools import said
 from models.chat.turns import TurnRenderer, marks_of
 from models.llm.grammars import Grammars, Kind, Refused
-
-
-@dataclass(frozen=True)
-class CutAtTop(TokenizeParams):
-    """Tokenising that cuts an input longer than the window at its top (spec 4).
-
-    `reserve` tokens stay free for the answer, where vLLM would leave one. A begin-of-text token stays first: some
-    models are lost without it.
-    """
-
-    reserve: int = 1
-
-    def _token_truncation(self, tokenizer: TokenizerLike | None, tokens: Any) -> Any:
-        window = self.max_total_tokens
-        if window is None or len(tokens) < window:
-            return tokens
-        start = tokens[:1] if tokenizer is not None and tokens[0] == tokenizer.bos_token_id else tokens[:0]
-        return start + tokens[len(tokens) - (window - self.reserve - len(start)) :]
 
 
 class EngineRequest(ChatCompletionRequest):
@@ -67,6 +51,20 @@ class EngineRequest(ChatCompletionRequest):
 
     custom_tools: frozenset[str] = frozenset()
 
+    _cut: Cut = PrivateAttr(default_factory=Cut)
+
+    @property
+    def cut_tokens(self) -> int:
+        """Cut from the top of the input, once that has become tokens."""
+        return self._cut.tokens
+
+    def to_sampling_params(self, max_tokens: int, default_sampling_params: dict[str, Any]) -> SamplingParams:
+        """As vLLM's; several answers come piece by piece, also whole ones: `whole` needs what each found cached."""
+        params = super().to_sampling_params(max_tokens, default_sampling_params)
+        if params.n > 1:
+            params.output_kind = RequestOutputKind.DELTA
+        return params
+
     def build_tok_params(self, model_config: ModelConfig) -> TokenizeParams:
         """How the rendered prompt becomes tokens."""
         window = model_config.max_model_len
@@ -77,6 +75,7 @@ class EngineRequest(ChatCompletionRequest):
             truncation_side="left",
             add_special_tokens=self.add_special_tokens,
             reserve=answer_reserve(self.max_completion_tokens, window),
+            cut=self._cut,
         )
 
 
@@ -127,6 +126,33 @@ class ChatServing(OpenAIServingChat):
             request.structured_outputs = StructuredOutputsParams(grammar=grammar)
         return rendered
 
+    async def chat_completion_full_generator(
+        self,
+        request: ChatCompletionRequest,
+        result_generator: AsyncGenerator[RequestOutput, None],
+        *arguments: Any,
+        **options: Any,
+    ) -> ChatReply | ErrorResponse:
+        """As vLLM's, but for what it returns."""
+        cached = Cached()
+        answer = await super().chat_completion_full_generator(
+            request, whole(result_generator, cached), *arguments, **options
+        )
+        if isinstance(answer, ErrorResponse):
+            return answer
+        details = answer.usage.completion_tokens_details
+        usage = usage_of(
+            answer.usage.prompt_tokens,
+            answer.usage.completion_tokens or 0,
+            cached_tokens=cached.tokens,
+            reasoning_tokens=details.reasoning_tokens if details else 0,
+            cut_tokens=cut_of(request),
+        )
+        body = reply_body(answer, usage, cast(EngineRequest, request).custom_tools)
+        tokens = usage["prompt_tokens"], usage["completion_tokens"]
+        stop_sequence = next((stop_of(choice.stop_reason) for choice in answer.choices), None)
+        return ChatReply(body, *tokens, cached.tokens, cut_of(request), stop_sequence)
+
     async def chat_completion_stream_generator(
         self,
         request: ChatCompletionRequest,
@@ -149,7 +175,13 @@ class ChatServing(OpenAIServingChat):
         logprobs_of = partial(self._logprobs_of, request)
         custom = cast(EngineRequest, request).custom_tools
         events = EventStream(
-            request, head, parsers, logprobs_of, counts_reasoning=self._counts_reasoning, custom_tools=custom
+            request,
+            head,
+            parsers,
+            logprobs_of,
+            counts_reasoning=self._counts_reasoning,
+            cut_tokens=cut_of(request),
+            custom_tools=custom,
         )
         async with aclosing(result_generator) as results:
             async for result in results:
@@ -169,17 +201,39 @@ class ChatServing(OpenAIServingChat):
         return plain
 
 
+def cut_of(request: ChatCompletionRequest) -> int:
+    """Tokens that were cut from the top of the input of `request`."""
+    return request.cut_tokens if isinstance(request, EngineRequest) else 0
+
+
+async def whole(results: AsyncGenerator[RequestOutput, None], cached: Cached) -> AsyncGenerator[RequestOutput, None]:
+    """The last of `results`, or all of them as one where they come piece by piece. `cached` sees each."""
+    made: RequestOutput | None = None
+    async with aclosing(results):
+        async for result in results:
+            cached.see(result)
+            if made is None:
+                made = result
+            else:
+                made.add(result, aggregate=True)
+    if made is not None:
+        made.outputs.sort(key=lambda output: output.index)
+        yield made
+
+
 GRAMMAR_ERRORS = ("Invalid grammar specification", "Grammar error")
 """How vLLM's refusals of a JSON schema begin."""
 
 
-def error_of(failure: Exception | ErrorResponse, request: ChatRequest) -> ApiError:
+def error_of(failure: Exception | ErrorResponse, request: ChatRequest | CompletionRequest) -> ApiError:
     """The row of our table for what vLLM raised or returned: its 4xx name a fault of the request, all else is ours."""
     if isinstance(failure, ApiError):
         return failure
     error = (failure if isinstance(failure, ErrorResponse) else create_error_response(failure)).error
     if not 400 <= error.code < 500:
         return UPSTREAM_ERROR()
+    if isinstance(request, CompletionRequest):
+        return INVALID_REQUEST(error.message, param=error.param or "prompt")
     if error.message.startswith(GRAMMAR_ERRORS):
         return _schema_error(error.message, request)
     return INVALID_REQUEST(error.message, param=error.param or "messages")
@@ -208,8 +262,10 @@ def schema_refused(refusal: Refused, param: str) -> ApiError:
     return INVALID_REQUEST(f"{WHAT.get(param, 'the JSON schema')} in `{param}` {why}", param=param)
 
 
-def reply_body(response: ChatCompletionResponse, custom_tools: Collection[str] = ()) -> ChatCompletion:
-    """A `chat.completion` in OpenAI's schema: vLLM's additions are left out.
+def reply_body(
+    response: ChatCompletionResponse, usage: ChatUsage, custom_tools: Collection[str] = ()
+) -> ChatCompletion:
+    """A `chat.completion` in OpenAI's schema with `usage`: vLLM's additions are left out.
 
     `custom_tools` are names of tools whose calls are said as custom ones.
     """
@@ -227,7 +283,7 @@ def reply_body(response: ChatCompletionResponse, custom_tools: Collection[str] =
             }
             for choice in response.choices
         ],
-        "usage": response.usage.model_dump(exclude_none=True),
+        "usage": usage,
     }
 
 

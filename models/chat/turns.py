@@ -8,6 +8,7 @@ tokens has no marks, and becomes the same tokens as before.
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -18,6 +19,8 @@ from vllm.renderers.base import BaseRenderer
 from vllm.renderers.online_renderer import OnlineRenderer
 from vllm.utils.mistral import is_mistral_tokenizer
 
+from contract.errors import INVALID_REQUEST
+from models.chat.cut import cut_expanded, dropped, has_images, newest
 from models.llm.plain_text import PlainText
 
 OPAQUE = frozenset({"image_url"})
@@ -53,7 +56,7 @@ class Marks:
 
 
 class TurnRenderer(OnlineRenderer):
-    """vLLM's renderer, over marked messages. The request itself, whose schemas become grammars, stays as it is."""
+    """vLLM's renderer, over marked messages, with our cut around images. The request itself stays as it is."""
 
     def __init__(self, model_config: ModelConfig, renderer: BaseRenderer, marks: Marks | None, **shared: Any) -> None:
         super().__init__(model_config, renderer, **shared)
@@ -68,9 +71,33 @@ class TurnRenderer(OnlineRenderer):
         **options: Any,
     ) -> Any:
         """As vLLM's; messages and tools are what goes through the template."""
+        pictured = has_images(messages)
+        if pictured:
+            messages = self._newest(messages, tool_dicts)
         if self._marks:
             messages, tool_dicts = self._marks.marked(messages), self._marks.marked(tool_dicts)
-        return await super().preprocess_chat(request, messages, *arguments, tool_dicts=tool_dicts, **options)
+        conversation, prompts = await super().preprocess_chat(
+            request, messages, *arguments, tool_dicts=tool_dicts, **options
+        )
+        return conversation, [self._cut(request, prompt) for prompt in prompts] if pictured else prompts
+
+    def _newest(self, messages: list[Any], tools: list[dict[str, Any]] | None) -> list[Any]:
+        """`messages` without text that is surely cut: making tokens of it would take long."""
+        most_chars = self.model_config.max_model_len * self.renderer.get_tokenizer().max_chars_per_token
+        if tools and len(json.dumps(tools)) > most_chars:
+            raise INVALID_REQUEST("`tools` are longer than the window of the model", param="tools")
+        return newest(messages, most_chars)
+
+    def _cut(self, request: Any, prompt: Any) -> Any:
+        """`prompt`, cut where it is too long with all its images. The engine gets those that are left."""
+        if prompt["type"] != "multimodal":
+            return prompt
+        cut = cut_expanded(prompt, request.build_tok_params(self.model_config), self.renderer.tokenizer)
+        cache = self.renderer._mm_processor_cache
+        for image in dropped(prompt, cut) if cache else ():
+            # It takes for granted that the engine has seen each image.
+            cache.invalidate(image)
+        return cut
 
 
 def marks_of(tokenizer: Any) -> Marks | None:

@@ -1,6 +1,8 @@
-"""Decisions: `LabelScorer(model, path)`. No Ray, no HTTP; vLLM is imported where a model loads.
+"""Decisions: `LabelScorer(model, path)`, `SimilarityScorer(model, path)`. vLLM and torch are imported as a model loads.
 
-scorer.py      LabelScorer: measure, measured, decide, check_health, close
+measured.py    what both share: measure, measured, decide
+similarity.py  SimilarityScorer: a sentence embedder, by the likeness of state and options
+scorer.py      LabelScorer: a language model, by the probability of labels
 options.py     what a stanza may say
 strategies.py  ways to read a model, by name; those that vLLM ships
 labels.py      the way that suits any language model: our prompts, the first token of the answer
@@ -11,5 +13,6 @@ measuring.py   accuracy, calibration error and temperature from labelled example
 """
 
 from models.decisions.scorer import LabelScorer
+from models.decisions.similarity import SimilarityScorer
 
-__all__ = ["LabelScorer"]
+__all__ = ["LabelScorer", "SimilarityScorer"]

@@ -27,14 +27,14 @@ class PlainText:
     def ids(self, text: str) -> list[int]:
         """`text` as ordinary tokens; what spells a control token is cut after its first character."""
         ids: list[int] = []
-        for piece in self._pieces(text):
+        for piece in self.pieces(text):
             ids += self.encode(piece)
         # A tokenizer may normalise what no pattern foresees; whatever slips through is left out.
         return [token for token in ids if token not in self.control_ids]
 
     def spoken(self, text: str) -> str:
         """`text` itself, or where it spells a control token, the same with something invisible in between."""
-        parted = JOINER.join(self._pieces(text))
+        parted = JOINER.join(self.pieces(text))
         ids = self.encode(parted)
         if self.control_ids.isdisjoint(ids):
             return parted
@@ -49,7 +49,8 @@ class PlainText:
         """`text` as the tokenizer has it, control tokens and all."""
         return list(self._tokenizer.encode(text, add_special_tokens=False))
 
-    def _pieces(self, text: str) -> list[str]:
+    def pieces(self, text: str) -> list[str]:
+        """`text` cut after the first character of whatever spells a control token."""
         pieces, start = [], 0
         for found in self._control.finditer(text) if self._control else ():
             pieces.append(text[start : found.end()])

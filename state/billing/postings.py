@@ -24,7 +24,7 @@ from typing import Any
 from sqlalchemy import BigInteger, Connection, Row, Text, and_, bindparam, case, delete, insert, or_, select, update
 
 from state.database.base import NOW_MS, NOW_S, insert_new
-from state.database.tables import budgets, reservations, usage_lines
+from state.database.tables import Quantities, budgets, reservations, usage_lines
 
 LEASE_S = 120
 """A reservation that is not renewed for this long is taken for orphaned, and ended."""
@@ -58,6 +58,7 @@ _marked = {
     "used_micro_eur": bindparam("cost", type_=BigInteger),
     "used_quantity": bindparam("quantity", type_=BigInteger),
     "used_unit": bindparam("unit", type_=Text),
+    "used_quantities": bindparam("quantities", type_=Quantities),
 }
 _RESERVE = insert(reservations).values(state="held", created_at=NOW_S, lease_until=NOW_S + bindparam("lease_s"))
 _still_held = (reservations.c.id == bindparam("of_id")) & (reservations.c.state == "held")
@@ -130,11 +131,16 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What a request has cost, and what it had for that, in `unit`."""
+    """What a request has cost, and what it had for that, in `unit`.
+
+    Attributes:
+        quantities: what `quantity` adds up, by the units that prices are for; None where nobody says.
+    """
 
     cost_micro_eur: int
     quantity: int
     unit: str
+    quantities: Mapping[str, int] | None = None
 
 
 NOTHING = Used(0, 0, "")
@@ -213,7 +219,7 @@ def recover(connection: Connection, reservation_id: str) -> Used | None:
     if row is None:
         return None
     entry = Entry(row.id, row.org_id, row.user_id, row.key_id, row.request_id, row.line, row.model)
-    used = Used(row.used_micro_eur, row.used_quantity, row.used_unit or "")
+    used = Used(row.used_micro_eur, row.used_quantity, row.used_unit or "", row.used_quantities)
     released = {entry.id: row.held_micro_eur}
     if not used.quantity:
         _move_budgets(connection, [entry], released, {})
@@ -231,8 +237,9 @@ def forget(connection: Connection, kept_s: int) -> int:
     return connection.execute(_FORGET, {"kept_s": kept_s}).rowcount
 
 
-def _values(used: Used) -> dict[str, int | str]:
-    return {"cost": used.cost_micro_eur, "quantity": used.quantity, "unit": used.unit}
+def _values(used: Used) -> dict[str, Any]:
+    values = {"quantity": used.quantity, "unit": used.unit, "quantities": used.quantities}
+    return values | {"cost": used.cost_micro_eur}
 
 
 def _end(connection: Connection, entries: Sequence[Entry], state: str) -> dict[str, int]:
@@ -277,7 +284,8 @@ def _write_lines(connection: Connection, bills: Sequence[Bill], charged: Mapping
 
 
 def _line(bill: Bill, charged: Mapping[str, int]) -> dict[str, Any]:
-    line = asdict(bill.entry) | {"quantity": bill.used.quantity, "unit": bill.used.unit}
+    used = bill.used
+    line = asdict(bill.entry) | {"quantity": used.quantity, "unit": used.unit, "quantities": used.quantities}
     id = line.pop("id")
     return line | {"reservation_id": id, "cost_micro_eur": charged[id]}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -46,9 +47,9 @@ class Reservation:
         """Whether it is settled or void, or on the way there."""
         return self._end is not None
 
-    def note(self, cost_micro_eur: int, quantity: int, unit: str) -> None:
+    def note(self, cost_micro_eur: int, quantity: int, unit: str, quantities: Mapping[str, int] | None = None) -> None:
         """What the request has used so far: what is billed if the process ends before the request does."""
-        self.used = Used(cost_micro_eur, quantity, unit)
+        self.used = Used(cost_micro_eur, quantity, unit, quantities)
 
     def is_due(self) -> bool:
         """Whether it has used more than is recorded, and is old enough to be worth it."""
@@ -70,20 +71,25 @@ class Reservation:
             raise STATE_UNAVAILABLE()
         self.held_micro_eur += micro_eur
 
-    async def settle(self, cost_micro_eur: int, quantity: int, unit: str) -> int:
+    async def settle(
+        self, cost_micro_eur: int, quantity: int, unit: str, quantities: Mapping[str, int] | None = None
+    ) -> int:
         """Bills the request once, even if the caller is cancelled. Returns the micro-EUR charged.
+
+        `quantities` says by unit what `quantity` adds up.
 
         That is less than the cost only if the cost exceeds what was held and the limits have no room for the rest.
         """
         if self._end is None:
-            bill = Bill(self.entry, Used(cost_micro_eur, quantity, unit))
+            bill = Bill(self.entry, Used(cost_micro_eur, quantity, unit, quantities))
             self._end = self._ledger.spawn(self._ledger.settle(bill))
         return await asyncio.shield(self._end)
 
     async def settle_noted(self) -> None:
         """Bills what was noted; voids where that is nothing."""
         if self.used.quantity:
-            await self.settle(self.used.cost_micro_eur, self.used.quantity, self.used.unit)
+            used = self.used
+            await self.settle(used.cost_micro_eur, used.quantity, used.unit, used.quantities)
         else:
             await self.void()
 

@@ -14,7 +14,11 @@ from state.database.tables import organisations, usage_lines, users
 
 
 class UsageLine(TypedDict):
-    """A billed request. `at` is ISO 8601, UTC; `id` grows with every line."""
+    """A billed request. `at` is ISO 8601, UTC; `id` grows with every line.
+
+    `quantities` says by unit what `quantity` adds up: times the prices of the model, it is the cost. None on lines of
+    versions that did not keep it.
+    """
 
     id: int
     at: str
@@ -26,6 +30,7 @@ class UsageLine(TypedDict):
     model: str
     quantity: int
     unit: str
+    quantities: dict[str, int] | None
     cost_micro_eur: int
 
 

@@ -46,9 +46,16 @@ def _cell(value: object) -> str:
         return "-"
     if isinstance(value, frozenset):
         return ",".join(sorted(value)) or "-"
-    return str(value)
+    return _listed(value) if isinstance(value, Mapping) else str(value)
+
+
+def _listed(numbers: Mapping[str, object]) -> str:
+    """Numbers by unit in one cell: `input_tokens=12 output_tokens=40`."""
+    return " ".join(f"{unit}={number}" for unit, number in numbers.items())
 
 
 def _inert(value: object) -> object:
+    if isinstance(value, Mapping):
+        return _listed(value)
     # Clients choose request ids, and accountants open the file in a spreadsheet.
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value

@@ -16,6 +16,8 @@ is created by `migrations/`; a test compares the two.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import (
@@ -61,6 +63,19 @@ class Names(TypeDecorator[frozenset[str]]):
 
     def process_result_value(self, value: Any | None, dialect: Dialect) -> frozenset[str] | None:
         return None if value is None else frozenset(value.split())
+
+
+class Quantities(TypeDecorator[Mapping[str, int]]):
+    """Whole numbers by unit, stored as a JSON object; NULL stays None."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Mapping[str, int] | None, dialect: Dialect) -> str | None:
+        return None if value is None else json.dumps(dict(value), sort_keys=True)
+
+    def process_result_value(self, value: Any | None, dialect: Dialect) -> Mapping[str, int] | None:
+        return None if value is None else json.loads(value)
 
 
 organisations = Table(
@@ -147,6 +162,7 @@ reservations = Table(
     Column("used_micro_eur", Number, nullable=False, server_default=text("0")),
     Column("used_quantity", Number, nullable=False, server_default=text("0")),
     Column("used_unit", Text),
+    Column("used_quantities", Quantities),
     CheckConstraint("state IN ('held', 'settled', 'void')", name="state"),
     sqlite_strict=True,
 )
@@ -170,6 +186,8 @@ usage_lines = Table(
     Column("cost_micro_eur", Number, nullable=False),
     # 1: its process died, and this is what it had recorded until then.
     Column("recovered", Number, nullable=False, server_default=text("0")),
+    # What `quantity` adds up, by the units that have prices; NULL: of a version that did not keep it.
+    Column("quantities", Quantities),
     CheckConstraint("cost_micro_eur >= 0", name="cost"),
     sqlite_strict=True,
 )

@@ -84,7 +84,7 @@ def finish(
     draft = _one(connection, held.values(made=made_column(made), worker=None, work_at=None))
     if draft is None:
         return None
-    bill = postings.Bill(draft.entry, postings.Used(cost_micro_eur, made.synthesis_ms, UNIT))
+    bill = postings.Bill(draft.entry, postings.Used(cost_micro_eur, made.synthesis_ms, UNIT, {UNIT: made.synthesis_ms}))
     (charged,) = postings.settle(connection, [bill])
     work_at = 0 if draft.plan.auto_adopt else None
     after = update(drafts).where(drafts.c.id == draft_id).values(cost_micro_eur=charged, work_at=work_at)

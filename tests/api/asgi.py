@@ -20,9 +20,12 @@ class Answer:
 
     @property
     def error(self) -> dict[str, Any]:
-        """The Error object; fails if the body is anything else."""
+        """The Error object; fails if the body is anything else. Anthropic's wire has more around it."""
         body = json.loads(self.body)
-        assert set(body) == {"error"}
+        if "type" in body:
+            assert (set(body), body["type"]) == ({"type", "error", "request_id"}, "error")
+        else:
+            assert set(body) == {"error"}
         error: dict[str, Any] = body["error"]
         assert {"message", "type", "param", "code"} <= set(error)
         return error

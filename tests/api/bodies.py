@@ -6,6 +6,12 @@ from typing import Any
 
 BODIES: dict[str, dict[str, Any]] = {
     "/chat/completions": {"model": "obedient", "messages": [{"role": "user", "content": "say hello"}]},
+    "/responses": {"model": "obedient", "input": "say hello"},
+    "/messages": {"model": "obedient", "max_tokens": 50, "messages": [{"role": "user", "content": "say hello"}]},
+    "/messages/count_tokens": {"model": "obedient", "messages": [{"role": "user", "content": "say hello"}]},
+    "/completions": {"model": "obedient", "prompt": "say hello"},
+    "/tokenize": {"model": "obedient", "prompt": "say hello"},
+    "/detokenize": {"model": "obedient", "tokens": [72, 105]},
     "/embeddings": {"model": "lengths", "input": "a text"},
     "/audio/speech": {"input": "hello"},
     "/audio/voices/designs": {"gender": "f", "age_years": 34},
@@ -18,6 +24,7 @@ BODIES: dict[str, dict[str, Any]] = {
         "questions": {"q": {"type": "choice", "instructions": "Which?", "criteria": {"a": None, "b": "the other"}}},
     },
     "/rerank": {"model": "longest", "query": "q", "documents": ["a", "bb"]},
+    "/v2/rerank": {"model": "longest", "query": "q", "documents": ["a", "bb"]},
     "/mcp/mcp": {"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
 }
 """By path without `/v1`, over the catalogue of `tests.catalogs`."""

@@ -35,13 +35,13 @@ async def work(home: Path, limit: int | None) -> None:
         for n in range(STREAMS)
     ]
     for hold in holds:
-        hold.note(MARKED, MARKED, "tokens")
+        hold.note(MARKED, MARKED, "tokens", {"output_tokens": MARKED})
     await state.ledger.mark()
     # A mark does not wait for its commit; this does, and comes after it.
     await state.database.run(now_s)
     reservation.MARK_S = 1000.0
     for hold in holds:
-        hold.note(NOTED, NOTED, "tokens")
+        hold.note(NOTED, NOTED, "tokens", {"output_tokens": NOTED})
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     await asyncio.Event().wait()

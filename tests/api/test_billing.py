@@ -10,7 +10,7 @@ from autoscaling.engine import Timings
 from contract.errors import INVALID_REQUEST, ORG_SPEND_LIMIT, UPSTREAM_ERROR
 from deployments.ingress.billing import bill
 from deployments.ingress.context import RequestContext
-from tests.api.bodies import BODIES
+from tests.api.bodies import BODIES, FORM_TYPE, FORMS
 from tests.api.conftest import Api
 
 pytestmark = pytest.mark.anyio
@@ -49,8 +49,8 @@ async def test_the_end_decides(api: Api, context: RequestContext, end: BaseExcep
     else:
         with pytest.raises(type(end)):
             await work()
-    lines = [(line.quantity, line.cost_micro_eur) for line in await api.usage()]
-    assert lines == ([(7, 9)] if is_billed else [])
+    lines = [(line.quantity, line.quantities, line.cost_micro_eur) for line in await api.usage()]
+    assert lines == ([(7, {"input_tokens": 5, "output_tokens": 2}, 9)] if is_billed else [])
 
 
 async def test_a_refusal_before_anything_was_produced_costs_nothing(api: Api, context: RequestContext) -> None:
@@ -82,3 +82,37 @@ async def test_an_answer_that_cannot_be_sent_is_not_billed(
     assert await api.usage() == []
     assert (await api.send("POST", f"/v1{path}", json=BODIES[path])).status_code == 200
     assert len(await api.usage()) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "units"),
+    [
+        ("/chat/completions", {"input_tokens", "output_tokens"}),
+        ("/embeddings", {"input_tokens"}),
+        ("/rerank", {"input_tokens"}),
+        ("/decisions", {"input_tokens", "questions"}),
+        ("/systemone", {"input_tokens", "questions"}),
+        ("/audio/speech", {"characters"}),
+        ("/audio/transcriptions", {"audio_seconds"}),
+    ],
+)
+async def test_a_cost_can_be_computed_again_from_its_usage_line(api: Api, path: str, units: set[str]) -> None:
+    if path in FORMS:
+        reply = await api.send("POST", f"/v1{path}", content=FORMS[path], headers={"Content-Type": FORM_TYPE.decode()})
+    else:
+        reply = await api.send("POST", f"/v1{path}", json=BODIES[path])
+    assert reply.status_code == 200, reply.text
+    (line,) = await api.usage()
+    model = next(model for model in api.service.catalog.models() if model.line == line.line)
+    assert set(line.quantities) == units <= set(model.price)
+    assert sum(line.quantities.values()) == line.quantity
+    assert model.cost_micro_eur(**line.quantities) == line.cost_micro_eur > 0
+
+
+async def test_a_stream_says_in_its_usage_line_what_its_cost_is_made_of(api: Api) -> None:
+    reply = await api.chat("say hello", stream=True)
+    assert reply.status_code == 200
+    (line,) = await api.usage()
+    model = api.service.catalog.chat["obedient"]
+    assert set(line.quantities) == {"input_tokens", "output_tokens"}
+    assert model.cost_micro_eur(**line.quantities) == line.cost_micro_eur

@@ -101,6 +101,20 @@ async def test_bad_bodies(api: Api) -> None:
         assert reply.json()["error"]["message"]
 
 
+@pytest.mark.parametrize("path", ["/v1/decisions", "/v1/systemone"])
+@pytest.mark.parametrize(
+    "policy",
+    [{"mode": "review_only"}, {"mode": "threshold", "threshold": 0.5}, {"mode": "always"}, {}, "review_only", 0, []],
+    ids=str,
+)
+async def test_a_policy_that_a_reply_could_not_express_is_refused(api: Api, path: str, policy: object) -> None:
+    body = LISTED if path == "/v1/decisions" else SYSTEM_ONE
+    reply = await api.send("POST", path, json=body | {"policy": policy})
+    assert (reply.status_code, reply.json()["error"]["param"]) == (400, "policy")
+    assert await api.usage() == []
+    assert (await api.send("POST", path, json=body | {"policy": None})).status_code == 200
+
+
 async def test_listed_questions(api: Api) -> None:
     body = (await api.send("POST", "/v1/decisions", json=LISTED)).json()
     angry, pay, mood = body["answers"]

@@ -761,6 +761,7 @@ async def test_one_usage_line_by_synthesis_time(api: Api) -> None:
     (line,) = await api.usage()
     assert (line.line, line.model) == ("voice-design:qwen3-tts", "qwen3-tts")
     assert (line.quantity, line.unit, line.cost_micro_eur) == (1500, "synthesis_ms", COST_MICRO_EUR)
+    assert line.quantities == {"synthesis_ms": 1500}
     me = (await api.send("GET", "/v1/me")).json()["spend"]["organisation"]
     assert (me["spent_micro_eur"], me["held_micro_eur"]) == (COST_MICRO_EUR, 0)
     await adopt(api, draft)

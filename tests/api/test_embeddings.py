@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import httpx
 import openai
 import pytest
 
+from deployments.ingress.app import build_app
 from tests.api.conftest import Api
 
 pytestmark = pytest.mark.anyio
@@ -39,7 +43,55 @@ async def test_number_of_inputs(api: Api, count: int, status: int) -> None:
     assert reply.status_code == status
 
 
-@pytest.mark.parametrize("input_", [[[1, 2]], [1], "", [""], {"a": 1}, None, 7])
+@pytest.mark.parametrize(("ids", "vectors"), [([5], [1.0]), ([1, 2, 3], [3.0]), ([[1, 2], [3]], [2.0, 1.0])])
+async def test_token_ids_of_one_text_or_many_reach_the_engine(api: Api, ids: object, vectors: list[float]) -> None:
+    reply = await api.send("POST", "/v1/embeddings", json={"model": "lengths", "input": ids})
+    assert [item["embedding"][0] for item in reply.json()["data"]] == vectors
+
+
+@pytest.mark.parametrize(("length", "truncate", "status"), [(256, False, 200), (257, False, 400), (257, True, 200)])
+async def test_a_cut_can_be_forbidden(api: Api, length: int, truncate: bool, status: int) -> None:
+    embedder = api.service.catalog.embeddings["lengths"]
+    body = {"model": "lengths", "input": "x" * (length - 256 + embedder.context_window), "truncate": truncate}
+    reply = await api.send("POST", "/v1/embeddings", json=body)
+    assert reply.status_code == status
+    if status == 400:
+        assert reply.json()["error"]["code"] == "context_length_exceeded"
+        assert await api.usage() == []
+
+
+async def test_a_prompt_of_the_stanza_stands_before_the_text(api: Api) -> None:
+    models = dict(api.service.catalog.embeddings)
+    models["lengths"] = models["lengths"].model_copy(update={"prompts": {"query": "ask: ", "code": "c "}})
+    service = replace(api.service, catalog=api.service.catalog.model_copy(update={"embeddings": models}))
+    headers = {"authorization": f"Bearer {api.everything}"}
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(build_app(service)), base_url="http://test") as client:
+        for kind, length in {"query": 6, "search_query": 6, "code": 3, "document": 1, "clustering": 1, None: 1}.items():
+            body = {"model": "lengths", "input": "x", "input_type": kind}
+            reply = await client.post("/v1/embeddings", headers=headers, json=body)
+            assert reply.json()["data"][0]["embedding"][0] == length, kind
+
+
+async def test_a_model_without_prompts_ignores_what_a_text_is_for(api: Api) -> None:
+    reply = await api.send("POST", "/v1/embeddings", json={"model": "lengths", "input": "x", "input_type": "query"})
+    assert reply.json()["data"][0]["embedding"][0] == 1.0
+
+
+@pytest.mark.parametrize("kind", ["image", "", "QUERY", 1, ["query"], {}])
+async def test_an_unknown_input_type_is_400_and_the_known_ones_are_named(api: Api, kind: object) -> None:
+    reply = await api.send("POST", "/v1/embeddings", json={"model": "lengths", "input": "x", "input_type": kind})
+    error = reply.json()["error"]
+    assert (reply.status_code, error["param"]) == (400, "input_type")
+    assert "query, document, code, classification, clustering, search_query" in error["message"]
+
+
+@pytest.mark.parametrize(
+    "input_",
+    [
+        "", [""], {"a": 1}, None, 7, [], [[]], [[1], []], [1, "a"], ["a", 1], ["a", [1]], [[1], "a"],
+        [[1, "a"]], [True], [[True]], [1.0], [[1.5]], [-1], [2**31], [[2**31]], [10**40], [[[1]]], [None],
+    ],
+)  # fmt: skip
 async def test_input_that_is_no_text_is_400(api: Api, input_: object) -> None:
     reply = await api.send("POST", "/v1/embeddings", json={"model": "lengths", "input": input_})
     assert (reply.status_code, reply.json()["error"]["param"]) == (400, "input")

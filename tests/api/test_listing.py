@@ -31,6 +31,31 @@ async def test_model_has_the_facts_of_the_spec(api: Api) -> None:
     assert isinstance(body["created"], int)
 
 
+async def test_every_model_says_what_it_costs_and_takes(api: Api) -> None:
+    listed = {model["id"]: model for model in (await api.send("GET", "/v1/models")).json()["data"]}
+    for id, model in listed.items():
+        assert model["price_micro_eur"], id
+        assert all(isinstance(price, int) for price in model["price_micro_eur"].values())
+        assert model["limits"], id
+    assert listed["obedient"]["price_micro_eur"] == {"input_tokens": 1_000_000, "output_tokens": 2_000_000}
+    assert listed["lengths"]["limits"]["inputs"] == 2048
+    assert listed["longest"]["limits"]["documents"] == 1000
+    assert listed["qwen3-tts"]["limits"]["input_characters"] == 2000
+    assert (listed["qwen3-tts"]["limits"]["reference_clip_s"], listed["cosyvoice-3"]["limits"]["reference_clip_s"]) == (
+        0,
+        30,
+    )
+    assert "yue" not in listed["whisper-large-v3"]["limits"]["languages"]
+
+
+async def test_decision_models_say_what_they_cost(api: Api) -> None:
+    body = (await api.send("GET", "/v1/decisions/models")).json()
+    assert body["data"]
+    for model in body["data"]:
+        assert model["price_micro_eur"] == {"input_tokens": 1_000_000, "questions": 100_000_000}
+    assert body["limits"]["questions"] == 16
+
+
 async def test_unknown_model_is_404(api: Api) -> None:
     reply = await api.send("GET", "/v1/models/nobody")
     assert (reply.status_code, reply.json()["error"]["code"]) == (404, "model_not_found")
@@ -39,7 +64,8 @@ async def test_unknown_model_is_404(api: Api) -> None:
 async def test_official_client_reads_the_list(api: Api) -> None:
     client = openai.AsyncOpenAI(api_key=api.everything, base_url="http://test/v1", http_client=api.client)
     assert {model.id async for model in client.models.list()} == set(KINDS)
-    assert (await client.models.retrieve("lengths")).id == "lengths"
+    model = await client.models.retrieve("lengths")
+    assert (model.id, (model.model_extra or {})["limits"]["inputs"]) == ("lengths", 2048)
 
 
 async def test_organisation_sees_only_models_enabled_for_it(api: Api) -> None:

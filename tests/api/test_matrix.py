@@ -106,7 +106,15 @@ def methods_at(path: str) -> frozenset[str]:
 
 OPERATIONS = _operations()
 DESIGNS = "/audio/voices/designs"
-FREE = {"/audio/uploads", "/mcp/mcp", f"{DESIGNS}/suggest", f"{DESIGNS}/x/adopt"}
+FREE = {
+    "/messages/count_tokens",
+    "/tokenize",
+    "/detokenize",
+    "/audio/uploads",
+    "/mcp/mcp",
+    f"{DESIGNS}/suggest",
+    f"{DESIGNS}/x/adopt",
+}
 """Paths that cost nothing. What a tool costs is refused in its result."""
 NEED_VOICES = {DESIGNS, f"{DESIGNS}/suggest"}
 """Paths for plans with voices."""
@@ -114,6 +122,10 @@ ANSWERS = {DESIGNS: {202, 409}, f"{DESIGNS}/x/adopt": {404}}
 """What an admitted request is answered where that is not 200: an organisation has so many drafts at a time."""
 CODES = {DESIGNS: "quota_exceeded"}
 """What a spend limit is called where it has a name of its own."""
+SPENT_TYPES = {"/messages": "billing_error"}
+"""Its type, where the wire has one of its own."""
+TAKE_API_KEY_HEADER = {"/messages", "/messages/count_tokens", "/models", "/models/x"}
+"""Paths where the key may come as `x-api-key`."""
 SCOPED = [operation for operation in OPERATIONS if operation.method == "POST" and operation.scope]
 BILLED = [operation for operation in SCOPED if operation.plain not in FREE]
 
@@ -293,7 +305,7 @@ async def test_plan_and_budget_decide(world: World, operation: Operation, plan: 
     if operation.plain in NEED_VOICES and operation.method == "POST" and not PLANS[plan].voices:
         assert (answer.status, answer.error["code"]) == (403, "voice_not_in_plan")
     elif operation in BILLED and limited != "no limit":
-        assert (answer.status, answer.error["type"]) == (402, "insufficient_quota")
+        assert (answer.status, answer.error["type"]) == (402, SPENT_TYPES.get(operation.plain, "insufficient_quota"))
         assert answer.error["code"] == CODES.get(operation.plain, BUDGETS[limited])
     else:
         assert operation not in SCOPED or answer.status in operation.answers
@@ -342,7 +354,6 @@ HEADER_TRICKS = (
     (b"x-original-url", b"/healthz"),
     (b"x-rewrite-url", b"/healthz"),
     (b"x-http-method-override", b"GET"),
-    (b"x-api-key", b"anything"),
     (b"cookie", b"authorization=anything"),
 )
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "get", "pOST", "X", "")
@@ -365,6 +376,40 @@ async def test_no_other_header_is_a_key(world: World, operation: Operation) -> N
     for header in HEADER_TRICKS:
         answer = await ask(world.app, operation.method, operation.path, [header], operation.body)
         assert (answer.status, answer.error["code"]) == (401, "missing_api_key"), header
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=str)
+@pytest.mark.parametrize("who", ["everything", "nothing", "unknown", "malformed", "revoked"])
+async def test_the_header_of_anthropics_clients_is_a_key_where_it_is_taken(
+    world: World, operation: Operation, who: str
+) -> None:
+    key = world.headers[who][0][1].removeprefix(b"Bearer ")
+    headers = [(b"x-api-key", key), *operation.headers]
+    answer = await ask(world.app, operation.method, operation.path, headers, operation.body)
+    if operation.plain not in TAKE_API_KEY_HEADER:
+        assert (answer.status, answer.error["code"]) == (401, "missing_api_key")
+    else:
+        assert answer.status == (await world.ask(operation, who, operation.body)).status
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=str)
+async def test_two_headers_must_hold_one_key(world: World, operation: Operation) -> None:
+    if operation.plain not in TAKE_API_KEY_HEADER:
+        return
+    bearer, other = world.headers["everything"][0], world.headers["nothing"][0][1].removeprefix(b"Bearer ")
+    for authorization, key, status in (
+        (bearer[1], bearer[1].removeprefix(b"Bearer "), 200),
+        (bearer[1], b"", 200),
+        (b"", bearer[1].removeprefix(b"Bearer "), 200),
+        (bearer[1], other, 401),
+        (b"Basic x", other, 401),
+        (b"Bearer " + other, bearer[1].removeprefix(b"Bearer "), 401),
+        (bearer[1].replace(b"Bearer", b"Basic"), bearer[1].removeprefix(b"Bearer "), 401),
+    ):
+        headers = [(b"authorization", authorization), (b"x-api-key", key)]
+        answer = await ask(world.app, operation.method, operation.path, headers, operation.body)
+        found = 404 if operation.plain == "/models/x" else 200
+        assert answer.status == (found if status == 200 else status), (authorization[:12], key[:12])
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=str)

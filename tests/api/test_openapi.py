@@ -75,6 +75,12 @@ JSON_CALLS = (
     Call("GET", "/v1/decisions/models"),
     Call("GET", "/v1/decisions/presets"),
     Call("POST", "/v1/chat/completions", BODIES["/chat/completions"]),
+    Call("POST", "/v1/messages", BODIES["/messages"]),
+    Call("POST", "/v1/messages/count_tokens", BODIES["/messages/count_tokens"]),
+    Call("POST", "/v1/completions", BODIES["/completions"]),
+    Call("POST", "/v1/tokenize", BODIES["/tokenize"] | {"return_token_strs": True}),
+    Call("POST", "/v1/tokenize", BODIES["/chat/completions"], name="of messages"),
+    Call("POST", "/v1/detokenize", BODIES["/detokenize"]),
     Call("POST", "/v1/embeddings", BODIES["/embeddings"]),
     Call("POST", "/v1/embeddings", BODIES["/embeddings"] | {"encoding_format": "base64"}, name="in base64"),
     Call("POST", "/v1/rerank", BODIES["/rerank"] | {"return_documents": True}),
@@ -228,6 +234,14 @@ async def test_bodies_that_are_taken_are_as_documented(document: dict[str, Any],
         jsonschema.validate(call.body, {**schema, "components": document["components"]})
 
 
+@pytest.mark.parametrize("call", EVERY, ids=str)
+async def test_the_header_of_a_key_is_documented_where_it_opens(api: Api, document: dict[str, Any], call: Call) -> None:
+    if {"key": []} in (ways := operation_of(document, call).get("security", [])):
+        reply = await api.client.request(call.method, call.filled, headers={"x-api-key": "unknown"})
+        code = "invalid_api_key" if {"x-api-key": []} in ways else "missing_api_key"
+        assert (reply.status_code, reply.json()["error"]["code"]) == (401, code)
+
+
 async def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
     def references(node: Any) -> set[str]:
         if isinstance(node, dict):
@@ -240,4 +254,8 @@ async def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None
 
 
 async def test_only_paths_with_the_version_are_documented(document: dict[str, Any]) -> None:
-    assert {path for path in document["paths"] if not path.startswith("/v1/")} == {"/healthz", "/files/{name}"}
+    assert {path for path in document["paths"] if not path.startswith("/v1/")} == {
+        "/healthz",
+        "/files/{name}",
+        "/v2/rerank",
+    }

@@ -29,6 +29,16 @@ async def test_model_may_be_left_out(api: Api) -> None:
     assert reply.json()["model"] == "longest"
 
 
+@pytest.mark.parametrize("path", ["/v2/rerank", "/v1/v2/rerank"])
+async def test_clients_of_coheres_second_version_get_the_same_answer(api: Api, path: str) -> None:
+    body = {"model": "longest", "query": "q", "documents": ["aa", "aaaa", "a"], "top_n": 2, "max_tokens_per_doc": 9}
+    ours, theirs = [(await api.send("POST", one, json=body)).json() for one in ("/v1/rerank", path)]
+    assert theirs | {"id": None} == ours | {"id": None}
+    assert [result["index"] for result in theirs["results"]] == [1, 0]
+    assert theirs["meta"]["billed_units"]["search_units"] == 1
+    assert len(await api.usage()) == 2
+
+
 @pytest.mark.parametrize(("count", "status"), [(0, 400), (1, 200), (1000, 200), (1001, 400)])
 async def test_number_of_documents(api: Api, count: int, status: int) -> None:
     reply = await api.send("POST", "/v1/rerank", json={"query": "q", "documents": ["x"] * count})

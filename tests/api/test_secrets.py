@@ -30,7 +30,7 @@ from state.rates import Rates
 from tests.api.asgi import Answer, ask
 from tests.api.bodies import BODIES
 from tests.api.conftest import LocalEngine
-from tests.api.test_matrix import CATALOG, OPERATIONS, Operation
+from tests.api.test_matrix import CATALOG, OPERATIONS, TAKE_API_KEY_HEADER, Operation
 from tests.state.servers import temporary_folder
 
 pytestmark = pytest.mark.anyio
@@ -68,8 +68,10 @@ class Planted:
         self.written: list[str] = []
         self.statuses: set[int] = set()
 
-    async def ask(self, operation: Operation, authorization: str, body: bytes, path: str | None = None) -> Answer:
-        """One request; what it raises is kept as a server would log it."""
+    async def ask(
+        self, operation: Operation, value: str, body: bytes, path: str | None = None, header: bytes = b"authorization"
+    ) -> Answer:
+        """One request with `value` in `header`; what it raises is kept as a server would log it."""
         answer: list[Answer] = []
 
         async def watched(scope: Any, receive: Any, send: Any) -> None:
@@ -79,7 +81,7 @@ class Planted:
                 self.written.append(traceback.format_exc())
             self.written.append(repr(scope["trace"]))
 
-        headers = [(b"authorization", authorization.encode())]
+        headers = [(header, value.encode())]
         answer.append(await ask(watched, operation.method, path or operation.path, headers, body))
         self.statuses.add(answer[0].status)
         return answer[0]
@@ -153,11 +155,18 @@ async def _send_everything(planted: Planted) -> None:
             answer = await planted.ask(operation, authorization, operation.body)
             assert answer.status == 401
             planted.written.append(repr(answer))
+            # Anthropic's clients send the bare key; other routes must not look there, and none may tell of it.
+            bare = authorization.removeprefix("Bearer ")
+            answer = await planted.ask(operation, bare, operation.body, header=b"x-api-key")
+            assert answer.status == 401
+            planted.written.append(repr(answer))
         # Every second one: the other spelling of the path gets the rest.
         for index, canary in list(enumerate(CANARIES))[operation.path.startswith("/v1/") :: 2]:
             key = f"Bearer {VALID[index % len(VALID)].text}"
             for body in _variants(operation, canary):
                 await planted.ask(operation, key, body)
+            if operation.plain in TAKE_API_KEY_HEADER:
+                await planted.ask(operation, VALID[index % len(VALID)].text, operation.body, header=b"x-api-key")
             if operation.path.endswith("/x"):
                 await planted.ask(operation, key, b"", operation.path[:-1] + canary)
 

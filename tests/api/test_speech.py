@@ -18,9 +18,11 @@ import pytest
 
 from contract.access import Scope
 from contract.errors import FAULTS
+from contract.limits import JSON_BODY_BYTES, SPEECH_BODY_BYTES
 from deployments.ingress.app import build_app
 from deployments.ingress.service import Service
 from tests.api.conftest import Api
+from tests.catalogs import REAL
 
 pytestmark = pytest.mark.anyio
 
@@ -125,6 +127,133 @@ async def test_only_cosyvoice_has_style_and_speed(api: Api) -> None:
     assert told(await speak(api, provider="cosyvoice", **fields))["speed"] == 1.5
     others = [told(await speak(api, provider=name, **fields)) for name in ("supertonic", "mistral", "qwen")]
     assert [(other["style"], other["speed"]) for other in others] == [(None, 1.0)] * 3
+
+
+@pytest.mark.parametrize("field", ["emotion", "instruction", "instructions"])
+async def test_a_style_refuses_nothing_where_the_engine_ignores_it(api: Api, field: str) -> None:
+    for provider in ("supertonic", "mistral", "qwen"):
+        assert told(await speak(api, provider=provider, **{field: "softly " * 10_000}))["style"] is None
+
+
+@pytest.mark.parametrize(("length", "status"), [(4095, 200), (4096, 200), (4097, 400)])
+async def test_a_style_may_be_as_long_as_the_sdk_allows(api: Api, length: int, status: int) -> None:
+    reply = await speak(api, provider="cosyvoice", instructions="x" * length)
+    assert reply.status_code == status
+    if status == 400:
+        refused(reply, 400, "invalid_request_error", "emotion")
+
+
+async def test_an_engine_reads_the_beginning_of_a_long_style_up_to_a_word(api: Api) -> None:
+    words = ["gently"] * 100
+    style = told(await speak(api, provider="cosyvoice", emotion=" ".join(words)))["style"]
+    assert style == " ".join(words[:71])
+    assert len(style) <= 500 < len(f"{style} gently")
+    assert told(await speak(api, provider="cosyvoice", emotion="x" * 500))["style"] == "x" * 500
+    assert told(await speak(api, provider="cosyvoice", emotion=" \n "))["style"] is None
+
+
+def sound(kind: str, codec: str, rate: int, layout: str) -> bytes:
+    """30 s of noise, which no codec makes shorter."""
+    import av
+    import numpy as np
+
+    file = io.BytesIO()
+    with av.open(file, "w", format=kind) as container:
+        stream = container.add_stream(codec, rate=rate, layout=layout)
+        noise = np.random.default_rng(1).integers(
+            -(2**31), 2**31, (1, 30 * rate * len(stream.layout.channels)), np.int64
+        )
+        frame = av.AudioFrame.from_ndarray(noise.astype(np.int32), format="s32", layout=layout)
+        frame.sample_rate = rate
+        for packet in (*stream.encode(frame), *stream.encode(None)):
+            container.mux(packet)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("kind", "codec", "rate"),
+    [
+        ("wav", "pcm_s16le", 48_000),
+        ("wav", "pcm_f32le", 48_000),
+        ("wav", "pcm_s32le", 96_000),
+        ("flac", "flac", 96_000),
+    ],
+)
+async def test_a_clip_of_30_seconds_fits_in_every_form(api: Api, kind: str, codec: str, rate: int) -> None:
+    encoded = base64.encodebytes(sound(kind, codec, rate, "stereo")).decode()
+    samples, clip_rate, _ = told(await speak(api, reference_audio_b64=encoded))["clip"]
+    assert (samples / 2 / clip_rate, clip_rate) == (pytest.approx(30, abs=0.2), 24_000)
+
+
+@pytest.mark.parametrize(
+    ("length", "status"), [(SPEECH_BODY_BYTES - 1, 400), (SPEECH_BODY_BYTES, 400), (SPEECH_BODY_BYTES + 1, 413)]
+)
+async def test_bounds_of_a_body(api: Api, length: int, status: int) -> None:
+    start, end = b'{"input": "hello", "reference_audio_b64": "', b'"}'
+    body = start + b"A" * (length - len(start) - len(end)) + end
+    assert (await api.send("POST", "/v1/audio/speech", content=body)).status_code == status
+
+
+async def test_other_routes_take_no_longer_bodies_for_it(api: Api) -> None:
+    reply = await api.send("POST", "/v1/embeddings", content=b"x" * (JSON_BODY_BYTES + 1))
+    assert reply.status_code == 413
+
+
+# --- other names of voices -------------------------------------------------------------------------------------------
+
+
+def with_aliases(api: Api, *absent: str) -> httpx.AsyncClient:
+    """A client of the same service where `alloy` may be said, and engines are not set up."""
+    speech = {
+        id: m.model_copy(update={"serving": None}) if id in absent else m
+        for id, m in api.service.catalog.speech.items()
+    }
+    catalog = api.service.catalog.model_copy(update={"speech": speech})
+    return client_of(api, replace(api.service, catalog=catalog, voice_aliases=REAL.voice_aliases))
+
+
+OPENAI_VOICES = [
+    *("alloy", "ash", "ballad", "cedar", "coral", "echo", "fable", "marin", "nova", "onyx", "sage", "shimmer", "verse")
+]
+
+
+async def test_every_voice_of_openai_speaks_where_aliases_are_on(api: Api) -> None:
+    assert list(REAL.voice_aliases) == OPENAI_VOICES
+    async with with_aliases(api) as client:
+        listed = (await client.get("/v1/audio/voices")).json()["aliases"]
+        for name in OPENAI_VOICES:
+            body = {
+                "model": "tts-1",
+                "voice": name,
+                "input": "The weather is fine in Paris today.",
+                "instructions": "x",
+            }
+            reply = await client.post("/v1/audio/speech", json=body)
+            assert told(reply)["voice"] == reply.headers["x-voice"] == listed[name]
+            assert told(reply)["language"] == "en"
+
+
+async def test_an_alias_leaves_the_language_of_the_request_alone(api: Api) -> None:
+    async with with_aliases(api) as client:
+        reply = await client.post("/v1/audio/speech", json={"voice": "alloy", "input": "Good day", "language": "fr"})
+    assert told(reply)["language"] == "fr"
+
+
+async def test_an_alias_takes_a_voice_whose_engine_is_set_up(api: Api) -> None:
+    async with with_aliases(api, "supertonic-3") as client:
+        reply = await client.post("/v1/audio/speech", json={"voice": "alloy", "input": "hello"})
+        assert reply.headers["x-voice"] == "bib-f-30"
+    async with with_aliases(api, "supertonic-3", "voxtral-mini-tts") as client:
+        reply = await client.post("/v1/audio/speech", json={"voice": "alloy", "input": "hello"})
+        assert (reply.status_code, reply.json()["error"]["code"]) == (503, "not_configured")
+
+
+@pytest.mark.parametrize("name", ["Alloy", "alloy ", "nobody"])
+async def test_other_names_stay_unknown(api: Api, name: str) -> None:
+    async with with_aliases(api) as client:
+        refused(
+            await client.post("/v1/audio/speech", json={"voice": name, "input": "x"}), 400, "unknown_voice", "voice"
+        )
 
 
 async def test_a_clip_is_decoded_before_an_engine_sees_it(api: Api) -> None:

@@ -40,6 +40,7 @@ async def lines(state: State) -> set[tuple[int, int, int]]:
     """(quantity, micro-EUR, recovered) of all usage lines, after proving that the books add up."""
     assert await state.database.run(audit.faults) == []
     found = await state.database.run(lambda connection: list(connection.execute(select(usage_lines))))
+    assert all(line.quantities == {"output_tokens": line.quantity} for line in found)
     return {(line.quantity, line.cost_micro_eur, line.recovered) for line in found}
 
 

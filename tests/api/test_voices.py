@@ -97,6 +97,28 @@ async def test_access_says_what_the_plan_allows(
     assert (found["bib-f-30"]["selectable"], found["M1"]["selectable"]) == (selectable, True)
 
 
+async def test_available_and_503_agree_for_every_voice(api: Api) -> None:
+    speech = dict(api.service.catalog.speech)
+    for absent in ("supertonic-3", "qwen3-tts"):
+        speech[absent] = speech[absent].model_copy(update={"serving": None})
+    catalog = api.service.catalog.model_copy(update={"speech": speech})
+    await adopt(api)
+    transport = httpx.ASGITransport(build_app(dataclasses.replace(api.service, catalog=catalog)))
+    headers = {"authorization": f"Bearer {api.everything}"}
+    async with httpx.AsyncClient(transport=transport, base_url="http://test", headers=headers) as client:
+        listed = (await client.get("/v1/audio/voices")).json()["data"]
+        assert {voice["available"] for voice in listed} == {True, False}
+        for voice in listed:
+            reply = await client.post("/v1/audio/speech", json={"input": "hello", "voice": voice["slug"]})
+            is_set_up = reply.status_code == 200
+            assert is_set_up or reply.json()["error"]["code"] == "not_configured"
+            assert voice["available"] == is_set_up, voice["slug"]
+
+
+async def test_without_aliases_none_are_listed(api: Api) -> None:
+    assert (await voices(api))["aliases"] == {}
+
+
 async def test_sample_is_made_once_and_plays_without_a_key(api: Api) -> None:
     path = (await by_slug(api))["M1"]["samples"]["fr"]
     first = await api.client.get(path)

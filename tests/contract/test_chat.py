@@ -41,6 +41,8 @@ def user(*parts: dict[str, Any]) -> list[dict[str, Any]]:
         ("presence_penalty", -2, 2, 0.01),
         ("frequency_penalty", -2, 2, 0.01),
         ("n", 1, 8, 1),
+        ("top_k", -1, 1000, 1),
+        ("min_p", 0, 1, 0.01),
         ("seed", -(2**63), 2**63 - 1, 1),
     ],
 )
@@ -58,13 +60,22 @@ def test_top_p_is_above_zero_and_at_most_one() -> None:
     assert refused(top_p=1.001)[0] == ("top_p",)
 
 
+def test_repetition_penalty_is_above_zero_and_at_most_two() -> None:
+    for inside in (1e-9, 1, 1.99, 2):
+        assert request(repetition_penalty=inside).repetition_penalty == inside
+    for outside in (0, -1, 2.01):
+        assert refused(repetition_penalty=outside)[0] == ("repetition_penalty",)
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("field", ["temperature", "top_p", "presence_penalty", "frequency_penalty"])
+@pytest.mark.parametrize(
+    "field", ["temperature", "top_p", "presence_penalty", "frequency_penalty", "min_p", "repetition_penalty"]
+)
 def test_numbers_are_finite(field: str, value: float) -> None:
     assert refused(**{field: value})[0] == (field,)
 
 
-@pytest.mark.parametrize("field", ["n", "max_tokens", "seed", "top_logprobs"])
+@pytest.mark.parametrize("field", ["n", "max_tokens", "seed", "top_logprobs", "top_k"])
 @pytest.mark.parametrize("value", [True, "1", 1.5])
 def test_whole_numbers_are_not_guessed(field: str, value: Any) -> None:
     assert refused(logprobs=True, **{field: value})[0] == (field,)

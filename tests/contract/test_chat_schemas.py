@@ -107,6 +107,22 @@ def test_a_reference_leads_to_a_definition_and_nowhere_else(target: Any) -> None
 @pytest.mark.parametrize(
     "schema",
     [
+        {"$ref": "#"},
+        {"anyOf": [{"type": "null"}, {"allOf": [{"$ref": "#"}]}]},
+        {"$defs": {"a": {"$ref": "#/$defs/a"}}, "properties": {"x": {"$ref": "#/$defs/a"}}},
+        {"definitions": {f"{i}": {"$ref": f"#/definitions/{(i + 1) % 4000}"} for i in range(4000)}},
+    ],
+)
+def test_a_reference_that_leads_back_to_itself_is_refused(schema: dict[str, Any]) -> None:
+    """The grammar allows no token at all, so the engine would fail in the middle of the answer."""
+    param, sentence = refused(response_format=form(schema))
+    assert param == "response_format"
+    assert "leads back to itself" in sentence
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
         {"properties": {"pattern": {"type": "string"}, "$ref": {"type": "string"}, "default": {}}},
         {"$defs": {"a": {"properties": {"next": {"$ref": "#/$defs/a"}}}}, "$ref": "#/$defs/a"},
         {"definitions": {"a": {}}, "items": {"$ref": "#/definitions/a"}},

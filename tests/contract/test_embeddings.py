@@ -46,9 +46,18 @@ def test_other_counts_are_refused(count: int) -> None:
     assert error.param == "input"
 
 
-@pytest.mark.parametrize("ids", [[1, 2, 3], [[1, 2], [3]]])
-def test_token_ids_get_a_sentence_that_says_what_to_send(ids: object) -> None:
-    assert "send the text itself" in refusal(input=ids).message
+@pytest.mark.parametrize(
+    ("ids", "read_as"),
+    [([1, 2, 3], ((1, 2, 3),)), ([[1, 2], [3]], ((1, 2), (3,))), ([0, 2**31 - 1], ((0, 2**31 - 1),))],
+)
+def test_token_ids_are_one_text_or_many(ids: object, read_as: object) -> None:
+    assert read(input=ids).input == read_as
+
+
+def test_the_estimate_of_token_ids_is_never_below_the_window_or_their_bytes() -> None:
+    few, many = job_of(read(input=[1]), model()), job_of(read(input=[[1] * 300, [1]]), model())
+    assert 128 < few.most_input_tokens(model()) <= 256
+    assert many.most_input_tokens(model()) == 512
 
 
 def test_an_empty_text_is_refused_by_its_index() -> None:

@@ -7,11 +7,12 @@ import re
 from types import ModuleType
 
 import configs
-from contract import embeddings, limits, rerank
+from contract import completions, embeddings, limits, rerank
 from contract.access import PLANS, Scope
 from contract.chat import forms, schemas
 from contract.chat import request as chat
 from contract.chat import tools as chat_tools
+from contract.responses import request as responses
 from contract.speech import voices
 from contract.transcription.uploads import RECORDING_TYPES
 from tests.docs.pages import API, rows
@@ -38,7 +39,7 @@ def test_scopes() -> None:
 def test_limits() -> None:
     told = {name: _number(value) for _, value, name in rows(API, "limit", "value")}
     written: dict[str, Value] = {}
-    for module in (limits, chat, chat_tools, forms, schemas, embeddings, rerank, voices):
+    for module in (limits, chat, chat_tools, forms, schemas, responses, completions, embeddings, rerank, voices):
         written |= _constants(module)
     assert told == written
 
@@ -64,7 +65,7 @@ def test_recording_types() -> None:
 
 def _constants(module: ModuleType) -> dict[str, Value]:
     """Numbers and pairs of them, in capitals, that the module itself defines and does not import from a neighbour."""
-    neighbours = [other for other in (limits, chat_tools) if other is not module]
+    neighbours = [other for other in (limits, chat, chat_tools) if other is not module]
     return {
         f"{module.__name__}.{name}": value
         for name, value in vars(module).items()

@@ -23,11 +23,11 @@ pytestmark = pytest.mark.anyio
 PAGE = ROOT / "docs/models-and-engines.md"
 
 
-def catalog_with(folder: Path, noun: str) -> Catalog:
+def catalog_with(folder: Path, noun: str, mark: str = "") -> Catalog:
     """The embedded catalogue with the page's stanza at the end of its file."""
     shutil.copytree(configs.FOLDER / "catalog", folder)
     file = folder / f"{noun}.toml"
-    file.write_text(file.read_text("utf-8") + "\n" + marked(PAGE, f"stanza of {noun}"), "utf-8")
+    file.write_text(file.read_text("utf-8") + "\n" + marked(PAGE, f"stanza of {noun}{mark}"), "utf-8")
     return configs.load("embedded", folder)
 
 
@@ -35,6 +35,17 @@ async def test_a_stanza_is_a_model(tmp_path: Path) -> None:
     model = catalog_with(tmp_path / "catalog", "chat").chat["my-model"]
     check(model)
     assert deployment_options(model)["ray_actor_options"]["num_cpus"] == 0.3
+
+
+async def test_a_stanza_says_how_its_model_thinks(tmp_path: Path) -> None:
+    model = catalog_with(tmp_path / "catalog", "chat", " that thinks").chat["my-thinker"]
+    assert model.thinking
+    assert model.thinking.allowed == {
+        "enable_thinking": "boolean",
+        "preserve_thinking": "boolean",
+        "style": ("brief", "full"),
+    }
+    assert (model.thinking.levels, model.thinking.budgets) == (("low", "high"), {"low": 1024})
 
 
 async def test_a_class_and_a_stanza_are_an_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

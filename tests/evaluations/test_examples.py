@@ -13,6 +13,7 @@ from contract.body import parse
 from contract.decisions.native import DecisionRequest
 from contract.decisions.questions import state_text
 from evaluations.examples import FILE, OWN, VALUES, ExampleError, load
+from evaluations.similarity import FILE as DEVELOPMENT
 
 PRESETS = configs.load_presets()
 CASES = load(PRESETS)
@@ -52,9 +53,10 @@ def _words(text: str) -> set[str]:
     return set(text.lower().split())
 
 
-def test_the_fitting_set_is_another_one() -> None:
-    """What fits a temperature must not judge it: no state of a preset appears here, nor one that is nearly the same."""
+def test_the_fitting_sets_are_others() -> None:
+    """What fits must not judge: no state of a preset or of the development set is here, nor one nearly the same."""
     fitting = [state_text(example.state) for preset in PRESETS.values() for example in preset.examples]
+    fitting += [case.state for case in load(PRESETS, DEVELOPMENT)]
     for case in CASES:
         for text in fitting:
             both = _words(case.state) & _words(text)

@@ -3,17 +3,17 @@
 from typing import Any
 
 from contract.chat.request import ChatRequest
+from contract.chat.thinking import Thinking
 from models.chat.request import answer_reserve, engine_fields
 
 ALLOWED = {
     "messages", "temperature", "top_p", "n", "seed", "presence_penalty", "frequency_penalty", "stop", "stream",
     "stream_options", "max_completion_tokens", "logprobs", "top_logprobs", "tools", "tool_choice",
-    "parallel_tool_calls", "response_format", "cache_salt",
+    "parallel_tool_calls", "response_format", "cache_salt", "top_k", "min_p", "repetition_penalty",
 }  # fmt: skip
 
 HOSTILE = {
     "chat_template": "{% for x in range(9**9) %}{% endfor %}",
-    "chat_template_kwargs": {"enable_thinking": True},
     "mm_processor_kwargs": {"size": 10**9},
     "media_io_kwargs": {"image": {}},
     "cache_salt": "tenant",
@@ -61,11 +61,16 @@ def everything() -> dict[str, Any]:
         "temperature": 0.5, "top_p": 0.5, "max_tokens": 9, "stream": True, "n": 2, "seed": 1, "stop": "x",
         "stream_options": {"include_usage": True, "continuous_usage_stats": True},
         "logprobs": True, "top_logprobs": 2, "presence_penalty": 1, "frequency_penalty": 1,
+        "top_k": 3, "min_p": 0.1, "repetition_penalty": 1.1, "reasoning_effort": "high",
         "tools": [{"type": "function", "function": function, "defer_loading": True}],
         "tool_choice": {"type": "function", "function": {"name": "f", "evil": 1}, "evil": 1},
         "parallel_tool_calls": False,
         "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {}, "evil": 1}},
     }  # fmt: skip
+
+
+TURN = {"messages": [{"role": "user", "content": "a"}]}
+THOUGHTS = ("chat_template_kwargs", "reasoning_effort", "thinking_token_budget")
 
 
 def keys_of(value: Any) -> set[str]:
@@ -121,6 +126,35 @@ def test_several_greedy_answers_are_the_most_probable_token_each_time() -> None:
     assert sampling(temperature=0, n=1) == (0, None)
     assert sampling(temperature=0, n=2) == (1.0, 1)
     assert sampling(temperature=0.1, n=2) == (0.1, None)
+    assert sampling(temperature=0, n=2, top_k=5) == (1.0, 1)
+    assert sampling(temperature=0, n=1, top_k=5) == (0, 5)
+
+
+def test_both_numbers_for_all_tokens_reach_the_engine_as_one() -> None:
+    def top_k(value: int | None) -> Any:
+        return engine_fields(ChatRequest.model_validate({"model": "m", "messages": [], "top_k": value} | TURN))["top_k"]
+
+    assert (top_k(-1), top_k(0), top_k(1)) == (0, 0, 1)
+
+
+THINKS = Thinking(switch="enable_thinking", budgets={"low": 100}, variables={"preserve_thinking": "boolean"})
+
+
+def test_thinking_reaches_the_engine_in_the_terms_of_the_model() -> None:
+    def fields(thinking: Thinking | None, **said: Any) -> dict[str, Any]:
+        made = engine_fields(ChatRequest.model_validate({"model": "m"} | TURN | said), None, thinking)
+        return {name: made[name] for name in THOUGHTS if name in made}
+
+    assert fields(THINKS) == fields(None, reasoning_effort="high") == {}
+    assert fields(THINKS, reasoning_effort="none") == {"chat_template_kwargs": {"enable_thinking": False}}
+    assert fields(THINKS, reasoning_effort="low") == {
+        "chat_template_kwargs": {"enable_thinking": True},
+        "thinking_token_budget": 100,
+    }
+    assert fields(THINKS, chat_template_kwargs={"preserve_thinking": True}) == {
+        "chat_template_kwargs": {"preserve_thinking": True}
+    }
+    assert fields(Thinking(levels=("low", "high")), reasoning_effort="max") == {"reasoning_effort": "high"}
 
 
 def test_reserve_is_what_was_asked_for_but_at_most_a_quarter() -> None:

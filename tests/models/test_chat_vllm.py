@@ -17,9 +17,14 @@ from contract.catalog import ChatModel, Serving
 from contract.chat.engine import ChatBatch, ChatJob
 from contract.chat.request import ChatRequest
 from contract.errors import ApiError
+from contract.messages.events import MessageEvents
+from contract.messages.reply import message
+from contract.messages.request import MessagesRequest
+from contract.messages.translation import chat_request
 from models.chat import VllmChat
 from models.llm.grammars import CHILDREN
 from models.weights import store as weights
+from tests.messages import added_up
 
 WINDOW = 512
 PARIS = "What is the capital of France?"
@@ -43,6 +48,21 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+LOOKING: dict[str, Any] = {
+    "tools": [
+        {
+            "name": "get_weather",
+            "input_schema": {
+                "type": "object",
+                "properties": {"city": {"enum": ["Paris", "Rome"]}},
+                "required": ["city"],
+            },
+        }
+    ],
+    "tool_choice": {"type": "tool", "name": "get_weather"},
+}
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +178,29 @@ async def test_stop_ends_the_answer_before_it(chat: VllmChat) -> None:
     reply = await chat.complete(ask(stop=[" of"]))
     assert reply.body["choices"][0]["message"]["content"] == "The capital"
     assert reply.body["choices"][0]["finish_reason"] == "stop"
-    assert text_of(chunks_of(await batches(chat, ask(stop=" of")))) == "The capital"
+    sent = await batches(chat, ask(stop=" of"))
+    assert text_of(chunks_of(sent)) == "The capital"
+    assert (reply.stop_sequence, sent[-1].stop_sequence) == (" of", " of")
+    assert (await chat.complete(ask())).stop_sequence is None
+
+
+@pytest.mark.parametrize("fields", [{}, {"stop_sequences": [" of"]}, {"max_tokens": 3}, LOOKING])
+async def test_on_anthropics_wire_a_stream_adds_up_to_the_message(chat: VllmChat, fields: dict[str, Any]) -> None:
+    body = {"model": "small", "max_tokens": 64, "messages": [{"role": "user", "content": PARIS}], "temperature": 0}
+    job = ChatJob(chat_request(MessagesRequest.model_validate(body | fields)))
+    whole = message(await chat.complete(job))
+    told = MessageEvents("small")
+    streamed = added_up(b"".join([told.of(batch) for batch in await batches(chat, job)]) + told.end())
+    for made in (whole, streamed):
+        assert made["id"].startswith("msg_")
+        for block in made["content"]:
+            if block["type"] == "tool_use":
+                assert block.pop("id")
+    read = [usage["input_tokens"] + usage["cache_read_input_tokens"] for usage in (whole["usage"], streamed["usage"])]
+    assert read[0] == read[1]
+    assert whole["content"] == streamed["content"]
+    assert whole["stop_reason"] == streamed["stop_reason"]
+    assert (whole["content"][0]["type"] == "tool_use") == ("tools" in fields)
 
 
 async def test_several_answers(chat: VllmChat) -> None:
@@ -383,9 +425,17 @@ async def test_long_compilations_leave_room_for_short_ones(chat: VllmChat) -> No
         over.set()
 
 
-async def test_a_long_input_is_cut_at_the_top(chat: VllmChat) -> None:
-    reply = await chat.complete(ask("word " * 3 * WINDOW + PARIS, max_tokens=12))
+async def test_a_long_input_is_cut_at_the_top_and_the_reply_tells(chat: VllmChat) -> None:
+    job = ask("word " * 3 * WINDOW + PARIS, max_tokens=12, stream_options={"include_usage": True})
+    reply = await chat.complete(job)
     assert reply.prompt_tokens == WINDOW - 12
+    assert reply.cut_tokens == reply.body["usage"]["prompt_tokens_cut"] > 2 * WINDOW
+    sent = await batches(chat, job)
+    assert {batch.cut_tokens for batch in sent} == {reply.cut_tokens}
+    assert chunks_of(sent)[-1]["usage"] == reply.body["usage"] | {
+        "prompt_tokens_details": {"cached_tokens": sent[-1].cached_tokens}
+    }
+    assert "prompt_tokens_cut" not in (await chat.complete(ask(max_tokens=1))).body["usage"]
     assert reply.completion_tokens >= 1
     # Without a budget a quarter of the window stays for the answer.
     reply = await chat.complete(ask("word " * 3 * WINDOW, max_tokens=None))
@@ -401,6 +451,43 @@ async def test_an_input_that_fits_is_not_cut_and_its_budget_is(chat: VllmChat) -
         assert 1 <= last.completion_tokens <= WINDOW - prompt_tokens
     cut = (await batches(chat, ask(("word " * (WINDOW - empty)).strip(), max_tokens=5)))[-1]
     assert cut.prompt_tokens == WINDOW - 5
+
+
+async def test_what_an_organisation_has_sent_before_is_counted_and_nobody_elses(chat: VllmChat) -> None:
+    def again(salt: str, **fields: Any) -> ChatJob:
+        return replace(ask("Tell me about rivers. " * 40, max_tokens=2, **fields), cache_salt=salt)
+
+    for salt in ("one", "two"):
+        first, second = await chat.complete(again(salt)), await chat.complete(again(salt))
+        assert first.cached_tokens == 0
+        assert first.prompt_tokens - 128 <= second.cached_tokens < second.prompt_tokens
+        assert second.body["usage"]["prompt_tokens_details"] == {"cached_tokens": second.cached_tokens}
+    sent = await batches(chat, again("one", stream_options={"include_usage": True}))
+    assert sent[0].cached_tokens == sent[-1].cached_tokens == second.cached_tokens
+    assert chunks_of(sent)[-1]["usage"]["prompt_tokens_details"] == {"cached_tokens": second.cached_tokens}
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_several_answers_find_nothing_cached_that_they_left_themselves(chat: VllmChat, streamed: bool) -> None:
+    job = replace(ask("Tell me of seas. " * 40, n=3, temperature=1, max_tokens=2), cache_salt=f"new-{streamed}")
+    first = (await batches(chat, job))[-1] if streamed else await chat.complete(job)
+    again = (await batches(chat, job))[-1] if streamed else await chat.complete(job)
+    assert first.cached_tokens == 0 < again.cached_tokens < again.prompt_tokens
+
+
+async def test_sampling_fields_of_vllm_have_their_effect(chat: VllmChat) -> None:
+    async def told(**fields: Any) -> str:
+        job = ask("Tell me a story.", temperature=1.5, seed=7, max_tokens=12, **fields)
+        return str((await chat.complete(job)).body["choices"][0]["message"]["content"])
+
+    greedy = (await chat.complete(ask("Tell me a story.", max_tokens=12))).body["choices"][0]["message"]["content"]
+    free = await told()
+    assert await told(top_k=1) == await told(min_p=1) == greedy != free
+    assert await told(top_k=0) == await told(top_k=-1) == await told(min_p=0) == free
+    repeats = ask("Say yes yes yes yes yes.", max_tokens=12)
+    assert (await chat.complete(repeats)).body["choices"] != (
+        await chat.complete(replace(repeats, request=repeats.request.model_copy(update={"repetition_penalty": 2.0})))
+    ).body["choices"]
 
 
 async def test_a_client_that_leaves_a_stream_frees_the_engine(chat: VllmChat) -> None:

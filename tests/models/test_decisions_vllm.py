@@ -52,7 +52,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 async def first_read_of(engine: LabelScorer) -> Readings:
     """The first request of an engine, on a loop that turns only when the engine is through with it."""
-    first = asyncio.create_task(engine._read(job(STATE, QUESTIONS[:1]), 1.0))
+    first = asyncio.create_task(engine.read_job(job(STATE, QUESTIONS[:1]), 1.0))
     await asyncio.sleep(0)
     while not engine._engine.engine_core.busy:  # noqa: ASYNC110
         await asyncio.sleep(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 import models
 from contract.catalog import EmbeddingModel, Serving
 from contract.embeddings import Embeddings, EmbeddingsJob
+from contract.errors import ApiError
 from models.embeddings import TransformerEmbedder
 from models.sentences import SentenceOptions, read_head
 from models.weights.store import WeightsError, ensure, home_folder
@@ -97,6 +99,66 @@ async def test_what_is_beyond_the_window_is_cut_at_the_end(embedder: Transformer
     first, second, other = matrix(same_start)
     assert np.allclose(first, second, atol=1e-6)
     assert not np.allclose(first, other, atol=1e-4)
+
+
+# --- token ids -------------------------------------------------------------------------------------------------------
+
+CLS, SEP, TIME, RIVER = 2, 3, 5, 6
+"""Ids of the tiny tokenizer."""
+
+
+@pytest.mark.parametrize("ids", [(TIME, RIVER), (CLS, TIME, RIVER, SEP)])
+async def test_ids_of_the_own_tokenizer_give_the_vector_of_their_text(
+    embedder: TransformerEmbedder, ids: tuple[int, ...]
+) -> None:
+    of_text = await embedder.embed(job(["time river"]))
+    of_ids = await embedder.embed(EmbeddingsJob((ids,)))
+    assert np.array_equal(matrix(of_ids), matrix(of_text))
+    assert of_ids.prompt_tokens == of_text.prompt_tokens == 4
+
+
+async def test_ids_and_prompt_are_read_together(embedder: TransformerEmbedder) -> None:
+    of_text = await embedder.embed(job(["the river"]))
+    assert np.array_equal(matrix(await embedder.embed(EmbeddingsJob(((RIVER,),), prompt="the "))), matrix(of_text))
+    assert np.array_equal(matrix(await embedder.embed(EmbeddingsJob(("river",), prompt="the "))), matrix(of_text))
+
+
+@pytest.mark.parametrize("count", [61, 62, 63, 500])
+async def test_ids_beyond_the_window_are_cut_like_a_text(embedder: TransformerEmbedder, count: int) -> None:
+    assert (await embedder.embed(EmbeddingsJob(((TIME,) * count,)))).prompt_tokens == min(count + 2, 64)
+
+
+VOCABULARY = 17
+
+
+@pytest.mark.parametrize(
+    ("ids", "says"),
+    [
+        ((VOCABULARY,), "token id 17 of `input[1]` is beyond the 17"),
+        ((2**31 - 1,), "token id 2147483647"),
+        ((CLS, SEP), "`input[1]` are not from the tokenizer"),
+    ],
+)
+async def test_ids_of_another_tokenizer_are_refused_with_what_to_send(
+    embedder: TransformerEmbedder, ids: tuple[int, ...], says: str
+) -> None:
+    assert (await embedder.embed(EmbeddingsJob(((VOCABULARY - 1,),)))).prompt_tokens == 3
+    with pytest.raises(ApiError, match=re.escape(says)) as caught:
+        await embedder.embed(EmbeddingsJob(((TIME,), ids)))
+    assert (caught.value.fault.name, caught.value.param) == ("INVALID_REQUEST", "input")
+    assert "check_embedding_ctx_length=False" in caught.value.message
+
+
+@pytest.mark.parametrize("words", [61, 62])
+async def test_a_text_that_fits_needs_no_cut(embedder: TransformerEmbedder, words: int) -> None:
+    assert (await embedder.embed(EmbeddingsJob(("time " * words,), truncate=False))).prompt_tokens == words + 2
+
+
+async def test_a_forbidden_cut_names_the_text_and_its_tokens(embedder: TransformerEmbedder) -> None:
+    for words in (63, 200):
+        with pytest.raises(ApiError, match=rf"`input\[1\]` has {words + 2} tokens; `test` reads 64") as caught:
+            await embedder.embed(EmbeddingsJob(("time", "time " * words), truncate=False))
+        assert caught.value.fault.name == "CONTEXT_LENGTH_EXCEEDED"
 
 
 async def test_health_follows_the_worker(checkpoint: Path) -> None:
@@ -200,6 +262,26 @@ async def test_minilm_in_bfloat16_stays_close_to_float32() -> None:
         vectors.append(matrix(await made.embed(job(texts))))
         made.close()
     assert cosines(*vectors).min() > 0.999
+
+
+@needs_minilm
+async def test_minilm_takes_its_own_ids_of_real_text_and_refuses_those_of_others() -> None:
+    import transformers
+
+    own = transformers.AutoTokenizer.from_pretrained(ensure(MINILM, offline=True))
+    other = transformers.AutoTokenizer.from_pretrained(ensure("smollm2-135m-instruct", offline=True))
+    texts = [
+        "Don't panic: e-mail a.b@c.org, it's 12.5 % (of 3,000).",
+        "Ünïcödé, straße and 中文 \U0001f600 [MASK] ##ing",
+        "def f(x):\n    return {'a': x ** 2}",
+    ]
+    made = models.load(stanza(384, 256, dtype="float32"))
+    of_texts = matrix(await made.embed(job(texts)))
+    of_ids = matrix(await made.embed(EmbeddingsJob(tuple(tuple(own(text).input_ids) for text in texts))))
+    with pytest.raises(ApiError, match=r"not from the tokenizer|beyond"):
+        await made.embed(EmbeddingsJob((tuple(other(texts[0]).input_ids),)))
+    made.close()
+    assert np.allclose(of_ids, of_texts, atol=1e-6)
 
 
 @needs_minilm

@@ -28,6 +28,21 @@ TEMPLATE = """
 <|im_start|>assistant
 {% endif -%}
 """
+THINKING_TEMPLATE = """
+{%- for message in messages -%}
+<|im_start|>{{ message['role'] }}
+{{ message['content'] }}<|im_end|>
+{% endfor -%}
+<|im_start|>assistant
+{% if reasoning_effort is defined %}Effort: {{ reasoning_effort }}
+{% endif -%}
+<think>
+{% if enable_thinking is defined and enable_thinking is false %}
+</think>
+
+{% endif -%}
+"""
+"""As Qwen's: thoughts have begun where the answer begins, or are over."""
 OMNI = {
     "image_token": "<|image_pad|>",
     "audio_token": "<|audio_pad|>",
@@ -85,6 +100,20 @@ def qwen3(folder: Path) -> Path:
     torch.manual_seed(1)
     vocabulary = len(tokenizer(folder))
     save(Qwen3ForCausalLM(Qwen3Config(vocab_size=vocabulary, **TEXT)), folder)
+    return folder
+
+
+def thinker(folder: Path) -> Path:
+    """A Qwen3 that thinks in random tokens, and never comes to an end by itself."""
+    import torch
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    torch.manual_seed(1)
+    made = tokenizer(folder)
+    made.add_tokens(["<think>", "</think>"])
+    made.chat_template = THINKING_TEMPLATE
+    made.save_pretrained(folder)
+    save(Qwen3ForCausalLM(Qwen3Config(vocab_size=len(made), **TEXT)), folder)
     return folder
 
 

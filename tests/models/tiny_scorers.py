@@ -47,9 +47,7 @@ def stanza(**options: Any) -> DecisionModel:
         threads=1,
         options={"engine": engine} | options,
     )
-    return DecisionModel(
-        id="tiny", owned_by="tests", operator="tests", country="DE", via="t", context_window=WINDOW, serving=serving
-    )
+    return DecisionModel(id="tiny", owned_by="tests", via="t", context_window=WINDOW, serving=serving)
 
 
 def start(path: Path, **options: Any) -> LabelScorer:

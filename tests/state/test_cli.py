@@ -51,7 +51,7 @@ async def bill(home: Path, caller_org: str, lines: int) -> None:
         hold = await state.ledger.reserve(
             caller, line="chat:m", model="m", estimate_micro_eur=50, request_id=f"=req-{number}"
         )
-        await hold.settle(40 + number, quantity=310, unit="tokens")
+        await hold.settle(40 + number, 310, "tokens", {"input_tokens": 300, "output_tokens": 10} if number else None)
     await state.close()
 
 
@@ -155,20 +155,23 @@ def test_usage_has_the_documented_shape_in_every_format(say: Say, acme: str, tmp
     anyio.run(bill, tmp_path, "billed", 3)
     lines = json.loads(say("usage", "--org", "billed", "--format", "json")[1])
     columns = ["at", "organisation", "user", "key_id", "request_id", "line", "model", "quantity", "unit"]
-    columns.append("cost_micro_eur")
+    columns += ["quantities", "cost_micro_eur"]
     assert [list(line) for line in lines] == [columns] * 3
     assert [line["cost_micro_eur"] for line in lines] == [40, 41, 42]
     assert (lines[0]["organisation"], lines[0]["user"], lines[0]["quantity"]) == ("billed", "eve", 310)
     assert lines[0]["at"].endswith("Z")
+    assert [line["quantities"] for line in lines] == [None, *[{"input_tokens": 300, "output_tokens": 10}] * 2]
 
     rows = list(csv.DictReader(io.StringIO(say("usage", "--org", "billed", "--format", "csv")[1])))
     assert list(rows[0]) == ["id", *columns]
     # A request id that a client chose must not become a formula in a spreadsheet.
     assert rows[0]["request_id"] == "'=req-0"
+    assert [row["quantities"] for row in rows[:2]] == ["", "input_tokens=300 output_tokens=10"]
 
     table = say("usage", "--org", "billed")[1].splitlines()
     assert table[0].split() == ["id", *columns]
     assert len(table) == 4
+    assert "input_tokens=300 output_tokens=10" in table[2]
     assert json.loads(say("usage", "--org", acme, "--format", "json")[1]) == []
 
 

@@ -1,6 +1,8 @@
 """What each capability does for a caller: estimate, bill, call the engine, settle. No HTTP.
 
     <noun>.py      one flow per capability of the catalogue
+    completions.py plain prompts, continued
+    tokens.py      texts as tokens and back
     uploads.py     tickets for large recordings, and the recordings
     voices.py      the voices that a caller can see, and samples of fixed ones
     designs.py     voices to order: drafts, adoption, suggestions

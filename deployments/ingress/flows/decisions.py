@@ -70,6 +70,7 @@ async def decide(
             created=int(time.time()),
             decision=decision,
             model=model,
+            place=context.service.catalog.place,
             preset=preset,
             questions=questions,
             answers=_answers(questions, readings, decision),

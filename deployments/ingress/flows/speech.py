@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import io
 import wave
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from textwrap import shorten
 
 from audio.sandbox import Crowded, NotAudio, TooLong, decode
 from contract.catalog import SpeechModel
@@ -24,14 +25,15 @@ from contract.errors import (
     UPSTREAM_ERROR,
     ApiError,
 )
-from contract.limits import SPEECH_CLIP_S
+from contract.limits import SPEECH_CLIP_S, SPEECH_STYLE_READ_CHARS
 from contract.speech.engine import AudioBlock, Clip, SpeechEngine, SpeechJob
 from contract.speech.marks import prepared
 from contract.speech.request import SpeechRequest
 from contract.speech.routing import Choice, choose
+from contract.speech.voices import Voice
 from deployments.ingress.billing import Account, bill
 from deployments.ingress.context import RequestContext
-from deployments.ingress.flows.voices import visible_voices
+from deployments.ingress.flows.voices import slug_of, visible_voices
 from deployments.ingress.language import detect
 from state.voices import OwnVoice
 
@@ -57,6 +59,7 @@ class Prepared:
 async def prepare(context: RequestContext, request: SpeechRequest) -> Prepared:
     """Chooses the engine and checks everything that it will be given. Raises the errors of spec 7 (Speech)."""
     voices, own = await visible_voices(context, request.voice)
+    request = _by_slug(context, request, voices)
     engines = context.service.speech_engines
     detected = detect(request.input, context.service.spoken_languages)
     choice = choose(request, voices, engines, detected, datetime.now(UTC).date())
@@ -69,11 +72,27 @@ async def prepare(context: RequestContext, request: SpeechRequest) -> Prepared:
         text,
         choice.language,
         choice.voice,
-        style=request.emotion if choice.model.has_style else None,
+        style=_style(request, choice.model),
         speed=request.speed if choice.model.has_speed and request.speed is not None else 1.0,
         format=choice.format,
     )
     return Prepared(request, choice, job, own)
+
+
+def _by_slug(context: RequestContext, request: SpeechRequest, voices: Mapping[str, Voice]) -> SpeechRequest:
+    """The request with the voice that a name like `alloy` stands for, where such names are turned on."""
+    alias = context.service.voice_aliases.get(request.voice or "")
+    if alias is None or request.voice in voices:
+        return request
+    slug = slug_of(context.service, alias)
+    return request.model_copy(update={"voice": slug, "language": request.language or alias.language})
+
+
+def _style(request: SpeechRequest, model: SpeechModel) -> str | None:
+    """As much of the style as the engine reads, up to the end of a word."""
+    if not model.has_style or not request.emotion:
+        return None
+    return shorten(request.emotion, SPEECH_STYLE_READ_CHARS, placeholder="") or None
 
 
 def blocks(context: RequestContext, prepared: Prepared) -> AsyncGenerator[AudioBlock, None]:

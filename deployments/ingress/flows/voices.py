@@ -15,7 +15,7 @@ from contract.access import Caller
 from contract.catalog import SpeechModel
 from contract.errors import NOT_CONFIGURED, SAMPLE_UNAVAILABLE
 from contract.speech.engine import SpeechEngine, SpeechJob
-from contract.speech.voices import SYSTEM_VOICES, Voice
+from contract.speech.voices import SYSTEM_VOICES, Voice, VoiceAlias
 from deployments.ingress.context import RequestContext
 from deployments.ingress.service import Service
 from state.voices import OwnVoice
@@ -28,6 +28,13 @@ async def visible_voices(context: RequestContext, slug: str | None) -> tuple[Map
         return fixed, None
     own = await context.service.state.voices.find(context.caller.org_id, slug)
     return (fixed if own is None else {**fixed, slug: own.voice}), own
+
+
+def slug_of(service: Service, alias: VoiceAlias) -> str:
+    """Who speaks for a name that is no voice of ours: the first whose engine is set up, else the first."""
+    engines, voices = service.speech_engines, service.catalog.voices
+    here = (slug for slug in alias.voices if engines[voices[slug].provider].serving)
+    return next(here, alias.voices[0])
 
 
 async def sample(service: Service, model: SpeechModel, slug: str, language: str, caller: Caller | None) -> bytes:

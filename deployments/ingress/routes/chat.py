@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from contract.access import Scope
 from contract.catalog import ChatModel
-from contract.chat.engine import ChatBatch, ChatCompletion
+from contract.chat.engine import ChatBatch, ChatCompletion, ChatReply
 from contract.chat.request import ChatRequest
 from contract.events import DONE
 from contract.limits import CHAT_BODY_BYTES
@@ -22,6 +22,7 @@ from deployments.ingress.events import event_stream
 from deployments.ingress.flows import chat
 from deployments.ingress.idempotency import ACCEPTS_KEY, once
 from deployments.ingress.openapi import documented
+from deployments.ingress.served import input_cut
 
 router = APIRouter(tags=["chat"])
 
@@ -38,16 +39,24 @@ async def complete(admitted: Chatting) -> Response:
     context = admitted.context
     model = context.pick(context.service.catalog.chat, request.model)
     if request.stream:
-        return await event_stream(_events(chat.stream(context, model, request)))
+        headers: dict[str, str] = {}
+        return await event_stream(_events(context, chat.stream(context, model, request), headers), headers)
     return await once(admitted, partial(_answer, context, model, request))
 
 
 async def _answer(context: RequestContext, model: ChatModel, request: ChatRequest) -> Response:
-    return await chat.complete(context, model, request, lambda reply: JSONResponse(reply.body))
+    def render(reply: ChatReply) -> Response:
+        return JSONResponse(reply.body, headers=input_cut(context, reply.cut_tokens))
+
+    return await chat.complete(context, model, request, render)
 
 
-async def _events(batches: AsyncGenerator[ChatBatch, None]) -> AsyncGenerator[bytes, None]:
+async def _events(
+    context: RequestContext, batches: AsyncGenerator[ChatBatch, None], headers: dict[str, str]
+) -> AsyncGenerator[bytes, None]:
+    """What is sent; `headers` are complete when the first event is, which they are sent with."""
     async with aclosing(batches):
         async for batch in batches:
+            headers |= input_cut(context, batch.cut_tokens)
             yield batch.events
     yield DONE

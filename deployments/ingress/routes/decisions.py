@@ -61,7 +61,7 @@ async def list_models(admitted: Deciding) -> Response:
     listed: DecisionModelList = {
         "object": "list",
         "data": [
-            describe(model, found, is_default=model.id == default)
+            describe(model, found, context.service.catalog.place, is_default=model.id == default)
             for model, found in zip(offered, measured, strict=True)
         ],
         "default": default,

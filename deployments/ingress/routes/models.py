@@ -9,24 +9,23 @@ from starlette.responses import JSONResponse, Response
 
 from contract.catalog import Model
 from contract.errors import MODEL_NOT_FOUND
-from contract.models import ModelList, ModelObject, describe
+from contract.models import ModelList, ModelObject, describe, listing
 from deployments.ingress.admission import Admitted, admit
 from deployments.ingress.context import RequestContext
 from deployments.ingress.openapi import documented
 
 router = APIRouter(tags=["service"])
 
-AnyKey = Annotated[Admitted, Depends(admit(None))]
+AnyKey = Annotated[Admitted, Depends(admit(None, takes_api_key_header=True))]
 
 
-@router.get("/models", openapi_extra=documented(None, ModelList))
+@router.get("/models", openapi_extra=documented(None, ModelList, takes_api_key_header=True))
 async def list_models(admitted: AnyKey) -> Response:
     """List the models that your organisation can use."""
-    listed: ModelList = {"object": "list", "data": [describe(model) for model in _listed(admitted.context)]}
-    return JSONResponse(listed)
+    return JSONResponse(listing(_listed(admitted.context)))
 
 
-@router.get("/models/{model_id:path}", openapi_extra=documented(None, ModelObject))
+@router.get("/models/{model_id:path}", openapi_extra=documented(None, ModelObject, takes_api_key_header=True))
 async def get_model(admitted: AnyKey, model_id: str) -> Response:
     """Describe one model."""
     for model in _listed(admitted.context):

@@ -1,4 +1,4 @@
-"""POST /rerank. Spec 4."""
+"""POST /rerank, and the same at /v2/rerank, where Cohere's clients look for it. Spec 4."""
 
 from __future__ import annotations
 
@@ -19,10 +19,13 @@ from deployments.ingress.idempotency import ACCEPTS_KEY, once
 from deployments.ingress.openapi import documented
 
 router = APIRouter(tags=["rerank"])
+versioned_router = APIRouter(tags=["rerank"])
+"""Its paths have a version of their own."""
 
 Ranking = Annotated[Admitted, Depends(admit(Scope.RERANK))]
 
 
+@versioned_router.post("/v2/rerank", openapi_extra=documented(RerankRequest, RerankReply, **ACCEPTS_KEY))
 @router.post("/rerank", openapi_extra=documented(RerankRequest, RerankReply, **ACCEPTS_KEY))
 async def rank(admitted: Ranking) -> Response:
     """Order documents by their relevance to a query."""

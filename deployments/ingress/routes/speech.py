@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from contract.access import Scope
 from contract.events import event
+from contract.limits import SPEECH_BODY_BYTES
 from contract.speech.engine import AudioBlock
 from contract.speech.request import MEDIA_TYPES, SpeechRequest
 from contract.speech.routing import Choice
@@ -24,7 +25,7 @@ from deployments.ingress.streams import byte_stream
 
 router = APIRouter(tags=["speech"])
 
-Speaking = Annotated[Admitted, Depends(admit(Scope.SPEECH))]
+Speaking = Annotated[Admitted, Depends(admit(Scope.SPEECH, SPEECH_BODY_BYTES))]
 
 
 @router.post("/audio/speech", openapi_extra=documented_audio(SpeechRequest))

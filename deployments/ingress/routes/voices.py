@@ -12,7 +12,7 @@ from contract.errors import NOT_FOUND
 from contract.speech.request import MEDIA_TYPES
 from contract.speech.voices import Voice, VoiceList, VoiceObject, access
 from deployments.ingress.admission import Admitted, admit
-from deployments.ingress.flows.voices import sample
+from deployments.ingress.flows.voices import sample, slug_of
 from deployments.ingress.middleware import trace_of
 from deployments.ingress.openapi import documented, documented_audio
 from deployments.ingress.voice_objects import entry, own_entry
@@ -40,6 +40,7 @@ async def list_voices(admitted: AnyKey) -> Response:
         "data": data,
         "languages": [code for provider in catalogue for code in engines[provider].languages],
         "languages_by_provider": {name: list(engine.languages) for name, engine in engines.items()},
+        "aliases": {name: slug_of(service, alias) for name, alias in service.voice_aliases.items()},
         "access": access(caller),
     }
     return JSONResponse(listed)

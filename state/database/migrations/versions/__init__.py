@@ -7,4 +7,5 @@ v0004_voices.py       voices of organisations
 v0005_tickets.py      tickets for uploads
 v0006_drafts.py       drafts of voices, and how designed voices are spoken
 v0007_survival.py     what a request has used so far, keyed digests, quotas of stored answers
+v0008_quantities.py   what was used, by unit
 """

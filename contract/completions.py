@@ -1,0 +1,190 @@
+"""POST /completions: what a body may say, what an LLM is asked, and the reply. The schema is OpenAI's of plain text.
+
+CompletionRequest -> CompletionJob -> ChatEngine.write -> CompletionReply
+                                      ChatEngine.write_stream -> batches of events, as of a chat
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+from typing_extensions import TypedDict
+
+from contract.base import Lenient
+from contract.catalog import ChatModel
+from contract.chat.engine import ChatUsage
+from contract.chat.request import (
+    MAX_CHOICES,
+    MAX_PENALTY,
+    MAX_REPETITION_PENALTY,
+    MAX_STOP_CHARS,
+    MAX_STOPS,
+    MAX_TEMPERATURE,
+    MAX_TOP_K,
+    StreamOptions,
+)
+from contract.quantities import most_tokens, utf8_bytes
+
+MAX_COMPLETIONS = 128
+"""Prompts of one request, times the `n` answers to each."""
+MAX_COMPLETION_LOGPROBS = 5
+COMPLETION_TOKENS = 16
+"""Of each answer, where a request does not say how many. OpenAI's."""
+SCORED_PROMPT_TOKENS = 4096
+"""Of one prompt whose own `logprobs` are wanted: each takes room for a number for every token that there is. Ours."""
+LOGPROB_TOKENS = 65_536
+"""Of all choices of a request with `logprobs` together, prompts that are repeated included. Ours."""
+
+Prompt = str | tuple[int, ...]
+"""A text, or ids of a model's own tokens."""
+
+
+def _prompts(value: Any) -> tuple[Prompt, ...]:
+    """`prompt` as a list of prompts. Raises ValueError for a wrong type or count, and for an empty one."""
+    listed = value if isinstance(value, list) and not _is_ids(value) else [value]
+    if not 1 <= len(listed) <= MAX_COMPLETIONS:
+        raise ValueError(f"{len(listed)} prompts were sent; 1 to {MAX_COMPLETIONS} are allowed")
+    return tuple(_prompt(one, f"item {index}" if listed is value else "it") for index, one in enumerate(listed))
+
+
+def _prompt(value: Any, name: str) -> Prompt:
+    if not isinstance(value, str) and not _is_ids(value):
+        raise ValueError(f"{name} is neither a string nor an array of token ids")
+    if not value:
+        raise ValueError(f"{name} is empty")
+    if isinstance(value, str):
+        return value
+    if min(value) < 0:
+        raise ValueError(f"{name} holds the token id {min(value)}; no id is below 0")
+    return tuple(value)
+
+
+def _is_ids(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(type(item) is int for item in value)
+
+
+class CompletionRequest(Lenient):
+    """A body of POST /completions. None is what OpenAI's clients send for "not given"."""
+
+    model: str
+    prompt: Annotated[
+        tuple[Prompt, ...],
+        BeforeValidator(_prompts, json_schema_input_type=str | list[str] | list[int] | list[list[int]]),
+    ]
+    suffix: str | None = None
+    max_tokens: Annotated[int, Field(ge=0)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=MAX_TEMPERATURE)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=0, le=MAX_TOP_K)] | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
+    best_of: int | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    logprobs: Annotated[int, Field(ge=0, le=MAX_COMPLETION_LOGPROBS)] | None = None
+    echo: bool | None = None
+    stop: Annotated[
+        list[Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]] | None,
+        Field(max_length=MAX_STOPS),
+        BeforeValidator(lambda v: [v] if isinstance(v, str) else v, json_schema_input_type=str | list[str] | None),
+    ] = None
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
+    presence_penalty: Annotated[float, Field(ge=-MAX_PENALTY, le=MAX_PENALTY)] | None = None
+    frequency_penalty: Annotated[float, Field(ge=-MAX_PENALTY, le=MAX_PENALTY)] | None = None
+    repetition_penalty: Annotated[float, Field(gt=0, le=MAX_REPETITION_PENALTY)] | None = None
+
+    @model_validator(mode="after")
+    def _fields_agree(self) -> CompletionRequest:
+        if self.best_of is not None and self.best_of != self.answers:
+            raise ValueError(f"`best_of` is {self.best_of}; it can only be what `n` is, {self.answers}")
+        if len(self.prompt) * self.answers > MAX_COMPLETIONS:
+            raise ValueError(
+                f"{len(self.prompt)} prompts with {self.answers} answers each were asked for; "
+                f"{MAX_COMPLETIONS} answers together are allowed"
+            )
+        if self.budget == 0 and not self.echo:
+            raise ValueError("`max_tokens` is 0, which only a request with `echo: true` can mean")
+        if self.suffix is not None and self.echo:
+            raise ValueError("`suffix` and `echo` cannot be used together")
+        return self
+
+    @property
+    def answers(self) -> int:
+        """Of each prompt."""
+        return self.n or 1
+
+    @property
+    def budget(self) -> int:
+        """Tokens that each answer may take."""
+        return COMPLETION_TOKENS if self.max_tokens is None else self.max_tokens
+
+    @property
+    def include_usage(self) -> bool:
+        """Whether a stream ends with the token counts."""
+        return bool(self.stream_options and self.stream_options.include_usage)
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionJob:
+    """Prompts to continue. `cache_salt` keeps the prefix caches of organisations apart."""
+
+    request: CompletionRequest
+    cache_salt: str | None = None
+
+    def most_input_tokens(self, model: ChatModel) -> int:
+        """An upper bound of the tokens of all prompts."""
+        return sum(min(self._most_of(prompt), model.context_window) for prompt in self.request.prompt)
+
+    def most_output_tokens(self, model: ChatModel) -> int:
+        """Output tokens of all answers together, at most."""
+        answers = len(self.request.prompt) * self.request.answers
+        return answers * min(self.request.budget, model.context_window)
+
+    def _most_of(self, prompt: Prompt) -> int:
+        own = utf8_bytes([prompt]) if isinstance(prompt, str) else len(prompt)
+        return most_tokens(own + utf8_bytes([self.request.suffix or ""]), 1)
+
+
+class CompletionLogprobs(TypedDict):
+    """Of each token its text, where that begins in `text`, its logprob, and the most probable tokens with theirs.
+
+    The first token of a prompt has none: nothing stands before it.
+    """
+
+    text_offset: list[int]
+    token_logprobs: list[float | None]
+    tokens: list[str]
+    top_logprobs: list[dict[str, float] | None]
+
+
+class CompletionChoice(TypedDict):
+    """One answer. Those to the first prompt come first."""
+
+    index: int
+    text: str
+    logprobs: CompletionLogprobs | None
+    finish_reason: str | None
+
+
+class Completion(TypedDict):
+    """Finished answers, in OpenAI's schema."""
+
+    id: str
+    object: Literal["text_completion"]
+    created: int
+    model: str
+    choices: list[CompletionChoice]
+    usage: ChatUsage
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionReply:
+    """Finished answers, and the tokens to bill. `cached_tokens` and `cut_tokens` as of a chat."""
+
+    body: Completion
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int = 0
+    cut_tokens: int = 0

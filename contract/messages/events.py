@@ -1,0 +1,124 @@
+"""A chat stream as the events of a message.
+
+    message_start
+    content_block_start, content_block_delta ..., content_block_stop      for each block, one after the other
+    message_delta        why it ended, all tokens
+    message_stop
+
+`ping` fills silence; `error` ends a stream that fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from contract.chat.engine import ChatBatch
+from contract.errors import ApiError
+from contract.events import contents, event
+from contract.messages.errors import error_body
+from contract.messages.reply import opening, stop_reason, thinking_tokens, usage
+
+
+def framed(content: dict[str, Any]) -> bytes:
+    """`content` as an event that has the name of its type: clients pass over events without one."""
+    return f"event: {content['type']}\n".encode() + event(content)
+
+
+PING = framed({"type": "ping"})
+
+
+def failed(error: ApiError, request_id: str) -> bytes:
+    """The event of an error in a stream that has begun."""
+    return framed(error_body(error, request_id))
+
+
+class MessageEvents:
+    """The batches of one chat stream with one choice, as events of a message.
+
+    Args:
+        model: the model's id.
+    """
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._last: ChatBatch | None = None
+        self._blocks = 0
+        self._open: str | None = None
+        self._call: int | None = None
+        self._has_called = False
+        self._finish_reason: str | None = None
+        self._stop_sequence: str | None = None
+        self._thinking_tokens: int | None = None
+
+    def of(self, batch: ChatBatch) -> bytes:
+        """What `batch` adds; may be nothing."""
+        chunks = list(contents(batch.events))
+        told = [self._start(chunks, batch)] if self._last is None else []
+        self._last = batch
+        self._stop_sequence = batch.stop_sequence or self._stop_sequence
+        for chunk in chunks:
+            told += self._chunk(chunk)
+        return b"".join(map(framed, told))
+
+    def end(self) -> bytes:
+        """The last events, once the stream of chat is over."""
+        told = self._close()
+        if self._last is not None:
+            reason = stop_reason(self._finish_reason, self._stop_sequence, has_called=self._has_called)
+            delta = {"stop_reason": reason, "stop_sequence": self._stop_sequence}
+            spent = usage(self._last, self._thinking_tokens)
+            told += [{"type": "message_delta", "delta": delta, "usage": spent}, {"type": "message_stop"}]
+        return b"".join(map(framed, told))
+
+    def _start(self, chunks: list[dict[str, Any]], batch: ChatBatch) -> dict[str, Any]:
+        chat_id = next((chunk["id"] for chunk in chunks), "")
+        return {"type": "message_start", "message": opening(chat_id, self._model, usage(batch))}
+
+    def _chunk(self, chunk: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        found = thinking_tokens(chunk.get("usage"))
+        self._thinking_tokens = self._thinking_tokens if found is None else found
+        for choice in chunk["choices"]:
+            delta = choice["delta"]
+            if thoughts := delta.get("reasoning_content"):
+                yield from self._say("thinking", {"signature": ""}, thoughts)
+            if text := delta.get("content"):
+                yield from self._say("text", {}, text)
+            for call in delta.get("tool_calls") or ():
+                yield from self._call_delta(call)
+            self._finish_reason = choice.get("finish_reason") or self._finish_reason
+
+    def _say(self, kind: str, more: dict[str, Any], text: str) -> Iterator[dict[str, Any]]:
+        """Thoughts or text."""
+        if self._open != kind:
+            yield from self._begin({"type": kind, kind: "", **more})
+        yield self._delta({"type": f"{kind}_delta", kind: text})
+
+    def _call_delta(self, call: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        function = call.get("function") or {}
+        if self._open != "tool_use" or self._call != call["index"]:
+            self._call, self._has_called = call["index"], True
+            block: dict[str, Any] = {
+                "type": "tool_use",
+                "id": call.get("id") or "",
+                "name": function.get("name") or "",
+                "input": {},
+            }
+            yield from self._begin(block)
+        if arguments := function.get("arguments"):
+            yield self._delta({"type": "input_json_delta", "partial_json": arguments})
+
+    def _begin(self, block: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        yield from self._close()
+        self._open = block["type"]
+        self._blocks += 1
+        yield {"type": "content_block_start", "index": self._blocks - 1, "content_block": block}
+
+    def _delta(self, delta: dict[str, Any]) -> dict[str, Any]:
+        return {"type": "content_block_delta", "index": self._blocks - 1, "delta": delta}
+
+    def _close(self) -> list[dict[str, Any]]:
+        if self._open is None:
+            return []
+        self._open = None
+        return [{"type": "content_block_stop", "index": self._blocks - 1}]

@@ -1,0 +1,157 @@
+"""A finished answer of chat as a message of Anthropic's schema.
+
+The blocks come in the order thoughts, text, calls of tools. Thoughts have no signature: nothing here checks one.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal, NotRequired
+
+from pydantic_core import from_json
+from typing_extensions import TypedDict
+
+from contract.chat.engine import ChatBatch, ChatReply
+
+StopReason = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use"]
+
+
+class TextContent(TypedDict):
+    """Text of the answer."""
+
+    type: Literal["text"]
+    text: str
+
+
+class ThinkingContent(TypedDict):
+    """What the model thought. `signature` is empty."""
+
+    type: Literal["thinking"]
+    thinking: str
+    signature: str
+
+
+class ToolUseContent(TypedDict):
+    """A call that the client is asked to make."""
+
+    type: Literal["tool_use"]
+    id: str
+    name: str
+    input: dict[str, Any]
+
+
+class OutputTokenDetails(TypedDict):
+    """Of the output tokens, those that were thoughts."""
+
+    thinking_tokens: int
+
+
+class MessageUsage(TypedDict):
+    """Tokens of the call. What was read of the prompt is the sum of the first three.
+
+    `input_tokens_cut` is how many more the input had, which did not fit and were cut from its top.
+    """
+
+    input_tokens: int
+    cache_creation_input_tokens: int
+    cache_read_input_tokens: int
+    output_tokens: int
+    output_tokens_details: NotRequired[OutputTokenDetails]
+    input_tokens_cut: NotRequired[int]
+
+
+class MessageReply(TypedDict):
+    """A finished message, in Anthropic's schema."""
+
+    id: str
+    type: Literal["message"]
+    role: Literal["assistant"]
+    model: str
+    content: list[TextContent | ThinkingContent | ToolUseContent]
+    stop_reason: StopReason | None
+    stop_sequence: str | None
+    usage: MessageUsage
+
+
+class TokenCount(TypedDict):
+    """Tokens of a prompt."""
+
+    input_tokens: int
+
+
+def message(reply: ChatReply) -> MessageReply:
+    """`reply`, which has one choice."""
+    (choice,) = reply.body["choices"]
+    said = choice["message"]
+    content: list[TextContent | ThinkingContent | ToolUseContent] = []
+    if thoughts := said.get("reasoning_content"):
+        content.append({"type": "thinking", "thinking": thoughts, "signature": ""})
+    if text := said.get("content"):
+        content.append({"type": "text", "text": text})
+    content += [_call(call) for call in said.get("tool_calls") or ()]
+    answer = opening(reply.body["id"], reply.body["model"], usage(reply, thinking_tokens(reply.body["usage"])))
+    answer["content"] = content
+    has_called = bool(said.get("tool_calls"))
+    answer["stop_sequence"] = reply.stop_sequence
+    answer["stop_reason"] = stop_reason(choice["finish_reason"], reply.stop_sequence, has_called=has_called)
+    return answer
+
+
+def opening(chat_id: str, model: str, spent: MessageUsage) -> MessageReply:
+    """A message of which nothing is said yet."""
+    return {
+        "id": f"msg_{chat_id.removeprefix('chatcmpl-')}",
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": spent,
+    }
+
+
+def stop_reason(finish_reason: str | None, stop_sequence: str | None, *, has_called: bool) -> StopReason:
+    """Why the answer ended, in this wire's words. A forced call ends with `stop` in chat; here it is a call as any."""
+    if finish_reason == "length":
+        return "max_tokens"
+    if has_called:
+        return "tool_use"
+    return "end_turn" if stop_sequence is None else "stop_sequence"
+
+
+def usage(spent: ChatReply | ChatBatch, thinking: int | None = None) -> MessageUsage:
+    """Tokens so far. This wire's `input_tokens` are those that no cache had."""
+    counts: MessageUsage = {
+        "input_tokens": spent.prompt_tokens - spent.cached_tokens,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": spent.cached_tokens,
+        "output_tokens": spent.completion_tokens,
+    }
+    if thinking is not None:
+        counts["output_tokens_details"] = {"thinking_tokens": thinking}
+    if spent.cut_tokens:
+        counts["input_tokens_cut"] = spent.cut_tokens
+    return counts
+
+
+def thinking_tokens(chat_usage: Any) -> int | None:
+    """Of the `usage` object of chat, the tokens that were thoughts; None where they are not told apart."""
+    details = (chat_usage or {}).get("completion_tokens_details") or {}
+    tokens: int | None = details.get("reasoning_tokens")
+    return tokens
+
+
+def _call(call: dict[str, Any]) -> ToolUseContent:
+    function = call["function"]
+    return {"type": "tool_use", "id": call["id"], "name": function["name"], "input": arguments(function["arguments"])}
+
+
+def arguments(text: str) -> dict[str, Any]:
+    """Arguments of a call as an object, as far as they go: `max_tokens` may have cut them, and a model can err."""
+    try:
+        value = from_json(text or "{}", allow_partial=True)
+        json.dumps(value, allow_nan=False)  # 1e999 is read as infinity, which no reply can hold
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,146 @@
+"""POST /messages and POST /messages/count_tokens: what a body may say.
+
+    MessagesRequest        a validated body
+      |- Conversation      what its tokens are counted of
+      |    |- messages     contract.messages.blocks
+      |    `- tools        contract.messages.tools
+      `- how to answer
+
+The limits are those of chat, but for `temperature`. A field that asks for a service which nobody does here is refused;
+every other field that is not in the schema is ignored.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from contract.base import Lenient
+from contract.chat.request import MAX_IMAGES, MAX_MESSAGES, MAX_PARTS, MAX_STOP_CHARS, MAX_STOPS, MAX_TOP_K
+from contract.chat.tools import MAX_TOOLS
+from contract.messages.blocks import Block, ImageBlock, TextBlock, ToolResultBlock, listed
+from contract.messages.tools import AnswerFormat, OfferedTool, ToolChoice
+
+MIN_THINKING_TOKENS = 1024
+NOT_SERVED = {
+    "mcp_servers": "tools of MCP servers are called by the client here",
+    "container": "no code is run here",
+}
+"""Fields that ask for a service that only Anthropic has, and the sentence for each."""
+BLOCKS_OF_ROLE = {
+    "system": {"text"},
+    "user": {"text", "image", "tool_result"},
+    "assistant": {"text", "tool_use", "thinking", "redacted_thinking"},
+}
+
+
+class Turn(Lenient):
+    """One turn of the conversation. Those of one role that follow each other are one turn."""
+
+    role: Literal["user", "assistant", "system"]
+    content: Annotated[
+        list[Block], Field(max_length=MAX_PARTS), BeforeValidator(listed, json_schema_input_type=str | list[Block])
+    ]
+
+    @model_validator(mode="after")
+    def _fits_role(self) -> Turn:
+        known = BLOCKS_OF_ROLE[self.role]
+        if other := next((block.type for block in self.content if block.type not in known), None):
+            raise ValueError(f"a block of type `{other}` does not belong in a message of role `{self.role}`")
+        if not self.content:
+            raise ValueError("`content` is empty")
+        return self
+
+    @property
+    def images(self) -> int:
+        """Number of images in this turn, those in results of tools included."""
+        found = 0
+        for block in self.content:
+            parts = block.content if isinstance(block, ToolResultBlock) else [block]
+            found += sum(isinstance(part, ImageBlock) for part in parts)
+        return found
+
+
+class Thinking(Lenient):
+    """Whether the model thinks before it answers. `budget_tokens` is checked and does not bound it: `effort` does."""
+
+    type: Literal["enabled", "disabled", "adaptive", "between_tools"]
+    budget_tokens: Annotated[int, Field(ge=MIN_THINKING_TOKENS)] | None = None
+
+    @model_validator(mode="after")
+    def _has_budget(self) -> Thinking:
+        if self.type == "enabled" and self.budget_tokens is None:
+            raise ValueError("`thinking` of type `enabled` needs the field `budget_tokens`")
+        return self
+
+
+class OutputConfig(Lenient):
+    """How much the model thinks, and which form its answer has."""
+
+    effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
+    format: AnswerFormat | None = None
+
+
+class Conversation(Lenient):
+    """A body of POST /messages/count_tokens: what stands in the prompt."""
+
+    model: str
+    messages: Annotated[list[Turn], Field(min_length=1, max_length=MAX_MESSAGES)]
+    system: Annotated[
+        list[TextBlock] | None,
+        Field(max_length=MAX_PARTS),
+        BeforeValidator(listed, json_schema_input_type=str | list[TextBlock] | None),
+    ] = None
+    tools: Annotated[list[OfferedTool], Field(max_length=MAX_TOOLS)] | None = None
+    tool_choice: ToolChoice | None = None
+    thinking: Thinking | None = None
+    output_config: OutputConfig | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_served(cls, body: Any) -> Any:
+        for name, sentence in NOT_SERVED.items() if isinstance(body, dict) else ():
+            if body.get(name):
+                raise ValueError(f"`{name}` is not served: {sentence}")
+        return body
+
+    @model_validator(mode="after")
+    def _fields_agree(self) -> Conversation:
+        if self.messages[-1].role == "assistant":
+            raise ValueError(
+                "`messages` ends with the assistant's turn; an answer that has begun is not continued here"
+            )
+        if sum(turn.images for turn in self.messages) > MAX_IMAGES:
+            raise ValueError(f"`messages` hold more than {MAX_IMAGES} images")
+        names = [tool.name for tool in self.tools or ()]
+        if len(set(names)) < len(names):
+            raise ValueError("two of `tools` have the same name")
+        if (choice := self.tool_choice) and choice.type == "any" and not names:
+            raise ValueError("`tool_choice` is `any`, but `tools` is empty")
+        if choice and choice.type == "tool" and choice.name not in names:
+            raise ValueError(f"`tool_choice` names `{choice.name}`, which is not in `tools`")
+        return self
+
+
+class MessagesRequest(Conversation):
+    """A body of POST /messages."""
+
+    max_tokens: Annotated[int, Field(ge=1)]
+    temperature: Annotated[float, Field(ge=0, le=1)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=0, le=MAX_TOP_K)] | None = None
+    stop_sequences: (
+        Annotated[
+            list[Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]],
+            Field(max_length=MAX_STOPS),
+        ]
+        | None
+    ) = None
+    stream: bool | None = None
+
+    @model_validator(mode="after")
+    def _thinks_within_the_answer(self) -> MessagesRequest:
+        if self.thinking and (self.thinking.budget_tokens or 0) >= self.max_tokens:
+            raise ValueError("`thinking.budget_tokens` must be less than `max_tokens`, which the thoughts count for")
+        return self

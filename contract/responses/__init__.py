@@ -1,0 +1,10 @@
+"""POST /responses: OpenAI's newer wire over chat. A body becomes a chat request, a chat answer becomes a response.
+
+input.py       what a conversation is made of: items, as messages of a chat
+tools.py       tools, the choice between them, the form of the answer
+request.py     bodies; what is refused because nothing is kept here
+output.py      items of an answer
+reply.py       a whole answer as a response
+events.py      a streamed answer as events
+naming.py      errors of a chat in the names of this wire
+"""

@@ -1,0 +1,146 @@
+"""A chat's stream as the events of a response.
+
+    response.created, response.in_progress
+      for each item: output_item.added, (content_part.added), deltas, done, (content_part.done), output_item.done
+    response.completed | response.incomplete | response.failed
+
+Items are in the order in which the model began them. Text and reasoning end where something else begins; calls may be
+made side by side, so they end with the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from contract.chat.engine import ChatBatch
+from contract.errors import ApiError
+from contract.events import contents, event
+from contract.responses.output import MESSAGE, REASONING, Kind, Made, Status, call_of, logprob
+from contract.responses.reply import Head, ResponseStatus, ending, logprobs_of, reasoning_tokens, response, usage
+
+
+class ResponseEvents:
+    """Turns batches of the chat that answers `head` into events, numbered from 0."""
+
+    def __init__(self, head: Head) -> None:
+        self.head = head
+        self._number = 0
+        self._items: list[Made] = []
+        self._speaking: Made | None = None
+        self._calls: dict[int, Made] = {}
+        self._tokens: list[dict[str, Any]] = []
+        self._held: list[dict[str, Any]] = []
+        self._finish_reason: str | None = None
+        self._counted = ChatBatch(b"", 0, 0)
+        self._reasoning_tokens = 0
+
+    def of(self, batch: ChatBatch) -> bytes:
+        """Everything that `batch` adds; nothing, where it has no news."""
+        self._counted = batch
+        framed = self._begin()
+        for chunk in contents(batch.events):
+            self._reasoning_tokens = reasoning_tokens(chunk.get("usage")) or self._reasoning_tokens
+            for choice in chunk["choices"]:
+                framed += b"".join(self._choice(choice))
+        return framed
+
+    def end(self) -> Iterator[bytes]:
+        """What is still open, and the whole response; one by one, because all of the answer is in each."""
+        yield self._begin()
+        if not self._items:
+            yield self._added(MESSAGE)
+        status = ending(self._finish_reason)
+        for made in self._items:
+            if made.status == "in_progress":
+                yield from self._done(made, status if made is self._items[-1] else "completed")
+        yield self._state(status, f"response.{status}")
+
+    def failed(self, error: ApiError) -> bytes:
+        """The last event of an answer that broke off. What was made of it stands in the response."""
+        framed = self._begin()
+        for made in self._items:
+            if made.status == "in_progress":
+                made.finish("incomplete", self._tokens)
+        return framed + self._state("failed", "response.failed", error)
+
+    def _begin(self) -> bytes:
+        if self._number:
+            return b""
+        return self._state("in_progress", "response.created") + self._state("in_progress", "response.in_progress")
+
+    def _state(self, status: ResponseStatus, name: str, error: ApiError | None = None) -> bytes:
+        counts = usage(self._counted, self._reasoning_tokens) if status != "in_progress" else None
+        output = [made.item() for made in self._items]
+        return self._framed(name, response=response(self.head, status, output, counts, error))
+
+    def _choice(self, choice: dict[str, Any]) -> Iterator[bytes]:
+        delta = choice["delta"]
+        self._finish_reason = choice.get("finish_reason") or self._finish_reason
+        if self.head.request.wants_logprobs:
+            tokens = logprobs_of(choice)
+            self._tokens += tokens
+            self._held += tokens
+        if thought := delta.get("reasoning_content"):
+            yield self._spoken(REASONING, thought)
+        if said := delta.get("content"):
+            yield self._spoken(MESSAGE, said)
+        for call in delta.get("tool_calls") or ():
+            yield self._called(call)
+
+    def _spoken(self, kind: Kind, text: str) -> bytes:
+        framed = b""
+        if self._speaking is None or self._speaking.kind is not kind:
+            framed = self._quiet() + self._added(kind)
+            self._speaking = self._items[-1]
+        # Tokens whose text was held back come with the text; those of thoughts are no one's.
+        held, self._held = self._held, []
+        tokens: dict[str, Any] = {"logprobs": [logprob(token) for token in held]} if kind is MESSAGE else {}
+        return framed + self._delta(self._speaking, text, **tokens)
+
+    def _called(self, call: dict[str, Any]) -> bytes:
+        self._held = []
+        framed = self._quiet()
+        kind, name, text = call_of(call)
+        made = self._calls.get(call["index"])
+        if made is None:
+            framed += self._added(kind, call.get("id"), name)
+            made = self._calls[call["index"]] = self._items[-1]
+        return framed + (self._delta(made, text) if text else b"")
+
+    def _quiet(self) -> bytes:
+        """Ends the text or the reasoning under way."""
+        made, self._speaking = self._speaking, None
+        if made is None:
+            return b""
+        return b"".join(self._done(made, "completed"))
+
+    def _added(self, kind: Kind, call_id: str | None = None, name: str = "") -> bytes:
+        made = self.head.made(kind, len(self._items), call_id, name)
+        self._items.append(made)
+        framed = self._framed("response.output_item.added", output_index=made.index, item=made.item())
+        if kind.part is None:
+            return framed
+        return framed + self._framed("response.content_part.added", **self._place(made), part=made.part())
+
+    def _delta(self, made: Made, text: str, **more: Any) -> bytes:
+        made.pieces.append(text)
+        return self._framed(f"{made.kind.events}.delta", **self._place(made), delta=text, **more)
+
+    def _done(self, made: Made, status: Status) -> Iterator[bytes]:
+        made.finish(status, self._tokens)
+        place = self._place(made)
+        said: dict[str, Any] = {made.kind.key: made.text}
+        said |= {"logprobs": made.logprobs} if made.kind is MESSAGE else {}
+        yield self._framed(f"{made.kind.events}.done", **place, **said)
+        if made.kind.part is not None:
+            yield self._framed("response.content_part.done", **place, part=made.part())
+        yield self._framed("response.output_item.done", output_index=made.index, item=made.item())
+
+    def _place(self, made: Made) -> dict[str, Any]:
+        place: dict[str, Any] = {"item_id": made.id, "output_index": made.index}
+        return place if made.kind.part is None else place | {"content_index": 0}
+
+    def _framed(self, name: str, **members: Any) -> bytes:
+        number, self._number = self._number, self._number + 1
+        return b"event: " + name.encode() + b"\n" + event({"type": name, "sequence_number": number, **members})

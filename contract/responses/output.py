@@ -1,0 +1,173 @@
+"""Items of an answer: what the model thought, what it said, which tools it calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+Status = Literal["in_progress", "completed", "incomplete"]
+
+
+class TopLogprob(TypedDict):
+    """A token that could have stood in the same place."""
+
+    token: str
+    bytes: list[int]
+    logprob: float
+
+
+class Logprob(TopLogprob):
+    """A token of the answer, and the most probable ones in its place."""
+
+    top_logprobs: list[TopLogprob]
+
+
+class OutputText(TypedDict):
+    """What the model said."""
+
+    type: Literal["output_text"]
+    text: str
+    annotations: list[Any]
+    logprobs: list[Logprob]
+
+
+class ReasoningText(TypedDict):
+    """What the model thought before it answered."""
+
+    type: Literal["reasoning_text"]
+    text: str
+
+
+class OutputItem(TypedDict):
+    """One of: a `message`, `reasoning`, a `function_call`, a `custom_tool_call`.
+
+    A message and reasoning have `content`; a call has `call_id`, `name` and `arguments` (custom tools: `input`).
+    """
+
+    id: str
+    type: Literal["message", "reasoning", "function_call", "custom_tool_call"]
+    status: Status
+    role: NotRequired[Literal["assistant"]]
+    content: NotRequired[list[OutputText | ReasoningText]]
+    summary: NotRequired[list[Any]]
+    call_id: NotRequired[str]
+    name: NotRequired[str]
+    arguments: NotRequired[str]
+    input: NotRequired[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of item.
+
+    Attributes:
+        type: of the item.
+        prefix: of its id.
+        events: what its `.delta` and `.done` events are called.
+        key: the member that holds its text, of the item or of its one part.
+        part: type of that part; None for items without parts.
+    """
+
+    type: Literal["message", "reasoning", "function_call", "custom_tool_call"]
+    prefix: str
+    events: str
+    key: str
+    part: str | None = None
+
+
+REASONING = Kind("reasoning", "rs", "response.reasoning_text", "text", "reasoning_text")
+MESSAGE = Kind("message", "msg", "response.output_text", "text", "output_text")
+FUNCTION_CALL = Kind("function_call", "fc", "response.function_call_arguments", "arguments")
+CUSTOM_CALL = Kind("custom_tool_call", "ctc", "response.custom_tool_call_input", "input")
+
+
+@dataclass(slots=True)
+class Made:
+    """An item in the making.
+
+    Attributes:
+        index: its place in the output.
+        call: `call_id` and `name` of a call.
+        pieces: of its text: what is said, what is thought, the arguments of a call.
+        status: `in_progress` until the item is done.
+        logprobs: of the tokens that spell the text, once the item is done.
+    """
+
+    kind: Kind
+    index: int
+    id: str
+    call: dict[str, str]
+    pieces: list[str] = field(default_factory=list)
+    status: Status = "in_progress"
+    logprobs: list[Logprob] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """All of it, so far."""
+        return "".join(self.pieces)
+
+    def finish(self, status: Status, tokens: Sequence[dict[str, Any]] = ()) -> None:
+        """No more text comes. `tokens` are those of the answer, of which some spell this text."""
+        self.status = status
+        if self.kind is MESSAGE:
+            self.logprobs = spelling(self.text, tokens)
+
+    def part(self) -> dict[str, Any]:
+        """The one part of its content."""
+        part = {"type": self.kind.part, "text": self.text}
+        return part | {"annotations": [], "logprobs": self.logprobs} if self.kind is MESSAGE else part
+
+    def item(self) -> OutputItem:
+        """As it is now; without content while it is in progress."""
+        item: Any = {"id": self.id, "type": self.kind.type, "status": self.status}
+        if self.kind.part is None:
+            item |= self.call | {self.kind.key: self.text}
+        else:
+            content = [] if self.status == "in_progress" else [self.part()]
+            head: dict[str, Any] = {"summary": []} if self.kind is REASONING else {"role": "assistant"}
+            item |= head | {"content": content}
+        made: OutputItem = item
+        return made
+
+
+def call_of(call: dict[str, Any]) -> tuple[Kind, str, str]:
+    """Kind, name and text of a tool call of a chat, or of a piece of one; what a piece lacks is empty."""
+    if called := call.get("custom"):
+        return CUSTOM_CALL, called.get("name") or "", called.get("input") or ""
+    called = call.get("function") or {}
+    return FUNCTION_CALL, called.get("name") or "", called.get("arguments") or ""
+
+
+def spelling(text: str, tokens: Sequence[dict[str, Any]]) -> list[Logprob]:
+    """Those of `tokens` that spell `text`: an answer has tokens of reasoning and calls as well.
+
+    All of them where the text cannot be found, which happens where a character has several tokens.
+    """
+    if not tokens:
+        return []
+    spelled = "".join(token["token"] for token in tokens)
+    start = spelled.rfind(text) if text else -1
+    if start < 0:
+        return [logprob(token) for token in tokens]
+    found, at = [], 0
+    for token in tokens:
+        if at < start + len(text) and at + len(token["token"]) > start:
+            found.append(logprob(token))
+        at += len(token["token"])
+    return found
+
+
+def logprob(token: dict[str, Any]) -> Logprob:
+    """A token of a chat's `logprobs`, with its bytes in any case."""
+    top: list[TopLogprob] = [
+        {"token": t["token"], "bytes": t.get("bytes") or [], "logprob": t["logprob"]} for t in token["top_logprobs"]
+    ]
+    return {
+        "token": token["token"],
+        "bytes": token.get("bytes") or [],
+        "logprob": token["logprob"],
+        "top_logprobs": top,
+    }

@@ -1,0 +1,217 @@
+"""A chat's answer as a response: every member of OpenAI's object that has a meaning here.
+
+Head            what a response is known by, before anything of it is made
+response(...)   the object, in any of its states
+whole(...)      of a whole answer
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+from contract.chat.engine import ChatBatch, ChatReply
+from contract.errors import ApiError
+from contract.responses.output import MESSAGE, REASONING, Kind, Made, OutputItem, call_of
+from contract.responses.request import ResponsesRequest
+
+
+class InputTokensDetails(TypedDict):
+    """Of the input: tokens that an earlier request had left in the cache. Writing to it is never billed."""
+
+    cached_tokens: int
+    cache_write_tokens: Literal[0]
+
+
+class OutputTokensDetails(TypedDict):
+    """Of the output: tokens that were thoughts."""
+
+    reasoning_tokens: int
+
+
+class ResponseUsage(TypedDict):
+    """Tokens of the call. `input_tokens_cut`: those that did not fit and were cut off at the top, where any were."""
+
+    input_tokens: int
+    input_tokens_details: InputTokensDetails
+    output_tokens: int
+    output_tokens_details: OutputTokensDetails
+    total_tokens: int
+    input_tokens_cut: NotRequired[int]
+
+
+class ResponseFailure(TypedDict):
+    """Why a stream broke off. `type` is that of the Error object, `code` one of OpenAI's."""
+
+    code: Literal["server_error", "rate_limit_exceeded", "invalid_prompt"]
+    message: str
+    param: str | None
+    type: str
+
+
+class IncompleteDetails(TypedDict):
+    """The answer stopped at `max_output_tokens`, or where the window ends."""
+
+    reason: Literal["max_output_tokens"]
+
+
+ResponseStatus = Literal["in_progress", "completed", "incomplete", "failed"]
+
+
+class Response(TypedDict):
+    """An answer. Fields of the request are repeated; nothing is kept, so `store` is always false."""
+
+    id: str
+    object: Literal["response"]
+    created_at: int
+    status: ResponseStatus
+    error: ResponseFailure | None
+    incomplete_details: IncompleteDetails | None
+    model: str
+    output: list[OutputItem]
+    usage: ResponseUsage | None
+    store: Literal[False]
+    background: Literal[False]
+    previous_response_id: None
+    service_tier: Literal["default"]
+    instructions: str | None
+    max_output_tokens: int | None
+    metadata: dict[str, str]
+    parallel_tool_calls: bool
+    prompt_cache_key: str | None
+    reasoning: dict[str, str | None]
+    safety_identifier: str | None
+    temperature: float | None
+    text: dict[str, Any]
+    tool_choice: str | dict[str, Any]
+    tools: list[dict[str, Any]]
+    top_logprobs: int
+    top_p: float | None
+    truncation: Literal["auto", "disabled"]
+    user: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a response is known by.
+
+    Attributes:
+        request: what it answers.
+        request_id: ours; ids of the response and its items are made of it.
+        created_s: Unix time.
+        model: the one that answers.
+    """
+
+    request: ResponsesRequest
+    request_id: str
+    created_s: int
+    model: str
+
+    def made(self, kind: Kind, index: int, call_id: str | None = None, name: str = "") -> Made:
+        """The item at `index` of the output, empty yet; `call_id` and `name` are those of a call."""
+        tail = f"{self._stem}_{index}"
+        call = {"call_id": call_id or f"call_{tail}", "name": name} if kind.part is None else {}
+        return Made(kind, index, f"{kind.prefix}_{tail}", call)
+
+    @property
+    def id(self) -> str:
+        """Of the response."""
+        return f"resp_{self._stem}"
+
+    @property
+    def _stem(self) -> str:
+        return self.request_id.partition("_")[2] or self.request_id
+
+
+def response(
+    head: Head,
+    status: ResponseStatus,
+    output: list[OutputItem],
+    usage: ResponseUsage | None = None,
+    error: ApiError | None = None,
+) -> Response:
+    """The object, in any of its states."""
+    members: Any = {
+        "id": head.id,
+        "object": "response",
+        "created_at": head.created_s,
+        "status": status,
+        "error": failure(error) if error else None,
+        "incomplete_details": {"reason": "max_output_tokens"} if status == "incomplete" else None,
+        "model": head.model,
+        "output": output,
+        "usage": usage,
+        "store": False,
+        "background": False,
+        "previous_response_id": None,
+        "service_tier": "default",
+    }
+    answered: Response = members | head.request.echo()
+    return answered
+
+
+def whole(head: Head, reply: ChatReply) -> Response:
+    """Of an answer that is there as a whole."""
+    choice = reply.body["choices"][0]
+    items = _made(head, choice["message"])
+    status = ending(choice["finish_reason"])
+    for made in items:
+        made.finish(status if made is items[-1] else "completed", logprobs_of(choice))
+    counts = usage(reply, reasoning_tokens(reply.body["usage"]))
+    return response(head, status, [made.item() for made in items], counts)
+
+
+def _made(head: Head, message: dict[str, Any]) -> list[Made]:
+    """Items of a chat's message: what was thought, what was said, which tools are called."""
+    items: list[Made] = []
+    calls = message.get("tool_calls") or ()
+    texts = ((REASONING, message.get("reasoning_content")), (MESSAGE, message.get("content")))
+    for kind, text in texts:
+        if text:
+            items.append(head.made(kind, len(items)))
+            items[-1].pieces.append(text)
+    for call in calls:
+        kind, name, arguments = call_of(call)
+        items.append(head.made(kind, len(items), call.get("id"), name))
+        items[-1].pieces.append(arguments)
+    return items or [head.made(MESSAGE, 0)]
+
+
+def ending(reason: str | None) -> Literal["completed", "incomplete"]:
+    """The status of an answer that ended for `reason`, and of its last item; those before it are completed."""
+    return "incomplete" if reason == "length" else "completed"
+
+
+def logprobs_of(choice: Any) -> list[dict[str, Any]]:
+    """Tokens of a choice, or of a piece of one."""
+    return ((choice.get("logprobs") or {}).get("content")) or []
+
+
+def reasoning_tokens(counts: Any) -> int:
+    """Of the `usage` of a chat, or of none."""
+    return int(((counts or {}).get("completion_tokens_details") or {}).get("reasoning_tokens") or 0)
+
+
+def usage(counted: ChatReply | ChatBatch, reasoning: int) -> ResponseUsage:
+    """Token counts of an answer, or of a stream so far."""
+    counts: ResponseUsage = {
+        "input_tokens": counted.prompt_tokens,
+        "input_tokens_details": {"cached_tokens": counted.cached_tokens, "cache_write_tokens": 0},
+        "output_tokens": counted.completion_tokens,
+        "output_tokens_details": {"reasoning_tokens": reasoning},
+        "total_tokens": counted.prompt_tokens + counted.completion_tokens,
+    }
+    if counted.cut_tokens:
+        counts["input_tokens_cut"] = counted.cut_tokens
+    return counts
+
+
+def failure(error: ApiError) -> ResponseFailure:
+    """An error that came after the stream had begun."""
+    status = error.fault.status
+    code: Any = "server_error" if status >= 500 else "invalid_prompt"
+    # What a client may not spend is a limit of rate to OpenAI's API.
+    code = "rate_limit_exceeded" if status in (402, 429) else code
+    return {"code": code, "message": error.message, "param": error.param, "type": error.fault.type}

@@ -1,0 +1,193 @@
+"""POST /responses: what a body may say, as a chat request. Limits are those of chat, where chat has one.
+
+Fields of OpenAI's schema that need something kept on the server are refused: an answer without it would be wrong.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, field_validator, model_validator
+
+from contract.base import Lenient
+from contract.body import explain
+from contract.chat.request import (
+    MAX_IMAGES,
+    MAX_MESSAGES,
+    MAX_TEMPERATURE,
+    MAX_TOP_LOGPROBS,
+    ChatRequest,
+    ReasoningEffort,
+)
+from contract.chat.tools import MAX_TOOLS
+from contract.errors import INVALID_REQUEST
+from contract.limits import MIB
+from contract.responses.input import InputMessage, Item, messages
+from contract.responses.naming import named_here
+from contract.responses.tools import ClientTool, TextConfig, ToolChoice
+
+MAX_ECHO_BYTES = MIB
+"""`instructions`, `tools`, `text` and the like as JSON: a stream repeats them in three events."""
+MAX_METADATA = 16
+MAX_METADATA_KEY_CHARS = 64
+MAX_METADATA_CHARS = 512
+MAX_LABEL_CHARS = 512
+"""Of `user`, `safety_identifier` and `prompt_cache_key`."""
+MAX_INCLUDES = 32
+
+LOGPROBS = "message.output_text.logprobs"
+"""The one member of `include` that something comes of."""
+
+Label = Annotated[str, Field(max_length=MAX_LABEL_CHARS)]
+
+
+class ReasoningConfig(Lenient):
+    """How much a model may think. No summary is made of what it thought: all of it is given."""
+
+    effort: ReasoningEffort | None = None
+
+
+class ResponsesRequest(Lenient):
+    """A body of POST /responses. None is what OpenAI's clients send for "not given"."""
+
+    model: str
+    input: Annotated[
+        list[Item],
+        Field(min_length=1, max_length=MAX_MESSAGES),
+        BeforeValidator(
+            lambda v: [{"role": "user", "content": v}] if isinstance(v, str) else v,
+            json_schema_input_type=str | list[Item],
+        ),
+    ]
+    instructions: str | None = None
+    max_output_tokens: Annotated[int, Field(ge=1)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=MAX_TEMPERATURE)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    stream: bool | None = None
+    tools: Annotated[list[ClientTool], Field(max_length=MAX_TOOLS)] | None = None
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
+    text: TextConfig | None = None
+    reasoning: ReasoningConfig | None = None
+    include: Annotated[list[Label], Field(max_length=MAX_INCLUDES)] | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
+    truncation: Literal["auto", "disabled"] | None = None
+    metadata: (
+        Annotated[
+            dict[
+                Annotated[str, Field(max_length=MAX_METADATA_KEY_CHARS)],
+                Annotated[str, Field(max_length=MAX_METADATA_CHARS)],
+            ],
+            Field(max_length=MAX_METADATA),
+        ]
+        | None
+    ) = None
+    user: Label | None = None
+    safety_identifier: Label | None = None
+    prompt_cache_key: Label | None = None
+    service_tier: Label | None = None
+    store: bool | None = None
+    background: bool | None = None
+    previous_response_id: Any = None
+    conversation: Any = None
+    prompt: Any = None
+    moderation: Any = None
+
+    _chat: ChatRequest = PrivateAttr()
+
+    @field_validator("previous_response_id", "conversation", "prompt")
+    @classmethod
+    def _is_not_kept(cls, value: Any) -> None:
+        if value is not None:
+            raise ValueError("nothing is kept here between requests; send the whole conversation in `input`")
+
+    @field_validator("background")
+    @classmethod
+    def _is_waited_for(cls, background: bool | None) -> bool | None:
+        if background:
+            raise ValueError("no answer is kept here, so none is made in the background; wait for it or stream it")
+        return background
+
+    @field_validator("moderation")
+    @classmethod
+    def _is_not_moderated(cls, moderation: Any) -> None:
+        if moderation is not None:
+            raise ValueError("no moderation model is run here")
+
+    @model_validator(mode="after")
+    def _fits_chat(self) -> ResponsesRequest:
+        size = len(json.dumps(self.echo(), ensure_ascii=False).encode())
+        if size > MAX_ECHO_BYTES:
+            raise INVALID_REQUEST(
+                f"what a reply repeats, `instructions`, `tools` and `text` above all, is {size} bytes as JSON; at most "
+                f"{MAX_ECHO_BYTES} are allowed, and longer texts belong in `input`"
+            )
+        if self._images() > MAX_IMAGES:
+            raise INVALID_REQUEST(f"`input` holds more than {MAX_IMAGES} images", param="input")
+        with named_here():
+            try:
+                self._chat = ChatRequest.model_validate(self._fields())
+            except ValidationError as error:
+                raise explain(error) from None
+        return self
+
+    @property
+    def chat(self) -> ChatRequest:
+        """The same, as a chat."""
+        return self._chat
+
+    @property
+    def wants_logprobs(self) -> bool:
+        """Whether each token comes with its probability."""
+        return LOGPROBS in (self.include or ()) or bool(self.top_logprobs)
+
+    def echo(self) -> dict[str, Any]:
+        """The fields of the body that every response repeats."""
+        return {
+            "instructions": self.instructions,
+            "max_output_tokens": self.max_output_tokens,
+            "metadata": self.metadata or {},
+            "parallel_tool_calls": self.parallel_tool_calls is not False,
+            "prompt_cache_key": self.prompt_cache_key,
+            "reasoning": {"effort": self.reasoning.effort if self.reasoning else None, "summary": None},
+            "safety_identifier": self.safety_identifier,
+            "temperature": self.temperature,
+            "text": {"format": self.text.format.echo() if self.text and self.text.format else {"type": "text"}},
+            "tool_choice": _plain(self.tool_choice or "auto"),
+            "tools": [tool.echo() for tool in self.tools or ()],
+            "top_logprobs": self.top_logprobs or 0,
+            "top_p": self.top_p,
+            "truncation": self.truncation or "auto",
+            "user": self.user,
+        }
+
+    def _images(self) -> int:
+        shown = (part for item in self.input if isinstance(item, InputMessage) for part in item.content)
+        return sum(part.type == "input_image" for part in shown)
+
+    def _fields(self) -> dict[str, Any]:
+        """Of the chat request; what is not given is left out."""
+        choice = self.tool_choice
+        form = self.text.format if self.text else None
+        fields: dict[str, Any] = {
+            "messages": messages(self.instructions, self.input),
+            "max_completion_tokens": self.max_output_tokens,
+            "tools": [tool.chat() for tool in self.tools] if self.tools else None,
+            "tool_choice": choice if isinstance(choice, str | None) else choice.chat(),
+            "response_format": form.chat() if form else None,
+            "reasoning_effort": self.reasoning.effort if self.reasoning else None,
+            "stream_options": {"include_usage": True} if self.stream else None,
+        }
+        fields |= {name: getattr(self, name) for name in COPIED}
+        if self.wants_logprobs:
+            fields |= {"logprobs": True, "top_logprobs": self.top_logprobs or 0}
+        return fields
+
+
+COPIED = ("model", "temperature", "top_p", "stream", "parallel_tool_calls")
+"""Fields that have the same name and meaning on both wires."""
+
+
+def _plain(choice: Any) -> Any:
+    return choice if isinstance(choice, str) else choice.model_dump()

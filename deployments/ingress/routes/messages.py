@@ -1,0 +1,83 @@
+"""POST /messages and POST /messages/count_tokens: chat, on Anthropic's wire."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from functools import partial
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+from starlette.responses import JSONResponse, Response
+
+from contract.access import Scope
+from contract.catalog import ChatModel
+from contract.chat.engine import ChatBatch, ChatReply
+from contract.chat.request import ChatRequest
+from contract.limits import CHAT_BODY_BYTES
+from contract.messages.errors import MessagesErrorReply
+from contract.messages.events import PING, MessageEvents, failed
+from contract.messages.reply import MessageReply, TokenCount, message
+from contract.messages.request import Conversation, MessagesRequest
+from contract.messages.translation import chat_request
+from deployments.ingress.admission import Admitted, admit
+from deployments.ingress.context import RequestContext
+from deployments.ingress.events import Manners, event_stream
+from deployments.ingress.flows import chat, tokens
+from deployments.ingress.idempotency import ACCEPTS_KEY, once
+from deployments.ingress.openapi import documented
+from deployments.ingress.served import input_cut
+
+router = APIRouter(tags=["messages"])
+
+Writing = Annotated[Admitted, Depends(admit(Scope.CHAT, CHAT_BODY_BYTES, takes_api_key_header=True))]
+
+documented_here = partial(documented, error=MessagesErrorReply, takes_api_key_header=True)
+
+
+@router.post("/messages", openapi_extra=documented_here(MessagesRequest, MessageReply, streams=True, **ACCEPTS_KEY))
+async def create_message(admitted: Writing) -> Response:
+    """Answer a conversation in Anthropic's shape, as one JSON object or as a stream of server-sent events.
+
+    An `Idempotency-Key` makes the JSON answer repeatable without a second bill; with `stream` it is ignored.
+    """
+    body = await admitted.body(MessagesRequest)
+    context, request = admitted.context, chat_request(body)
+    model = context.pick(context.service.catalog.chat, body.model)
+    if not body.stream:
+        return await once(admitted, partial(_answer, context, model, request))
+    manners = Manners(PING, partial(failed, request_id=context.request_id))
+    headers: dict[str, str] = {}
+    events = _events(context, chat.stream(context, model, request), model.id, headers)
+    return await event_stream(events, headers, manners=manners)
+
+
+@router.post("/messages/count_tokens", openapi_extra=documented_here(Conversation, TokenCount))
+async def count_tokens(admitted: Writing) -> Response:
+    """Count the tokens of a conversation as `POST /messages` would read it. Costs nothing."""
+    body = await admitted.body(Conversation)
+    context, request = admitted.context, chat_request(body)
+    model = context.pick(context.service.catalog.chat, body.model)
+    counted: TokenCount = {"input_tokens": await tokens.count(context, model, request)}
+    return JSONResponse(counted)
+
+
+async def _answer(context: RequestContext, model: ChatModel, request: ChatRequest) -> Response:
+    def render(reply: ChatReply) -> Response:
+        return JSONResponse(message(reply), headers=input_cut(context, reply.cut_tokens))
+
+    return await chat.complete(context, model, request, render)
+
+
+async def _events(
+    context: RequestContext, batches: AsyncGenerator[ChatBatch, None], model: str, headers: dict[str, str]
+) -> AsyncGenerator[bytes, None]:
+    """What is sent; `headers` are complete when the first event is, which they are sent with."""
+    told = MessageEvents(model)
+    async with aclosing(batches):
+        async for batch in batches:
+            headers |= input_cut(context, batch.cut_tokens)
+            # Silence must be seen as such: it is filled.
+            if events := told.of(batch):
+                yield events
+    yield told.end()

@@ -1,0 +1,42 @@
+"""POST /tokenize and POST /detokenize, in vLLM's schema."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+from pydantic_core import to_json
+from starlette.responses import JSONResponse, Response
+
+from contract.access import Scope
+from contract.tokens import DetokenizeJob, DetokenizeReply, DetokenizeRequest, TokenizeBody, TokenizeReply
+from deployments.ingress.admission import Admitted, admit
+from deployments.ingress.flows import tokens
+from deployments.ingress.openapi import documented
+
+router = APIRouter(tags=["tokens"])
+
+Counting = Annotated[Admitted, Depends(admit(Scope.CHAT))]
+
+
+@router.post("/tokenize", openapi_extra=documented(TokenizeBody, TokenizeReply))
+async def tokenize(admitted: Counting) -> Response:
+    """The tokens of a text, or of a conversation as a chat model reads it. Costs nothing."""
+    request = (await admitted.body(TokenizeBody)).root
+    context = admitted.context
+    model = context.pick(context.service.catalog.chat, request.model)
+    found = await tokens.tokenize(context, model, request.job())
+    reply = TokenizeReply(count=len(found.ids), max_model_len=model.context_window, tokens=found.ids)
+    if found.strings is not None:
+        reply["token_strs"] = found.strings
+    return Response(to_json(reply), media_type="application/json")
+
+
+@router.post("/detokenize", openapi_extra=documented(DetokenizeRequest, DetokenizeReply))
+async def detokenize(admitted: Counting) -> Response:
+    """The text that some tokens of a chat model spell. Costs nothing."""
+    request = await admitted.body(DetokenizeRequest)
+    context = admitted.context
+    model = context.pick(context.service.catalog.chat, request.model)
+    text = await tokens.detokenize(context, model, DetokenizeJob(tuple(request.tokens)))
+    return JSONResponse(DetokenizeReply(prompt=text))

@@ -1,0 +1,199 @@
+"""Prompts that are continued as they stand, by vLLM's engine itself: no chat template, no parser. Needs vLLM.
+
+Completions.write, .stream
+  |- prompts()     each as token ids that fit, or the 400 that says why not
+  |- _outputs()    what the engine makes of them, a few sequences at a time
+  `- Ledger        the same as choices, and the token counts      models.chat.choices
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+from vllm.inputs import tokens_input
+from vllm.outputs import RequestOutput
+from vllm.sampling_params import RequestOutputKind, SamplingParams
+from vllm.utils.async_utils import merge_async_iterators
+from vllm.v1.engine.async_llm import AsyncLLM
+
+from contract.catalog import ChatModel
+from contract.chat.engine import ChatBatch
+from contract.completions import (
+    LOGPROB_TOKENS,
+    SCORED_PROMPT_TOKENS,
+    CompletionChoice,
+    CompletionJob,
+    CompletionReply,
+    CompletionRequest,
+    Prompt,
+)
+from contract.errors import INVALID_REQUEST, UPSTREAM_ERROR
+from models.chat.choices import Ledger, Prepared, whole
+from models.chat.request import DEFAULT_TEMPERATURE, answer_reserve
+from models.chat.tokens import TextTokens
+
+SEQUENCES_AT_ONCE = 8
+"""Of one request in the engine, as many as one chat may have: a request with a hundred prompts does not fill it."""
+CHARS_PER_TOKEN = 16
+"""Text beyond so many for each token of the window is cut before it is made tokens, which takes time."""
+
+COPIED = ("top_p", "top_k", "min_p", "repetition_penalty", "seed", "stop", "presence_penalty", "frequency_penalty")
+"""Fields that have the same name and meaning in vLLM's sampling parameters; None is left out."""
+
+
+class Completions:
+    """Continues prompts with one engine. Safe for concurrent calls from one event loop."""
+
+    def __init__(self, engine: AsyncLLM, model: ChatModel, tokens: TextTokens) -> None:
+        self._engine, self._model, self._tokens = engine, model, tokens
+        fill_in = model.fill_in
+        self._frame = tokens.known((fill_in.before, fill_in.between, fill_in.after)) if fill_in else None
+
+    async def write(self, job: CompletionJob) -> CompletionReply:
+        """All answers, whole. Raises INVALID_REQUEST, UPSTREAM_ERROR."""
+        ledger = await self._begin(job)
+        pieces: list[CompletionChoice] = []
+        # Several answers come piece by piece, also whole ones: each says what it found cached.
+        kind = RequestOutputKind.DELTA if job.request.answers > 1 else RequestOutputKind.FINAL_ONLY
+        async with aclosing(self._outputs(job, ledger, kind)) as outputs:
+            async for index, output in outputs:
+                pieces += ledger.choices(index, output)
+        usage = ledger.usage()
+        body: Any = ledger.head | {"choices": whole(pieces), "usage": usage}
+        return CompletionReply(
+            body, usage["prompt_tokens"], usage["completion_tokens"], ledger.cached_tokens, ledger.cut_tokens
+        )
+
+    async def stream(self, job: CompletionJob) -> AsyncGenerator[ChatBatch, None]:
+        """The answers in events, side by side. Closing it frees the engine. Raises as `write`."""
+        ledger = await self._begin(job)
+        async with aclosing(self._outputs(job, ledger, RequestOutputKind.DELTA)) as outputs:
+            async for index, output in outputs:
+                if batch := ledger.batch(index, output):
+                    yield batch
+        yield ledger.last_batch()
+
+    async def _begin(self, job: CompletionJob) -> Ledger:
+        prompts = [await self._prepared(job.request, prompt) for prompt in job.request.prompt]
+        check_logprobs(job.request, prompts)
+        head = {
+            "id": f"cmpl-{secrets.token_hex(16)}",
+            "object": "text_completion",
+            "created": int(time.time()),
+            "model": self._model.id,
+        }
+        return Ledger(job.request, head, prompts)
+
+    async def _outputs(
+        self, job: CompletionJob, ledger: Ledger, kind: RequestOutputKind
+    ) -> AsyncGenerator[tuple[int, RequestOutput], None]:
+        """What the engine makes of each prompt, with its number. Raises UPSTREAM_ERROR."""
+        at_once = max(1, SEQUENCES_AT_ONCE // job.request.answers)
+        for start in range(0, len(ledger.prompts), at_once):
+            prompts = ledger.prompts[start : start + at_once]
+            names = (f"{ledger.head['id']}-{start + index}" for index in range(len(prompts)))
+            running = [self._running(job, prompt, kind, name) for prompt, name in zip(prompts, names, strict=True)]
+            async with aclosing(merge_async_iterators(*running)) as outputs:
+                async for index, output in outputs:
+                    if any(one.finish_reason == "error" for one in output.outputs):
+                        raise UPSTREAM_ERROR()
+                    yield start + index, output
+
+    def _running(
+        self, job: CompletionJob, prompt: Prepared, kind: RequestOutputKind, request_id: str
+    ) -> AsyncGenerator[RequestOutput, None]:
+        given = tokens_input(prompt.ids, cache_salt=job.cache_salt)
+        outputs: AsyncGenerator[RequestOutput, None] = self._engine.generate(
+            given, sampling(job.request, prompt, kind), request_id
+        )
+        return outputs
+
+    async def _prepared(self, request: CompletionRequest, prompt: Prompt) -> Prepared:
+        """`prompt` as ids that fit the window. Raises INVALID_REQUEST."""
+        window = self._model.context_window
+        ids, text, lost = await self._ids(prompt, window)
+        before, after = await self._around(request.suffix)
+        room = window - len(before) - len(after)
+        keep = room - (answer_reserve(request.budget, window) if len(ids) >= room else 0)
+        if keep < 1:
+            raise INVALID_REQUEST(f"`suffix` leaves no room in the window of {window} tokens", param="suffix")
+        if request.echo and (lost or len(ids) >= room):
+            raise INVALID_REQUEST(
+                f"with `echo` a prompt is not cut; one has {len(ids) + lost} tokens, and at most {room - 1} fit `"
+                f"{self._model.id}`",
+                param="prompt",
+            )
+        cut = max(0, len(ids) - keep)
+        whole = [*before, *self._cut(ids, cut), *after]
+        if request.echo and text is None:
+            text = await self._tokens.text(ids)
+        first = await self._tokens.text(whole[:1]) if request.echo and request.logprobs is not None else ""
+        return Prepared(whole, min(request.budget, window - len(whole)), cut + lost, text or "", first)
+
+    async def _ids(self, prompt: Prompt, window: int) -> tuple[list[int], str | None, int]:
+        """Token ids of `prompt`, its text where it was one, and how many tokens are lost at its top, at least."""
+        if not isinstance(prompt, str):
+            self._tokens.check(prompt, "prompt")
+            return list(prompt), None, 0
+        surplus = max(0, len(prompt) - window * CHARS_PER_TOKEN)
+        ids = await self._tokens.ids(prompt[surplus:], add_special_tokens=True)
+        return ids, prompt, -(-surplus // CHARS_PER_TOKEN)
+
+    async def _around(self, suffix: str | None) -> tuple[list[int], list[int]]:
+        """What stands before and after the prompt where a gap is to be filled."""
+        if suffix is None:
+            return [], []
+        if self._frame is None:
+            raise INVALID_REQUEST(
+                f"`{self._model.id}` does not know how to fill a gap before a `suffix`", param="suffix"
+            )
+        before, between, after = self._frame
+        return [before], [between, *await self._tokens.ids(suffix, add_special_tokens=False), after]
+
+    def _cut(self, ids: list[int], surplus: int) -> list[int]:
+        """`ids` without `surplus` at the top. A begin-of-text token stays: some models are lost without it."""
+        if not surplus:
+            return ids
+        start = ids[:1] if ids[0] == self._tokens.begin else []
+        return start + ids[surplus + len(start) :]
+
+
+def sampling(request: CompletionRequest, prompt: Prepared, kind: RequestOutputKind) -> SamplingParams:
+    """VLLM's parameters: these fields and no others."""
+    fields = {name: value for name in COPIED if (value := getattr(request, name)) is not None}
+    temperature = DEFAULT_TEMPERATURE if request.temperature is None else request.temperature
+    if temperature == 0 and request.answers > 1:
+        # vLLM refuses several greedy answers; the most probable token alone is the same thing.
+        temperature, fields["top_k"] = DEFAULT_TEMPERATURE, 1
+    return SamplingParams(
+        n=request.answers,
+        temperature=temperature,
+        # The engine computes nothing without an answer: where none is wanted, one token is made and left out.
+        max_tokens=max(1, prompt.budget),
+        logprobs=request.logprobs,
+        prompt_logprobs=request.logprobs if request.echo else None,
+        output_kind=kind,
+        **fields,
+    )
+
+
+def check_logprobs(request: CompletionRequest, prompts: list[Prepared]) -> None:
+    """Raises INVALID_REQUEST where more logprobs are wanted than one reply holds."""
+    if request.logprobs is None:
+        return
+    longest = max(len(prompt.ids) for prompt in prompts)
+    if request.echo and longest > SCORED_PROMPT_TOKENS:
+        raise INVALID_REQUEST(
+            f"a prompt has {longest} tokens; with `echo` and `logprobs` it may have {SCORED_PROMPT_TOKENS}",
+            param="prompt",
+        )
+    most = request.answers * sum(prompt.budget + (len(prompt.ids) if request.echo else 0) for prompt in prompts)
+    if most > LOGPROB_TOKENS:
+        raise INVALID_REQUEST(
+            f"`logprobs` of up to {most} tokens were asked for; one request has at most {LOGPROB_TOKENS}",
+            param="logprobs",
+        )

@@ -1,0 +1,105 @@
+"""Texts as token ids and back, beside the tokenizer that vLLM works with. Needs vLLM.
+
+That one belongs to vLLM's own threads; here is a copy with a thread of its own, so that a long text holds up no chat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+from vllm.config import ModelConfig
+from vllm.renderers import TokenizeParams
+from vllm.utils.mistral import is_mistral_tokenizer
+
+from contract.errors import INVALID_REQUEST
+from models.chat.cut import CutAtTop
+from models.chat.serving import EngineRequest
+from models.llm.plain_text import PlainText
+from models.llm.threads import background
+
+
+class WholeRequest(EngineRequest):
+    """A conversation whose tokens are wanted and no answer: nothing of it is cut."""
+
+    def build_tok_params(self, model_config: ModelConfig) -> TokenizeParams:
+        """How the rendered prompt becomes tokens."""
+        return CutAtTop(max_total_tokens=None, add_special_tokens=self.add_special_tokens)
+
+
+class TextTokens:
+    """The tokenizer of one model, for texts that go through no chat template.
+
+    Args:
+        name: of the model, for error messages.
+        tokenizer: that of vLLM's renderer; it is copied.
+        vocabulary: rows of the model's embedding.
+        control_tokens_in_text: what spells a control token becomes one; else it is text, as in messages.
+
+    Attributes:
+        size: of the vocabulary: ids are below it.
+        begin: the token that begins every text, if there is one.
+    """
+
+    def __init__(self, name: str, tokenizer: Any, vocabulary: int, *, control_tokens_in_text: bool = False) -> None:
+        self._name = name
+        self._tokenizer = copy.deepcopy(tokenizer)
+        self.size = min(vocabulary, tokenizer.max_token_id + 1)
+        self.begin: int | None = tokenizer.bos_token_id
+        self._backend = None
+        if not is_mistral_tokenizer(tokenizer):
+            self._backend = self._tokenizer.backend_tokenizer
+            self._backend.no_truncation()
+            self._backend.no_padding()
+        self._plain = None if control_tokens_in_text or self._backend is None else PlainText(self._tokenizer)
+        self._thread = background(1, "tokens")
+
+    async def ids(self, text: str, *, add_special_tokens: bool) -> list[int]:
+        """Tokens of `text`, begun with what the tokenizer puts before every text where `add_special_tokens`."""
+        ids: list[int] = await self._run(self._encode, text, add_special_tokens)
+        return ids
+
+    async def text(self, ids: Sequence[int]) -> str:
+        """What `ids` spell, control tokens included. The ids are in the vocabulary."""
+        decoded: str = await self._run(self._tokenizer.decode, list(ids))
+        return decoded
+
+    async def strings(self, ids: Sequence[int]) -> list[str]:
+        """Each of `ids` as the vocabulary writes it. The ids are in the vocabulary."""
+        found: list[str] = await self._run(self._tokenizer.convert_ids_to_tokens, list(ids))
+        return found
+
+    def check(self, ids: Sequence[int], param: str) -> None:
+        """Raises INVALID_REQUEST if one of `ids`, which stand in the field `param`, is not in the vocabulary."""
+        wrong = next((token for token in ids if token >= self.size), None)
+        if wrong is not None:
+            raise INVALID_REQUEST(
+                f"token id {wrong} is not in the vocabulary of `{self._name}`, whose ids are 0 to {self.size - 1}",
+                param=param,
+            )
+
+    def known(self, words: Sequence[str]) -> list[int]:
+        """The ids of tokens of the vocabulary. Raises ValueError for one that it lacks."""
+        ids = [self._tokenizer.get_vocab().get(word) for word in words]
+        if None in ids:
+            raise ValueError(f"the vocabulary of `{self._name}` has no token `{words[ids.index(None)]}`")
+        return ids
+
+    def close(self) -> None:
+        """Ends the thread."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def _run(self, work: Any, *arguments: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
+
+    def _encode(self, text: str, add_special_tokens: bool) -> list[int]:
+        if self._backend is None:
+            return list(self._tokenizer.encode(text, add_special_tokens=add_special_tokens))
+        first, *others = self._plain.pieces(text) if self._plain else [text]
+        ids = list(self._backend.encode(first, add_special_tokens=add_special_tokens).ids)
+        # All at once and by the library below: there may be a million.
+        for more in self._backend.encode_batch_fast(others, add_special_tokens=False):
+            ids += more.ids
+        return ids

@@ -1,0 +1,181 @@
+"""Anthropic's official client over a real socket: sync, async, streams, tools, thoughts, errors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from contract.access import Scope
+from contract.errors import FAULTS
+from state import open_state
+from tests.api.conftest import Api
+from tests.api.serving import listening
+from tests.api.test_messages import refusing, scripted
+from tests.catalogs import behaving, chat
+from tests.messages import Call, Script
+
+anthropic = pytest.importorskip("anthropic")
+
+pytestmark = pytest.mark.anyio
+
+HELLO: list[Any] = [{"role": "user", "content": "say hello"}]
+TOOL: Any = {
+    "name": "look",
+    "description": "Looks somewhere.",
+    "input_schema": {"type": "object", "properties": {"where": {"type": "string"}}},
+}
+CALLING = Script("where?", "I look", (Call("toolu_1", "look", '{"where": "here"}'),), "tool_calls")
+
+
+class Client:
+    """Both clients of the SDK, at one server."""
+
+    def __init__(self, api: Api, port: int) -> None:
+        self.api = api
+        given = {"base_url": f"http://127.0.0.1:{port}", "api_key": api.everything, "max_retries": 0}
+        self.plain = anthropic.Anthropic(**given)
+        self.anew = anthropic.AsyncAnthropic(**given)
+
+    async def said(self, **fields: Any) -> Any:
+        """One message of the async client."""
+        return await self.anew.messages.create(**{"model": "obedient", "max_tokens": 50, "messages": HELLO} | fields)
+
+
+@pytest.fixture
+async def client(tmp_path: Path) -> AsyncIterator[Client]:
+    state = await open_state(tmp_path)
+    async with listening(behaving(obedient=chat("obedient")), state) as (port, service), httpx.AsyncClient() as http:
+        api = Api(service, http)
+        await api.organisation("acme")
+        api.everything = await api.key(*Scope)
+        made = Client(api, port)
+        yield made
+        await made.anew.close()
+        made.plain.close()
+
+
+async def test_the_sync_client_gets_a_message(client: Client) -> None:
+    message = await asyncio.to_thread(
+        client.plain.messages.create, model="obedient", max_tokens=50, messages=HELLO, system="be kind"
+    )
+    assert (message.content[0].text, message.stop_reason, message.usage.output_tokens) == ("hello", "end_turn", 3)
+    assert message._request_id.startswith("req_")
+
+
+async def test_the_async_client_gets_thoughts_and_a_stop_sequence(client: Client) -> None:
+    engine = scripted(client.api, Script("hm", "hello", stop_sequence="END"))
+    message = await client.said(thinking={"type": "adaptive"}, stop_sequences=["END"], extra_body={"top_k": 5})
+    assert [block.type for block in message.content] == ["thinking", "text"]
+    assert (message.stop_reason, message.stop_sequence) == ("stop_sequence", "END")
+    assert (message.usage.input_tokens, message.usage.cache_read_input_tokens) == (36, 64)
+    asked = engine.asked[0]
+    assert (asked.reasoning_effort, asked.stop, asked.top_k) == ("medium", ["END"], 5)
+
+
+async def test_a_tool_is_called_and_its_result_taken(client: Client) -> None:
+    engine = scripted(client.api, CALLING)
+    first = await client.said(tools=[TOOL], tool_choice={"type": "auto"})
+    assert (first.stop_reason, first.content[-1].input) == ("tool_use", {"where": "here"})
+    engine.script = Script(text="a cat")
+    result = {"type": "tool_result", "tool_use_id": first.content[-1].id, "content": [{"type": "text", "text": "cat"}]}
+    turns = [*HELLO, first.to_param(), {"role": "user", "content": [result]}]
+    second = await client.said(tools=[TOOL], messages=turns)
+    assert (second.content[0].text, second.stop_reason) == ("a cat", "end_turn")
+    asked = engine.asked[1].messages
+    assert [message.role for message in asked] == ["user", "assistant", "tool"]
+    assert asked[1].tool_calls
+    assert asked[1].tool_calls[0].id == asked[2].tool_call_id == "toolu_1"
+
+
+async def test_a_stream_adds_up_to_the_message(client: Client) -> None:
+    scripted(client.api, CALLING)
+    whole = await client.said()
+    async with client.anew.messages.stream(model="obedient", max_tokens=50, messages=HELLO, tools=[TOOL]) as stream:
+        seen = [event.type async for event in stream]
+        streamed = await stream.get_final_message()
+    assert [block.to_dict() for block in streamed.content] == [block.to_dict() for block in whole.content]
+    assert streamed.usage.to_dict() == whole.usage.to_dict()
+    assert (streamed.id, streamed.stop_reason) == (whole.id, whole.stop_reason)
+    assert {"thinking", "text", "input_json", "message_stop"} <= set(seen)
+
+
+async def test_the_sync_client_streams_text(client: Client) -> None:
+    scripted(client.api, Script(text="a longer text"))
+
+    def read() -> tuple[list[str], str]:
+        with client.plain.messages.stream(model="obedient", max_tokens=50, messages=HELLO) as stream:
+            return list(stream.text_stream), stream.get_final_text()
+
+    pieces, text = await asyncio.to_thread(read)
+    assert len(pieces) > 1
+    assert "".join(pieces) == text == "a longer text"
+
+
+async def test_raw_events_come_with_stream_true(client: Client) -> None:
+    events = await client.said(stream=True)
+    assert [event.type async for event in events][-1] == "message_stop"
+
+
+async def test_tokens_are_counted(client: Client) -> None:
+    counted = await client.anew.messages.count_tokens(model="obedient", messages=HELLO)
+    assert counted.input_tokens == len("say hello")
+
+
+async def test_a_bearer_token_opens_too(client: Client) -> None:
+    other = client.anew.copy(auth_token=client.api.everything, api_key=None)
+    message = await other.messages.create(model="obedient", max_tokens=50, messages=HELLO)
+    assert message.content[0].text == "hello"
+
+
+async def test_models_are_listed(client: Client) -> None:
+    listed = [model async for model in client.anew.models.list()]
+    assert {"obedient", "lengths"} <= {model.id for model in listed}
+    assert all(model.type == "model" and model.display_name and model.created_at.year > 2000 for model in listed)
+    assert (await client.anew.models.retrieve("obedient")).display_name == "obedient"
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind", "code"),
+    [
+        ({"extra_body": {"temperature": 2}}, "BadRequestError", "invalid_request_error"),
+        ({"model": "nobody"}, "NotFoundError", "model_not_found"),
+        (
+            {"tools": [{"type": "web_search_20250305", "name": "web_search"}]},
+            "BadRequestError",
+            "invalid_request_error",
+        ),
+    ],
+)
+async def test_a_refusal_is_the_error_of_its_kind(client: Client, fields: dict[str, Any], kind: str, code: str) -> None:
+    with pytest.raises(getattr(anthropic, kind)) as caught:
+        await client.said(**fields)
+    error = caught.value
+    assert error.body["error"]["code"] == error.error_code == code
+    assert (error.type, error.request_id) == (error.body["error"]["type"], error.body["request_id"])
+
+
+async def test_an_unknown_key_is_an_authentication_error(client: Client) -> None:
+    with pytest.raises(anthropic.AuthenticationError):
+        await client.anew.copy(api_key="sk-ant-1").messages.create(model="obedient", max_tokens=1, messages=HELLO)
+
+
+async def test_a_failure_in_a_stream_is_raised(client: Client) -> None:
+    turns: list[Any] = [{"role": "user", "content": "stream 2 0 fail"}]
+    with pytest.raises(anthropic.APIStatusError) as caught:
+        async for _ in await client.said(messages=turns, stream=True):
+            pass
+    assert caught.value.body["error"]["code"] == "upstream_error"
+
+
+async def test_a_busy_server_is_asked_again(client: Client) -> None:
+    refusing(client.api, FAULTS["OVERLOADED"](retry_after_s=0))
+    patient = client.anew.copy(max_retries=1)
+    with pytest.raises(anthropic.InternalServerError) as caught:
+        await patient.messages.create(model="obedient", max_tokens=1, messages=HELLO)
+    assert caught.value.type == "overloaded_error"
+    assert caught.value.request.headers["x-stainless-retry-count"] == "1"

@@ -1,0 +1,166 @@
+"""POST /completions, /tokenize and /detokenize over the real app. What the engine does is tested in tests/models."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from contract.access import Scope
+from state import open_state
+from tests.api.conftest import Api, LocalEngine
+from tests.api.serving import listening
+from tests.api.test_chat import events
+from tests.catalogs import behaving, chat
+from tests.state.books import eventually
+
+pytestmark = pytest.mark.anyio
+
+
+async def write(api: Api, prompt: Any = "say hello", key: str | None = None, **fields: Any) -> httpx.Response:
+    return await api.send("POST", "/v1/completions", key, json={"model": "obedient", "prompt": prompt, **fields})
+
+
+# --- completions ------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def socket_of(folder: Path) -> AsyncIterator[tuple[str, Api]]:
+    """The base address of the app on a socket."""
+    async with (
+        listening(behaving(obedient=chat("obedient")), await open_state(folder)) as (port, service),
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client,
+    ):
+        api = Api(service, client)
+        await api.organisation("acme")
+        api.everything = await api.key(*Scope)
+        yield f"http://127.0.0.1:{port}/v1", api
+
+
+async def test_the_openai_client_works(tmp_path: Path) -> None:
+    async with socket_of(tmp_path) as (address, api):
+        await asyncio.to_thread(_with_sync_client, address, api.everything)
+        async with openai.AsyncOpenAI(base_url=address, api_key=api.everything, max_retries=0) as client:
+            completion = await client.completions.create(model="obedient", prompt=["say one", "say two"], max_tokens=5)
+            assert [choice.text for choice in completion.choices] == ["one", "two"]
+            stream = await client.completions.create(model="obedient", prompt="stream 3 0", stream=True)
+            assert [chunk.choices[0].text async for chunk in stream] == ["0 ", "1 ", "2 "]
+            with pytest.raises(openai.BadRequestError, match="best_of"):
+                await client.completions.create(model="obedient", prompt="say one", best_of=4)
+
+
+def _with_sync_client(address: str, key: str) -> None:
+    with openai.OpenAI(base_url=address, api_key=key, max_retries=0) as client:
+        completion = client.completions.create(model="obedient", prompt="say hello", logprobs=1, echo=True)
+        assert (completion.choices[0].text, completion.object) == ("hello", "text_completion")
+        assert completion.usage
+        assert completion.usage.total_tokens == 10
+        stream = client.completions.create(model="obedient", prompt=[1, 2], stream=True)
+        assert [chunk.choices[0].text for chunk in stream] == ["0 ", "1 "]
+
+
+async def test_a_client_that_leaves_frees_the_engine_and_pays_for_what_was_made(tmp_path: Path) -> None:
+    async with socket_of(tmp_path) as (_, api):
+        engine = api.service.engines["chat-obedient"]
+        assert isinstance(engine, LocalEngine)
+        body = {"model": "obedient", "prompt": "stream 1000 0.01", "stream": True}
+        headers = {"Authorization": f"Bearer {api.everything}"}
+        async with api.client.stream("POST", "/v1/completions", headers=headers, json=body) as reply:
+            await anext(reply.aiter_lines())
+            assert engine.adapter.under_way == 1
+
+        async def is_billed() -> bool:
+            return engine.adapter.under_way == 0 and len(await api.usage()) == 1
+
+        await eventually(is_billed)
+        (line,) = await api.usage()
+        assert 7 < line.quantity < 1000
+
+
+async def test_answers_are_billed_like_a_chat(api: Api) -> None:
+    reply = await write(api)
+    (line,) = await api.usage()
+    assert (line.request_id, line.line, line.quantity) == (reply.headers["x-request-id"], "chat:obedient", 10)
+    assert line.cost_micro_eur == 7 * 1 + 3 * 2
+    await write(api, "stream 4 0", stream=True)
+    assert (await api.usage())[1].cost_micro_eur == 7 * 1 + 4 * 2
+
+
+async def test_stream_ends_with_done(api: Api) -> None:
+    reply = await write(api, "stream 2 0", stream=True)
+    *chunks, last = events(reply.text)
+    assert [json.loads(chunk)["object"] for chunk in chunks] == ["text_completion"] * 2
+    assert last == "[DONE]"
+
+
+@pytest.mark.parametrize("command", ["fail", "stream 3 0 fail"])
+async def test_failure_bills_nothing(api: Api, command: str) -> None:
+    await api.limit(1_000_000)
+    reply = await write(api, command, stream=command.startswith("stream"))
+    assert "upstream_error" in reply.text
+    assert "[DONE]" not in reply.text
+    assert await api.usage() == []
+    about = (await api.send("GET", "/v1/me")).json()
+    assert about["spend"]["organisation"]["held_micro_eur"] == 0
+
+
+async def test_all_answers_together_are_held_against_the_budget(api: Api) -> None:
+    # Of each prompt 528 tokens and the bytes of its text; of each answer 10 tokens, at 2.
+    await api.limit(2 * (528 + 7) + 2 * 3 * 10 * 2)
+    assert (await write(api, ["say one", "say two"], n=3, max_tokens=11)).status_code == 402
+    assert (await write(api, ["say one", "say two"], n=3, max_tokens=10)).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/tokenize", "/v1/detokenize"])
+async def test_a_key_without_the_scope_or_a_model_that_is_none_is_refused(api: Api, path: str) -> None:
+    body = {"prompt": "say hello", "tokens": [65]}
+    refused = await api.send("POST", path, await api.key(Scope.EMBEDDINGS), json=body | {"model": "obedient"})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "missing_scope")
+    for model in ("unknown", "absent", "lengths", ""):
+        reply = await api.send("POST", path, json=body | {"model": model})
+        assert (reply.status_code, reply.json()["error"]["code"]) == (404, "model_not_found")
+        assert "`obedient`" in reply.json()["error"]["message"]
+
+
+async def test_a_key_for_repetition_gets_the_first_answer_again(api: Api) -> None:
+    headers = {"Idempotency-Key": "once"}
+    body = {"model": "obedient", "prompt": "say hello"}
+    first, second = [await api.send("POST", "/v1/completions", json=body, headers=headers) for _ in range(2)]
+    assert second.headers["idempotent-replayed"] == "true"
+    assert first.content == second.content
+    assert len(await api.usage()) == 1
+
+
+# --- tokens -----------------------------------------------------------------------------------------------------------
+
+
+async def test_text_becomes_tokens_and_text_again_for_nothing(api: Api) -> None:
+    await api.limit(0)
+    body = {"model": "obedient", "prompt": "Hé", "return_token_strs": True}
+    reply = await api.send("POST", "/v1/tokenize", json=body)
+    assert reply.json() == {"count": 2, "max_model_len": 1000, "tokens": [72, 233], "token_strs": ["H", "é"]}
+    back = await api.send("POST", "/v1/detokenize", json={"model": "obedient", "tokens": reply.json()["tokens"]})
+    assert back.json() == {"prompt": "Hé"}
+    assert await api.usage() == []
+
+
+async def test_messages_become_tokens(api: Api) -> None:
+    body = {"model": "obedient", "messages": [{"role": "user", "content": "Hi"}], "add_generation_prompt": True}
+    reply = await api.send("POST", "/v1/tokenize", json=body)
+    assert reply.json() == {"count": 2, "max_model_len": 1000, "tokens": [72, 105]}
+
+
+async def test_too_much_text_never_reaches_an_engine(api: Api) -> None:
+    engine = api.service.engines["chat-obedient"]
+    assert isinstance(engine, LocalEngine)
+    for body in ({"prompt": "x" * 8001}, {"messages": [{"role": "user", "content": "x" * 8001}]}):
+        reply = await api.send("POST", "/v1/tokenize", json=body | {"model": "obedient"})
+        assert (reply.status_code, reply.json()["error"]["param"]) == (400, next(iter(body)))
+    assert engine.callers == []

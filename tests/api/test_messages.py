@@ -1,0 +1,292 @@
+"""POST /messages and POST /messages/count_tokens over the real app: bills, streams, and errors in Anthropic's shape."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+
+from autoscaling.engine import Timings
+from contract.access import PLANS, Scope
+from contract.errors import FAULTS, ApiError
+from contract.events import KEEP_ALIVE
+from contract.limits import CHAT_BODY_BYTES
+from contract.messages.errors import TYPE_BY_STATUS
+from deployments.ingress.events import event_stream
+from deployments.ingress.routes import messages as route
+from tests.api.conftest import MESSAGE, Api, LocalEngine
+from tests.messages import Script, ScriptedChat
+
+pytestmark = pytest.mark.anyio
+
+BODY: dict[str, Any] = {"model": "obedient", "max_tokens": 50, "messages": [MESSAGE]}
+
+
+def engine(api: Api) -> LocalEngine:
+    """The one that runs the chat model."""
+    found = api.service.engines["chat-obedient"]
+    assert isinstance(found, LocalEngine)
+    return found
+
+
+def scripted(api: Api, script: Script) -> ScriptedChat:
+    """Has the chat model answer `script` from now on."""
+    made = engine(api).adapter = ScriptedChat(script)
+    return made
+
+
+async def send(api: Api, text: str = "say hello", path: str = "/v1/messages", **fields: Any) -> Any:
+    """One message, with the key where Anthropic's clients put it."""
+    body = BODY | {"messages": [{"role": "user", "content": text}]} | fields
+    headers = {"x-api-key": api.everything, "anthropic-version": "2023-06-01"}
+    return await api.client.post(path, json=body, headers=headers)
+
+
+def told(text: str) -> list[tuple[str, dict[str, Any]]]:
+    """Names and contents of the events."""
+    framed = [event.split("\n") for event in text.split("\n\n")[:-1]]
+    return [(name.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for name, data in framed]
+
+
+async def test_answer_is_a_message(api: Api) -> None:
+    reply = await send(api, "say hello")
+    assert reply.status_code == 200
+    assert reply.json() == {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "obedient",
+        "content": [{"type": "text", "text": "hello"}],
+        "stop_reason": "end_turn",
+        "stop_sequence": None,
+        "usage": {
+            "input_tokens": 7,
+            "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": 0,
+            "output_tokens": 3,
+        },
+    }
+    assert reply.headers["request-id"] == reply.headers["x-request-id"]
+
+
+async def test_a_bearer_key_and_no_version_will_do(api: Api) -> None:
+    assert (await api.send("POST", "/messages", json=BODY)).status_code == 200
+
+
+async def test_it_is_billed_as_chat_is(api: Api) -> None:
+    scripted(api, Script(text="hi", prompt_tokens=100, completion_tokens=20, cached_tokens=64))
+    await send(api)
+    await api.chat()
+    here, there = await api.usage()
+    assert (here.model, here.quantity, here.cost_micro_eur) == (there.model, there.quantity, there.cost_micro_eur)
+    assert here.cost_micro_eur == 100 + 2 * 20
+
+
+async def test_a_stream_tells_a_message(api: Api) -> None:
+    scripted(api, Script("hm", "hello"))
+    reply = await send(api, stream=True)
+    names = [name for name, _ in told(reply.text)]
+    assert reply.headers["content-type"].startswith("text/event-stream")
+    assert (names[0], names[-2:]) == ("message_start", ["message_delta", "message_stop"])
+    assert [c["content_block"]["type"] for n, c in told(reply.text) if n == "content_block_start"] == [
+        "thinking",
+        "text",
+    ]
+    assert "[DONE]" not in reply.text
+
+
+async def test_a_cut_input_is_told_in_usage_and_a_header(api: Api) -> None:
+    scripted(api, Script(text="hello", cut_tokens=7))
+    whole, streamed = await send(api), await send(api, stream=True)
+    assert whole.json()["usage"]["input_tokens_cut"] == 7
+    assert whole.headers["x-service-input-cut"] == streamed.headers["x-service-input-cut"] == "7"
+    assert told(streamed.text)[-2][1]["usage"]["input_tokens_cut"] == 7
+
+
+async def test_counting_is_free(api: Api) -> None:
+    asked = scripted(api, Script())
+    tools = [{"name": "look", "input_schema": {"type": "object"}}]
+    body = {"model": "obedient", "messages": [MESSAGE], "system": "be kind", "tools": tools}
+    reply = await api.send("POST", "/v1/messages/count_tokens", json=body)
+    assert (reply.status_code, reply.json()) == (200, {"input_tokens": 3})
+    assert [message.role for message in asked.asked[0].messages] == ["system", "user"]
+    assert await api.usage() == []
+
+
+async def test_a_key_of_idempotency_makes_it_once(api: Api) -> None:
+    replies = [await api.send("POST", "/v1/messages", json=BODY, headers={"idempotency-key": "once"}) for _ in range(2)]
+    assert replies[0].json() == replies[1].json()
+    assert replies[1].headers["idempotent-replayed"] == "true"
+    assert len(await api.usage()) == 1
+
+
+# --- errors ----------------------------------------------------------------------------------------------------------
+
+
+def check(reply: Any, status: int, code: str) -> dict[str, Any]:
+    """The error of a reply, which has this wire's shape."""
+    body = reply.json()
+    assert set(body) == {"type", "error", "request_id"}
+    error: dict[str, Any] = body["error"]
+    assert (reply.status_code, error["code"], body["type"]) == (status, code, "error")
+    assert error["type"] == TYPE_BY_STATUS.get(status, "invalid_request_error")
+    assert error["message"]
+    assert body["request_id"] == reply.headers["request-id"] == reply.headers["x-request-id"]
+    return error
+
+
+class Refusing(LocalEngine):
+    """Raises one error, whole or before the first event."""
+
+    def __init__(self, error: ApiError) -> None:
+        self.error = error
+
+    async def call(self, method: Any, job: Any, *, timings: Timings) -> Any:
+        raise self.error
+
+    async def stream(self, method: Any, job: Any, *, timings: Timings) -> AsyncGenerator[Any, None]:
+        raise self.error
+        yield
+
+
+def refusing(api: Api, error: ApiError) -> None:
+    """Has the chat model answer with an error from now on."""
+    engines = api.service.engines
+    assert isinstance(engines, dict)
+    engines["chat-obedient"] = Refusing(error)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+async def test_every_row_of_the_table_has_this_shape(api: Api, name: str) -> None:
+    fault = FAULTS[name]
+    refusing(api, fault("a sentence", retry_after_s=fault.retry_after_s or 9))
+    reply = await send(api)
+    check(reply, fault.status, fault.code)
+    assert reply.headers["retry-after"] == str(fault.retry_after_s or 9)
+    assert reply.headers.get("x-should-retry") == (
+        None if fault.should_retry is None else str(fault.should_retry).lower()
+    )
+
+
+async def test_an_error_of_the_engine_that_counts_has_it_too(api: Api) -> None:
+    refusing(api, FAULTS["WARMING_UP"](retry_after_s=9))
+    check(await send(api, path="/messages/count_tokens"), 503, "warming_up")
+
+
+@pytest.mark.parametrize("key", [{}, {"x-api-key": ""}])
+async def test_without_a_key_it_is_401(api: Api, key: dict[str, str]) -> None:
+    error = check(await api.client.post("/v1/messages", json=BODY, headers=key), 401, "missing_api_key")
+    assert "`x-api-key: <API_KEY>`" in error["message"]
+
+
+async def test_an_unknown_key_is_401(api: Api) -> None:
+    reply = await api.client.post("/v1/messages", json=BODY, headers={"x-api-key": "sk-ant-1"})
+    check(reply, 401, "invalid_api_key")
+
+
+async def test_two_keys_are_401_with_a_sentence(api: Api) -> None:
+    other = await api.key(Scope.CHAT)
+    headers = {"x-api-key": other, "authorization": f"Bearer {api.everything}"}
+    reply = await api.client.post("/v1/messages", json=BODY, headers=headers)
+    error = check(reply, 401, "invalid_api_key")
+    assert "different keys" in error["message"]
+    assert other not in reply.text
+
+
+async def test_a_missing_scope_is_403(api: Api) -> None:
+    reply = await api.send("POST", "/v1/messages", await api.key(Scope.EMBEDDINGS), json=BODY)
+    check(reply, 403, "missing_scope")
+
+
+async def test_an_empty_budget_is_402(api: Api) -> None:
+    await api.limit(0)
+    assert check(await send(api), 402, "org_spend_limit")["type"] == "billing_error"
+
+
+async def test_an_unknown_model_is_404(api: Api) -> None:
+    check(await send(api, model="claude-sonnet-4-5"), 404, "model_not_found")
+
+
+@pytest.mark.parametrize("path", ["/v1/messages/batches", "/messages/x/y", "/v1/messages/"])
+async def test_nothing_there_is_404(api: Api, path: str) -> None:
+    check(await api.send("POST", path), 404, "not_found")
+
+
+async def test_another_method_is_405(api: Api) -> None:
+    reply = await api.send("GET", "/v1/messages")
+    check(reply, 405, "method_not_allowed")
+    assert reply.headers["allow"] == "POST"
+
+
+async def test_too_long_a_body_is_413(api: Api) -> None:
+    reply = await api.send("POST", "/v1/messages", content=b" " * (CHAT_BODY_BYTES + 1))
+    assert check(reply, 413, "request_too_large")["type"] == "request_too_large"
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"x"', b"\xff", b'{"a": NaN}', b'{"a": 1, "a": 2}'])
+async def test_a_broken_body_is_400(api: Api, body: bytes) -> None:
+    reply = await api.send("POST", "/v1/messages", content=body)
+    check(reply, 400, reply.json()["error"]["code"])
+
+
+async def test_a_form_is_415(api: Api) -> None:
+    reply = await api.send("POST", "/v1/messages", data={"a": "b"}, files={"file": b"x"})
+    check(reply, 415, "unsupported_media_type")
+
+
+async def test_too_many_requests_are_429(api: Api) -> None:
+    await api.organisation("small", "free")
+    key = await api.key(Scope.CHAT, org="small")
+    for _ in range(PLANS["free"].requests_per_minute):
+        await api.send("GET", "/v1/me", key)
+    check(await api.send("POST", "/v1/messages", key, json=BODY), 429, "rate_limit_exceeded")
+
+
+async def test_a_full_process_is_503_before_any_route(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(is_vital: bool) -> Any:
+        raise FAULTS["OVERLOADED"]()
+
+    monkeypatch.setattr(api.service.budgets, "request", full)
+    assert check(await send(api), 503, "overloaded")["type"] == "overloaded_error"
+
+
+async def test_an_error_of_our_own_is_500_and_tells_nothing(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(body: Any) -> Any:
+        raise RuntimeError("a secret detail of the inside")
+
+    monkeypatch.setattr(route, "chat_request", broken)
+    reply = await send(api)
+    check(reply, 500, "internal_error")
+    assert "secret" not in reply.text
+
+
+async def test_a_failure_before_the_first_event_is_an_ordinary_error(api: Api) -> None:
+    check(await send(api, "stream 0 0 fail", stream=True), 502, "upstream_error")
+
+
+async def test_a_failure_in_a_stream_is_an_event_of_this_wire(api: Api) -> None:
+    reply = await send(api, "stream 2 0 fail", stream=True)
+    name, content = told(reply.text)[-1]
+    assert (reply.status_code, name) == (200, "error")
+    assert content["error"]["code"] == "upstream_error"
+    assert content["request_id"] == reply.headers["request-id"]
+    assert "message_stop" not in reply.text
+
+
+async def test_silence_is_filled_with_pings(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def impatient(source: Any, headers: Any, manners: Any) -> Any:
+        return await event_stream(source, headers, 0.01, manners)
+
+    monkeypatch.setattr(route, "event_stream", impatient)
+    reply = await send(api, "stream 2 0.1", stream=True)
+    assert "ping" in [name for name, _ in told(reply.text)]
+    assert KEEP_ALIVE.decode() not in reply.text
+
+
+async def test_other_routes_keep_their_shape_and_look_for_no_such_header(api: Api) -> None:
+    reply = await api.client.post("/v1/chat/completions", json=BODY, headers={"x-api-key": api.everything})
+    assert reply.status_code == 401
+    assert set(reply.json()) == {"error"}
+    assert "request-id" not in reply.headers

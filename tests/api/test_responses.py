@@ -1,0 +1,297 @@
+"""POST /responses with the official client, over a socket."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from openai.types.responses import Response, ResponseFunctionToolCall, ResponseOutputItem
+from pydantic import BaseModel
+
+from contract.access import Scope
+from contract.catalog import ChatModel
+from state import open_state
+from tests.api.conftest import Api, LocalEngine
+from tests.api.serving import listening
+from tests.catalogs import behaving, chat
+from tests.scripted import ScriptedChat
+
+pytestmark = pytest.mark.anyio
+
+ADD: Any = {
+    "type": "function",
+    "name": "add",
+    "description": "Adds two numbers.",
+    "parameters": {"type": "object", "properties": {"a": {"type": "number"}}},
+    "strict": False,
+}
+CALL = {"id": "call_a", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
+PIXEL = "data:image/png;base64,iVBORw0KGgo="
+
+
+def scripted() -> ChatModel:
+    """A model that answers what the last message says."""
+    model = chat("scripted")
+    assert model.serving
+    serving = model.serving.model_copy(update={"adapter": "tests.scripted:ScriptedChat"})
+    return model.model_copy(update={"serving": serving})
+
+
+@dataclass
+class Served:
+    """The app at a port. `client` knows nothing but the address and a key."""
+
+    api: Api
+    base_url: str
+    client: openai.AsyncOpenAI
+
+    def sync(self) -> openai.OpenAI:
+        """The same as `client`, for a thread."""
+        return openai.OpenAI(api_key=self.api.everything, base_url=self.base_url, max_retries=0)
+
+    @property
+    def engine(self) -> ScriptedChat:
+        """What it was asked."""
+        engine = self.api.service.engines["chat-scripted"]
+        assert isinstance(engine, LocalEngine)
+        assert isinstance(engine.adapter, ScriptedChat)
+        return engine.adapter
+
+
+@pytest.fixture
+async def served(tmp_path: Path) -> AsyncIterator[Served]:
+    state = await open_state(tmp_path)
+    catalog = behaving(scripted=scripted(), obedient=chat("obedient"))
+    async with (
+        listening(catalog, state) as (port, service),
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as plain,
+    ):
+        api = Api(service, plain)
+        await api.organisation("acme")
+        api.everything = await api.key(*Scope)
+        url = f"http://127.0.0.1:{port}/v1"
+        async with openai.AsyncOpenAI(api_key=api.everything, base_url=url, max_retries=0) as client:
+            yield Served(api, url, client)
+
+
+def script(**fields: Any) -> str:
+    """What to answer."""
+    return json.dumps(fields)
+
+
+def strict(response: Response) -> Response:
+    """`response`, with every member as the client's types have it."""
+    return Response.model_validate(response.to_dict(), strict=True)
+
+
+def without_times(response: Response) -> dict[str, Any]:
+    """What two answers to one question share."""
+    text = json.dumps({k: v for k, v in response.to_dict().items() if k not in ("id", "created_at")})
+    text = text.replace(response.id.removeprefix("resp_"), "")
+    made_by_client = ("parsed", "parsed_arguments")
+    return dict(json.loads(text, object_hook=lambda d: {k: v for k, v in d.items() if k not in made_by_client}))
+
+
+async def test_answer_is_a_response(served: Served) -> None:
+    made = await served.client.responses.create(
+        model="scripted",
+        instructions="Be brief.",
+        input=script(content="Hello", reasoning_content="Hm", cached_tokens=3),
+        metadata={"a": "b"},
+        store=True,
+    )
+    response = strict(made)
+    assert (response.status, response.output_text) == ("completed", "Hello")
+    assert [item.type for item in response.output] == ["reasoning", "message"]
+    assert response.usage
+    assert response.usage.to_dict() == {
+        "input_tokens": 7,
+        "input_tokens_details": {"cached_tokens": 3, "cache_write_tokens": 0},
+        "output_tokens": 7,
+        "output_tokens_details": {"reasoning_tokens": 2},
+        "total_tokens": 14,
+    }
+    assert (response.instructions, response.metadata) == ("Be brief.", {"a": "b"})
+    assert made.to_dict()["store"] is False
+
+
+async def test_answer_with_everything_repeated_is_strictly_a_response(served: Served) -> None:
+    made = await served.client.responses.create(
+        model="scripted",
+        input=script(content="{}", logprobs=True, finish_reason="length"),
+        tools=[ADD],
+        tool_choice={"type": "function", "name": "add"},
+        text={"format": {"type": "json_schema", "name": "n", "schema": {"type": "object"}, "strict": True}},
+        include=["message.output_text.logprobs"],
+        top_logprobs=1,
+        temperature=0,
+        top_p=0.5,
+        max_output_tokens=9,
+        reasoning={"effort": "low"},
+        parallel_tool_calls=False,
+        truncation="auto",
+        user="u",
+    )
+    response = strict(made)
+    assert response.incomplete_details
+    assert (response.status, response.incomplete_details.reason) == ("incomplete", "max_output_tokens")
+    assert (response.tools[0].to_dict(), response.temperature, response.max_output_tokens) == (ADD, 0, 9)
+
+
+async def test_stream_ends_with_the_same_response(served: Served) -> None:
+    asked: Any = {
+        "model": "scripted",
+        "input": script(content="Hello there", reasoning_content="Hm", tool_calls=[CALL]),
+    }
+    asked |= {"tools": [ADD]}
+    whole = await served.client.responses.create(**asked)
+    async with served.client.responses.stream(**asked) as stream:
+        names = [event.type async for event in stream]
+        final = await stream.get_final_response()
+    assert names[:2] == ["response.created", "response.in_progress"]
+    assert names[-1] == "response.completed"
+    assert without_times(final) == without_times(whole)
+
+
+async def test_blocking_client_streams_too(served: Served) -> None:
+    def ask() -> tuple[str, str]:
+        with served.sync() as client:
+            events = client.responses.create(model="scripted", input=script(content="Hello there"), stream=True)
+            deltas, last = [], ""
+            for event in events:
+                last = event.type
+                if event.type == "response.output_text.delta":
+                    deltas.append(event.delta)
+            return "".join(deltas), last
+
+    assert await asyncio.to_thread(ask) == ("Hello there", "response.completed")
+
+
+async def test_answer_is_parsed_into_a_type(served: Served) -> None:
+    class Point(BaseModel):
+        x: int
+
+    response = await served.client.responses.parse(
+        model="scripted", input=script(content='{"x": 4}'), text_format=Point
+    )
+    assert response.output_parsed == Point(x=4)
+    form = served.engine.jobs[-1].request.response_format
+    assert form
+    assert form.json_schema
+    assert form.json_schema.name == "Point"
+
+
+async def test_tools_go_there_and_back(served: Served) -> None:
+    question: Any = [{"role": "user", "content": script(content="I add.", reasoning_content="Hm", tool_calls=[CALL])}]
+    first = await served.client.responses.create(model="scripted", input=question, tools=[ADD])
+    call = first.output[-1]
+    assert isinstance(call, ResponseFunctionToolCall)
+    answered: Any = {"type": "function_call_output", "call_id": call.call_id, "output": "three"}
+    given_back: list[ResponseOutputItem] = first.output
+    second = await served.client.responses.create(
+        model="scripted", input=[*question, *given_back, answered], tools=[ADD]
+    )
+    assert second.output_text == "three"
+    user, assistant, tool = served.engine.jobs[-1].request.messages
+    assert (user.role, assistant.role, tool.role) == ("user", "assistant", "tool")
+    assert assistant.tool_calls
+    assert tool.tool_call_id == assistant.tool_calls[0].id == "call_a"
+
+
+@pytest.mark.parametrize("cut_tokens", [0, 12])
+async def test_what_was_cut_off_the_input_is_told_in_a_header_and_in_usage(served: Served, cut_tokens: int) -> None:
+    asked: Any = {"model": "scripted", "input": script(content="Hello", cut_tokens=cut_tokens)}
+    whole = await served.client.responses.with_raw_response.create(**asked)
+    assert whole.headers.get("x-service-input-cut", "0") == str(cut_tokens)
+    made = whole.parse()
+    assert made.usage
+    assert made.usage.to_dict().get("input_tokens_cut", 0) == cut_tokens
+    async with served.client.responses.with_streaming_response.create(**asked, stream=True) as stream:
+        assert stream.headers.get("x-service-input-cut", "0") == str(cut_tokens)
+
+
+async def test_images_reach_the_model(served: Served) -> None:
+    content: Any = [
+        {"type": "input_image", "image_url": PIXEL, "detail": "auto"},
+        {"type": "input_text", "text": script(content="A dot.")},
+    ]
+    response = await served.client.responses.create(model="scripted", input=[{"role": "user", "content": content}])
+    assert response.output_text == "A dot."
+    (message,) = served.engine.jobs[-1].request.messages
+    assert message.images == 1
+
+
+async def test_failure_inside_a_stream_is_a_failed_response(served: Served) -> None:
+    stream = await served.client.responses.create(model="obedient", input="stream 2 0 fail", stream=True)
+    events = [event async for event in stream]
+    last = events[-1]
+    assert last.type == "response.failed"
+    assert last.response.error
+    assert (last.response.error.code, last.response.output_text) == ("server_error", "0 1 ")
+    assert "secret" not in last.response.error.message
+
+
+async def test_failure_before_the_first_event_is_an_ordinary_error(served: Served) -> None:
+    with pytest.raises(openai.APIStatusError) as caught:
+        await served.client.responses.create(model="obedient", input="stream 0 0 fail", stream=True)
+    assert (caught.value.status_code, caught.value.code) == (502, "upstream_error")
+
+
+async def test_refusal_of_the_engine_names_a_field_of_this_wire(served: Served) -> None:
+    with pytest.raises(openai.BadRequestError) as caught:
+        await served.client.responses.create(model="obedient", input="refuse")
+    assert caught.value.param == "input"
+
+
+async def test_input_that_must_not_be_cut_is_refused_before_it_costs(served: Served) -> None:
+    last = script(content="x")
+    for words, stream in product((999, 1000, 1001), (False, True)):
+        before = " ".join(["x"] * (words - len(last.split())))
+        items = [{"role": "user", "content": text} for text in (before, last)]
+        asked: Any = {"model": "scripted", "stream": stream, "input": items}
+        if words < 1000:
+            await _all_of(await served.client.responses.create(**asked, truncation="disabled"))
+            continue
+        bills = len(await served.api.usage())
+        with pytest.raises(openai.BadRequestError) as caught:
+            await served.client.responses.create(**asked, truncation="disabled")
+        assert (caught.value.code, caught.value.param) == ("context_length_exceeded", "input")
+        assert len(await served.api.usage()) == bills
+        await _all_of(await served.client.responses.create(**asked, truncation="auto"))
+
+
+async def _all_of(made: Any) -> None:
+    """A response that is there, or the last of its events."""
+    if not isinstance(made, Response):
+        assert [event.type async for event in made][-1] == "response.completed"
+
+
+async def test_response_costs_what_a_chat_costs(served: Served) -> None:
+    asked: Any = {"model": "scripted", "input": script(content="Hello")}
+    for stream in (False, True):
+        await _all_of(await served.client.responses.create(**asked, stream=stream))
+    first, second = await served.api.usage()
+    assert (first.model, first.cost_micro_eur) == (second.model, second.cost_micro_eur) == ("scripted", 7 + 2 * 5)
+
+
+async def test_repeated_key_gets_the_first_answer(served: Served) -> None:
+    asked: Any = {"model": "scripted", "input": script(content="Hello")}
+    asked["extra_headers"] = {"Idempotency-Key": "once"}
+    first = await served.client.responses.create(**asked)
+    second = await served.client.responses.create(**asked)
+    assert (first.id, len(served.engine.jobs)) == (second.id, 1)
+
+
+async def test_what_is_kept_nowhere_is_not_found(served: Served) -> None:
+    with pytest.raises(openai.BadRequestError, match="nothing is kept here"):
+        await served.client.responses.create(model="scripted", input="x", previous_response_id="resp_1")
+    with pytest.raises(openai.NotFoundError):
+        await served.client.responses.retrieve("resp_1")

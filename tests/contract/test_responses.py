@@ -1,0 +1,310 @@
+"""Bodies of POST /responses: which chat they become, and what is refused with which words."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from contract.body import parse
+from contract.chat.request import MAX_IMAGES, MAX_MESSAGES, MAX_PARTS, MAX_TOOL_CALLS, MAX_TOP_LOGPROBS, ChatRequest
+from contract.chat.tools import MAX_TOOLS
+from contract.errors import INVALID_REQUEST, ApiError
+from contract.responses.naming import named_here
+from contract.responses.request import (
+    MAX_ECHO_BYTES,
+    MAX_INCLUDES,
+    MAX_LABEL_CHARS,
+    MAX_METADATA,
+    MAX_METADATA_CHARS,
+    MAX_METADATA_KEY_CHARS,
+    ResponsesRequest,
+)
+
+PIXEL = "data:image/png;base64,iVBORw0KGgo="
+TOOL = {"type": "function", "name": "add", "description": "Adds.", "parameters": {"type": "object"}, "strict": True}
+CALL = {"type": "function_call", "call_id": "c1", "name": "add", "arguments": '{"a": 1}'}
+OUTPUT = {"type": "function_call_output", "call_id": "c1", "output": "3"}
+IMAGE = {"type": "input_image", "image_url": PIXEL}
+
+
+def read(**fields: Any) -> ResponsesRequest:
+    """A body with these fields beside `model` and `input`."""
+    return parse(ResponsesRequest, json.dumps({"model": "m", "input": "Hello", **fields}).encode())
+
+
+def chat(**fields: Any) -> ChatRequest:
+    """The chat that it becomes."""
+    return read(**fields).chat
+
+
+def refusal(**fields: Any) -> tuple[str | None, str]:
+    """The field at fault and the sentence."""
+    with pytest.raises(ApiError) as caught:
+        read(**fields)
+    assert caught.value.fault.status == 400
+    return caught.value.param, caught.value.message
+
+
+def turns(request: ChatRequest) -> list[Any]:
+    """Messages as a chat client writes them."""
+    return [message.model_dump(exclude_none=True) for message in request.messages]
+
+
+def said(role: str, *texts: str) -> dict[str, Any]:
+    """A message of these parts."""
+    return {"role": role, "content": [{"type": "text", "text": text} for text in texts]}
+
+
+def test_text_is_a_message_of_the_user_after_the_instructions() -> None:
+    assert turns(chat(instructions="Be brief.")) == [said("system", "Be brief."), said("user", "Hello")]
+
+
+def test_messages_keep_their_order_roles_and_parts() -> None:
+    items = [
+        {"role": "user", "content": "One"},
+        {
+            "type": "message",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "Two", "annotations": []}],
+        },
+        {"role": "user", "content": [{"type": "input_text", "text": "Three"}, {"type": "input_text", "text": "Four"}]},
+        {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]},
+    ]
+    assert turns(chat(input=items)) == [
+        said("user", "One"),
+        said("assistant", "Two"),
+        said("user", "Three", "Four"),
+        said("assistant", "No."),
+    ]
+
+
+def test_developers_join_the_instructions_at_the_top_and_stand_alone_below() -> None:
+    items = [
+        {"role": "developer", "content": "B"},
+        {"role": "user", "content": "C"},
+        {"role": "system", "content": "D"},
+    ]
+    assert turns(chat(instructions="A", input=items)) == [
+        said("system", "A", "B"),
+        said("user", "C"),
+        said("system", "D"),
+    ]
+
+
+def test_calls_join_the_turn_that_made_them_and_reasoning_is_passed_over() -> None:
+    items = [
+        {"role": "user", "content": "Add."},
+        {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm"}]},
+        {"role": "assistant", "content": [{"type": "output_text", "text": "I will."}]},
+        CALL,
+        {"type": "reasoning", "id": "rs_2", "summary": []},
+        CALL | {"call_id": "c2"},
+        OUTPUT,
+        OUTPUT | {"call_id": "c2", "output": [{"type": "input_text", "text": "4"}]},
+    ]
+    user, assistant, first, second = turns(chat(input=items))
+    assert user == said("user", "Add.")
+    assert assistant["content"] == said("assistant", "I will.")["content"]
+    assert [call["id"] for call in assistant["tool_calls"]] == ["c1", "c2"]
+    assert assistant["tool_calls"][0]["function"] == {"name": "add", "arguments": '{"a": 1}'}
+    assert (first, second) == (said("tool", "3") | {"tool_call_id": "c1"}, said("tool", "4") | {"tool_call_id": "c2"})
+
+
+def test_images_are_parts_of_a_message() -> None:
+    (message,) = chat(input=[{"role": "user", "content": [IMAGE | {"detail": "original"}]}]).messages
+    assert message.content
+    image = message.content[0].image_url
+    assert image
+    assert (image.url, image.detail) == (PIXEL, "high")
+
+
+def test_settings_reach_the_chat_under_its_names() -> None:
+    request = chat(
+        max_output_tokens=9,
+        temperature=0.5,
+        top_p=0.9,
+        reasoning={"effort": "low", "summary": "auto"},
+        parallel_tool_calls=False,
+        include=["message.output_text.logprobs", "reasoning.encrypted_content"],
+        top_logprobs=3,
+        stream=True,
+        stream_options={"include_obfuscation": False},
+    )
+    assert (request.budget, request.temperature, request.top_p, request.reasoning_effort) == (9, 0.5, 0.9, "low")
+    assert (request.parallel_tool_calls, request.logprobs, request.top_logprobs) == (False, True, 3)
+    assert (request.stream, request.include_usage) == (True, True)
+
+
+def test_functions_become_nested_and_a_choice_names_one() -> None:
+    request = chat(tools=[TOOL], tool_choice={"type": "function", "name": "add"})
+    assert request.tools
+    assert request.tools[0].function.model_dump() == {k: v for k, v in TOOL.items() if k != "type"}
+    assert request.is_tool_forced
+
+
+@pytest.mark.parametrize("choice", ["auto", "none", "required"])
+def test_choice_by_a_word(choice: str) -> None:
+    assert chat(tools=[TOOL], tool_choice=choice).tool_choice == choice
+
+
+def test_answer_formats_are_those_of_chat() -> None:
+    form = {"type": "json_schema", "name": "n", "schema": {"type": "object"}, "strict": True}
+    request = chat(text={"format": form, "verbosity": "low"})
+    assert request.response_format
+    assert request.response_format.json_schema
+    assert request.response_format.json_schema.schema_ == {"type": "object"}
+    request = chat(text={"format": {"type": "json_object"}})
+    assert request.response_format
+    assert request.response_format.type == "json_object"
+
+
+def test_what_clients_may_say_without_effect_is_taken() -> None:
+    read(store=True, service_tier="flex", background=False, previous_response_id=None, max_tool_calls=3, user="u")
+
+
+MANY = [{"role": "user", "content": "x"}]
+NOT_KEPT = "nothing is kept here between requests"
+REFUSED: dict[str, tuple[dict[str, Any], str | None, str]] = {
+    "a response before": ({"previous_response_id": "resp_1"}, "previous_response_id", NOT_KEPT),
+    "a conversation": ({"conversation": {"id": "conv_1"}}, "conversation", NOT_KEPT),
+    "a prompt template": ({"prompt": {"id": "pmpt_1"}}, "prompt", NOT_KEPT),
+    "work in the background": ({"background": True}, "background", "none is made in the background"),
+    "moderation": ({"moderation": {"model": "m"}}, "moderation", "no moderation model"),
+    "no input": ({"input": None}, "input", "list"),
+    "empty input": ({"input": []}, "input", "at least 1"),
+    "a number as input": ({"input": 7}, "input", "list"),
+    "an item that is text": ({"input": ["x"]}, "input[0]", "an item is a `message`"),
+    "an item of no type": ({"input": [{"id": "msg_1"}]}, "input[0]", "`item_reference`"),
+    "a reference": ({"input": [{"type": "item_reference", "id": "msg_1"}]}, "input[0]", "`item_reference`"),
+    "an item of a built-in tool": ({"input": [{"type": "web_search_call"}]}, "input[0]", "built-in tools"),
+    "a type that is no text": ({"input": [{"type": ["message"]}]}, "input[0]", "an item is"),
+    "an unknown role": ({"input": [{"role": "king", "content": "x"}]}, "input[0].role", "'user'"),
+    "a message of nothing": ({"input": [{"role": "user"}]}, "input[0].content", "missing"),
+    "a file": (
+        {"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}]},
+        "input[0].content[0].type",
+        "'input_image'",
+    ),
+    "an image by file": (
+        {"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}]},
+        "input[0].content[0]",
+        "no file is kept",
+    ),
+    "an image by address": (
+        {"input": [{"role": "user", "content": [IMAGE | {"image_url": "https://example.com/a.png"}]}]},
+        "input[0].content[0].image_url",
+        "none is fetched",
+    ),
+    "an image of the assistant": ({"input": [{"role": "assistant", "content": [IMAGE]}]}, "input[0]", "role `user`"),
+    "an image from a tool": ({"input": [OUTPUT | {"output": [IMAGE]}]}, "input[0].output", "role `user`"),
+    "a text without text": (
+        {"input": [{"role": "user", "content": [{"type": "input_text"}]}]},
+        "input[0].content[0]",
+        "needs the field `text`",
+    ),
+    "arguments that are no object": ({"input": [CALL | {"arguments": "[1]"}]}, "input[0]", "JSON object"),
+    "arguments of the second call": (
+        {"input": [CALL, CALL | {"arguments": "x"}]},
+        "input[1]",
+        "`input[1]`: `arguments` of a tool call must",
+    ),
+    "a call without id": (
+        {"input": [{k: v for k, v in CALL.items() if k != "call_id"}]},
+        "input[0].call_id",
+        "missing",
+    ),
+    "an output without id": ({"input": [OUTPUT | {"call_id": None}]}, "input[0].call_id", "string"),
+    "a built-in tool": ({"tools": [{"type": "web_search"}]}, "tools[0].type", "`web_search` would run on the server"),
+    "a tool without name": ({"tools": [{"type": "function"}]}, "tools[0].name", "missing"),
+    "two tools of one name": ({"tools": [TOOL, TOOL]}, None, "same name"),
+    "a choice that is not there": ({"tool_choice": {"type": "function", "name": "x"}}, None, "not in `tools`"),
+    "a built-in choice": ({"tool_choice": {"type": "file_search"}}, "tool_choice", "a choice is"),
+    "a choice that is no word": ({"tool_choice": "any"}, "tool_choice", "a choice is"),
+    "a call of nothing": ({"tool_choice": "required"}, None, "`tools` is empty"),
+    "an unknown format": ({"text": {"format": {"type": "xml"}}}, "text.format.type", "'json_schema'"),
+    "a schema without name": (
+        {"text": {"format": {"type": "json_schema", "schema": {}}}},
+        "text.format",
+        "`name` and `schema`",
+    ),
+    "a schema that leads away": (
+        {"text": {"format": {"type": "json_schema", "name": "n", "schema": {"$ref": "http://x"}}}},
+        "text.format",
+        "the JSON schema in `text.format`",
+    ),
+    "a dear schema of a tool": (
+        {"tools": [TOOL | {"parameters": {"$ref": "x"}}]},
+        "tools[0].parameters",
+        "the JSON schema in `tools[0].parameters`",
+    ),
+    "an unknown effort": ({"reasoning": {"effort": "huge"}}, "reasoning.effort", "'high'"),
+    "an unknown truncation": ({"truncation": "middle"}, "truncation", "'auto'"),
+    "metadata of numbers": ({"metadata": {"a": 1}}, "metadata.a", "string"),
+}
+
+
+@pytest.mark.parametrize(("fields", "param", "words"), REFUSED.values(), ids=REFUSED)
+def test_refused(fields: dict[str, Any], param: str | None, words: str) -> None:
+    where, message = refusal(**fields)
+    assert (where, words in message) == (param, True), message
+
+
+def _calls(count: int) -> dict[str, Any]:
+    return {"input": [CALL | {"call_id": f"c{i}"} for i in range(count)]}
+
+
+def _images(count: int) -> dict[str, Any]:
+    return {"input": [{"role": "user", "content": [IMAGE] * count}]}
+
+
+def _tools(count: int) -> dict[str, Any]:
+    return {"tools": [{"type": "function", "name": f"f{i}"} for i in range(count)]}
+
+
+BOUNDS: dict[str, tuple[int, Any]] = {
+    "items": (MAX_MESSAGES, lambda n: {"input": MANY * n}),
+    "parts": (MAX_PARTS, lambda n: {"input": [{"role": "user", "content": [{"type": "input_text", "text": "x"}] * n}]}),
+    "images": (MAX_IMAGES, _images),
+    "calls of a turn": (MAX_TOOL_CALLS, _calls),
+    "tools": (MAX_TOOLS, _tools),
+    "top_logprobs": (MAX_TOP_LOGPROBS, lambda n: {"top_logprobs": n}),
+    "includes": (MAX_INCLUDES, lambda n: {"include": ["x"] * n}),
+    "characters of a user": (MAX_LABEL_CHARS, lambda n: {"user": "u" * n}),
+    "metadata": (MAX_METADATA, lambda n: {"metadata": {str(i): "" for i in range(n)}}),
+    "characters of a key": (MAX_METADATA_KEY_CHARS, lambda n: {"metadata": {"k" * n: ""}}),
+    "characters of a value": (MAX_METADATA_CHARS, lambda n: {"metadata": {"k": "v" * n}}),
+}
+
+
+@pytest.mark.parametrize(("most", "fields"), BOUNDS.values(), ids=BOUNDS)
+def test_bound_is_taken_and_one_more_is_not(most: int, fields: Any) -> None:
+    read(**fields(most - 1))
+    read(**fields(most))
+    refusal(**fields(most + 1))
+
+
+@pytest.mark.parametrize(("tokens", "taken"), [(0, False), (1, True), (2, True)])
+def test_answer_has_at_least_one_token(tokens: int, taken: bool) -> None:
+    if taken:
+        read(max_output_tokens=tokens)
+    else:
+        assert refusal(max_output_tokens=tokens)[0] == "max_output_tokens"
+
+
+def test_what_a_reply_repeats_is_bounded() -> None:
+    rest = len(json.dumps(read(instructions="").echo()).encode())
+    read(instructions="x" * (MAX_ECHO_BYTES - rest))
+    assert "belong in `input`" in refusal(instructions="x" * (MAX_ECHO_BYTES - rest + 1))[1]
+    read(input="x" * 2 * MAX_ECHO_BYTES)
+
+
+def test_errors_of_the_engine_are_told_in_the_names_of_this_wire() -> None:
+    fault = INVALID_REQUEST(
+        "the JSON schema in `response_format` is bad; so are `messages`", param="messages[2].content"
+    )
+    with pytest.raises(ApiError) as caught, named_here():
+        raise fault
+    assert caught.value.message == "the JSON schema in `text.format` is bad; so are `input`"
+    assert caught.value.param == "input[2].content"

@@ -1,0 +1,212 @@
+"""Images in inputs longer than the window, with a tiny model that sees: kept or dropped whole."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from contract.catalog import ChatModel, Serving
+from contract.chat.engine import ChatJob
+from contract.chat.request import ChatRequest
+from contract.errors import ApiError
+from models.chat import VllmChat
+from models.chat.request import engine_fields
+from tests.models import tiny_models
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.timeout(300),
+    # What vLLM and torch say about themselves while they are imported.
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"),
+]
+
+WINDOW = 160
+ANSWER = 20
+ROOM = WINDOW - ANSWER
+COLOURS = ["red", "green", "blue", "white", "black", "yellow", "cyan", "magenta", "orange", "purple", "pink", "navy"]
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+async def sees(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[VllmChat]:
+    arguments = {"dtype": "float32", "enforce_eager": True, "max_num_seqs": 4, "kv_cache_memory_bytes": 1 << 26}
+    limits = {"limit_mm_per_prompt": {"image": 16}}
+    serving = Serving(adapter="models.chat:VllmChat", runtime="sees", threads=2, options={"engine": arguments | limits})
+    model = ChatModel(id="sees", owned_by="test", tier="vision", context_window=WINDOW, vision=True, serving=serving)
+    engine = VllmChat(model, tiny_models.idefics3(tmp_path_factory.mktemp("weights")))
+    yield engine
+    engine.close()
+
+
+def image(colour: str) -> dict[str, Any]:
+    file = io.BytesIO()
+    Image.new("RGB", (80, 40), colour).save(file, "png")
+    return {
+        "type": "image_url",
+        "image_url": {"url": f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"},
+    }
+
+
+def words(count: int) -> dict[str, Any]:
+    return {"type": "text", "text": " word" * count}
+
+
+def ask(*parts: dict[str, Any], **fields: Any) -> ChatJob:
+    body = {"model": "sees", "messages": [{"role": "user", "content": list(parts)}], "max_tokens": ANSWER}
+    return ChatJob(ChatRequest.model_validate(body | {"temperature": 0} | fields))
+
+
+async def rendered(sees: VllmChat, job: ChatJob) -> tuple[Any, int]:
+    """The input that the engine would get, and how much of it was cut."""
+    from models.chat.serving import EngineRequest
+
+    serving = sees._serving
+    request = EngineRequest(model="sees", **engine_fields(job.request))
+    _, (prompt,) = await serving.render_chat_request(request)
+    for hashes in prompt.get("mm_hashes", {}).values():
+        for one in hashes:
+            serving.renderer._mm_processor_cache.invalidate(one)  # no engine gets this one
+    return prompt, request.cut_tokens
+
+
+def images_of(sees: VllmChat, prompt: Any) -> int:
+    """How many whole images `prompt` has; each of their places holds exactly its tokens, and no other place does."""
+    ids = prompt["prompt_token_ids"]
+    tokenizer = sees._serving.renderer.tokenizer
+    places = prompt.get("mm_placeholders", {}).get("image", [])
+    around, first, pixel = tokenizer.convert_tokens_to_ids(["<fake_token_around_image>", "<global-img>", "<image>"])
+    for place in places:
+        assert ids[place.offset : place.offset + place.length] == [around, first, *[pixel] * 4, around]
+    assert ids.count(pixel) == 4 * len(places)
+    assert len(prompt.get("mm_hashes", {}).get("image", [])) == len(places)
+    return len(places)
+
+
+FRAME = 9
+"""Tokens of the template around one message: three before it and six behind."""
+IMAGE = 7
+"""Tokens of an image."""
+
+
+async def test_an_input_with_images_that_fits_is_not_cut(sees: VllmChat) -> None:
+    for surplus, kept, cut in ((-2, WINDOW - 2, 0), (-1, WINDOW - 1, 0), (0, ROOM, ANSWER), (1, ROOM, ANSWER + 1)):
+        parts = words(WINDOW - FRAME - 2 * IMAGE + surplus), image("red"), image("blue")
+        prompt, cut_tokens = await rendered(sees, ask(*parts))
+        assert (len(prompt["prompt_token_ids"]), cut_tokens) == (kept, cut)
+        assert images_of(sees, prompt) == 2
+
+
+async def test_an_image_is_kept_whole_or_dropped_whole(sees: VllmChat) -> None:
+    """Behind the first token, `ROOM - 1` are kept: the image and 126 words at most, with the end of the turn."""
+    for behind, images, kept in ((125, 1, ROOM), (126, 1, ROOM), (127, 0, ROOM - 6), (133, 0, ROOM), (134, 0, ROOM)):
+        prompt, cut_tokens = await rendered(sees, ask(words(30), image("red"), words(behind)))
+        assert len(prompt["prompt_token_ids"]) == kept
+        assert cut_tokens == FRAME + 30 + IMAGE + behind - kept
+        assert images_of(sees, prompt) == images
+
+
+async def test_the_oldest_of_many_images_go_and_the_answer_keeps_its_room(sees: VllmChat) -> None:
+    parts = [part for colour in COLOURS for part in (words(8), image(colour))]
+    prompt, cut_tokens = await rendered(sees, ask(*parts))
+    assert images_of(sees, prompt) == 9
+    assert ROOM - IMAGE < len(prompt["prompt_token_ids"]) <= ROOM
+    reply = await sees.complete(ask(*parts))
+    assert (reply.prompt_tokens, reply.cut_tokens) == (len(prompt["prompt_token_ids"]), cut_tokens)
+    assert reply.completion_tokens >= 1
+    assert reply.body["usage"]["prompt_tokens_cut"] == cut_tokens
+
+
+async def test_images_before_a_text_of_many_windows_are_dropped_and_not_those_behind_it(sees: VllmChat) -> None:
+    prompt, cut_tokens = await rendered(sees, ask(image("red"), words(100_000), image("blue"), words(5)))
+    assert images_of(sees, prompt) == 1
+    assert len(prompt["prompt_token_ids"]) == ROOM
+    assert cut_tokens > WINDOW
+    prompt, _ = await rendered(sees, ask(image("red"), words(100_000)))
+    assert images_of(sees, prompt) == 0
+    assert len(prompt["prompt_token_ids"]) == ROOM
+
+
+async def test_an_image_that_was_dropped_can_come_again(sees: VllmChat) -> None:
+    """Alone, and in one input with itself: the engine has to get its pixels in the end."""
+    dropped = ask(image("teal"), words(150))
+    assert (await sees.complete(dropped)).cut_tokens
+    seen = await sees.complete(ask(image("teal"), words(3)))
+    assert (await sees.complete(ask(image("olive"), words(150), image("olive"), words(3)))).completion_tokens
+    assert (await sees.complete(ask(image("teal"), words(3)))).body["choices"] == seen.body["choices"]
+    assert (await sees.complete(dropped)).cut_tokens
+
+
+async def test_tools_longer_than_the_window_are_refused_beside_images(sees: VllmChat) -> None:
+    tool = {"type": "function", "function": {"name": "f", "description": "word " * 50_000}}
+    with pytest.raises(ApiError) as caught:
+        await sees.complete(ask(image("red"), tools=[tool], tool_choice="none"))
+    assert (caught.value.fault.status, caught.value.param) == (400, "tools")
+
+
+class Tokens:
+    """All that is asked of a tokenizer here: 0 begins a text, 1 and 2 stand around images, 9 is an image's."""
+
+    bos_token_id = 0
+    all_special_ids = (0, 1, 2, 9)
+
+
+def cut(ids: list[int], window: int, reserve: int, hashes: str = "") -> tuple[list[int], list[int], Any]:
+    """What is left of `ids`, where its images begin, and their pixels. Every run of 9 is an image."""
+    from vllm.multimodal.inputs import MultiModalKwargsItems, PlaceholderRange
+
+    from models.chat.cut import CutAtTop, cut_expanded
+
+    runs = [(m.start(), m.end() - m.start()) for m in re.finditer("9+", "".join(map(str, ids)))]
+    hashes = hashes or "abcdefg"[: len(runs)]
+    prompt = {
+        "type": "multimodal",
+        "prompt_token_ids": ids,
+        "arrival_time": 1.0,
+        "mm_placeholders": {"image": [PlaceholderRange(offset=start, length=length) for start, length in runs]},
+        "mm_hashes": {"image": list(hashes)},
+        "mm_kwargs": MultiModalKwargsItems(
+            {"image": [None if one in hashes[:i] else f"pixels of {one}" for i, one in enumerate(hashes)]}  # type: ignore[misc]
+        ),
+    }
+    params = CutAtTop(max_total_tokens=window, truncate_prompt_tokens=-1, truncation_side="left", reserve=reserve)
+    left: Any = cut_expanded(prompt, params, Tokens())  # type: ignore[arg-type]
+    assert params.cut.tokens == len(ids) - len(left["prompt_token_ids"])
+    places = [place.offset for place in left.get("mm_placeholders", {}).get("image", [])]
+    return left["prompt_token_ids"], places, left.get("mm_kwargs", {}).get("image", [])
+
+
+def test_control_tokens_around_an_image_go_and_stay_with_it() -> None:
+    ids = [0, 3, 1, 9, 9, 2, 4, 5, 6]
+    assert cut(ids, 9, 2)[:2] == ([0, 4, 5, 6], [])
+    assert cut(ids, 9, 1)[:2] == ([0, 1, 9, 9, 2, 4, 5, 6], [2])
+    assert cut(ids, 10, 1)[:2] == (ids, [3])
+
+
+def test_images_side_by_side_keep_their_own_control_tokens() -> None:
+    ids = [0, 1, 9, 9, 2, 1, 9, 2, 1, 9, 2, 3]
+    assert cut(ids, 9, 1)[:2] == ([0, 1, 9, 2, 1, 9, 2, 3], [2, 5])
+    assert cut(ids, 8, 1)[:2] == ([0, 1, 9, 2, 3], [2])
+    assert cut([0, 3, 9, 1, 9, 1, 9, 4], 8, 3)[:2] == ([0, 9, 1, 9, 4], [1, 3])
+
+
+def test_an_image_that_comes_twice_keeps_its_pixels() -> None:
+    ids = [0, 9, 3, 3, 3, 9, 4, 9]
+    assert cut(ids, 6, 1, "aba") == ([0, 3, 9, 4, 9], [2, 4], ["pixels of b", "pixels of a"])
+
+
+def test_an_image_that_could_not_fit_alone_is_refused() -> None:
+    fits = [0, 9, 9, 9, 9, 3, 3, 3]
+    assert cut(fits, 7, 2)[0] == [0, 3, 3, 3]
+    with pytest.raises(ApiError, match="5 tokens, and 4 fit") as caught:
+        cut([0, 9, 9, 9, 9, 9, 3, 3], 7, 2)
+    assert caught.value.fault.status == 400

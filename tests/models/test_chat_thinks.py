@@ -1,0 +1,106 @@
+"""Thinking on, off and for so long, with a tiny model that would think for ever."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from contract.catalog import ChatModel, Serving
+from contract.chat.engine import ChatJob
+from contract.chat.request import ChatRequest
+from contract.chat.thinking import Thinking
+from contract.errors import ApiError
+from contract.events import contents
+from models.chat import VllmChat
+from tests.models import tiny_models
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.timeout(300),
+    # What vLLM and torch say about themselves while they are imported.
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"),
+]
+
+BUDGET, ANSWER = 8, 24
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+async def thinks(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[VllmChat]:
+    arguments = {"dtype": "float32", "enforce_eager": True, "max_num_seqs": 8, "kv_cache_memory_bytes": 1 << 26}
+    model = ChatModel(
+        id="thinks",
+        owned_by="test",
+        tier="reasoning",
+        context_window=256,
+        reasoning_parser="qwen3",
+        thinking=Thinking(switch="enable_thinking", levels=("low", "high"), budgets={"low": BUDGET}),
+        serving=Serving(adapter="models.chat:VllmChat", runtime="thinks", threads=2, options={"engine": arguments}),
+    )
+    engine = VllmChat(model, tiny_models.thinker(tmp_path_factory.mktemp("weights")))
+    yield engine
+    engine.close()
+
+
+def ask(**fields: Any) -> ChatJob:
+    body = {"model": "thinks", "messages": [{"role": "user", "content": "Why?"}], "max_tokens": ANSWER}
+    return ChatJob(ChatRequest.model_validate(body | {"temperature": 0} | fields))
+
+
+async def answered(thinks: VllmChat, **fields: Any) -> tuple[dict[str, Any], dict[str, Any], int]:
+    """The message, the usage, and the tokens of the prompt."""
+    reply = await thinks.complete(ask(**fields))
+    return reply.body["choices"][0]["message"], dict(reply.body["usage"]), reply.prompt_tokens
+
+
+def reasoning_tokens(usage: dict[str, Any]) -> int:
+    return int(usage["completion_tokens_details"]["reasoning_tokens"])
+
+
+async def test_it_thinks_until_it_is_told_not_to(thinks: VllmChat) -> None:
+    message, usage, _ = await answered(thinks)
+    assert not message["content"]
+    assert message["reasoning_content"]
+    assert reasoning_tokens(usage) == usage["completion_tokens"] == ANSWER
+    for off in ({"reasoning_effort": "none"}, {"chat_template_kwargs": {"enable_thinking": False}}):
+        message, usage, _ = await answered(thinks, **off)
+        assert message["content"]
+        assert "reasoning_content" not in message
+        assert reasoning_tokens(usage) == 0
+
+
+async def test_the_effort_reaches_the_template_as_a_level_that_it_knows(thinks: VllmChat) -> None:
+    silent = (await answered(thinks))[2]
+    low, high = [(await answered(thinks, reasoning_effort=effort))[2] for effort in ("low", "max")]
+    assert low == high == silent + 4  # `Effort: high` and a new line
+
+
+async def test_thoughts_end_where_their_budget_does(thinks: VllmChat) -> None:
+    message, usage, _ = await answered(thinks, reasoning_effort="low")
+    assert message["content"]
+    assert message["reasoning_content"]
+    assert BUDGET <= reasoning_tokens(usage) <= BUDGET + 1  # the token that ends them may be one of them
+    assert usage["completion_tokens"] == ANSWER
+
+
+async def test_a_stream_counts_thoughts_as_a_whole_answer_does(thinks: VllmChat) -> None:
+    for fields in ({}, {"n": 2}, {"reasoning_effort": "low"}, {"reasoning_effort": "none"}):
+        whole = (await answered(thinks, **fields))[1]
+        options = {"stream": True, "stream_options": {"include_usage": True}}
+        sent = [batch async for batch in thinks.stream(ask(**options, **fields))]
+        (last,) = contents(sent[-1].events)
+        assert last["usage"]["completion_tokens_details"] == whole["completion_tokens_details"]
+        assert last["usage"]["completion_tokens"] == whole["completion_tokens"]
+
+
+async def test_a_variable_that_is_not_allowed_never_reaches_the_template(thinks: VllmChat) -> None:
+    with pytest.raises(ApiError) as caught:
+        await thinks.complete(ask(chat_template_kwargs={"messages": []}))
+    assert caught.value.fault.status == 400
+    assert "`enable_thinking`" in caught.value.message
