@@ -63,7 +63,9 @@ KEY_CACHE_S = 5
 """A revoked key dies within this time on every ingress replica."""
 
 SCHEMA_COMPILE_S = 10
-"""Processor time in which the JSON schemas of a chat must be compiled to a grammar. Ours."""
+"""Processor time in which what the answer of a chat must follow is compiled to a grammar. Ours."""
+REGEX_STATES = 512
+"""Of the automaton of a regular expression that an answer must match. Ours."""
 KEPT_REPLIES = 100_000
 """Answers that are kept for the `Idempotency-Key`s of one API key. Ours."""
 KEPT_REPLY_BYTES = 256 * MIB

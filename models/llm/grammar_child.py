@@ -2,10 +2,11 @@
 
 It reads lines and answers each with one: first the vocabulary, as xgrammar writes it, then requests
 
-    {"kind": "JSON", "spec": "...", "cpu_s": 10, "wall_s": 30}  ->  {"bytes": 39640}
-                                                                    {"bytes": 2, "grammar": "root ::= ..."}
-                                                                    {"refused": "why xgrammar does not take it"}
-                                                                    {"died": "time"}        also "memory"
+    {"kind": "JSON", "spec": "...", "cpu_s": 10, "wall_s": 30, "states": 512}
+      -> {"bytes": 39640}
+         {"bytes": 39640, "grammar": "root ::= ..."}
+         {"refused": "why xgrammar does not take it"}
+         {"died": "time"}        also "memory"
 
 What is no grammar yet comes back as one. This process imports xgrammar once and keeps nothing of what it compiles. Run
 it with `python -I`: it takes only the standard library, xgrammar, and interegular for `regular.py` beside it. It must
@@ -119,7 +120,7 @@ def _compile(xgrammar: ModuleType, vocabulary: object, request: dict[str, object
             case "STRUCTURAL_TAG":
                 grammar = compiler.compile_structural_tag(request["spec"])
             case "REGEX" | "CHOICE":
-                text = regular.grammar(str(request["kind"]), str(request["spec"]))
+                text = regular.grammar(str(request["kind"]), str(request["spec"]), int(str(request["states"])))
                 return {"bytes": compiler.compile_grammar(text).memory_size_bytes, "grammar": text}
             case _:
                 xgrammar.Grammar.from_json_schema(request["spec"])

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from audio.turns import Crowded, Turns
-from contract.limits import SCHEMA_COMPILE_S
+from contract.limits import REGEX_STATES, SCHEMA_COMPILE_S
 from models.llm.grammar_process import Child
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class Grammars:
     async def _compiled(self, kind: Kind | Syntax, spec: str) -> _Verdict:
         child = await self._child()
         wall_s = PATIENCE * self._cpu_s
-        request = {"kind": kind, "spec": spec, "cpu_s": self._cpu_s, "wall_s": wall_s}
+        request = {"kind": kind, "spec": spec, "cpu_s": self._cpu_s, "wall_s": wall_s, "states": REGEX_STATES}
         try:
             answer = await asyncio.get_running_loop().run_in_executor(self._threads, child.ask, request, 2 * wall_s)
         except BaseException:

@@ -14,24 +14,22 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-MAX_STATES = 512
-"""Of an automaton."""
 MAX_GRAMMAR_CHARS = 64 * 1024
 """The engine's process reads the grammar in its event loop, at some MB/s."""
 
 
-def grammar(kind: str, spec: str) -> str:
+def grammar(kind: str, spec: str, most_states: int) -> str:
     """The grammar, in xgrammar's EBNF, of a regular expression (REGEX) or of a JSON list of texts (CHOICE).
 
-    Raises ValueError with the reason for what cannot be one.
+    `most_states` bounds the automaton of an expression. Raises ValueError with the reason for what cannot be one.
     """
-    text = _of_regex(spec) if kind == "REGEX" else "root ::= " + " | ".join(map(_quoted, json.loads(spec)))
+    text = _of_regex(spec, most_states) if kind == "REGEX" else "root ::= " + " | ".join(map(_quoted, json.loads(spec)))
     if len(text) > MAX_GRAMMAR_CHARS:
         raise ValueError(f"its grammar is longer than {MAX_GRAMMAR_CHARS} characters")
     return text
 
 
-def _of_regex(regex: str) -> str:
+def _of_regex(regex: str, most_states: int) -> str:
     from interegular import InvalidSyntax, Unsupported, parse_pattern
 
     try:
@@ -45,8 +43,8 @@ def _of_regex(regex: str) -> str:
     live = {state for state in automaton.states if automaton.islive(state)}
     if automaton.initial not in live:
         raise ValueError("no text matches it")
-    if len(live) > MAX_STATES:
-        raise ValueError(f"it has {len(live)} states without ambiguity; at most {MAX_STATES} are allowed")
+    if len(live) > most_states:
+        raise ValueError(f"it has {len(live)} states without ambiguity; at most {most_states} are allowed")
     return "\n".join(_rules(automaton, live))
 
 

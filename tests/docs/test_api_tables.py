@@ -9,8 +9,8 @@ from types import ModuleType
 import configs
 from contract import completions, embeddings, limits, rerank
 from contract.access import PLANS, Scope
+from contract.chat import forms, schemas, thinking
 from contract.chat import request as chat
-from contract.chat import schemas, thinking
 from contract.chat import tools as chat_tools
 from contract.responses import request as responses
 from contract.speech import voices
@@ -39,7 +39,19 @@ def test_scopes() -> None:
 def test_limits() -> None:
     told = {name: _number(value) for _, value, name in rows(API, "limit", "value")}
     written: dict[str, Value] = {}
-    for module in (limits, chat, chat_tools, schemas, thinking, responses, completions, embeddings, rerank, voices):
+    for module in (
+        limits,
+        chat,
+        chat_tools,
+        forms,
+        schemas,
+        thinking,
+        responses,
+        completions,
+        embeddings,
+        rerank,
+        voices,
+    ):
         written |= _constants(module)
     assert told == written
 

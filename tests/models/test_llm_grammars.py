@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from contract.limits import REGEX_STATES
 from models.llm import grammars as module
 from models.llm.grammars import Crowded, Grammars, Refused
 from models.weights import store as weights
@@ -215,7 +216,7 @@ async def test_a_regular_expression_becomes_a_grammar_with_one_reading(
     assert len(set(grammar.split("\n"))) == len(grammar.split("\n"))
 
 
-@pytest.mark.parametrize(("states", "why"), [(511, ""), (512, ""), (513, "invalid")])
+@pytest.mark.parametrize(("states", "why"), [(REGEX_STATES + n, "invalid" if n > 0 else "") for n in (-1, 0, 1)])
 async def test_an_automaton_has_a_bounded_number_of_states(grammars: Grammars, states: int, why: str) -> None:
     assert await reason(grammars, f"a{{{states - 1}}}", kind="REGEX") == why
 
