@@ -183,7 +183,8 @@ def _check_speed(request: SpeechRequest, model: SpeechModel) -> None:
 def _check_style(request: SpeechRequest, model: SpeechModel) -> None:
     if model.has_style and request.emotion and len(request.emotion) > SPEECH_STYLE_CHARS:
         raise INVALID_REQUEST(
-            f"the style has {len(request.emotion)} characters; at most {SPEECH_STYLE_CHARS} are allowed",
+            f"the style (`emotion`, `instruction` or `instructions`) has {len(request.emotion)} characters; "
+            f"at most {SPEECH_STYLE_CHARS} are allowed",
             param="emotion",
         )
 

@@ -84,6 +84,7 @@ JSON_CALLS = (
     Call("POST", "/v1/embeddings", BODIES["/embeddings"]),
     Call("POST", "/v1/embeddings", BODIES["/embeddings"] | {"encoding_format": "base64"}, name="in base64"),
     Call("POST", "/v1/rerank", BODIES["/rerank"] | {"return_documents": True}),
+    Call("POST", "/v2/rerank", BODIES["/v2/rerank"]),
     Call("POST", "/v1/audio/uploads", BODIES["/audio/uploads"]),
     Call("POST", "/v1/decisions", BODIES["/decisions"], name="with a preset"),
     Call("POST", "/v1/decisions", OURS, name="with questions"),
