@@ -21,6 +21,7 @@ Value = float | tuple[float, ...]
 """A limit, or its two bounds."""
 
 UNITS = {"KiB": 1024, "MiB": 1024 * 1024}
+MODULES = (limits, chat, chat_tools, forms, schemas, thinking, responses, completions, embeddings, rerank, voices)
 NOT_LIMITS = {"contract.limits.MIB", "contract.embeddings.FLOAT_BYTES", "contract.chat.tools.MIB"}
 
 
