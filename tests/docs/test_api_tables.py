@@ -20,7 +20,12 @@ Value = float | tuple[float, ...]
 """A limit, or its two bounds."""
 
 UNITS = {"KiB": 1024, "MiB": 1024 * 1024}
-NOT_LIMITS = {"contract.limits.MIB", "contract.embeddings.FLOAT_BYTES", "contract.chat.tools.MIB"}
+NOT_LIMITS = {
+    "contract.limits.MIB",
+    "contract.embeddings.FLOAT_BYTES",
+    "contract.chat.tools.MIB",
+    "contract.chat.thinking.EFFORTS",
+}
 
 
 def test_plans() -> None:
