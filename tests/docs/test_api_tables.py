@@ -65,7 +65,8 @@ def test_recording_types() -> None:
 
 def _constants(module: ModuleType) -> dict[str, Value]:
     """Numbers and pairs of them, in capitals, that the module itself defines and does not import from a neighbour."""
-    neighbours = [other for other in (limits, chat, chat_tools) if other is not module]
+    shared = (limits, chat_tools, chat) if module is responses else (limits, chat_tools)
+    neighbours = [other for other in shared if other is not module]
     return {
         f"{module.__name__}.{name}": value
         for name, value in vars(module).items()
