@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
@@ -143,7 +144,8 @@ class Api:
 
 
 @pytest.fixture
-async def state(tmp_path: Path) -> AsyncIterator[State]:
+async def state(tmp_path: Path, migrated: Path) -> AsyncIterator[State]:
+    shutil.copy(migrated, tmp_path)
     opened = await open_state(tmp_path)
     yield opened
     await opened.close()

@@ -8,17 +8,10 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine
 
 from state.database.base import Database
 from state.database.connect import connect, open_database
-from state.database.migrate import upgrade
 from tests.state.servers import Postgres, Redis, find_binary, run_postgres, run_redis, temporary_folder
-
-
-@pytest.fixture(scope="session")
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture(scope="session")
@@ -44,17 +37,6 @@ def database_url(request: pytest.FixtureRequest) -> Iterator[str]:
         return
     with temporary_folder() as folder:
         yield f"sqlite:///{folder / 'parlance.db'}"
-
-
-@pytest.fixture(scope="session")
-def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A SQLite file with the schema and nothing else; to copy it is faster than to make it each time."""
-    path = tmp_path_factory.mktemp("migrated") / "parlance.db"
-    engine = create_engine(f"sqlite:///{path}")
-    with engine.begin() as connection:
-        upgrade(connection)
-    engine.dispose()
-    return path
 
 
 @pytest.fixture
