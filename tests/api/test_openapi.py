@@ -33,6 +33,7 @@ class Call:
         return self.path.format(**dict(self.values))
 
 
+FUNCTION = {"type": "function", "name": "add", "parameters": {"type": "object"}}
 OURS = {
     "state": "a text",
     "questions": {
@@ -81,6 +82,13 @@ JSON_CALLS = (
     Call("POST", "/v1/tokenize", BODIES["/tokenize"] | {"return_token_strs": True}),
     Call("POST", "/v1/tokenize", BODIES["/chat/completions"], name="of messages"),
     Call("POST", "/v1/detokenize", BODIES["/detokenize"]),
+    Call("POST", "/v1/responses", BODIES["/responses"]),
+    Call(
+        "POST",
+        "/v1/responses",
+        BODIES["/responses"] | {"tools": [FUNCTION], "instructions": "Be brief."},
+        name="with tools",
+    ),
     Call("POST", "/v1/embeddings", BODIES["/embeddings"]),
     Call("POST", "/v1/embeddings", BODIES["/embeddings"] | {"encoding_format": "base64"}, name="in base64"),
     Call("POST", "/v1/rerank", BODIES["/rerank"] | {"return_documents": True}),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from types import ModuleType
+from typing import TypeGuard
 
 import configs
 from contract import completions, embeddings, limits, rerank
@@ -78,15 +80,20 @@ def test_recording_types() -> None:
 
 def _constants(module: ModuleType) -> dict[str, Value]:
     """Numbers and pairs of them, in capitals, that the module itself defines and does not import from a neighbour."""
-    neighbours = [other for other in (limits, chat, chat_tools) if other is not module]
+    lines = ast.parse(inspect.getsource(module)).body
+    own = {target.id for line in lines if isinstance(line, ast.Assign) for target in line.targets if _is_name(target)}
     return {
         f"{module.__name__}.{name}": value
         for name, value in vars(module).items()
-        if name.isupper()
-        and type(value) in (int, float, tuple)
+        if name in own
+        and name.isupper()
+        and all(type(number) in (int, float) for number in (value if type(value) is tuple else (value,)))
         and f"{module.__name__}.{name}" not in NOT_LIMITS
-        and not any(hasattr(other, name) for other in neighbours)
     }
+
+
+def _is_name(target: ast.expr) -> TypeGuard[ast.Name]:
+    return isinstance(target, ast.Name)
 
 
 def _number(text: str) -> Value:
