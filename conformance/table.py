@@ -29,8 +29,8 @@ def table(verdicts: Sequence[Verdict]) -> str:
 
 
 def _row(program: Program, verdicts: Sequence[Verdict]) -> str:
-    works = ", ".join(one.step for one in verdicts if not one.cannot)
-    cannot = "; ".join(f"{one.step}: {one.cannot}" for one in verdicts if one.cannot)
+    works = "<br>".join(one.step for one in verdicts if not one.cannot)
+    cannot = "<br>".join(f"{one.step}: {one.cannot}" for one in verdicts if one.cannot)
     release = f"`{program.package}` {program.release}, {program.language}"
     return (
         f"| [{program.client}](../{program.file.relative_to(PAGE.parent.parent)}) | {release} | {works} | {cannot} |\n"
