@@ -86,7 +86,7 @@ def test_a_program_that_breaks_has_not_worked(runner: Runner, tmp_path: Path) ->
 def test_a_program_that_never_ends_is_stopped_and_keeps_what_it_told(
     runner: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "PROGRAM_S", 2)
+    monkeypatch.setattr(running, "PROGRAM_S", 8)
     text = """
 import threading
 @step("quick")
@@ -97,7 +97,7 @@ run()
 """
     assert tried(runner, tmp_path, text) == [
         ("quick", True, ""),
-        ("slow", False, "nothing was told of it: no end after 2 s"),
+        ("slow", False, "nothing was told of it: no end after 8 s"),
     ]
 
 
