@@ -4,12 +4,13 @@ PORT    ?= 8000
 WARM    ?= yes
 LIBS    ?= cpu
 QWEN    ?= .venv/qwen
+CLIENTS ?= .venv/conformance
 
 BIN := .venv/bin
 RUN := $(BIN)/python -m
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-qwen serve weights test check bench evaluate attack docs lock
+.PHONY: help setup setup-dev setup-qwen serve weights test check bench evaluate attack conformance docs lock
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -43,6 +44,9 @@ evaluate: setup-dev ## how often the decision models are right; writes the table
 
 attack: setup-dev ## attack a graph of its own, or the one at URL; some minutes
 	@$(RUN) attacks $(if $(URL),--base-url $(URL))
+
+conformance: setup-dev weights $(CLIENTS)/done conformance/node/node_modules/done ## try the clients that people use on a graph of its own, or on the one at URL
+	@$(RUN) conformance --python $(CLIENTS)/bin/python $(if $(URL),--base-url $(URL))
 
 docs: setup-dev ## write the pages that are made of the code
 	@$(RUN) docs
@@ -78,6 +82,18 @@ $(QWEN)/done: requirements/qwen.lock $(wildcard requirements/qwen-25hz/*.py) | .
 	@$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
 		>$$(echo $(QWEN)/lib/python3.*/site-packages)/parlance.pth
 	@touch $@
+
+# What clients need is not what we need, so they have an environment of their own.
+$(CLIENTS)/done: requirements/conformance.lock | .venv/$(LIBS).done
+	@echo "setting up $(CLIENTS): $$(grep -c == $<) pinned packages"
+	@$(BIN)/python -m venv --without-pip --clear $(CLIENTS)
+	@$(BIN)/pip --python $(CLIENTS)/bin/python install --quiet --only-binary :all: --no-deps --require-hashes -r $<
+	@touch $@
+
+conformance/node/node_modules/done: conformance/node/package-lock.json
+	@if command -v npm >/dev/null; then \
+		cd conformance/node && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && touch node_modules/done; \
+	else echo "no npm here: the clients of Node are not run"; fi
 
 lock: .venv/bin/python ## resolve the locks in requirements/ anew
 	@$(BIN)/pip install --quiet uv

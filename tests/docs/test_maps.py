@@ -24,6 +24,7 @@ ROOMS = (
     "deployments",
     "attacks",
     "benchmarks",
+    "conformance",
     "evaluations",
     "docs",
 )

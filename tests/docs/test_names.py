@@ -17,6 +17,7 @@ FOLDERS = (
     "autoscaling",
     "benchmarks",
     "configs",
+    "conformance",
     "contract",
     "deployments",
     "docs",

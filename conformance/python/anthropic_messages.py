@@ -1,0 +1,88 @@
+"""Anthropic's SDK. Its base address has no /v1, and its key travels in x-api-key."""
+
+import os
+
+from anthropic import Anthropic, AsyncAnthropic
+
+from steps import run, step
+
+MODEL = "smollm2-135m-instruct"
+HELLO = [{"role": "user", "content": "What is the capital of France?"}]
+WEATHER = {
+    "name": "weather",
+    "description": "The weather in a city",
+    "input_schema": {"type": "object", "properties": {"city": {"enum": ["Paris", "Rome"]}}, "required": ["city"]},
+}
+BASE_URL, KEY = os.environ["PARLANCE_URL"], os.environ["PARLANCE_KEY"]
+
+client = Anthropic(base_url=BASE_URL, api_key=KEY)
+
+
+@step("models")
+def models():
+    """Which models there are."""
+    assert MODEL in {model.id for model in client.models.list()}
+
+
+@step("messages")
+def messages():
+    """A whole answer."""
+    message = client.messages.create(model=MODEL, max_tokens=20, system="Be brief.", messages=HELLO)
+    assert message.content[0].text
+    assert message.usage.output_tokens > 0
+
+
+@step("messages, async")
+async def messages_async():
+    """The same from a coroutine."""
+    async with AsyncAnthropic(base_url=BASE_URL, api_key=KEY) as anew:
+        message = await anew.messages.create(model=MODEL, max_tokens=20, messages=HELLO)
+    assert message.content[0].text
+
+
+@step("streamed messages")
+def streamed():
+    """Pieces of an answer that add up to it."""
+    with client.messages.stream(model=MODEL, max_tokens=20, messages=HELLO) as stream:
+        pieces = list(stream.text_stream)
+        message = stream.get_final_message()
+    assert "".join(pieces) == message.content[0].text
+    assert message.usage.output_tokens > 0
+
+
+@step("tools, there and back")
+def tools():
+    """A call that the model is made to do, and its result taken into the next answer."""
+    first = client.messages.create(
+        model=MODEL, max_tokens=100, messages=HELLO, tools=[WEATHER], tool_choice={"type": "any"}
+    )
+    call = next(block for block in first.content if block.type == "tool_use")
+    assert call.input["city"] in {"Paris", "Rome"}
+    result = {"type": "tool_result", "tool_use_id": call.id, "content": "sunny"}
+    turns = [*HELLO, {"role": "assistant", "content": first.content}, {"role": "user", "content": [result]}]
+    second = client.messages.create(model=MODEL, max_tokens=20, messages=turns, tools=[WEATHER])
+    assert second.stop_reason in {"end_turn", "max_tokens", "tool_use"}
+
+
+@step("counted tokens")
+def counted():
+    """How long a conversation is, without an answer."""
+    assert client.messages.count_tokens(model=MODEL, messages=HELLO).input_tokens > 5
+
+
+@step("a web search", cannot="tools that Anthropic runs itself are refused; bring your own", error="400")
+def web_search():
+    """A tool of Anthropic's own."""
+    search = {"type": "web_search_20250305", "name": "web_search"}
+    client.messages.create(model=MODEL, max_tokens=5, messages=HELLO, tools=[search])
+
+
+@step("batches", cannot="not offered", error="404")
+def batches():
+    """Many messages for later."""
+    request = {"custom_id": "a", "params": {"model": MODEL, "max_tokens": 5, "messages": HELLO}}
+    client.messages.batches.create(requests=[request])
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,110 @@
+"""LangChain, over OpenAI's and Anthropic's wires."""
+
+import os
+
+from langchain_anthropic import ChatAnthropic
+from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.tools import tool
+from langchain_openai import ChatOpenAI, OpenAIEmbeddings
+from pydantic import BaseModel
+
+from steps import run, step
+
+MODEL = "smollm2-135m-instruct"
+ASK = "What is the capital of France?"
+LONG = "A recording that nobody has listened to keeps its secrets for longer than a diary does."
+URL, KEY = os.environ["PARLANCE_URL"], os.environ["PARLANCE_KEY"]
+
+chat = ChatOpenAI(model=MODEL, base_url=f"{URL}/v1", api_key=KEY, max_tokens=100, temperature=0)
+anthropic = ChatAnthropic(model=MODEL, base_url=URL, api_key=KEY, max_tokens=100)
+
+
+class Place(BaseModel):
+    """A place."""
+
+    city: str
+    is_capital: bool
+
+
+@tool
+def weather(city: str) -> str:
+    """The weather in a city."""
+    return f"sunny in {city}"
+
+
+def embeddings(**options: object) -> OpenAIEmbeddings:
+    """The client of embeddings."""
+    return OpenAIEmbeddings(model="all-minilm-l6-v2", base_url=f"{URL}/v1", api_key=KEY, **options)
+
+
+@step("ChatOpenAI.invoke")
+def invoke():
+    """A whole answer."""
+    answer = chat.invoke(ASK)
+    assert answer.content
+    assert answer.usage_metadata["output_tokens"] > 0
+
+
+@step("stream")
+def stream():
+    """Pieces of an answer."""
+    assert "".join(piece.content for piece in chat.stream(ASK))
+
+
+@step("ainvoke")
+async def ainvoke():
+    """A whole answer, from a coroutine."""
+    assert (await chat.ainvoke(ASK)).content
+
+
+@step("bind_tools, there and back")
+def tools():
+    """A call that the model is made to do, and its result taken into the next answer."""
+    first = chat.bind_tools([weather], tool_choice="weather").invoke(ASK)
+    (call,) = first.tool_calls
+    result = ToolMessage(weather.invoke(call["args"]), tool_call_id=call["id"])
+    assert chat.bind_tools([weather]).invoke([HumanMessage(ASK), first, result]).response_metadata
+
+
+@step("with_structured_output")
+def structured():
+    """An answer as a pydantic type, by JSON schema and by a forced tool call."""
+    for method in ("json_schema", "function_calling"):
+        assert isinstance(chat.with_structured_output(Place, method=method).invoke(ASK), Place)
+
+
+@step("use_responses_api")
+def responses():
+    """The same client over the newer wire, whole and streamed."""
+    newer = ChatOpenAI(model=MODEL, base_url=f"{URL}/v1", api_key=KEY, max_tokens=100, use_responses_api=True)
+    assert newer.invoke(ASK).text
+    assert "".join(piece.text for piece in newer.stream(ASK))
+
+
+@step("ChatAnthropic")
+def over_messages():
+    """Anthropic's wire: a whole answer, pieces, and a forced tool call."""
+    assert anthropic.invoke(ASK).content
+    assert "".join(piece.text for piece in anthropic.stream(ASK))
+    (call,) = anthropic.bind_tools([weather], tool_choice="weather").invoke(ASK).tool_calls
+    assert call["name"] == "weather"
+
+
+@step("OpenAIEmbeddings with check_embedding_ctx_length=False")
+def texts():
+    """Vectors of texts."""
+    assert len(embeddings(check_embedding_ctx_length=False).embed_query(LONG)) == 384
+
+
+@step(
+    "OpenAIEmbeddings by default",
+    cannot="sends token ids of OpenAI's tokenizer, which mean other words here; set `check_embedding_ctx_length=False`",
+    error="400",
+)
+def token_ids():
+    """Vectors of token ids that another tokenizer made."""
+    embeddings().embed_query(LONG)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,68 @@
+"""OpenAI's Agents SDK, over chat and over responses."""
+
+import os
+
+from agents import (
+    Agent,
+    ModelSettings,
+    OpenAIChatCompletionsModel,
+    OpenAIResponsesModel,
+    Runner,
+    function_tool,
+    set_tracing_disabled,
+)
+from openai import AsyncOpenAI
+
+from steps import run, step
+
+MODEL = "smollm2-135m-instruct"
+ASK = "What is the weather in Paris?"
+BASE_URL, KEY = f"{os.environ['PARLANCE_URL']}/v1", os.environ["PARLANCE_KEY"]
+
+set_tracing_disabled(True)  # otherwise every run is reported to OpenAI
+
+
+@function_tool
+def weather(city: str) -> str:
+    """The weather in a city."""
+    return "sunny"
+
+
+def agent(model: object) -> Agent:
+    """Somebody who must look first, and then answers."""
+    settings = ModelSettings(tool_choice="required", max_tokens=100)
+    return Agent(name="guide", instructions="Be brief.", model=model, tools=[weather], model_settings=settings)
+
+
+def kinds(result: object) -> list[str]:
+    """What happened, in order."""
+    return [item.type for item in result.new_items]
+
+
+@step("a run with a tool, over chat")
+async def over_chat():
+    """The tool is called, and its result is in the answer's conversation."""
+    async with AsyncOpenAI(base_url=BASE_URL, api_key=KEY) as client:
+        result = await Runner.run(agent(OpenAIChatCompletionsModel(MODEL, client)), ASK)
+    assert kinds(result)[:2] == ["tool_call_item", "tool_call_output_item"], kinds(result)
+
+
+@step("a run with a tool, over responses")
+async def over_responses():
+    """The same over the wire that the SDK takes by default."""
+    async with AsyncOpenAI(base_url=BASE_URL, api_key=KEY) as client:
+        result = await Runner.run(agent(OpenAIResponsesModel(MODEL, client)), ASK)
+    assert kinds(result)[:2] == ["tool_call_item", "tool_call_output_item"], kinds(result)
+
+
+@step("a streamed run")
+async def streamed():
+    """Events while it runs."""
+    async with AsyncOpenAI(base_url=BASE_URL, api_key=KEY) as client:
+        result = Runner.run_streamed(agent(OpenAIResponsesModel(MODEL, client)), ASK)
+        events = {event.type async for event in result.stream_events()}
+    assert {"raw_response_event", "run_item_stream_event"} <= events
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,75 @@
+"""OpenAI's SDK: speech and transcription."""
+
+import io
+import os
+
+from openai import AsyncOpenAI, OpenAI
+
+from steps import run, step
+
+BASE_URL, KEY = f"{os.environ['PARLANCE_URL']}/v1", os.environ["PARLANCE_KEY"]
+GERMAN_UNLESS_SAID = {"language": "en"}
+
+client = OpenAI(base_url=BASE_URL, api_key=KEY)
+
+
+def spoken(form: str = "wav") -> bytes:
+    """A short sentence."""
+    reply = client.audio.speech.create(
+        model="tts-1", voice="F1", input="Good morning.", response_format=form, extra_body=GERMAN_UNLESS_SAID
+    )
+    return reply.content
+
+
+@step("speech")
+def speech():
+    """A sentence in two formats."""
+    assert spoken().startswith(b"RIFF")
+    assert len(spoken("mp3")) > 1_000
+
+
+@step("streamed speech")
+def speech_streamed():
+    """Sound as it is made."""
+    voice = client.audio.speech.with_streaming_response
+    with voice.create(
+        model="tts-1", voice="F1", input="Good morning.", response_format="mp3", extra_body=GERMAN_UNLESS_SAID
+    ) as reply:
+        assert sum(len(piece) for piece in reply.iter_bytes()) > 1_000
+
+
+@step("speech, async")
+async def speech_async():
+    """The same from a coroutine."""
+    async with AsyncOpenAI(base_url=BASE_URL, api_key=KEY) as anew:
+        reply = await anew.audio.speech.create(
+            model="tts-1", voice="F1", input="Good morning.", response_format="wav", extra_body=GERMAN_UNLESS_SAID
+        )
+    assert reply.content.startswith(b"RIFF")
+
+
+@step("transcription")
+def transcription():
+    """What was said, as text and with segments."""
+    sound = io.BytesIO(spoken())
+    heard = client.audio.transcriptions.create(
+        model="whisper-large-v3", file=("morning.wav", sound), language="en", response_format="verbose_json"
+    )
+    assert "morning" in heard.text.lower()
+    assert heard.segments
+
+
+@step("speech as pcm", cannot="raw samples cannot say that a machine spoke; take `wav`", error="400")
+def pcm():
+    """Samples without a header."""
+    spoken("pcm")
+
+
+@step("translation of sound", cannot="no engine translates", error="404")
+def translation():
+    """English, whatever was spoken."""
+    client.audio.translations.create(model="whisper-large-v3", file=("morning.wav", io.BytesIO(spoken())))
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,97 @@
+"""OpenAI's SDK: responses."""
+
+import json
+import os
+
+from openai import AsyncOpenAI, OpenAI
+from pydantic import BaseModel
+
+from steps import run, step
+
+MODEL = "smollm2-135m-instruct"
+ASK = "What is the capital of France?"
+WEATHER = {
+    "type": "function",
+    "name": "weather",
+    "description": "The weather in a city",
+    "strict": True,
+    "parameters": {
+        "type": "object",
+        "properties": {"city": {"enum": ["Paris", "Rome"]}},
+        "required": ["city"],
+        "additionalProperties": False,
+    },
+}
+BASE_URL, KEY = f"{os.environ['PARLANCE_URL']}/v1", os.environ["PARLANCE_KEY"]
+
+client = OpenAI(base_url=BASE_URL, api_key=KEY)
+
+
+class Place(BaseModel):
+    """What the answer is to look like."""
+
+    city: str
+    is_capital: bool
+
+
+@step("responses")
+def create():
+    """A whole answer."""
+    response = client.responses.create(model=MODEL, instructions="Be brief.", input=ASK, max_output_tokens=20)
+    assert response.output_text
+    assert response.usage.total_tokens == response.usage.input_tokens + response.usage.output_tokens
+
+
+@step("responses, async")
+async def create_async():
+    """The same from a coroutine."""
+    async with AsyncOpenAI(base_url=BASE_URL, api_key=KEY) as anew:
+        response = await anew.responses.create(model=MODEL, input=ASK, max_output_tokens=20)
+    assert response.output_text
+
+
+@step("streamed responses")
+def streamed():
+    """Events that add up to the response. The SDK raises an error for an answer that was too long."""
+    with client.responses.stream(model=MODEL, input=ASK, temperature=0, max_output_tokens=100) as stream:
+        deltas = [event.delta for event in stream if event.type == "response.output_text.delta"]
+        response = stream.get_final_response()
+    assert "".join(deltas) == response.output_text
+
+
+@step("tools, there and back")
+def tools():
+    """A call that the model is made to do, and its result taken into the next answer."""
+    first = client.responses.create(
+        model=MODEL, input=ASK, tools=[WEATHER], tool_choice="required", max_output_tokens=100
+    )
+    call = next(item for item in first.output if item.type == "function_call")
+    assert json.loads(call.arguments)["city"] in {"Paris", "Rome"}
+    result = {"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}
+    turns = [{"role": "user", "content": ASK}, *first.output, result]
+    second = client.responses.create(model=MODEL, input=turns, tools=[WEATHER], max_output_tokens=20)
+    assert second.status in {"completed", "incomplete"}
+
+
+@step("answers as a pydantic type")
+def parsed():
+    """A JSON schema that the answer follows, read back into its type."""
+    response = client.responses.parse(model=MODEL, input=ASK, text_format=Place, max_output_tokens=200)
+    assert isinstance(response.output_parsed, Place)
+
+
+@step("a conversation that the server keeps", cannot="nothing is kept: send the turns again", error="400")
+def kept():
+    """The answer before, by its id."""
+    first = client.responses.create(model=MODEL, input=ASK, max_output_tokens=5)
+    client.responses.create(model=MODEL, input="Why?", previous_response_id=first.id, max_output_tokens=5)
+
+
+@step("web search", cannot="tools that OpenAI runs itself are refused; bring your own", error="400")
+def web_search():
+    """A tool of OpenAI's own."""
+    client.responses.create(model=MODEL, input=ASK, tools=[{"type": "web_search"}], max_output_tokens=5)
+
+
+if __name__ == "__main__":
+    run()

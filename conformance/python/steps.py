@@ -1,0 +1,41 @@
+"""What a program tells the kit: one line of JSON for each step, on standard output.
+
+@step("name")                               works, unless it raises
+@step("name", cannot="why", error="text")   must raise an error with `text`; the page says why
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from collections.abc import Callable
+from typing import Any
+
+MOST_CHARS = 400
+"""Of what an error says."""
+
+STEPS: list[tuple[str, str, str, Callable[[], Any]]] = []
+
+
+def step(name: str, *, cannot: str = "", error: str = "") -> Callable[[Callable[[], Any]], Callable[[], Any]]:
+    """Puts a function on the list. It may be a coroutine; a text that it returns is shown."""
+
+    def listed(function: Callable[[], Any]) -> Callable[[], Any]:
+        STEPS.append((name, cannot, error, function))
+        return function
+
+    return listed
+
+
+def run() -> None:
+    """Takes all steps in the order of the file. One that fails does not stop the next."""
+    for name, cannot, error, function in STEPS:
+        fault, said = "", ""
+        try:
+            said = asyncio.run(function()) if inspect.iscoroutinefunction(function) else function()
+        except Exception as raised:
+            fault = f"{type(raised).__name__}: {raised}"
+        is_expected = error in fault if cannot else True
+        told = {"step": name, "cannot": cannot, "failed": fault[:MOST_CHARS], "is_expected": is_expected}
+        print(json.dumps(told | {"said": str(said or "")}), flush=True)

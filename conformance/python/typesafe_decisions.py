@@ -1,0 +1,46 @@
+"""TypeSafe's SDK: decisions."""
+
+import os
+
+from typesafe_sdk import AsyncTypeSafeClient, Box, Choice, Noul, Score, TypeSafeClient
+
+from steps import run, step
+
+BASE_URL, KEY = os.environ["PARLANCE_URL"], os.environ["PARLANCE_KEY"]
+TEXT = "I was charged twice. Please pay it back."
+COLD_S = 120
+"""A sleeping engine may take longer than the ten seconds that the SDK waits by default."""
+QUESTIONS = {
+    "team": Choice(instructions="Which team?", criteria={"billing": "money", "shipping": "parcels"}),
+    "spam": Noul(instructions="Is it an advert?"),
+    "urgent": Score(instructions="How urgent?", criteria=["later", "today", "now"]),
+}
+
+
+@step("decisions")
+def decisions():
+    """Three questions about a text."""
+    with TypeSafeClient(api_key=KEY, base_url=BASE_URL, timeout=COLD_S) as client:
+        found = client.system_one(state=TEXT, questions=QUESTIONS, model="decision-v1")
+    assert found.choices["team"].choice in {"billing", "shipping"}
+    assert 0 <= found.nouls["spam"].noul <= 1
+    assert abs(sum(found.scores["urgent"].probabilities.values()) - 1) < 0.001
+
+
+@step("decisions, async, by the other model")
+async def decisions_async():
+    """The same from a coroutine."""
+    async with AsyncTypeSafeClient(api_key=KEY, base_url=BASE_URL, timeout=COLD_S) as client:
+        found = await client.system_one(state=TEXT, questions=QUESTIONS, model="decision-v2")
+    assert found.model == "decision-v2"
+
+
+@step("boxes in images", cannot="no model here finds places in images", error="questions.q.type")
+def boxes():
+    """Where something is."""
+    with TypeSafeClient(api_key=KEY, base_url=BASE_URL, timeout=COLD_S) as client:
+        client.system_one(state=TEXT, questions={"q": Box(instructions="the dog")}, model="decision-v1")
+
+
+if __name__ == "__main__":
+    run()

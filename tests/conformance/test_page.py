@@ -1,0 +1,38 @@
+"""docs/clients.md says of every program and step what came of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance import table
+from conformance.programs import PROGRAMS, ROOM, Program
+from conformance.running import Verdict
+from tests.docs.pages import ROOT, rows
+
+CLIENTS = ROOT / "docs/clients.md"
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+def test_the_table_has_every_step(program: Program) -> None:
+    (row,) = [row for row in rows(CLIENTS, "client", "release") if program.name in row[0]]
+    assert row[1] == f"{program.package} {program.release}, {program.language}"
+    cannot = [step for step in program.steps for one in row[3].split("<br>") if one.startswith(f"{step}: ")]
+    assert sorted([*row[2].split("<br>"), *cannot]) == sorted(program.steps), "stale: python -m conformance --write"
+
+
+def test_every_program_is_on_the_list() -> None:
+    there = {file.name for folder in ("python", "node") for file in (ROOM / folder).glob("*.*")}
+    assert there - {"steps.py", "steps.mjs", "package.json", "package-lock.json"} == {one.name for one in PROGRAMS}
+
+
+def test_steps_are_told_apart() -> None:
+    for program in PROGRAMS:
+        assert program.steps
+        assert len(set(program.steps)) == len(program.steps), program.name
+
+
+def test_a_table_with_gaps_is_not_written() -> None:
+    held = [Verdict(program, step, held=True) for program in PROGRAMS for step in program.steps]
+    for verdicts in (held[:1], [*held[:-1], Verdict(PROGRAMS[-1], "boxes in images", held=None)]):
+        with pytest.raises(SystemExit):
+            table.write(verdicts)
