@@ -21,7 +21,7 @@ from sqlalchemy import Connection, Engine, event
 from starlette.routing import Mount, Route, WebSocketRoute
 
 from contract.access import PLANS, Scope
-from contract.limits import CHAT_BODY_BYTES
+from contract.limits import CHAT_BODY_BYTES, SPEECH_BODY_BYTES
 from deployments.ingress import app as ingress_app
 from deployments.ingress.admission import MARK
 from deployments.ingress.app import build_app, check_routes
@@ -278,7 +278,7 @@ async def test_the_scope_decides(world: World, operation: Operation, who: str) -
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=str)
 async def test_length_key_scope_rate_body_come_in_this_order(world: World, operation: Operation) -> None:
-    too_long = [(b"content-length", str(CHAT_BODY_BYTES + 1).encode())]
+    too_long = [(b"content-length", str(max(CHAT_BODY_BYTES, SPEECH_BODY_BYTES) + 1).encode())]
     assert (await ask(world.app, operation.method, operation.path, too_long)).status == 413
     scoped = operation.scope is not None
     assert (await world.ask(operation, "used up, nothing", b"{")).status == (403 if scoped else 429)
