@@ -18,7 +18,8 @@ from contract.messages.reply import StopReason, arguments, message
 from contract.messages.request import MIN_THINKING_TOKENS, Conversation, MessagesRequest
 from contract.messages.translation import FAILED, chat_request
 from contract.wires import ANTHROPIC, OPENAI, error_shape
-from tests.messages import MODEL, Call, Script, added_up
+from tests.messages import added_up
+from tests.scripted import MODEL, Call, Script
 
 PIXEL = "iVBORw0KGgo="
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
@@ -334,7 +335,9 @@ def test_arguments_are_read_as_far_as_they_go(written: str, read: dict[str, Any]
 def folded(script: Script, lengths: tuple[int, ...], per_batch: int) -> dict[str, Any]:
     """The message that the events of `script` add up to."""
     told = MessageEvents(MODEL)
-    return added_up(b"".join(told.of(batch) for batch in script.batches(lengths, per_batch)) + told.end())
+    return added_up(
+        b"".join(told.of(batch) for batch in script.batches(script.deltas(lengths), per_batch)) + b"".join(told.end())
+    )
 
 
 words = st.text(st.characters(codec="utf-8"), max_size=30)
@@ -361,7 +364,7 @@ def test_a_stream_in_any_pieces_is_the_message_of_the_json_answer(
 
 
 def test_a_stream_of_nothing_sends_nothing() -> None:
-    assert MessageEvents(MODEL).end() == b""
+    assert list(MessageEvents(MODEL).end()) == []
 
 
 def test_silence_and_failure_are_named_events() -> None:
