@@ -53,6 +53,7 @@ async def test_answer_is_a_message(api: Api) -> None:
             "cache_creation_input_tokens": 0,
             "cache_read_input_tokens": 0,
             "output_tokens": 3,
+            "output_tokens_details": {"thinking_tokens": 0},
         },
     }
     assert reply.headers["request-id"] == reply.headers["x-request-id"]
