@@ -6,7 +6,7 @@ Attacks, each a function of a few lines that says what it tries, what it saw and
 
 bodies.py       duplicate keys, floods of JSON, bodies without end
 connections.py  half-sent requests, bodies that trickle, clients that read nothing
-requests.py     tricks with paths, hosts, headers and keys
+requests.py     tricks with paths, hosts, headers, origins and keys
 grammars.py     schemas that take long to compile
 engines.py      herds at a sleeping engine, samples for strangers, one key that starves another
 turns.py        control tokens inside messages

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from attacks.attack import Saw, attack
+from attacks.attack import NotTriedError, Saw, attack
 from attacks.bystander import standing_by
-from attacks.target import NOBODY, Target, counted
+from attacks.target import NOBODY, Target, counted, told
 from attacks.wire import exchange, request, statuses
 
 PATHS = (
@@ -48,6 +48,10 @@ SMUGGLED = {
     "a length with a sign": ("Content-Length: +4",),
     "a character that ends strings": ("X-A: a\0b", "Content-Length: 4"),
 }
+
+
+FOREIGN = "https://evil.example"
+CALLED = ("/v1/me", "/v1/chat/completions", "/v1/messages", "/healthz")
 
 
 @attack("no path and no Host opens what wants a key; never 5xx")
@@ -105,6 +109,30 @@ async def headers_of_proxies(target: Target) -> Saw:
     return Saw(text + (", echoed" if echoed else ""), reply.status_code in {200, 401} and len(ids) == 1 and not echoed)
 
 
+@attack("no header that would give a page the answer, and no answer without a key but that of `/healthz`")
+async def foreign_origins(target: Target) -> Saw:
+    """Pages of another site: they ask first, call at once in a form that browsers let pass, or have found a key."""
+    asks = {"access-control-request-method": "POST", "access-control-request-headers": "authorization, x-api-key"}
+    page, body = {"origin": FOREIGN}, b'{"model": "x"}'
+    keyless, keyed = [], []
+    for path in CALLED:
+        keyless.append(await target.send("OPTIONS", path, key=NOBODY, headers=page | asks))
+        keyless.append(
+            await target.send("POST", path, key=NOBODY, headers=page | {"content-type": "text/plain"}, content=body)
+        )
+        keyed.append(await target.send("GET", path, headers=page))
+    told_to_page = {
+        f"{name}: {value}"
+        for reply in keyless + keyed
+        for name, value in reply.headers.items()
+        if name.startswith("access-control-")
+    }
+    if "access-control-allow-origin: *" in told_to_page:
+        raise NotTriedError("the operator has listed every origin")
+    refused = all(reply.status_code in {401, 405} for reply in keyless)
+    return Saw("; ".join([told(keyless + keyed), *sorted(told_to_page)]), refused and not told_to_page)
+
+
 @attack("401 for each, and nobody else waits")
 async def keys_that_are_none(target: Target) -> Saw:
     """Hundreds of values that could break the search for a key: quotes, NUL, kilobytes, half of a real one."""
@@ -114,8 +142,10 @@ async def keys_that_are_none(target: Target) -> Saw:
     with standing_by(target) as waits:
         found = []
         for value in values:
-            reply = await target.send("GET", "/v1/me", key=NOBODY, headers={"authorization": f"Bearer {value}"})
-            found.append(reply.status_code)
+            for headers in ({"authorization": f"Bearer {value}"}, {"x-api-key": value}):
+                reply = await target.send("GET", "/v1/models", key=NOBODY, headers=headers)
+                found.append(reply.status_code)
+        found.append((await target.send("GET", "/v1/models", headers={"x-api-key": values[0]})).status_code)
         found += statuses(
             await exchange(target, request(target, "GET", "/v1/me", "Authorization: Bearer \udcff\udcfe"), 2)
         )

@@ -9,12 +9,11 @@
     base.py  body.py  images.py     how strictly bodies are read: types, JSON, `data:` addresses
     events.py        section 4      server-sent events
     wires.py                        which paths tell errors in another shape than OpenAI's
-    messages/                       chat as Anthropic's clients say it
+    responses/  messages/           chat on OpenAI's newer wire, and on Anthropic's
     mcp.py           section 4      JSON-RPC messages, what tools take
     completions.py                  plain text that an LLM continues
     tokens.py                       texts as tokens and back
     quantities.py    section 5      what a job may cost at most
-    responses/                      another wire over chat: OpenAI's newer one
     place.py         section 2      who runs the models, and in which country
     <noun>.py or <noun>/            section 4, one per capability of the catalogue
 

@@ -13,7 +13,7 @@ INTRODUCTION = """\
 
 <!-- Made by `make docs` of contract/errors.py and contract/remedies.py. -->
 
-Every error is a JSON object, whatever the route; on Anthropic's wire it has [a shape of its own](api.md#messages)
+Every error is a JSON object, whatever the route; on Anthropic's wire it has [a shape of its own](api.md#post-messages)
 around the same `code` and `message`. Decide by `status` and `code`; the wording of `message` may change.
 
 ```json

@@ -1,142 +1,154 @@
-"""A chat engine that plays a script, for tests of wires: the last message says in JSON what the model answers.
-
-    {"content": "Hello", "reasoning_content": "Hm", "tool_calls": [...], "finish_reason": "length", "logprobs": true}
-
-A message of a tool is answered with its own text. Streams come in pieces of `piece` characters, 3 unless told.
-"""
+"""Answers of an LLM that a test writes itself, whole or in pieces, and an engine that gives them."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncGenerator, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from contract.catalog import Model
-from contract.chat.engine import ChatBatch, ChatJob, ChatReply
+from contract.chat.engine import ChatBatch, ChatJob, ChatReply, usage_of
+from contract.chat.request import ChatRequest
 from contract.events import event
 from contract.tokens import Tokenized, TokenizeJob
 
-HEAD: dict[str, Any] = {"id": "chatcmpl-1", "created": 1, "model": "scripted"}
-PROMPT_TOKENS = 7
+MODEL = "obedient"
+
+Delta = dict[str, Any]
+"""What one event of a chat stream adds."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a tool. `given` is JSON, or the text of a custom tool."""
+
+    id: str
+    name: str
+    given: str
+    type: Literal["function", "custom"] = "function"
+
+    def whole(self) -> dict[str, Any]:
+        """As in an answer that is there as a whole."""
+        return {"id": self.id, "type": self.type, self.type: {"name": self.name, self._key: self.given}}
+
+    def opening(self, index: int) -> Delta:
+        """All but what it is given."""
+        opened = {"index": index, "id": self.id, "type": self.type, self.type: {"name": self.name}}
+        return {"tool_calls": [opened]}
+
+    def piece(self, index: int, text: str) -> Delta:
+        """A piece of what it is given."""
+        return {"tool_calls": [{"index": index, self.type: {self._key: text}}]}
+
+    @property
+    def _key(self) -> str:
+        return "input" if self.type == "custom" else "arguments"
+
+
+@dataclass(frozen=True)
+class Script:
+    """One answer. With `has_logprobs` each character of `text` is a token."""
+
+    thoughts: str = ""
+    text: str = ""
+    calls: tuple[Call, ...] = ()
+    finish_reason: str = "stop"
+    stop_sequence: str | None = None
+    has_logprobs: bool = False
+    prompt_tokens: int = 100
+    completion_tokens: int = 20
+    cached_tokens: int = 64
+    reasoning_tokens: int = 5
+    cut_tokens: int = 0
+
+    @property
+    def usage(self) -> Any:
+        """Of chat."""
+        return usage_of(
+            self.prompt_tokens,
+            self.completion_tokens,
+            cached_tokens=self.cached_tokens,
+            reasoning_tokens=self.reasoning_tokens,
+            cut_tokens=self.cut_tokens,
+        )
+
+    def reply(self) -> ChatReply:
+        """The whole answer."""
+        message: dict[str, Any] = {"role": "assistant", "content": self.text or None, "refusal": None}
+        if self.thoughts:
+            message["reasoning_content"] = self.thoughts
+        if self.calls:
+            message["tool_calls"] = [call.whole() for call in self.calls]
+        choice = {"index": 0, "message": message, "logprobs": self._logprobs(self.text)}
+        choice["finish_reason"] = self.finish_reason
+        body: Any = _head("chat.completion") | {"choices": [choice], "usage": self.usage}
+        counts = self.prompt_tokens, self.completion_tokens, self.cached_tokens, self.cut_tokens
+        return ChatReply(body, *counts, self.stop_sequence)
+
+    def deltas(self, lengths: Sequence[int] = (3,)) -> Iterator[Delta]:
+        """The answer in pieces of so many characters, over and over: thoughts, text, one call after the other."""
+        yield from ({"reasoning_content": piece} for piece in cut(self.thoughts, lengths))
+        yield from ({"content": piece} for piece in cut(self.text, lengths))
+        for index, call in enumerate(self.calls):
+            yield call.opening(index)
+            yield from (call.piece(index, text) for text in cut(call.given, lengths))
+
+    def batches(self, deltas: Iterable[Delta] | None = None, per_batch: int = 1) -> Iterator[ChatBatch]:
+        """The answer as `deltas`, or in pieces of 3; so many events come together. Each costs a token, up to all."""
+        chunks = [self._chunk({"role": "assistant", "content": ""})]
+        chunks += [self._chunk(delta) for delta in (self.deltas() if deltas is None else deltas)]
+        chunks.append(self._chunk({}, self.finish_reason))
+        chunks.append(_head("chat.completion.chunk") | {"choices": [], "usage": self.usage})
+        for start in range(0, len(chunks), per_batch):
+            end = start + per_batch
+            is_over = end >= len(chunks) - 1
+            made = self.completion_tokens if is_over else min(end - 1, self.completion_tokens)
+            events = b"".join(map(event, chunks[start:end]))
+            counts = self.prompt_tokens, made, self.cached_tokens, self.cut_tokens
+            yield ChatBatch(events, *counts, self.stop_sequence if is_over else None)
+
+    def _chunk(self, delta: Delta, finish_reason: str | None = None) -> dict[str, Any]:
+        logprobs = self._logprobs(delta.get("content") or "")
+        choice = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
+        return _head("chat.completion.chunk") | {"choices": [choice]}
+
+    def _logprobs(self, text: str) -> dict[str, Any] | None:
+        if not self.has_logprobs:
+            return None
+        tokens = [{"token": char, "bytes": list(char.encode()), "logprob": -0.5} for char in text]
+        return {"content": [token | {"top_logprobs": [token]} for token in tokens]}
 
 
 class ScriptedChat:
-    """Plays what it is told. `jobs` are those that it was asked."""
+    """Answers with its script, and keeps what it was asked."""
 
-    def __init__(self, model: Model, path: Path | None) -> None:
-        self.model = model
-        self.jobs: list[ChatJob] = []
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.asked: list[ChatRequest] = []
 
     async def complete(self, job: ChatJob) -> ChatReply:
-        """The whole script."""
-        self.jobs.append(job)
-        return reply(_script(job))
+        self.asked.append(job.request)
+        return self.script.reply()
 
     async def stream(self, job: ChatJob) -> AsyncGenerator[ChatBatch, None]:
-        """The script in pieces."""
-        self.jobs.append(job)
-        script = _script(job)
-        chunks = list(pieces(script, int(script.get("piece", 3))))
-        for batch in batches(chunks, script):
+        self.asked.append(job.request)
+        for batch in self.script.batches():
             yield batch
 
     async def tokenize(self, job: TokenizeJob) -> Tokenized:
-        """A token for each word."""
+        """One token for each word, of tools for each one."""
         assert job.request
+        self.asked.append(job.request)
         return Tokenized(list(range(sum(len(text.split()) for text in job.request.texts()))))
 
-    async def check_health(self) -> None:
-        pass
 
-    def close(self) -> None:
-        pass
-
-
-def reply(script: dict[str, Any]) -> ChatReply:
-    """The script as a whole answer."""
-    names = ("content", "reasoning_content", "tool_calls")
-    message = {"role": "assistant", "content": None} | {name: script[name] for name in names if script.get(name)}
-    choice: Any = {
-        "index": 0,
-        "message": message,
-        "finish_reason": script.get("finish_reason", "stop"),
-        "logprobs": {"content": tokens(script.get("content", ""))} if script.get("logprobs") else None,
-    }
-    body: Any = HEAD | {"object": "chat.completion", "choices": [choice], "usage": _usage(script)}
-    return ChatReply(body, PROMPT_TOKENS, _length(script), **_counts(script))
+def cut(text: str, lengths: Sequence[int]) -> Iterator[str]:
+    """`text` in pieces of these lengths, over and over."""
+    start, turn = 0, 0
+    while start < len(text):
+        length = lengths[turn % len(lengths)]
+        yield text[start : start + length]
+        start, turn = start + length, turn + 1
 
 
-def pieces(script: dict[str, Any], size: int) -> Iterator[dict[str, Any]]:
-    """Deltas of the script, so many characters each: first the thoughts, then the text, then the calls."""
-    for name in ("reasoning_content", "content"):
-        text = script.get(name) or ""
-        for start in range(0, len(text), size):
-            yield {name: text[start : start + size]}
-    for index, call in enumerate(script.get("tool_calls") or ()):
-        yield {"tool_calls": [call_piece(index, call)]}
-        kind, key = called(call)
-        text = call[kind][key]
-        for start in range(0, len(text), size):
-            yield {"tool_calls": [{"index": index, kind: {key: text[start : start + size]}}]}
-
-
-def called(call: dict[str, Any]) -> tuple[str, str]:
-    """Where the text of a call stands."""
-    return ("custom", "input") if call["type"] == "custom" else ("function", "arguments")
-
-
-def call_piece(index: int, call: dict[str, Any]) -> dict[str, Any]:
-    """The first piece of a call: all but its text."""
-    kind, _ = called(call)
-    return {"index": index, "id": call["id"], "type": call["type"], kind: {"name": call[kind]["name"]}}
-
-
-def batches(deltas: list[dict[str, Any]], script: dict[str, Any]) -> Iterator[ChatBatch]:
-    """A batch for each delta, the role before and the token counts after them."""
-    counts = _counts(script)
-    ending: list[tuple[dict[str, Any], str | None]] = [({}, script.get("finish_reason", "stop"))]
-    for count, (delta, reason) in enumerate([({"role": "assistant", "content": ""}, None), *zip_none(deltas), *ending]):
-        said = tokens(delta.get("content") or "") if script.get("logprobs") else []
-        choice = {"index": 0, "delta": delta, "finish_reason": reason, "logprobs": {"content": said} if said else None}
-        yield ChatBatch(event(_chunk([choice])), PROMPT_TOKENS, count, **counts)
-    yield ChatBatch(event(_chunk([]) | {"usage": _usage(script)}), PROMPT_TOKENS, _length(script), **counts)
-
-
-def zip_none(deltas: list[dict[str, Any]]) -> list[tuple[dict[str, Any], None]]:
-    """Each delta with no reason to finish."""
-    return [(delta, None) for delta in deltas]
-
-
-def tokens(text: str) -> list[dict[str, Any]]:
-    """A token for each character."""
-    return [
-        {"token": c, "bytes": list(c.encode()), "logprob": -0.5, "top_logprobs": [{"token": c, "logprob": -0.5}]}
-        for c in text
-    ]
-
-
-def _chunk(choices: list[Any]) -> dict[str, Any]:
-    return HEAD | {"object": "chat.completion.chunk", "choices": choices}
-
-
-def _usage(script: dict[str, Any]) -> dict[str, Any]:
-    length = _length(script)
-    details = {"reasoning_tokens": len(script.get("reasoning_content") or "")}
-    counts = {"prompt_tokens": PROMPT_TOKENS, "completion_tokens": length, "total_tokens": PROMPT_TOKENS + length}
-    return counts | {"completion_tokens_details": details}
-
-
-def _counts(script: dict[str, Any]) -> dict[str, int]:
-    return {name: script.get(name, 0) for name in ("cached_tokens", "cut_tokens")}
-
-
-def _length(script: dict[str, Any]) -> int:
-    return len(script.get("content") or "") + len(script.get("reasoning_content") or "")
-
-
-def _script(job: ChatJob) -> dict[str, Any]:
-    last = job.request.messages[-1]
-    text = "".join(part.text or "" for part in last.content or ())
-    script: dict[str, Any] = {"content": text} if last.role == "tool" else json.loads(text)
-    return script
+def _head(kind: str) -> dict[str, Any]:
+    return {"id": "chatcmpl-1", "object": kind, "created": 1, "model": MODEL}

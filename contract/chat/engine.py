@@ -96,6 +96,11 @@ def usage_of(
     return usage
 
 
+def reasoning_tokens(usage: ChatUsage) -> int:
+    """Of the answer, the tokens of thoughts."""
+    return usage["completion_tokens_details"]["reasoning_tokens"]
+
+
 class ChatCompletion(TypedDict):
     """A finished chat completion, in OpenAI's schema."""
 

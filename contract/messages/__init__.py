@@ -1,4 +1,4 @@
-"""Anthropic's wire: `POST /messages`, over the same flow as chat.
+"""POST /messages: Anthropic's wire over chat. A body becomes a chat request, a chat answer becomes a message.
 
 blocks.py       pieces of a message
 tools.py        tools and the form of an answer

@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from contract.chat.engine import ChatBatch
+from contract.chat.engine import ChatBatch, reasoning_tokens
 from contract.errors import ApiError
 from contract.events import contents, event
 from contract.messages.errors import error_body
-from contract.messages.reply import opening, stop_reason, thinking_tokens, usage
+from contract.messages.reply import opening, stop_reason, usage
 
 
 def framed(content: dict[str, Any]) -> bytes:
@@ -49,7 +49,7 @@ class MessageEvents:
         self._has_called = False
         self._finish_reason: str | None = None
         self._stop_sequence: str | None = None
-        self._thinking_tokens: int | None = None
+        self._reasoning_tokens = 0
 
     def of(self, batch: ChatBatch) -> bytes:
         """What `batch` adds; may be nothing."""
@@ -61,23 +61,23 @@ class MessageEvents:
             told += self._chunk(chunk)
         return b"".join(map(framed, told))
 
-    def end(self) -> bytes:
+    def end(self) -> Iterator[bytes]:
         """The last events, once the stream of chat is over."""
         told = self._close()
         if self._last is not None:
             reason = stop_reason(self._finish_reason, self._stop_sequence, has_called=self._has_called)
             delta = {"stop_reason": reason, "stop_sequence": self._stop_sequence}
-            spent = usage(self._last, self._thinking_tokens)
+            spent = usage(self._last, self._reasoning_tokens)
             told += [{"type": "message_delta", "delta": delta, "usage": spent}, {"type": "message_stop"}]
-        return b"".join(map(framed, told))
+        return map(framed, told)
 
     def _start(self, chunks: list[dict[str, Any]], batch: ChatBatch) -> dict[str, Any]:
         chat_id = next((chunk["id"] for chunk in chunks), "")
         return {"type": "message_start", "message": opening(chat_id, self._model, usage(batch))}
 
     def _chunk(self, chunk: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        found = thinking_tokens(chunk.get("usage"))
-        self._thinking_tokens = self._thinking_tokens if found is None else found
+        if spent := chunk.get("usage"):
+            self._reasoning_tokens = reasoning_tokens(spent)
         for choice in chunk["choices"]:
             delta = choice["delta"]
             if thoughts := delta.get("reasoning_content"):

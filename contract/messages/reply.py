@@ -11,7 +11,7 @@ from typing import Any, Literal, NotRequired
 from pydantic_core import from_json
 from typing_extensions import TypedDict
 
-from contract.chat.engine import ChatBatch, ChatReply
+from contract.chat.engine import ChatBatch, ChatReply, reasoning_tokens
 
 StopReason = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use"]
 
@@ -40,7 +40,7 @@ class ToolUseContent(TypedDict):
     input: dict[str, Any]
 
 
-class OutputTokenDetails(TypedDict):
+class ThinkingTokens(TypedDict):
     """Of the output tokens, those that were thoughts."""
 
     thinking_tokens: int
@@ -56,7 +56,7 @@ class MessageUsage(TypedDict):
     cache_creation_input_tokens: int
     cache_read_input_tokens: int
     output_tokens: int
-    output_tokens_details: NotRequired[OutputTokenDetails]
+    output_tokens_details: NotRequired[ThinkingTokens]
     input_tokens_cut: NotRequired[int]
 
 
@@ -89,7 +89,7 @@ def message(reply: ChatReply) -> MessageReply:
     if text := said.get("content"):
         content.append({"type": "text", "text": text})
     content += [_call(call) for call in said.get("tool_calls") or ()]
-    answer = opening(reply.body["id"], reply.body["model"], usage(reply, thinking_tokens(reply.body["usage"])))
+    answer = opening(reply.body["id"], reply.body["model"], usage(reply, reasoning_tokens(reply.body["usage"])))
     answer["content"] = content
     has_called = bool(said.get("tool_calls"))
     answer["stop_sequence"] = reply.stop_sequence
@@ -133,13 +133,6 @@ def usage(spent: ChatReply | ChatBatch, thinking: int | None = None) -> MessageU
     if spent.cut_tokens:
         counts["input_tokens_cut"] = spent.cut_tokens
     return counts
-
-
-def thinking_tokens(chat_usage: Any) -> int | None:
-    """Of the `usage` object of chat, the tokens that were thoughts; None where they are not told apart."""
-    details = (chat_usage or {}).get("completion_tokens_details") or {}
-    tokens: int | None = details.get("reasoning_tokens")
-    return tokens
 
 
 def _call(call: dict[str, Any]) -> ToolUseContent:

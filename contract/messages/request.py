@@ -35,7 +35,7 @@ BLOCKS_OF_ROLE = {
 }
 
 
-class Turn(Lenient):
+class MessageTurn(Lenient):
     """One turn of the conversation. Those of one role that follow each other are one turn."""
 
     role: Literal["user", "assistant", "system"]
@@ -44,7 +44,7 @@ class Turn(Lenient):
     ]
 
     @model_validator(mode="after")
-    def _fits_role(self) -> Turn:
+    def _fits_role(self) -> MessageTurn:
         known = BLOCKS_OF_ROLE[self.role]
         if other := next((block.type for block in self.content if block.type not in known), None):
             raise ValueError(f"a block of type `{other}` does not belong in a message of role `{self.role}`")
@@ -86,7 +86,7 @@ class Conversation(Lenient):
     """A body of POST /messages/count_tokens: what stands in the prompt."""
 
     model: str
-    messages: Annotated[list[Turn], Field(min_length=1, max_length=MAX_MESSAGES)]
+    messages: Annotated[list[MessageTurn], Field(min_length=1, max_length=MAX_MESSAGES)]
     system: Annotated[
         list[TextBlock] | None,
         Field(max_length=MAX_PARTS),

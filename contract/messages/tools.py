@@ -18,7 +18,7 @@ def _ours(tool: Any) -> Any:
     return tool
 
 
-class CustomTool(Lenient):
+class MessageTool(Lenient):
     """A function that the model may ask the client to call."""
 
     name: Name
@@ -28,7 +28,7 @@ class CustomTool(Lenient):
     strict: bool | None = None
 
 
-OfferedTool = Annotated[CustomTool, BeforeValidator(_ours, json_schema_input_type=CustomTool)]
+OfferedTool = Annotated[MessageTool, BeforeValidator(_ours, json_schema_input_type=MessageTool)]
 
 
 class ToolChoice(Lenient):

@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from contract.chat.engine import ChatBatch
+from contract.chat.engine import ChatBatch, reasoning_tokens
 from contract.errors import ApiError
 from contract.events import contents, event
 from contract.responses.output import MESSAGE, REASONING, Kind, Made, Status, call_of, logprob
-from contract.responses.reply import Head, ResponseStatus, ending, logprobs_of, reasoning_tokens, response, usage
+from contract.responses.reply import Head, ResponseStatus, ending, logprobs_of, response, usage
 
 
 class ResponseEvents:
@@ -40,7 +40,8 @@ class ResponseEvents:
         self._counted = batch
         framed = self._begin()
         for chunk in contents(batch.events):
-            self._reasoning_tokens = reasoning_tokens(chunk.get("usage")) or self._reasoning_tokens
+            if spent := chunk.get("usage"):
+                self._reasoning_tokens = reasoning_tokens(spent)
             for choice in chunk["choices"]:
                 framed += b"".join(self._choice(choice))
         return framed

@@ -12,7 +12,7 @@ from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from contract.chat.engine import ChatBatch, ChatReply
+from contract.chat.engine import ChatBatch, ChatReply, reasoning_tokens
 from contract.errors import ApiError
 from contract.responses.output import MESSAGE, REASONING, Kind, Made, OutputItem, call_of
 from contract.responses.request import ResponsesRequest
@@ -60,7 +60,7 @@ class IncompleteDetails(TypedDict):
 ResponseStatus = Literal["in_progress", "completed", "incomplete", "failed"]
 
 
-class Response(TypedDict):
+class ResponseReply(TypedDict):
     """An answer. Fields of the request are repeated; nothing is kept, so `store` is always false."""
 
     id: str
@@ -131,7 +131,7 @@ def response(
     output: list[OutputItem],
     usage: ResponseUsage | None = None,
     error: ApiError | None = None,
-) -> Response:
+) -> ResponseReply:
     """The object, in any of its states."""
     members: Any = {
         "id": head.id,
@@ -148,11 +148,11 @@ def response(
         "previous_response_id": None,
         "service_tier": "default",
     }
-    answered: Response = members | head.request.echo()
+    answered: ResponseReply = members | head.request.echo()
     return answered
 
 
-def whole(head: Head, reply: ChatReply) -> Response:
+def whole(head: Head, reply: ChatReply) -> ResponseReply:
     """Of an answer that is there as a whole."""
     choice = reply.body["choices"][0]
     items = _made(head, choice["message"])
@@ -187,11 +187,6 @@ def ending(reason: str | None) -> Literal["completed", "incomplete"]:
 def logprobs_of(choice: Any) -> list[dict[str, Any]]:
     """Tokens of a choice, or of a piece of one."""
     return ((choice.get("logprobs") or {}).get("content")) or []
-
-
-def reasoning_tokens(counts: Any) -> int:
-    """Of the `usage` of a chat, or of none."""
-    return int(((counts or {}).get("completion_tokens_details") or {}).get("reasoning_tokens") or 0)
 
 
 def usage(counted: ChatReply | ChatBatch, reasoning: int) -> ResponseUsage:

@@ -24,7 +24,7 @@
     idempotency.py  a repeated POST is done once
     ending.py       bills what is open when the process is told to end
     streams.py      bytes as an engine makes them
-    events.py       server-sent events: keep-alive, errors inside a stream
+    events.py       server-sent events: keep-alive, errors inside a stream; chat_streams.py: those of chat, on any wire
     language.py     names the language of a text
     openapi.py      the document at /openapi.json
 

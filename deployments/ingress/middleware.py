@@ -115,11 +115,7 @@ class TraceMiddleware:
                 for name, value in trace.headers().items():
                     headers.setdefault(name, value)
                 self._pages.mark(scope, headers)
-            try:
-                async with asyncio.timeout(WRITE_S) as patience:
-                    await send(message)
-            except TimeoutError:
-                raise Unread if patience.expired() else BrokenOff from None
+            await _taken(send, message)
 
         try:
             trace.held.enter_context(self.service.budgets.request(is_vital=scope["path"] in VITAL))
@@ -139,6 +135,15 @@ class TraceMiddleware:
                 # All that is left is to break the connection off, so that half a reply does not look whole.
                 raise BrokenOff from None
             await trace.refusal(INTERNAL_ERROR())(scope, receive, send_with_headers)
+
+
+async def _taken(send: Send, message: Message) -> None:
+    """Sends `message`. Raises Unread where its client is too slow, BrokenOff where another limit of time is over."""
+    try:
+        async with asyncio.timeout(WRITE_S) as patience:
+            await send(message)
+    except TimeoutError:
+        raise Unread if patience.expired() else BrokenOff from None
 
 
 class Unread(Exception):

@@ -58,8 +58,9 @@ async def listening(catalog: Catalog, state: State) -> AsyncIterator[tuple[int, 
     await state.close()
 
 
-async def main(home: Path, blobs_url: str | None) -> None:
-    """Serves until the input ends."""
+@asynccontextmanager
+async def reachable(home: Path, blobs_url: str | None = None) -> AsyncIterator[Api]:
+    """The app over engines that behave, at a port; the client knows nothing but the address."""
     state = await open_state(home, blobs_url=blobs_url)
     async with (
         listening(behaving(obedient=chat("obedient")), state) as (port, service),
@@ -68,7 +69,13 @@ async def main(home: Path, blobs_url: str | None) -> None:
         api = Api(service, client)
         await api.organisation("acme")
         api.everything = await api.key(*KeyScope)
-        sys.stdout.write(f"{port} {api.everything}\n")
+        yield api
+
+
+async def main(home: Path, blobs_url: str | None) -> None:
+    """Serves until the input ends."""
+    async with reachable(home, blobs_url) as api:
+        sys.stdout.write(f"{api.client.base_url.port} {api.everything}\n")
         sys.stdout.flush()
         await asyncio.to_thread(sys.stdin.read)
 

@@ -7,19 +7,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import anthropic
 import pytest
 
-from contract.access import Scope
 from contract.errors import FAULTS
-from state import open_state
 from tests.api.conftest import Api
-from tests.api.serving import listening
-from tests.api.test_messages import refusing, scripted
-from tests.catalogs import behaving, chat
-from tests.messages import Call, Script
-
-anthropic = pytest.importorskip("anthropic")
+from tests.api.engines import refusing, scripted
+from tests.api.serving import reachable
+from tests.scripted import Call, Script
 
 pytestmark = pytest.mark.anyio
 
@@ -35,9 +30,9 @@ CALLING = Script("where?", "I look", (Call("toolu_1", "look", '{"where": "here"}
 class Client:
     """Both clients of the SDK, at one server."""
 
-    def __init__(self, api: Api, port: int) -> None:
+    def __init__(self, api: Api) -> None:
         self.api = api
-        given = {"base_url": f"http://127.0.0.1:{port}", "api_key": api.everything, "max_retries": 0}
+        given: Any = {"base_url": str(api.client.base_url), "api_key": api.everything, "max_retries": 0}
         self.plain = anthropic.Anthropic(**given)
         self.anew = anthropic.AsyncAnthropic(**given)
 
@@ -48,14 +43,10 @@ class Client:
 
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[Client]:
-    state = await open_state(tmp_path)
-    async with listening(behaving(obedient=chat("obedient")), state) as (port, service), httpx.AsyncClient() as http:
-        api = Api(service, http)
-        await api.organisation("acme")
-        api.everything = await api.key(*Scope)
-        made = Client(api, port)
-        yield made
-        await made.anew.close()
+    async with reachable(tmp_path) as api:
+        made = Client(api)
+        async with made.anew:
+            yield made
         made.plain.close()
 
 

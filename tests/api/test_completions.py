@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +12,9 @@ import openai
 import pytest
 
 from contract.access import Scope
-from state import open_state
 from tests.api.conftest import Api, LocalEngine
-from tests.api.serving import listening
+from tests.api.serving import reachable
 from tests.api.test_chat import events
-from tests.catalogs import behaving, chat
 from tests.state.books import eventually
 
 pytestmark = pytest.mark.anyio
@@ -31,21 +27,9 @@ async def write(api: Api, prompt: Any = "say hello", key: str | None = None, **f
 # --- completions ------------------------------------------------------------------------------------------------------
 
 
-@asynccontextmanager
-async def socket_of(folder: Path) -> AsyncIterator[tuple[str, Api]]:
-    """The base address of the app on a socket."""
-    async with (
-        listening(behaving(obedient=chat("obedient")), await open_state(folder)) as (port, service),
-        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client,
-    ):
-        api = Api(service, client)
-        await api.organisation("acme")
-        api.everything = await api.key(*Scope)
-        yield f"http://127.0.0.1:{port}/v1", api
-
-
 async def test_the_openai_client_works(tmp_path: Path) -> None:
-    async with socket_of(tmp_path) as (address, api):
+    async with reachable(tmp_path) as api:
+        address = str(api.client.base_url.join("/v1"))
         await asyncio.to_thread(_with_sync_client, address, api.everything)
         async with openai.AsyncOpenAI(base_url=address, api_key=api.everything, max_retries=0) as client:
             completion = await client.completions.create(model="obedient", prompt=["say one", "say two"], max_tokens=5)
@@ -67,7 +51,7 @@ def _with_sync_client(address: str, key: str) -> None:
 
 
 async def test_a_client_that_leaves_frees_the_engine_and_pays_for_what_was_made(tmp_path: Path) -> None:
-    async with socket_of(tmp_path) as (_, api):
+    async with reachable(tmp_path) as api:
         engine = api.service.engines["chat-obedient"]
         assert isinstance(engine, LocalEngine)
         body = {"model": "obedient", "prompt": "stream 1000 0.01", "stream": True}

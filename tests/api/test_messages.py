@@ -3,38 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 
-from autoscaling.engine import Timings
 from contract.access import PLANS, Scope
-from contract.errors import FAULTS, ApiError
+from contract.errors import FAULTS
 from contract.events import KEEP_ALIVE
 from contract.limits import CHAT_BODY_BYTES
 from contract.messages.errors import TYPE_BY_STATUS
+from deployments.ingress import chat_streams
 from deployments.ingress.events import event_stream
 from deployments.ingress.routes import messages as route
-from tests.api.conftest import MESSAGE, Api, LocalEngine
-from tests.messages import Script, ScriptedChat
+from tests.api.conftest import MESSAGE, Api
+from tests.api.engines import refusing, scripted
+from tests.scripted import Script
 
 pytestmark = pytest.mark.anyio
 
 BODY: dict[str, Any] = {"model": "obedient", "max_tokens": 50, "messages": [MESSAGE]}
-
-
-def engine(api: Api) -> LocalEngine:
-    """The one that runs the chat model."""
-    found = api.service.engines["chat-obedient"]
-    assert isinstance(found, LocalEngine)
-    return found
-
-
-def scripted(api: Api, script: Script) -> ScriptedChat:
-    """Has the chat model answer `script` from now on."""
-    made = engine(api).adapter = ScriptedChat(script)
-    return made
 
 
 async def send(api: Api, text: str = "say hello", path: str = "/v1/messages", **fields: Any) -> Any:
@@ -111,7 +98,7 @@ async def test_counting_is_free(api: Api) -> None:
     tools = [{"name": "look", "input_schema": {"type": "object"}}]
     body = {"model": "obedient", "messages": [MESSAGE], "system": "be kind", "tools": tools}
     reply = await api.send("POST", "/v1/messages/count_tokens", json=body)
-    assert (reply.status_code, reply.json()) == (200, {"input_tokens": 3})
+    assert (reply.status_code, reply.json()) == (200, {"input_tokens": 5})
     assert [message.role for message in asked.asked[0].messages] == ["system", "user"]
     assert await api.usage() == []
 
@@ -136,27 +123,6 @@ def check(reply: Any, status: int, code: str) -> dict[str, Any]:
     assert error["message"]
     assert body["request_id"] == reply.headers["request-id"] == reply.headers["x-request-id"]
     return error
-
-
-class Refusing(LocalEngine):
-    """Raises one error, whole or before the first event."""
-
-    def __init__(self, error: ApiError) -> None:
-        self.error = error
-
-    async def call(self, method: Any, job: Any, *, timings: Timings) -> Any:
-        raise self.error
-
-    async def stream(self, method: Any, job: Any, *, timings: Timings) -> AsyncGenerator[Any, None]:
-        raise self.error
-        yield
-
-
-def refusing(api: Api, error: ApiError) -> None:
-    """Has the chat model answer with an error from now on."""
-    engines = api.service.engines
-    assert isinstance(engines, dict)
-    engines["chat-obedient"] = Refusing(error)
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -280,7 +246,7 @@ async def test_silence_is_filled_with_pings(api: Api, monkeypatch: pytest.Monkey
     async def impatient(source: Any, headers: Any, manners: Any) -> Any:
         return await event_stream(source, headers, 0.01, manners)
 
-    monkeypatch.setattr(route, "event_stream", impatient)
+    monkeypatch.setattr(chat_streams, "event_stream", impatient)
     reply = await send(api, "stream 2 0.1", stream=True)
     assert "ping" in [name for name, _ in told(reply.text)]
     assert KEEP_ALIVE.decode() not in reply.text

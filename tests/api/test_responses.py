@@ -10,19 +10,15 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import httpx
 import openai
 import pytest
 from openai.types.responses import Response, ResponseFunctionToolCall, ResponseOutputItem
 from pydantic import BaseModel
 
-from contract.access import Scope
-from contract.catalog import ChatModel
-from state import open_state
-from tests.api.conftest import Api, LocalEngine
-from tests.api.serving import listening
-from tests.catalogs import behaving, chat
-from tests.scripted import ScriptedChat
+from tests.api.conftest import Api
+from tests.api.engines import scripted
+from tests.api.serving import reachable
+from tests.scripted import Call, Script, ScriptedChat
 
 pytestmark = pytest.mark.anyio
 
@@ -33,16 +29,8 @@ ADD: Any = {
     "parameters": {"type": "object", "properties": {"a": {"type": "number"}}},
     "strict": False,
 }
-CALL = {"id": "call_a", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
+CALL = Call("call_a", "add", '{"a": 1}')
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
-
-
-def scripted() -> ChatModel:
-    """A model that answers what the last message says."""
-    model = chat("scripted")
-    assert model.serving
-    serving = model.serving.model_copy(update={"adapter": "tests.scripted:ScriptedChat"})
-    return model.model_copy(update={"serving": serving})
 
 
 @dataclass
@@ -57,34 +45,17 @@ class Served:
         """The same as `client`, for a thread."""
         return openai.OpenAI(api_key=self.api.everything, base_url=self.base_url, max_retries=0)
 
-    @property
-    def engine(self) -> ScriptedChat:
-        """What it was asked."""
-        engine = self.api.service.engines["chat-scripted"]
-        assert isinstance(engine, LocalEngine)
-        assert isinstance(engine.adapter, ScriptedChat)
-        return engine.adapter
+    def answers(self, text: str = "Hello", **script: Any) -> ScriptedChat:
+        """Has the model answer a script from now on."""
+        return scripted(self.api, Script(text=text, **script))
 
 
 @pytest.fixture
 async def served(tmp_path: Path) -> AsyncIterator[Served]:
-    state = await open_state(tmp_path)
-    catalog = behaving(scripted=scripted(), obedient=chat("obedient"))
-    async with (
-        listening(catalog, state) as (port, service),
-        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as plain,
-    ):
-        api = Api(service, plain)
-        await api.organisation("acme")
-        api.everything = await api.key(*Scope)
-        url = f"http://127.0.0.1:{port}/v1"
+    async with reachable(tmp_path) as api:
+        url = str(api.client.base_url.join("/v1"))
         async with openai.AsyncOpenAI(api_key=api.everything, base_url=url, max_retries=0) as client:
             yield Served(api, url, client)
-
-
-def script(**fields: Any) -> str:
-    """What to answer."""
-    return json.dumps(fields)
 
 
 def strict(response: Response) -> Response:
@@ -101,10 +72,11 @@ def without_times(response: Response) -> dict[str, Any]:
 
 
 async def test_answer_is_a_response(served: Served) -> None:
+    served.answers(thoughts="Hm")
     made = await served.client.responses.create(
-        model="scripted",
+        model="obedient",
         instructions="Be brief.",
-        input=script(content="Hello", reasoning_content="Hm", cached_tokens=3),
+        input="hi",
         metadata={"a": "b"},
         store=True,
     )
@@ -113,20 +85,21 @@ async def test_answer_is_a_response(served: Served) -> None:
     assert [item.type for item in response.output] == ["reasoning", "message"]
     assert response.usage
     assert response.usage.to_dict() == {
-        "input_tokens": 7,
-        "input_tokens_details": {"cached_tokens": 3, "cache_write_tokens": 0},
-        "output_tokens": 7,
-        "output_tokens_details": {"reasoning_tokens": 2},
-        "total_tokens": 14,
+        "input_tokens": 100,
+        "input_tokens_details": {"cached_tokens": 64, "cache_write_tokens": 0},
+        "output_tokens": 20,
+        "output_tokens_details": {"reasoning_tokens": 5},
+        "total_tokens": 120,
     }
     assert (response.instructions, response.metadata) == ("Be brief.", {"a": "b"})
     assert made.to_dict()["store"] is False
 
 
 async def test_answer_with_everything_repeated_is_strictly_a_response(served: Served) -> None:
+    served.answers("{}", has_logprobs=True, finish_reason="length")
     made = await served.client.responses.create(
-        model="scripted",
-        input=script(content="{}", logprobs=True, finish_reason="length"),
+        model="obedient",
+        input="hi",
         tools=[ADD],
         tool_choice={"type": "function", "name": "add"},
         text={"format": {"type": "json_schema", "name": "n", "schema": {"type": "object"}, "strict": True}},
@@ -147,11 +120,8 @@ async def test_answer_with_everything_repeated_is_strictly_a_response(served: Se
 
 
 async def test_stream_ends_with_the_same_response(served: Served) -> None:
-    asked: Any = {
-        "model": "scripted",
-        "input": script(content="Hello there", reasoning_content="Hm", tool_calls=[CALL]),
-    }
-    asked |= {"tools": [ADD]}
+    served.answers("Hello there", thoughts="Hm", calls=(CALL,))
+    asked: Any = {"model": "obedient", "input": "hi", "tools": [ADD]}
     whole = await served.client.responses.create(**asked)
     async with served.client.responses.stream(**asked) as stream:
         names = [event.type async for event in stream]
@@ -162,9 +132,11 @@ async def test_stream_ends_with_the_same_response(served: Served) -> None:
 
 
 async def test_blocking_client_streams_too(served: Served) -> None:
+    served.answers("Hello there")
+
     def ask() -> tuple[str, str]:
         with served.sync() as client:
-            events = client.responses.create(model="scripted", input=script(content="Hello there"), stream=True)
+            events = client.responses.create(model="obedient", input="hi", stream=True)
             deltas, last = [], ""
             for event in events:
                 last = event.type
@@ -179,28 +151,29 @@ async def test_answer_is_parsed_into_a_type(served: Served) -> None:
     class Point(BaseModel):
         x: int
 
-    response = await served.client.responses.parse(
-        model="scripted", input=script(content='{"x": 4}'), text_format=Point
-    )
+    engine = served.answers('{"x": 4}')
+    response = await served.client.responses.parse(model="obedient", input="hi", text_format=Point)
     assert response.output_parsed == Point(x=4)
-    form = served.engine.jobs[-1].request.response_format
+    form = engine.asked[-1].response_format
     assert form
     assert form.json_schema
     assert form.json_schema.name == "Point"
 
 
 async def test_tools_go_there_and_back(served: Served) -> None:
-    question: Any = [{"role": "user", "content": script(content="I add.", reasoning_content="Hm", tool_calls=[CALL])}]
-    first = await served.client.responses.create(model="scripted", input=question, tools=[ADD])
+    engine = served.answers("I add.", thoughts="Hm", calls=(CALL,))
+    question: Any = [{"role": "user", "content": "Add."}]
+    first = await served.client.responses.create(model="obedient", input=question, tools=[ADD])
     call = first.output[-1]
     assert isinstance(call, ResponseFunctionToolCall)
     answered: Any = {"type": "function_call_output", "call_id": call.call_id, "output": "three"}
     given_back: list[ResponseOutputItem] = first.output
+    engine.script = Script(text="three")
     second = await served.client.responses.create(
-        model="scripted", input=[*question, *given_back, answered], tools=[ADD]
+        model="obedient", input=[*question, *given_back, answered], tools=[ADD]
     )
     assert second.output_text == "three"
-    user, assistant, tool = served.engine.jobs[-1].request.messages
+    user, assistant, tool = engine.asked[-1].messages
     assert (user.role, assistant.role, tool.role) == ("user", "assistant", "tool")
     assert assistant.tool_calls
     assert tool.tool_call_id == assistant.tool_calls[0].id == "call_a"
@@ -208,7 +181,8 @@ async def test_tools_go_there_and_back(served: Served) -> None:
 
 @pytest.mark.parametrize("cut_tokens", [0, 12])
 async def test_what_was_cut_off_the_input_is_told_in_a_header_and_in_usage(served: Served, cut_tokens: int) -> None:
-    asked: Any = {"model": "scripted", "input": script(content="Hello", cut_tokens=cut_tokens)}
+    served.answers(cut_tokens=cut_tokens)
+    asked: Any = {"model": "obedient", "input": "hi"}
     whole = await served.client.responses.with_raw_response.create(**asked)
     assert whole.headers.get("x-service-input-cut", "0") == str(cut_tokens)
     made = whole.parse()
@@ -219,13 +193,14 @@ async def test_what_was_cut_off_the_input_is_told_in_a_header_and_in_usage(serve
 
 
 async def test_images_reach_the_model(served: Served) -> None:
+    engine = served.answers("A dot.")
     content: Any = [
         {"type": "input_image", "image_url": PIXEL, "detail": "auto"},
-        {"type": "input_text", "text": script(content="A dot.")},
+        {"type": "input_text", "text": "What is there?"},
     ]
-    response = await served.client.responses.create(model="scripted", input=[{"role": "user", "content": content}])
+    response = await served.client.responses.create(model="obedient", input=[{"role": "user", "content": content}])
     assert response.output_text == "A dot."
-    (message,) = served.engine.jobs[-1].request.messages
+    (message,) = engine.asked[-1].messages
     assert message.images == 1
 
 
@@ -252,11 +227,9 @@ async def test_refusal_of_the_engine_names_a_field_of_this_wire(served: Served) 
 
 
 async def test_input_that_must_not_be_cut_is_refused_before_it_costs(served: Served) -> None:
-    last = script(content="x")
+    served.answers()
     for words, stream in product((999, 1000, 1001), (False, True)):
-        before = " ".join(["x"] * (words - len(last.split())))
-        items = [{"role": "user", "content": text} for text in (before, last)]
-        asked: Any = {"model": "scripted", "stream": stream, "input": items}
+        asked: Any = {"model": "obedient", "stream": stream, "input": " ".join(["x"] * words)}
         if words < 1000:
             await _all_of(await served.client.responses.create(**asked, truncation="disabled"))
             continue
@@ -275,23 +248,24 @@ async def _all_of(made: Any) -> None:
 
 
 async def test_response_costs_what_a_chat_costs(served: Served) -> None:
-    asked: Any = {"model": "scripted", "input": script(content="Hello")}
+    served.answers()
+    asked: Any = {"model": "obedient", "input": "hi"}
     for stream in (False, True):
         await _all_of(await served.client.responses.create(**asked, stream=stream))
     first, second = await served.api.usage()
-    assert (first.model, first.cost_micro_eur) == (second.model, second.cost_micro_eur) == ("scripted", 7 + 2 * 5)
+    assert (first.model, first.cost_micro_eur) == (second.model, second.cost_micro_eur) == ("obedient", 100 + 2 * 20)
 
 
 async def test_repeated_key_gets_the_first_answer(served: Served) -> None:
-    asked: Any = {"model": "scripted", "input": script(content="Hello")}
-    asked["extra_headers"] = {"Idempotency-Key": "once"}
+    engine = served.answers()
+    asked: Any = {"model": "obedient", "input": "hi", "extra_headers": {"Idempotency-Key": "once"}}
     first = await served.client.responses.create(**asked)
     second = await served.client.responses.create(**asked)
-    assert (first.id, len(served.engine.jobs)) == (second.id, 1)
+    assert (first.id, len(engine.asked)) == (second.id, 1)
 
 
 async def test_what_is_kept_nowhere_is_not_found(served: Served) -> None:
     with pytest.raises(openai.BadRequestError, match="nothing is kept here"):
-        await served.client.responses.create(model="scripted", input="x", previous_response_id="resp_1")
+        await served.client.responses.create(model="obedient", input="x", previous_response_id="resp_1")
     with pytest.raises(openai.NotFoundError):
         await served.client.responses.retrieve("resp_1")

@@ -31,6 +31,7 @@ WITHOUT_A_GRAPH = (
     "paths-and-hosts",
     "smuggled-requests",
     "headers-of-proxies",
+    "foreign-origins",
     "keys-that-are-none",
 )
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, get_args
 
 from hypothesis import given, settings
@@ -16,21 +18,13 @@ from contract.errors import QUOTA_EXCEEDED, RATE_LIMIT_EXCEEDED, UPSTREAM_ERROR
 from contract.responses.events import ResponseEvents
 from contract.responses.reply import Head, whole
 from contract.responses.request import ResponsesRequest
-from tests.scripted import batches, call_piece, called, pieces, reply
+from tests.scripted import Call, Delta, Script, cut
 
-Script = dict[str, Any]
 Event = dict[str, Any]
 
-CALL = {"id": "call_a", "type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b": 2}'}}
-CUSTOM = {"id": "call_b", "type": "custom", "custom": {"name": "shell", "input": "ls -l"}}
-LOUD: Script = {
-    "reasoning_content": "Hm, well",
-    "content": "Hello there",
-    "tool_calls": [CALL, CUSTOM],
-    "finish_reason": "tool_calls",
-    "logprobs": True,
-    "cached_tokens": 5,
-}
+CALL = Call("call_a", "add", '{"a": 1, "b": 2}')
+CUSTOM = Call("call_b", "shell", "ls -l", "custom")
+LOUD = Script("Hm, well", "Hello there", (CALL, CUSTOM), "tool_calls", has_logprobs=True)
 
 
 def head(**fields: Any) -> Head:
@@ -39,7 +33,7 @@ def head(**fields: Any) -> Head:
     return Head(parse(ResponsesRequest, json.dumps(body).encode()), "req_abc", 1, "m")
 
 
-def played(stream: list[ChatBatch], of: Head) -> list[Event]:
+def played(stream: Iterable[ChatBatch], of: Head) -> list[Event]:
     """Events of a whole stream, whose lines name them."""
     events = ResponseEvents(of)
     return read(b"".join([*map(events.of, stream), *events.end()]))
@@ -84,64 +78,36 @@ def _text(item: Any) -> str:
 
 
 @st.composite
-def scripts(draw: st.DrawFn) -> tuple[Script, list[ChatBatch]]:
+def streams(draw: st.DrawFn) -> tuple[Script, list[ChatBatch]]:
     """An answer, and one of the many ways in which an engine could stream it."""
     words = st.text(min_size=1, max_size=12)
-    calls = [
-        {
-            "id": f"call_{i}",
-            "type": "function",
-            "function": {"name": f"f{i}", "arguments": json.dumps({"a": draw(words)})},
-        }
-        for i in range(draw(st.integers(0, 3)))
-    ]
-    script: Script = {
-        "reasoning_content": draw(words | st.just("")),
-        "content": draw(words | st.just("")),
-        "tool_calls": calls,
-        "finish_reason": draw(st.sampled_from(["stop", "length", "tool_calls"])),
-        "logprobs": draw(st.booleans()),
-    }
-    texts = [delta for name in ("reasoning_content", "content") for delta in _cut(draw, name, script[name])]
-    deltas = texts + _interleaved(draw, calls)
-    stream = list(batches(deltas, script))
-    return script, _grouped(draw, stream)
+    script = Script(
+        thoughts=draw(words | st.just("")),
+        text=draw(words | st.just("")),
+        calls=tuple(Call(f"call_{i}", f"f{i}", json.dumps({"a": draw(words)})) for i in range(draw(st.integers(0, 3)))),
+        finish_reason=draw(st.sampled_from(["stop", "length", "tool_calls"])),
+        has_logprobs=draw(st.booleans()),
+    )
+    lengths = draw(st.lists(st.integers(1, 7), min_size=1, max_size=4))
+    told = list(replace(script, calls=()).deltas(lengths)) + _interleaved(draw, script.calls, lengths)
+    return script, list(script.batches(told, draw(st.integers(1, 5))))
 
 
-def _cut(draw: st.DrawFn, name: str, text: str) -> list[dict[str, Any]]:
-    cuts = sorted(draw(st.sets(st.integers(1, max(1, len(text) - 1)), max_size=4)))
-    parts = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-    return [{name: part} for part in parts if part]
-
-
-def _interleaved(draw: st.DrawFn, calls: list[Any]) -> list[dict[str, Any]]:
+def _interleaved(draw: st.DrawFn, calls: tuple[Call, ...], lengths: list[int]) -> list[Delta]:
     """Pieces of calls made side by side; each begins after the one before it has begun."""
-    waiting = []
+    waiting: list[list[Delta]] = []
     for index, call in enumerate(calls):
-        kind, key = called(call)
-        rest = [{"index": index, kind: {key: p["x"]}} for p in _cut(draw, "x", call[kind][key])]
-        waiting.append([call_piece(index, call), *rest])
+        waiting.append([call.opening(index), *(call.piece(index, text) for text in cut(call.given, lengths))])
     found, begun = [], 0
     while any(waiting):
         able = [i for i, left in enumerate(waiting) if left and i <= begun]
         index = draw(st.sampled_from(able))
-        found.append({"tool_calls": [waiting[index].pop(0)]})
+        found.append(waiting[index].pop(0))
         begun = max(begun, index + 1)
     return found
 
 
-def _grouped(draw: st.DrawFn, stream: list[ChatBatch]) -> list[ChatBatch]:
-    """The same events in fewer batches."""
-    found: list[ChatBatch] = []
-    for batch in stream:
-        if found and draw(st.booleans()):
-            last = found.pop()
-            batch = ChatBatch(last.events + batch.events, batch.prompt_tokens, batch.completion_tokens)
-        found.append(batch)
-    return found
-
-
-@given(scripts())
+@given(streams())
 @settings(max_examples=60, deadline=None)
 def test_any_stream_of_an_answer_ends_with_the_response_that_is_given_as_a_whole(
     drawn: tuple[Script, list[ChatBatch]],
@@ -150,14 +116,14 @@ def test_any_stream_of_an_answer_ends_with_the_response_that_is_given_as_a_whole
     events = played(stream, head())
     final = events[-1]["response"]
     assert fold(events) == final["output"]
-    assert final == whole(head(), reply(script))
+    assert final == whole(head(), script.reply())
 
 
 def test_every_event_is_one_of_the_official_clients() -> None:
     by_name = {
         kind.model_fields["type"].annotation.__args__[0]: kind for kind in get_args(get_args(ResponseStreamEvent)[0])
     }
-    events = played(list(batches(list(pieces(LOUD, 3)), LOUD)), head())
+    events = played(LOUD.batches(), head())
     for event in events:
         by_name[event["type"]].model_validate(event, strict=True)
     assert {event["type"] for event in events} == {
@@ -180,7 +146,7 @@ def test_every_event_is_one_of_the_official_clients() -> None:
 
 
 def test_events_of_an_item_come_in_order() -> None:
-    events = played(list(batches(list(pieces({"content": "Hello"}, 3)), {"content": "Hello"})), head())
+    events = played(Script(text="Hello").batches(), head())
     assert [event["type"].removeprefix("response.") for event in events] == [
         "created",
         "in_progress",
@@ -196,23 +162,22 @@ def test_events_of_an_item_come_in_order() -> None:
 
 
 def test_text_after_a_call_is_an_item_after_it() -> None:
-    deltas = [{"content": "One"}, {"tool_calls": [call_piece(0, CALL)]}, {"content": "Two"}]
-    events = played(list(batches(deltas, {})), head())
+    deltas = [{"content": "One"}, CALL.opening(0), {"content": "Two"}]
+    events = played(Script().batches(deltas), head())
     output = fold(events)
     assert [item["type"] for item in output] == ["message", "function_call", "message"]
     assert output == events[-1]["response"]["output"]
 
 
 def test_reasoning_ends_before_the_text_begins() -> None:
-    script = {"reasoning_content": "Hm", "content": "Hello"}
-    events = played(list(batches(list(pieces(script, 9)), script)), head())
+    events = played(Script("Hm", "Hello").batches(), head())
     names = [(event["type"], event.get("output_index")) for event in events]
     assert names.index(("response.output_item.done", 0)) < names.index(("response.output_item.added", 1))
 
 
 def test_answer_without_a_word_is_an_empty_message() -> None:
-    events = played(list(batches([], {})), head())
-    assert fold(events) == events[-1]["response"]["output"] == whole(head(), reply({}))["output"]
+    events = played(Script().batches(), head())
+    assert fold(events) == events[-1]["response"]["output"] == whole(head(), Script().reply())["output"]
     assert events[-1]["response"]["output"][0]["content"][0]["text"] == ""
 
 
@@ -221,26 +186,25 @@ def test_stream_without_a_single_batch_is_an_empty_response() -> None:
 
 
 def test_cut_answer_is_incomplete_in_its_last_item_only() -> None:
-    script = LOUD | {"finish_reason": "length"}
-    final = played(list(batches(list(pieces(script, 3)), script)), head())[-1]
+    final = played(replace(LOUD, finish_reason="length").batches(), head())[-1]
     assert final["type"] == "response.incomplete"
     assert final["response"]["incomplete_details"] == {"reason": "max_output_tokens"}
     assert [item["status"] for item in final["response"]["output"]] == ["completed"] * 3 + ["incomplete"]
 
 
 def test_logprobs_are_of_the_text_and_only_where_they_are_wanted() -> None:
-    events = played(list(batches(list(pieces(LOUD, 3)), LOUD)), head())
+    events = played(LOUD.batches(), head())
     (part,) = events[-1]["response"]["output"][1]["content"]
     assert "".join(token["token"] for token in part["logprobs"]) == "Hello there"
     deltas = [event for event in events if event["type"] == "response.output_text.delta"]
     assert all("".join(token["token"] for token in delta["logprobs"]) == delta["delta"] for delta in deltas)
-    events = played(list(batches(list(pieces(LOUD, 3)), LOUD)), head(include=[]))
+    events = played(LOUD.batches(), head(include=[]))
     assert events[-1]["response"]["output"][1]["content"][0]["logprobs"] == []
 
 
 def test_failure_keeps_what_was_made_and_what_it_cost() -> None:
     events = ResponseEvents(head())
-    stream = list(batches(list(pieces(LOUD, 3)), LOUD))[:6]
+    stream = list(LOUD.batches())[:6]
     framed = b"".join(map(events.of, stream)) + events.failed(UPSTREAM_ERROR())
     last = read(framed)[-1]
     response = SdkResponse.model_validate(last["response"], strict=True)

@@ -14,6 +14,7 @@ from contract.access import PLANS, Scope
 from contract.chat import forms, schemas, thinking
 from contract.chat import request as chat
 from contract.chat import tools as chat_tools
+from contract.messages import request as messages
 from contract.responses import request as responses
 from contract.speech import voices
 from contract.transcription.uploads import RECORDING_TYPES
@@ -23,8 +24,21 @@ Value = float | tuple[float, ...]
 """A limit, or its two bounds."""
 
 UNITS = {"KiB": 1024, "MiB": 1024 * 1024}
-MODULES = (limits, chat, chat_tools, forms, schemas, thinking, responses, completions, embeddings, rerank, voices)
-NOT_LIMITS = {"contract.limits.MIB", "contract.embeddings.FLOAT_BYTES", "contract.chat.tools.MIB"}
+MODULES = (
+    limits,
+    chat,
+    chat_tools,
+    forms,
+    schemas,
+    thinking,
+    responses,
+    messages,
+    completions,
+    embeddings,
+    rerank,
+    voices,
+)
+NOT_LIMITS = {"contract.limits.MIB", "contract.embeddings.FLOAT_BYTES"}
 
 
 def test_plans() -> None:
@@ -42,19 +56,7 @@ def test_scopes() -> None:
 def test_limits() -> None:
     told = {name: _number(value) for _, value, name in rows(API, "limit", "value")}
     written: dict[str, Value] = {}
-    for module in (
-        limits,
-        chat,
-        chat_tools,
-        forms,
-        schemas,
-        thinking,
-        responses,
-        completions,
-        embeddings,
-        rerank,
-        voices,
-    ):
+    for module in MODULES:
         written |= _constants(module)
     assert told == written
 

@@ -190,7 +190,7 @@ async def test_on_anthropics_wire_a_stream_adds_up_to_the_message(chat: VllmChat
     job = ChatJob(chat_request(MessagesRequest.model_validate(body | fields)))
     whole = message(await chat.complete(job))
     told = MessageEvents("small")
-    streamed = added_up(b"".join([told.of(batch) for batch in await batches(chat, job)]) + told.end())
+    streamed = added_up(b"".join([*[told.of(batch) for batch in await batches(chat, job)], *told.end()]))
     for made in (whole, streamed):
         assert made["id"].startswith("msg_")
         for block in made["content"]:

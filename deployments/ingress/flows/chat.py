@@ -1,20 +1,25 @@
-"""Answering a conversation, billed by tokens. Spec 4 (POST /chat/completions)."""
+"""Answering a conversation, billed by tokens. Spec 4 (POST /chat/completions).
+
+`whole` and `streamed` serve every job that an LLM answers with tokens.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from contract.catalog import ChatModel
 from contract.chat.engine import ChatBatch, ChatEngine, ChatJob, ChatReply
 from contract.chat.request import ChatRequest
 from contract.chat.thinking import told
-from contract.completions import CompletionReply
+from contract.completions import CompletionJob, CompletionReply
 from contract.limits import STREAM_SLICE_OUTPUT_TOKENS
 from deployments.ingress.billing import bill
 from deployments.ingress.context import RequestContext
 
+J = TypeVar("J", ChatJob, CompletionJob)
+A = TypeVar("A", ChatReply, CompletionReply)
 R = TypeVar("R")
 
 
@@ -22,35 +27,57 @@ async def complete(
     context: RequestContext, model: ChatModel, request: ChatRequest, render: Callable[[ChatReply], R]
 ) -> R:
     """The whole answer, as `render` makes it of the engine's; what that raises is not billed."""
-    told(request, model.thinking)  # what it refuses starts no engine
-    job = ChatJob(request, context.cache_salt)
+    return await whole(context, model, _job(context, model, request), ChatEngine.complete, render)
+
+
+def stream(context: RequestContext, model: ChatModel, request: ChatRequest) -> AsyncGenerator[ChatBatch, None]:
+    """The answer as it is made. Whoever leaves early pays for what was produced until then."""
+    return streamed(context, model, _job(context, model, request), ChatEngine.stream)
+
+
+async def whole(
+    context: RequestContext,
+    model: ChatModel,
+    job: J,
+    method: Callable[[Any, J], Awaitable[A]],
+    render: Callable[[A], R],
+) -> R:
+    """What `method` answers to `job`, as `render` makes it; what that raises is not billed."""
     async with bill(context, model, _estimate(job, model, job.most_output_tokens(model))) as account:
-        reply = await context.engine(model).call(ChatEngine.complete, job, timings=context.timings)
+        reply = await context.engine(model).call(method, job, timings=context.timings)
         rendered = render(reply)
-        await account.settle(**quantities(model, reply))
+        await account.settle(**_quantities(model, reply))
     return rendered
 
 
-async def stream(context: RequestContext, model: ChatModel, request: ChatRequest) -> AsyncGenerator[ChatBatch, None]:
-    """The answer as it is made. Whoever leaves early pays for what was produced until then."""
-    told(request, model.thinking)
-    job = ChatJob(request, context.cache_salt)
+async def streamed(
+    context: RequestContext,
+    model: ChatModel,
+    job: J,
+    method: Callable[[Any, J], AsyncIterator[ChatBatch]],
+) -> AsyncGenerator[ChatBatch, None]:
+    """What `method` answers to `job`, batch by batch. Whoever leaves early pays for what was produced until then."""
     first_slice = min(STREAM_SLICE_OUTPUT_TOKENS, job.most_output_tokens(model))
     async with (
         context.service.state.rates.stream(context.caller),
         bill(context, model, _estimate(job, model, first_slice)) as account,
-        aclosing(context.engine(model).stream(ChatEngine.stream, job, timings=context.timings)) as batches,
+        aclosing(context.engine(model).stream(method, job, timings=context.timings)) as batches,
     ):
         async for batch in batches:
-            await account.progress(**quantities(model, batch))
+            await account.progress(**_quantities(model, batch))
             yield batch
 
 
-def _estimate(job: ChatJob, model: ChatModel, output_tokens: int) -> dict[str, int]:
+def _job(context: RequestContext, model: ChatModel, request: ChatRequest) -> ChatJob:
+    told(request, model.thinking)  # what it refuses starts no engine
+    return ChatJob(request, context.cache_salt)
+
+
+def _estimate(job: ChatJob | CompletionJob, model: ChatModel, output_tokens: int) -> dict[str, int]:
     return {"input_tokens": job.most_input_tokens(model), "output_tokens": output_tokens}
 
 
-def quantities(model: ChatModel, counted: ChatReply | ChatBatch | CompletionReply) -> dict[str, int]:
+def _quantities(model: ChatModel, counted: ChatReply | ChatBatch | CompletionReply) -> dict[str, int]:
     """Quantities by unit; together they are all tokens. Cached ones are apart where they have a price of their own."""
     cached = counted.cached_tokens if "cached_input_tokens" in model.price else 0
     used = {"input_tokens": counted.prompt_tokens - cached, "output_tokens": counted.completion_tokens}

@@ -1,14 +1,13 @@
 """One router per family of routes. A route parses the body, calls its flow, and makes the response.
 
 <noun>.py                       one router per capability of the catalogue
-responses.py                    other wires over chat
+responses.py  messages.py       chat on OpenAI's newer wire, and on Anthropic's
 voices.py  designs.py           voices, samples; voices to order
 models.py  me.py  health.py     what there is, what a key may do, whether the server lives
 completions.py                  plain prompts, continued
 tokens.py                       texts as tokens and back
 uploads.py                      tickets for large recordings
 files.py                        bytes behind signed addresses, read and written
-messages.py                     chat on Anthropic's wire
 mcp.py                          tools over the Model Context Protocol
 images.py                       not available yet, and says so
 """

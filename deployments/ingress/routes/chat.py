@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from functools import partial
 from typing import Annotated
 
@@ -12,13 +10,12 @@ from starlette.responses import JSONResponse, Response
 
 from contract.access import Scope
 from contract.catalog import ChatModel
-from contract.chat.engine import ChatBatch, ChatCompletion, ChatReply
+from contract.chat.engine import ChatCompletion, ChatReply
 from contract.chat.request import ChatRequest
-from contract.events import DONE
 from contract.limits import CHAT_BODY_BYTES
 from deployments.ingress.admission import Admitted, admit
+from deployments.ingress.chat_streams import AsMade, chat_stream
 from deployments.ingress.context import RequestContext
-from deployments.ingress.events import event_stream
 from deployments.ingress.flows import chat
 from deployments.ingress.idempotency import ACCEPTS_KEY, once
 from deployments.ingress.openapi import documented
@@ -39,8 +36,7 @@ async def complete(admitted: Chatting) -> Response:
     context = admitted.context
     model = context.pick(context.service.catalog.chat, request.model)
     if request.stream:
-        headers: dict[str, str] = {}
-        return await event_stream(_events(context, chat.stream(context, model, request), headers), headers)
+        return await chat_stream(context, chat.stream(context, model, request), AsMade())
     return await once(admitted, partial(_answer, context, model, request))
 
 
@@ -49,14 +45,3 @@ async def _answer(context: RequestContext, model: ChatModel, request: ChatReques
         return JSONResponse(reply.body, headers=input_cut(context, reply.cut_tokens))
 
     return await chat.complete(context, model, request, render)
-
-
-async def _events(
-    context: RequestContext, batches: AsyncGenerator[ChatBatch, None], headers: dict[str, str]
-) -> AsyncGenerator[bytes, None]:
-    """What is sent; `headers` are complete when the first event is, which they are sent with."""
-    async with aclosing(batches):
-        async for batch in batches:
-            headers |= input_cut(context, batch.cut_tokens)
-            yield batch.events
-    yield DONE

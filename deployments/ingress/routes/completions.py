@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from functools import partial
 from typing import Annotated
 
@@ -13,12 +11,10 @@ from starlette.responses import Response
 
 from contract.access import Scope
 from contract.catalog import ChatModel
-from contract.chat.engine import ChatBatch
-from contract.completions import Completion, CompletionRequest
-from contract.events import DONE
+from contract.completions import Completion, CompletionReply, CompletionRequest
 from deployments.ingress.admission import Admitted, admit
+from deployments.ingress.chat_streams import AsMade, chat_stream
 from deployments.ingress.context import RequestContext
-from deployments.ingress.events import event_stream
 from deployments.ingress.flows import completions
 from deployments.ingress.idempotency import ACCEPTS_KEY, once
 from deployments.ingress.openapi import documented
@@ -39,23 +35,13 @@ async def create_completions(admitted: Writing) -> Response:
     context = admitted.context
     model = context.pick(context.service.catalog.chat, request.model)
     if request.stream:
-        headers: dict[str, str] = {}
-        return await event_stream(_events(context, completions.stream(context, model, request), headers), headers)
+        return await chat_stream(context, completions.stream(context, model, request), AsMade())
     return await once(admitted, partial(_answer, context, model, request))
 
 
 async def _answer(context: RequestContext, model: ChatModel, request: CompletionRequest) -> Response:
-    reply = await completions.write(context, model, request)
-    return Response(to_json(reply.body), headers=input_cut(context, reply.cut_tokens), media_type="application/json")
+    def render(reply: CompletionReply) -> Response:
+        headers = input_cut(context, reply.cut_tokens)
+        return Response(to_json(reply.body), headers=headers, media_type="application/json")
 
-
-async def _events(
-    context: RequestContext, batches: AsyncGenerator[ChatBatch, None], headers: dict[str, str]
-) -> AsyncGenerator[bytes, None]:
-    """What is sent; `headers` are complete when the first event is, which they are sent with."""
-    async with aclosing(batches):
-        async for batch in batches:
-            headers |= input_cut(context, batch.cut_tokens)
-            if batch.events:
-                yield batch.events
-    yield DONE
+    return await completions.write(context, model, request, render)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from functools import partial
 from typing import Annotated
 
@@ -12,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 
 from contract.access import Scope
 from contract.catalog import ChatModel
-from contract.chat.engine import ChatBatch, ChatReply
+from contract.chat.engine import ChatReply
 from contract.chat.request import ChatRequest
 from contract.limits import CHAT_BODY_BYTES
 from contract.messages.errors import MessagesErrorReply
@@ -21,8 +19,9 @@ from contract.messages.reply import MessageReply, TokenCount, message
 from contract.messages.request import Conversation, MessagesRequest
 from contract.messages.translation import chat_request
 from deployments.ingress.admission import Admitted, admit
+from deployments.ingress.chat_streams import chat_stream
 from deployments.ingress.context import RequestContext
-from deployments.ingress.events import Manners, event_stream
+from deployments.ingress.events import Manners
 from deployments.ingress.flows import chat, tokens
 from deployments.ingress.idempotency import ACCEPTS_KEY, once
 from deployments.ingress.openapi import documented
@@ -47,9 +46,7 @@ async def create_message(admitted: Writing) -> Response:
     if not body.stream:
         return await once(admitted, partial(_answer, context, model, request))
     manners = Manners(PING, partial(failed, request_id=context.request_id))
-    headers: dict[str, str] = {}
-    events = _events(context, chat.stream(context, model, request), model.id, headers)
-    return await event_stream(events, headers, manners=manners)
+    return await chat_stream(context, chat.stream(context, model, request), MessageEvents(model.id), manners)
 
 
 @router.post("/messages/count_tokens", openapi_extra=documented_here(Conversation, TokenCount))
@@ -67,17 +64,3 @@ async def _answer(context: RequestContext, model: ChatModel, request: ChatReques
         return JSONResponse(message(reply), headers=input_cut(context, reply.cut_tokens))
 
     return await chat.complete(context, model, request, render)
-
-
-async def _events(
-    context: RequestContext, batches: AsyncGenerator[ChatBatch, None], model: str, headers: dict[str, str]
-) -> AsyncGenerator[bytes, None]:
-    """What is sent; `headers` are complete when the first event is, which they are sent with."""
-    told = MessageEvents(model)
-    async with aclosing(batches):
-        async for batch in batches:
-            headers |= input_cut(context, batch.cut_tokens)
-            # Silence must be seen as such: it is filled.
-            if events := told.of(batch):
-                yield events
-    yield told.end()

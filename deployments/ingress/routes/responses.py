@@ -9,20 +9,20 @@ from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Depends
-from starlette.responses import JSONResponse
-from starlette.responses import Response as HttpResponse
+from starlette.responses import JSONResponse, Response
 
 from contract.access import Scope
 from contract.catalog import ChatModel
-from contract.chat.engine import ChatReply
+from contract.chat.engine import ChatBatch, ChatReply
 from contract.limits import CHAT_BODY_BYTES
 from contract.responses.events import ResponseEvents
 from contract.responses.naming import named_here
-from contract.responses.reply import Head, Response, whole
+from contract.responses.reply import Head, ResponseReply, whole
 from contract.responses.request import ResponsesRequest
 from deployments.ingress.admission import Admitted, admit
+from deployments.ingress.chat_streams import chat_stream
 from deployments.ingress.context import RequestContext
-from deployments.ingress.events import Manners, event_stream
+from deployments.ingress.events import Manners
 from deployments.ingress.flows import chat, tokens
 from deployments.ingress.idempotency import ACCEPTS_KEY, once
 from deployments.ingress.openapi import documented
@@ -33,8 +33,8 @@ router = APIRouter(tags=["chat"])
 Responding = Annotated[Admitted, Depends(admit(Scope.CHAT, CHAT_BODY_BYTES))]
 
 
-@router.post("/responses", openapi_extra=documented(ResponsesRequest, Response, streams=True, **ACCEPTS_KEY))
-async def respond(admitted: Responding) -> HttpResponse:
+@router.post("/responses", openapi_extra=documented(ResponsesRequest, ResponseReply, streams=True, **ACCEPTS_KEY))
+async def respond(admitted: Responding) -> Response:
     """Answer a conversation in the shape of OpenAI's Responses API, whole or as a stream of server-sent events.
 
     Nothing is kept: the conversation comes with each request. An `Idempotency-Key` makes the JSON answer repeatable
@@ -45,14 +45,13 @@ async def respond(admitted: Responding) -> HttpResponse:
     model = context.pick(context.service.catalog.chat, request.model)
     head = Head(request, context.request_id, int(time.time()), model.id)
     if request.stream:
-        events, headers = ResponseEvents(head), dict[str, str]()
-        source = _events(context, model, events, headers)
-        return await event_stream(source, headers, manners=Manners(failed=events.failed))
+        events = ResponseEvents(head)
+        return await chat_stream(context, _batches(context, model, head), events, Manners(failed=events.failed))
     return await once(admitted, partial(_answer, context, model, head))
 
 
-async def _answer(context: RequestContext, model: ChatModel, head: Head) -> HttpResponse:
-    def render(reply: ChatReply) -> HttpResponse:
+async def _answer(context: RequestContext, model: ChatModel, head: Head) -> Response:
+    def render(reply: ChatReply) -> Response:
         return JSONResponse(whole(head, reply), headers=input_cut(context, reply.cut_tokens))
 
     with named_here():
@@ -60,19 +59,12 @@ async def _answer(context: RequestContext, model: ChatModel, head: Head) -> Http
         return await chat.complete(context, model, head.request.chat, render)
 
 
-async def _events(
-    context: RequestContext, model: ChatModel, events: ResponseEvents, headers: dict[str, str]
-) -> AsyncGenerator[bytes, None]:
-    """What is sent; `headers` are complete when the first event is, which they are sent with."""
+async def _batches(context: RequestContext, model: ChatModel, head: Head) -> AsyncGenerator[ChatBatch, None]:
     with named_here():
-        await _check_length(context, model, events.head)
-        async with aclosing(chat.stream(context, model, events.head.request.chat)) as batches:
+        await _check_length(context, model, head)
+        async with aclosing(chat.stream(context, model, head.request.chat)) as batches:
             async for batch in batches:
-                headers |= input_cut(context, batch.cut_tokens)
-                if framed := events.of(batch):
-                    yield framed
-    for framed in events.end():
-        yield framed
+                yield batch
 
 
 async def _check_length(context: RequestContext, model: ChatModel, head: Head) -> None:

@@ -1,0 +1,42 @@
+"""What the chat model of an app under test answers from now on: a script of the test's, or one error."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from autoscaling.engine import Timings
+from contract.errors import ApiError
+from tests.api.conftest import Api, LocalEngine
+from tests.scripted import Script, ScriptedChat
+
+CHAT = "chat-obedient"
+
+
+def scripted(api: Api, script: Script) -> ScriptedChat:
+    """Has the chat model answer `script`."""
+    engine = api.service.engines[CHAT]
+    assert isinstance(engine, LocalEngine)
+    made = engine.adapter = ScriptedChat(script)
+    return made
+
+
+def refusing(api: Api, error: ApiError) -> None:
+    """Has the chat model answer with `error`."""
+    engines = api.service.engines
+    assert isinstance(engines, dict)
+    engines[CHAT] = Refusing(error)
+
+
+class Refusing(LocalEngine):
+    """Raises one error, whole or before the first event."""
+
+    def __init__(self, error: ApiError) -> None:
+        self.error = error
+
+    async def call(self, method: Any, job: Any, *, timings: Timings) -> Any:
+        raise self.error
+
+    async def stream(self, method: Any, job: Any, *, timings: Timings) -> AsyncGenerator[Any, None]:
+        raise self.error
+        yield
