@@ -23,4 +23,9 @@ class WatchedLLM(AsyncLLM):
     async def check_health(self) -> None:
         """As vLLM's; raises also where requests wait, but nothing came for `pulse.STALL_S`."""
         await super().check_health()
-        self._pulse.check(self.output_processor.has_unfinished_requests())
+        self._pulse.check(self.output_processor.has_unfinished_requests() or self._is_asked)
+
+    @property
+    def _is_asked(self) -> bool:
+        """Whether the process owes vLLM an answer of another kind. The first request asks one before it counts."""
+        return bool(getattr(self.engine_core, "utility_results", None))
