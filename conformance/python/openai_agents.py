@@ -30,7 +30,7 @@ def weather(city: str) -> str:
 
 def agent(model: object) -> Agent:
     """Somebody who must look first, and then answers."""
-    settings = ModelSettings(tool_choice="required", max_tokens=100)
+    settings = ModelSettings(tool_choice="required", max_tokens=100, temperature=0)
     return Agent(name="guide", instructions="Be brief.", model=model, tools=[weather], model_settings=settings)
 
 
