@@ -1,10 +1,9 @@
 """Decisions through the whole graph beside the same questions put to `vllm serve`, in turns.
 
-    python -m benchmarks.decisions                          decision-v2 beside vLLM's own /v1/systemone, both on the
-                                                            same small random Qwen3
-    python -m benchmarks.decisions --peer chat              the same beside one chat call a question, on SmolLM2-135M
-    python -m benchmarks.decisions --ours decision-v1       decision-v1 of the embedded profile, which has weights of its
-                                                            own, beside that /v1/systemone
+    python -m benchmarks.decisions                      decision-v2 beside vLLM's own /v1/systemone, both on a small
+                                                        random Qwen3
+    python -m benchmarks.decisions --peer chat          the same beside one chat call a question, on SmolLM2-135M
+    python -m benchmarks.decisions --ours decision-v1   decision-v1, which has weights of its own, beside /v1/systemone
     python -m benchmarks.decisions --vllm=--block-size=32   with further arguments of the peer
 
 Ours is the whole graph: HAProxy, keys, limits, bills. In a turn each server runs alone: it is started, warmed for 20 s,
