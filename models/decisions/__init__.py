@@ -2,6 +2,7 @@
 
 measured.py    what both share: measure, measured, decide
 similarity.py  SimilarityScorer: a sentence embedder, by the likeness of state and options
+kept.py        what it has read of options, so that the same questions about the next text cost less
 scorer.py      LabelScorer: a language model, by the probability of labels
 options.py     what a stanza may say
 strategies.py  ways to read a model, by name; those that vLLM ships

@@ -24,6 +24,7 @@ from contract.decisions.engine import DecisionJob, Reading, Readings
 from contract.decisions.presets import Preset
 from contract.decisions.questions import BinaryQuestion, ChoiceQuestion, Question, state_text
 from models.decisions import measuring
+from models.decisions.kept import Kept, Text
 from models.decisions.measured import MeasuredScorer, digests
 from models.encoders import Encoder, EncoderOptions, Tokens
 from models.options import read
@@ -41,7 +42,7 @@ MARKS = 2
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A labelled state of a preset's question. `vectors` as `_vectors` makes them; `label` counts options from 0."""
+    """A labelled state of a preset's question. `vectors` are those of its tokens; `label` counts options from 0."""
 
     state: str
     vectors: Any
@@ -71,6 +72,7 @@ class SimilarityScorer(MeasuredScorer):
         self._encoder = Encoder("AutoModel", model, self._path, read(model, EncoderOptions))
         self._batcher = self._encoder.batcher(self._run)
         self._examples: Mapping[str, list[Example]] = {}
+        self._kept = Kept()
 
     async def prepare(self, presets: Sequence[Preset]) -> None:
         """Reads the states of the examples, which are compared with what clients send."""
@@ -78,7 +80,7 @@ class SimilarityScorer(MeasuredScorer):
         for preset in presets:
             for example in preset.examples:
                 state = state_text(example.state)
-                vectors = (await self._vectors([state], "")).of[state]
+                vectors = (await self._read([state], ""))[state].vectors
                 for name, question in preset.questions.items():
                     label = preset.expected_index(name, example.expected[name])
                     found.setdefault(_key(question), []).append(Example(state, vectors, label))
@@ -90,12 +92,20 @@ class SimilarityScorer(MeasuredScorer):
         likenesses, texts = await self.compare(job)
         spent_s = time.perf_counter() - started
         reads = tuple(Reading(_logprobs(likeness), spent_s) for likeness in likenesses)
-        return Readings(reads, texts.tokens, temperature, passes=texts.passes)
+        tokens, windows = sum(text.tokens for text in texts.values()), sum(text.windows for text in texts.values())
+        return Readings(reads, tokens, temperature, passes=windows)
 
-    async def compare(self, job: DecisionJob) -> tuple[list[Likeness], Texts]:
-        """Similarities before they become probabilities, and what was read for them."""
+    async def compare(self, job: DecisionJob) -> tuple[list[Likeness], Mapping[str, Text]]:
+        """Similarities before they become probabilities, and the texts they are of.
+
+        Options that were read before are not read again, but count as if: no bill depends on what was asked before.
+        """
         asked = [wordings(question) for question in job.questions]
-        texts = await self._vectors([job.state, *(text for options in asked for text in options)], job.cache_salt or "")
+        options = list(dict.fromkeys(text for options in asked for text in options))
+        owner = job.cache_salt or ""
+        known = self._kept.known(owner, options)
+        texts = known | await self._read([job.state, *(text for text in options if text not in known)], owner)
+        self._kept.keep(owner, {text: texts[text] for text in options})
         pairs = list(zip(job.questions, asked, strict=True))
         return await asyncio.to_thread(lambda: [self._likeness(job.state, *pair, texts) for pair in pairs]), texts
 
@@ -112,8 +122,8 @@ class SimilarityScorer(MeasuredScorer):
         how = (VERSION, OPTION_SCALE, EXAMPLE_SCALE, str(self._encoder.dtype))
         return measuring.fingerprint(digests(self.model, self._path), how, packs)
 
-    def _likeness(self, state: str, question: Question, options: Sequence[str], texts: Texts) -> Likeness:
-        judged = texts.of[state]
+    def _likeness(self, state: str, question: Question, options: Sequence[str], texts: Mapping[str, Text]) -> Likeness:
+        judged = texts[state].vectors
         # An example says nothing about itself: whoever sends one gets a reading and not the answer that is filed.
         known = [example for example in self._examples.get(_key(question), ()) if example.state != state]
         near = [_both_ways(judged, example.vectors) for example in known]
@@ -123,21 +133,25 @@ class SimilarityScorer(MeasuredScorer):
             for label in range(len(options))
         ]
         return Likeness(
-            tuple(_max_sim(texts.of[text], judged) for text in options), tuple(one - middle for one in best)
+            tuple(_max_sim(texts[text].vectors, judged) for text in options), tuple(one - middle for one in best)
         )
 
-    async def _vectors(self, texts: Sequence[str], owner: str) -> Texts:
-        """Token vectors of each different text."""
+    async def _read(self, texts: Sequence[str], owner: str) -> dict[str, Text]:
+        """Each different text."""
         import numpy as np
 
         different = list(dict.fromkeys(texts))
         windows = await self._encoder.windows(different)
         items = [window for text in windows for window in text]
         made = iter(await self._batcher.submit(items, owner))
-        joined = {
-            text: np.concatenate([next(made) for _ in parts]) for text, parts in zip(different, windows, strict=True)
+        return {
+            text: Text(
+                np.concatenate([next(made) for _ in parts]),
+                tokens=sum(max(0, len(part) - MARKS) for part in parts),
+                windows=len(parts),
+            )
+            for text, parts in zip(different, windows, strict=True)
         }
-        return Texts(joined, sum(max(0, len(item) - MARKS) for item in items), len(items))
 
     def _run(self, items: list[Tokens]) -> list[Any]:
         import torch
@@ -150,15 +164,6 @@ class SimilarityScorer(MeasuredScorer):
             row[1 : len(item) - 1] if len(item) > MARKS else row[: len(item)]
             for row, item in zip(hidden, items, strict=True)
         ]
-
-
-@dataclass(frozen=True, slots=True)
-class Texts:
-    """Token vectors float32 [tokens, dimensions] of length 1, by text; how many tokens and windows were read."""
-
-    of: Mapping[str, Any]
-    tokens: int
-    passes: int
 
 
 def wordings(question: Question) -> list[str]:

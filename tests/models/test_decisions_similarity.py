@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from contract.decisions.engine import DecisionJob
 from contract.decisions.questions import BinaryQuestion, ChoiceQuestion, Option, Question, ScoreQuestion
 from contract.errors import ApiError
 from models.decisions import SimilarityScorer
+from models.decisions.kept import Kept, Text
 from models.weights import store as weights
 
 pytestmark = [
@@ -103,6 +105,33 @@ async def test_what_is_read_is_counted(scorer: SimilarityScorer) -> None:
     assert (one.forward_passes, one.input_tokens) == (3, 3)
     more = await scorer.decide(DecisionJob("late", (choice("trains", "soup"), choice("trains", "rain"))))
     assert (more.forward_passes, more.input_tokens) == (4, 4)
+
+
+async def test_options_are_read_once_for_each_owner_and_billed_every_time(
+    scorer: SimilarityScorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[list[str]] = []
+    windows = scorer._encoder.windows
+
+    async def noted(texts: Sequence[str]) -> Any:
+        read.append(list(texts))
+        return await windows(texts)
+
+    monkeypatch.setattr(scorer._encoder, "windows", noted)
+    question = choice("ripe pears", "rusty nails")
+    jobs = [DecisionJob("late", (question,), (), owner) for owner in ("org-1", "org-1", "org-2")]
+    found = [await scorer.decide(job) for job in jobs]
+    assert read == [["late", "ripe pears", "rusty nails"], ["late"], ["late", "ripe pears", "rusty nails"]]
+    assert len({(one.forward_passes, one.input_tokens) for one in found}) == 1
+    assert found[0].reads[0].logprobs == pytest.approx(found[1].reads[0].logprobs, abs=0.05)
+
+
+@pytest.mark.parametrize(("room", "left"), [(3, {"a", "b"}), (2, {"b"}), (0, set())])
+def test_what_was_asked_for_longest_ago_makes_room(room: int, left: set[str]) -> None:
+    kept = Kept(room)
+    kept.keep("me", {"a": Text([1], 1, 1), "b": Text([1, 2], 2, 1)})
+    assert kept.known("me", "abc").keys() == left
+    assert kept.known("you", "abc") == {}
 
 
 async def test_an_end_far_behind_the_window_still_counts(scorer: SimilarityScorer) -> None:

@@ -1,0 +1,55 @@
+"""Token vectors of options that were read before: clients put the same questions to one text after the other.
+
+They are kept for each owner apart, so that nobody can tell by the time it takes what another one asks.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+KEPT_TOKENS = 20_000
+"""Of all owners together: 31 MB where a vector has 384 dimensions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text that was read.
+
+    Attributes:
+        vectors: one of each token, float32 [tokens, dimensions], of length 1.
+        tokens: without the marks around each window.
+        windows: that it was read in.
+    """
+
+    vectors: Any
+    tokens: int
+    windows: int
+
+
+class Kept:
+    """Texts by owner; those that were not asked for longest go first. Used from one event loop."""
+
+    def __init__(self, most_tokens: int = KEPT_TOKENS) -> None:
+        self._most_tokens = most_tokens
+        self._tokens = 0
+        self._texts: OrderedDict[tuple[str, str], Text] = OrderedDict()
+
+    def known(self, owner: str, texts: Iterable[str]) -> dict[str, Text]:
+        """Those of `texts` that are kept for `owner`."""
+        found = {text: self._texts[owner, text] for text in texts if (owner, text) in self._texts}
+        for text in found:
+            self._texts.move_to_end((owner, text))
+        return found
+
+    def keep(self, owner: str, texts: Mapping[str, Text]) -> None:
+        """Keeps them as long as there is room."""
+        for name, text in texts.items():
+            if (owner, name) not in self._texts:
+                self._texts[owner, name] = text
+                self._tokens += len(text.vectors)
+        while self._tokens > self._most_tokens:
+            _, gone = self._texts.popitem(last=False)
+            self._tokens -= len(gone.vectors)
