@@ -95,6 +95,19 @@ def ensure(name: str, *, home: Path | None = None, offline: bool | None = None) 
     return folder
 
 
+def check(name: str, *, home: Path | None = None, only_pinned: bool = False) -> None:
+    """Raises WeightsError for a name that nothing is known of. Fetches and reads no weights.
+
+    With `only_pinned`, a folder whose stanza lists no files is refused too: whatever lies there would be loaded.
+    """
+    stanza = _stanza(name, home or home_folder())
+    if only_pinned and not stanza.files:
+        raise WeightsError(
+            f"the weights `{name}` are a folder whose files nobody has pinned; "
+            f"`python -m models.weights pin {name} {stanza.source[0]} --licence ...` prints a stanza that does"
+        )
+
+
 def _stanza(name: str, home: Path) -> Stanza:
     known = manifest(home)
     if name not in known:

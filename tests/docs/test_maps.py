@@ -26,6 +26,7 @@ ROOMS = (
     "benchmarks",
     "evaluations",
     "docs",
+    "preflight",
 )
 
 PACKAGES = sorted(
