@@ -4,6 +4,7 @@
     PARLANCE_HOME/weights/.partial/     downloads under way
     PARLANCE_HOME/weights/.digests/     hashes already computed, by inode, times and size
     PARLANCE_HOME/weights.toml          stanzas of your own, before those of `models/weights/manifest.toml`
+                                        and of `models/weights/hub.lock`
 
 Weights that a stanza converts are pinned by `pins.json` in their folder, written at conversion: the result may differ
 between library versions, what it was made from may not.
@@ -23,6 +24,8 @@ from pydantic import ValidationError
 
 from contract.base import Frozen
 from models.weights.files import Digests, PinnedFile, Sha256, WeightsError, pin_all, refuse_code, regular_files, verify
+from models.weights.lock import LOCK, fits
+from models.weights.repositories import repositories
 from models.weights.sources import FETCHERS, RESUMES, progress, run_converter
 from models.weights.stanzas import Stanza
 
@@ -52,7 +55,7 @@ def is_offline() -> bool:
 def manifest(home: Path | None = None) -> dict[str, Stanza]:
     """Every stanza by name; those of `home` replace the shipped ones. Raises WeightsError for what cannot be read."""
     stanzas: dict[str, Stanza] = {}
-    for path in (SHIPPED, (home or home_folder()) / "weights.toml"):
+    for path in (SHIPPED, LOCK, (home or home_folder()) / "weights.toml"):
         if not path.is_file():
             continue
         try:
@@ -109,7 +112,17 @@ def check(name: str, *, home: Path | None = None, only_pinned: bool = False) -> 
 
 
 def _stanza(name: str, home: Path) -> Stanza:
-    known = manifest(home)
+    known, wanted = manifest(home), repositories(home).get(name)
+    if wanted and name not in known:
+        raise WeightsError(
+            f"the weights `{name}` are not locked to a commit of `{wanted.repository}`: run `python -m models.weights "
+            f"lock PROFILE` where the model hub can be reached, and commit {LOCK.name}"
+        )
+    if wanted and known[name].kind == "hub" and not fits(known[name], wanted):
+        raise WeightsError(
+            f"the weights `{name}` were locked for another repository, licence or choice of files than "
+            f"repositories.toml names now: run `python -m models.weights lock PROFILE`, and commit {LOCK.name}"
+        )
     if name not in known:
         raise WeightsError(
             f"no weights are called `{name}`; add a stanza to `{home / 'weights.toml'}` "
