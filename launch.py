@@ -196,7 +196,7 @@ def _fetch_weights(models: list[Model], *, offline: bool) -> None:
     for name in sorted({serving.weights for serving in servings if serving.weights}):
         with _step(f"weights {name}"):
             try:
-                weights.ensure(name, offline=offline)
+                weights.ensure(name, offline=offline, may_lock=True)
             except weights.WeightsError as error:
                 raise StartError(str(error)) from None
 

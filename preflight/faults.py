@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import configs
@@ -141,6 +142,21 @@ def _weights(plan: Plan, site: Site) -> Iterator[str]:
             yield f"{place}: {error}"
 
 
+def _recordings(plan: Plan, site: Site) -> Iterator[str]:
+    """The sound file of each voice that an engine imitates."""
+    if not site.is_here:
+        return
+    home = store.home_folder()
+    for model in plan.catalog.set_up():
+        voices = model.serving.options.get("voices", {}) if model.serving else {}
+        clips = {slug: voice["clip"] for slug, voice in voices.items() if isinstance(voice, dict) and "clip" in voice}
+        if missing := [slug for slug, clip in clips.items() if not (home / Path(clip).expanduser()).is_file()]:
+            yield (
+                f"{_place(model)} imitates recordings that are not below `{home}`: {', '.join(missing)}; put them "
+                "there as docs/engines.md says, or take these voices out of `options.voices`"
+            )
+
+
 def _sound(plan: Plan) -> Iterator[Model]:
     """The models whose tables Ray understands; `_stanzas` names the others."""
     for model in plan.catalog.set_up():
@@ -162,4 +178,5 @@ CHECKS: tuple[Callable[[Plan, Site], Iterator[str]], ...] = (
     _gpus,
     _interpreters,
     _weights,
+    _recordings,
 )

@@ -81,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
 def _fetch(options: argparse.Namespace) -> None:
     names = [word for name in options.names for word in (sys.stdin.read().split() if name == "-" else [name])]
     for name in dict.fromkeys(names):
-        sys.stdout.write(f"{name}  {ensure(name, offline=options.offline)}\n")
+        sys.stdout.write(f"{name}  {ensure(name, offline=options.offline, may_lock=True)}\n")
 
 
 def _verify(options: argparse.Namespace) -> None:

@@ -3,6 +3,7 @@
     PARLANCE_HOME/weights/<name>/       what is loaded; appears at once, complete and verified
     PARLANCE_HOME/weights/.partial/     downloads under way
     PARLANCE_HOME/weights/.digests/     hashes already computed, by inode, times and size
+    PARLANCE_HOME/hub.lock              what of the hub was locked here at its first use, because nobody had before
     PARLANCE_HOME/weights.toml          stanzas of your own, before those of `models/weights/manifest.toml`
                                         and of `models/weights/hub.lock`
 
@@ -24,7 +25,7 @@ from pydantic import ValidationError
 
 from contract.base import Frozen
 from models.weights.files import Digests, PinnedFile, Sha256, WeightsError, pin_all, refuse_code, regular_files, verify
-from models.weights.lock import LOCK, fits
+from models.weights.lock import LOCK, fits, update
 from models.weights.repositories import repositories
 from models.weights.sources import FETCHERS, RESUMES, progress, run_converter
 from models.weights.stanzas import Stanza
@@ -52,10 +53,14 @@ def is_offline() -> bool:
     return os.environ.get("PARLANCE_OFFLINE", "").lower() in ("1", "true", "yes", "on")
 
 
-def manifest(home: Path | None = None) -> dict[str, Stanza]:
-    """Every stanza by name; those of `home` replace the shipped ones. Raises WeightsError for what cannot be read."""
+def manifest(home: Path | None = None, *, locked_here: bool = True) -> dict[str, Stanza]:
+    """Every stanza by name; those of `home` replace the shipped ones. Raises WeightsError for what cannot be read.
+
+    `locked_here` counts in what was locked at its first use, which nobody has looked at.
+    """
+    home = home or home_folder()
     stanzas: dict[str, Stanza] = {}
-    for path in (SHIPPED, LOCK, (home or home_folder()) / "weights.toml"):
+    for path in (*([home / LOCK.name] if locked_here else []), SHIPPED, LOCK, home / "weights.toml"):
         if not path.is_file():
             continue
         try:
@@ -65,25 +70,29 @@ def manifest(home: Path | None = None) -> dict[str, Stanza]:
     return stanzas
 
 
-def ensure(name: str, *, home: Path | None = None, offline: bool | None = None) -> Path:
+def ensure(name: str, *, home: Path | None = None, offline: bool | None = None, may_lock: bool = False) -> Path:
     """The verified folder of the weights `name`, fetched and converted first if it is not there.
 
     Args:
         name: a stanza of the manifest.
         home: instead of `PARLANCE_HOME`.
         offline: never touch the network; None leaves it to `PARLANCE_OFFLINE`.
+        may_lock: weights of the hub that nobody has locked are locked now, in `home`.
 
     Raises:
         WeightsError: missing, broken, or not to be trusted; its text says what to do.
     """
     home = home or home_folder()
+    offline = is_offline() if offline is None else offline
+    if may_lock and not offline:
+        _lock_here(name, home)
     stanza = _stanza(name, home)
     store = home / "weights"
     if stanza.kind == "dir":
         return _in_place(name, stanza, home)
     folder = store / name
     if not folder.is_dir():
-        if is_offline() if offline is None else offline:
+        if offline:
             raise WeightsError(
                 f"the weights `{name}` are not in `{folder}` and offline mode is on: "
                 f"run `make weights` with a network, or copy the folder from a machine that has it"
@@ -101,9 +110,13 @@ def ensure(name: str, *, home: Path | None = None, offline: bool | None = None) 
 def check(name: str, *, home: Path | None = None, only_pinned: bool = False) -> None:
     """Raises WeightsError for a name that nothing is known of. Fetches and reads no weights.
 
-    With `only_pinned`, a folder whose stanza lists no files is refused too: whatever lies there would be loaded.
+    With `only_pinned`, weights of the hub that nobody has locked for all are refused too, and so is a folder whose
+    stanza lists no files: whatever lies there would be loaded.
     """
-    stanza = _stanza(name, home or home_folder())
+    home = home or home_folder()
+    if not only_pinned and name in repositories(home) and name not in manifest(home):
+        return  # locked at its first use
+    stanza = _stanza(name, home, locked_here=not only_pinned)
     if only_pinned and not stanza.files:
         raise WeightsError(
             f"the weights `{name}` are a folder whose files nobody has pinned; "
@@ -111,8 +124,16 @@ def check(name: str, *, home: Path | None = None, only_pinned: bool = False) -> 
         )
 
 
-def _stanza(name: str, home: Path) -> Stanza:
-    known, wanted = manifest(home), repositories(home).get(name)
+def _lock_here(name: str, home: Path) -> None:
+    wanted = repositories(home).get(name)
+    if wanted and name not in manifest(home):
+        home.mkdir(parents=True, exist_ok=True)
+        with FileLock(home / f"{LOCK.name}.lock"), progress(f"looking up weights {name}"):
+            update({name: wanted}, home / LOCK.name)
+
+
+def _stanza(name: str, home: Path, *, locked_here: bool = True) -> Stanza:
+    known, wanted = manifest(home, locked_here=locked_here), repositories(home).get(name)
     if wanted and name not in known:
         raise WeightsError(
             f"the weights `{name}` are not locked to a commit of `{wanted.repository}`: run `python -m models.weights "

@@ -52,6 +52,11 @@ class Shelf:
             rows = [self._row(name, data) for name, data in self.files.items()]
             body = {"id": "owner/toy", "sha": self.commit, "tags": self.tags, "siblings": rows}
             return 200, json.dumps(body).encode(), {"Content-Type": "application/json"}
+        if path == f"/api/models/owner/toy/tree/{self.commit}":
+            tree = [
+                {"type": "file", "path": one, "size": len(data), "oid": "0" * 40} for one, data in self.files.items()
+            ]
+            return 200, json.dumps(tree).encode(), {"Content-Type": "application/json"}
         start = f"/owner/toy/resolve/{self.commit}/"
         if path.startswith(start) and (name := path.removeprefix(start)) in self.files:
             self.asked.append(name)
@@ -210,17 +215,41 @@ def test_a_start_refuses_what_is_not_locked(
     home.mkdir()
     (home / "repositories.toml").write_text('[toy]\nrepository = "owner/toy"\nlicence = "MIT"\n')
     monkeypatch.setattr(store, "LOCK", lock)
+    store.check("toy")  # it would be locked at its first use
     with pytest.raises(WeightsError) as caught:
-        store.check("toy")
+        store.check("toy", only_pinned=True)
     assert str(caught.value) == (
         "the weights `toy` are not locked to a commit of `owner/toy`: run `python -m models.weights lock PROFILE` "
         "where the model hub can be reached, and commit hub.lock"
     )
+    update({"toy": WANTED}, home / "hub.lock", endpoint=hub.address)
+    with pytest.raises(WeightsError, match="are not locked to a commit"):
+        store.check("toy", only_pinned=True)
     update({"toy": WANTED}, lock, endpoint=hub.address)
-    store.check("toy")
+    store.check("toy", only_pinned=True)
     (home / "repositories.toml").write_text('[toy]\nrepository = "owner/other"\nlicence = "MIT"\n')
     with pytest.raises(WeightsError, match="were locked for another repository"):
         store.check("toy")
+
+
+def test_weights_of_the_hub_are_locked_at_their_first_use_where_that_is_allowed(
+    hub: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "repositories.toml").write_text('[toy]\nrepository = "owner/toy"\nlicence = "MIT"\n')
+    with pytest.raises(WeightsError, match="are not locked to a commit"):
+        store.ensure("toy")
+    with pytest.raises(WeightsError, match="are not locked to a commit"):
+        store.ensure("toy", may_lock=True, offline=True)
+    program = "from models.weights.cli import main; main(['fetch', 'toy'])"
+    environ = os.environ | {"HF_ENDPOINT": hub.address}
+    for _ in range(2):
+        child = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environ, capture_output=True, check=False)
+        assert child.returncode == 0, child.stderr
+        hub.commit = NEW
+    assert read(home / "hub.lock")["toy"].revision == OLD
+    assert (store.ensure("toy", offline=True) / LARGE).read_bytes() == hub.files[LARGE]
 
 
 def test_every_shipped_repository_can_be_read(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_sqlite_with_two_ingress_replicas(url: str | None) -> None:
 @pytest.mark.parametrize("absent", ["PARLANCE_REDIS_URL", "PARLANCE_BLOBS_URL"])
 def test_two_ingress_replicas_that_share_no_counters_or_no_files(absent: str) -> None:
     environ = {name: value for name, value in SHARED.items() if name != absent}
-    assert only(Plan(EMBEDDED, 2), Site(environ)).endswith(f"set {absent}")
+    assert only(Plan(EMBEDDED, 2), Site(environ)).startswith("2 ingress replicas would each")
 
 
 @pytest.mark.parametrize(
@@ -154,6 +154,21 @@ def test_a_folder_that_nobody_has_pinned(home: Path) -> None:
     assert "python -m models.weights pin mine dir:/models/mine" in reason
 
 
+def test_a_voice_whose_recording_is_missing(home: Path) -> None:
+    production = configs.load("production")
+    model = production.speech["qwen3-tts"]
+    assert model.serving
+    plain = model.serving.model_copy(update={"deployment": {}, "weights": None})
+    catalog = EMBEDDED.model_copy(update={"speech": {model.id: model.model_copy(update={"serving": plain})}})
+    reason = only(Plan(catalog), Site({}))
+    assert "imitates recordings that are not below" in reason
+    assert "rooom-f-01, rooom-f-02, rooom-m-01, rooom-m-02" in reason
+    (home / "voices").mkdir()
+    (home / "voices/rooom-f-01.wav").touch()
+    assert ": rooom-f-02, rooom-m-01, rooom-m-02;" in only(Plan(catalog), Site({}))
+    assert list(faults(Plan(catalog), Site({}, is_here=False))) == []
+
+
 def test_a_profile_that_sets_up_no_model() -> None:
     assert only(Plan(Catalog(profile="embedded")), Site({})).startswith("the profile `embedded` sets up no model")
 
@@ -161,7 +176,7 @@ def test_a_profile_that_sets_up_no_model() -> None:
 def test_every_reason_is_told_at_once() -> None:
     plan = Plan(changed(adapter="models.chat:Nobody", weights="mine"), 2)
     assert len(list(faults(plan, Site({})))) == 4
-    assert len(CHECKS) == 6
+    assert len(CHECKS) == 7
 
 
 def test_the_graph_is_not_built_where_it_cannot_work(monkeypatch: pytest.MonkeyPatch) -> None:
