@@ -135,11 +135,20 @@ def _weights(plan: Plan, site: Site) -> Iterator[str]:
     for model in plan.catalog.set_up():
         if model.serving and model.serving.weights:
             needed.setdefault(model.serving.weights, _place(model))
+    unlocked = []
     for name, place in needed.items():
         try:
             store.check(name, only_pinned=plan.only_pinned)
+        except store.UnlockedError:
+            unlocked.append(name)
         except store.WeightsError as error:
             yield f"{place}: {error}"
+    if unlocked:
+        yield (
+            f"these weights of the model hub are not locked to a commit, or not as they are wanted now: "
+            f"{', '.join(unlocked)}; run `python -m models.weights lock {plan.catalog.profile}` where the hub can be "
+            "reached, and commit models/weights/hub.lock"
+        )
 
 
 def _recordings(plan: Plan, site: Site) -> Iterator[str]:

@@ -30,10 +30,14 @@ from models.weights.repositories import repositories
 from models.weights.sources import FETCHERS, RESUMES, progress, run_converter
 from models.weights.stanzas import Stanza
 
-__all__ = ["Stanza", "WeightsError", "ensure", "home_folder", "manifest"]
+__all__ = ["Stanza", "UnlockedError", "WeightsError", "ensure", "home_folder", "manifest"]
 
 SHIPPED = Path(__file__).with_name("manifest.toml")
 PINS = "pins.json"
+
+
+class UnlockedError(WeightsError):
+    """Weights of the hub that nobody has locked, or that were locked as something else."""
 
 
 class Pins(Frozen):
@@ -135,12 +139,12 @@ def _lock_here(name: str, home: Path) -> None:
 def _stanza(name: str, home: Path, *, locked_here: bool = True) -> Stanza:
     known, wanted = manifest(home, locked_here=locked_here), repositories(home).get(name)
     if wanted and name not in known:
-        raise WeightsError(
+        raise UnlockedError(
             f"the weights `{name}` are not locked to a commit of `{wanted.repository}`: run `python -m models.weights "
             f"lock PROFILE` where the model hub can be reached, and commit {LOCK.name}"
         )
     if wanted and known[name].kind == "hub" and not fits(known[name], wanted):
-        raise WeightsError(
+        raise UnlockedError(
             f"the weights `{name}` were locked for another repository, licence or choice of files than "
             f"repositories.toml names now: run `python -m models.weights lock PROFILE`, and commit {LOCK.name}"
         )

@@ -145,6 +145,22 @@ def test_weights_that_nobody_knows() -> None:
     assert "no weights are called `mine`" in only(Plan(changed(weights="mine")), Site({}))
 
 
+def test_weights_of_the_hub_that_nobody_has_locked(home: Path) -> None:
+    (home / "repositories.toml").write_text('[mine]\nrepository = "me/mine"\nlicence = "MIT"\n')
+    catalog = changed(weights="mine")
+    assert list(faults(Plan(catalog), Site({}))) == []
+    assert only(Plan(catalog, only_pinned=True), Site({})) == (
+        "these weights of the model hub are not locked to a commit, or not as they are wanted now: mine; run "
+        "`python -m models.weights lock embedded` where the hub can be reached, and commit models/weights/hub.lock"
+    )
+    pins = f'[mine.files]\n"model.safetensors" = {{ size = 1, sha256 = "{"0" * 64}" }}\n'
+    stanza = f'[mine]\nsource = "hub:me/mine"\nrevision = "{"1" * 40}"\nlicence = "MIT"\n{pins}'
+    (home / "hub.lock").write_text(stanza)
+    assert "are not locked" in only(Plan(catalog, only_pinned=True), Site({}))
+    (home / "weights.toml").write_text(stanza)
+    assert list(faults(Plan(catalog, only_pinned=True), Site({}))) == []
+
+
 def test_a_folder_that_nobody_has_pinned(home: Path) -> None:
     (home / "weights.toml").write_text('[mine]\nsource = "dir:/models/mine"\nlicence = "MIT"\n')
     catalog = changed(weights="mine")
