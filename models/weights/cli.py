@@ -98,6 +98,9 @@ def _list(_options: argparse.Namespace) -> None:
         sys.stdout.write(
             f"{name:28} {state:12} {stanza.size_bytes / 1e6:9.1f} MB  {stanza.licence:12} {' '.join(stanza.source)}\n"
         )
+    for name, wanted in repositories(home_folder()).items():
+        if name not in manifest():
+            sys.stdout.write(f"{name:28} {'not locked':12} {'?':>9} MB  {wanted.licence:12} {wanted.source}\n")
 
 
 def _pin(options: argparse.Namespace) -> None:

@@ -10,7 +10,6 @@ new commit changes only lines that differ.
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,7 +19,7 @@ from pydantic import ValidationError
 from models.weights.child import last_line
 from models.weights.files import PinnedFile, WeightsError, hash_file, refuse_code
 from models.weights.repositories import Repository
-from models.weights.stanzas import FetchedFile, Stanza
+from models.weights.stanzas import FetchedFile, Stanza, read
 
 LOCK = Path(__file__).with_name("hub.lock")
 
@@ -28,16 +27,6 @@ HEAD = "# Written by `python -m models.weights lock`. Commit it; what changed in
 
 WEIGHTS = (".safetensors", ".bin", ".onnx")
 """How files with weights end; a model has one at least."""
-
-
-def read(path: Path = LOCK) -> dict[str, Stanza]:
-    """What is locked, by name; nothing where there is no such file. Raises WeightsError."""
-    if not path.is_file():
-        return {}
-    try:
-        return {name: Stanza.model_validate(row) for name, row in tomllib.loads(path.read_text("utf-8")).items()}
-    except (tomllib.TOMLDecodeError, ValidationError) as error:
-        raise WeightsError(f"`{path}` cannot be read: {' '.join(str(error).split())}") from error
 
 
 def fits(stanza: Stanza, wanted: Repository) -> bool:

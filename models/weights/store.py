@@ -16,23 +16,22 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
 from filelock import FileLock
-from pydantic import ValidationError
 
 from contract.base import Frozen
 from models.weights.files import Digests, PinnedFile, Sha256, WeightsError, pin_all, refuse_code, regular_files, verify
 from models.weights.lock import LOCK, fits, update
 from models.weights.repositories import repositories
 from models.weights.sources import FETCHERS, RESUMES, progress, run_converter
-from models.weights.stanzas import Stanza
+from models.weights.stanzas import Stanza, read
 
 __all__ = ["Stanza", "UnlockedError", "WeightsError", "ensure", "home_folder", "manifest"]
 
 SHIPPED = Path(__file__).with_name("manifest.toml")
+OWN = "weights.toml"
 PINS = "pins.json"
 
 
@@ -64,13 +63,8 @@ def manifest(home: Path | None = None, *, locked_here: bool = True) -> dict[str,
     """
     home = home or home_folder()
     stanzas: dict[str, Stanza] = {}
-    for path in (*([home / LOCK.name] if locked_here else []), SHIPPED, LOCK, home / "weights.toml"):
-        if not path.is_file():
-            continue
-        try:
-            stanzas |= {name: Stanza.model_validate(table) for name, table in tomllib.loads(path.read_text()).items()}
-        except (tomllib.TOMLDecodeError, ValidationError) as error:
-            raise WeightsError(f"`{path}` cannot be read: {' '.join(str(error).split())}") from error
+    for path in (*([home / LOCK.name] if locked_here else []), SHIPPED, LOCK, home / OWN):
+        stanzas |= read(path)
     return stanzas
 
 
@@ -128,6 +122,11 @@ def check(name: str, *, home: Path | None = None, only_pinned: bool = False) -> 
         )
 
 
+def _is_own(name: str, home: Path) -> bool:
+    """Whether the operator has a stanza for these weights, which may differ from what is wanted here."""
+    return name in read(home / OWN)
+
+
 def _lock_here(name: str, home: Path) -> None:
     wanted = repositories(home).get(name)
     if wanted and name not in manifest(home):
@@ -143,7 +142,7 @@ def _stanza(name: str, home: Path, *, locked_here: bool = True) -> Stanza:
             f"the weights `{name}` are not locked to a commit of `{wanted.repository}`: run `python -m models.weights "
             f"lock PROFILE` where the model hub can be reached, and commit {LOCK.name}"
         )
-    if wanted and known[name].kind == "hub" and not fits(known[name], wanted):
+    if wanted and known[name].kind == "hub" and not _is_own(name, home) and not fits(known[name], wanted):
         raise UnlockedError(
             f"the weights `{name}` were locked for another repository, licence or choice of files than "
             f"repositories.toml names now: run `python -m models.weights lock PROFILE`, and commit {LOCK.name}"

@@ -16,8 +16,9 @@ import pytest
 
 from models.weights import store
 from models.weights.cli import main
-from models.weights.lock import read, resolve, update
+from models.weights.lock import resolve, update
 from models.weights.repositories import SHIPPED, Repository, repositories
+from models.weights.stanzas import read
 from models.weights.store import WeightsError
 from tests.docs.pages import ROOT
 from tests.models.toy_weights import digest
@@ -250,6 +251,21 @@ def test_weights_of_the_hub_are_locked_at_their_first_use_where_that_is_allowed(
         hub.commit = NEW
     assert read(home / "hub.lock")["toy"].revision == OLD
     assert (store.ensure("toy", offline=True) / LARGE).read_bytes() == hub.files[LARGE]
+
+
+def test_an_operators_own_stanza_comes_before_what_is_wanted(hub: Shelf, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "repositories.toml").write_text('[toy]\nrepository = "owner/other"\nlicence = "MIT"\n')
+    update({"toy": WANTED}, home / "weights.toml", endpoint=hub.address)
+    store.check("toy", only_pinned=True)
+
+
+def test_the_list_names_what_is_not_locked(hub: Shelf, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["list"])
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("gemma-4-12b "))
+    assert "not locked" in line
+    assert line.endswith("hub:google/gemma-4-12B-it")
 
 
 def test_every_shipped_repository_can_be_read(tmp_path: Path) -> None:
