@@ -1,7 +1,7 @@
-"""What the locks pin, as bills of materials, and what is known against it. `make audit` runs it in an environment of its own.
+"""What the locks pin, as bills of materials, and what is known against it: `make audit`, in an environment of its own.
 
-Writes var/sbom/LOCK.json (CycloneDX) for each lock, then asks the index of packages for advisories. Exit 1 if there is a
-vulnerability. An index without advisories is no failure, but it is said: silence must not look like safety.
+Writes var/sbom/LOCK.json (CycloneDX) for each lock, then asks the index of packages for advisories. Exit 1 if there is
+a vulnerability. An index without advisories is no failure, but it is said: silence must not look like safety.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def audit(lock: Path) -> list[dict[str, Any]]:
     try:
         return list(json.loads(done.stdout)["dependencies"])
     except json.JSONDecodeError:
-        print(done.stderr.strip().splitlines()[-1:], file=sys.stderr)
+        print(done.stderr.strip()[-500:], file=sys.stderr)
         return []
 
 
