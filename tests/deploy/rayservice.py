@@ -1,7 +1,7 @@
 """The part of KubeRay's RayService (ray.io/v1) that we use, as a JSON schema that allows nothing else.
 
-Names and types are those of KubeRay 1.7.0 (Apache-2.0), whose own definition our file was held to once, whole. Pods, and
-all that Kubernetes knows itself, are not repeated here: its own schemas read them.
+Names and types are those of KubeRay 1.7.0 (Apache-2.0), whose own definition our file was held to once, whole. Pods and
+all that Kubernetes knows itself are not repeated here: its own schemas read them.
 """
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ from tests.docs.pages import ROOT
 
 FILE = ROOT / "deploy/Dockerfile"
 TEXT = re.sub(r"^\s*#.*\n", "", FILE.read_text("utf-8"), flags=re.MULTILINE)
-STAGES = {name: body for name, body in re.findall(r"^FROM \S+ AS (\S+)\n(.*?)(?=^FROM |\Z)", TEXT, re.M | re.S)}
+STAGES = dict(re.findall(r"^FROM \S+ AS (\S+)\n(.*?)(?=^FROM |\Z)", TEXT, re.M | re.S))
 TARGETS = ("ingress", "engine", "qwen", "cosyvoice", "embedded")
-PARENTS = {name: base for base, name in re.findall(r"^FROM (\S+) AS (\S+)$", TEXT, re.MULTILINE)}
+PARENTS = {name: base for base, name in re.findall(r"^FROM (\S+) AS (\S+)$", TEXT, re.M)}
 
 
 def layers(target: str) -> str:

@@ -24,7 +24,7 @@ def cluster() -> dict[str, Any]:
 
 def test_a_misspelt_key_is_refused(cluster: dict[str, Any]) -> None:
     # What shows that the fixture is worth something.
-    with pytest.raises(Exception, match="idle_timeout_minute'? was unexpected"):
+    with pytest.raises(Exception, match=r"idle_timeout_minute'? was unexpected"):
         validate_config(cluster | {"idle_timeout_minute": 5})
 
 

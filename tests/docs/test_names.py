@@ -18,6 +18,7 @@ FOLDERS = (
     "benchmarks",
     "configs",
     "contract",
+    "deploy",
     "deployments",
     "docs",
     "evaluations",
