@@ -96,9 +96,13 @@ def _gpus(plan: Plan, site: Site) -> Iterator[str]:
     """Each model finds GPUs for one replica, and those that never sleep for as many as stay awake."""
     if site.gpus is None:
         return
-    there = f"there are {site.gpus:g}" if site.gpus else "there is none"
+    there = f"there are {site.gpus:g}"
     remedy = f"add machines with GPUs, or take the tables `serving.{plan.catalog.profile}` of these models away"
     replicas = {_place(model): replica_of(model) for model in _sound(plan)}
+    if site.gpus == 0:
+        if places := [place for place, replica in replicas.items() if replica.gpus]:
+            yield f"there is no GPU, and these take one or a share of one: {', '.join(places)}; {remedy}"
+        return
     wanting: dict[float, list[str]] = {}
     for place, replica in replicas.items():
         if replica.gpus > site.gpus:
@@ -106,7 +110,7 @@ def _gpus(plan: Plan, site: Site) -> Iterator[str]:
     for gpus, places in sorted(wanting.items()):
         yield f"a replica takes {gpus:g} GPU and {there}: {', '.join(places)}; {remedy}"
     always = sum(replica.gpus * replica.fewest for replica in replicas.values())
-    if always > site.gpus > 0:
+    if always > site.gpus:
         yield (
             f"the engines that never sleep take {always:g} GPUs and {there}; lower `autoscaling_config.min_replicas` "
             "in their stanzas, or add machines with GPUs"

@@ -12,6 +12,8 @@ from ray import __version__ as ray_version
 from ray.serve.schema import ServeDeploySchema
 
 import configs
+from contract.catalog import Model
+from preflight.cost import replica_of
 from tests.deploy.rayservice import RAY_SERVICE
 from tests.docs.pages import ROOT
 
@@ -82,9 +84,25 @@ def test_ingress_pods_hold_an_ingress_each_and_no_engine() -> None:
 def test_gpus_are_at_zero_until_somebody_asks() -> None:
     limits = {id: t["spec"]["containers"][0]["resources"]["limits"] for id, t in TEMPLATES.items()}
     with_gpus = {id for id, limit in limits.items() if "nvidia.com/gpu" in limit}
-    assert with_gpus == {"gpu-24gb", "gpu-80gb"}
+    assert with_gpus == {"gpu-h100", "gpu-a100"}
     assert {GROUPS[id]["minReplicas"] for id in with_gpus} == {0}
     assert CLUSTER["enableInTreeAutoscaling"]
+
+
+@pytest.mark.parametrize("model", [*configs.load("production").set_up()], ids=lambda model: model.deployment)
+def test_every_engine_of_production_fits_a_pod(model: Model) -> None:
+    replica = replica_of(model)
+    fitting = set()
+    for id in GROUPS.keys() - {"ingress"}:
+        (container,) = TEMPLATES[id]["spec"]["containers"]
+        limits = container["resources"]["limits"]
+        memory_bytes = int(limits["memory"].removesuffix("Gi")) << 30
+        cpus, gpus = int(limits["cpu"]), limits.get("nvidia.com/gpu", 0)
+        if replica.cpus <= cpus and replica.gpus <= gpus and (replica.memory_bytes or 0) <= memory_bytes:
+            fitting.add(id)
+    # What takes a share of a card finds either make; what takes none needs no card.
+    assert {"gpu-h100", "gpu-a100"} <= fitting
+    assert ("cpu" in fitting) is (replica.gpus == 0)
 
 
 def test_ray_is_the_one_that_is_installed() -> None:

@@ -9,6 +9,8 @@ import yaml
 from ray.autoscaler._private.util import prepare_config, validate_config
 
 import configs
+from contract.catalog import Model
+from preflight.cost import replica_of
 from tests.docs.pages import ROOT
 
 FILE = ROOT / "cluster.yaml"
@@ -36,6 +38,20 @@ def test_gpus_are_at_zero_until_somebody_asks(cluster: dict[str, Any]) -> None:
     assert sum(kind["max_workers"] for kind in kinds) >= cluster["max_workers"]
 
 
+@pytest.mark.parametrize("model", [*configs.load("production").set_up()], ids=lambda model: model.deployment)
+def test_every_engine_of_production_fits_a_node(cluster: dict[str, Any], model: Model) -> None:
+    replica = replica_of(model)
+    kinds = cluster["available_node_types"].items()
+    fitting = {
+        id
+        for id, kind in kinds
+        if all(
+            kind["resources"].get(name, 0) >= wanted for name, wanted in (("CPU", replica.cpus), ("GPU", replica.gpus))
+        )
+    }
+    assert fitting == {"gpu_h100", "gpu_a100"} | ({"cpu"} if replica.gpus == 0 else set())
+
+
 def test_heads_and_ingress_nodes_offer_engines_nothing(cluster: dict[str, Any]) -> None:
     kinds = cluster["available_node_types"]
     assert kinds[cluster["head_node_type"]]["resources"] == {"CPU": 0}
@@ -45,9 +61,15 @@ def test_heads_and_ingress_nodes_offer_engines_nothing(cluster: dict[str, Any]) 
 def test_every_node_joins_with_the_token(cluster: dict[str, Any]) -> None:
     path = "/run/parlance/ray_token"
     assert path in cluster["file_mounts"]
+    assert f"--env RAY_AUTH_TOKEN_PATH={path}" in cluster["docker"]["run_options"]
+
+
+def test_every_node_is_told_where_the_state_is(cluster: dict[str, Any]) -> None:
+    # The head too: the graph is built there, and judged by what the environment says.
+    assert "/run/parlance/state.env" in cluster["file_mounts"]
     for commands in (cluster["head_start_ray_commands"], cluster["worker_start_ray_commands"]):
         (start,) = [command for command in commands if "ray start" in command]
-        assert f"export RAY_AUTH_TOKEN_PATH={path}" in start
+        assert start.index(". /run/parlance/state.env") < start.index("ray start")
 
 
 def test_the_dashboard_is_closed_to_the_network(cluster: dict[str, Any]) -> None:

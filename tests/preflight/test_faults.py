@@ -87,11 +87,17 @@ def test_a_malformed_secret() -> None:
     assert "short" not in reason.replace("`openssl", "")
 
 
-@pytest.mark.parametrize("gpus", [0, 0.99])
-def test_a_model_that_takes_a_gpu_where_there_is_none(gpus: float) -> None:
+@pytest.mark.parametrize(
+    ("gpus", "says"),
+    [
+        (0, "there is no GPU, and these take one or a share of one: chat.toml [smollm2-135m-instruct];"),
+        (0.99, "a replica takes 1 GPU and there are 0.99: chat.toml [smollm2-135m-instruct];"),
+    ],
+)
+def test_a_model_that_takes_a_gpu_where_there_is_none(gpus: float, says: str) -> None:
     plan = Plan(changed(deployment={"ray_actor_options": {"num_gpus": 1}}))
     reason = only(plan, Site({}, gpus=gpus))
-    assert reason.startswith(f"a replica takes 1 GPU and there {'are 0.99' if gpus else 'is none'}: chat.toml [")
+    assert reason.startswith(says)
     assert "add machines with GPUs, or take the tables `serving.embedded` of these models away" in reason
 
 
@@ -99,6 +105,13 @@ def test_a_model_that_takes_a_gpu_where_there_is_none(gpus: float) -> None:
 def test_gpus_that_suffice_or_that_nobody_knows(gpus: float | None) -> None:
     plan = Plan(changed(deployment={"ray_actor_options": {"num_gpus": 1}}))
     assert list(faults(plan, Site({}, gpus=gpus))) == []
+
+
+def test_what_misses_gpus_is_told_in_one_sentence() -> None:
+    reasons = [reason for reason in faults(Plan(configs.load("production")), Site(SHARED, gpus=0)) if "GPU" in reason]
+    assert len(reasons) == 1
+    assert "speech.toml [qwen3-tts]" in reasons[0]
+    assert "speech.toml [supertonic-3]" not in reasons[0]  # has its own processors
 
 
 def test_gpus_of_a_placement_group_count_together() -> None:
