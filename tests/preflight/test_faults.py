@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import configs
 import graph
 from contract.catalog import Catalog
+from models.weights import store
 from preflight.faults import CHECKS, Plan, UnfitError, faults, plan_of, refuse
 from preflight.site import Site
 
@@ -213,6 +215,15 @@ def test_the_graph_is_not_built_where_it_cannot_work(monkeypatch: pytest.MonkeyP
     args = graph.GraphArgs.model_validate({"profile": "embedded", "country": "DE", "ingress": {"replicas": 2}})
     with pytest.raises(UnfitError, match="2 ingress replicas cannot share SQLite"):
         graph.build(args)
+
+
+def test_production_is_not_built_of_weights_that_nobody_has_locked(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "LOCK", home / "nothing-locked")
+    (app,) = yaml.safe_load((configs.FOLDER / "production.yaml").read_text("utf-8"))["applications"]
+    with pytest.raises(
+        UnfitError, match=r"not locked to a commit.*: gemma-4-12b, .*; run `python -m models.weights lock"
+    ):
+        graph.build(graph.GraphArgs.model_validate(app["args"]))
 
 
 def test_a_plan_reads_what_a_config_file_says() -> None:
