@@ -1,18 +1,20 @@
 """Who comes next where places are few: owners in rotation, so that nobody who sends much holds up the others.
 
     turns = Turns(places=2, owner_waiting=8, all_waiting=64)
-    async with turns.of("key-1"): ...       one place; Crowded where too many wait
+    async with turns.of("org-1"): ...       one place; Crowded where too many wait
+    with turns.blocking("org-1"): ...       the same in a thread
 
-An owner has one place at a time. Callers of several event loops may share the places.
+An owner has one place at a time, unless `each` says more. Callers of several event loops and threads may share them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncIterator, Hashable
+import math
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Hashable, Iterator
 from concurrent.futures import Future
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from threading import Lock
 
 
@@ -27,13 +29,17 @@ class Turns:
         places: how many may be inside at a time.
         owner_waiting: most callers of one owner that wait.
         all_waiting: most callers of all owners that wait.
+        each: most places that one owner has.
     """
 
-    def __init__(self, places: int, owner_waiting: int, all_waiting: int) -> None:
+    def __init__(
+        self, places: int, owner_waiting: float = math.inf, all_waiting: float = math.inf, *, each: int = 1
+    ) -> None:
         self._free = places
+        self._each = each
         self._owner_waiting, self._all_waiting = owner_waiting, all_waiting
         self._lock = Lock()
-        self._inside: set[Hashable] = set()
+        self._inside: Counter[Hashable] = Counter()
         self._lines: dict[Hashable, deque[Future[None]]] = {}
         """Who waits, by owner; an owner whose turn was last stands last."""
 
@@ -42,6 +48,18 @@ class Turns:
         """A place, for which it waits. Without an owner a caller is one of its own. Raises Crowded at once."""
         key: Hashable = owner or object()
         await self._enter(key)
+        try:
+            yield
+        finally:
+            self._leave(key)
+
+    @contextmanager
+    def blocking(self, owner: str) -> Iterator[None]:
+        """The same for a thread, which waits here."""
+        key: Hashable = owner or object()
+        with self._lock:
+            ticket = self._take(key)
+        ticket.result()
         try:
             yield
         finally:
@@ -69,7 +87,7 @@ class Turns:
         """A ticket that is called when it has a place, perhaps now."""
         ticket: Future[None] = Future()
         line = self._lines.get(key, deque())
-        if self._free and key not in self._inside and not line:
+        if self._free and self._inside[key] < self._each and not line:
             self._admit(key, ticket)
             return ticket
         if len(line) >= self._owner_waiting:
@@ -80,31 +98,34 @@ class Turns:
         self._lines[key] = line
         return ticket
 
-    def _admit(self, key: Hashable, ticket: Future[None]) -> bool:
+    def _admit(self, key: Hashable, ticket: Future[None]) -> None:
         """Gives a place to `ticket`, unless its caller has gone."""
         if not ticket.set_running_or_notify_cancel():
-            return False
+            return
         self._free -= 1
-        self._inside.add(key)
+        self._inside[key] += 1
         ticket.set_result(None)
-        return True
 
     def _leave(self, key: Hashable) -> None:
         with self._lock:
             self._free += 1
-            self._inside.discard(key)
+            self._inside[key] -= 1
+            self._inside += Counter()  # forgets who has none
             if key in self._lines:
                 self._lines[key] = self._lines.pop(key)
             self._call_next()
 
     def _call_next(self) -> None:
         """Fills the free places."""
-        for key in [key for key in self._lines if key not in self._inside]:
-            line = self._lines[key]
-            while self._free and line and not self._admit(key, line.popleft()):
-                pass
-            if not line:
-                del self._lines[key]
+        while self._free and (key := self._next()) is not None:
+            line = self._lines.pop(key)
+            self._admit(key, line.popleft())
+            if line:
+                self._lines[key] = line
+
+    def _next(self) -> Hashable | None:
+        """The owner whose turn it is."""
+        return next((key for key in self._lines if self._inside[key] < self._each), None)
 
     def _forget(self, key: Hashable, ticket: Future[None]) -> None:
         with self._lock:

@@ -1,13 +1,15 @@
-"""Decisions through the whole graph beside the same questions put to `vllm serve`, on the same weights, in turns.
+"""Decisions through the whole graph beside the same questions put to `vllm serve`, in turns.
 
-    python -m benchmarks.decisions                          beside vLLM's own /v1/systemone, on a small random Qwen3
-    python -m benchmarks.decisions --peer chat              beside one chat call a question, on SmolLM2-135M
+    python -m benchmarks.decisions                      decision-v2 beside vLLM's own /v1/systemone, both on a small
+                                                        random Qwen3
+    python -m benchmarks.decisions --peer chat          the same beside one chat call a question, on SmolLM2-135M
+    python -m benchmarks.decisions --ours decision-v1   decision-v1, which has weights of its own, beside /v1/systemone
     python -m benchmarks.decisions --vllm=--block-size=32   with further arguments of the peer
 
 Ours is the whole graph: HAProxy, keys, limits, bills. In a turn each server runs alone: it is started, warmed for 20 s,
 because a cold start leaves work behind, measured, and stopped. Two that run side by side disturb one another even while
 one of them is idle: threads of vLLM spin for a while after a step, and a graph reports of itself twice a second. A
-round is one state of some 4,000 characters with so many questions. No state is sent twice to one server. A chat call
+round is one state of `--chars` characters with so many questions. No state is sent twice to one server. A chat call
 requests one token with the log-probabilities of the 20 likeliest; those of one round are sent at one moment.
 """
 
@@ -32,7 +34,7 @@ from benchmarks import small_qwen3
 from benchmarks.peers import MODEL, vllm, vllm_python, vllm_serve
 from benchmarks.servers import Server, parlance, working_folder
 
-STATE_CHARS = 4000
+LABELS, SIMILARITY = small_qwen3.MODEL, "decision-v1"
 OPTIONS = ("billing", "technical", "sales", "other")
 WARM_S = 20.0
 WARM_ROUNDS = 1
@@ -58,6 +60,8 @@ def main() -> None:
     """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer", choices=("systemone", "chat"), default="systemone")
+    parser.add_argument("--ours", choices=(LABELS, SIMILARITY), default=LABELS, help="model that decides")
+    parser.add_argument("--chars", type=int, default=4000, help="of the state in a round")
     parser.add_argument("--turns", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=9, help="of each count of questions in a turn")
     parser.add_argument("--questions", type=int, nargs="+", default=[1, 4, 16])
@@ -78,14 +82,17 @@ def main() -> None:
 def _servers(options: argparse.Namespace, folder: Path) -> tuple[Start, Start]:
     """What starts ours, and what starts the peer."""
     python = vllm_python(folder / "venv")
+    decide = partial(_decide, options.ours)
     if options.peer == "chat":
-        return _starting(partial(parlance, folder), _decide), _starting(partial(vllm, python, folder), _chat)
+        return _starting(partial(parlance, folder), decide), _starting(partial(vllm, python, folder), _chat)
     weights = small_qwen3.make(folder / "weights")
-    ours = partial(parlance, folder, small_qwen3.config_file(folder), weights_toml=small_qwen3.stanza(weights))
+    ours = partial(parlance, folder)
+    if options.ours == LABELS:
+        ours = partial(ours, small_qwen3.config_file(folder), weights_toml=small_qwen3.stanza(weights))
     # The slots, the window and the cache of our stanza.
     alike = ["--max-num-seqs", "32", "--max-model-len", "8192", "--kv-cache-memory-bytes", str(1 << 28)]
     peer = partial(vllm_serve, python, weights, folder, *alike, *options.vllm)
-    return _starting(ours, _decide), _starting(peer, _system_one)
+    return _starting(ours, decide), _starting(peer, _system_one)
 
 
 def _starting(start: Callable[[], AbstractContextManager[Server]], connect: Connect) -> Start:
@@ -106,16 +113,16 @@ async def measure(server: Server, connect: Connect, options: argparse.Namespace,
             await ask(f"Warming {done}: {TEXT}", 1)
             done += 1
         for count in options.questions:
-            figures.took_s[count] += await _rounds(ask, count, options.rounds)
+            figures.took_s[count] += await _rounds(ask, count, options)
         for clients in options.clients:
             figures.rates[clients].append(await _window(ask, clients) / WINDOW_S)
 
 
-async def _rounds(ask: Ask, count: int, rounds: int) -> list[float]:
+async def _rounds(ask: Ask, count: int, options: argparse.Namespace) -> list[float]:
     """Seconds of each round, without the first ones."""
     spent_s = []
-    for index in range(WARM_ROUNDS + rounds):
-        state = f"Ticket {count}/{index}: {TEXT * 60}"[:STATE_CHARS]
+    for index in range(WARM_ROUNDS + options.rounds):
+        state = f"Ticket {count}/{index}: {TEXT * 60}"[: options.chars]
         started_s = time.perf_counter()
         await ask(state, count)
         spent_s.append(time.perf_counter() - started_s)
@@ -171,7 +178,7 @@ def _instructions(index: int) -> str:
     return f"Which team should handle part {index} of this ticket?"
 
 
-def _decide(client: httpx.AsyncClient, server: Server) -> Ask:
+def _decide(model: str, client: httpx.AsyncClient, server: Server) -> Ask:
     options = [{"id": option} for option in OPTIONS]
 
     async def ask(state: str, count: int) -> None:
@@ -179,9 +186,8 @@ def _decide(client: httpx.AsyncClient, server: Server) -> Ask:
             f"q{index}": {"type": "choice", "instructions": _instructions(index), "options": options}
             for index in range(count)
         }
-        reply = await client.post(
-            "/v1/decisions", json={"state": state, "questions": questions}, headers=server.headers
-        )
+        body = {"model": model, "state": state, "questions": questions}
+        reply = await client.post("/v1/decisions", json=body, headers=server.headers)
         assert len(reply.raise_for_status().json()["answers"]) == count
 
     return ask

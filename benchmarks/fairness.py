@@ -91,6 +91,7 @@ def main() -> None:
     """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", default="configs/embedded.yaml")
+    parser.add_argument("--engines", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--clients", type=int, default=80)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=10.0)
@@ -99,7 +100,7 @@ def main() -> None:
         flood = flood_key(next(folder.glob("home-*")))
         print("| engine | p95 alone, ms | p95 beside, ms | times | refused of the one | the flood |")
         print("|---|---|---|---|---|---|")
-        for case in CASES:
+        for case in options.engines:
             print(compare(server, flood, case, options.clients, options.rounds, options.seconds), flush=True)
     print(f"load average {os.getloadavg()[0]:.1f}")
 

@@ -188,7 +188,6 @@ def styles(catalog: Catalog) -> str:
         pitch = measure(samples, SAMPLE_RATE)
         assert pitch is not None, f"style `{name}` has no voice"
         heard[name] = (_brightness_db(samples, SAMPLE_RATE), 12 * np.log2(pitch.p75_hz / pitch.p25_hz))
-    kokoro.close()
     values = np.array(list(heard.values()))
     scores = (values - np.median(values, axis=0)) / values.std(axis=0)
     rows = zip(heard, scores, strict=True)

@@ -106,12 +106,14 @@ class EmbeddingsJob:
         dimensions: cuts and renormalises where the model allows it; None is all.
         prompt: read before each text.
         truncate: whether a text beyond the window is cut at its end; else CONTEXT_LENGTH_EXCEEDED.
+        owner: for whom; owners take turns.
     """
 
     texts: tuple[Text, ...]
     dimensions: int | None = None
     prompt: str = ""
     truncate: bool = True
+    owner: str = ""
 
     def most_input_tokens(self, model: EmbeddingModel) -> int:
         """An upper bound of the tokens that are read."""

@@ -13,9 +13,13 @@ KEEP_ALIVE = b": keep-alive\n\n"
 """A comment: clients pass over it."""
 
 
+# Made once: `json.dumps` makes an encoder for each text that is not written in its default way.
+_written = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
 def event(content: Mapping[str, Any]) -> bytes:
     """`content` as one event."""
-    return b"data: " + json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
+    return b"data: " + _written(content).encode() + b"\n\n"
 
 
 def contents(events: bytes) -> Iterator[dict[str, Any]]:

@@ -55,10 +55,11 @@ class RerankRequest(Lenient):
 
 @dataclass(frozen=True, slots=True)
 class RerankJob:
-    """Documents to score against a query."""
+    """Documents to score against a query, for `owner`; owners take turns."""
 
     query: str
     documents: tuple[str, ...]
+    owner: str = ""
 
     def most_input_tokens(self, model: RerankModel) -> int:
         """An upper bound of the tokens that are read: a reranker may read the query once with each document."""

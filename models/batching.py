@@ -1,10 +1,12 @@
 """Batches for encoders: many callers, a few worker threads, a budget of tokens.
 
-    submit() ----> jobs, in rotation ----> a slice of about `slice_tokens` ----> calls of similar lengths ----> futures
+    submit() ----> owners, in turn ----> a slice of about `slice_tokens` ----> calls of similar lengths ----> futures
 
-A worker waits for nothing: when its slice is done it takes the next from what is there. Jobs take turns text by text,
-so one with 2,048 texts holds up one with a single text for one slice at most, and nobody starves. Within a slice texts
-are sorted by length and cut into calls where padding would cost more than a further call.
+A worker waits for nothing: when its slice is done it takes the next from what is there. Owners take turns, and the jobs
+of an owner text by text, so one with 2,048 texts holds up one with a single text for one slice at most, and nobody
+starves. There is one worker more than any owner has at a time: who sends much never has them all, and a text of another
+begins at once. Within a slice texts are sorted by length and cut into calls where padding would cost more than a
+further call.
 """
 
 from __future__ import annotations
@@ -12,8 +14,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -34,8 +36,9 @@ Result = TypeVar("Result")
 class _Job(Generic[Item, Result]):
     """The items of one caller; shortest first, because they share calls better and come back sooner."""
 
-    def __init__(self, items: Sequence[Item], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, items: Sequence[Item], owner: Hashable, loop: asyncio.AbstractEventLoop) -> None:
         self.items = items
+        self.owner = owner
         self.results: list[Any] = [None] * len(items)
         self.unfinished = len(items)
         self.lock = threading.Lock()
@@ -99,8 +102,8 @@ class TokenBatcher(Generic[Item, Result]):
         run: gives one result per item; called in worker threads, in each one call at a time.
         slice_tokens: most tokens that a worker takes at one time; bounds how long a new caller waits.
         call_tokens: what one call of the model costs besides its tokens, in tokens.
-        workers: threads that share the work. Two calls of one core each beat one call of two cores: nothing waits for
-            the slower core, which matters where a core is also wanted by others.
+        workers: that work for one owner at a time. Two calls of one core each beat one call of two cores: nothing waits
+            for the slower core, which matters where a core is also wanted by others.
     """
 
     def __init__(
@@ -115,31 +118,41 @@ class TokenBatcher(Generic[Item, Result]):
         self._run = run
         self._slice_tokens = slice_tokens
         self._call_tokens = call_tokens
-        self._jobs: deque[_Job[Item, Result]] = deque()
+        self._lines: dict[Hashable, deque[_Job[Item, Result]]] = {}
+        """Jobs with items that wait, by owner; an owner who was served stands last."""
+        self._each = workers
+        self._served: Counter[Hashable] = Counter()
+        """Workers that have something of an owner, by owner."""
         self._changed = threading.Condition()
         self.is_closed = False
         self._waiting_tokens = 0
         self._busy_since: dict[int, float] = {}
-        self._workers = [threading.Thread(target=self._work, name=f"{name}-{i}", daemon=True) for i in range(workers)]
+        self._workers = [
+            threading.Thread(target=self._work, name=f"{name}-{i}", daemon=True) for i in range(workers + 1)
+        ]
         for worker in self._workers:
             worker.start()
 
-    async def submit(self, items: Sequence[Item]) -> list[Result]:
-        """One result per item, in order. Cancelled, its remaining items never reach the model."""
+    async def submit(self, items: Sequence[Item], owner: str = "") -> list[Result]:
+        """One result per item, in order. Cancelled, its remaining items never reach the model.
+
+        Without an owner all are of the same.
+        """
         if not items:
             return []
-        job: _Job[Item, Result] = _Job(items, asyncio.get_running_loop())
+        job: _Job[Item, Result] = _Job(items, owner, asyncio.get_running_loop())
         with self._changed:
             if self.is_closed:
                 raise RuntimeError("the model is closed")
-            self._jobs.append(job)
+            self._lines.setdefault(owner, deque()).append(job)
             self._waiting_tokens += sum(map(len, items))
             self._changed.notify_all()
         return await job.future
 
     def check(self) -> None:
         """Raises RuntimeError if a worker is dead or one call of the model does not end."""
-        if not all(worker.is_alive() for worker in self._workers):
+        alive = [worker.is_alive() for worker in self._workers]
+        if not (any(alive) if self.is_closed else all(alive)):  # closed, each ends when its slice is done
             raise RuntimeError("a worker thread of the model is not alive")
         since = min(self._busy_since.copy().values(), default=None)
         if since is not None and time.monotonic() - since > STALL_S:
@@ -152,8 +165,9 @@ class TokenBatcher(Generic[Item, Result]):
             self._changed.notify_all()
         for worker in self._workers:
             worker.join()
-        for job in self._jobs:
-            _fail(job, RuntimeError("the model was closed"))
+        for line in self._lines.values():
+            for job in line:
+                _fail(job, RuntimeError("the model was closed"))
 
     def _work(self) -> None:
         while taken := self._take():
@@ -162,39 +176,71 @@ class TokenBatcher(Generic[Item, Result]):
             for size in calls_of([turn.tokens for turn in taken], self._call_tokens):
                 self._call(taken[start : start + size])
                 start += size
+            self._leave({turn.job.owner for turn in taken})
 
     def _take(self) -> list[_Turn[Item, Result]]:
         """The next slice, for which it waits; empty once closed."""
         with self._changed:
             taken: list[_Turn[Item, Result]] = []
             while not taken and not self.is_closed:
-                self._changed.wait_for(lambda: self._jobs or self.is_closed)
+                self._changed.wait_for(lambda: self.is_closed or self._owners())
                 taken = self._slice()
+            self._served.update({turn.job.owner for turn in taken})
             return [] if self.is_closed else taken
 
+    def _leave(self, owners: set[Hashable]) -> None:
+        """A slice with something of `owners` is done."""
+        with self._changed:
+            self._served.subtract(owners)
+            self._served += Counter()  # forgets who has none
+            self._changed.notify_all()
+
+    def _owners(self) -> list[Hashable]:
+        """Those who have something that may begin, in the order of their turns."""
+        return [owner for owner in self._lines if self._served[owner] < self._each]
+
     def _slice(self) -> list[_Turn[Item, Result]]:
-        """One item of each job in rotation, until the tokens are spent. Jobs whose caller has gone are dropped."""
+        """One item of each owner in turn, until the tokens are spent. Each may have an equal share of them."""
         taken: list[_Turn[Item, Result]] = []
-        tokens = 0
+        tokens: Counter[Hashable] = Counter()
         # A share of what waits, so that the other workers find some too; but not so small that the call costs more.
-        share = max(self._call_tokens, -(-self._waiting_tokens // len(self._workers)))
+        share = max(self._call_tokens, -(-self._waiting_tokens // self._each))
         limit = min(self._slice_tokens, share)
-        while self._jobs and (tokens < limit or not taken):
-            job = self._jobs.popleft()
-            if job.is_over:
-                self._waiting_tokens -= sum(len(job.items[index]) for index in job.waiting)
-                continue
-            turn = _Turn(job, job.waiting[0])
-            if taken and tokens + turn.tokens > self._slice_tokens:
-                self._jobs.appendleft(job)  # first in the next slice
-                break
-            tokens += turn.tokens
-            self._waiting_tokens -= turn.tokens
+        turns = deque(self._owners())
+        each = max(self._call_tokens, limit // max(1, len(turns)))
+        while turns and (tokens.total() < limit or not taken):
+            owner = turns.popleft()
+            turn = self._first(owner)
+            if turn is None or (taken and tokens.total() + turn.tokens > self._slice_tokens):
+                continue  # what is too long for this slice stands first in the next
+            self._begin(turn)
             taken.append(turn)
-            job.waiting.popleft()
-            if job.waiting:
-                self._jobs.append(job)
+            tokens[owner] += turn.tokens
+            if tokens[owner] < each:
+                turns.append(owner)
         return taken
+
+    def _first(self, owner: Hashable) -> _Turn[Item, Result] | None:
+        """The item of `owner` that is next; None if none is left. Jobs whose caller has gone are dropped."""
+        line = self._lines.get(owner, deque())
+        while line and line[0].is_over:
+            gone = line.popleft()
+            self._waiting_tokens -= sum(len(gone.items[index]) for index in gone.waiting)
+        if line:
+            return _Turn(line[0], line[0].waiting[0])
+        self._lines.pop(owner, None)
+        return None
+
+    def _begin(self, turn: _Turn[Item, Result]) -> None:
+        """Takes `turn` out of those that wait; its job and its owner stand last from now on."""
+        line = self._lines.pop(turn.job.owner)
+        line.popleft()
+        turn.job.waiting.popleft()
+        self._waiting_tokens -= turn.tokens
+        if turn.job.waiting:
+            line.append(turn.job)
+        if line:
+            self._lines[turn.job.owner] = line
 
     def _call(self, turns: list[_Turn[Item, Result]]) -> None:
         """One call of the model. Where it fails each item is tried alone, so that one fails nobody else."""

@@ -42,7 +42,7 @@ class TransformerEmbedder(EmbeddingsEngine):
         items = await self._sentences.encoder.encode(await self._texts(job))
         if not job.truncate:
             self._refuse_cut(items)
-        vectors, tokens = await self._sentences.vectors_of(items)
+        vectors, tokens = await self._sentences.vectors_of(items, job.owner)
         if job.dimensions and job.dimensions < vectors.shape[1]:
             vectors = vectors[:, : job.dimensions]
             vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)

@@ -32,7 +32,7 @@ class CosineReranker(RerankEngine):
     async def rerank(self, job: RerankJob) -> Ranking:
         import numpy as np
 
-        vectors, tokens = await self._sentences.vectors([job.query, *job.documents])
+        vectors, tokens = await self._sentences.vectors([job.query, *job.documents], job.owner)
         vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         return Ranking(tuple((vectors[1:] @ vectors[0]).clip(-1, 1).tolist()), prompt_tokens=tokens)
 
@@ -62,7 +62,7 @@ class CrossEncoderReranker(RerankEngine):
 
     async def rerank(self, job: RerankJob) -> Ranking:
         items = await self._encoder.encode([(job.query, document) for document in job.documents])
-        return Ranking(tuple(await self._batcher.submit(items)), prompt_tokens=sum(map(len, items)))
+        return Ranking(tuple(await self._batcher.submit(items, job.owner)), prompt_tokens=sum(map(len, items)))
 
     def _run(self, items: list[Tokens]) -> Any:
         import torch

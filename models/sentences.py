@@ -46,15 +46,15 @@ class SentenceEncoder:
         self.encoder = Encoder("AutoModel", model, folder, options)
         self.batcher = self.encoder.batcher(self._run)
 
-    async def vectors(self, texts: Sequence[str]) -> tuple[Any, int]:
+    async def vectors(self, texts: Sequence[str], owner: str = "") -> tuple[Any, int]:
         """Vectors as numpy float32 [n, dimensions], and the number of tokens read."""
-        return await self.vectors_of(await self.encoder.encode(texts))
+        return await self.vectors_of(await self.encoder.encode(texts), owner)
 
-    async def vectors_of(self, items: Sequence[Tokens]) -> tuple[Any, int]:
+    async def vectors_of(self, items: Sequence[Tokens], owner: str = "") -> tuple[Any, int]:
         """The same for texts that `encoder.encode` has read already."""
         import numpy as np
 
-        return np.stack(await self.batcher.submit(items)), sum(map(len, items))
+        return np.stack(await self.batcher.submit(items, owner)), sum(map(len, items))
 
     def _run(self, items: list[Tokens]) -> Any:
         import torch

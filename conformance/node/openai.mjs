@@ -44,7 +44,7 @@ step("tools, there and back", async () => {
 });
 
 step("answers as a zod type", async () => {
-  const Place = z.object({ city: z.string(), is_capital: z.boolean() });
+  const Place = z.object({ city: z.enum(["Paris", "Rome"]), is_capital: z.boolean() });
   const response_format = zodResponseFormat(Place, "place");
   const answer = await client.chat.completions.parse({ model, messages, response_format, max_tokens: 200 });
   check(typeof answer.choices[0].message.parsed.is_capital === "boolean", "parsed");

@@ -50,7 +50,7 @@ step("generateText and streamText", async () => {
 step("tools", () => called(parlance(name)));
 
 step("generateObject", async () => {
-  const schema = z.object({ city: z.string().max(40), is_capital: z.boolean() });
+  const schema = z.object({ city: z.enum(["Paris", "Rome"]), is_capital: z.boolean() });
   const { object } = await generateObject({ model: parlance(name), schema, prompt, maxOutputTokens: 200 });
   check(typeof object.is_capital === "boolean", "an object");
 });

@@ -8,7 +8,7 @@ from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI, OpenAIEmbeddings
 from pydantic import BaseModel
 
-from steps import run, step
+from steps import City, run, step
 
 MODEL = "smollm2-135m-instruct"
 ASK = "What is the capital of France?"
@@ -22,12 +22,12 @@ anthropic = ChatAnthropic(model=MODEL, base_url=URL, api_key=KEY, max_tokens=100
 class Place(BaseModel):
     """A place."""
 
-    city: str
+    city: City
     is_capital: bool
 
 
 @tool
-def weather(city: str) -> str:
+def weather(city: City) -> str:
     """The weather in a city."""
     return f"sunny in {city}"
 

@@ -8,7 +8,7 @@ from llama_index.core.tools import FunctionTool
 from llama_index.embeddings.openai_like import OpenAILikeEmbedding
 from llama_index.llms.openai_like import OpenAILike
 
-from steps import run, step
+from steps import City, run, step
 
 MODEL = "smollm2-135m-instruct"
 ASK = "What is the capital of France?"
@@ -19,7 +19,7 @@ llm = OpenAILike(is_chat_model=True, is_function_calling_model=True, **COMMON)
 embedder = OpenAILikeEmbedding(model_name="all-minilm-l6-v2", api_base=BASE_URL, api_key=KEY)
 
 
-def weather(city: str) -> str:
+def weather(city: City) -> str:
     """The weather in a city."""
     return f"sunny in {city}"
 

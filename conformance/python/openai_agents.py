@@ -12,8 +12,9 @@ from agents import (
     set_tracing_disabled,
 )
 from openai import AsyncOpenAI
+from pydantic import BaseModel
 
-from steps import run, step
+from steps import City, run, step
 
 MODEL = "smollm2-135m-instruct"
 ASK = "What is the weather in Paris?"
@@ -23,15 +24,29 @@ set_tracing_disabled(True)  # otherwise every run is reported to OpenAI
 
 
 @function_tool
-def weather(city: str) -> str:
+def weather(city: City) -> str:
     """The weather in a city."""
     return "sunny"
+
+
+class Report(BaseModel):
+    """What the answer is to look like. In words of its own a small model may not come to an end."""
+
+    city: City
+    is_sunny: bool
 
 
 def agent(model: object) -> Agent:
     """Somebody who must look first, and then answers."""
     settings = ModelSettings(tool_choice="required", max_tokens=100, temperature=0)
-    return Agent(name="guide", instructions="Be brief.", model=model, tools=[weather], model_settings=settings)
+    return Agent(
+        name="guide",
+        instructions="Be brief.",
+        model=model,
+        tools=[weather],
+        output_type=Report,
+        model_settings=settings,
+    )
 
 
 def kinds(result: object) -> list[str]:
@@ -45,6 +60,7 @@ async def over_chat():
     async with AsyncOpenAI(base_url=BASE_URL, api_key=KEY) as client:
         result = await Runner.run(agent(OpenAIChatCompletionsModel(MODEL, client)), ASK)
     assert kinds(result)[:2] == ["tool_call_item", "tool_call_output_item"], kinds(result)
+    assert isinstance(result.final_output, Report)
 
 
 @step("a run with a tool, over responses")
@@ -53,6 +69,7 @@ async def over_responses():
     async with AsyncOpenAI(base_url=BASE_URL, api_key=KEY) as client:
         result = await Runner.run(agent(OpenAIResponsesModel(MODEL, client)), ASK)
     assert kinds(result)[:2] == ["tool_call_item", "tool_call_output_item"], kinds(result)
+    assert isinstance(result.final_output, Report)
 
 
 @step("a streamed run")
@@ -62,6 +79,7 @@ async def streamed():
         result = Runner.run_streamed(agent(OpenAIResponsesModel(MODEL, client)), ASK)
         events = {event.type async for event in result.stream_events()}
     assert {"raw_response_event", "run_item_stream_event"} <= events
+    assert isinstance(result.final_output, Report)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import os
 from openai import AsyncOpenAI, OpenAI
 from pydantic import BaseModel
 
-from steps import run, step
+from steps import City, run, step
 
 MODEL = "smollm2-135m-instruct"
 HELLO = [{"role": "user", "content": "What is the capital of France?"}]
@@ -26,7 +26,7 @@ client = OpenAI(base_url=BASE_URL, api_key=KEY)
 class Place(BaseModel):
     """What the answer is to look like."""
 
-    city: str
+    city: City
     is_capital: bool
 
 

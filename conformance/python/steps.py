@@ -10,10 +10,13 @@ import asyncio
 import inspect
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 MOST_CHARS = 400
 """Of what an error says."""
+
+City = Literal["Paris", "Rome"]
+"""Of answers whose form is given: a small model might not end a text of its own before its tokens are spent."""
 
 STEPS: list[tuple[str, str, str, Callable[[], Any]]] = []
 

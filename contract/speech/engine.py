@@ -37,6 +37,7 @@ class SpeechJob:
         style: a natural-language instruction.
         speed: 1 is the engine's own.
         format: one of the engine's formats.
+        owner: for whom; owners take turns.
     """
 
     text: str
@@ -47,6 +48,7 @@ class SpeechJob:
     style: str | None = None
     speed: float = 1.0
     format: AudioFormat = "wav"
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,9 @@ class RequestContext:
         return self.service.engine(model)
 
     @property
-    def cache_salt(self) -> str:
-        """Keeps the prefix caches of organisations apart: no one can time what another has sent."""
+    def owner(self) -> str:
+        """For whom engines work. They serve owners in turn, and what they keep of one is nothing to another.
+
+        So prefix caches are salted with it: no one can time what another has sent.
+        """
         return f"org-{self.caller.org_id}"

@@ -7,7 +7,6 @@ quote what a client sent.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import secrets
 import time
@@ -25,6 +24,7 @@ from contract.errors import INTERNAL_ERROR, ApiError, without_text
 from contract.limits import WRITE_S
 from contract.wires import OPENAI, ErrorShape, error_shape
 from deployments.ingress.browsers import Pages
+from deployments.ingress.patience import Overdue, within
 from deployments.ingress.service import Service
 from state.rates import RateVerdict
 
@@ -140,10 +140,11 @@ class TraceMiddleware:
 async def _taken(send: Send, message: Message) -> None:
     """Sends `message`. Raises Unread where its client is too slow, BrokenOff where another limit of time is over."""
     try:
-        async with asyncio.timeout(WRITE_S) as patience:
-            await send(message)
+        await within(WRITE_S, send(message))
+    except Overdue:
+        raise Unread from None
     except TimeoutError:
-        raise Unread if patience.expired() else BrokenOff from None
+        raise BrokenOff from None
 
 
 class Unread(Exception):

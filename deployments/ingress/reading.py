@@ -11,12 +11,13 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
 from contract.errors import INVALID_REQUEST, REQUEST_TOO_LARGE, UPLOAD_STALLED
 from contract.limits import BODY_GRACE_S, BODY_IDLE_S, BODY_LEAST_BYTES_PER_S, BODY_S
 from deployments.ingress.budgets import Holder
 from deployments.ingress.middleware import trace_of
+from deployments.ingress.patience import Overdue, within
 
 
 async def whole(request: Request, holder: Holder, most_bytes: int) -> bytes:
@@ -47,11 +48,14 @@ async def taken(request: Request, holder: Holder, most_bytes: int, hint: str = "
 
 async def pieces(request: Request) -> AsyncGenerator[bytes, None]:
     """What the network brings. Raises INVALID_REQUEST where it ends before its time."""
-    try:
-        async for chunk in request.stream():
+    is_whole = False
+    while not is_whole:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise INVALID_REQUEST("the connection ended before the body was whole; send it again")
+        is_whole = not message.get("more_body", False)
+        if chunk := message.get("body"):
             yield chunk
-    except ClientDisconnect:
-        raise INVALID_REQUEST("the connection ended before the body was whole; send it again") from None
 
 
 async def impatient(source: AsyncGenerator[bytes, None], idle_s: float, most_s: float) -> AsyncGenerator[bytes, None]:
@@ -66,16 +70,16 @@ async def impatient(source: AsyncGenerator[bytes, None], idle_s: float, most_s: 
         while True:
             # A byte now and then is no body on its way: so much must have come by now, or it ends.
             slow_s = BODY_GRACE_S + length / BODY_LEAST_BYTES_PER_S
+            left_s = began_s + min(most_s, slow_s) - loop.time()
             try:
-                async with asyncio.timeout_at(min(loop.time() + idle_s, began_s + min(most_s, slow_s))):
-                    chunk = await anext(source, None)
-            except TimeoutError:
+                chunk = await within(min(idle_s, left_s), source.__anext__())
+            except StopAsyncIteration:
+                return
+            except Overdue:
                 raise UPLOAD_STALLED(
                     f"the body did not come in time: at most {idle_s:g} s may pass without a byte, "
                     f"{max(0.0, most_s):.0f} s in all, and {BODY_LEAST_BYTES_PER_S} bytes must come in a second; "
                     "send it again"
                 ) from None
-            if chunk is None:
-                return
             length += len(chunk)
             yield chunk

@@ -78,7 +78,7 @@ class SimilarityScorer(MeasuredScorer):
         for preset in presets:
             for example in preset.examples:
                 state = state_text(example.state)
-                vectors = (await self._vectors([state])).of[state]
+                vectors = (await self._vectors([state], "")).of[state]
                 for name, question in preset.questions.items():
                     label = preset.expected_index(name, example.expected[name])
                     found.setdefault(_key(question), []).append(Example(state, vectors, label))
@@ -95,7 +95,7 @@ class SimilarityScorer(MeasuredScorer):
     async def compare(self, job: DecisionJob) -> tuple[list[Likeness], Texts]:
         """Similarities before they become probabilities, and what was read for them."""
         asked = [wordings(question) for question in job.questions]
-        texts = await self._vectors([job.state, *(text for options in asked for text in options)])
+        texts = await self._vectors([job.state, *(text for options in asked for text in options)], job.cache_salt or "")
         pairs = list(zip(job.questions, asked, strict=True))
         return await asyncio.to_thread(lambda: [self._likeness(job.state, *pair, texts) for pair in pairs]), texts
 
@@ -126,14 +126,14 @@ class SimilarityScorer(MeasuredScorer):
             tuple(_max_sim(texts.of[text], judged) for text in options), tuple(one - middle for one in best)
         )
 
-    async def _vectors(self, texts: Sequence[str]) -> Texts:
+    async def _vectors(self, texts: Sequence[str], owner: str) -> Texts:
         """Token vectors of each different text."""
         import numpy as np
 
         different = list(dict.fromkeys(texts))
         windows = await self._encoder.windows(different)
         items = [window for text in windows for window in text]
-        made = iter(await self._batcher.submit(items))
+        made = iter(await self._batcher.submit(items, owner))
         joined = {
             text: np.concatenate([next(made) for _ in parts]) for text, parts in zip(different, windows, strict=True)
         }

@@ -1,18 +1,18 @@
 """Text to sound: one network in memory, for several threads that take turns.
 
-A turn is one run of the network, some seconds of sound; who waits longest is next. So a long text never holds up a
-short one for more than that.
+A turn is one run of the network, some seconds of sound. One run at a time is quickest, and each owner has no more; but
+another owner's run begins at once beside it, so that a long text of one does not hold up a short one of another.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from audio.turns import Turns
 from models.kokoro import phonemes
 from models.kokoro.styles import MOST_PHONEMES, Styles, expected
 from models.kokoro.voices import KokoroVoice
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 SAMPLE_RATE = 24_000
 SLOWEST, FASTEST = 0.3, 3.0
+
+OWNERS_AT_ONCE = 2
 
 ESPEAK_NAMES = {"en": "en-us", "es": "es", "fr": "fr", "hi": "hi", "it": "it", "pt": "pt-br"}
 """ISO 639-1 code of a language that the network was trained with, and whose phonemes espeak-ng reads, to its name."""
@@ -59,32 +61,33 @@ class Kokoro:
             raise WeightsError(f"`{folder}` holds no styles of Kokoro")
         self._number_of: dict[str, int] = json.loads((folder / "vocab.json").read_text("utf-8"))["vocab"]
         self._session = _session(folder / "model.onnx", threads)
-        self._turns = ThreadPoolExecutor(1, thread_name_prefix="kokoro")
+        self._turns = Turns(OWNERS_AT_ONCE)
 
-    def speak(self, text: str, language: str, voice: KokoroVoice, speed: float = 1.0) -> Samples:
+    def speak(self, text: str, language: str, voice: KokoroVoice, speed: float = 1.0, owner: str = "") -> Samples:
         """The sound of a sentence or clause: float32 [n] at SAMPLE_RATE. Blocks; safe for several threads.
 
         Raises ValueError for a language or style that there is not.
         """
         import numpy as np
 
-        return np.concatenate([np.empty(0, np.float32), *(run() for run in self.runs(text, language, voice, speed))])
+        runs = self.runs(text, language, voice, speed, owner)
+        return np.concatenate([np.empty(0, np.float32), *(run() for run in runs)])
 
-    def runs(self, text: str, language: str, voice: KokoroVoice, speed: float = 1.0) -> Sequence[Callable[[], Samples]]:
+    def runs(
+        self, text: str, language: str, voice: KokoroVoice, speed: float = 1.0, owner: str = ""
+    ) -> Sequence[Callable[[], Samples]]:
         """The same as one call for each run of the network, so that others take their turns between them."""
         if language not in ESPEAK_NAMES:
             raise ValueError(f"Kokoro does not speak `{language}`")
         if unknown := voice.styles.keys() - set(self.styles):
             raise ValueError(f"Kokoro has no style `{min(unknown)}`")
         pace = min(max(SLOWEST, speed * voice.speed), FASTEST)
-        return [partial(self._in_turn, said, voice, pace) for said in phonemes.runs(text, _accent(language, voice))]
+        said = phonemes.runs(text, _accent(language, voice))
+        return [partial(self._in_turn, owner, one, voice, pace) for one in said]
 
-    def close(self) -> None:
-        """Waits for nothing."""
-        self._turns.shutdown(wait=False, cancel_futures=True)
-
-    def _in_turn(self, said: str, voice: KokoroVoice, speed: float) -> Samples:
-        return self._turns.submit(self._run, said, voice, speed).result()
+    def _in_turn(self, owner: str, said: str, voice: KokoroVoice, speed: float) -> Samples:
+        with self._turns.blocking(owner):
+            return self._run(said, voice, speed)
 
     def _run(self, said: str, voice: KokoroVoice, speed: float) -> Samples:
         import numpy as np

@@ -72,14 +72,10 @@ class KokoroSpeech(ManneredAdapter):
     def mouth(self, job: SpeechJob) -> Mouth:
         voice = self._designed(job) or self._preset(job)
         if job.language in self.serving.languages:
-            return KokoroMouth(self._kokoro, job.language, voice, job.speed)
+            return KokoroMouth(self._kokoro, job, voice)
         language = language_of(job.language)
         settings = voice.espeak or settings_for(expected(voice.styles).f0_hz, language)
         return EspeakMouth(language, settings, job.speed)
-
-    def close(self) -> None:
-        super().close()
-        self._kokoro.close()
 
     def _designed(self, job: SpeechJob) -> KokoroVoice | None:
         """The voice of a recipe, or one as high as that of a clip; None without, or if nothing is heard."""
@@ -102,14 +98,14 @@ class KokoroMouth:
 
     sample_rate = SAMPLE_RATE
 
-    def __init__(self, kokoro: Kokoro, language: str, voice: KokoroVoice, speed: float) -> None:
-        self._kokoro, self._language, self._voice, self._speed = kokoro, language, voice, speed
+    def __init__(self, kokoro: Kokoro, job: SpeechJob, voice: KokoroVoice) -> None:
+        self._kokoro, self._job, self._voice = kokoro, job, voice
 
     def speak(self, text: str, change: Change, *, pause: bool) -> Sequence[Sound]:
         """A sound for each run of the network. Pauses are those of the signs in the text."""
         higher = 2 ** (change.pitch / STEPS_OF_AN_OCTAVE)
-        speed = self._speed * change.rate / higher  # what is played faster is spoken slower before
-        runs = self._kokoro.runs(text, self._language, self._voice, speed)
+        speed = self._job.speed * change.rate / higher  # what is played faster is spoken slower before
+        runs = self._kokoro.runs(text, self._job.language, self._voice, speed, self._job.owner)
         return [partial(_played, run, higher, change.volume) for run in runs]
 
 

@@ -2,7 +2,7 @@
 
     recording -> blocks of minutes -> windows of 30 s in which somebody speaks -> batches of them -> passages
 
-A batch is a turn: recordings take theirs one after the other, so a voice note waits for a batch of a long one and not
+A batch is a turn: owners take theirs one after the other, so a voice note waits for a batch of a long recording and not
 for its end. Whisper's own marks of time are not used, since a batch loses what follows the last of them; times come
 from the words, which are aligned.
 
@@ -13,7 +13,6 @@ more, alone, at rising temperatures. What still is a loop, or far from probable,
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import Field
 
+from audio.turns import Turns
 from contract.base import Frozen
 from contract.catalog import TranscriptionModel
 from contract.transcription.engine import Heard, Segment, TranscriptionJob, Word
@@ -82,6 +82,7 @@ class Task:
     prompt: str | None
     words: bool
     beam_size: int
+    owner: str
 
 
 class FasterWhisper(TranscriptionAdapter):
@@ -100,8 +101,9 @@ class FasterWhisper(TranscriptionAdapter):
         )
         check_languages(self._whisper, self._options.lacks_languages, model.id)
         self._stepper = Stepper(self.serving.max_ongoing_requests, self.serving.deadline_s, model.id)
-        # On a GPU one batch is prepared while another is heard.
-        self._turns = ThreadPoolExecutor(2 if self.serving.on_gpu else 1, thread_name_prefix=f"{model.id}-turn")
+        # On a GPU one batch is prepared while another is heard. The place more is for whoever else comes.
+        each = 2 if self.serving.on_gpu else 1
+        self._turns = Turns(each + 1, each=each)
         self._warm_up()
 
     def listen(self, job: TranscriptionJob, recording: Recording) -> AsyncGenerator[Heard, None]:
@@ -113,12 +115,11 @@ class FasterWhisper(TranscriptionAdapter):
 
     def close(self) -> None:
         self._stepper.close()
-        self._turns.shutdown(wait=False, cancel_futures=True)
 
     def _parts(self, job: TranscriptionJob, recording: Recording) -> Generator[Heard]:
         duration_s, end = recording.sound.seconds, 0.0
         prompt = job.prompt or ", ".join(job.terms)
-        task = Task(job.language, prompt.strip() or None, job.words, self._beam_size(duration_s))
+        task = Task(job.language, prompt.strip() or None, job.words, self._beam_size(duration_s), job.owner)
         for block in blocks(recording.samples, duration_s):
             windows = iter(block.windows)
             while batch := list(islice(windows, self._options.batch_size)):
@@ -129,9 +130,10 @@ class FasterWhisper(TranscriptionAdapter):
                     yield Heard(duration_s, min(done_s, duration_s), task.language, placed)
             yield Heard(duration_s, block.done_s, task.language)
 
-    def _in_turn(self, work: Callable[..., T], *given: Any) -> T:
-        """What `work` gives, once all who came before have had their turn."""
-        return self._turns.submit(work, *given).result()
+    def _in_turn(self, work: Callable[..., T], task: Task, *given: Any) -> T:
+        """What `work` gives for `task`, once it is the turn of its owner."""
+        with self._turns.blocking(task.owner):
+            return work(task, *given)
 
     def _beam_size(self, duration_s: float) -> int:
         limit_s = self._options.greedy_after_s

@@ -101,10 +101,6 @@ class KokoroDesigner(DesignAdapter[Rung]):
     def recipe(self, voice: Rung) -> str:
         return voice.voice.model_dump_json()
 
-    def close(self) -> None:
-        super().close()
-        self._kokoro.close()
-
     def _ladders(self, job: DesignJob, failures: int) -> Iterator[Ladder]:
         """One that was drawn, anew after each failure; then, if it does not reach far enough, the longest one."""
         draw = Random(f"{job.seed} {failures}")

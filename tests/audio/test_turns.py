@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -175,7 +176,40 @@ async def test_whatever_happens_no_place_is_lost() -> None:
     assert turns.waiting == 0
     async with turns.of("a"), turns.of("b"):
         assert turns._free == 0
-    assert (turns._free, turns._inside, turns._lines) == (2, set(), {})
+    assert (turns._free, turns._inside, turns._lines) == (2, Counter(), {})
+
+
+async def test_an_owner_may_have_several_places_but_never_all() -> None:
+    visitors = Visitors(Turns(3, each=2))
+    await visitors.come("a1", "a2", "a3")
+    assert visitors.inside == ["a1", "a2"]
+    await visitors.come("b1", "b2")
+    assert visitors.inside == ["a1", "a2", "b1"]
+    await visitors.send("a1")
+    assert visitors.inside == ["a2", "b1", "b2"]
+    await visitors.send("b1", "a2", "b2", "a3")
+    assert visitors.inside == []
+
+
+def test_threads_wait_where_they_are() -> None:
+    turns, inside = Turns(1), threading.Semaphore(0)
+
+    def visit() -> None:
+        with turns.blocking("a"):
+            inside.release()
+
+    with turns.blocking("a"):
+        thread = threading.Thread(target=visit)
+        thread.start()
+        while not turns.waiting:
+            pass
+        assert not inside.acquire(blocking=False)
+    thread.join()
+    assert inside.acquire(blocking=False)
+    with pytest.raises(ZeroDivisionError), turns.blocking("a"):
+        raise ZeroDivisionError
+    with turns.blocking("b"):
+        pass
 
 
 def test_callers_of_two_event_loops_share_the_places() -> None:

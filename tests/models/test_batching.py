@@ -30,10 +30,10 @@ class Model:
             raise ValueError("a bad item")
         return [item * 2 for item in items]
 
-    async def hold(self, batcher: TokenBatcher) -> asyncio.Task:
+    async def hold(self, batcher: TokenBatcher, owner: str = "") -> asyncio.Task:
         """Closes the gate and keeps a worker busy behind it."""
         self.gate.clear()
-        task = asyncio.ensure_future(batcher.submit(["hold"]))
+        task = asyncio.ensure_future(batcher.submit(["hold"], owner))
         await asyncio.to_thread(self.entered.acquire)
         self.calls.clear()
         return task
@@ -191,6 +191,42 @@ async def test_two_workers_share_one_job(model: Model) -> None:
     model.gate.set()
     assert await task == ["xxxx"] * 8
     batcher.close()
+
+
+async def test_an_owner_who_sends_much_never_has_all_workers(model: Model, batcher: TokenBatcher) -> None:
+    model.gate.clear()
+    many = [asyncio.ensure_future(batcher.submit(["xx"] * 20, "much")) for _ in range(3)]
+    await asyncio.to_thread(model.entered.acquire)
+    other = asyncio.ensure_future(batcher.submit(["yy"], "little"))
+    await asyncio.to_thread(model.entered.acquire)
+    assert model.calls == [["xx"] * 5, ["yy"]]
+    assert not model.entered.acquire(timeout=0.05)
+    model.gate.set()
+    assert await other == ["yyyy"]
+    await asyncio.gather(*many)
+
+
+async def test_owners_take_turns_whatever_the_number_of_their_jobs(model: Model, batcher: TokenBatcher) -> None:
+    held = [await model.hold(batcher, owner) for owner in "cd"]
+    many = [asyncio.ensure_future(batcher.submit(["xx", "xx"], "a")) for _ in range(40)]
+    few = asyncio.ensure_future(batcher.submit(["yy", "zz"], "b"))
+    await asyncio.sleep(0)
+    model.gate.set()
+    await few
+    last = next(number for number, call in enumerate(model.calls) if "zz" in call)
+    assert sum(call.count("xx") for call in model.calls[:last]) <= 8  # two slices, and what a worker took meanwhile
+    await asyncio.gather(*held, *many)
+
+
+async def test_an_item_that_did_not_fit_is_first_in_the_next_slice(model: Model, batcher: TokenBatcher) -> None:
+    held = [await model.hold(batcher, owner) for owner in "cd"]
+    small = [asyncio.ensure_future(batcher.submit(["yy"] * 20, "a"))]
+    long = asyncio.ensure_future(batcher.submit(["x" * 10], "b"))
+    await asyncio.sleep(0)
+    model.gate.set()
+    await long
+    assert model.calls.index(["x" * 10]) <= 2
+    await asyncio.gather(*held, *small)
 
 
 async def test_closing_fails_those_who_wait(model: Model) -> None:

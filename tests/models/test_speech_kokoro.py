@@ -45,10 +45,8 @@ needs_weights = pytest.mark.skipif(not _fetched(), reason="the weights of Kokoro
 
 
 @pytest.fixture(scope="module")
-def kokoro() -> Iterator[Kokoro]:
-    speaker = Kokoro(ensure("kokoro-82m", offline=True), 2)
-    yield speaker
-    speaker.close()
+def kokoro() -> Kokoro:
+    return Kokoro(ensure("kokoro-82m", offline=True), 2)
 
 
 @pytest.fixture(scope="module")
@@ -230,19 +228,17 @@ def test_a_short_first_sentence_is_not_cut(engine: KokoroSpeech, humming: Tones,
 
 
 @needs_weights
-def test_a_short_text_waits_for_one_sentence_of_each_long_one(engine: KokoroSpeech, humming: Tones) -> None:
+def test_a_short_text_waits_for_no_long_one_of_another_owner(engine: KokoroSpeech, humming: Tones) -> None:
     humming.is_open.clear()
+    turns = engine._kokoro._turns
     with ThreadPoolExecutor(4) as threads:
-        long = [threads.submit(sound_of, engine, SpeechJob(LONG, "en")) for _ in range(3)]
+        long = [threads.submit(sound_of, engine, SpeechJob(LONG, "en", owner="much")) for _ in range(3)]
         assert humming.began.acquire(timeout=30)
-        turns = engine._kokoro._turns._work_queue
-        while turns.qsize() < 2:  # the other two wait for their turn
+        while turns.waiting < 2:  # the other two wait for their turn
             threading.Event().wait(0.001)
-        short = threads.submit(sound_of, engine, SpeechJob("Hi.", "en"))
-        while turns.qsize() < 3:
-            threading.Event().wait(0.001)
-        for _ in range(4):
-            humming.gate.release()
+        short = threads.submit(sound_of, engine, SpeechJob("Hi.", "en", owner="little"))
+        assert humming.began.acquire(timeout=30)
+        humming.gate.release(3)
         assert len(short.result(30))
         assert not any(one.done() for one in long)
         humming.is_open.set()

@@ -87,7 +87,7 @@ async def test_a_batch_has_words_with_times_whatever_is_asked(engine: FasterWhis
     windows = [Window(2.0, 11.0, (Span(2.0, 11.0),)), Window(11.0, 20.0, (Span(11.0, 20.0),))]
     block = Block(0.0, samples, tuple(windows), 20.0)
     for prompt in (None, "a prompt", "longer than Whisper reads " * 200):
-        found = engine.batch(Task("yue", prompt, words=True, beam_size=2), block, windows)
+        found = engine.batch(Task("yue", prompt, words=True, beam_size=2, owner=""), block, windows)
         assert len(found) == 2
         assert found[0].words
         assert all(type(word.start) is float for word in found[0].words)

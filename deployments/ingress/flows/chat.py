@@ -70,7 +70,7 @@ async def streamed(
 
 def _job(context: RequestContext, model: ChatModel, request: ChatRequest) -> ChatJob:
     told(request, model.thinking)  # what it refuses starts no engine
-    return ChatJob(request, context.cache_salt)
+    return ChatJob(request, context.owner)
 
 
 def _estimate(job: ChatJob | CompletionJob, model: ChatModel, output_tokens: int) -> dict[str, int]:

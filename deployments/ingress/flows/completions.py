@@ -18,9 +18,9 @@ async def write(
     context: RequestContext, model: ChatModel, request: CompletionRequest, render: Callable[[CompletionReply], R]
 ) -> R:
     """All answers, whole, as `render` makes them of the engine's; what that raises is not billed."""
-    return await chat.whole(context, model, CompletionJob(request, context.cache_salt), ChatEngine.write, render)
+    return await chat.whole(context, model, CompletionJob(request, context.owner), ChatEngine.write, render)
 
 
 def stream(context: RequestContext, model: ChatModel, request: CompletionRequest) -> AsyncGenerator[ChatBatch, None]:
     """The answers as they are made. Whoever leaves early pays for what was produced until then."""
-    return chat.streamed(context, model, CompletionJob(request, context.cache_salt), ChatEngine.write_stream)
+    return chat.streamed(context, model, CompletionJob(request, context.owner), ChatEngine.write_stream)

@@ -61,7 +61,7 @@ async def decide(
     """
     questions = preset.questions if preset else decision.questions
     posed = tuple(questions.values()) if decision.order == "source" else both_orders(questions)
-    job = DecisionJob(decision.state, posed, decision.images, context.cache_salt)
+    job = DecisionJob(decision.state, posed, decision.images, context.owner)
     estimate = {"input_tokens": job.most_input_tokens(model), "questions": len(posed)}
     async with bill(context, model, estimate) as account:
         readings = await _read(context, model, job)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 from contract.catalog import EmbeddingModel
@@ -17,6 +18,7 @@ async def embed(
     context: RequestContext, model: EmbeddingModel, job: EmbeddingsJob, render: Callable[[Embeddings], R]
 ) -> R:
     """One vector per text, in order, as `render` makes a reply of them; what that raises is not billed."""
+    job = replace(job, owner=context.owner)
     async with bill(context, model, {"input_tokens": job.most_input_tokens(model)}) as account:
         vectors = await context.engine(model).call(EmbeddingsEngine.embed, job, timings=context.timings)
         rendered = render(vectors)

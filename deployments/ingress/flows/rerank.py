@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 from contract.catalog import RerankModel
@@ -15,6 +16,7 @@ R = TypeVar("R")
 
 async def rerank(context: RequestContext, model: RerankModel, job: RerankJob, render: Callable[[Ranking], R]) -> R:
     """One score per document, in order, as `render` makes a reply of them; what that raises is not billed."""
+    job = replace(job, owner=context.owner)
     async with bill(context, model, {"input_tokens": job.most_input_tokens(model)}) as account:
         ranking = await context.engine(model).call(RerankEngine.rerank, job, timings=context.timings)
         rendered = render(ranking)

@@ -75,6 +75,7 @@ async def prepare(context: RequestContext, request: SpeechRequest) -> Prepared:
         style=_style(request, choice.model),
         speed=request.speed if choice.model.has_speed and request.speed is not None else 1.0,
         format=choice.format,
+        owner=context.owner,
     )
     return Prepared(request, choice, job, own)
 
