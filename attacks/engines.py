@@ -9,6 +9,7 @@ from attacks.attack import NotTriedError, Saw, attack
 from attacks.bystander import short_chat, standing_by
 from attacks.target import Target, told
 
+FIRST_ANSWER_S = 120
 WORDS = "Tell a long story about a river, a mill and a miller."
 
 
@@ -52,20 +53,27 @@ async def one_key_that_starves_others(target: Target) -> Saw:
         raise NotTriedError("no chat model here")
     if not target.other_key:
         raise NotTriedError("wants --other-key, of another organisation")
-    replies = []
+    replies, first = [], asyncio.Event()
 
     async def insist() -> None:
         while True:
             reply = await target.chat(WORDS, max_tokens=64)
             replies.append(reply)
+            first.set()
             await asyncio.sleep(0 if reply.status_code == 200 else 0.5)
 
-    # The last ones are given up: on a slow machine what they have asked for takes minutes.
-    with standing_by(target, short_chat(target)) as waits, suppress(TimeoutError):
-        async with asyncio.timeout(target.size(5, 20)):
-            await asyncio.gather(*(insist() for _ in range(80)))
-    held = waits.held and {reply.status_code for reply in replies} <= {200, 429}
-    return Saw(f"{told(replies) or 'no answer yet'}; {waits}", held)
+    with standing_by(target, short_chat(target)) as waits:
+        insisting = asyncio.gather(*(insist() for _ in range(80)))
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(insisting), target.size(5, 20))
+        # On a slow machine the first answers take a while; the last ones are given up.
+        with suppress(TimeoutError):
+            await asyncio.wait_for(first.wait(), FIRST_ANSWER_S)
+        insisting.cancel()
+        with suppress(asyncio.CancelledError):
+            await insisting
+    held = waits.held and bool(replies) and {reply.status_code for reply in replies} <= {200, 429}
+    return Saw(f"{told(replies) or 'no answer'}; {waits}", held)
 
 
 def _requests(target: Target) -> dict[str, tuple[str, dict[str, object]]]:

@@ -4,7 +4,7 @@
     none is                      it waits. The organisation with the fewest calls at work is next, and among equals the
                                  one whose turn was longest ago; within an organisation, first come, first served
     too many wait                the organisation that has the most waiting loses its last call: `Full`
-    several organisations come   an eighth of the places is kept for those that hold fewer than that, so that long calls
+    several organisations come   a quarter of the places is kept for those that hold fewer than that, so that long calls
                                  of one do not shut out the short ones of another
 
 Serve's own queue knows no organisations and is first come, first served: behind eighty calls of one key the call of
@@ -27,7 +27,7 @@ LOOK_AGAIN_S = 0.1
 PRESENT_S = 60.0
 """So long after its last call an organisation has places kept for it."""
 
-KEPT_SHARE = 8
+KEPT_SHARE = 4
 """One place in so many is kept."""
 
 

@@ -4,14 +4,15 @@
 
 A worker waits for nothing: when its slice is done it takes the next from what is there. Owners take turns, and the jobs
 of an owner text by text, so one with 2,048 texts holds up one with a single text for one slice at most, and nobody
-starves. There is one worker more than any owner has at a time: who sends much never has them all, and a text of another
-begins at once. Within a slice texts are sorted by length and cut into calls where padding would cost more than a
-further call.
+starves. There is one worker more than any owner has at a time, and while others come an owner has one less: who sends
+much never has them all, and a text of another begins at once. Within a slice texts are sorted by length and cut into
+calls where padding would cost more than a further call.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from collections import Counter, deque
@@ -21,6 +22,10 @@ from typing import Any, Generic, Protocol, TypeVar
 
 STALL_S = 300.0
 """One call of the model that takes longer than this is no progress."""
+
+
+PRESENT_S = 2.0
+"""So long after its last call an owner counts as somebody who comes."""
 
 
 class Sized(Protocol):
@@ -121,6 +126,8 @@ class TokenBatcher(Generic[Item, Result]):
         self._lines: dict[Hashable, deque[_Job[Item, Result]]] = {}
         """Jobs with items that wait, by owner; an owner who was served stands last."""
         self._each = workers
+        self._came_s: dict[Hashable, float] = {}
+        """When each owner last came, the latest at the end."""
         self._served: Counter[Hashable] = Counter()
         """Workers that have something of an owner, by owner."""
         self._changed = threading.Condition()
@@ -144,6 +151,7 @@ class TokenBatcher(Generic[Item, Result]):
         with self._changed:
             if self.is_closed:
                 raise RuntimeError("the model is closed")
+            self._note(owner)
             self._lines.setdefault(owner, deque()).append(job)
             self._waiting_tokens += sum(map(len, items))
             self._changed.notify_all()
@@ -197,7 +205,21 @@ class TokenBatcher(Generic[Item, Result]):
 
     def _owners(self) -> list[Hashable]:
         """Those who have something that may begin, in the order of their turns."""
-        return [owner for owner in self._lines if self._served[owner] < self._each]
+        return [owner for owner in self._lines if self._served[owner] < self._most(owner)]
+
+    def _most(self, owner: Hashable) -> int:
+        """Workers that `owner` may have at a time."""
+        since_s = time.monotonic() - PRESENT_S
+        other = next((came_s for one, came_s in reversed(self._came_s.items()) if one != owner), -math.inf)
+        return max(1, self._each - 1) if other > since_s else self._each
+
+    def _note(self, owner: Hashable) -> None:
+        """Keeps that `owner` is here, and forgets those who are not."""
+        now_s = time.monotonic()
+        self._came_s.pop(owner, None)
+        self._came_s[owner] = now_s
+        while (oldest := next(iter(self._came_s))) != owner and self._came_s[oldest] < now_s - PRESENT_S:
+            del self._came_s[oldest]
 
     def _slice(self) -> list[_Turn[Item, Result]]:
         """One item of each owner in turn, until the tokens are spent. Each may have an equal share of them."""

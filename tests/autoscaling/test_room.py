@@ -97,8 +97,8 @@ async def test_who_has_least_at_work_is_next() -> None:
     assert second.done()
 
 
-@pytest.mark.parametrize(("places", "kept"), [(1, 0), (2, 1), (4, 1), (16, 2), (64, 8)])
-async def test_one_place_in_eight_is_kept_for_organisations_that_hold_few(places: int, kept: int) -> None:
+@pytest.mark.parametrize(("places", "kept"), [(1, 0), (2, 1), (4, 1), (8, 2), (16, 4), (64, 16)])
+async def test_one_place_in_four_is_kept_for_organisations_that_hold_few(places: int, kept: int) -> None:
     room = WaitingRoom(lambda: places, 1000)
     (short,) = await come(room, 2)
     assert short.done()

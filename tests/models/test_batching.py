@@ -206,6 +206,22 @@ async def test_an_owner_who_sends_much_never_has_all_workers(model: Model, batch
     await asyncio.gather(*many)
 
 
+async def test_while_others_come_an_owner_has_one_worker_less(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    batcher = TokenBatcher(model, slice_tokens=10, call_tokens=3, workers=2, name="test")
+    assert await batcher.submit(["zz"], "little") == ["zzzz"]
+    model.entered.acquire()
+    model.gate.clear()
+    many = asyncio.ensure_future(batcher.submit(["xx"] * 20, "much"))
+    await asyncio.to_thread(model.entered.acquire)
+    assert not model.entered.acquire(timeout=0.05)
+    monkeypatch.setattr("models.batching.PRESENT_S", 0.0)  # the other one was here long ago
+    more = asyncio.ensure_future(batcher.submit(["xx"], "much"))
+    await asyncio.to_thread(model.entered.acquire)
+    model.gate.set()
+    await asyncio.gather(many, more)
+    await asyncio.to_thread(batcher.close)
+
+
 async def test_owners_take_turns_whatever_the_number_of_their_jobs(model: Model, batcher: TokenBatcher) -> None:
     held = [await model.hold(batcher, owner) for owner in "cd"]
     many = [asyncio.ensure_future(batcher.submit(["xx", "xx"], "a")) for _ in range(40)]
