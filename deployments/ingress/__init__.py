@@ -17,6 +17,7 @@
     addresses.py    addresses that clients get: signed, under the public address
     budgets.py      what requests may hold at one time: of a key, an organisation, this process
     reading.py      bodies as they come, within their length, their time and their budget
+    patience.py     a bound in time for a step, whose timer is set only where the step has to wait
     forms.py        a form that brings a file
     voice_objects.py  a voice as it is answered
     served.py       headers that name the model that answered
