@@ -10,12 +10,12 @@ BIN := .venv/bin
 RUN := $(BIN)/python -m
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-qwen serve weights test check bench evaluate attack conformance docs lock
+.PHONY: help setup setup-dev setup-qwen serve weights test check bench evaluate attack conformance audit docs lock
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
 
-setup: .venv/$(LIBS).done ## install what the graph needs into .venv (LIBS=gpu for CUDA)
+setup: .venv/$(LIBS).done ## install what the graph needs into .venv (LIBS=gpu for CUDA, LIBS=ingress for no model)
 
 setup-dev: .venv/dev.done
 
@@ -48,6 +48,9 @@ attack: setup-dev ## attack a graph of its own, or the one at URL; some minutes
 conformance: setup-dev weights $(CLIENTS)/done conformance/node/node_modules/done ## try the clients that people use on a graph of its own, or on the one at URL
 	@$(RUN) conformance --python $(CLIENTS)/bin/python $(if $(URL),--base-url $(URL))
 
+audit: .venv/audit/done ## known vulnerabilities in what the locks pin; a bill of materials of each lock in var/sbom
+	@.venv/audit/bin/python requirements/audit.py
+
 docs: setup-dev ## write the pages that are made of the code
 	@$(RUN) docs
 
@@ -56,17 +59,22 @@ docs: setup-dev ## write the pages that are made of the code
 .venv/bin/python:
 	@PYTHON="$(PYTHON)" sh requirements/venv.sh
 
-# The +cpu build of torch is in PyTorch's own index. An index that pip knows already is asked first.
+# The +cpu build of torch is in PyTorch's own index. An index that pip knows already is asked first; the hash is the same.
 .venv/cpu.done: requirements/cpu.lock requirements/torch-cpu.txt | .venv/bin/python
 	@echo "installing torch (CPU) and $$(grep -c == $<) pinned packages; some 2 minutes the first time"
-	@$(BIN)/pip install --quiet --no-deps -r requirements/torch-cpu.txt 2>/dev/null || \
-		$(BIN)/pip install --no-deps --index-url https://download.pytorch.org/whl/cpu -r requirements/torch-cpu.txt
+	@$(BIN)/pip install --quiet --no-deps --require-hashes -r requirements/torch-cpu.txt 2>/dev/null || \
+		$(BIN)/pip install --no-deps --require-hashes --index-url https://download.pytorch.org/whl/cpu -r requirements/torch-cpu.txt
 	@$(BIN)/pip install --quiet --progress-bar on --no-deps --require-hashes -r $<
 	@touch $@
 
 .venv/gpu.done: requirements/gpu.lock | .venv/bin/python
 	@echo "installing $$(grep -c == $<) pinned packages with CUDA; several GB"
 	@$(BIN)/pip install --progress-bar on --no-deps --require-hashes -r $<
+	@touch $@
+
+# Heads and ingress replicas of a cluster load no model.
+.venv/ingress.done: requirements/ingress.lock | .venv/bin/python
+	@$(BIN)/pip install --quiet --progress-bar on --no-deps --require-hashes -r $<
 	@touch $@
 
 .venv/dev.done: requirements/dev.lock .venv/$(LIBS).done
@@ -94,6 +102,11 @@ conformance/node/node_modules/done: conformance/node/package-lock.json
 	@if command -v npm >/dev/null; then \
 		cd conformance/node && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && touch node_modules/done; \
 	else echo "no npm here: the clients of Node are not run"; fi
+
+.venv/audit/done: requirements/audit.lock | .venv/bin/python
+	@$(BIN)/python -m venv --without-pip --clear .venv/audit
+	@$(BIN)/pip --python .venv/audit/bin/python install --quiet --no-deps --require-hashes -r $<
+	@touch $@
 
 lock: .venv/bin/python ## resolve the locks in requirements/ anew
 	@$(BIN)/pip install --quiet uv

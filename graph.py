@@ -38,6 +38,8 @@ from deployments.speech import Speaker
 from deployments.transcription import Transcriber
 from deployments.voice_design import VoiceDesigner
 from models.options import check
+from preflight.faults import Plan, refuse
+from preflight.site import Site
 
 __all__ = ["GraphArgs", "build", "connect", "wire"]
 
@@ -51,6 +53,7 @@ class GraphArgs(BaseModel):
     Attributes:
         profile: whose models are set up.
         operator, country: who runs them, and where (ISO 3166-1): every decision names both.
+        only_pinned_weights: nothing is loaded whose files are not pinned by their hashes.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -58,15 +61,21 @@ class GraphArgs(BaseModel):
     profile: str = "embedded"
     operator: Operator = Place().operator
     country: Country = Place().country
+    only_pinned_weights: bool = False
     ingress: IngressArgs = IngressArgs()
 
 
 def build(args: GraphArgs) -> Application:
-    """The graph of a profile: one deployment per model that it sets up, and the ingress in front."""
+    """The graph of a profile: one deployment per model that it sets up, and the ingress in front.
+
+    Raises CatalogError, and UnfitError where the profile cannot work here.
+    """
     if args.country == UNKNOWN_COUNTRY:
         log.warning("decisions name no country: set `country` in the args of the profile `%s`", args.profile)
     place = Place(operator=args.operator, country=args.country)
-    return wire(configs.load(args.profile).model_copy(update={"place": place}), args.ingress)
+    catalog = configs.load(args.profile).model_copy(update={"place": place})
+    refuse(Plan(catalog, args.ingress.replicas, args.only_pinned_weights), Site.of_process())
+    return wire(catalog, args.ingress)
 
 
 def wire(catalog: Catalog, ingress: IngressArgs) -> Application:

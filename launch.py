@@ -50,7 +50,7 @@ def main() -> None:
         config = _read_config(args.config)
         home = Path(os.environ.get("PARLANCE_HOME", "var")).resolve()
         os.environ["PARLANCE_HOME"] = str(home)
-        models = [model for app in config["applications"] for model in _models(app["args"]["profile"])]
+        models = [model for app in config["applications"] for model in _models(app["args"])]
         _fetch_weights(models, offline=args.offline)
         if args.warm:
             wake_chat(config, models)
@@ -172,20 +172,21 @@ def _free_ports() -> tuple[int, int]:
         return first.getsockname()[1], second.getsockname()[1]
 
 
-def _models(profile: str) -> list[Model]:
-    """What a profile sets up, its options checked: better now than after hundreds of megabytes. Raises StartError."""
-    import configs
-    from models.options import OptionsError, check
+def _models(args: dict[str, Any]) -> list[Model]:
+    """What a profile sets up, if it can work here: better known now than after hundreds of megabytes.
+
+    Raises StartError.
+    """
+    from configs import CatalogError
+    from preflight.faults import UnfitError, plan_of, refuse
+    from preflight.site import Site
 
     try:
-        models = list(configs.load(profile).set_up())
-        for model in models:
-            check(model)
-    except (configs.CatalogError, OptionsError) as error:
+        plan = plan_of(args)
+        refuse(plan, Site.of_process())
+    except (CatalogError, UnfitError) as error:
         raise StartError(str(error)) from None
-    if not models:
-        raise StartError(f"the profile `{profile}` sets up no model; give a stanza a table `[ID.serving.{profile}]`")
-    return models
+    return list(plan.catalog.set_up())
 
 
 def _fetch_weights(models: list[Model], *, offline: bool) -> None:
@@ -195,7 +196,7 @@ def _fetch_weights(models: list[Model], *, offline: bool) -> None:
     for name in sorted({serving.weights for serving in servings if serving.weights}):
         with _step(f"weights {name}"):
             try:
-                weights.ensure(name, offline=offline)
+                weights.ensure(name, offline=offline, may_lock=True)
             except weights.WeightsError as error:
                 raise StartError(str(error)) from None
 
@@ -224,13 +225,14 @@ def _build(config: dict[str, Any]) -> list[Any]:
     from autoscaling.deployment import DeploymentTableError
     from configs import CatalogError
     from models.options import OptionsError
+    from preflight.faults import UnfitError
 
     try:
         return [
             call_user_app_builder_with_args_if_necessary(import_attr(app["import_path"]), app["args"])
             for app in config["applications"]
         ]
-    except (CatalogError, DeploymentTableError, OptionsError) as error:
+    except (CatalogError, DeploymentTableError, OptionsError, UnfitError) as error:
         raise StartError(str(error)) from None
 
 

@@ -44,6 +44,7 @@ class Serving(Frozen):
         adapter: `module:Class`, loaded in the replica.
         runtime: what truly runs, for `x-service-model-served` and `runtime` in `/models`.
         license: of what truly runs, where that is not the model itself.
+        via: how a decision model is read, where that is not as the stanza says.
         languages: ISO 639-1 codes that `runtime` speaks, where `elsewhere` speaks the others.
         elsewhere: what runs for all other languages; None where `runtime` speaks them all.
         weights: name in the weights manifest, or None if the adapter needs none.
@@ -62,6 +63,7 @@ class Serving(Frozen):
     adapter: str = Field(pattern=r"^\w+(\.\w+)+:\w+$")
     runtime: str
     license: str | None = None
+    via: str | None = None
     languages: tuple[str, ...] = ()
     elsewhere: Elsewhere | None = None
     weights: str | None = None
@@ -259,6 +261,11 @@ class SpeechModel(Model):
     voice_fault: Literal["VOICE_PROVIDER_MISMATCH", "UNKNOWN_VOICE"] = "VOICE_PROVIDER_MISMATCH"
     sentences: dict[str, str] = {}
 
+    def has_voice(self, slug: str) -> bool:
+        """Whether a fixed voice has a sound here: its stanza lists it, or lists none because the weights bring them."""
+        listed = self.serving.options.get("voices") if self.serving else ()
+        return listed is None or slug in listed
+
     @property
     def runtimes(self) -> list[SpokenBy]:
         """What speaks which of its languages; empty where there is only one, or it is not set up."""
@@ -346,6 +353,11 @@ class DecisionModel(Model):
 
     via: str
     context_window: PositiveInt
+
+    @property
+    def runtime_via(self) -> str:
+        """How what runs here is read."""
+        return (self.serving.via if self.serving else None) or self.via
 
     @property
     def reads_images(self) -> bool:

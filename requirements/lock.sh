@@ -14,10 +14,13 @@ UV=$1
 if [ -n "${PIP_FIND_LINKS:-}" ]; then export UV_FIND_LINKS="$PIP_FIND_LINKS"; fi
 resolve cpu.lock --extra cpu --extra speech --extra transcription --extra embedded --override cpu-overrides.txt
 UV_FIND_LINKS= resolve gpu.lock --extra gpu --extra speech --extra transcription  # a local wheel of the CPU build must not be taken for it
+UV_FIND_LINKS= resolve ingress.lock --constraint gpu.lock  # heads and ingress replicas beside engines of that lock
 resolve dev.full --extra dev --override cpu-overrides.txt --constraint cpu.lock
 
 # torch's +cpu build comes from an index of its own, and the dev lock holds only what the others lack.
-grep -o '^torch==[^ ]*' cpu.lock >torch-cpu.txt
+# Its hashes are kept for as long as its version: an index may have the wheel of one Python only.
+torch=$(grep -o '^torch==[^ ]*' cpu.lock)
+grep -q "^$torch " torch-cpu.txt || awk '/^[a-z]/ { keep = /^torch==/ } keep' cpu.lock >torch-cpu.txt
 awk '/^[a-z]/ { keep = !/^torch==/ } keep' cpu.lock >cpu.tmp && mv cpu.tmp cpu.lock
 awk 'NR == FNR { if (/^[a-z]/) have[$1]; next } /^[a-z]/ { keep = !($1 in have) } keep' cpu.lock dev.full >dev.lock
 rm dev.full
@@ -31,3 +34,4 @@ beside() { # name arguments...
 }
 beside qwen --no-deps
 beside conformance
+beside audit

@@ -59,13 +59,8 @@ def open_secrets(home: Path, environ: Mapping[str, str] = os.environ, *, is_shar
 
     Raises ValueError if either is malformed, the file can be read by others, or a shared secret is missing.
     """
-    if SECRET_VARIABLE in environ:
-        return Secrets(_parse(environ[SECRET_VARIABLE].replace(",", "\n"), SECRET_VARIABLE))
-    if is_shared:
-        raise ValueError(
-            "several servers, or a database or Redis that several can share, need one secret: set "
-            f"{SECRET_VARIABLE} to the same value everywhere; `openssl rand -hex 32` makes one"
-        )
+    if SECRET_VARIABLE in environ or is_shared:
+        return shared_secrets(environ)
     path = home / FILE
     if not path.exists():
         home.mkdir(parents=True, exist_ok=True)
@@ -73,6 +68,16 @@ def open_secrets(home: Path, environ: Mapping[str, str] = os.environ, *, is_shar
     if path.stat().st_mode & 0o077:
         raise ValueError(f"{path} can be read by others; run `chmod 600` on it, and rotate if somebody may have")
     return Secrets(_parse(path.read_text(), str(path)))
+
+
+def shared_secrets(environ: Mapping[str, str]) -> Secrets:
+    """The secret of the environment. Raises ValueError if it is missing or malformed."""
+    if SECRET_VARIABLE not in environ:
+        raise ValueError(
+            "several servers, or a database or Redis that several can share, need one secret: set "
+            f"{SECRET_VARIABLE} to the same value everywhere; `openssl rand -hex 32` makes one"
+        )
+    return Secrets(_parse(environ[SECRET_VARIABLE].replace(",", "\n"), SECRET_VARIABLE))
 
 
 def rotate(home: Path, environ: Mapping[str, str] = os.environ) -> Secrets:

@@ -32,6 +32,7 @@ log = logging.getLogger(f"parlance.{__name__}")
 
 HOME_VARIABLE = "PARLANCE_HOME"
 DATABASE_VARIABLE = "PARLANCE_DATABASE_URL"
+REDIS_VARIABLE = "PARLANCE_REDIS_URL"
 
 SWEEP_S = 30.0
 
@@ -148,7 +149,7 @@ async def open_state(
     Raises ValueError for a configuration that cannot work, STATE_UNAVAILABLE if the database cannot be reached.
     """
     url = database_url or default_database(home)
-    _refuse_split(url, redis_url, blobs_url, replicas)
+    refuse_split(url, redis_url, blobs_url, replicas)
     secrets = open_secrets(home, is_shared=is_shared(url) or redis_url is not None or replicas > 1)
     blobs = open_blobs(home, blobs_url)
     database = await open_database(url, upgrade=not is_shared(url) if upgrade is None else upgrade)
@@ -165,11 +166,13 @@ def is_shared(url: str) -> bool:
     return not url.startswith("sqlite")
 
 
-def _refuse_split(url: str, redis_url: str | None, blobs_url: str | None, replicas: int) -> None:
-    """Several replicas must share counters, rows and bytes."""
-    if replicas > 1 and url.startswith("sqlite"):
+def refuse_split(url: str | None, redis_url: str | None, blobs_url: str | None, replicas: int) -> None:
+    """Raises ValueError where several replicas would not share counters, rows and bytes. No `url` is SQLite."""
+    if replicas > 1 and not (url and is_shared(url)):
         raise ValueError(f"{replicas} ingress replicas cannot share SQLite; set {DATABASE_VARIABLE} to a PostgreSQL")
     if replicas > 1 and redis_url is None:
-        raise ValueError(f"{replicas} ingress replicas would each count requests for themselves; give them a Redis")
+        raise ValueError(
+            f"{replicas} ingress replicas would each count requests for themselves; set {REDIS_VARIABLE} to a Redis"
+        )
     if replicas > 1 and blobs_url is None:
         raise ValueError(f"{replicas} ingress replicas would each keep files for themselves; set {BLOBS_VARIABLE}")

@@ -11,7 +11,7 @@ import configs
 from autoscaling.deployment import DeploymentTableError
 from contract.catalog import Catalog
 from deployments.ingress.deployment import IngressArgs
-from graph import GraphArgs, build, wire
+from graph import wire
 from models.options import OptionsError
 
 EMBEDDED = configs.load("embedded")
@@ -27,7 +27,7 @@ def with_chat(**serving: Any) -> Catalog:
 
 @pytest.mark.parametrize("profile", ["embedded", "production", "twins"])
 def test_every_profile_can_be_wired(profile: str) -> None:
-    build(GraphArgs(profile=profile))
+    wire(configs.load(profile), IngressArgs())
     assert not ray.is_initialized()
 
 

@@ -58,7 +58,7 @@ def describe(
         "runtime": model.runtime,
         "operator": place.operator,
         "country": place.country,
-        "via": model.via,
+        "via": model.runtime_via,
         "images": model.reads_images,
         "context_window": model.context_window,
         "price_micro_eur": model.price,

@@ -159,7 +159,7 @@ def _reply(result: DecisionResult) -> DecisionReply:
             "runtime": model.runtime,
             "operator": result.place.operator,
             "country": result.place.country,
-            "via": model.via,
+            "via": model.runtime_via,
         },
         "answers": result.answers,
         "policy": {"mode": policy.mode, "threshold": policy.threshold},

@@ -27,9 +27,14 @@ def entry(admitted: Admitted, voice: Voice, model: SpeechModel, **samples: Any) 
         "model": model.id,
         "runtime": model.runtime_for(voice.primary_language) if model.serving else None,
         "selectable": voice.selectable(context.caller),
-        "available": model in context.offered(context.service.catalog.speech),
+        "available": model in context.offered(context.service.catalog.speech) and _has_sound(model, voice),
         **({"runtimes": model.runtimes} if model.runtimes else {}),
         **samples,
     }
     listed: VoiceObject = made
     return listed
+
+
+def _has_sound(model: SpeechModel, voice: Voice) -> bool:
+    """An organisation's own voice brings its recording with it."""
+    return voice.scope == "org" or model.has_voice(voice.slug)

@@ -1,29 +1,38 @@
-"""`python -m models.weights`: fetch, verify, list and pin weights. Exit status 1 with one sentence on failure."""
+"""`python -m models.weights`: fetch, verify, list, pin and lock weights. Exit status 1 with one sentence on failure."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from models.weights.files import Digests, WeightsError, pin_all, refuse_code, regular_files
-from models.weights.store import ensure, home_folder, manifest
+from models.weights.lock import LOCK, update
+from models.weights.repositories import repositories
+from models.weights.stanzas import Stanza
+from models.weights.store import ensure, home_folder, is_offline, manifest
 
 EXAMPLES = """examples:
   python -m models.weights list
   python -m models.weights fetch all-minilm-l6-v2 smollm2-135m-instruct
   python -m models.weights verify --offline
+  python -m models.weights lock production
+  python -m models.weights lock production --upgrade && git diff models/weights/hub.lock
   python -m models.weights pin my-model dir:/models/my-model --licence MIT >> var/weights.toml
 
 The names are those of `serving.weights` in the catalogue. PARLANCE_HOME (default: var) is where weights lie;
 PARLANCE_OFFLINE=1 is the same as --offline."""
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Entry point."""
-    options = _parser().parse_args(arguments)
+WeightsOf = Callable[[str], Iterable[str]]
+"""A profile to the names of its weights."""
+
+
+def main(arguments: list[str] | None = None, *, weights_of: WeightsOf = lambda profile: ()) -> None:
+    """Entry point. `weights_of` is for `lock`: packages of models know no profile."""
+    options = _parser().parse_args(arguments, argparse.Namespace(weights_of=weights_of))
     command: Callable[[argparse.Namespace], None] = options.command
     try:
         command(options)
@@ -59,7 +68,12 @@ def _parser() -> argparse.ArgumentParser:
     pin.add_argument("--revision", help="40-digit revision of a hub source")
     pin.add_argument("--licence", required=True, help="SPDX name, e.g. Apache-2.0")
     pin.set_defaults(command=_pin)
-    for command in (fetch, verify, listing, pin):
+    lock = commands.add_parser("lock", help="lock weights of the model hub to commits and hashes; fetches none")
+    lock.add_argument("profile", metavar="PROFILE", help="whose weights; what else is locked stays as it is")
+    lock.add_argument("--upgrade", action="store_true", help="take the newest commits also of what is locked")
+    lock.add_argument("--into", type=Path, default=LOCK, metavar="FILE", help="default: models/weights/hub.lock")
+    lock.set_defaults(command=_lock)
+    for command in (fetch, verify, listing, pin, lock):
         command.add_argument("--offline", action="store_true", default=None, help="never touch the network")
     return parser
 
@@ -67,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
 def _fetch(options: argparse.Namespace) -> None:
     names = [word for name in options.names for word in (sys.stdin.read().split() if name == "-" else [name])]
     for name in dict.fromkeys(names):
-        sys.stdout.write(f"{name}  {ensure(name, offline=options.offline)}\n")
+        sys.stdout.write(f"{name}  {ensure(name, offline=options.offline, may_lock=True)}\n")
 
 
 def _verify(options: argparse.Namespace) -> None:
@@ -84,6 +98,9 @@ def _list(_options: argparse.Namespace) -> None:
         sys.stdout.write(
             f"{name:28} {state:12} {stanza.size_bytes / 1e6:9.1f} MB  {stanza.licence:12} {' '.join(stanza.source)}\n"
         )
+    for name, wanted in repositories(home_folder()).items():
+        if name not in manifest():
+            sys.stdout.write(f"{name:28} {'not locked':12} {'?':>9} MB  {wanted.licence:12} {wanted.source}\n")
 
 
 def _pin(options: argparse.Namespace) -> None:
@@ -102,6 +119,21 @@ def _pin(options: argparse.Namespace) -> None:
     lines += ["", f'["{options.name}".files]']
     lines += [f'"{name}" = {{ size = {pin.size}, sha256 = "{pin.sha256}" }}' for name, pin in pins.items()]
     sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _lock(options: argparse.Namespace) -> None:
+    if is_offline() if options.offline is None else options.offline:
+        raise WeightsError("`lock` asks the model hub, and offline mode is on")
+    known = repositories(home_folder())
+    wanted = {name: known[name] for name in sorted(options.weights_of(options.profile)) if name in known}
+    changed = update(wanted, options.into, upgrade=options.upgrade)
+    for name, (before, now) in changed.items():
+        sys.stdout.write(f"{name:28} {_commit(before)} -> {_commit(now)}  {now.size_bytes / 1e9:6.1f} GB\n")
+    sys.stdout.write(f"{len(wanted)} weights of `{options.profile}` are of the hub; {len(changed)} changed\n")
+
+
+def _commit(stanza: Stanza | None) -> str:
+    return str(stanza.revision)[:12] if stanza else "not locked  "
 
 
 def _download(repository: str, revision: str, folder: Path) -> Path:

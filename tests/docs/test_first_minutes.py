@@ -56,14 +56,11 @@ def test_what_is_not_set_up_cannot_be_woken() -> None:
         wire(configs.load("embedded"), IngressArgs(warm=("bge-m3",)))
 
 
-@pytest.mark.parametrize(
-    ("profile", "verbs"),
-    [("embedded", ["ask", "hear", "be heard"]), ("cpu", ["hear", "be heard"]), ("production", ["hear", "be heard"])],
-)
-def test_what_is_offered_is_what_the_profile_can_do(profile: str, verbs: list[str]) -> None:
+@pytest.mark.parametrize("profile", ["embedded", "cpu", "production"])
+def test_what_is_offered_is_what_the_profile_can_do(profile: str) -> None:
     models = list(configs.load(profile).set_up())
     offered = dict(welcome.things_to_try("http://127.0.0.1:8000", Path("var/demo.key"), models))
-    assert list(offered) == verbs
+    assert list(offered) == ["ask", "hear", "be heard"]
     assert all("\n" not in command for command in offered.values())
 
 

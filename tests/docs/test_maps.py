@@ -27,6 +27,7 @@ ROOMS = (
     "conformance",
     "evaluations",
     "docs",
+    "preflight",
 )
 
 PACKAGES = sorted(

@@ -19,6 +19,7 @@ FOLDERS = (
     "configs",
     "conformance",
     "contract",
+    "deploy",
     "deployments",
     "docs",
     "evaluations",

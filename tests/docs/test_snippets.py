@@ -17,6 +17,7 @@ from tests.docs.pages import ROOT, examples
 
 NAMES = (
     "clients",
+    "cluster",
     "concepts",
     "migrating",
     "models-and-engines",

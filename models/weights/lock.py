@@ -1,0 +1,132 @@
+"""Locks weights of the hub: each repository to a commit, and every file to its size and SHA-256.
+
+    repositories.toml  --lock-->  hub.lock, in the form of the manifest
+
+The hub tells the hashes of large files. Small ones are downloaded and hashed here, and looked through for what asks for
+code. What is locked already stays at its commit, unless it shall be brought up to date. Lines are sorted, so that a
+new commit changes only lines that differ.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from pydantic import ValidationError
+
+from models.weights.child import last_line
+from models.weights.files import PinnedFile, WeightsError, hash_file, refuse_code
+from models.weights.repositories import Repository
+from models.weights.stanzas import FetchedFile, Stanza, read
+
+LOCK = Path(__file__).with_name("hub.lock")
+
+HEAD = "# Written by `python -m models.weights lock`. Commit it; what changed in a model is the difference.\n"
+
+WEIGHTS = (".safetensors", ".bin", ".onnx")
+"""How files with weights end; a model has one at least."""
+
+
+def fits(stanza: Stanza, wanted: Repository) -> bool:
+    """Whether `stanza` was locked for `wanted` as it is now."""
+    return (
+        stanza.source == (wanted.source,) and stanza.licence == wanted.licence and all(map(wanted.wants, stanza.files))
+    )
+
+
+def update(
+    wanted: Mapping[str, Repository], path: Path = LOCK, *, upgrade: bool = False, endpoint: str | None = None
+) -> dict[str, tuple[Stanza | None, Stanza]]:
+    """Locks `wanted` into `path`, and leaves what else is locked there.
+
+    Args:
+        wanted: repositories by the names of their weights.
+        path: the lock file; it is replaced at once, when all is known.
+        upgrade: take the newest commit also of what is locked.
+        endpoint: address of the hub; None is the usual one, or that of `HF_ENDPOINT`.
+
+    Returns what was locked before and what is now, by name, where that differs. Raises WeightsError.
+    """
+    locked = read(path)
+    changed: dict[str, tuple[Stanza | None, Stanza]] = {}
+    for name, repository in wanted.items():
+        before = locked.get(name)
+        if before and fits(before, repository) and not upgrade:
+            continue
+        now = resolve(repository, endpoint)
+        if now != before:
+            changed[name] = before, now
+            locked[name] = now
+    if changed:
+        fresh = path.with_name(f"{path.name}.new")
+        fresh.write_text(HEAD + "".join(_written(name, locked[name]) for name in sorted(locked)), "utf-8")
+        fresh.replace(path)
+    return changed
+
+
+def resolve(wanted: Repository, endpoint: str | None = None) -> Stanza:
+    """The newest commit of the branch of `wanted`, with its files. Raises WeightsError."""
+    from huggingface_hub import HfApi
+
+    try:
+        found = HfApi(endpoint=endpoint).model_info(wanted.repository, revision=wanted.branch, files_metadata=True)
+    except Exception as error:  # the hub's client raises errors of several libraries
+        raise WeightsError(f"could not look up `{wanted.repository}`: {last_line(str(error))}") from error
+    _check_licence(wanted, found.tags or [])
+    files = [file for file in found.siblings or [] if wanted.wants(file.rfilename)]
+    if not any(file.rfilename.endswith(WEIGHTS) for file in files):
+        raise WeightsError(
+            f"`{wanted.repository}` has no weights among {', '.join(f'`{one}`' for one in wanted.files)} on "
+            f"`{wanted.branch}`; change `files` or `branch` in repositories.toml"
+        )
+    large = {file.rfilename: PinnedFile(size=file.lfs.size, sha256=file.lfs.sha256) for file in files if file.lfs}
+    small = [file.rfilename for file in files if not file.lfs]
+    pins = large | _hashed(wanted, str(found.sha), small, endpoint)
+    pinned = {name: FetchedFile(size=pins[name].size, sha256=pins[name].sha256) for name in sorted(pins)}
+    try:
+        return Stanza(source=(wanted.source,), licence=wanted.licence, revision=found.sha, files=pinned)
+    except ValidationError:
+        raise WeightsError(f"the hub told no commit, or names of files outside of `{wanted.repository}`") from None
+
+
+def _check_licence(wanted: Repository, tags: Iterable[str]) -> None:
+    """What the hub says of the licence, where it says something."""
+    told = [tag.removeprefix("license:") for tag in tags if tag.startswith("license:")]
+    if told and wanted.licence_on_hub not in told:
+        raise WeightsError(
+            f"`{wanted.repository}` is under `{', '.join(told)}` by now, and repositories.toml says "
+            f"`{wanted.licence}`; read the licence, then change `licence` or `tag` there"
+        )
+
+
+def _hashed(wanted: Repository, revision: str, names: Iterable[str], endpoint: str | None) -> dict[str, PinnedFile]:
+    """Pins of files that the hub keeps no SHA-256 of. They are downloaded for it."""
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.utils import disable_progress_bars
+
+    disable_progress_bars()
+    with TemporaryDirectory() as folder:
+        try:
+            files = {
+                name: Path(
+                    hf_hub_download(wanted.repository, name, revision=revision, local_dir=folder, endpoint=endpoint)
+                )
+                for name in names
+            }
+        except Exception as error:  # the hub's client raises errors of several libraries
+            raise WeightsError(f"could not download from `{wanted.repository}`: {last_line(str(error))}") from error
+        refuse_code(files)
+        return {name: PinnedFile(size=path.stat().st_size, sha256=hash_file(path)) for name, path in files.items()}
+
+
+def _written(name: str, stanza: Stanza) -> str:
+    """A stanza as TOML. Strings are quoted as in JSON, because what the hub calls its files is not ours to trust."""
+    title = json.dumps(name)
+    lines = ["", f"[{title}]", f'source = "{stanza.source[0]}"', f'revision = "{stanza.revision}"']
+    lines += [f"licence = {json.dumps(stanza.licence)}", "", f"[{title}.files]"]
+    lines += [
+        f'{json.dumps(file)} = {{ size = {pin.size}, sha256 = "{pin.sha256}" }}' for file, pin in stanza.files.items()
+    ]
+    return "\n".join(lines) + "\n"

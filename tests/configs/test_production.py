@@ -1,0 +1,131 @@
+"""The catalogue of production: every model of the spec, and what can be known of it without a GPU."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from pathlib import Path
+
+import pytest
+import yaml
+
+import configs
+from autoscaling.deployment import deployment_options
+from contract.catalog import ChatModel, Model
+from models.options import check
+from models.weights.repositories import repositories
+from models.weights.store import manifest
+
+PRODUCTION = configs.load("production")
+SPEC = {
+    "chat": {"gemma-4-12b", "qwen3.8-27b", "qwen3.5-9b-deepseek-v4-flash", "gemma-4-26b-a4b", "qwen3.5-9b"},
+    "embeddings": {"bge-m3", "nomic-embed-code"},
+    "rerank": {"bge-reranker-base"},
+    "speech": {"supertonic-3", "cosyvoice-3", "voxtral-mini-tts", "qwen3-tts"},
+    "transcription": {"voxtral-mini-transcribe", "whisper-large-v3"},
+    "voice_design": {"qwen3-tts"},
+    "decisions": {"decision-v1", "decision-v2"},
+}
+"""Spec 2 and 4: every model that they name."""
+
+CHATS = [model for model in PRODUCTION.chat.values() if model.serving]
+MODELS = [pytest.param(model, id=model.deployment) for model in PRODUCTION.set_up()]
+
+
+def registered(registry: str) -> set[str]:
+    """Names of parsers in the installed vLLM, read off its source: importing it takes ten seconds."""
+    spec = importlib.util.find_spec("vllm")
+    if spec is None or not spec.submodule_search_locations:
+        pytest.skip("vLLM is not installed")
+    folder, table = {
+        "tool": ("tool_parsers", "_TOOL_PARSERS_TO_REGISTER"),
+        "reasoning": ("reasoning", "_REASONING_PARSERS_TO_REGISTER"),
+    }[registry]
+    source = Path(spec.submodule_search_locations[0]) / folder / "__init__.py"
+    for part in ast.parse(source.read_text("utf-8")).body:
+        if isinstance(part, ast.Assign) and ast.unparse(part.targets[0]) == table:
+            return set(ast.literal_eval(part.value))
+    raise AssertionError(f"vLLM keeps its parsers elsewhere by now: {source}")
+
+
+@pytest.mark.parametrize("noun", SPEC)
+def test_every_model_of_the_spec_is_set_up(noun: str) -> None:
+    assert {model.id for model in PRODUCTION.set_up() if model.noun == noun} == SPEC[noun]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_stanza_is_complete(model: Model) -> None:
+    assert model.serving
+    assert model.description
+    assert model.display_name
+    assert model.price
+    assert model.runtime_license
+    check(model)
+    deployment_options(model)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_weights_come_from_somewhere(model: Model, tmp_path: Path) -> None:
+    assert model.serving
+    name = model.serving.weights
+    known = {*manifest(tmp_path), *repositories(tmp_path), "fun-cosyvoice3"}  # converted by the operator: ADR 9
+    assert name is None or name in known
+    wanted = repositories(tmp_path).get(name or "")
+    assert wanted is None or wanted.licence == model.runtime_license
+
+
+@pytest.mark.parametrize("model", PRODUCTION.chat.values(), ids=lambda model: model.id)
+def test_the_installed_vllm_has_the_parsers(model: ChatModel) -> None:
+    assert model.tool_parser in registered("tool") | {None}
+    assert model.reasoning_parser in registered("reasoning") | {None}
+
+
+def test_each_family_has_its_parsers() -> None:
+    parsers = {model.id: (model.tool_parser, model.reasoning_parser) for model in CHATS}
+    assert parsers == {
+        id: ("gemma4", "gemma4") if id.startswith("gemma-4") else ("qwen3_coder", "qwen3") for id in SPEC["chat"]
+    }
+
+
+@pytest.mark.parametrize("model", CHATS, ids=lambda model: model.id)
+def test_what_does_not_see_does_not_load_the_part_that_sees(model: ChatModel) -> None:
+    assert model.serving
+    assert model.vision is not model.serving.options["engine"].get("language_model_only", False)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_engines_on_a_gpu_run_in_a_process_of_their_own_and_share_it_by_stated_amounts(model: Model) -> None:
+    assert model.serving
+    engine = model.serving.options.get("engine")
+    if engine is None:
+        return
+    gpus = model.serving.deployment["ray_actor_options"]["num_gpus"]
+    assert model.serving.options["engine_process"]
+    assert engine["gpu_memory_utilization"] <= gpus
+    assert gpus == 1 or "kv_cache_memory_bytes" in engine
+
+
+def test_every_language_of_the_provider_has_a_voice() -> None:
+    model = PRODUCTION.speech["voxtral-mini-tts"]
+    assert model.serving
+    assert model.serving.options["default_voices"].keys() == set(model.languages)
+
+
+def test_a_voice_without_a_recording_is_not_there() -> None:
+    mistral, qwen = PRODUCTION.speech["voxtral-mini-tts"], PRODUCTION.speech["qwen3-tts"]
+    assert not mistral.has_voice("bib-f-20")
+    assert qwen.has_voice("rooom-f-01")
+    assert PRODUCTION.speech["supertonic-3"].has_voice("M1")
+    assert configs.load("embedded").speech["voxtral-mini-tts"].has_voice("bib-f-20")
+    assert not configs.load("twins").speech["qwen3-tts"].has_voice("rooom-f-01")
+
+
+def test_both_decision_models_see_and_say_how_they_are_read() -> None:
+    assert {model.runtime_via for model in PRODUCTION.decisions.values()} == {"label-reads"}
+    assert all(model.reads_images for model in PRODUCTION.decisions.values())
+    assert configs.load("embedded").decisions["decision-v1"].runtime_via == "embedding-similarity"
+
+
+def test_production_loads_what_is_pinned_and_nothing_else() -> None:
+    (app,) = yaml.safe_load((configs.FOLDER / "production.yaml").read_text("utf-8"))["applications"]
+    assert app["args"]["only_pinned_weights"] is True

