@@ -5,6 +5,7 @@ __main__.py        all of them in some ten minutes, with short settings
 One question each:
 
 gateway.py         what keys, limits and bills add to a call; beside LiteLLM, or beside another checkout of this project
+processor_time.py  what a request takes of the ingress, beside another checkout, on a machine whose speed changes
 admission.py       what those checks cost by themselves
 fairness.py        what one organisation that sends as fast as it may costs another
 chat.py            streams beside `vllm serve`

@@ -98,6 +98,8 @@ def node(number: int, env: dict[str, str], folder: Path) -> Iterator[Node]:
         yield made
     finally:
         made.kill()
+        # The namespace lives until its last process is gone, and the cable as long, unless it is cut.
+        subprocess.run(["ip", "link", "del", cable], capture_output=True, check=False)
         run("ip", "netns", "del", made.name)
 
 
@@ -134,9 +136,15 @@ def _accept(server: socket.socket, port: int) -> None:
     with contextlib.suppress(OSError):  # closed: the test is over
         while True:
             client, _ = server.accept()
-            inner = socket.create_connection(("127.0.0.1", port))
-            for source, target in ((client, inner), (inner, client)):
-                threading.Thread(target=_pump, args=(source, target), daemon=True).start()
+            threading.Thread(target=_connect, args=(client, port), daemon=True).start()
+
+
+def _connect(client: socket.socket, port: int) -> None:
+    with client, socket.create_connection(("127.0.0.1", port)) as inner:
+        back = threading.Thread(target=_pump, args=(inner, client), daemon=True)
+        back.start()
+        _pump(client, inner)
+        back.join()
 
 
 def _pump(source: socket.socket, target: socket.socket) -> None:
