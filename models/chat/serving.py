@@ -256,8 +256,9 @@ def schema_refused(refusal: Refused, param: str) -> ApiError:
         case "invalid":
             why = f"cannot be followed: {refusal.detail}"
         case "empty":
-            after = f"after `{refusal.detail}` nothing can follow" if refusal.detail else "no text fits it"
-            why = f"has a part that no answer can fit: {after}"
+            why = "fits no answer"
+            if refusal.detail:
+                why = f"has a part that no answer can fit: after `{refusal.detail}` nothing can follow"
         case "slow":
             why = (
                 f"takes too long to follow: {refusal.detail} ms for a token; at most {SCHEMA_STEP_MS} ms are allowed. "

@@ -122,14 +122,12 @@ def _limit(cpu_s: int, wall_s: int) -> None:
 def _judge(xgrammar: ModuleType, vocabulary: object, ground: Any, request: dict[str, object]) -> dict[str, object]:
     """Compiles as vLLM's engine does it, but on one thread, and walks through what came of it."""
     compiler, spec = xgrammar.GrammarCompiler(vocabulary, max_threads=1), str(request["spec"])
-    beginnings = [""]
     try:
         match request["kind"]:
             case "JSON":
                 grammar = compiler.compile_json_schema(spec)
             case "STRUCTURAL_TAG":
                 grammar = compiler.compile_structural_tag(spec)
-                beginnings = grammar_walk.starts(spec)
             case "REGEX" | "CHOICE":
                 # Every step of these is cheap, and their ends are reached.
                 text = regular.grammar(str(request["kind"]), spec, int(str(request["states"])))
@@ -141,7 +139,7 @@ def _judge(xgrammar: ModuleType, vocabulary: object, ground: Any, request: dict[
         raise
     except Exception as error:
         return {"reason": "invalid", "refused": str(error)[:DETAIL_CHARS]}
-    if fault := ground.fault(grammar, beginnings, float(str(request["step_ms"]))):
+    if fault := ground.fault(grammar, grammar_walk.starts(spec), float(str(request["step_ms"]))):
         return {"reason": fault.reason, "refused": fault.detail}
     return {"bytes": grammar.memory_size_bytes}
 

@@ -19,7 +19,7 @@ import numpy as np
 STEPS = 64
 """Tokens of a walk. It goes deeper for half of them, and then comes back."""
 WALKS = 4
-"""From the beginning of an answer. Where there are many beginnings, each has fewer."""
+"""From the beginning of an answer, and from the tools together; from each tool one at least."""
 DEAR_STEPS = 4
 """Steps beyond the bound that end a walk; one of so many times the bound does too. Fewer may be the machine's."""
 SHOWN_BYTES = 60
@@ -46,17 +46,20 @@ class Fault(NamedTuple):
 
 
 def starts(spec: str) -> list[str]:
-    """Texts from which to walk through a structural tag: what stands before each schema in it, and nothing."""
-    found, left = [""], [json.loads(spec)]
+    """Texts from which to walk: nothing, and what stands before the arguments of each tool.
+
+    `spec` is a structural tag, or the JSON schema that vLLM makes where a call of one of several tools is forced.
+    """
+    found, left = [], [json.loads(spec)]
     while left:
         part = left.pop()
-        if isinstance(part, dict):
-            if isinstance(part.get("begin"), str) and part["begin"]:
-                found.append(part["begin"])
-            left.extend(value for name, value in part.items() if name not in ("json_schema", "schema"))
-        elif isinstance(part, list):
-            left.extend(part)
-    return found
+        match part:
+            case {"begin": str(begin)}:
+                found.append(begin)
+            case {"properties": {"name": {"enum": [str(name)]}, "parameters": _}}:
+                found.append(f'[{{"name":{json.dumps(name)},"parameters":')
+        left.extend(part.values() if isinstance(part, dict) else part if isinstance(part, list) else ())
+    return ["", *dict.fromkeys(filter(None, found))]
 
 
 class Ground:
@@ -81,10 +84,10 @@ class Ground:
     def fault(self, compiled: Any, beginnings: list[str], step_ms: float) -> Fault | None:
         """The first fault found in a grammar, walking from each of `beginnings` that it allows."""
         self._taken = np.zeros(len(self._tokens), dtype=np.uint16)
-        walks = max(1, WALKS // len(beginnings))
-        for place in range(walks * len(beginnings)):
+        each = max(1, WALKS // max(1, len(beginnings) - 1))
+        walks = [begun for begun in beginnings for _ in range(each if begun else WALKS)]
+        for place, begun in enumerate(walks):
             matcher = self._matcher(compiled)
-            begun = beginnings[place // walks]
             if (not begun or matcher.accept_string(begun)) and (found := self._walk(matcher, begun, place, step_ms)):
                 return found
         return None

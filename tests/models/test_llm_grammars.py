@@ -202,6 +202,19 @@ async def test_every_tool_of_a_structural_tag_is_walked(grammars: Grammars, sche
     assert await reason(grammars, spec, kind="STRUCTURAL_TAG") == why
 
 
+@pytest.mark.parametrize("place", [0, 9])
+async def test_every_tool_of_a_forced_call_is_walked(grammars: Grammars, place: int) -> None:
+    """In the form that vLLM makes of tools, where their model has no structural tag."""
+    named = []
+    for i in range(10):
+        parameters = DEAR if i == place else {"type": "object"}
+        fields = {"name": {"type": "string", "enum": [f"f{i}"]}, "parameters": parameters}
+        named.append({"properties": fields, "required": ["name", "parameters"]})
+    calls = {"type": "array", "minItems": 1, "items": {"type": "object", "anyOf": named}}
+    assert await reason(grammars, json.dumps(calls | {"$defs": {"a": {"type": "null"}}})) == ""
+    assert await reason(grammars, json.dumps(calls | {"$defs": {"a": array_of_itself(96)}})) == "slow"
+
+
 async def test_verdicts_are_kept(vocabulary: Callable[[], str]) -> None:
     grammars = Grammars(vocabulary, CPU_S)
     assert await reason(grammars, CHEAP) == ""
