@@ -74,7 +74,7 @@ class Ground:
         self._matcher = matcher
         self._tokens: list[bytes] = vocabulary.decoded_vocab
         self._words = -(-vocabulary.vocab_size // WORD_BITS)
-        self._stops = np.array(vocabulary.stop_token_ids, dtype=np.int64)
+        self._stops = [token for token in vocabulary.stop_token_ids if token < len(self._tokens)]
         self._ids: dict[int, int] = {}
         for token, text in enumerate(self._tokens):
             if len(text) == 1:
