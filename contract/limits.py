@@ -64,6 +64,8 @@ KEY_CACHE_S = 5
 
 SCHEMA_COMPILE_S = 10
 """Processor time in which what the answer of a chat must follow is compiled to a grammar. Ours."""
+SCHEMA_STEP_MS = 5
+"""Processor time in which the tokens that may come next are found, in such a grammar. Ours."""
 REGEX_STATES = 512
 """Of the automaton of a regular expression that an answer must match. Ours."""
 KEPT_REPLIES = 100_000

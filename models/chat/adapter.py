@@ -211,11 +211,13 @@ class VllmChat(ChatEngine):
         return list(prompt["prompt_token_ids"])
 
     async def _refused_field(self, refusal: grammars.Refused, job: ChatJob) -> str:
-        """The field of the schema that was refused; of several the first that is no schema, or the dearest."""
+        """The field of the schema that was refused; of several the first that is refused alone, or the dearest."""
         fields = dict(schemas.compiled(job.request))
-        for field, schema in fields.items() if refusal.reason == "invalid" and len(fields) > 1 else ():
+        kind: grammars.Kind | grammars.Syntax = "PARSE" if refusal.reason == "invalid" else "JSON"
+        is_searched = refusal.reason in ("invalid", "empty", "slow") and len(fields) > 1
+        for field, schema in fields.items() if is_searched else ():
             try:
-                await self._grammars.check("PARSE", json.dumps(schema), job.cache_salt or "")
+                await self._grammars.check(kind, json.dumps(schema), job.cache_salt or "")
             except (grammars.Refused, grammars.Crowded):
                 return field
         if job.request.structured_outputs:

@@ -33,7 +33,7 @@ from contract.chat.engine import ChatBatch, ChatCompletion, ChatReply, ChatUsage
 from contract.chat.request import ChatRequest
 from contract.completions import CompletionRequest
 from contract.errors import INVALID_REQUEST, UPSTREAM_ERROR, ApiError
-from contract.limits import SCHEMA_COMPILE_S
+from contract.limits import SCHEMA_COMPILE_S, SCHEMA_STEP_MS
 from models.chat.cut import Cut, CutAtTop
 from models.chat.events import Cached, EventStream, stop_of
 from models.chat.request import answer_reserve
@@ -255,6 +255,15 @@ def schema_refused(refusal: Refused, param: str) -> ApiError:
     match refusal.reason:
         case "invalid":
             why = f"cannot be followed: {refusal.detail}"
+        case "empty":
+            why = "fits no answer"
+            if refusal.detail:
+                why = f"has a part that no answer can fit: after `{refusal.detail}` nothing can follow"
+        case "slow":
+            why = (
+                f"takes too long to follow: {refusal.detail} ms for a token; at most {SCHEMA_STEP_MS} ms are allowed. "
+                "Give it fewer branches that the same text fits"
+            )
         case "time":
             why = f"takes too long to compile: more than {SCHEMA_COMPILE_S} s; give it fewer and smaller bounds"
         case _:

@@ -2,15 +2,17 @@
 
 It reads lines and answers each with one: first the vocabulary, as xgrammar writes it, then requests
 
-    {"kind": "JSON", "spec": "...", "cpu_s": 10, "wall_s": 30, "states": 512}
+    {"kind": "JSON", "spec": "...", "cpu_s": 10, "wall_s": 30, "states": 512, "step_ms": 5}
       -> {"bytes": 39640}
          {"bytes": 39640, "grammar": "root ::= ..."}
-         {"refused": "why xgrammar does not take it"}
-         {"died": "time"}        also "memory"
+         {"reason": "invalid", "refused": "why xgrammar does not take it"}
+         {"reason": "empty", "refused": "the text that nothing can follow"}
+         {"reason": "slow", "refused": "33"}      milliseconds of the dearest token
+         {"died": "time"}                         also "memory"
 
 What is no grammar yet comes back as one. This process imports xgrammar once and keeps nothing of what it compiles. Run
-it with `python -I`: it takes only the standard library, xgrammar, and interegular for `regular.py` beside it. It must
-have one thread, or a fork could wait for a lock that nobody holds.
+it with `python -I`: it takes only the standard library, xgrammar with its numpy, and interegular, for `regular.py` and
+`grammar_walk.py` beside it. It must have one thread, or a fork could wait for a lock that nobody holds.
 """
 
 import json
@@ -18,13 +20,18 @@ import os
 import resource
 import signal
 import sys
+from collections.abc import Callable
+from functools import partial
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 sys.path.append(str(Path(__file__).parent))
 
-import regular  # type: ignore[import-not-found]  # from this folder
+# From this folder.
+import grammar_walk  # type: ignore[import-not-found]
+import regular  # type: ignore[import-not-found]
 
 MEMORY_BYTES = 1 << 30
 """What a compilation may take beyond what this process has."""
@@ -67,9 +74,11 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     xgrammar = load_xgrammar()
     vocabulary = xgrammar.TokenizerInfo.deserialize_json(sys.stdin.readline())
+    ground = grammar_walk.Ground(vocabulary, xgrammar.GrammarMatcher)
     _say({"ready": True})
     for line in sys.stdin:
-        _say(_attempt(xgrammar, vocabulary, json.loads(line)))
+        request = json.loads(line)
+        _say(_attempt(partial(_judge, xgrammar, vocabulary, ground, request), request))
 
 
 def _say(answer: dict[str, object]) -> None:
@@ -77,14 +86,14 @@ def _say(answer: dict[str, object]) -> None:
     sys.stdout.flush()
 
 
-def _attempt(xgrammar: ModuleType, vocabulary: object, request: dict[str, object]) -> dict[str, object]:
-    """Compiles in a fork; what the fork writes, or how it died."""
+def _attempt(judge: Callable[[], dict[str, object]], request: dict[str, object]) -> dict[str, object]:
+    """Judges in a fork, under the limits of `request`; what the fork writes, or how it died."""
     reading, writing = os.pipe()
     pid = os.fork()
     if not pid:
         try:
             _limit(int(str(request["cpu_s"])), int(str(request["wall_s"])))
-            os.write(writing, json.dumps(_compile(xgrammar, vocabulary, request)).encode())
+            os.write(writing, json.dumps(judge()).encode())
         except MemoryError:
             os.write(writing, b'{"died": "memory"}')
         finally:
@@ -110,25 +119,28 @@ def _limit(cpu_s: int, wall_s: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY_BYTES, used + MEMORY_BYTES))
 
 
-def _compile(xgrammar: ModuleType, vocabulary: object, request: dict[str, object]) -> dict[str, object]:
-    """As vLLM's engine does it, but on one thread."""
-    compiler = xgrammar.GrammarCompiler(vocabulary, max_threads=1)
+def _judge(xgrammar: ModuleType, vocabulary: object, ground: Any, request: dict[str, object]) -> dict[str, object]:
+    """Compiles as vLLM's engine does it, but on one thread, and walks through what came of it."""
+    compiler, spec = xgrammar.GrammarCompiler(vocabulary, max_threads=1), str(request["spec"])
     try:
         match request["kind"]:
             case "JSON":
-                grammar = compiler.compile_json_schema(request["spec"])
+                grammar = compiler.compile_json_schema(spec)
             case "STRUCTURAL_TAG":
-                grammar = compiler.compile_structural_tag(request["spec"])
+                grammar = compiler.compile_structural_tag(spec)
             case "REGEX" | "CHOICE":
-                text = regular.grammar(str(request["kind"]), str(request["spec"]), int(str(request["states"])))
+                # Every step of these is cheap, and their ends are reached.
+                text = regular.grammar(str(request["kind"]), spec, int(str(request["states"])))
                 return {"bytes": compiler.compile_grammar(text).memory_size_bytes, "grammar": text}
             case _:
-                xgrammar.Grammar.from_json_schema(request["spec"])
+                xgrammar.Grammar.from_json_schema(spec)
                 return {"bytes": 0}
     except MemoryError:
         raise
     except Exception as error:
-        return {"refused": str(error)[:DETAIL_CHARS]}
+        return {"reason": "invalid", "refused": str(error)[:DETAIL_CHARS]}
+    if fault := ground.fault(grammar, grammar_walk.starts(spec), float(str(request["step_ms"]))):
+        return {"reason": fault.reason, "refused": fault.detail}
     return {"bytes": grammar.memory_size_bytes}
 
 

@@ -2,13 +2,15 @@
 
     grammars = Grammars(vocabulary)
     await grammars.check(kind, spec, owner)     returns what the engine may compile, else raises
-      |- Refused    it cannot be compiled, took too long, or took too much memory
+      |- Refused    it cannot be compiled, took too long or too much memory, or would harm the engine's steps
       `- Crowded    too many wait
 
 vLLM compiles inside the engine, one grammar after the other, and no compilation there can be ended: one of a minute
 would stop everybody's structured answers. A child (`grammar_child.py`) can be. The engine then compiles the same once
 more, within the time that was proven: a compiled grammar of 2 MB is 13 MB of JSON and takes longer to read than to
-make. Owners take turns at the children, so no more reaches the engine than they let through.
+make. The child also walks through what it compiled (`grammar_walk.py`): a grammar that leaves no token fails in the
+engine, and one whose tokens cost much holds up everybody's step. Owners take turns at the children, so no more reaches
+the engine than they let through.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from audio.turns import Crowded, Turns
-from contract.limits import REGEX_STATES, SCHEMA_COMPILE_S
+from contract.limits import REGEX_STATES, SCHEMA_COMPILE_S, SCHEMA_STEP_MS
 from models.llm.grammar_process import Child
 
 if TYPE_CHECKING:
@@ -57,7 +59,8 @@ class Refused(ValueError):
     """A grammar that the engine must not compile.
 
     Attributes:
-        reason: `invalid`, `time` or `memory`.
+        reason: `invalid`, `empty`, `slow`, `time` or `memory`.
+        detail: what is invalid, the text that nothing can follow, or the milliseconds of a token.
     """
 
     def __init__(self, reason: str, detail: str = "") -> None:
@@ -163,7 +166,8 @@ class Grammars:
     async def _compiled(self, kind: Kind | Syntax, spec: str) -> _Verdict:
         child = await self._child()
         wall_s = PATIENCE * self._cpu_s
-        request = {"kind": kind, "spec": spec, "cpu_s": self._cpu_s, "wall_s": wall_s, "states": REGEX_STATES}
+        limits = {"cpu_s": self._cpu_s, "wall_s": wall_s, "states": REGEX_STATES, "step_ms": SCHEMA_STEP_MS}
+        request = {"kind": kind, "spec": spec} | limits
         try:
             answer = await asyncio.get_running_loop().run_in_executor(self._threads, child.ask, request, 2 * wall_s)
         except BaseException:
@@ -175,7 +179,8 @@ class Grammars:
             grammar = answer.get("grammar", "")
             return _Verdict(max(answer["bytes"], VERDICT_BYTES) + len(grammar), grammar=grammar)
         if "refused" in answer:
-            return _Verdict(VERDICT_BYTES, ("invalid", answer["refused"]))
+            until = time.monotonic() + RETRY_S if answer["reason"] == "slow" else float("inf")
+            return _Verdict(VERDICT_BYTES, (answer["reason"], answer["refused"]), until)
         log.warning("a grammar of %d characters was given up: too much %s", len(spec), answer["died"])
         return _Verdict(VERDICT_BYTES, (answer["died"], ""), time.monotonic() + RETRY_S)
 

@@ -353,7 +353,19 @@ async def test_a_tools_answer_is_read(chat: VllmChat) -> None:
     assert "snow" in reply.body["choices"][0]["message"]["content"]
 
 
-@pytest.mark.parametrize("schema", [{"type": "nonsense"}, {"properties": {"a": {"$ref": "#/$defs/nowhere"}}}])
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "nonsense"},
+        {"properties": {"a": {"$ref": "#/$defs/nowhere"}}},
+        {"properties": {"a": {"type": "string", "pattern": "[^\\s\\S]"}}, "required": ["a"]},
+        {
+            "properties": {"a": {"$ref": "#/$defs/a"}},
+            "$defs": {"a": {"anyOf": [{"items": {"$ref": "#/$defs/a"}}] * 96}},
+        },
+    ],
+    ids=["no type", "no definition", "no answer", "many readings"],
+)
 async def test_a_schema_that_cannot_be_followed_is_the_clients_fault(chat: VllmChat, schema: dict[str, Any]) -> None:
     tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"} | schema}}]
     form = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}

@@ -108,6 +108,113 @@ async def test_a_schema_may_contain_itself(grammars: Grammars) -> None:
     assert await reason(grammars, json.dumps({"$defs": {"tree": tree}, "$ref": "#/$defs/tree"})) == ""
 
 
+NOTHING = {"type": "string", "pattern": "[^\\s\\S]"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        (NOTHING, '"'),
+        ({"type": "object", "properties": {"a": NOTHING}, "required": ["a"]}, '{"a":"'),
+        ({"type": "array", "items": {"type": "string", "pattern": "x[^\\w\\W]"}, "minItems": 1}, '["x'),
+        ({"$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}]}}, "$ref": "#/$defs/a"}, ""),
+        ({"type": "object", "properties": {f"p{i}": {"type": "integer"} for i in range(4)} | {"q": NOTHING}}, None),
+    ],
+    ids=["text", "field", "item", "itself", "last field"],
+)
+async def test_a_schema_that_no_answer_fits_is_refused(grammars: Grammars, schema: Any, text: str | None) -> None:
+    """With the text that nothing can follow."""
+    with pytest.raises(Refused) as caught:
+        await grammars.check("JSON", json.dumps(schema), "a")
+    assert caught.value.reason == "empty"
+    assert text is None or caught.value.detail == text
+
+
+def array_of_itself(branches: int) -> dict[str, Any]:
+    """Every `[` of an answer has as many readings as there are branches."""
+    return {"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/a"}} for _ in range(branches)]}
+
+
+def object_of_itself(branches: int) -> dict[str, Any]:
+    return {"anyOf": [{"type": "object", "additionalProperties": {"$ref": "#/$defs/a"}} for _ in range(branches)]}
+
+
+DEAR = {"$ref": "#/$defs/a"}
+FIELDS = {f"p{i}": {"type": "string"} for i in range(4)}
+
+
+@pytest.mark.parametrize(
+    ("definition", "schema", "why"),
+    [
+        (array_of_itself(1), DEAR, ""),
+        (array_of_itself(2), DEAR, ""),
+        (array_of_itself(4), DEAR, ""),
+        (array_of_itself(8), DEAR, ""),
+        (array_of_itself(96), DEAR, "slow"),
+        (object_of_itself(2), DEAR, ""),
+        (object_of_itself(8), DEAR, ""),
+        (object_of_itself(160), DEAR, "slow"),
+        (array_of_itself(96), {"type": "object", "properties": FIELDS | {"q": DEAR}}, "slow"),
+        (array_of_itself(96), {"anyOf": [{"type": "array"}, {"properties": {"q": DEAR}, "required": ["q"]}]}, "slow"),
+    ],
+)
+async def test_a_schema_is_refused_by_what_its_tokens_cost(
+    grammars: Grammars, definition: Any, schema: dict[str, Any], why: str
+) -> None:
+    """Not by its look: what can be read in two or eight ways is cheap."""
+    assert await reason(grammars, json.dumps({"$defs": {"a": definition}} | schema)) == why
+
+
+async def test_a_pattern_with_many_readings_is_refused(grammars: Grammars) -> None:
+    assert await reason(grammars, json.dumps({"type": "string", "pattern": "(.*)*" * 5})) == ""
+    assert await reason(grammars, json.dumps({"type": "string", "pattern": "(.*)*" * 60})) == "slow"
+
+
+LISTS = {
+    "tree": {"type": "object", "properties": {"value": {"type": "string"}, "children": {"items": {"$ref": "#"}}}},
+    "list": {
+        "type": "object",
+        "properties": {"value": {"type": "integer"}, "next": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}},
+        "required": ["value", "next"],
+    },
+    "any value": {},
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+async def test_trees_and_lists_pass(grammars: Grammars, name: str) -> None:
+    assert await reason(grammars, json.dumps(LISTS[name])) == ""
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"), [({}, ""), (NOTHING, "empty"), ({"$defs": {"a": array_of_itself(96)}} | DEAR, "slow")]
+)
+@pytest.mark.parametrize("place", [0, 9])
+async def test_every_tool_of_a_structural_tag_is_walked(grammars: Grammars, schema: Any, why: str, place: int) -> None:
+    """Free text comes before a tool, in which no walk would find it."""
+    schemas = [schema if i == place else {"type": "object"} for i in range(10)]
+    tags = [
+        {"begin": f'<call>{{"name": "f{i}", "arguments": ', "content": {"type": "json_schema", "json_schema": one}}
+        for i, one in enumerate(schemas)
+    ]
+    form = {"type": "triggered_tags", "triggers": ["<call>"], "tags": [tag | {"end": "}</call>"} for tag in tags]}
+    spec = json.dumps({"type": "structural_tag", "format": form})
+    assert await reason(grammars, spec, kind="STRUCTURAL_TAG") == why
+
+
+@pytest.mark.parametrize("place", [0, 9])
+async def test_every_tool_of_a_forced_call_is_walked(grammars: Grammars, place: int) -> None:
+    """In the form that vLLM makes of tools, where their model has no structural tag."""
+    named = []
+    for i in range(10):
+        parameters = DEAR if i == place else {"type": "object"}
+        fields = {"name": {"type": "string", "enum": [f"f{i}"]}, "parameters": parameters}
+        named.append({"properties": fields, "required": ["name", "parameters"]})
+    calls = {"type": "array", "minItems": 1, "items": {"type": "object", "anyOf": named}}
+    assert await reason(grammars, json.dumps(calls | {"$defs": {"a": {"type": "null"}}})) == ""
+    assert await reason(grammars, json.dumps(calls | {"$defs": {"a": array_of_itself(96)}})) == "slow"
+
+
 async def test_verdicts_are_kept(vocabulary: Callable[[], str]) -> None:
     grammars = Grammars(vocabulary, CPU_S)
     assert await reason(grammars, CHEAP) == ""
@@ -162,7 +269,7 @@ async def test_clients_that_leave_give_up_their_turns(vocabulary: Callable[[], s
     await asyncio.gather(*bombs, return_exceptions=True)
     while grammars._turns.waiting:  # noqa: ASYNC110 - as above
         await asyncio.sleep(0)
-    assert grammars._turns._inside == {"a"}
+    assert grammars._turns._inside == {"a": 1}
     grammars.close()
 
 
