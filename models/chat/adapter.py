@@ -56,6 +56,7 @@ class VllmChat(ChatEngine):
     """A chat model, loaded. Safe for concurrent calls from one event loop."""
 
     options_type = Options
+    imports = staticmethod(engine.imports)
 
     def __init__(self, model: ChatModel, path: Path | None) -> None:
         self._model = model

@@ -33,6 +33,7 @@ class LabelScorer(MeasuredScorer):
     """
 
     options_type = Options
+    imports = staticmethod(engine.imports)
     version = PROMPT_VERSION
 
     def __init__(self, model: DecisionModel, path: Path | None) -> None:

@@ -9,12 +9,15 @@ import gc
 import logging
 import os
 import secrets
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from models.imports import Imports
+from models.llm.arguments import EngineOptions
 from models.precision import fitting_dtype
 
 if TYPE_CHECKING:
@@ -64,6 +67,19 @@ class EngineSpec:
     in_process: bool = True
 
 
+IMPORTS = Imports(
+    ("torch", "transformers", "vllm.engine.arg_utils", "vllm.v1.engine.async_llm"),
+    {"VLLM_LOGGING_LEVEL": QUIET["VLLM_LOGGING_LEVEL"], "TORCHDYNAMO_DISABLE": "1"},
+)
+"""Of an engine that runs eagerly in this process."""
+
+
+def imports(options: EngineOptions) -> Imports | None:
+    """What `start` imports. None for an engine that compiles, or whose core has processes of its own."""
+    eager = bool(options.engine.get("enforce_eager"))
+    return IMPORTS if eager and not options.engine_process else None
+
+
 def prepare_environment(in_process: bool, eager: bool, threads: int | None) -> None:
     """Sets what vLLM reads at import. What the operator has set stays, but for the thread count.
 
@@ -72,6 +88,9 @@ def prepare_environment(in_process: bool, eager: bool, threads: int | None) -> N
     """
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
+    hub: Any = sys.modules.get("huggingface_hub.constants")
+    if hub:  # which has read it, and weights are here by now
+        hub.HF_HUB_OFFLINE = os.environ["HF_HUB_OFFLINE"].upper() in hub.ENV_VARS_TRUE_VALUES
     if threads:
         os.environ["OMP_NUM_THREADS"] = str(threads)
     if in_process:
