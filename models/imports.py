@@ -1,7 +1,7 @@
-"""What adapters import while they load, as data: another process may have imported it before.
+"""What adapters import until they have answered once, as data: another process may have imported it before.
 
-Modules of packages that are installed, in the order in which they are imported, and none of ours. A test holds each
-list to what a real load imports.
+Modules of packages that are installed, in the order in which they are imported, and none of ours. They must be safe to
+fork: no thread stays, no file is open, no GPU is touched. tests/fork_server holds each list to what is really imported.
 """
 
 from __future__ import annotations
@@ -25,3 +25,12 @@ class Imports:
 
 
 NOTHING = Imports()
+
+ONNX = Imports(("onnxruntime",), {"ORT_DISABLE_TELEMETRY": "1"})
+"""Without the variable it reports to its maker, by a thread and a database that are there as soon as it is imported."""
+
+SOUND = Imports(("numpy", "av", "soxr"))
+"""Of `audio`, which knows no models."""
+
+WATERMARK = Imports(("torch",))
+"""Of `audio.watermark`."""

@@ -28,6 +28,10 @@ OF_EVERY_REPLICA = (
     "ray",
     "ray._private.workers.default_worker",
     "ray.serve._private.replica",
+    "pydantic",
+    "filelock",
+    "httpx",
+    "numpy",
 )
 
 

@@ -20,6 +20,7 @@ from contract.completions import CompletionJob, CompletionReply
 from contract.errors import BUSY, IMAGES_UNSUPPORTED
 from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob
 from models.chat.request import engine_fields
+from models.imports import Imports
 from models.llm import engine, grammars
 from models.llm.arguments import EngineOptions
 from models.options import read
@@ -29,6 +30,12 @@ TEMPLATES = Path(__file__).parent
 
 MAX_BATCHES_PER_S = 700
 """Of all streams together. The way to the ingress carries some 1,400 items a second, and costs CPU for each."""
+
+
+SERVING = Imports(
+    ("vllm.entrypoints.openai.chat_completion.serving", "vllm.entrypoints.openai.models.serving", "xgrammar")
+)
+"""What answers chats, over what an engine imports."""
 
 
 class Options(EngineOptions):
@@ -56,7 +63,10 @@ class VllmChat(ChatEngine):
     """A chat model, loaded. Safe for concurrent calls from one event loop."""
 
     options_type = Options
-    imports = staticmethod(engine.imports)
+
+    @classmethod
+    def imports(cls, model: ChatModel) -> Imports | None:
+        return engine.imports(read(model, Options), SERVING)
 
     def __init__(self, model: ChatModel, path: Path | None) -> None:
         self._model = model

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from audio.turns import Turns
+from models.imports import ONNX, Imports
 from models.kokoro import phonemes
 from models.kokoro.styles import MOST_PHONEMES, Styles, expected
 from models.kokoro.voices import KokoroVoice
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     Samples = np.ndarray[Any, np.dtype[np.float32]]
+
+IMPORTS = ONNX + Imports(("numpy", "espeakng_loader", "regex"))
 
 SAMPLE_RATE = 24_000
 SLOWEST, FASTEST = 0.3, 3.0

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from models.imports import Imports
+from models.imports import NOTHING, Imports
 from models.llm.arguments import EngineOptions
 from models.precision import fitting_dtype
 
@@ -68,16 +68,32 @@ class EngineSpec:
 
 
 IMPORTS = Imports(
-    ("torch", "transformers", "vllm.engine.arg_utils", "vllm.v1.engine.async_llm"),
+    (
+        "torch",
+        "transformers",
+        "vllm.engine.arg_utils",
+        "vllm.v1.engine.async_llm",
+        "vllm.v1.engine.core",
+        "vllm.v1.executor.uniproc_executor",
+        "vllm.v1.worker.cpu_worker",
+        "vllm.v1.core.sched.scheduler",
+        "vllm.model_executor.model_loader",
+        "vllm.model_executor.layers.quantization",
+        "compressed_tensors",
+        "compressed_tensors.quantization",
+        "compressed_tensors.compressors",
+        "compressed_tensors.transform",
+        "vllm.renderers.hf",
+    ),
     {"VLLM_LOGGING_LEVEL": QUIET["VLLM_LOGGING_LEVEL"], "TORCHDYNAMO_DISABLE": "1"},
 )
 """Of an engine that runs eagerly in this process."""
 
 
-def imports(options: EngineOptions) -> Imports | None:
-    """What `start` imports. None for an engine that compiles, or whose core has processes of its own."""
+def imports(options: EngineOptions, more: Imports = NOTHING) -> Imports | None:
+    """What `start` imports, and `more`. None for an engine that compiles, or whose core has processes of its own."""
     eager = bool(options.engine.get("enforce_eager"))
-    return IMPORTS if eager and not options.engine_process else None
+    return IMPORTS + more if eager and not options.engine_process else None
 
 
 def prepare_environment(in_process: bool, eager: bool, threads: int | None) -> None:

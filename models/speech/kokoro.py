@@ -17,7 +17,7 @@ from contract.base import Frozen
 from contract.catalog import SpeechModel
 from contract.speech.engine import SpeechJob
 from models.espeak.voices import language_of, settings_for
-from models.kokoro.speaker import SAMPLE_RATE, Kokoro
+from models.kokoro.speaker import IMPORTS, SAMPLE_RATE, Kokoro
 from models.kokoro.styles import at_home, expected, mixture
 from models.kokoro.voices import KokoroVoice
 from models.options import read
@@ -50,6 +50,7 @@ class KokoroSpeech(ManneredAdapter):
     """Speaks for one engine of the catalogue. `serving.threads` bounds the CPU threads of the network."""
 
     options_type = Options
+    libraries = IMPORTS
 
     def __init__(self, model: SpeechModel, path: Path | None) -> None:
         super().__init__(model, path)

@@ -84,9 +84,13 @@ class Node:
         return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, cwd=self.folder, text=True)
 
     def start(self, *arguments: str, **environ: str) -> dict[str, Any]:
-        """What a worker tells of itself, once it has ended."""
-        told, _ = self.popen(*arguments, **environ).communicate(timeout=SERVED_WITHIN_S)
-        found: dict[str, Any] = json.loads(told)
+        """What a worker tells of itself.
+
+        Only its line is awaited, not the end of the pipe: a server that was stopped still has it in a message.
+        """
+        with self.popen(*arguments, **environ) as process:
+            assert process.stdout
+            found: dict[str, Any] = json.loads(process.stdout.readline())
         return found
 
     def await_server(self) -> int:
