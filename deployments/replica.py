@@ -40,7 +40,7 @@ class Replica(Generic[E]):
             os.environ.pop(name, None)
         keep_replica_port_local()
         if reason := os.environ.pop(REASON, None):
-            log.info("%s imports by itself what it needs: %s", model.id, reason)
+            log.warning("%s imports by itself what it needs: %s", model.id, reason)
         started = time.perf_counter()
         self._adapter: Any = models.load(model)
         self.load_s = time.perf_counter() - started

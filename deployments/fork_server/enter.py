@@ -122,8 +122,9 @@ def _become_server(place: Place, program: str, plan: str) -> None:
     for fd, source in ((0, null), (1, log), (2, log)):
         os.dup2(source, fd)
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
-    server = Path(__file__).resolve().with_name("server.py")
-    os.execv(sys.executable, [sys.executable, str(server), place.socket, place.version, program, plan])
+    os.chdir(Path(__file__).resolve().parents[2])  # from where `-m` finds it, whatever PYTHONPATH says
+    server = ["-m", "deployments.fork_server.server", place.socket, place.version, program, plan]
+    os.execv(sys.executable, [sys.executable, *server])
 
 
 def _digest(*parts: object) -> str:

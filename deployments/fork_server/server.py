@@ -1,6 +1,6 @@
 """Imports what the engines of a node import, and forks a worker whenever `enter.py` asks for one.
 
-    python server.py SOCKET VERSION PROGRAM PLAN
+    python -m deployments.fork_server.server SOCKET VERSION PROGRAM PLAN
 
 `PLAN` is JSON, as plan.py makes it. The server begins some time after it was left behind, imports when nobody else
 wants the cores, and then makes sure that it can be forked: one thread, no files, no GPU, and no two forks that draw the
@@ -45,7 +45,7 @@ def main() -> None:
     """Serves until the raylet ends; as a fork, is the worker until that ends."""
     path, version, program = sys.argv[1:4]
     plan = json.loads(sys.argv[4])
-    del sys.path[0]  # this folder, whose names are nobody else's business
+    del sys.path[0]  # the folder that this was started in
     raylet = os.pidfd_open(int(os.environ["RAY_RAYLET_PID"]))
     lock = None if has_ended(raylet, plan["begins_after_s"]) else lock_of(f"{path}.lock")
     if lock is None:

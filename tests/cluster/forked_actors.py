@@ -129,7 +129,7 @@ def logged() -> int:
 
 def left() -> list[int]:
     """Processes of this session's forks that outlive Ray, some seconds later."""
-    those = servers() + [ray.get(Forked.remote().look.remote())["pid"]]
+    those = [*servers(), ray.get(Forked.remote().look.remote())["pid"]]
     ray.shutdown()
     eventually(lambda: not any(map(is_alive, those)), lambda: f"{those} outlive Ray", within_s=30)
     return [pid for pid in those if is_alive(pid)]

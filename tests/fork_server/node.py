@@ -80,7 +80,13 @@ class Node:
     def popen(self, *arguments: str, plan: str | None = None, **environ: str) -> subprocess.Popen[str]:
         """A worker, by way of `enter.py`."""
         command = [sys.executable, "-I", "-S", str(ENTER), plan or self.plan, *self.argv, *arguments]
-        environment = os.environ | {"RAY_RAYLET_PID": str(self.raylet.pid), "PYTHONPATH": str(ROOT)} | environ
+        environment = (
+            os.environ
+            | {
+                "RAY_RAYLET_PID": str(self.raylet.pid),
+            }
+            | environ
+        )
         return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, cwd=self.folder, text=True)
 
     def start(self, *arguments: str, **environ: str) -> dict[str, Any]:
@@ -138,11 +144,10 @@ def running(*modules: str, **environment: str) -> Iterator[Node]:
     node.program.parent.mkdir(parents=True)
     node.program.write_text(WORKER)
     (folder / "s/logs").mkdir(parents=True)
-    servers: list[int] = []
     try:
         yield node
-        servers = node.server_pids()
     finally:
+        servers = node.server_pids()
         raylet.kill()
         raylet.wait()
         for pid in servers:

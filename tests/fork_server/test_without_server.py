@@ -81,7 +81,7 @@ def test_a_module_that_leaves_a_thread_makes_no_server(tmp_path: Path) -> None:
     thread = "threading.Thread(target=threading.Event().wait, daemon=True)"
     (tmp_path / "lingers.py").write_text(f"import threading\n{thread}.start()")
     with running("lingers") as node:
-        worker = node.start(PYTHONPATH=f"{os.getcwd()}:{tmp_path}")
+        worker = node.start(PYTHONPATH=str(tmp_path))
         assert worker["environ"][REASON]
         eventually(lambda: "2 threads run" in node.log, lambda: node.log)
         eventually(lambda: not node.server_pids(), lambda: "it stays")
@@ -91,7 +91,7 @@ def test_a_module_that_leaves_a_thread_makes_no_server(tmp_path: Path) -> None:
 def test_a_module_that_leaves_a_file_open_makes_no_server(tmp_path: Path) -> None:
     (tmp_path / "keeps.py").write_text("import socket\nkept = socket.socket()")
     with running("keeps") as node:
-        node.start(PYTHONPATH=f"{os.getcwd()}:{tmp_path}")
+        node.start(PYTHONPATH=str(tmp_path))
         eventually(lambda: "are open" in node.log, lambda: node.log)
 
 
@@ -113,6 +113,6 @@ def test_what_is_no_start_of_ray_starts_without_a_server() -> None:
 def test_a_server_ends_with_its_raylet_also_while_it_imports(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text("import time\ntime.sleep(600)")
     with running("slow") as node:
-        node.start(PYTHONPATH=f"{os.getcwd()}:{tmp_path}")
+        node.start(PYTHONPATH=str(tmp_path))
         eventually(lambda: node.server_pids(), lambda: "no server")
     # `running` ends the raylet, and fails where a server stays
