@@ -8,7 +8,6 @@ import time
 from typing import Any, Generic, TypeVar
 
 from contract.catalog import Model
-from deployments.fork_server.enter import REASON
 from deployments.loopback import keep_replica_port_local
 
 log = logging.getLogger(f"parlance.{__name__}")
@@ -39,8 +38,6 @@ class Replica(Generic[E]):
         for name in OF_THE_INGRESS:
             os.environ.pop(name, None)
         keep_replica_port_local()
-        if reason := os.environ.pop(REASON, None):
-            log.warning("%s imports by itself what it needs: %s", model.id, reason)
         started = time.perf_counter()
         self._adapter: Any = models.load(model)
         self.load_s = time.perf_counter() - started

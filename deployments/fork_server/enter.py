@@ -14,7 +14,9 @@ import json
 import os
 import socket
 import stat
+import struct
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,9 +25,6 @@ PATIENCE_S = 2.0
 
 GO = b"g"
 """Said to a child that has told its pid. One whose asker has given up must not run: the asker is the worker then."""
-
-REASON = "PARLANCE_IMPORTS_AGAIN"
-"""Variable that tells a replica why it was not forked."""
 
 
 class Place:
@@ -42,7 +41,7 @@ class Place:
         options = dict(one.split("=", 1) for one in worker if one.startswith("--") and "=" in one)
         session = Path(options["--temp-dir"], options["--session-name"])
         interpreter = _digest(sys.executable)
-        self.folder = session / "forks" / options["--node-id"][:8]
+        self.folder = session / f"forks-{options['--node-id'][:8]}"
         self.socket = str(self.folder / interpreter)
         self.log = session / "logs" / f"fork_server_{interpreter}.log"
         # A folder of packages changes when one is installed in it or taken away.
@@ -51,30 +50,35 @@ class Place:
         changes = [*(one.stat().st_mtime_ns for one in packages), *(one.read_bytes() for one in ours)]
         self.version = _digest(plan, sys.version, worker[0], *changes)
 
-    def made(self) -> Path:
+    def made(self) -> None:
         """The folder, made where it is missing. Raises OSError where somebody else could put something there."""
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.folder.mkdir(mode=0o700, exist_ok=True)
         found = self.folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
             raise PermissionError(f"{self.folder} is not a folder for this user only")
-        return self.folder
+
+    def opened_log(self) -> int:
+        """The log, to append to."""
+        return os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
 
 
 def main() -> None:
     """Asks, or becomes the worker. No failure of the way through a server may keep a worker from starting."""
     plan, worker = sys.argv[1], sys.argv[2:]
-    place = None
-    try:
+    with suppress(Exception):
         place = Place(plan, worker)
-        ask(place.socket, place.version, worker)
-        os._exit(0)  # Ray watches the process that registers as the worker, and no longer this one
-    except FileNotFoundError:
-        os.environ[REASON] = "no fork server was there yet"
-    except Exception as error:
-        os.environ[REASON] = f"the fork server could not be used: {error or type(error).__name__}"
-    if place:
-        with suppress(OSError):
-            leave_server(place, worker[0], plan)
+        try:
+            ask(place.socket, place.version, worker)
+            os._exit(0)  # Ray watches the process that registers as the worker, and no longer this one
+        except FileNotFoundError:
+            reason = "there is no fork server yet"
+        except Exception as error:
+            reason = f"the fork server could not be used: {error or type(error).__name__}"
+        place.made()
+        log = place.opened_log()
+        os.write(log, f"{time.strftime('%Y-%m-%d %H:%M:%S')} {os.getpid()} imports by itself: {reason}\n".encode())
+        leave_server(place, worker[0], plan, log)
+        os.close(log)
     os.execv(sys.executable, [sys.executable, *worker])
 
 
@@ -91,6 +95,9 @@ def ask(path: str, version: str, worker: list[str]) -> int:
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(PATIENCE_S)
         connection.connect(path)
+        # Ray's folder is open to everybody, and all that is secret to a worker is in its environment.
+        if (uid := peer(connection)) != os.geteuid():
+            raise PermissionError(f"it is run by user {uid}")
         socket.send_fds(connection, [len(body).to_bytes(4, "big")], [0, 1, 2])
         connection.sendall(body)
         pid = connection.recv(16)
@@ -100,9 +107,14 @@ def ask(path: str, version: str, worker: list[str]) -> int:
     return int(pid)
 
 
-def leave_server(place: Place, program: str, plan: str) -> None:
+def peer(connection: socket.socket) -> int:
+    """The user at the other end."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return int(struct.unpack("3i", credentials)[1])
+
+
+def leave_server(place: Place, program: str, plan: str, log: int) -> None:
     """Starts a server that nobody waits for: a grandchild, because Ray kills the children of a worker that ends."""
-    place.made()
     if child := os.fork():
         os.waitpid(child, 0)
         return
@@ -111,13 +123,12 @@ def leave_server(place: Place, program: str, plan: str) -> None:
         # shares out the cores by session, and children would answer more slowly than replicas do otherwise.
         os.setpgid(0, 0)
         if not os.fork():
-            _become_server(place, program, plan)
+            _become_server(place, program, plan, log)
     finally:
         os._exit(0)
 
 
-def _become_server(place: Place, program: str, plan: str) -> None:
-    log = os.open(place.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+def _become_server(place: Place, program: str, plan: str, log: int) -> None:
     null = os.open(os.devnull, os.O_RDONLY)
     for fd, source in ((0, null), (1, log), (2, log)):
         os.dup2(source, fd)

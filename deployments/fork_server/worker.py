@@ -8,7 +8,6 @@ import os
 import runpy
 import signal
 import socket
-import struct
 import sys
 import time
 from contextlib import suppress
@@ -16,14 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from deployments.fork_server.enter import GO, peer
+
 MOST_BYTES = 4 << 20
 """Arguments and environment of a process are at most 2 MiB on Linux; JSON may spell a byte in six."""
 
 RECEIVED_WITHIN_S = 2.0
 GO_WITHIN_S = 5.0
-
-GO = b"g"
-"""As `enter.py` says it, which imports nothing of ours."""
 
 
 class RefusedError(Exception):
@@ -56,9 +54,7 @@ def receive(connection: socket.socket, *, version: str, program: str) -> Request
     Raises RefusedError; OutdatedError where it is in order, but for a server of another version.
     """
     connection.settimeout(RECEIVED_WITHIN_S)
-    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    _pid, uid, _gid = struct.unpack("3i", credentials)
-    if uid != os.geteuid():
+    if (uid := peer(connection)) != os.geteuid():
         raise RefusedError(f"it comes from user {uid}")
     fds: list[int] = []
     try:

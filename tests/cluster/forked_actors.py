@@ -50,7 +50,7 @@ class Forked:
 
 def servers() -> list[int]:
     """Fork servers of this session."""
-    folder = f"{session()}/forks/"
+    folder = f"{session()}/forks-"
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     return [pid for pid in pids if any(path.startswith(folder) for path in open_paths(pid))]
 

@@ -99,6 +99,13 @@ class Node:
             found: dict[str, Any] = json.loads(process.stdout.readline())
         return found
 
+    def reason(self, worker: dict[str, Any]) -> str:
+        """Why a worker is no fork; nothing where it is one."""
+        lines = [line.split(" ", 3) for line in self.log.splitlines() if "imports by itself: " in line]
+        (found,) = [rest.partition(": ")[2] for *_, pid, rest in lines if pid == str(worker["pid"])] or [""]
+        assert (not found) == (f"forked {worker['pid']}\n" in self.log)
+        return found
+
     def await_server(self) -> int:
         """The pid of the server, once it listens."""
         eventually(lambda: Path(self.place.socket).exists(), lambda: f"no server: {self.log}")

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
-from deployments.fork_server.enter import REASON
-from tests.fork_server.node import Node, eventually, is_alive, running
+import pytest
 
-
-def was_forked(node: Node, worker: dict[str, object]) -> bool:
-    """Whether a server made it, as it says itself and as the server does."""
-    forked = REASON not in worker["environ"]  # type: ignore[operator]
-    assert forked == (f"forked {worker['pid']}\n" in node.log)
-    return forked
+from tests.fork_server.node import ENTER, eventually, is_alive, running
 
 
 def test_the_first_worker_leaves_a_server_and_workers_at_once_leave_one() -> None:
@@ -23,7 +20,7 @@ def test_the_first_worker_leaves_a_server_and_workers_at_once_leave_one() -> Non
         assert all('"argv"' in worker.communicate(timeout=100)[0] for worker in first)
         server = node.await_server()
         eventually(lambda: node.server_pids() == [server], lambda: f"several servers run: {node.server_pids()}")
-        assert was_forked(node, node.start())
+        assert node.reason(node.start()) == ""
 
 
 def test_a_killed_server_is_replaced() -> None:
@@ -32,9 +29,9 @@ def test_a_killed_server_is_replaced() -> None:
         os.kill(first := node.await_server(), signal.SIGKILL)
         eventually(lambda: not is_alive(first), lambda: "it lives")
         worker = node.start()
-        assert "Connection refused" in worker["environ"][REASON]
+        assert "Connection refused" in node.reason(worker)
         eventually(lambda: node.log.count("ready") == 2, lambda: node.log)
-        assert was_forked(node, node.start())
+        assert node.reason(node.start()) == ""
 
 
 def test_running_forks_outlive_the_server() -> None:
@@ -57,12 +54,12 @@ def test_a_stopped_server_is_not_waited_for_and_forks_nothing_later() -> None:
         node.start()
         os.kill(server := node.await_server(), signal.SIGSTOP)
         worker = node.start()
-        assert "timed out" in worker["environ"][REASON]
+        assert "timed out" in node.reason(worker)
         os.kill(server, signal.SIGCONT)
         eventually(lambda: "forked" in node.log, lambda: node.log)  # what has waited
         late = int(node.log.rsplit("forked ", 1)[1])
         eventually(lambda: not is_alive(late), lambda: "a second worker of the same id runs")
-        assert was_forked(node, node.start())
+        assert node.reason(node.start()) == ""
 
 
 def test_another_version_is_not_used_and_makes_way() -> None:
@@ -70,8 +67,9 @@ def test_another_version_is_not_used_and_makes_way() -> None:
         node.start()
         old = node.await_server()
         other = node.plan.replace('"ray"', '"ray", "json"')
-        worker = node.popen("--other", plan=other)
-        assert "it refused" in worker.communicate(timeout=100)[0]
+        with node.popen(plan=other) as worker:
+            assert worker.stdout
+            assert "it refused" in node.reason(json.loads(worker.stdout.readline()))
         eventually(lambda: not is_alive(old), lambda: "the old one stays")
         eventually(lambda: node.log.count("ready") == 2, lambda: node.log)
         assert "wants a server of another version" in node.log
@@ -82,7 +80,7 @@ def test_a_module_that_leaves_a_thread_makes_no_server(tmp_path: Path) -> None:
     (tmp_path / "lingers.py").write_text(f"import threading\n{thread}.start()")
     with running("lingers") as node:
         worker = node.start(PYTHONPATH=str(tmp_path))
-        assert worker["environ"][REASON]
+        assert node.reason(worker)
         eventually(lambda: "2 threads run" in node.log, lambda: node.log)
         eventually(lambda: not node.server_pids(), lambda: "it stays")
         assert not Path(node.place.socket).exists()
@@ -99,15 +97,48 @@ def test_a_folder_that_others_may_write_is_not_used() -> None:
     with running() as node:
         node.place.folder.mkdir(parents=True)
         node.place.folder.chmod(0o770)
-        assert node.start()["environ"][REASON]
+        assert node.start()["pid"]
         assert not node.place.log.exists()
 
 
-def test_what_is_no_start_of_ray_starts_without_a_server() -> None:
+def test_a_server_whose_log_cannot_be_written_is_not_left_behind() -> None:
     with running() as node:
-        node.place.folder.parent.parent.joinpath("logs").rmdir()
-        worker = node.start()
-        assert worker["environ"][REASON]
+        node.place.log.parent.rmdir()
+        assert node.start()["pid"]
+        assert not node.server_pids()
+
+
+def test_a_worker_that_ray_did_not_name_a_folder_for_starts_without_a_server() -> None:
+    with running() as node:
+        command = [sys.executable, "-I", "-S", str(ENTER), node.plan, str(node.program), "--worker-type=WORKER"]
+        told = json.loads(subprocess.check_output(command))
+        assert told["argv"] == [str(node.program), "--worker-type=WORKER"]
+
+
+STRANGER = """
+import os, signal, socket, sys
+strangers = socket.socket(socket.AF_UNIX)
+strangers.bind(sys.argv[1])
+os.setuid(65534)
+strangers.listen()
+print("listens", flush=True)
+strangers.accept()[0].recv(1) and print("heard something", flush=True)
+signal.pause()
+"""
+
+
+def test_a_server_of_another_user_is_told_nothing() -> None:
+    if os.geteuid():
+        pytest.skip("only root can be two users")
+    with running() as node:
+        node.place.made()
+        command = [sys.executable, "-c", STRANGER, node.place.socket]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as stranger:
+            assert stranger.stdout
+            assert stranger.stdout.readline() == "listens\n"
+            assert "it is run by user 65534" in node.reason(node.start())
+            stranger.kill()
+            assert stranger.stdout.read() == ""
 
 
 def test_a_server_ends_with_its_raylet_also_while_it_imports(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from deployments.fork_server.enter import REASON
 from tests.fork_server.node import Node, running
 
 
@@ -15,7 +14,7 @@ from tests.fork_server.node import Node, running
 def node() -> Iterator[Node]:
     with running("numpy", "torch", "no_such_module_at_all", GIVEN="by the plan") as node:
         first = node.start()
-        assert first["environ"][REASON] == "no fork server was there yet"
+        assert node.reason(first) == "there is no fork server yet"
         node.await_server()
         yield node
 
@@ -23,8 +22,7 @@ def node() -> Iterator[Node]:
 def test_a_fork_has_what_was_imported_and_no_reason(node: Node) -> None:
     worker = node.start("--one", "--two=3")
     assert {"ray", "torch", "numpy"} < set(worker["modules"])
-    assert REASON not in worker["environ"]
-    assert f"forked {worker['pid']}" in node.log
+    assert node.reason(worker) == ""
 
 
 def test_a_fork_is_started_as_ray_starts_a_worker(node: Node) -> None:
