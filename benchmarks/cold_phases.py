@@ -37,12 +37,17 @@ class Phases:
         return self.asked + self.process + self.loading + self.answer
 
 
-def newest(session: Path, deployment: str, requested_at: float, total_s: float) -> Phases:
-    """Of the last start of a deployment in Ray's folder. `requested_at` is Unix time."""
+def newest(session: Path, deployment: str, requested_at: float, total_s: float) -> Phases | None:
+    """Of the last start of a deployment in Ray's folder; None if it has not been told yet. `requested_at` is Unix time."""
     log = "".join(file.read_text() for file in sorted(session.glob("logs/serve/controller_*.log")))
-    at, replica = [(match[1], match[2]) for match in STARTING.finditer(log) if match[3] == deployment][-1]
-    started = next(match for match in STARTED.finditer(log) if match[1] == replica)
+    told = [(match[1], match[2]) for match in STARTING.finditer(log) if match[3] == deployment]
+    at, replica = told[-1] if told else ("", "")
+    started = next((match for match in STARTED.finditer(log) if match[1] == replica), None)
+    if not started:
+        return None
     asked = datetime.strptime(at, "%Y-%m-%d %H:%M:%S,%f").timestamp() - requested_at
+    if asked < 0:
+        return None
     until_ready, loading = float(started[2]), float(started[3])
     return Phases(asked, until_ready - loading, loading, max(0.0, total_s - asked - until_ready))
 

@@ -92,8 +92,10 @@ def start(server: Server, session: Path, request: First) -> Phases:
     await_zero(server, request.deployment)
     at = time.time()
     total_s = request.answered_s(server)
-    wait(lambda: replicas(server)[request.deployment], "the controller does not see what answered")
-    return newest(session, request.deployment, at, total_s)
+    wait(lambda: newest(session, request.deployment, at, total_s), "the controller does not tell of the start")
+    phases = newest(session, request.deployment, at, total_s)
+    assert phases
+    return phases
 
 
 def together(server: Server) -> float:

@@ -2,8 +2,8 @@
 
     python -m deployments.fork_server.server SOCKET VERSION PROGRAM PLAN
 
-`PLAN` is JSON, as plan.py makes it. The server begins some time after it was left behind, imports when nobody else
-wants the cores, and then makes sure that it can be forked: one thread, no files, no GPU, and no two forks that draw the
+`PLAN` is JSON, as plan.py makes it. The server begins some time after it was left behind, imports at a low priority,
+and then makes sure that it can be forked: one thread, no files, no GPU, and no two forks that draw the
 same. Where that does not hold it ends, and says why in its log.
 """
 
@@ -30,6 +30,9 @@ from deployments.fork_server import worker
 
 LOOK_S = 0.2
 """Between two looks whether the raylet is still there, while modules are imported."""
+
+NICENESS = 10
+"""Of the imports. Beside engines that take all cores they take some minutes, at the lowest priority it would be hours."""
 
 ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
 """While modules are imported. Ray has it so for replicas of one CPU or less; and it is a pool of threads less."""
@@ -103,7 +106,7 @@ def prepare(plan: dict[str, Any], raylet: int) -> None:
 
 def import_all(modules: Iterable[str]) -> None:
     """Runs in a thread, because only a thread that ends can give way to everything else without a privilege."""
-    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
     with ids_of_the_kernel():
         for name in modules:
             try:

@@ -125,7 +125,8 @@ def fork(request: Request, connection: socket.socket) -> int:
 
 def run() -> None:
     """The rest of this process's life, as `python *sys.argv` would live it."""
-    sys.path.insert(0, os.path.dirname(sys.argv[0]))
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:0] = [os.path.dirname(sys.argv[0]), *(path for path in given if path and path not in sys.path)]
     gc.enable()
     runpy.run_path(sys.argv[0], run_name="__main__")
 

@@ -26,17 +26,17 @@ def test_a_fork_has_what_was_imported_and_no_reason(node: Node) -> None:
 
 
 def test_a_fork_is_started_as_ray_starts_a_worker(node: Node) -> None:
-    worker = node.start("--one", "--two=3", OWN="of this worker")
+    worker = node.start("--one", "--two=3", OWN="of this worker", PYTHONPATH="/of/this/worker")
     assert worker["name"] == "__main__"
     assert worker["argv"] == [*node.argv, "--one", "--two=3"]
     assert worker["cwd"] == str(node.folder)
     assert worker["environ"]["OWN"] == "of this worker"
     assert "GIVEN" not in worker["environ"]
     assert "OPENBLAS_NUM_THREADS" not in worker["environ"]
-    assert worker["path"][0] == str(node.program.parent)
+    assert worker["path"][:2] == [str(node.program.parent), "/of/this/worker"]
     assert not any(path.endswith("fork_server") for path in worker["path"])
     assert worker["group"] == worker["pid"]
-    assert worker["policy"] == os.SCHED_OTHER
+    assert worker["niceness"] == os.getpriority(os.PRIO_PROCESS, 0)
     assert worker["child_signal"]
     assert worker["umask"] == _umask()
 
