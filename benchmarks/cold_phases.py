@@ -38,7 +38,7 @@ class Phases:
 
 
 def newest(session: Path, deployment: str, requested_at: float, total_s: float) -> Phases | None:
-    """Of the last start of a deployment in Ray's folder; None if it has not been told yet. `requested_at` is Unix time."""
+    """Of the last start of a deployment, as Ray's folder tells it; None before it does. `requested_at` is Unix time."""
     log = "".join(file.read_text() for file in sorted(session.glob("logs/serve/controller_*.log")))
     told = [(match[1], match[2]) for match in STARTING.finditer(log) if match[3] == deployment]
     at, replica = told[-1] if told else ("", "")

@@ -91,8 +91,7 @@ def measure(folder: Path, way: str, awake: bool) -> None:
     """Prints the tables of one graph."""
     with graph(folder, way) as (server, session):
         warm_up(server, session, way)
-        for request in CAPABILITIES.values():
-            await_zero(server, request.deployment)
+        await_zero(server, CAPABILITIES["chat"].deployment)
         print(f"\nAll engines at zero, {way}\n\n{table(session)}", flush=True)
         for name in CAPABILITIES if awake else ():
             one_awake(server, session, name)

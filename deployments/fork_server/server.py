@@ -2,9 +2,9 @@
 
     python -m deployments.fork_server.server SOCKET VERSION PROGRAM PLAN
 
-`PLAN` is JSON, as plan.py makes it. The server begins some time after it was left behind, imports at a low priority,
-and then makes sure that it can be forked: one thread, no files, no GPU, and no two forks that draw the
-same. Where that does not hold it ends, and says why in its log.
+`PLAN` is JSON, as plan.py makes it. The server begins some time after it was left behind, imports at a low priority, and
+then makes sure that it can be forked: one thread, no files, no GPU, and no two forks that draw the same. Where that
+does not hold it ends, and says why in its log.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LOOK_S = 0.2
 """Between two looks whether the raylet is still there, while modules are imported."""
 
 NICENESS = 10
-"""Of the imports. Beside engines that take all cores they take some minutes, at the lowest priority it would be hours."""
+"""Of the imports. Beside engines that take all cores they take minutes; at the lowest priority it would be hours."""
 
 ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
 """While modules are imported. Ray has it so for replicas of one CPU or less; and it is a pool of threads less."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -69,12 +70,17 @@ class Forks:
         eventually(lambda: not self.replicas(), WITHIN_S, "a replica at zero has a process")
 
     def start(self) -> int:
-        """The process of the engine, which was at zero, once it has answered."""
+        """The process of the engine, which was at zero, once it has answered. It may be at zero again."""
         self.to_zero()
-        assert self.server.chat(MODEL, "say hi").status_code == 200
+        return self.answers(MODEL)
+
+    def answers(self, model: str) -> int:
+        """The process of an engine that answers, as Serve knows it."""
+        assert self.server.chat(model, "say hi").status_code == 200
         assert httpx.get(f"{self.server.url}/healthz").status_code == 200
-        (pid,) = self.replicas()
-        return pid
+        logs = self.place.log.parent.glob("serve/controller_*.log")
+        started = re.compile(rf"deployment='chat-{model}'.* started successfully .*\(PID: (\d+)\)")
+        return int(started.findall("".join(log.read_text() for log in logs))[-1])
 
     def forked(self) -> list[int]:
         """Pids of all forks so far."""
@@ -136,9 +142,12 @@ def test_a_kill_in_the_middle_of_a_start_is_no_clients_business(forks: Forks, wh
 
 def test_a_fork_that_is_killed_is_replaced_by_serve(forks: Forks) -> None:
     forks.pid()
-    os.kill(killed := forks.start(), signal.SIGKILL)
-    eventually(lambda: killed not in forks.replicas(), WITHIN_S, "it lives")
-    assert forks.server.chat(MODEL, "say hi").status_code == 200
+    os.kill(killed := forks.answers("mortal"), signal.SIGKILL)
+    eventually(lambda: not is_alive(killed), WITHIN_S, "it lives")
+    eventually(
+        lambda: forks.server.chat("mortal", "say back").status_code == 200, WITHIN_S, "nothing came in its place"
+    )
+    assert killed != forks.answers("mortal") in forks.forked()
 
 
 def in_a_ray_of_its_own(part: str) -> Any:
