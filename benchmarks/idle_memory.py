@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 
 from benchmarks.cold_requests import CAPABILITIES
-from benchmarks.cold_start import WITH, WITHOUT, await_zero, graph, warm_up
+from benchmarks.cold_start import WITH, WITHOUT, await_zero, graph, wait, warm_up
 from benchmarks.servers import Server, working_folder
 
 MIB = 1 << 20
@@ -92,9 +92,16 @@ def measure(folder: Path, way: str, awake: bool) -> None:
     with graph(folder, way) as (server, session):
         warm_up(server, session, way)
         await_zero(server, CAPABILITIES["chat"].deployment)
+        wait(lambda: not engines(session), "an engine at zero has a process")
         print(f"\nAll engines at zero, {way}\n\n{table(session)}", flush=True)
         for name in CAPABILITIES if awake else ():
             one_awake(server, session, name)
+
+
+def engines(session: Path) -> list[str]:
+    """Titles of the processes of engines."""
+    titles = [title(process) for process in of_graph(session)]
+    return [name for name in titles if name.startswith("ray::ServeReplica") and "ingress" not in name]
 
 
 def one_awake(server: Server, session: Path, name: str) -> None:

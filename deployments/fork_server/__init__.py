@@ -1,7 +1,7 @@
 """Warm starts: a process of each node that has imported what engines import, and forks a worker whenever Ray wants one.
 
     raylet -> bash -> enter.py ---- socket ----> server.py        imported once: torch, vLLM, transformers, Ray ...
-                         |                          `- fork ----> worker.py -> Ray's default_worker.py, as ever
+                         |                          `- fork ----> worker.py -> Ray's default worker, as ever
                          `- nobody there: exec python default_worker.py, as without all this
 
 plan.py         which engines start so, and what is imported for them: from their stanzas and adapters

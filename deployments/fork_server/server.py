@@ -2,8 +2,8 @@
 
     python -m deployments.fork_server.server SOCKET VERSION PROGRAM PLAN
 
-`PLAN` is JSON, as plan.py makes it. The server begins some time after it was left behind, imports at a low priority, and
-then makes sure that it can be forked: one thread, no files, no GPU, and no two forks that draw the same. Where that
+`PLAN` is JSON, as plan.py makes it. The server begins some time after it was left behind, imports at a low priority,
+and then makes sure that it can be forked: one thread, no files, no GPU, and no two forks that draw the same. Where that
 does not hold it ends, and says why in its log.
 """
 
