@@ -2,7 +2,7 @@
 
     raylet -> bash -> enter.py ---- socket ----> server.py        imported once: torch, vLLM, transformers, Ray ...
                          |                          `- fork ----> worker.py -> Ray's default worker, as ever
-                         `- nobody there: exec python default_worker.py, as without all this
+                         `- nobody there: exec of the worker itself, as without all this
 
 plan.py         which engines start so, and what is imported for them: from their stanzas and adapters
 enter.py        stands in for `python` in front of Ray's worker; asks, or goes on alone and leaves a server behind
