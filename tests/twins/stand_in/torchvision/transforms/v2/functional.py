@@ -28,6 +28,13 @@ def pil_to_tensor(image: Any) -> torch.Tensor:
     return torch.from_numpy(pixels.reshape(*pixels.shape[:2], -1)).permute(2, 0, 1)
 
 
+def to_pil_image(pixels: torch.Tensor) -> Any:
+    """The reverse, of uint8 [channels, height, width]."""
+    from PIL import Image
+
+    return Image.fromarray(pixels.permute(1, 2, 0).numpy())
+
+
 def resize(
     image: torch.Tensor,
     size: Sequence[int],
