@@ -91,7 +91,7 @@ async def images(engine: Any, model: ChatModel) -> Any:
             await engine.complete(ask(model, seeing(colour), logprobs=True, max_tokens=1)) for colour in ("red", "blue")
         ]
     except ApiError as error:
-        return error.fault.code
+        return f"{error.fault.code}: {error.message}"
     chances = [one.body["choices"][0]["logprobs"]["content"][0]["logprob"] for one in found]
     return {"prompt_tokens": [one.prompt_tokens for one in found], "logprobs": chances}
 
@@ -132,7 +132,7 @@ async def written(engine: Any, text: str, given: Any, params: Any) -> AsyncItera
     for number, step in enumerate(steps):
         last = number == len(steps) - 1
         piece = words.decode(step, skip_special_tokens=params.skip_special_tokens)
-        output = CompletionOutput(0, piece, step, None, None, "stop" if last else None)
+        output = CompletionOutput(0, piece, step, None, None, finish_reason="stop" if last else None)
         yield RequestOutput("recorded", None, list(given["prompt_token_ids"]), None, [output], last, num_cached_tokens=0)
 
 

@@ -1,6 +1,7 @@
 """What models of each family write, as their makers document it, and what a client is to get of it. By reasoning parser.
 
-Thoughts have begun in the prompt of Qwen; Gemma opens and closes its channel itself.
+Thoughts have begun in the prompt of Qwen, and vLLM keeps the line breaks around their end; Gemma opens and closes its
+channel itself.
 """
 
 from __future__ import annotations
@@ -69,13 +70,13 @@ RECORDED: dict[str, list[Recorded]] = {
     ],
     "qwen3": [
         Recorded("an answer", ANSWER, ANSWER, thinks=False),
-        Recorded("thoughts", f"{THOUGHT}\n</think>\n\n{ANSWER}", ANSWER, reasoning=THOUGHT),
+        Recorded("thoughts", f"{THOUGHT}\n</think>\n\n{ANSWER}", f"\n\n{ANSWER}", reasoning=f"{THOUGHT}\n"),
         Recorded("calls", QWEN_CALLS, None, thinks=False, calls=[PARIS, ROME]),
         Recorded(
             "thoughts and calls",
             f"{THOUGHT}\n</think>\n\n{QWEN_CALLS}",
             None,
-            reasoning=THOUGHT,
+            reasoning=f"{THOUGHT}\n",
             calls=[PARIS, ROME],
         ),
     ],

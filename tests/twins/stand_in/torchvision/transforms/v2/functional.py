@@ -22,6 +22,10 @@ class InterpolationMode(Enum):
     LANCZOS = "lanczos"
 
 
+PILLOW = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
+"""Names of Pillow's numbers."""
+
+
 def pil_to_tensor(image: Any) -> torch.Tensor:
     """Uint8 [channels, height, width]."""
     pixels = np.array(image)
@@ -38,14 +42,15 @@ def to_pil_image(pixels: torch.Tensor) -> Any:
 def resize(
     image: torch.Tensor,
     size: Sequence[int],
-    interpolation: InterpolationMode = InterpolationMode.BILINEAR,
+    interpolation: InterpolationMode | int = InterpolationMode.BILINEAR,
     max_size: int | None = None,
     antialias: bool | None = True,
 ) -> torch.Tensor:
     """To `size` (height, width); rounded where the image is of whole numbers."""
+    mode = PILLOW[interpolation] if isinstance(interpolation, int) else interpolation.value
     batch = image.reshape(-1, *image.shape[-3:]).float()
     scaled = torch.nn.functional.interpolate(
-        batch, tuple(size), mode=interpolation.value, antialias=bool(antialias), align_corners=False
+        batch, tuple(size), mode=mode, antialias=bool(antialias), align_corners=False
     ).reshape(*image.shape[:-2], *size)
     return scaled if image.is_floating_point() else scaled.round().clamp(0, 255).to(image.dtype)
 
