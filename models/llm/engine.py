@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from models.llm import architectures
 from models.precision import fitting_dtype
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def prepare_environment(in_process: bool, eager: bool, threads: int | None) -> N
 
 
 def start(spec: EngineSpec) -> AsyncLLM:
-    """Loads the model of `spec`; blocks until it can answer."""
+    """Loads the model of `spec`; blocks until it can answer. Raises WeightsError for an unknown architecture."""
     prepare_environment(spec.in_process, bool(spec.arguments.get("enforce_eager")), spec.threads)
     with _uncollected():
         return _start(spec)
@@ -103,7 +104,8 @@ def _start(spec: EngineSpec) -> AsyncLLM:
         arguments = fitted(arguments, "cuda" if torch.cuda.is_available() else "cpu")
     # The engine keeps the backend of its first grammar for good; with `auto` a client would choose it for all others.
     arguments["structured_outputs_config"] = StructuredOutputsConfig(backend="xgrammar")
-    config = AsyncEngineArgs(model=str(spec.path), **arguments).create_engine_config(UsageContext.ENGINE_CONTEXT)
+    with architectures.known(spec.path):
+        config = AsyncEngineArgs(model=str(spec.path), **arguments).create_engine_config(UsageContext.ENGINE_CONTEXT)
     if not spec.in_process:
         from models.llm.watched import WatchedLLM
 

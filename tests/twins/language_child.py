@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import configs
+from benchmarks import asks
 from contract.catalog import ChatModel, DecisionModel
 from contract.chat.engine import ChatJob
 from contract.chat.request import ChatRequest
@@ -173,6 +174,7 @@ async def facts_of(model: Any, folder: Path) -> dict[str, Any]:
         engine = adapter_of(model)(on_cpu(model), folder)
         try:
             facts = await (chat_facts if isinstance(model, ChatModel) else decision_facts)(engine, model)
+            facts["asked"] = [one.what for one in await asks.ASKS[model.noun](engine, model, None)]
         finally:
             engine.close()
     except Exception:
@@ -181,6 +183,7 @@ async def facts_of(model: Any, folder: Path) -> dict[str, Any]:
 
 
 async def main(folder: Path, wanted: list[str]) -> None:
+    asks.ANSWER_TOKENS = 16
     catalog = configs.load("production")
     made = {name: make(folder / name) for name, make in MAKERS.items()}
     for model in (*catalog.chat.values(), *catalog.decisions.values()):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import configs
+from benchmarks.asks import ASKS
 from contract.catalog import Model
 from contract.embeddings import Embeddings, EmbeddingsJob
 from contract.rerank import RerankJob
@@ -94,6 +95,15 @@ async def test_a_reranker_reads_query_and_document_together(engines: dict[str, A
     assert all(0 < score < 1 for score in (*ranking.scores, *other.scores))
     assert ranking.scores != other.scores
     assert engine._encoder.window == CATALOG.rerank["bge-reranker-base"].context_window
+
+
+@pytest.mark.parametrize(
+    ("id", "kinds"),
+    [("bge-m3", ["passages", "query"]), ("nomic-embed-code", ["passages", "query"]), ("bge-reranker-base", ["documents"])],
+)
+async def test_what_is_asked_on_a_gpu_can_be_asked(engines: dict[str, Any], id: str, kinds: list[str]) -> None:
+    model = CATALOG.embeddings.get(id) or CATALOG.rerank[id]
+    assert [one.what for one in await ASKS[model.noun](engines[id], model, None)] == kinds
 
 
 def test_weights_of_other_dimensions_are_refused(tmp_path: Path) -> None:

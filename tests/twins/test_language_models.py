@@ -114,3 +114,13 @@ def test_a_decision_sees_images(seen: dict[str, Any], id: str) -> None:
     assert without != red != blue
     tokens = seen[id]["input_tokens"]
     assert tokens[0] < tokens[1] == tokens[2]
+
+
+@pytest.mark.parametrize("id", [*CHATS, *DECISIONS])
+def test_what_is_asked_on_a_gpu_can_be_asked(seen: dict[str, Any], id: str) -> None:
+    """`benchmarks.gpu` puts each kind of request to the adapter; here it is put to the twin."""
+    if id in DECISIONS:
+        assert seen[id]["asked"] == ["text", "image"]
+    else:
+        images = ["image"] if CATALOG.chat[id].vision else []
+        assert seen[id]["asked"] == ["text", "schema", "tool", "thoughts", *images]
