@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import io
 import json
@@ -31,7 +32,10 @@ ANSWER_TOKENS = 256
 TEXTS = 64
 TONE_HZ, TONE_S, SAMPLE_RATE = 220, 5, 16_000
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-WEATHER = {"type": "function", "function": {"name": "get_weather", "description": "Weather of a city", "parameters": SCHEMA}}
+WEATHER = {
+    "type": "function",
+    "function": {"name": "get_weather", "description": "Weather of a city", "parameters": SCHEMA},
+}
 
 
 class Asked(NamedTuple):
@@ -121,7 +125,10 @@ async def embeddings(engine: Any, model: EmbeddingModel, _: Path | None) -> list
     """Passages together, and a query with its prompt."""
     passages = tuple(f"def number_{number}(): return {number}  # one of many" for number in range(TEXTS))
     done = []
-    for what, texts, prompt in (("passages", passages, ""), ("query", ("Which is 7?",), model.prompts.get("query", ""))):
+    for what, texts, prompt in (
+        ("passages", passages, ""),
+        ("query", ("Which is 7?",), model.prompts.get("query", "")),
+    ):
         started = time.perf_counter()
         found = await engine.embed(EmbeddingsJob(texts, prompt=prompt))
         spent_s = time.perf_counter() - started
@@ -146,12 +153,14 @@ async def speech(engine: Any, model: SpeechModel, _: Path | None) -> list[Asked]
     job = SpeechJob("The next train to Hamburg leaves from platform five.", "en", voice=model.default_voice)
     block = await engine.speak_whole(job)
     spent_s = time.perf_counter() - started
-    return [Asked("sentence", spent_s, f"{block.seconds:.1f} s of sound, {block.seconds / spent_s:.1f} times real time")]
+    return [
+        Asked("sentence", spent_s, f"{block.seconds:.1f} s of sound, {block.seconds / spent_s:.1f} times real time")
+    ]
 
 
 async def transcription(engine: Any, _: Any, recording: Path | None) -> list[Asked]:
     """The recording, or a tone."""
-    audio = recording.read_bytes() if recording else tone()
+    audio = await asyncio.to_thread(recording.read_bytes) if recording else tone()
     started = time.perf_counter()
     heard = [part async for part in engine.transcribe(TranscriptionJob(audio))]
     spent_s = time.perf_counter() - started

@@ -7,11 +7,11 @@
 
 What CI cannot show, this shows: that the true weights load with the arguments of the stanza, in a GPU's types and with
 its kernels, and fit. Each model has a process of its own, started as a replica starts it: its stanza, its adapter, its
-interpreter (`py_executable`), without Ray and without the graph. A model that fails is named with its last lines, the
+interpreter (`py_executable`); without Ray and without the graph. A model that fails is named with its last lines, the
 next one goes on, and the exit status is 1.
 
-Printed are seconds until it has loaded, memory of the GPU that is taken then (vLLM takes the share that its stanza gives
-it), and for each request its seconds and how much came of it. Weights come from the lock; before the first run:
+Printed are seconds until it has loaded, memory of the GPU that is taken then (vLLM takes what its stanza gives it), and
+for each request its seconds and how much came of it. Weights come from the lock; before the first run:
 
     python -m models.weights lock production
 

@@ -34,7 +34,9 @@ def known(folder: Path) -> Iterator[None]:
     except ValueError as error:
         if NOT_LOADED not in str(error):
             raise
-        lacks = "" if importlib.util.find_spec("torchvision") else ": torchvision is missing, as in every CPU installation"
+        lacks = (
+            "" if importlib.util.find_spec("torchvision") else ": torchvision is missing, as in every CPU installation"
+        )
         raise WeightsError(f"vLLM {_vllm()} cannot load its code for `{', '.join(named)}`{lacks}") from error
 
 

@@ -1,4 +1,4 @@
-"""Encoders with tiny random weights, in the files that their publishers write: `python -m tests.twins.encoders FOLDER NAME`.
+"""Encoders with tiny random weights, as publishers write them: `python -m tests.twins.encoders FOLDER NAME`.
 
     bge-m3               XLM-RoBERTa; what follows it is the first token's vector, normalised
     bge-reranker-base    XLM-RoBERTa with one label

@@ -75,7 +75,10 @@ def make(folder: Path, variant: str) -> Path:
     ids = {f"{name}_id": words.convert_tokens_to_ids(text) for name, text in NAMED.items()}
     ids["eoa_token_index"] = ids.pop("eoa_token_id")
     ids["video_token_id"] = words.convert_tokens_to_ids("<|video|>")
-    text = TEXT | {"vocab_size": len(words), "eos_token_id": [words.eos_token_id, words.convert_tokens_to_ids("<turn|>")]}
+    text = TEXT | {
+        "vocab_size": len(words),
+        "eos_token_id": [words.eos_token_id, words.convert_tokens_to_ids("<turn|>")],
+    }
     network, processor = {"unified": unified, "experts": experts}[variant](text, ids, words)
     letters.save(network, folder)
     processor.save_pretrained(folder)

@@ -105,7 +105,9 @@ async def recorded(engine: Any, model: ChatModel, one: Recorded) -> dict[str, An
     engine._engine.generate = lambda given, params, *_, **__: written(engine, one.written, given, params)
     try:
         whole = (await engine.complete(job)).body["choices"][0]
-        streamed = [event for batch in [batch async for batch in engine.stream(job)] for event in contents(batch.events)]
+        streamed = [
+            event for batch in [batch async for batch in engine.stream(job)] for event in contents(batch.events)
+        ]
     finally:
         engine._engine.generate = truly
     message = whole["message"]
@@ -134,7 +136,9 @@ async def written(engine: Any, text: str, given: Any, params: Any) -> AsyncItera
         last = number == len(steps) - 1
         piece = words.decode(step, skip_special_tokens=params.skip_special_tokens)
         output = CompletionOutput(0, piece, step, None, None, finish_reason="stop" if last else None)
-        yield RequestOutput("recorded", None, list(given["prompt_token_ids"]), None, [output], last, num_cached_tokens=0)
+        yield RequestOutput(
+            "recorded", None, list(given["prompt_token_ids"]), None, [output], last, num_cached_tokens=0
+        )
 
 
 def added_up(events: list[dict[str, Any]]) -> dict[str, Any]:

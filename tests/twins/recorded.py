@@ -1,4 +1,4 @@
-"""What models of each family write, as their makers document it, and what a client is to get of it. By reasoning parser.
+"""What models of each family write, as their makers document it, and what a client gets of it. By reasoning parser.
 
 Thoughts have begun in the prompt of Qwen, and vLLM keeps the line breaks around their end; Gemma opens and closes its
 channel itself.

@@ -99,7 +99,11 @@ async def test_a_reranker_reads_query_and_document_together(engines: dict[str, A
 
 @pytest.mark.parametrize(
     ("id", "kinds"),
-    [("bge-m3", ["passages", "query"]), ("nomic-embed-code", ["passages", "query"]), ("bge-reranker-base", ["documents"])],
+    [
+        ("bge-m3", ["passages", "query"]),
+        ("nomic-embed-code", ["passages", "query"]),
+        ("bge-reranker-base", ["documents"]),
+    ],
 )
 async def test_what_is_asked_on_a_gpu_can_be_asked(engines: dict[str, Any], id: str, kinds: list[str]) -> None:
     model = CATALOG.embeddings.get(id) or CATALOG.rerank[id]

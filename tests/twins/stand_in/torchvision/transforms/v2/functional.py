@@ -61,9 +61,7 @@ def pad(image: torch.Tensor, padding: Sequence[int], fill: float = 0, padding_mo
     return torch.nn.functional.pad(image, (left, right, top, bottom), mode=padding_mode, value=fill)
 
 
-def normalize(
-    image: torch.Tensor, mean: Sequence[float], std: Sequence[float], inplace: bool = False
-) -> torch.Tensor:
+def normalize(image: torch.Tensor, mean: Sequence[float], std: Sequence[float], inplace: bool = False) -> torch.Tensor:
     """(image - mean) / std, channel by channel."""
     shift, scale = (torch.as_tensor(one, dtype=image.dtype).view(-1, 1, 1) for one in (mean, std))
     return (image - shift) / scale
