@@ -1,4 +1,4 @@
-"""Weights of an architecture that the installed vLLM cannot run are refused in one sentence, before it is tried."""
+"""Weights of an architecture that the installed vLLM cannot run are refused in one sentence."""
 
 from __future__ import annotations
 
@@ -11,41 +11,39 @@ from pathlib import Path
 
 from models.weights.files import WeightsError
 
+UNKNOWN = ("are not supported for now", "does not recognize this architecture")
+"""In the errors of vLLM and of transformers for an architecture that they do not know."""
 NOT_LOADED = "failed to be inspected"
 """In vLLM's error where its module of an architecture cannot be imported."""
 
 
 @contextmanager
 def known(folder: Path) -> Iterator[None]:
-    """Around the configuration of an engine over the weights in `folder`. Imports vLLM.
+    """Around the configuration of an engine over the weights in `folder`.
 
     Raises WeightsError where vLLM does not know what they are of, or cannot import its code for it.
     """
-    from vllm.model_executor.models import ModelRegistry
-
-    named = _architectures(folder)
-    if named and not set(named) & set(ModelRegistry.get_supported_archs()):
-        raise WeightsError(
-            f"the weights in `{folder}` are of the architecture `{named[0]}`, which vLLM {_vllm()} does not know; "
-            "name other weights in the stanza, or install a vLLM that knows it"
-        )
     try:
         yield
     except ValueError as error:
+        if any(part in str(error) for part in UNKNOWN):
+            raise WeightsError(
+                f"the weights in `{folder}` are of the architecture {_architectures(folder)}, which vLLM {_vllm()} does "
+                "not know; name other weights in the stanza, or install a vLLM that knows it"
+            ) from None
         if NOT_LOADED not in str(error):
             raise
         lacks = (
-            "" if importlib.util.find_spec("torchvision") else ": torchvision is missing, as in every CPU installation"
+            "" if importlib.util.find_spec("torchvision") else ": torchvision is missing, as in any CPU installation"
         )
-        raise WeightsError(f"vLLM {_vllm()} cannot load its code for `{', '.join(named)}`{lacks}") from error
+        raise WeightsError(f"vLLM {_vllm()} cannot load its code for {_architectures(folder)}{lacks}") from error
 
 
-def _architectures(folder: Path) -> list[str]:
-    """As `config.json` names them; empty where there is none, as in Mistral's own form."""
+def _architectures(folder: Path) -> str:
+    """As `config.json` names them."""
     file = folder / "config.json"
-    if not file.is_file():
-        return []
-    return list(json.loads(file.read_text("utf-8")).get("architectures") or ())
+    said = json.loads(file.read_text("utf-8")) if file.is_file() else {}
+    return ", ".join(f"`{name}`" for name in said.get("architectures") or [said.get("model_type", "unnamed")])
 
 
 def _vllm() -> str:

@@ -1,4 +1,4 @@
-"""The table of docs/production-models.md against the catalogue and the tests that it names; the script that it shows."""
+"""The table of docs/production-models.md against the catalogue and tests that it names; the script that it shows."""
 
 from __future__ import annotations
 
