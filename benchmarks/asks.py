@@ -102,7 +102,7 @@ async def _whole(what: str, engine: Any, model: ChatModel, content: Any, **field
 
 async def decisions(engine: Any, model: DecisionModel, _: Path | None) -> list[Asked]:
     """A question about a text, and one about an image."""
-    asked = {"text": ("I was charged twice and want my money back.", ())}
+    asked: dict[str, tuple[str, tuple[str, ...]]] = {"text": ("I was charged twice and want my money back.", ())}
     if model.reads_images:
         asked["image"] = ("The picture is of one colour.", (picture(),))
     done = []

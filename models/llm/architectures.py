@@ -19,24 +19,23 @@ NOT_LOADED = "failed to be inspected"
 
 @contextmanager
 def known(folder: Path) -> Iterator[None]:
-    """Around the configuration of an engine over the weights in `folder`.
+    """Around the start of an engine over the weights in `folder`.
 
     Raises WeightsError where vLLM does not know what they are of, or cannot import its code for it.
     """
     try:
         yield
     except ValueError as error:
+        of = _architectures(folder)
         if any(part in str(error) for part in UNKNOWN):
             raise WeightsError(
-                f"the weights in `{folder}` are of the architecture {_architectures(folder)}, which vLLM {_vllm()} does "
-                "not know; name other weights in the stanza, or install a vLLM that knows it"
+                f"the weights in `{folder}` are of the architecture {of}, which vLLM {_vllm()} does not know; name other "
+                "weights in the stanza, or install a vLLM that knows it"
             ) from None
         if NOT_LOADED not in str(error):
             raise
-        lacks = (
-            "" if importlib.util.find_spec("torchvision") else ": torchvision is missing, as in any CPU installation"
-        )
-        raise WeightsError(f"vLLM {_vllm()} cannot load its code for {_architectures(folder)}{lacks}") from error
+        lacks = "" if importlib.util.find_spec("torchvision") else ": torchvision is missing, as on any CPU"
+        raise WeightsError(f"vLLM {_vllm()} cannot load its code for {of}{lacks}") from error
 
 
 def _architectures(folder: Path) -> str:

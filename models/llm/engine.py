@@ -86,7 +86,7 @@ def prepare_environment(in_process: bool, eager: bool, threads: int | None) -> N
 def start(spec: EngineSpec) -> AsyncLLM:
     """Loads the model of `spec`; blocks until it can answer. Raises WeightsError for an unknown architecture."""
     prepare_environment(spec.in_process, bool(spec.arguments.get("enforce_eager")), spec.threads)
-    with _uncollected():
+    with _uncollected(), architectures.known(spec.path):
         return _start(spec)
 
 
@@ -104,8 +104,7 @@ def _start(spec: EngineSpec) -> AsyncLLM:
         arguments = fitted(arguments, "cuda" if torch.cuda.is_available() else "cpu")
     # The engine keeps the backend of its first grammar for good; with `auto` a client would choose it for all others.
     arguments["structured_outputs_config"] = StructuredOutputsConfig(backend="xgrammar")
-    with architectures.known(spec.path):
-        config = AsyncEngineArgs(model=str(spec.path), **arguments).create_engine_config(UsageContext.ENGINE_CONTEXT)
+    config = AsyncEngineArgs(model=str(spec.path), **arguments).create_engine_config(UsageContext.ENGINE_CONTEXT)
     if not spec.in_process:
         from models.llm.watched import WatchedLLM
 
