@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 import configs
 from benchmarks.asks import ASKS, Asked
@@ -78,7 +78,7 @@ def chosen(found: dict[str, Model], names: Sequence[str]) -> list[Model]:
 
 def listed(wanted: Sequence[Model]) -> Table:
     """Names, and what of a machine each reserves."""
-    table = Table("deployment", "adapter", "GPUs", "weights")
+    table = Table(Column("deployment", no_wrap=True), "adapter", "GPUs", "weights")
     for model in wanted:
         assert model.serving
         gpus = model.serving.deployment.get("ray_actor_options", {}).get("num_gpus", 0)
@@ -96,7 +96,7 @@ def gpu_name() -> str | None:
 def run(wanted: Sequence[Model], options: argparse.Namespace) -> int:
     """Each of `wanted` in a process of its own; a table at the end."""
     console.print(f"{gpu_name()}, {len(wanted)} models")
-    table = Table("model", "loads, s", "GPU, GiB", "request", "s", "result")
+    table = Table(Column("model", no_wrap=True), "loads, s", "GPU, GiB", "request", "s", "result")
     failed = []
     for model in wanted:
         console.print(f"{model.deployment} …")

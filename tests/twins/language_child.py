@@ -47,6 +47,11 @@ MAKERS = {
 }
 
 
+def family(model: Any) -> str:
+    """Whose output the model writes: by its weights, not by what the stanza says of it."""
+    return "gemma" if TWIN_OF[model.serving.weights].startswith("gemma") else "qwen"
+
+
 def picture(colour: str) -> str:
     from PIL import Image
 
@@ -75,7 +80,7 @@ async def chat_facts(engine: Any, model: ChatModel) -> dict[str, Any]:
         "thinking": [await prompt(engine, model, effort) for effort in ("none", "high")],
         "images": await images(engine, model),
     }
-    return facts | {"recorded": [await recorded(engine, model, one) for one in RECORDED[model.reasoning_parser or ""]]}
+    return facts | {"recorded": [await recorded(engine, model, one) for one in RECORDED[family(model)]]}
 
 
 async def prompt(engine: Any, model: ChatModel, effort: str) -> str:

@@ -1,4 +1,4 @@
-"""What models of each family write, as their makers document it, and what a client gets of it. By reasoning parser.
+"""What models of each family write, as their makers document it, and what a client gets of it. By family.
 
 Thoughts have begun in the prompt of Qwen, and vLLM keeps the line breaks around their end; Gemma opens and closes its
 channel itself.
@@ -56,7 +56,7 @@ THOUGHT = "They ask for two cities: one call each."
 ANSWER = "It is 20 degrees in Paris, and {a: 1} stays as it is."
 
 RECORDED: dict[str, list[Recorded]] = {
-    "gemma4": [
+    "gemma": [
         Recorded("an answer", ANSWER, ANSWER, thinks=False),
         Recorded("thoughts", f"<|channel>thought\n{THOUGHT}<channel|>{ANSWER}", ANSWER, reasoning=THOUGHT),
         Recorded("calls", GEMMA_CALLS, None, thinks=False, calls=[PARIS, ROME]),
@@ -68,7 +68,7 @@ RECORDED: dict[str, list[Recorded]] = {
             calls=[PARIS, ROME],
         ),
     ],
-    "qwen3": [
+    "qwen": [
         Recorded("an answer", ANSWER, ANSWER, thinks=False),
         Recorded("thoughts", f"{THOUGHT}\n</think>\n\n{ANSWER}", f"\n\n{ANSWER}", reasoning=f"{THOUGHT}\n"),
         Recorded("calls", QWEN_CALLS, None, thinks=False, calls=[PARIS, ROME]),

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import configs
-from tests.twins.language_child import TWIN_OF
+from tests.twins.language_child import TWIN_OF, family
 from tests.twins.recorded import RECORDED
 
 pytestmark = pytest.mark.timeout(600)
@@ -30,11 +30,11 @@ ARCHITECTURES = {
     "qwen3.5": "Qwen3_5ForConditionalGeneration",
 }
 MARKS = {
-    "gemma4": ("<|turn>model\n<|channel>thought\n<channel|>", "<|turn>model\n"),
-    "qwen3": ("<|im_start|>assistant\n<think>\n\n</think>\n\n", "<|im_start|>assistant\n<think>\n"),
+    "gemma": ("<|turn>model\n<|channel>thought\n<channel|>", "<|turn>model\n"),
+    "qwen": ("<|im_start|>assistant\n<think>\n\n</think>\n\n", "<|im_start|>assistant\n<think>\n"),
 }
-"""How a prompt ends without thoughts and with them, by reasoning parser."""
-SPELLED = [(id, one.name) for id in CHATS for one in RECORDED[str(CATALOG.chat[id].reasoning_parser)]]
+"""How a prompt ends without thoughts and with them, by family."""
+SPELLED = [(id, one.name) for id in CHATS for one in RECORDED[family(CATALOG.chat[id])]]
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_it_answers(seen: dict[str, Any], id: str) -> None:
 @pytest.mark.parametrize("id", CHATS)
 def test_thinking_is_switched_in_the_prompt_and_tools_are_in_it(seen: dict[str, Any], id: str) -> None:
     without, thinks = seen[id]["thinking"]
-    endings = MARKS[str(CATALOG.chat[id].reasoning_parser)]
+    endings = MARKS[family(CATALOG.chat[id])]
     assert (without.endswith(endings[0]), thinks.endswith(endings[1])) == (True, True)
     assert "get_weather" in without
     assert "get_weather" in thinks
@@ -89,7 +89,7 @@ def test_it_sees_what_the_catalogue_says(seen: dict[str, Any], id: str) -> None:
 @pytest.mark.parametrize(("id", "name"), SPELLED)
 def test_thoughts_and_calls_are_told_apart(seen: dict[str, Any], id: str, name: str) -> None:
     """What the family writes, through the parsers that the stanza names: whole, and token by token."""
-    wanted = next(one for one in RECORDED[str(CATALOG.chat[id].reasoning_parser)] if one.name == name)
+    wanted = next(one for one in RECORDED[family(CATALOG.chat[id])] if one.name == name)
     found = next(one for one in seen[id]["recorded"] if one["name"] == name)
     for way in ("whole", "streamed"):
         message = found[way]
