@@ -2,7 +2,8 @@
 
     python -m tests.twins.language_child FOLDER [ID…]
 
-A process of its own, because transformers looks once whether there is a torchvision. vLLM is imported once for all.
+A process of its own, because transformers looks once whether there is a torchvision. vLLM is imported once for all, and
+nothing collects garbage: each engine would look through all that was imported, 2 s when it ends and some more before.
 The stanza is the one of production, as `on_cpu` leaves it; the adapter is the one that the stanza names.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gc
 import io
 import json
 import sys
@@ -26,6 +28,7 @@ from contract.chat.request import ChatRequest
 from contract.errors import ApiError
 from contract.events import contents
 from contract.tokens import DetokenizeJob, TokenizeJob
+from models.chat import adapter
 from models.options import adapter_of, check
 from tests.models.tiny_scorers import QUESTIONS, job
 from tests.twins import gemma4, qwen35
@@ -193,6 +196,7 @@ async def facts_of(model: Any, folder: Path) -> dict[str, Any]:
 
 async def main(folder: Path, wanted: list[str]) -> None:
     asks.ANSWER_TOKENS = 16
+    adapter.MAX_BATCHES_PER_S = 10_000  # what is recorded comes a letter at a time: 600 batches a model
     catalog = configs.load("production")
     made = {name: make(folder / name) for name, make in MAKERS.items()}
     for model in (*catalog.chat.values(), *catalog.decisions.values()):
@@ -202,4 +206,6 @@ async def main(folder: Path, wanted: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    gc.disable()
+    gc.unfreeze = lambda: None
     asyncio.run(main(Path(sys.argv[1]), sys.argv[2:]))
