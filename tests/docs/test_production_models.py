@@ -28,13 +28,50 @@ def test_every_model_of_production_has_a_row() -> None:
     assert len([model for model in MODELS.values() if model.noun != "voice_design"]) == 16
 
 
+@pytest.fixture(scope="module")
+def collected() -> set[str]:
+    """What `make test` runs of the files that the table names: their tests' ids."""
+    chosen = ["-m", "not slow", "--ignore=tests/cluster"]
+    assert 'pytest -m "not slow" --ignore=tests/cluster' in (ROOT / "Makefile").read_text("utf-8")
+    files = sorted({file for row in ROWS for file in files_of(row)})
+    command = [sys.executable, "-m", "pytest", "--collect-only", "--quiet", *chosen, *files]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert listed.returncode == 0, listed.stdout[-2000:]
+    return {line for line in listed.stdout.splitlines() if "::" in line}
+
+
+def files_of(row: list[str]) -> list[str]:
+    """Those that the row names for what CI runs."""
+    return re.findall(r"\]\(\.\./(tests/\S+?\.py)\)", row[2])
+
+
+def source_of(file: str) -> str:
+    """Of the tests in `file`, and of the child process that they look at, where there is one."""
+    child = ROOT / file.replace("/test_", "/").replace(".py", "_child.py")
+    return "".join(path.read_text("utf-8") for path in (ROOT / file, child) if path.is_file())
+
+
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
-def test_a_row_names_tests_that_exist_and_the_command_of_its_model(row: list[str]) -> None:
-    name, _, runs, _, command = row
-    files = re.findall(r"\]\(\.\./(tests/\S+?\.py)\)", runs)
-    assert files
-    assert all((ROOT / file).is_file() for file in files)
-    assert command == f"`python -m benchmarks.gpu {name.strip('`')}`"
+def test_a_row_names_tests_that_run_and_the_command_of_its_model(collected: set[str], row: list[str]) -> None:
+    name, twin, runs, shows, command = row
+    model = MODELS[name.strip("`")]
+    assert all((twin, shows))
+    assert files_of(row)
+    for file in files_of(row):
+        if file.startswith("tests/twins"):
+            assert f"{file}::test_what_is_asked_on_a_gpu_can_be_asked[{model.id}]" in collected
+            continue
+        assert any(test.startswith(f"{file}::") for test in collected)
+        text = source_of(file)
+        assert model.serving
+        assert model.serving.adapter.split(":")[0] in text, "the tests are of the adapter that the stanza names"
+        assert ("needs_environment" in text) == ("where its environment is" in runs)
+    assert command == f"`python -m benchmarks.gpu {model.deployment}`"
+
+
+def test_ci_makes_the_environment_that_rows_want_before_it_tests() -> None:
+    done = (ROOT / ".ci/run").read_text("utf-8").splitlines()
+    assert done.index("make setup-qwen") < done.index("make test")
 
 
 def test_the_tests_of_the_table_know_each_language_model_and_encoder() -> None:

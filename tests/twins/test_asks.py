@@ -29,6 +29,7 @@ async def test_a_sentence_is_spoken(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "s of sound" in asked.result
 
 
+@pytest.mark.usefixtures("libraries")
 async def test_a_recording_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PARLANCE_HOME", str(tmp_path))
     whisper.make(tmp_path / "twins" / "whisper-large-v3")

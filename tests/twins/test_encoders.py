@@ -21,10 +21,11 @@ from models.weights.files import WeightsError
 from tests.twins.encoders import make
 from tests.twins.on_cpu import on_cpu
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("libraries")]
 
 CATALOG = configs.load("production")
 EMBEDDINGS = [model for model in CATALOG.embeddings.values() if model.serving]
+RERANKERS = [model for model in CATALOG.rerank.values() if model.serving]
 TEXTS = ["def add(a, b): return a + b", "a", "Where are two numbers added?"]
 
 
@@ -36,9 +37,9 @@ def start(model: Model, folder: Path) -> Any:
 
 
 @pytest.fixture(scope="module")
-def engines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+def engines(tmp_path_factory: pytest.TempPathFactory, libraries: None) -> Iterator[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("twins")
-    started = {model.id: start(model, folder) for model in (*EMBEDDINGS, CATALOG.rerank["bge-reranker-base"])}
+    started = {model.id: start(model, folder) for model in (*EMBEDDINGS, *RERANKERS)}
     yield started
     for engine in started.values():
         engine.close()
@@ -97,16 +98,10 @@ async def test_a_reranker_reads_query_and_document_together(engines: dict[str, A
     assert engine._encoder.window == CATALOG.rerank["bge-reranker-base"].context_window
 
 
-@pytest.mark.parametrize(
-    ("id", "kinds"),
-    [
-        ("bge-m3", ["passages", "query"]),
-        ("nomic-embed-code", ["passages", "query"]),
-        ("bge-reranker-base", ["documents"]),
-    ],
-)
-async def test_what_is_asked_on_a_gpu_can_be_asked(engines: dict[str, Any], id: str, kinds: list[str]) -> None:
+@pytest.mark.parametrize("id", [model.id for model in (*EMBEDDINGS, *RERANKERS)])
+async def test_what_is_asked_on_a_gpu_can_be_asked(engines: dict[str, Any], id: str) -> None:
     model = CATALOG.embeddings.get(id) or CATALOG.rerank[id]
+    kinds = ["documents"] if id in CATALOG.rerank else ["passages", "query"]
     assert [one.what for one in await ASKS[model.noun](engines[id], model, None)] == kinds
 
 
