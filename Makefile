@@ -10,7 +10,7 @@ BIN := .venv/bin
 RUN := $(BIN)/python -m
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-qwen serve weights test check bench evaluate attack conformance audit docs lock
+.PHONY: help setup setup-dev setup-batch setup-qwen serve weights test check bench evaluate attack conformance audit docs lock
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -18,6 +18,8 @@ help: ## list the targets
 setup: .venv/$(LIBS).done ## install what the graph needs into .venv (LIBS=gpu for CUDA, LIBS=ingress for no model)
 
 setup-dev: .venv/dev.done
+
+setup-batch: .venv/batch.done ## add Ray Data to .venv, for data sets without the graph
 
 setup-qwen: $(QWEN)/done ## make an environment for Qwen3-TTS beside .venv (QWEN=folder)
 
@@ -77,7 +79,12 @@ docs: setup-dev ## write the pages that are made of the code
 	@$(BIN)/pip install --quiet --progress-bar on --no-deps --require-hashes -r $<
 	@touch $@
 
-.venv/dev.done: requirements/dev.lock .venv/$(LIBS).done
+# Ray Data, for data sets without the graph.
+.venv/batch.done: requirements/batch.lock .venv/$(LIBS).done
+	@$(BIN)/pip install --quiet --no-deps --require-hashes -r $<
+	@touch $@
+
+.venv/dev.done: requirements/dev.lock .venv/$(LIBS).done .venv/batch.done
 	@$(BIN)/pip install --quiet --no-deps --require-hashes -r $<
 	@touch $@
 

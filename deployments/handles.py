@@ -151,11 +151,12 @@ class DecisionsHandle(Handle[DecisionModel]):
         decision = validated(DecisionRequest, {"state": state, **asked, "images": shown, **fields}).decision()
         if shown and not self.model.reads_images:
             raise IMAGES_UNSUPPORTED(f"model `{self.model.id}` reads no images here; send none", param="images")
-        if decision.preset and decision.preset not in self.catalog.presets:
+        presets = self.catalog.presets
+        if decision.preset and decision.preset not in presets:
             raise UNKNOWN_PRESET(
-                f"there is no preset `{decision.preset}`; there are: {', '.join(self.catalog.presets)}"
+                f"there is no preset `{decision.preset}`; there are: {', '.join(presets)}", param="preset"
             )
-        wanted = self.catalog.presets[decision.preset].questions if decision.preset else decision.questions
+        wanted = presets[decision.preset].questions if decision.preset else decision.questions
         job = DecisionJob(decision.state, posed(wanted, decision.order), decision.images)
         return self._ask("decide", job, lambda readings: answered(wanted, readings, decision.policy, decision.order))
 

@@ -56,18 +56,30 @@ class SpeechHandle(Handle[SpeechModel]):
     def _job(self, text: str, language: str, voice: Speaker, fields: dict[str, Any]) -> SpeechJob:
         slug = voice if isinstance(voice, str) else None
         body = {"input": text, "language": language, "voice": slug, **fields, "provider": self.model.provider}
-        request, engines = validated(SpeechRequest, body), self.catalog.speech
+        request = validated(SpeechRequest, body)
+        engines = {engine.provider: engine for engine in self.catalog.speech.values()}
         detected = detect(text, self.catalog.spoken_languages)
         choice = choose(request, self.catalog.voices, engines, detected, datetime.now(UTC).date())
-        job = job_of(request, choice, engines)
-        if isinstance(voice, Designed) and voice.recipe is not None:
-            return replace(job, voice=None, recipe=voice.recipe)
-        clip = voice.clip if isinstance(voice, Designed) else voice
-        if not isinstance(clip, Clip):
+        return self._by(voice, job_of(request, choice, engines))
+
+    def _by(self, voice: Speaker, job: SpeechJob) -> SpeechJob:
+        """What designed a voice knows how to speak it; other engines imitate its clip, if they can."""
+        if voice is None or isinstance(voice, str):
             return job
-        if not self.model.has_cloning:
+        is_designed, is_own = isinstance(voice, Designed), self._runtime in self._designing
+        if isinstance(voice, Designed) and is_own and voice.recipe is not None:
+            return replace(job, voice=None, recipe=voice.recipe)
+        if not (self.model.has_cloning or (is_designed and is_own)):
             raise CLONING_NOT_SUPPORTED(f"engine `{self.model.provider}` cannot imitate a clip", param="voice")
-        return replace(job, voice=None, clip=clip)
+        return replace(job, voice=None, clip=voice.clip if isinstance(voice, Designed) else voice)
+
+    @property
+    def _runtime(self) -> str | None:
+        return self.model.serving.runtime if self.model.serving else None
+
+    @property
+    def _designing(self) -> set[str]:
+        return {model.serving.runtime for model in self.catalog.voice_design.values() if model.serving}
 
 
 class TranscriptionHandle(Handle[TranscriptionModel]):
@@ -76,7 +88,7 @@ class TranscriptionHandle(Handle[TranscriptionModel]):
     __slots__ = ()
 
     def transcribe(self, recording: Recording, **fields: Any) -> Transcript:
-        """What is said: `.text`, `.segments`, `.language`; `plain` of `contract.transcription.transcript` writes subtitles."""
+        """What is said: `.text`, `.segments`, `.language`; subtitles by `contract.transcription.transcript.plain`."""
         return self.submit(recording, **fields).result()
 
     def submit(self, recording: Recording, **fields: Any) -> Call[Transcript]:
