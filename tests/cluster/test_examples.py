@@ -15,7 +15,7 @@ from tests.cluster.conftest import ROOT, Server
 pytestmark = pytest.mark.cluster
 
 SHOWN = {
-    "chat": ["Paris", "Rome", "tokens read"],
+    "chat": ["Paris", "tokens read", "one by one"],
     "search": ["To reset your password", "children under six", "`dimensions` 10000"],
     "speech": ["F1 (f)", "first sound after", "unknown_voice"],
     "transcription": ["words came back", "-->"],
