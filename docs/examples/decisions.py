@@ -32,12 +32,16 @@ for ticket, call in [(ticket, model.submit(ticket, "ticket-routing-v1")) for tic
     told = ", ".join(f"{name}: {answer['value']} ({answer['max_probability']:.2f})" for name, answer in answers.items())
     print(f"\n{ticket}\n  {told}")
 
-# %% A question of one's own, with the whole distribution.
+# %% A question of one's own, with the whole distribution. Descriptions of options help small models most.
 QUESTION = {
     "tone": {
         "type": "choice",
         "instructions": "What is the tone of this message?",
-        "options": [{"id": "friendly"}, {"id": "neutral"}, {"id": "angry"}],
+        "options": [
+            {"id": "friendly", "description": "kind words, thanks, a compliment"},
+            {"id": "neutral", "description": "a question or a piece of information"},
+            {"id": "angry", "description": "a complaint, the writer is annoyed and has waited too long"},
+        ],
     }
 }
 MESSAGE = "This is the third time I write to you, and still nobody has answered!"

@@ -50,10 +50,10 @@ for part in ears.stream(recording, language="en"):
 
 # %% Words with their times.
 timed = ears.transcribe(recording, language="en", timestamp_granularities=["word"])
-for word in timed.segments[0].words[:6]:
+for word in [word for segment in timed.segments for word in segment.words][:8]:
     print(f"{word.start:6.2f} - {word.end:6.2f} s  {word.text}")
 
 # %% Subtitles.
 subtitles, media_type = plain(g.transcription["whisper-large-v3"].transcribe(recording, response_format="srt"))
 (folder / "meeting.srt").write_text(subtitles, encoding="utf-8")
-print(subtitles[:200])
+print(*subtitles.split("\n\n")[:2], sep="\n\n")
