@@ -5,6 +5,7 @@ WARM    ?= yes
 LIBS    ?= cpu
 QWEN    ?= .venv/qwen
 CLIENTS ?= .venv/conformance
+TESTERS ?= 2
 
 BIN := .venv/bin
 RUN := $(BIN)/python -m
@@ -30,7 +31,8 @@ weights: setup ## fetch and verify the weights of PROFILE, so that `make serve` 
 	@$(RUN) launch configs/$(PROFILE).yaml --weights-only
 
 test: setup-dev weights ## all tests that need no GPU
-	@$(RUN) pytest -m "not slow"
+	@$(RUN) pytest -m "not slow" --ignore=tests/cluster --numprocesses=$(TESTERS) --dist=loadfile
+	@$(RUN) pytest -m "not slow" tests/cluster
 
 check: setup-dev ## format, lint, types, import rules
 	@$(BIN)/ruff format --check .

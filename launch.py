@@ -50,12 +50,16 @@ def main() -> None:
         config = _read_config(args.config)
         home = Path(os.environ.get("PARLANCE_HOME", "var")).resolve()
         os.environ["PARLANCE_HOME"] = str(home)
-        models = [model for app in config["applications"] for model in _models(app["args"])]
-        _fetch_weights(models, offline=args.offline)
-        if args.warm:
-            wake_chat(config, models)
-        if not args.weights_only:
-            serve_until_stopped(config, models, args.port, home)
+        with tempfile.TemporaryDirectory(prefix="parlance-", ignore_cleanup_errors=True) as run:
+            if not args.weights_only:
+                # First of all: looking at a profile imports Ray, which reads its environment then.
+                _prepare_environment(home, Path(run))
+            models = [model for app in config["applications"] for model in _models(app["args"])]
+            _fetch_weights(models, offline=args.offline)
+            if args.warm:
+                wake_chat(config, models)
+            if not args.weights_only:
+                serve_until_stopped(config, models, args.port, home)
     except StartError as error:
         sys.exit(f"parlance: {error}")
 
@@ -77,18 +81,17 @@ def serve_until_stopped(config: dict[str, Any], models: list[Model], port: int |
     """Blocks until SIGINT or SIGTERM. Raises StartError."""
     http = config["http_options"] | ({"port": port} if port else {})
     _check_port(http["host"], http["port"])
-    with tempfile.TemporaryDirectory(prefix="parlance-", ignore_cleanup_errors=True) as run:
-        _prepare_environment(home, Path(run))
-        built = _build(config)
-        stop = _stop_signal()
-        key = asyncio.run(_demo_key(home))
-        with _step("starting the graph"):
-            _deploy(config, built, http)
-        try:
-            say_ready(console, f"http://{http['host']}:{http['port']}", home, key, models, woken(config))
-            stop.wait()
-        finally:
-            _shut_down()
+    os.umask(0o077)
+    built = _build(config)
+    stop = _stop_signal()
+    key = asyncio.run(_demo_key(home))
+    with _step("starting the graph"):
+        _deploy(config, built, http)
+    try:
+        say_ready(console, f"http://{http['host']}:{http['port']}", home, key, models, woken(config))
+        stop.wait()
+    finally:
+        _shut_down()
 
 
 def _arguments() -> argparse.Namespace:
@@ -128,11 +131,11 @@ def _prepare_environment(home: Path, run: Path) -> None:
 
     `run` holds sockets, so its path must be short.
     """
-    os.umask(0o077)
     home.mkdir(parents=True, exist_ok=True)
     token = home / "ray_token"
     if not token.exists():
-        token.write_text(secrets.token_hex(32))
+        with open(os.open(token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secrets.token_hex(32))
     settings = dict(
         line.split("=", 1)
         for line in (ROOT / "configs/ray.env").read_text("utf-8").splitlines()

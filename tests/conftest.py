@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine
 
+from contract.limits import RATE_WINDOW_S
 from state.database.migrate import upgrade
 
 
@@ -24,3 +26,10 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
         upgrade(connection)
     engine.dispose()
     return path
+
+
+@pytest.fixture
+def one_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test begins together with a window of the rates: their minutes are the clock's, and one could end within."""
+    real, late_s = time.time, RATE_WINDOW_S - time.time() % RATE_WINDOW_S
+    monkeypatch.setattr(time, "time", lambda: real() + late_s)

@@ -60,6 +60,7 @@ async def test_every_authenticated_reply_tells_the_rate(api: Api) -> None:
         assert all(name in reply.headers for name in RATE_HEADERS), reply.url
 
 
+@pytest.mark.usefixtures("one_window")
 async def test_rate_limit_is_429_with_every_header(api: Api) -> None:
     await api.organisation("small", "free")
     key = await api.key(Scope.CHAT, org="small")
@@ -74,6 +75,7 @@ async def test_rate_limit_is_429_with_every_header(api: Api) -> None:
     assert reply.headers["x-ratelimit-remaining"] == "0"
 
 
+@pytest.mark.usefixtures("one_window")
 async def test_rate_of_one_key_does_not_touch_another(api: Api) -> None:
     await api.organisation("small", "free")
     one, other = await api.key(Scope.CHAT, org="small"), await api.key(Scope.CHAT, org="small")

@@ -354,6 +354,7 @@ async def test_a_key_without_the_scope_is_refused_before_the_body_is_read(api: A
     assert (nobody.status_code, nobody.headers["www-authenticate"]) == (401, "Bearer")
 
 
+@pytest.mark.usefixtures("one_window")
 async def test_a_flood_without_a_key_is_429_with_the_headers_of_the_rate(api: Api) -> None:
     for left in range(KEYLESS_REQUESTS - 1, -1, -1):
         reply = await api.client.post(OPEN, json=LIST)
@@ -365,6 +366,7 @@ async def test_a_flood_without_a_key_is_429_with_the_headers_of_the_rate(api: Ap
     assert (await send(api)).status_code == 200, "keys are counted by themselves"
 
 
+@pytest.mark.usefixtures("one_window")
 async def test_without_proxies_a_forged_address_is_the_same_client(api: Api) -> None:
     for number in range(KEYLESS_REQUESTS):
         await api.client.post(OPEN, json=LIST, headers={"x-forwarded-for": f"10.0.0.{number}"})

@@ -203,6 +203,7 @@ async def test_a_form_is_415(api: Api) -> None:
     check(reply, 415, "unsupported_media_type")
 
 
+@pytest.mark.usefixtures("one_window")
 async def test_too_many_requests_are_429(api: Api) -> None:
     await api.organisation("small", "free")
     key = await api.key(Scope.CHAT, org="small")

@@ -44,6 +44,7 @@ async def open_rates(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Open]:
         await rates.close()
 
 
+@pytest.mark.usefixtures("one_window")
 @pytest.mark.parametrize("kind", ["memory", "redis"])
 async def test_exactly_the_limit_passes(open_rates: Open, kind: str, request: pytest.FixtureRequest) -> None:
     rates = open_rates(request.getfixturevalue("redis").url if kind == "redis" else None)
@@ -55,6 +56,7 @@ async def test_exactly_the_limit_passes(open_rates: Open, kind: str, request: py
     assert all(1 <= v.reset_s <= 60 for v in verdicts)
 
 
+@pytest.mark.usefixtures("one_window")
 @pytest.mark.parametrize("kind", ["memory", "redis"])
 async def test_requests_that_come_together_do_not_pass_together(
     open_rates: Open, kind: str, request: pytest.FixtureRequest
@@ -64,6 +66,7 @@ async def test_requests_that_come_together_do_not_pass_together(
     assert sum(v.allowed for v in verdicts) == 10
 
 
+@pytest.mark.usefixtures("one_window")
 async def test_keys_do_not_share(open_rates: Open, redis: Redis) -> None:
     for url in (None, redis.url):
         rates = open_rates(url)
@@ -71,6 +74,7 @@ async def test_keys_do_not_share(open_rates: Open, redis: Redis) -> None:
         assert await allowed(rates, caller(3, "two"), 5) == 3
 
 
+@pytest.mark.usefixtures("one_window")
 @pytest.mark.parametrize("kind", ["memory", "redis"])
 async def test_addresses_are_counted_by_themselves(open_rates: Open, kind: str, request: pytest.FixtureRequest) -> None:
     rates = open_rates(request.getfixturevalue("redis").url if kind == "redis" else None)
