@@ -16,16 +16,25 @@ from contract.body import validated
 from contract.catalog import ChatModel, DecisionModel, EmbeddingModel, RerankModel
 from contract.chat.engine import ChatBatch, ChatJob, ChatReply
 from contract.chat.request import ChatRequest
+from contract.chat.thinking import told
 from contract.completions import CompletionJob, CompletionReply, CompletionRequest
 from contract.decisions.answers import Answer
 from contract.decisions.engine import DecisionJob, Measurement
 from contract.decisions.native import DecisionRequest
 from contract.decisions.orders import answered, posed
+from contract.decisions.presets import named
 from contract.decisions.questions import State
 from contract.embeddings import MAX_INPUTS, Embeddings, EmbeddingsRequest, job_of
-from contract.errors import IMAGES_UNSUPPORTED, INVALID_REQUEST, UNKNOWN_PRESET
-from contract.rerank import Ranking, RerankJob
-from contract.tokens import DetokenizeJob, Tokenized, TokenizeMessages, TokenizeText
+from contract.errors import IMAGES_UNSUPPORTED, INVALID_REQUEST
+from contract.rerank import Ranking, RerankJob, RerankRequest
+from contract.tokens import (
+    DetokenizeJob,
+    DetokenizeRequest,
+    Tokenized,
+    TokenizeMessages,
+    TokenizeText,
+    check_length,
+)
 from deployments.calls import Call, Handle, Stream
 
 if TYPE_CHECKING:
@@ -72,12 +81,16 @@ class ChatHandle(Handle[ChatModel]):
             request = validated(TokenizeText, {"model": self.model.id, "prompt": text, **fields})
         else:
             request = validated(TokenizeMessages, {"model": self.model.id, "messages": text, **fields})
-        tokens: Tokenized = self._ask("tokenize", request.job()).result()
+            told(request, self.model.thinking)
+        job = request.job()
+        check_length(job, self.model)
+        tokens: Tokenized = self._ask("tokenize", job).result()
         return tokens
 
     def detokenize(self, ids: Sequence[int]) -> str:
         """The text that the ids spell."""
-        return str(self._ask("detokenize", DetokenizeJob(tuple(ids))).result())
+        request = validated(DetokenizeRequest, {"model": self.model.id, "tokens": list(ids)})
+        return str(self._ask("detokenize", DetokenizeJob(tuple(request.tokens))).result())
 
     def _job(self, question: Question, images: Sequence[Picture], fields: dict[str, Any]) -> ChatJob:
         if isinstance(question, ChatRequest):
@@ -87,7 +100,9 @@ class ChatHandle(Handle[ChatModel]):
             body = {"messages": turns}
         if images and not isinstance(question, str):
             raise INVALID_REQUEST("`images` go with a question that is a string; put them into messages otherwise")
-        return ChatJob(validated(ChatRequest, body | fields | {"model": self.model.id}))
+        request = validated(ChatRequest, body | fields | {"model": self.model.id})
+        told(request, self.model.thinking)  # what it refuses starts no engine
+        return ChatJob(request)
 
     def _prompts(self, prompt: str | list[str], fields: dict[str, Any]) -> CompletionJob:
         return CompletionJob(validated(CompletionRequest, {"prompt": prompt, **fields, "model": self.model.id}))
@@ -102,13 +117,15 @@ class EmbedderHandle(Handle[EmbeddingModel]):
         """Unit vectors, float32 [n, dimensions], of any number of texts."""
         import numpy as np
 
+        if isinstance(texts, str):
+            texts = [texts]
         parts = [texts[start : start + MAX_INPUTS] for start in range(0, len(texts), MAX_INPUTS)] or [texts]
         calls = [self.submit(part, **fields) for part in parts]
         return np.concatenate([call.result() for call in calls])
 
     def submit(self, texts: Sequence[str], **fields: Any) -> Call[Vectors]:
         """As many texts as one request may have."""
-        body = {"model": self.model.id, "input": list(texts), **fields}
+        body = {"model": self.model.id, "input": _listed(texts), **fields}
         return self._ask("embed", job_of(validated(EmbeddingsRequest, body), self.model), _vectors)
 
 
@@ -122,7 +139,9 @@ class RerankerHandle(Handle[RerankModel]):
         return self.submit(query, documents).result()
 
     def submit(self, query: str, documents: Sequence[str]) -> Call[Ranking]:
-        return self._ask("rerank", RerankJob(query, tuple(documents)))
+        body = {"model": self.model.id, "query": query, "documents": _listed(documents)}
+        request = validated(RerankRequest, body)
+        return self._ask("rerank", RerankJob(request.query, request.documents))
 
 
 class DecisionsHandle(Handle[DecisionModel]):
@@ -149,14 +168,10 @@ class DecisionsHandle(Handle[DecisionModel]):
         asked = {"preset": questions} if isinstance(questions, str) else {"questions": dict(questions)}
         shown = [{"data_url": _address(image)} for image in images]
         decision = validated(DecisionRequest, {"state": state, **asked, "images": shown, **fields}).decision()
+        preset = None if decision.preset is None else named(self.catalog.presets, decision.preset)
         if shown and not self.model.reads_images:
             raise IMAGES_UNSUPPORTED(f"model `{self.model.id}` reads no images here; send none", param="images")
-        presets = self.catalog.presets
-        if decision.preset and decision.preset not in presets:
-            raise UNKNOWN_PRESET(
-                f"there is no preset `{decision.preset}`; there are: {', '.join(presets)}", param="preset"
-            )
-        wanted = presets[decision.preset].questions if decision.preset else decision.questions
+        wanted = preset.questions if preset else decision.questions
         job = DecisionJob(decision.state, posed(wanted, decision.order), decision.images)
         return self._ask("decide", job, lambda readings: answered(wanted, readings, decision.policy, decision.order))
 
@@ -180,6 +195,11 @@ def _address(image: Picture) -> str:
 
 def _file(file: Any) -> Any:
     return file.read_bytes() if isinstance(file, Path) else file
+
+
+def _listed(texts: Sequence[str]) -> str | list[str]:
+    """As JSON has them: of an array, a tuple or a column of a table. A text is no list of its letters."""
+    return texts if isinstance(texts, str) else list(texts)
 
 
 def _vectors(embeddings: Embeddings) -> Vectors:

@@ -18,7 +18,7 @@ from contract.transcription.engine import Heard
 from contract.transcription.request import Plan, TranscriptionRequest, plan
 from contract.transcription.transcript import Transcript
 from contract.voice_design.engine import Designed
-from contract.voice_design.order import DesignOrder
+from contract.voice_design.order import DesignOrder, SuggestRequest
 from contract.voice_design.order import plan as plan_voice
 from contract.voice_design.replies import SuggestReply
 from contract.voice_design.suggest import suggest
@@ -54,6 +54,8 @@ class SpeechHandle(Handle[SpeechModel]):
         return self._stream("speak", self._job(text, language, voice, fields))
 
     def _job(self, text: str, language: str, voice: Speaker, fields: dict[str, Any]) -> SpeechJob:
+        if "reference_audio_b64" in fields:
+            raise INVALID_REQUEST("the clip to imitate is given as `voice`, a `Clip`", param="reference_audio_b64")
         slug = voice if isinstance(voice, str) else None
         body = {"input": text, "language": language, "voice": slug, **fields, "provider": self.model.provider}
         request = validated(SpeechRequest, body)
@@ -113,6 +115,8 @@ class TranscriptionHandle(Handle[TranscriptionModel]):
 
     def _plan(self, fields: dict[str, Any]) -> Plan:
         request = validated(TranscriptionRequest, fields)
+        if request.upload_id is not None:
+            raise INVALID_REQUEST("uploads belong to organisations of the API; give the recording", param="upload_id")
         if request.format_text:
             raise INVALID_REQUEST("`format_text` is a pass of the API over what was heard; ask it", param="format_text")
         return plan(request, self.model)
@@ -138,4 +142,4 @@ class VoiceDesignHandle(Handle[VoiceDesignModel]):
 
     def suggest(self, text: str) -> SuggestReply:
         """Fields of an order for the voice that `text` describes, in German or English, and why. No engine runs."""
-        return suggest(text, self.catalog.traits)
+        return suggest(validated(SuggestRequest, {"text": text}).text, self.catalog.traits)

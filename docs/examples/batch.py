@@ -1,12 +1,16 @@
 """A data set through the same models, by Ray Data and without the graph: vectors of texts, transcripts of sounds.
 
 Each class below is what Ray Data calls for every batch: it loads an adapter as the catalogue says, once per actor, and
-keeps it. Needs `make setup-batch`. Here it runs on a Ray of its own; on a cluster set RAY_ADDRESS, and the blocks of a
-data set spread over its machines. The graph answers people, this empties folders: what is slow for one is fast for all.
+keeps it. The graph answers people, this empties folders: what is slow for one is fast for all.
+
+Ray Data is in an environment of its own: `make setup-batch`, then `.venv/batch/bin/python -m docs.examples.batch`. Here
+it runs on a Ray of its own. On a cluster set RAY_ADDRESS, and the blocks of a data set spread over its machines, which
+all need this environment at this path.
 """
 
 # %% The classes that Ray Data calls.
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -84,9 +88,14 @@ def through(data: Any, kind: type, model_id: str, batch_size: int) -> Any:
     return data.map_batches(kind, fn_constructor_args=(model_id,), batch_size=batch_size, compute=actors, num_cpus=1)
 
 
-# %% A Ray of its own, unless one is named. Its processes look for weights where this one does.
+# %% A Ray of its own, unless one is named. Its processes see the packages and the weights that this one does.
 os.environ.setdefault("PARLANCE_HOME", str(Path("var").absolute()))
-ray.init(os.environ.get("RAY_ADDRESS", "local"), logging_level="ERROR", log_to_driver=False)
+ray.init(
+    os.environ.get("RAY_ADDRESS", "local"),
+    runtime_env={"py_executable": sys.executable},
+    logging_level="ERROR",
+    log_to_driver=False,
+)
 
 # %% A folder of texts to vectors, in a file that other programs read, too.
 (FOLDER / "texts").mkdir(parents=True, exist_ok=True)

@@ -18,12 +18,11 @@ from contract.catalog import DecisionModel
 from contract.decisions.decision import Decision, DecisionResult
 from contract.decisions.engine import DecisionEngine, DecisionJob, Measurement, Readings
 from contract.decisions.orders import answered, posed
-from contract.decisions.presets import Preset
+from contract.decisions.presets import Preset, named
 from contract.errors import (
     ENGINE_FAILED,
     IMAGES_UNSUPPORTED,
     RUNTIME_UNAVAILABLE,
-    UNKNOWN_PRESET,
     WARMING_UP,
     ApiError,
 )
@@ -38,7 +37,7 @@ MEASUREMENT_WAIT_S = 2.0
 
 def resolve(context: RequestContext, decision: Decision) -> tuple[DecisionModel, Preset | None]:
     """The model that reads, and the pack that is named. Raises UNKNOWN_PRESET, MODEL_NOT_FOUND, IMAGES_UNSUPPORTED."""
-    preset = _preset(context, decision.preset)
+    preset = None if decision.preset is None else named(context.service.catalog.presets, decision.preset)
     wanted = decision.model if decision.model is not None else context.caller.decision_model
     model = context.pick(context.service.catalog.decisions, wanted)
     if decision.images and not model.reads_images:
@@ -89,16 +88,6 @@ async def measurement(context: RequestContext, model: DecisionModel) -> Measurem
                 if found := await engine.call(DecisionEngine.measured, None, timings=Timings()):
                     last[model.id] = found
     return last.get(model.id)
-
-
-def _preset(context: RequestContext, wanted: str | None) -> Preset | None:
-    presets = context.service.catalog.presets
-    if wanted is None:
-        return None
-    if wanted not in presets:
-        names = ", ".join(f"`{name}`" for name in presets)
-        raise UNKNOWN_PRESET(f"there is no preset `{wanted[:100]}`; there are: {names}", param="preset")
-    return presets[wanted]
 
 
 async def _read(context: RequestContext, model: DecisionModel, job: DecisionJob) -> Readings:
