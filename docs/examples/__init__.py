@@ -8,6 +8,6 @@
     decisions.py        probabilities over given answers, and when not to trust them
     batch.py            a data set through the same models by Ray Data, without the graph
 
-All but the last call a graph that runs on this machine: `make serve`, then `.venv/bin/python -m docs.examples.chat`. The
-last one needs `make setup-batch`, and no graph.
+All but the last call a graph that runs on this machine: `make serve`, then `.venv/bin/python -m docs.examples.chat`.
+The last one needs `make setup-batch`, and no graph.
 """
