@@ -24,6 +24,9 @@ SHOWN = {
 """What each must print."""
 
 
+LIMIT_S = 600
+"""Of a script that hangs."""
+
 ELSEWHERE = ROOT / ".venv/batch"
 """The environment of Ray Data."""
 
@@ -56,6 +59,6 @@ def printed(python: str, script: str, folder: Path, settings: dict[str, str]) ->
     """What a script prints in `folder`, where it may write."""
     environment = os.environ | {"PYTHONPATH": str(ROOT)} | settings
     command = [python, "-m", f"docs.examples.{script}"]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=LIMIT_S)
     assert done.returncode == 0, done.stderr
     return done.stdout
