@@ -12,7 +12,7 @@ BIN := .venv/bin
 RUN := $(BIN)/python -m
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-qwen setup-batch serve weights test check bench evaluate attack conformance audit docs lock
+.PHONY: help setup setup-dev setup-qwen setup-batch serve weights test check bench evaluate attack conformance check-gpu audit docs lock
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -52,6 +52,9 @@ attack: setup-dev ## attack a graph of its own, or the one at URL; some minutes
 
 conformance: setup-dev weights $(CLIENTS)/done conformance/node/node_modules/done ## try the clients that people use on a graph of its own, or on the one at URL
 	@$(RUN) conformance --python $(CLIENTS)/bin/python $(if $(URL),--base-url $(URL))
+
+check-gpu: .venv/bin/python ## install the lock for CUDA aside, import what needs no GPU, take it away again; 9 GB for some minutes
+	@sh requirements/gpu.sh $(BIN)/python
 
 audit: .venv/audit/done ## known vulnerabilities in what the locks pin; a bill of materials of each lock in var/sbom
 	@.venv/audit/bin/python requirements/audit.py

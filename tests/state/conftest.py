@@ -11,7 +11,16 @@ import pytest
 
 from state.database.base import Database
 from state.database.connect import connect, open_database
-from tests.state.servers import Postgres, Redis, find_binary, run_postgres, run_redis, temporary_folder
+from tests.state.servers import (
+    Postgres,
+    Redis,
+    Seaweed,
+    find_binary,
+    run_postgres,
+    run_redis,
+    run_seaweed,
+    temporary_folder,
+)
 
 
 @pytest.fixture(scope="session")
@@ -25,6 +34,12 @@ def postgres() -> Iterator[Postgres]:
 def redis() -> Iterator[Redis]:
     _need("redis-server", "redis-server")
     with run_redis() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def seaweed() -> Iterator[Seaweed]:
+    with run_seaweed() as server:
         yield server
 
 

@@ -1,12 +1,14 @@
-"""Real PostgreSQL and Redis servers for tests: on loopback, in folders of their own, gone afterwards."""
+"""Real PostgreSQL, Redis and S3 servers for tests: on loopback, in folders of their own, gone afterwards."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -104,6 +106,56 @@ class Redis:
         process = subprocess.Popen([find_binary("redis-server") or "redis-server", *options], stdout=subprocess.DEVNULL)
         wait_until(lambda: _accepts(self._port), process)
         return process
+
+
+class Seaweed:
+    """SeaweedFS with an S3 gateway that checks signatures and makes a bucket when something is put into it.
+
+    Attributes:
+        url: of the gateway.
+        environment: what a client of it is told.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        ports = {name: free_port() for name in ("s3", "master", "volume", "filer")}
+        self.url = f"http://127.0.0.1:{ports['s3']}"
+        self.environment = {
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_REGION": "nowhere",
+            "AWS_ACCESS_KEY_ID": "parlance",
+            "AWS_SECRET_ACCESS_KEY": "not a secret",
+        }
+        key = {
+            "accessKey": self.environment["AWS_ACCESS_KEY_ID"],
+            "secretKey": self.environment["AWS_SECRET_ACCESS_KEY"],
+        }
+        allowed = {"name": "tests", "credentials": [key], "actions": ["Admin", "Read", "Write", "List"]}
+        (folder / "s3.json").write_text(json.dumps({"identities": [allowed]}), "utf-8")
+        options = ["-s3", f"-s3.config={folder}/s3.json", f"-dir={folder}", "-volume.max=8", "-metricsPort=0"]
+        options += ["-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3.iam=false", "-s3.port.iceberg=0"]
+        for name, port in ports.items():
+            options += [f"-{name}.port={port}", f"-{name}.port.grpc={free_port()}"]
+        with (folder / "log").open("ab") as log:
+            weed = Path(sys.executable).parent / "weed"
+            self._process = subprocess.Popen([weed, "-logtostderr=true", "server", *options], stdout=log, stderr=log)
+        wait_until(lambda: _accepts(ports["s3"]), self._process)
+
+    def stop(self) -> None:
+        """Ends it."""
+        self._process.kill()
+        self._process.wait(START_S)
+
+
+@contextmanager
+def run_seaweed() -> Iterator[Seaweed]:
+    """An S3 server for the block."""
+    with temporary_folder() as folder:
+        server = Seaweed(folder)
+        try:
+            yield server
+        finally:
+            server.stop()
 
 
 @contextmanager
