@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import ray
-from ray.data import ActorPoolStrategy
+from ray.data import ActorPoolStrategy, DataContext
 
 import configs
 import models
@@ -96,6 +96,7 @@ ray.init(
     logging_level="ERROR",
     log_to_driver=False,
 )
+DataContext.get_current().enable_progress_bars = False  # outside of a terminal they are many lines of a log
 
 # %% A folder of texts to vectors, in a file that other programs read, too.
 (FOLDER / "texts").mkdir(parents=True, exist_ok=True)

@@ -61,7 +61,7 @@ def batch(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         node
         for node in tree.body
         if isinstance(node, (ast.Import, ast.ImportFrom, ast.ClassDef, ast.Assign))
-        and not ast.unparse(node).startswith(("import ray", "from ray"))
+        and not ast.unparse(node).startswith(("import ray", "from ray", "DataContext"))
     ]
     ends = next(index for index, node in enumerate(kept) if ast.unparse(node).startswith("embedded"))
     monkeypatch.setattr(configs, "load", lambda profile: embedded())
