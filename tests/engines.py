@@ -299,7 +299,8 @@ class TranscriberOptions(Frozen):
 
 
 class ObedientTranscriber:
-    """A recording is a text here, one command a line. Each line that is none is heard as a segment of a second.
+    """A recording is a text here, one command a line. Each line that is none is heard as a segment of a second, and so
+    is a WAV file as a whole.
 
     `hold SECONDS`, `fail`, `die`, `unreadable`, `lasts SECONDS` (of the whole recording), `silence SECONDS`,
     `speaks CODE`, `told` (heard as what the engine was asked).
@@ -355,7 +356,7 @@ TRANSCRIBER_COMMANDS = ("hold", "fail", "die", "unreadable", "lasts", "silence",
 
 def _recording(job: TranscriptionJob) -> str:
     if isinstance(job.audio, bytes):
-        return job.audio.decode()
+        return "a real sound" if job.audio.startswith(b"RIFF") else job.audio.decode()
     return Path(job.audio.removeprefix("file://")).read_text()
 
 

@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 
 from contract.catalog import ChatModel
 from contract.chat.request import ChatRequest
+from contract.events import contents
 from contract.quantities import most_tokens, utf8_bytes
 
 if TYPE_CHECKING:
@@ -129,6 +130,11 @@ class ChatReply:
     cut_tokens: int = 0
     stop_sequence: str | None = None
 
+    @property
+    def text(self) -> str:
+        """What the first answer says; empty where it calls tools only."""
+        return self.body["choices"][0]["message"]["content"] or ""
+
 
 @dataclass(frozen=True, slots=True)
 class ChatBatch:
@@ -146,6 +152,12 @@ class ChatBatch:
     cached_tokens: int = 0
     cut_tokens: int = 0
     stop_sequence: str | None = None
+
+    @property
+    def text(self) -> str:
+        """What the first answer goes on with."""
+        first = [choice for chunk in contents(self.events) for choice in chunk["choices"] if choice["index"] == 0]
+        return "".join(choice.get("text") or choice.get("delta", {}).get("content") or "" for choice in first)
 
 
 class ChatEngine(Protocol):
