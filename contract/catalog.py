@@ -365,6 +365,10 @@ class DecisionModel(Model):
         return bool(self.serving and self.serving.options.get("images"))
 
 
+EncoderModel = EmbeddingModel | RerankModel | DecisionModel
+"""What may be read by a network that turns texts into vectors: all have a `context_window`."""
+
+
 class Catalog(Frozen):
     """All models that the API knows, by kind and id, in the order of their files.
 
