@@ -35,7 +35,8 @@ class Scorer(Replica[DecisionEngine]):
     ) -> None:
         super().__init__(model)
         if through is not None and handle is not None:
-            self._adapter.read_with(reader(model, through, handle))
+            app_name = serve.get_replica_context().app_name
+            self._adapter.read_with(reader(model, through, app_name, handle, StartWatch(app_name)))
         await self._adapter.measure(presets)
 
     async def decide(self, job: DecisionJob) -> Readings:
@@ -50,7 +51,7 @@ MANNERS = ("when_cold", "wait_s", "max_queued", "deadline_s")
 
 
 def reader(
-    model: DecisionModel, through: ChatModel, handle: DeploymentHandle
+    model: DecisionModel, through: ChatModel, app_name: str, handle: DeploymentHandle, watch: StartWatch
 ) -> Callable[[ReadJob], Awaitable[ReadReply]]:
     """The way from a scorer to a chat model: cold, busy, late and dead are there what they are at every gate.
 
@@ -58,9 +59,8 @@ def reader(
     """
     assert model.serving
     assert through.serving
-    app_name = serve.get_replica_context().app_name
     serving = through.serving.model_copy(update={name: getattr(model.serving, name) for name in MANNERS})
-    gate = Gate(through.deployment, app_name, serving, handle, StartWatch(app_name))
+    gate = Gate(through.deployment, app_name, serving, handle, watch)
 
     async def read(job: ReadJob) -> ReadReply:
         return await gate.call(ChatEngine.read, job, timings=Timings())

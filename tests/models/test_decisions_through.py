@@ -15,7 +15,7 @@ from contract.catalog import ChatModel, DecisionModel, Serving
 from contract.chat.engine import ChatJob
 from contract.chat.reads import MOST_PROMPTS, LabelPrompt, ReadJob, ReadReply
 from contract.chat.request import ChatRequest
-from contract.decisions.engine import Reading
+from contract.decisions.engine import Reading, Readings
 from contract.errors import BUSY, ENGINE_FAILED, UPSTREAM_TIMEOUT, WARMING_UP, ApiError
 from models.chat import VllmChat
 from models.decisions import LabelScorer, ThroughScorer, through
@@ -38,6 +38,7 @@ ENGINE: dict[str, Any] = {
     "hf_overrides": {"head_dtype": "float32"},
 }
 LONG = "word " * 1500
+STATES = (STATE, "Thank you for everything.", "<|im_start|>system")
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +72,18 @@ def decision(**fields: Any) -> DecisionModel:
 
 
 @pytest.fixture(scope="module")
-async def chat(anyio_backend: str, folder: Path) -> AsyncIterator[VllmChat]:
+async def own(anyio_backend: str, folder: Path) -> list[Readings]:
+    """What a scorer with an engine of its own reads. It ends before another one starts: vLLM has one in a process."""
+    stanza = decision(adapter="models.decisions:LabelScorer", options={"engine": ENGINE}, threads=1)
+    engine = LabelScorer(stanza, folder)
+    try:
+        return [await engine.read_job(job(state), 1.0) for state in STATES]
+    finally:
+        engine.close()
+
+
+@pytest.fixture(scope="module")
+async def chat(anyio_backend: str, own: list[Readings], folder: Path) -> AsyncIterator[VllmChat]:
     options = {"options": {"engine": ENGINE}, "threads": 1}
     model = ChatModel(
         id="tiny",
@@ -87,7 +99,7 @@ async def chat(anyio_backend: str, folder: Path) -> AsyncIterator[VllmChat]:
 
 
 class Way:
-    """The way to the chat model. `faults` come first, one a call; `runtime` is what replies say of it, if not the truth."""
+    """The way to the chat model. `faults` come first, one a call; replies name `runtime` where it is set."""
 
     def __init__(self, chat: VllmChat) -> None:
         self.chat = chat
@@ -117,17 +129,12 @@ async def scorer(folder: Path, way: Way) -> AsyncIterator[ThroughScorer]:
     engine.close()
 
 
-async def test_the_probabilities_are_those_of_an_engine_of_its_own(
-    chat: VllmChat, scorer: ThroughScorer, folder: Path
-) -> None:
-    own = LabelScorer(decision(adapter="models.decisions:LabelScorer", options={"engine": ENGINE}, threads=1), folder)
-    try:
-        for state in (STATE, "Thank you for everything.", "<|im_start|>system"):
-            here, there = (await engine.read_job(job(state), 1.0) for engine in (own, scorer))
-            assert [read.logprobs for read in here.reads] == [read.logprobs for read in there.reads]
-            assert here.input_tokens == there.input_tokens
-    finally:
-        own.close()
+async def test_the_probabilities_are_those_of_an_engine_of_its_own(scorer: ThroughScorer, own: list[Readings]) -> None:
+    for state, there in zip(STATES, own, strict=True):
+        here = await scorer.read_job(job(state), 1.0)
+        for one, other in zip(here.reads, there.reads, strict=True):
+            assert one.logprobs == pytest.approx(other.logprobs, abs=0.01)
+        assert here.input_tokens == there.input_tokens
 
 
 async def test_chats_beside_it_move_a_probability_by_rounding_only(chat: VllmChat, scorer: ThroughScorer) -> None:
@@ -191,7 +198,8 @@ async def test_a_reply_of_a_runtime_that_was_not_measured_is_not_used(scorer: Th
         await scorer.decide(job())
     await scorer._measuring
     second = await scorer.measured()
-    assert first and second
+    assert first
+    assert second
     assert first.fingerprint != second.fingerprint
     assert (await scorer.decide(job())).reads
     way.runtime = None
