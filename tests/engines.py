@@ -100,15 +100,15 @@ class ObedientChat:
         return "".join(map(chr, job.ids))
 
     async def read(self, job: ReadJob) -> ReadReply:
-        """Each label half as likely as the one before it."""
+        """Each label half as likely as the one before it. Sixteen prompts or more are never done."""
         self.under_way += 1
         try:
-            found = tuple(
-                Reading(tuple(-math.log(2) * (i + 1) for i, _ in enumerate(p.label_ids)), 0.001) for p in job.prompts
-            )
+            if len(job.prompts) >= 16:
+                await asyncio.Event().wait()
         finally:
             self.under_way -= 1
-        return ReadReply(found, "obedient", 16)
+        halves = [tuple(-math.log(2) * (i + 1) for i in range(len(prompt.label_ids))) for prompt in job.prompts]
+        return ReadReply(tuple(Reading(logprobs, 0.001) for logprobs in halves), "obedient", 16)
 
     async def check_health(self) -> None:
         pass

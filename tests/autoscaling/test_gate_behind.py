@@ -95,7 +95,7 @@ async def test_a_model_behind_it_that_does_not_come_in_time_or_fails(scorer: Vie
     assert await fault_of(ask(gate)) == "ENGINE_FAILED"
 
 
-# --- the way from a scorer's replica to the chat model ------------------------------------------------------------------
+# --- the way from a scorer's replica to the chat model ---------------------------------------------------------------
 
 
 def way(handle: Handle, **serving: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,12 @@ import pytest
 import configs
 import graph
 from autoscaling.deployment import deployment_options
-from contract.catalog import Catalog
+from contract.catalog import Catalog, Serving
 from deployments.ingress.deployment import IngressArgs
 from preflight import cost
 from preflight.faults import Plan, faults
 from preflight.site import Site
+from tests.docs.pages import ROOT, marked
 
 EMBEDDED = configs.load("embedded")
 CHAT, DECISION = "smollm2-135m-instruct", "decision-v2"
@@ -155,3 +157,21 @@ def test_its_replica_gets_the_chat_model_with_its_handle() -> None:
     assert arguments["decisions-decision-v1"][2:] == ()
     assert deployment_options(model)["ray_actor_options"]["num_cpus"] == 0.25
     graph.wire(catalog, IngressArgs())
+
+
+def test_the_stanzas_of_the_page_agree() -> None:
+    production, page = configs.load("production"), ROOT / "docs/decision-models.md"
+    ((id, stanza),) = tomllib.loads(marked(page, "stanza of decisions")).items()
+    ((theirs, change),) = tomllib.loads(marked(page, "stanza of chat")).items()
+    ours, chat = production.decisions[id], production.chat[theirs]
+    assert chat.serving
+    arguments = change["serving"]["production"]["options"]["engine"]
+    assert arguments == chat.serving.options["engine"] | FLOAT32
+    options = {"options": chat.serving.options | {"engine": arguments}}
+    chat = chat.model_copy(update={"serving": chat.serving.model_copy(update=options)})
+    ours = ours.model_copy(update={"serving": Serving.model_validate(stanza["serving"]["production"])})
+    catalog = production.model_copy(update={"chat": {theirs: chat}, "decisions": {id: ours}})
+    assert [reason for reason in faults(Plan(catalog), Site({}, gpus=1)) if id in reason or theirs in reason] == []
+    before = catalog.model_copy(update={"decisions": {id: production.decisions[id]}})
+    least, most = (cost.at_most(list(cost.rows(one))).gpus for one in (catalog, before))
+    assert most - least == 2 * 0.5, "two replicas on half a card each"
