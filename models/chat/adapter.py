@@ -64,7 +64,8 @@ class VllmChat(ChatEngine):
         options = read(model, Options)
         spec = _spec(model, options, need_folder(path, model.id))
         self._engine = engine.start(spec)
-        head.keep(self._engine)
+        if options.engine.get("hf_overrides", {}).get("head_dtype"):
+            head.keep(self._engine)  # as scorers do, which read through this model then
 
         from models.chat import serving
         from models.chat.completions import Completions

@@ -15,17 +15,12 @@ if TYPE_CHECKING:
 
 
 def keep(engine: AsyncLLM) -> None:
-    """Keeps the heads of `engine`, if its core runs in this process on a CPU and computes only them in float32.
-
-    Where the whole model is in float32, vLLM makes nothing again, and its own way to a head is a tenth quicker.
-    """
+    """Keeps the heads of `engine`, if its core runs in this process on a CPU and computes them in float32."""
     from vllm.platforms import current_platform
 
     from models.llm.core import ThreadedCore
 
-    core, config = engine.engine_core, engine.model_config
-    if config.head_dtype == config.dtype:
-        return
+    core = engine.engine_core
     if isinstance(core, ThreadedCore) and current_platform.is_cpu():
         core.call(lambda: core.collective_rpc("apply_model", None, (_keep,)))
 
