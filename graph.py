@@ -6,7 +6,8 @@
                                   +-> Speaker     x engines    text to speech; encoded and marked where it is made
                                   +-> Transcriber x models     speech to text; decoded in a sandbox where it is heard
                                   +-> VoiceDesigner            voices, spoken and measured until the pitch is right
-                                  `-> Scorer      x models     decisions; measured before they answer
+                                  `-> Scorer      x models     decisions; measured before they answer; one may read
+                                                               through a Chat instead of an engine of its own
 
 Every model replica may scale to zero; what a client sees of that is decided in `autoscaling.gate`, from replica state.
 Keys, limits and money are kept by `state`, inside the ingress process.
@@ -82,17 +83,29 @@ def wire(catalog: Catalog, ingress: IngressArgs) -> Application:
     """The picture above, over any catalogue. Raises CatalogError where `ingress.warm` names what is not set up."""
     if absent := set(ingress.warm) - {model.id for model in catalog.set_up()}:
         raise configs.CatalogError(f"ingress.warm: the profile `{catalog.profile}` sets up no model `{min(absent)}`")
+    chats = bind_each(Chat, catalog.chat)
     engines = (
-        bind_each(Chat, catalog.chat)
+        chats
         | bind_each(Embedder, catalog.embeddings)
         | bind_each(Reranker, catalog.rerank)
         | bind_each(Speaker, catalog.speech)
         | bind_each(Transcriber, catalog.transcription)
         | bind_each(VoiceDesigner, catalog.voice_design)
-        | bind_each(Scorer, catalog.decisions, tuple(catalog.presets.values()))
+        | bind_scorers(catalog, chats)
     )
     entry: Deployment = Ingress
     return entry.options(**ingress.deployment_options()).bind(ingress, catalog, engines)
+
+
+def bind_scorers(catalog: Catalog, chats: Mapping[str, Application]) -> dict[str, Application]:
+    """As `bind_each`; a scorer that reads through a chat model gets its stanza and its handle, too."""
+    presets = tuple(catalog.presets.values())
+    bound: dict[str, Application] = {}
+    for model in catalog.decisions.values():
+        through = catalog.read_through(model)
+        more = (through, chats[through.deployment]) if through else ()
+        bound |= bind_each(Scorer, {model.id: model}, presets, *more)
+    return bound
 
 
 def bind_each(deployment: Deployment, models: Mapping[str, Model], *arguments: Any) -> dict[str, Application]:
