@@ -143,7 +143,7 @@ def _sample(client: httpx.Client, slug: str) -> bytes:
 
 
 def _ask_once(client: httpx.Client) -> httpx.Response:
-    return client.post("/chat/completions", json=CHAT, headers={"idempotency-key": "the last will"})
+    return client.post("/chat/completions", json=CHAT, headers={"idempotency-key": "the-last-will"})
 
 
 def _status_of(client: httpx.Client, key: str) -> int:
