@@ -4,6 +4,7 @@ PORT    ?= 8000
 WARM    ?= yes
 LIBS    ?= cpu
 QWEN    ?= .venv/qwen
+BATCH   ?= .venv/batch
 CLIENTS ?= .venv/conformance
 TESTERS ?= 2
 
@@ -11,7 +12,7 @@ BIN := .venv/bin
 RUN := $(BIN)/python -m
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-qwen serve weights test check bench evaluate attack conformance audit docs lock
+.PHONY: help setup setup-dev setup-qwen setup-batch serve weights test check bench evaluate attack conformance check-gpu audit docs lock
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -21,6 +22,8 @@ setup: .venv/$(LIBS).done ## install what the graph needs into .venv (LIBS=gpu f
 setup-dev: .venv/dev.done
 
 setup-qwen: $(QWEN)/done ## make an environment for Qwen3-TTS beside .venv (QWEN=folder)
+
+setup-batch: $(BATCH)/done ## make one for Ray Data, which puts data sets through models without the graph (BATCH=folder)
 
 serve: setup ## run the graph on http://127.0.0.1:8000 (PROFILE, PORT, WARM=no)
 	@exec $(RUN) launch configs/$(PROFILE).yaml --port $(PORT) $(if $(filter no,$(WARM)),,--warm)
@@ -49,6 +52,9 @@ attack: setup-dev ## attack a graph of its own, or the one at URL; some minutes
 
 conformance: setup-dev weights $(CLIENTS)/done conformance/node/node_modules/done ## try the clients that people use on a graph of its own, or on the one at URL
 	@$(RUN) conformance --python $(CLIENTS)/bin/python $(if $(URL),--base-url $(URL))
+
+check-gpu: .venv/bin/python ## install the lock for CUDA aside, import what needs no GPU, take it away again; 9 GB for some minutes
+	@sh requirements/gpu.sh $(BIN)/python
 
 audit: .venv/audit/done ## known vulnerabilities in what the locks pin; a bill of materials of each lock in var/sbom
 	@.venv/audit/bin/python requirements/audit.py
@@ -83,14 +89,24 @@ docs: setup-dev ## write the pages that are made of the code
 	@$(BIN)/pip install --quiet --no-deps --require-hashes -r $<
 	@touch $@
 
-# Qwen3-TTS pins another transformers. Its environment holds what differs, and takes all else from .venv.
+# An environment in folder $(1) that holds what $(2) pins, and takes all else from .venv.
+define beside
+@echo "setting up $(1)"
+@$(BIN)/python -m venv --without-pip --clear $(1)
+@$(BIN)/pip --python $(1)/bin/python install --quiet --no-deps --require-hashes -r $(2)
+@$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+	>$$(echo $(1)/lib/python3.*/site-packages)/parlance.pth
+endef
+
+# Qwen3-TTS pins another transformers.
 $(QWEN)/done: requirements/qwen.lock $(wildcard requirements/qwen-25hz/*.py) | .venv/$(LIBS).done
-	@echo "setting up $(QWEN)"
-	@$(BIN)/python -m venv --without-pip --clear $(QWEN)
-	@$(BIN)/pip --python $(QWEN)/bin/python install --quiet --no-deps --require-hashes -r $<
+	$(call beside,$(QWEN),$<)
 	@cp -r requirements/qwen-25hz/. $(QWEN)/lib/python3.*/site-packages
-	@$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
-		>$$(echo $(QWEN)/lib/python3.*/site-packages)/parlance.pth
+	@touch $@
+
+# Ray Data wants pandas and pyarrow, which nothing that answers requests does.
+$(BATCH)/done: requirements/batch.lock | .venv/$(LIBS).done
+	$(call beside,$(BATCH),$<)
 	@touch $@
 
 # What clients need is not what we need, so they have an environment of their own.

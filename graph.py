@@ -6,7 +6,8 @@
                                   +-> Speaker     x engines    text to speech; encoded and marked where it is made
                                   +-> Transcriber x models     speech to text; decoded in a sandbox where it is heard
                                   +-> VoiceDesigner            voices, spoken and measured until the pitch is right
-                                  `-> Scorer      x models     decisions; measured before they answer
+                                  `-> Scorer      x models     decisions; measured before they answer; one may read
+                                                               through a Chat instead of an engine of its own
 
 Every model replica may scale to zero; what a client sees of that is decided in `autoscaling.gate`, from replica state.
 Keys, limits and money are kept by `state`, inside the ingress process.
@@ -18,7 +19,7 @@ Keys, limits and money are kept by `state`, inside the ingress process.
 # No postponed annotations here: Serve reads the type of `args` to validate a config file against it.
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -47,6 +48,9 @@ __all__ = ["GraphArgs", "build", "connect", "wire"]
 
 
 log = logging.getLogger(f"parlance.{__name__}")
+
+Binder = Callable[..., dict[str, Application]]
+"""`bind_each`, with `pythons` given."""
 
 
 class GraphArgs(BaseModel):
@@ -86,18 +90,30 @@ def wire(catalog: Catalog, ingress: IngressArgs, *, fork_server: bool = True) ->
     """The picture above, over any catalogue. Raises CatalogError where `ingress.warm` names what is not set up."""
     if absent := set(ingress.warm) - {model.id for model in catalog.set_up()}:
         raise configs.CatalogError(f"ingress.warm: the profile `{catalog.profile}` sets up no model `{min(absent)}`")
-    bind = partial(bind_each, pythons=commands(catalog.set_up()) if fork_server else {})
+    bind: Binder = partial(bind_each, pythons=commands(catalog.set_up()) if fork_server else {})
+    chats = bind(Chat, catalog.chat)
     engines = (
-        bind(Chat, catalog.chat)
+        chats
         | bind(Embedder, catalog.embeddings)
         | bind(Reranker, catalog.rerank)
         | bind(Speaker, catalog.speech)
         | bind(Transcriber, catalog.transcription)
         | bind(VoiceDesigner, catalog.voice_design)
-        | bind(Scorer, catalog.decisions, tuple(catalog.presets.values()))
+        | bind_scorers(bind, catalog, chats)
     )
     entry: Deployment = Ingress
     return entry.options(**ingress.deployment_options()).bind(ingress, catalog, engines)
+
+
+def bind_scorers(bind: Binder, catalog: Catalog, chats: Mapping[str, Application]) -> dict[str, Application]:
+    """As `bind_each`; a scorer that reads through a chat model gets its stanza and its handle, too."""
+    presets = tuple(catalog.presets.values())
+    bound: dict[str, Application] = {}
+    for model in catalog.decisions.values():
+        through = catalog.read_through(model)
+        more = (through, chats[through.deployment]) if through else ()
+        bound |= bind(Scorer, {model.id: model}, presets, *more)
+    return bound
 
 
 def bind_each(

@@ -55,11 +55,20 @@ R = TypeVar("R")
 
 
 class Gate:
-    """One engine, as one ingress process sees it."""
+    """One engine, as one ingress process sees it. It is cold also where the one `behind` it is, which it calls."""
 
-    def __init__(self, name: str, app_name: str, serving: Serving, handle: DeploymentHandle, watch: StartWatch) -> None:
+    def __init__(
+        self,
+        name: str,
+        app_name: str,
+        serving: Serving,
+        handle: DeploymentHandle,
+        watch: StartWatch,
+        behind: Gate | None = None,
+    ) -> None:
         self.name = name
         self.serving = serving
+        self._needed = (self, behind) if behind else (self,)
         self._key = (app_name, name)
         self._watch = watch
         # `.options` is what makes the handle create its router, and with it the view, before the first request.
@@ -72,7 +81,11 @@ class Gate:
         self._room = WaitingRoom(self._places, serving.max_queued if queues else 0, keeps=queues)
 
     def running(self) -> int:
-        """Replicas that run. A handle whose router has no news yet counts as cold."""
+        """Replicas that run; none where the engine behind is cold."""
+        return min(gate._own() for gate in self._needed)
+
+    def _own(self) -> int:
+        """Replicas of this engine. A handle whose router has no news yet counts as cold."""
         view = views.VIEWS.get(self._key)
         return view.running() if view else 0
 
@@ -83,7 +96,7 @@ class Gate:
 
     def is_failing(self) -> bool:
         """No replica runs, and the last start is known to have failed."""
-        return not self.running() and self.start is Start.FAILED
+        return any(not gate._own() and gate.start is Start.FAILED for gate in self._needed)
 
     @property
     def start(self) -> Start:
@@ -155,14 +168,14 @@ class Gate:
         slots = view.slots() if view else 0
         if self.serving.when_busy == "refuse":
             return slots + self.serving.max_queued
-        return slots * 2 if self.running() < self._most_replicas else slots
+        return slots * 2 if self._own() < self._most_replicas else slots
 
     async def ready(self, within_s: float, *, timings: Timings) -> None:
         """Returns once a replica runs, also where calls are refused when it is cold.
 
         Raises WARMING_UP after `within_s` seconds, and ENGINE_FAILED.
         """
-        if self.running():
+        if self._own():
             return
         self.warm()
         started = time.perf_counter()
@@ -172,11 +185,13 @@ class Gate:
             timings.load += time.perf_counter() - started
 
     async def _enter(self, timings: Timings) -> None:
-        """Returns once a replica runs. Raises WARMING_UP or ENGINE_FAILED."""
-        if self.running() or self.serving.when_cold == "wait":
-            return await self.ready(self.serving.wait_s, timings=timings)
-        self.warm()
-        raise ENGINE_FAILED() if self.start is Start.FAILED else WARMING_UP(retry_after_s=self._retry_after_s())
+        """Returns once a replica runs, and one of the engine behind. Raises WARMING_UP or ENGINE_FAILED."""
+        for gate in self._needed:
+            if gate._own() or self.serving.when_cold == "wait":
+                await gate.ready(self.serving.wait_s, timings=timings)
+                continue
+            gate.warm()
+            raise ENGINE_FAILED() if gate.start is Start.FAILED else WARMING_UP(retry_after_s=gate._retry_after_s())
 
     async def _until_running(self, within_s: float) -> None:
         assert self._warming is not None
@@ -186,7 +201,7 @@ class Gate:
             done, _ = await asyncio.wait({self._warming, failed}, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
             failed.cancel()
-        if self.running():
+        if self._own():
             return
         if failed in done and not failed.cancelled():
             raise ENGINE_FAILED()

@@ -16,6 +16,7 @@ speech.py          what the graph adds to speech
 transcription.py   what the graph adds to transcription; long recordings, large bodies, memory
 voice_design.py    how often a designed voice comes out at the pitch that was ordered
 decisions.py       beside `vllm serve`, by its own decisions and by chat calls
+gpu.py             whether every model of production runs on the GPU that is there; asks.py: what each is asked
 
 What they work with:
 

@@ -56,6 +56,8 @@ class Serving(Frozen):
         idle_s: seconds without a request before the last replica goes.
         load_s: expected seconds of a cold start, until one has been measured.
         threads: CPU threads of the model; None leaves it to the library.
+        reads_through: id of the chat model whose replicas a decision model is read through; None for an engine of its
+            own.
         deployment: Serve's deployment options under Serve's names, e.g. `autoscaling_config`, `ray_actor_options` and
             `placement_group_bundles`. Ray checks them when the graph starts.
     """
@@ -77,6 +79,7 @@ class Serving(Frozen):
     idle_s: PositiveFloat = 300
     load_s: PositiveFloat = 30
     threads: PositiveInt | None = None
+    reads_through: ModelId | None = None
     deployment: dict[str, Any] = {}
 
     @property
@@ -365,6 +368,10 @@ class DecisionModel(Model):
         return bool(self.serving and self.serving.options.get("images"))
 
 
+EncoderModel = EmbeddingModel | RerankModel | DecisionModel
+"""What may be read by a network that turns texts into vectors: all have a `context_window`."""
+
+
 class Catalog(Frozen):
     """All models that the API knows, by kind and id, in the order of their files.
 
@@ -396,6 +403,11 @@ class Catalog(Frozen):
     def spoken_languages(self) -> frozenset[str]:
         """ISO 639-1 codes of every language that at least one speech engine knows."""
         return frozenset(language for model in self.speech.values() for language in model.languages)
+
+    def read_through(self, model: Model) -> ChatModel | None:
+        """The chat model whose replicas read for `model`; None where it has an engine of its own."""
+        id = model.serving.reads_through if model.serving else None
+        return self.chat.get(id) if id is not None else None
 
     def set_up(self) -> Iterator[Model]:
         """The models that this profile runs."""

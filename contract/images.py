@@ -9,6 +9,23 @@ import re
 ADDRESS = re.compile(r"data:image/(?:png|jpeg|webp|gif);base64,")
 
 
+KINDS = {
+    "png": re.compile(rb"\x89PNG\r\n\x1a\n"),
+    "jpeg": re.compile(rb"\xff\xd8\xff"),
+    "gif": re.compile(rb"GIF8[79]a"),
+    "webp": re.compile(rb"RIFF....WEBP", re.DOTALL),
+}
+"""How a file of each kind begins."""
+
+
+def address(image: bytes) -> str:
+    """The `data:` address of the file `image`. Raises ValueError for one of another kind."""
+    for kind, start in KINDS.items():
+        if start.match(image):
+            return f"data:image/{kind};base64,{base64.b64encode(image).decode()}"
+    raise ValueError(f"the image is no file of these kinds: {', '.join(KINDS)}")
+
+
 def decoded_bytes(address: str) -> int:
     """Length of the image at a `data:` address. Raises ValueError for an address of another kind and for bad base64."""
     start = ADDRESS.match(address)

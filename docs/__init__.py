@@ -4,6 +4,7 @@
     reference.py     docs/reference.md, of the OpenAPI document
     schemas.py       a JSON schema in words
     routes.py        what the OpenAPI document does not say: scope, example, where the behaviour is described
+    examples/        scripts for researchers, one per capability
 
 `examples.toml` holds one example for each route; tests run them as they stand.
 """

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from pydantic import PositiveInt
 
 from contract.base import Frozen
-from contract.catalog import DecisionModel, EmbeddingModel, RerankModel
+from contract.catalog import EncoderModel
 from models.batching import TokenBatcher
 from models.imports import Imports
 from models.precision import fitting_dtype
@@ -87,9 +87,7 @@ class Encoder:
         tokenizer: of the `tokenizers` library.
     """
 
-    def __init__(
-        self, auto_class: str, model: EmbeddingModel | RerankModel | DecisionModel, path: Path, options: EncoderOptions
-    ) -> None:
+    def __init__(self, auto_class: str, model: EncoderModel, path: Path, options: EncoderOptions) -> None:
         import torch
         import transformers
 

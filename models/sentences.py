@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from contract.catalog import EmbeddingModel, RerankModel
+from contract.catalog import EncoderModel
 from models.encoders import Encoder, EncoderOptions, Tokens, read_json
 from models.weights.files import WeightsError, need_folder
 
@@ -38,9 +38,9 @@ class Head:
 
 
 class SentenceEncoder:
-    """Texts to float32 vectors, batched over callers. Embedders and the cosine reranker stand on it."""
+    """Texts to float32 vectors, batched over callers. All that compares vectors stands on it."""
 
-    def __init__(self, model: EmbeddingModel | RerankModel, path: Path | None, options: SentenceOptions) -> None:
+    def __init__(self, model: EncoderModel, path: Path | None, options: SentenceOptions) -> None:
         folder = need_folder(path, model.id)
         self.head = read_head(folder, options)
         self.encoder = Encoder("AutoModel", model, folder, options)

@@ -16,6 +16,7 @@ from autoscaling.deployment import DeploymentTableError, deployment_options
 from contract.catalog import Catalog, Model
 from models import options
 from models.weights import store
+from preflight import through
 from preflight.cost import replica_of
 from preflight.site import Site
 from state.blobs.store import BLOBS_VARIABLE
@@ -186,6 +187,7 @@ def _place(model: Model) -> str:
 
 CHECKS: tuple[Callable[[Plan, Site], Iterator[str]], ...] = (
     _stanzas,
+    through.faults,
     _shared_state,
     _secret,
     _gpus,

@@ -16,14 +16,16 @@ resolve cpu.lock --extra cpu --extra speech --extra transcription --extra embedd
 UV_FIND_LINKS= resolve gpu.lock --extra gpu --extra speech --extra transcription  # a local wheel of the CPU build must not be taken for it
 UV_FIND_LINKS= resolve ingress.lock --constraint gpu.lock  # heads and ingress replicas beside engines of that lock
 resolve dev.full --extra dev --override cpu-overrides.txt --constraint cpu.lock
+resolve batch.full --extra batch --override cpu-overrides.txt --constraint cpu.lock --constraint dev.full
 
-# torch's +cpu build comes from an index of its own, and the dev lock holds only what the others lack.
+# torch's +cpu build comes from an index of its own; the locks of dev and batch hold only what those of the engines lack.
 # Its hashes are kept for as long as its version: an index may have the wheel of one Python only.
 torch=$(grep -o '^torch==[^ ]*' cpu.lock)
 grep -q "^$torch " torch-cpu.txt || awk '/^[a-z]/ { keep = /^torch==/ } keep' cpu.lock >torch-cpu.txt
 awk '/^[a-z]/ { keep = !/^torch==/ } keep' cpu.lock >cpu.tmp && mv cpu.tmp cpu.lock
 awk 'NR == FNR { if (/^[a-z]/) have[$1]; next } /^[a-z]/ { keep = !($1 in have) } keep' cpu.lock dev.full >dev.lock
-rm dev.full
+awk 'NR == FNR { if (/^[a-z]/) have[$1]; next } /^[a-z]/ { keep = !($1 in have) } keep' cpu.lock batch.full >batch.lock
+rm dev.full batch.full
 
 # Environments that lie beside the main one hold only what they need otherwise than it.
 beside() { # name arguments...

@@ -19,6 +19,7 @@ from typing import Any
 from contract.base import Frozen
 from contract.catalog import Model
 from contract.chat.engine import ChatBatch, ChatJob, ChatReply, usage_of
+from contract.chat.reads import ReadJob, ReadReply
 from contract.chat.request import ChatRequest
 from contract.completions import CompletionJob, CompletionReply
 from contract.decisions.engine import DecisionJob, Measurement, Reading, Readings
@@ -97,6 +98,17 @@ class ObedientChat:
 
     async def detokenize(self, job: DetokenizeJob) -> str:
         return "".join(map(chr, job.ids))
+
+    async def read(self, job: ReadJob) -> ReadReply:
+        """Each label half as likely as the one before it. Sixteen prompts or more are never done."""
+        self.under_way += 1
+        try:
+            if len(job.prompts) >= 16:
+                await asyncio.Event().wait()
+        finally:
+            self.under_way -= 1
+        halves = [tuple(-math.log(2) * (i + 1) for i in range(len(prompt.label_ids))) for prompt in job.prompts]
+        return ReadReply(tuple(Reading(logprobs, 0.001) for logprobs in halves), "obedient", 16)
 
     async def check_health(self) -> None:
         pass
@@ -299,7 +311,8 @@ class TranscriberOptions(Frozen):
 
 
 class ObedientTranscriber:
-    """A recording is a text here, one command a line. Each line that is none is heard as a segment of a second.
+    """A recording is a text here, one command a line. Each line that is none is heard as a segment of a second, and so
+    is a WAV file as a whole.
 
     `hold SECONDS`, `fail`, `die`, `unreadable`, `lasts SECONDS` (of the whole recording), `silence SECONDS`,
     `speaks CODE`, `told` (heard as what the engine was asked).
@@ -355,7 +368,7 @@ TRANSCRIBER_COMMANDS = ("hold", "fail", "die", "unreadable", "lasts", "silence",
 
 def _recording(job: TranscriptionJob) -> str:
     if isinstance(job.audio, bytes):
-        return job.audio.decode()
+        return "a real sound" if job.audio.startswith(b"RIFF") else job.audio.decode()
     return Path(job.audio.removeprefix("file://")).read_text()
 
 

@@ -10,9 +10,11 @@ from typing_extensions import TypedDict
 
 from contract.catalog import ChatModel
 from contract.chat.request import ChatRequest
+from contract.events import contents
 from contract.quantities import most_tokens, utf8_bytes
 
 if TYPE_CHECKING:
+    from contract.chat.reads import ReadJob, ReadReply
     from contract.completions import CompletionJob, CompletionReply
     from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob
 
@@ -129,6 +131,11 @@ class ChatReply:
     cut_tokens: int = 0
     stop_sequence: str | None = None
 
+    @property
+    def text(self) -> str:
+        """What the first answer says; empty where it calls tools only."""
+        return self.body["choices"][0]["message"]["content"] or ""
+
 
 @dataclass(frozen=True, slots=True)
 class ChatBatch:
@@ -146,6 +153,12 @@ class ChatBatch:
     cached_tokens: int = 0
     cut_tokens: int = 0
     stop_sequence: str | None = None
+
+    @property
+    def text(self) -> str:
+        """What the first answer goes on with."""
+        first = [choice for chunk in contents(self.events) for choice in chunk["choices"] if choice["index"] == 0]
+        return "".join(choice.get("text") or choice.get("delta", {}).get("content") or "" for choice in first)
 
 
 class ChatEngine(Protocol):
@@ -173,4 +186,8 @@ class ChatEngine(Protocol):
 
     async def detokenize(self, job: DetokenizeJob) -> str:
         """The text that the ids spell. Raises INVALID_REQUEST for an id that the vocabulary lacks."""
+        ...
+
+    async def read(self, job: ReadJob) -> ReadReply:
+        """How likely each label is after its prompt. Raises INVALID_REQUEST for a job that no scorer sends."""
         ...

@@ -3,6 +3,9 @@
     both_orders(questions)              every question, then each choice again with its options reversed
     folded(questions, readings)         one reading for each question, and how far the two orders were apart
 
+    posed(questions, order)             what the engine is asked, in one order or in both
+    answered(questions, readings, ...)  every answer, and of both orders what they changed
+
 The folded probabilities are the mean of both reads. Each further read is a forward pass of its own, and billed as one.
 """
 
@@ -11,10 +14,33 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Literal
 
-from contract.decisions.answers import OrderDifference, distribution
+from contract.decisions.answers import Answer, OrderDifference, answers, distribution
 from contract.decisions.engine import Reading, Readings
+from contract.decisions.policy import Policy
 from contract.decisions.questions import ChoiceQuestion, Question
+
+Order = Literal["source", "both"]
+
+
+def posed(questions: Mapping[str, Question], order: Order) -> tuple[Question, ...]:
+    """What the engine is asked."""
+    return tuple(questions.values()) if order == "source" else both_orders(questions)
+
+
+def answered(questions: Mapping[str, Question], readings: Readings, policy: Policy, order: Order) -> dict[str, Answer]:
+    """Answers by name; those that were read in both orders say what the order changed.
+
+    Raises UPSTREAM_ERROR where no probability came from the runtime.
+    """
+    if order == "source":
+        return answers(questions, readings, policy)
+    readings, differences = folded(questions, readings)
+    found = answers(questions, readings, policy)
+    for name, difference in differences.items():
+        found[name]["order"] = difference
+    return found
 
 
 def both_orders(questions: Mapping[str, Question]) -> tuple[Question, ...]:

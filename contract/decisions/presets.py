@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 
 from contract.base import Strict
 from contract.decisions.questions import Question, Questions, State
+from contract.errors import UNKNOWN_PRESET
 
 
 class Example(Strict):
@@ -68,6 +69,14 @@ class PresetList(TypedDict):
 
     object: Literal["list"]
     data: list[PresetObject]
+
+
+def named(presets: Mapping[str, Preset], id: str) -> Preset:
+    """The pack `id`. Raises UNKNOWN_PRESET."""
+    if id not in presets:
+        names = ", ".join(f"`{name}`" for name in presets)
+        raise UNKNOWN_PRESET(f"there is no preset `{id[:100]}`; there are: {names}", param="preset")
+    return presets[id]
 
 
 def listed_presets(presets: Iterable[Preset]) -> dict[str, Any]:

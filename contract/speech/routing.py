@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
+from textwrap import shorten
 
 from contract.catalog import AudioFormat, SpeechModel
 from contract.errors import (
@@ -22,7 +23,9 @@ from contract.errors import (
     TEXT_TOO_LONG,
     UNKNOWN_VOICE,
 )
-from contract.limits import SPEECH_INPUT_CHARS, SPEECH_SPEED, SPEECH_STYLE_CHARS
+from contract.limits import SPEECH_INPUT_CHARS, SPEECH_SPEED, SPEECH_STYLE_CHARS, SPEECH_STYLE_READ_CHARS
+from contract.speech.engine import SpeechJob
+from contract.speech.marks import prepared
 from contract.speech.request import SpeechRequest
 from contract.speech.voices import SYSTEM_VOICES, Voice
 
@@ -89,6 +92,26 @@ def choose(
     slug, spoken_as = _speaker(request, model)
     wanted = request.response_format
     return Choice(model, slug, spoken_as, language, wanted if wanted in model.formats else model.formats[0])
+
+
+def job_of(request: SpeechRequest, choice: Choice, engines: Mapping[str, SpeechModel]) -> SpeechJob:
+    """What the chosen engine is asked, without clip or recipe. Raises INVALID_REQUEST where nothing can be spoken."""
+    model = choice.model
+    return SpeechJob(
+        prepared(request.input, model, engines.values()),
+        choice.language,
+        choice.voice,
+        style=_style(request, model),
+        speed=request.speed if model.has_speed and request.speed is not None else 1.0,
+        format=choice.format,
+    )
+
+
+def _style(request: SpeechRequest, model: SpeechModel) -> str | None:
+    """As much of the style as the engine reads, up to the end of a word."""
+    if not model.has_style or not request.emotion:
+        return None
+    return shorten(request.emotion, SPEECH_STYLE_READ_CHARS, placeholder="") or None
 
 
 def default_engine(engines: Mapping[str, SpeechModel], today: date) -> SpeechModel:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -82,6 +82,19 @@ class IngressArgs(BaseModel):
         }
 
 
+def gates(
+    catalog: Catalog, app_name: str, handles: Mapping[str, DeploymentHandle], watch: StartWatch
+) -> dict[str, Gate]:
+    """A gate before each engine, by deployment name. Behind a scorer stands the chat model that it reads through."""
+    made: dict[str, Gate] = {}
+    for model in catalog.set_up():  # chat models come first
+        assert model.serving
+        through, name = catalog.read_through(model), model.deployment
+        behind = made[through.deployment] if through else None
+        made[name] = Gate(name, app_name, model.serving, handles[name], watch, behind)
+    return made
+
+
 async def wake(engines: Sequence[Engine], watch: StartWatch) -> None:
     """Wakes `engines` once the graph is deployed: not before, because loading takes the processor that the start needs.
 
@@ -114,8 +127,7 @@ class Ingress:
         self._forget_exit = do_before_exit(state.ledger.settle_open)
         app_name = serve.get_replica_context().app_name
         watch = StartWatch(app_name)
-        servings = {model.deployment: model.serving for model in catalog.set_up() if model.serving}
-        engines = {name: Gate(name, app_name, servings[name], handle, watch) for name, handle in handles.items()}
+        engines = gates(catalog, app_name, handles, watch)
         self.service = Service(
             catalog,
             engines,

@@ -10,11 +10,11 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from contract.catalog import DecisionModel
-from contract.decisions.engine import Reading
 from contract.errors import REQUEST_TOO_LARGE
 from models.decisions.images import unreadable
-from models.decisions.prompts import Batch, Prompt, PromptBook
+from models.decisions.prompts import Batch, PromptBook
 from models.decisions.reading import ReadRequest, ReadResult
+from models.llm.label_reads import read_labels
 
 if TYPE_CHECKING:
     from vllm.v1.engine.async_llm import AsyncLLM
@@ -35,9 +35,16 @@ class LabelReads:
         job = request.job
         head = await self._seen(request) if request.images else None
         batch = self.book.batch(job.state, job.questions, head and head["prompt_token_ids"])
-        self._check(batch)
+        check_length(batch, self._model)
+        # Images lie in the head, so their places are the same in every prompt.
         reads = (
-            self._read_one(prompt, head, job.cache_salt, f"{request.request_id}-{index}")
+            read_labels(
+                self._engine,
+                prompt,
+                f"{request.request_id}-{index}",
+                cache_salt=job.cache_salt,
+                whole=head and head | {"prompt_token_ids": prompt.token_ids},
+            )
             for index, prompt in enumerate(batch.prompts)
         )
         pictures = head["mm_placeholders"]["image"] if head else ()
@@ -57,22 +64,11 @@ class LabelReads:
         except ValueError:
             raise unreadable(f"model `{self._model.id}` cannot read an image of this shape") from None
 
-    def _check(self, batch: Batch) -> None:
-        longest = max(len(prompt.token_ids) for prompt in batch.prompts)
-        if longest >= self._model.context_window:
-            raise REQUEST_TOO_LARGE(
-                f"state and question have {longest} tokens; model `{self._model.id}` reads {self._model.context_window}"
-            )
 
-    async def _read_one(self, prompt: Prompt, head: Any, cache_salt: str | None, request_id: str) -> Reading:
-        from vllm.entrypoints.generate.label_reads import next_token_label_reads
-        from vllm.inputs import tokens_input
-        from vllm.sampling_params import SamplingParams
-
-        params = SamplingParams(max_tokens=1, temperature=0, logprob_token_ids=prompt.label_ids, detokenize=False)
-        started = time.perf_counter()
-        # Images lie in the head, so their places are the same in every prompt.
-        whole = head and head | {"prompt_token_ids": prompt.token_ids}
-        given = whole or tokens_input(prompt.token_ids, cache_salt=cache_salt)
-        (read,) = await next_token_label_reads(self._engine, [given], [params], request_id)
-        return Reading(tuple(read.logprobs), time.perf_counter() - started)
+def check_length(batch: Batch, model: DecisionModel) -> None:
+    """Raises REQUEST_TOO_LARGE for a prompt that does not fit the window of `model`."""
+    longest = max(len(prompt.token_ids) for prompt in batch.prompts)
+    if longest >= model.context_window:
+        raise REQUEST_TOO_LARGE(
+            f"state and question have {longest} tokens; model `{model.id}` reads {model.context_window}"
+        )

@@ -9,7 +9,6 @@ import asyncio
 import logging
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 from contract.catalog import DecisionModel
 from contract.decisions.engine import DecisionEngine, DecisionJob, Measurement, Readings
@@ -18,7 +17,6 @@ from contract.decisions.questions import state_text
 from contract.errors import IMAGES_UNSUPPORTED, RUNTIME_UNAVAILABLE
 from models.decisions import measuring
 from models.weights import store as weights
-from models.weights.files import Digests, pin_all
 
 log = logging.getLogger(f"parlance.{__name__}")
 
@@ -91,10 +89,3 @@ class MeasuredScorer(DecisionEngine):
                     expected = preset.expected_index(name, example.expected[name])
                     labelled.append(measuring.Labelled(reading, expected))
         return labelled
-
-
-def digests(model: DecisionModel, path: Path) -> dict[str, str]:
-    """SHA-256 of each file of the weights by name."""
-    assert model.serving is not None
-    known = Digests(weights.home_folder() / "weights" / ".digests" / f"{model.serving.weights}.json")
-    return {name: pin.sha256 for name, pin in pin_all(path, known).items()}

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from string import ascii_uppercase
 from typing import Any
 
+from contract.chat.reads import LabelPrompt
 from contract.decisions.questions import BinaryQuestion, ChoiceQuestion, Option, Question, ScoreQuestion
 from models.llm.plain_text import PlainText
 
@@ -114,14 +115,6 @@ def _in_parts(turn: dict[str, Any], images: int = 0) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
-    """Token ids up to the label, and the ids of the labels in source order."""
-
-    token_ids: list[int]
-    label_ids: list[int]
-
-
-@dataclass(frozen=True, slots=True)
 class Batch:
     """The prompts of one request.
 
@@ -129,7 +122,7 @@ class Batch:
         input_tokens: of the state once and of each question; our own words are not counted.
     """
 
-    prompts: list[Prompt]
+    prompts: list[LabelPrompt]
     input_tokens: int
 
 
@@ -173,7 +166,7 @@ class PromptBook:
         rule = self._block_tokens - (len(shared) + len(self._line_end)) % self._block_tokens
         shared += [self._rule_id] * rule + self._line_end
         prompts = [
-            Prompt(shared + ids + self._tail, self.label_ids(question))
+            LabelPrompt(shared + ids + self._tail, self.label_ids(question))
             for question, ids in zip(questions, worded, strict=True)
         ]
         return Batch(prompts, len(judged) + sum(map(len, worded)))

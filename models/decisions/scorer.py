@@ -14,7 +14,7 @@ from contract.decisions.presets import Preset
 from contract.errors import UPSTREAM_ERROR, ApiError
 from models.decisions import measuring, strategies
 from models.decisions.images import Pictures
-from models.decisions.measured import MeasuredScorer, digests
+from models.decisions.measured import MeasuredScorer
 from models.decisions.options import Options
 from models.decisions.prompts import PROMPT_VERSION
 from models.decisions.reading import ReadRequest
@@ -22,6 +22,7 @@ from models.imports import Imports
 from models.llm import engine, head
 from models.llm.exact import exactly
 from models.options import read
+from models.weights import store as weights
 from models.weights.files import need_folder
 
 log = logging.getLogger(f"parlance.{__name__}")
@@ -82,7 +83,8 @@ class LabelScorer(MeasuredScorer):
         packs: list[Any] = [preset.model_dump() for preset in presets]
         options = self._options
         how = (PROMPT_VERSION, options.strategy, str(self._engine.model_config.dtype))
-        return measuring.fingerprint(digests(self.model, self._path), how, options.arguments, options.calibrated, packs)
+        files = weights.hashes_of(self.model, self._path)
+        return measuring.fingerprint(files, how, options.arguments, options.calibrated, packs)
 
 
 def _spec(model: DecisionModel, options: Options, path: Path) -> engine.EngineSpec:

@@ -25,9 +25,10 @@ from contract.decisions.presets import Preset
 from contract.decisions.questions import BinaryQuestion, ChoiceQuestion, Question, state_text
 from models.decisions import measuring
 from models.decisions.kept import Kept, Text
-from models.decisions.measured import MeasuredScorer, digests
+from models.decisions.measured import MeasuredScorer
 from models.encoders import IMPORTS, Encoder, EncoderOptions, Tokens
 from models.options import read
+from models.weights import store as weights
 from models.weights.files import need_folder
 
 VERSION = "1"
@@ -121,7 +122,7 @@ class SimilarityScorer(MeasuredScorer):
         """Of weights, scales and examples."""
         packs: list[Any] = [preset.model_dump() for preset in presets]
         how = (VERSION, OPTION_SCALE, EXAMPLE_SCALE, str(self._encoder.dtype))
-        return measuring.fingerprint(digests(self.model, self._path), how, packs)
+        return measuring.fingerprint(weights.hashes_of(self.model, self._path), how, packs)
 
     def _likeness(self, state: str, question: Question, options: Sequence[str], texts: Mapping[str, Text]) -> Likeness:
         judged = texts[state].vectors

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models.imports import NOTHING, Imports
-from models.llm.arguments import EngineOptions
+from models.llm import architectures
 from models.precision import fitting_dtype
 
 if TYPE_CHECKING:
@@ -118,9 +118,9 @@ def prepare_environment(in_process: bool, eager: bool, threads: int | None) -> N
 
 
 def start(spec: EngineSpec) -> AsyncLLM:
-    """Loads the model of `spec`; blocks until it can answer."""
+    """Loads the model of `spec`; blocks until it can answer. Raises WeightsError for an unknown architecture."""
     prepare_environment(spec.in_process, bool(spec.arguments.get("enforce_eager")), spec.threads)
-    with _uncollected():
+    with _uncollected(), architectures.known(spec.path):
         return _start(spec)
 
 

@@ -22,13 +22,14 @@ from pathlib import Path
 from filelock import FileLock
 
 from contract.base import Frozen
+from contract.catalog import Model
 from models.weights.files import Digests, PinnedFile, Sha256, WeightsError, pin_all, refuse_code, regular_files, verify
 from models.weights.lock import LOCK, fits, update
 from models.weights.repositories import repositories
 from models.weights.sources import FETCHERS, RESUMES, progress, run_converter
 from models.weights.stanzas import Stanza, read
 
-__all__ = ["Stanza", "UnlockedError", "WeightsError", "ensure", "home_folder", "manifest"]
+__all__ = ["Stanza", "UnlockedError", "WeightsError", "ensure", "hashes_of", "home_folder", "manifest"]
 
 SHIPPED = Path(__file__).with_name("manifest.toml")
 OWN = "weights.toml"
@@ -103,6 +104,12 @@ def ensure(name: str, *, home: Path | None = None, offline: bool | None = None, 
                 _fetch(name, stanza, store)
     _verify_stored(name, stanza, store)
     return folder
+
+
+def hashes_of(model: Model, folder: Path) -> dict[str, str]:
+    """SHA-256 of each file of the weights of `model`, which lie in `folder`."""
+    name = (model.serving and model.serving.weights) or model.id
+    return {file: pin.sha256 for file, pin in pin_all(folder, _digests(name, home_folder() / "weights")).items()}
 
 
 def check(name: str, *, home: Path | None = None, only_pinned: bool = False) -> None:

@@ -8,7 +8,7 @@ import io
 import json
 import time
 import wave
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -590,14 +590,19 @@ async def test_a_fault_of_our_own_ends_the_draft(api: Api, monkeypatch: pytest.M
 
 def later(api: Api, seconds: float) -> Drafts:
     """The drafts as another process sees them `seconds` later."""
-    return Drafts(api.state.database, api.state.blobs, lambda: time.time() + seconds)
+    return seen_by(api, lambda: time.time() + seconds)
+
+
+def seen_by(api: Api, clock: Callable[[], float]) -> Drafts:
+    """The drafts as a process with this clock sees them."""
+    return Drafts(api.state.database, api.state.blobs, clock)
 
 
 @asynccontextmanager
-async def another_ingress(api: Api, after_s: float) -> AsyncIterator[Drafting]:
-    """A second process over the same state, `after_s` later."""
+async def another_ingress(api: Api, drafts: Drafts) -> AsyncIterator[Drafting]:
+    """A second process over the same state, which sees `drafts`."""
     view: Any = dataclasses.make_dataclass("View", ["drafts", "blobs", "clock"])(
-        later(api, after_s), api.state.blobs, api.state.clock
+        drafts, api.state.blobs, api.state.clock
     )
     second = Drafting(api.service.catalog, api.service.engines, view)
     yield second
@@ -631,10 +636,12 @@ async def test_a_draft_whose_process_died_is_taken_up_by_the_next_poll(api: Api,
 async def test_a_draft_whose_process_died_is_taken_up_without_polls(api: Api, held: dict[str, Any]) -> None:
     await kill(api)
     designer(api).go.set()
-    async with another_ingress(api, LEASE_S - 1) as early:
+    left = await api.state.drafts.read(held["id"])
+    assert left
+    async with another_ingress(api, seen_by(api, lambda: left.work_at - 1)) as early:
         await early.look()
         assert not early._working
-    async with another_ingress(api, LEASE_S) as second:
+    async with another_ingress(api, seen_by(api, lambda: left.work_at)) as second:
         await second.look()
         assert (await until(api, held, "ready"))["status"] == "ready"
 
@@ -642,7 +649,7 @@ async def test_a_draft_whose_process_died_is_taken_up_without_polls(api: Api, he
 async def test_a_process_that_is_stopped_gives_its_drafts_back_at_once(api: Api, held: dict[str, Any]) -> None:
     await api.service.drafting.close()
     designer(api).go.set()
-    async with another_ingress(api, 0) as second:
+    async with another_ingress(api, later(api, 0)) as second:
         await second.look()
         assert (await until(api, held, "ready"))["status"] == "ready"
     assert len(await api.usage()) == 1
@@ -680,14 +687,14 @@ async def test_a_process_that_died_before_the_adoption_leaves_it_to_the_next(
     monkeypatch.setattr(api.service.drafting, "_adopt_if_ordered", _nothing)
     draft = await made(api, auto_adopt=True)
     assert draft["status"] == "ready"
-    async with another_ingress(api, 0) as second:
+    async with another_ingress(api, later(api, 0)) as second:
         await second.look()
         assert (await until(api, draft, "adopted"))["voice"] is not None
 
 
 async def test_work_that_was_taken_over_is_billed_once(api: Api, held: dict[str, Any]) -> None:
     # The first process is slow, not dead: its lease ends, and both make a voice.
-    async with another_ingress(api, LEASE_S) as second:
+    async with another_ingress(api, later(api, LEASE_S)) as second:
         await second.look()
 
         async def both() -> bool:

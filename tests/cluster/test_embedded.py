@@ -95,6 +95,7 @@ def test_schema_that_does_not_compile_is_400_and_the_engine_lives(server: Server
     test_sync_client_chats(server)
 
 
+@pytest.mark.slow  # reads 8,000 tokens; tests/models/test_chat_vllm.py cuts at smaller windows
 def test_input_longer_than_the_window_is_cut_at_the_top(server: Server) -> None:
     long = [{"role": "user", "content": "Forget this. " * 6000 + "What is the capital of France?"}]
     answer = server.openai().chat.completions.create(model=MODEL, messages=long, temperature=0, max_tokens=8)

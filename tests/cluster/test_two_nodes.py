@@ -13,11 +13,12 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx
+import openai
 import pytest
 import yaml
 
@@ -102,6 +103,9 @@ class Cluster:
     def start_head(self, cpus: int) -> None:
         """The page's line; without processors the head runs no engine, as in `deploy/`."""
         line = marked(PAGE, "run on two nodes: head").replace("redis:6379", self.redis)
+        # A machine that starts has an empty /tmp; from this file, and the other node's processes, Ray would take it
+        # that the head still runs.
+        (self.folder / "ray/ray_current_cluster").unlink(missing_ok=True)
         here = f"--node-ip-address={self.head.address} --temp-dir={self.folder}/ray --num-cpus={cpus} {COMMON}"
         self.head.run("bash", "-euc", line.replace("--block", here))
 
@@ -208,46 +212,37 @@ def test_every_capability_answers_through_both_nodes(cluster: Cluster) -> None:
         cluster.tell(f"every capability answers through {machine.name}: {', '.join(ALL_WELL)}")
 
 
-def test_the_head_dies_and_comes_back(cluster: Cluster) -> None:
+def test_the_head_dies_and_comes_back_then_the_other_node_dies_and_nothing_is_lost(cluster: Cluster) -> None:
     with cluster.client(cluster.worker) as client:
-        left = survival.leave(client, cluster.state, ORG, "outlives-the-head")
+        left = survival.leave(client, cluster.state, ORG)
         cluster.head.kill()
         cluster.tell("the head is killed, with all of its processes")
-        path, body = CALLS["chat"]
-        for _ in range(5):
-            assert client.post(path, json=body).status_code == 200
+        # With the retries that the SDK makes unasked: what HAProxy had sent to the ingress that died is lost.
+        with openai.OpenAI(api_key=cluster.key, base_url=f"{cluster.worker.url}/v1") as sdk:
+            for _ in range(5):
+                assert sdk.chat.completions.create(**CALLS["chat"][1]).choices
         cluster.tell("chat goes on through the other node, without a head")
 
         cluster.start_head(cpus=4)  # the one that this cluster goes on with when its other node dies
         cluster.tell("the head is started again with the same line")
         eventually(lambda: answers(cluster.head), RECOVER_S, "the head's ingress never came back")
-        for machine in (cluster.head, cluster.worker):
-            with cluster.client(machine) as through:
-                eventually(lambda through=through: serve_everything(through) == ALL_WELL, RECOVER_S, "not all is back")
-        cluster.tell("every capability answers again through both nodes; nothing was deployed anew")
-        assert _missing(cluster, client, left) == []
+        eventually(lambda: serve_everything(client) == ALL_WELL, RECOVER_S, "not all is back")
+        cluster.tell("every capability answers again; nothing was deployed anew")
+        left.orders.append(survival.order(client))
 
-
-def test_a_node_with_engines_dies_and_the_head_goes_on_with_everything(cluster: Cluster) -> None:
-    with cluster.client(cluster.worker) as client:
-        left = survival.leave(client, cluster.state, ORG, "outlives-a-node")
     cluster.worker.kill()
     cluster.tell("the other node is killed, with its engines and its ingress")
     eventually(lambda: nodes_alive(cluster) == 1, RECOVER_S, "Ray never noticed that a node is gone")
-
     with cluster.client(cluster.head) as client:
         eventually(lambda: serve_everything(client) == ALL_WELL, RECOVER_S, "something never came back")
         cluster.tell("every capability answers through the head alone")
         # Addresses of the node that died are now those of the one that lives.
-        left = replace(left, upload_url=left.upload_url.replace(cluster.worker.address, cluster.head.address))
-        assert _missing(cluster, client, left) == []
-
-
-def _missing(made: Cluster, client: httpx.Client, left: survival.Estate) -> list[str]:
-    found = survival.find(client, made.state, left)
-    for name, is_there in found.items():
-        made.tell(f"  {name}: {'there' if is_there else 'LOST'}")
-    return [name for name, is_there in found.items() if not is_there]
+        left.upload_url = left.upload_url.replace(cluster.worker.address, cluster.head.address)
+        found = survival.find(client, cluster.state, left)
+    lost = [name for name, is_there in found.items() if not is_there]
+    kept = ", ".join(name for name in found if name not in lost)
+    cluster.tell(f"survived both: {kept}; lost: {', '.join(lost) or 'nothing'}")
+    assert lost == []
 
 
 def test_a_third_node_would_need_the_token(cluster: Cluster) -> None:

@@ -60,6 +60,16 @@ def test_an_ingress_installs_nothing_that_loads_a_model() -> None:
     assert not pins("ingress.lock").keys() & ENGINES
 
 
+def test_ray_data_is_installed_beside_engines_of_either_lock() -> None:
+    added = pins("batch.lock")
+    assert {"pandas", "pyarrow"} <= added.keys()
+    for lock in ("cpu.lock", "gpu.lock", "dev.lock"):
+        there = pins(lock)
+        assert {name for name, version in added.items() if there.get(name, version) != version} == set(), lock
+    for name in ("numpy", "fsspec", "ray"):
+        assert pins("gpu.lock")[name] == pins("cpu.lock")[name]
+
+
 def test_packages_under_the_gpl_stay_out_of_production() -> None:
     for lock in ("ingress.lock", "gpu.lock", "cosyvoice.lock", "qwen.lock"):
         assert not pins(lock).keys() & GPL, lock

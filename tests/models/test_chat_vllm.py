@@ -414,7 +414,9 @@ async def test_json_mode_answers_beside_schema_bombs(chat: VllmChat, monkeypatch
     print(f"json_object alone {alone_s:.3f} s, beside bombs {beside_s:.3f} s")
     assert not all(task.done() for task in bombs)
     sent_away = [task.exception() for task in bombs if task.done()]
-    assert {error.fault.status for error in sent_away if isinstance(error, ApiError)} == {429}
+    statuses = {error.fault.status for error in sent_away if isinstance(error, ApiError)}
+    assert 429 in statuses
+    assert statuses <= {400, 429}  # on a slow machine the first of those that have a turn have been given up by now
     with pytest.raises(ApiError) as caught:
         await bombs[0]
     assert (caught.value.fault.status, caught.value.param) == (400, "response_format")

@@ -14,11 +14,9 @@ from state.database.connect import connect, open_database
 from tests.state.servers import (
     Postgres,
     Redis,
-    Seaweed,
     find_binary,
     run_postgres,
     run_redis,
-    run_seaweed,
     temporary_folder,
 )
 
@@ -34,12 +32,6 @@ def postgres() -> Iterator[Postgres]:
 def redis() -> Iterator[Redis]:
     _need("redis-server", "redis-server")
     with run_redis() as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def seaweed() -> Iterator[Seaweed]:
-    with run_seaweed() as server:
         yield server
 
 

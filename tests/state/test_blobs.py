@@ -33,17 +33,12 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
         yield server
 
 
-@pytest.fixture(params=["folder", "s3", "seaweedfs"])
-def blobs(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Blobs:
+@pytest.fixture(params=["folder", "s3"])
+def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> Blobs:
     if request.param == "folder":
         return open_blobs(tmp_path)
-    if request.param == "s3":
-        request.getfixturevalue("bucket")
-        return open_blobs(tmp_path, "s3://store/some/prefix")
-    for name, value in request.getfixturevalue("seaweed").environment.items():
-        monkeypatch.setenv(name, value)
-    # A prefix of its own for each test: the server is shared.
-    return open_blobs(tmp_path, f"s3://store/{tmp_path.name}")
+    request.getfixturevalue("bucket")
+    return open_blobs(tmp_path, "s3://store/some/prefix")
 
 
 async def in_pieces(*pieces: bytes, error: Exception | None = None) -> AsyncIterator[bytes]:

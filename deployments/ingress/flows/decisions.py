@@ -9,23 +9,20 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
 from autoscaling.engine import Timings
 from contract.catalog import DecisionModel
-from contract.decisions.answers import Answer, answers
 from contract.decisions.decision import Decision, DecisionResult
 from contract.decisions.engine import DecisionEngine, DecisionJob, Measurement, Readings
-from contract.decisions.orders import both_orders, folded
-from contract.decisions.presets import Preset
-from contract.decisions.questions import Question
+from contract.decisions.orders import answered, posed
+from contract.decisions.presets import Preset, named
 from contract.errors import (
     ENGINE_FAILED,
     IMAGES_UNSUPPORTED,
     RUNTIME_UNAVAILABLE,
-    UNKNOWN_PRESET,
     WARMING_UP,
     ApiError,
 )
@@ -40,7 +37,7 @@ MEASUREMENT_WAIT_S = 2.0
 
 def resolve(context: RequestContext, decision: Decision) -> tuple[DecisionModel, Preset | None]:
     """The model that reads, and the pack that is named. Raises UNKNOWN_PRESET, MODEL_NOT_FOUND, IMAGES_UNSUPPORTED."""
-    preset = _preset(context, decision.preset)
+    preset = None if decision.preset is None else named(context.service.catalog.presets, decision.preset)
     wanted = decision.model if decision.model is not None else context.caller.decision_model
     model = context.pick(context.service.catalog.decisions, wanted)
     if decision.images and not model.reads_images:
@@ -60,9 +57,8 @@ async def decide(
     Raises RUNTIME_UNAVAILABLE: another model never steps in.
     """
     questions = preset.questions if preset else decision.questions
-    posed = tuple(questions.values()) if decision.order == "source" else both_orders(questions)
-    job = DecisionJob(decision.state, posed, decision.images, context.owner)
-    estimate = {"input_tokens": job.most_input_tokens(model), "questions": len(posed)}
+    job = DecisionJob(decision.state, posed(questions, decision.order), decision.images, context.owner)
+    estimate = {"input_tokens": job.most_input_tokens(model), "questions": len(job.questions)}
     async with bill(context, model, estimate) as account:
         readings = await _read(context, model, job)
         result = DecisionResult(
@@ -73,12 +69,12 @@ async def decide(
             place=context.service.catalog.place,
             preset=preset,
             questions=questions,
-            answers=_answers(questions, readings, decision),
+            answers=answered(questions, readings, decision.policy, decision.order),
             readings=readings,
             total_s=time.perf_counter() - context.started_s,
         )
         rendered = render(result)
-        await account.settle(input_tokens=readings.input_tokens, questions=len(posed))
+        await account.settle(input_tokens=readings.input_tokens, questions=len(job.questions))
     return rendered
 
 
@@ -94,16 +90,6 @@ async def measurement(context: RequestContext, model: DecisionModel) -> Measurem
     return last.get(model.id)
 
 
-def _preset(context: RequestContext, wanted: str | None) -> Preset | None:
-    presets = context.service.catalog.presets
-    if wanted is None:
-        return None
-    if wanted not in presets:
-        names = ", ".join(f"`{name}`" for name in presets)
-        raise UNKNOWN_PRESET(f"there is no preset `{wanted[:100]}`; there are: {names}", param="preset")
-    return presets[wanted]
-
-
 async def _read(context: RequestContext, model: DecisionModel, job: DecisionJob) -> Readings:
     try:
         return await context.engine(model).call(DecisionEngine.decide, job, timings=context.timings)
@@ -111,14 +97,3 @@ async def _read(context: RequestContext, model: DecisionModel, job: DecisionJob)
         if error.fault in (WARMING_UP, ENGINE_FAILED):
             raise RUNTIME_UNAVAILABLE(retry_after_s=error.retry_after_s) from None
         raise
-
-
-def _answers(questions: Mapping[str, Question], readings: Readings, decision: Decision) -> dict[str, Answer]:
-    """Answers by name; those that were read in both orders say what the order changed."""
-    if decision.order == "source":
-        return answers(questions, readings, decision.policy)
-    readings, differences = folded(questions, readings)
-    found = answers(questions, readings, decision.policy)
-    for name, difference in differences.items():
-        found[name]["order"] = difference
-    return found

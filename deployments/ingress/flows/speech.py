@@ -12,7 +12,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from textwrap import shorten
 
 from audio.sandbox import Crowded, NotAudio, TooLong, decode
 from contract.catalog import SpeechModel
@@ -25,11 +24,10 @@ from contract.errors import (
     UPSTREAM_ERROR,
     ApiError,
 )
-from contract.limits import SPEECH_CLIP_S, SPEECH_STYLE_READ_CHARS
+from contract.limits import SPEECH_CLIP_S
 from contract.speech.engine import AudioBlock, Clip, SpeechEngine, SpeechJob
-from contract.speech.marks import prepared
 from contract.speech.request import SpeechRequest
-from contract.speech.routing import Choice, choose
+from contract.speech.routing import Choice, choose, job_of
 from contract.speech.voices import Voice
 from deployments.ingress.billing import Account, bill
 from deployments.ingress.context import RequestContext
@@ -63,20 +61,11 @@ async def prepare(context: RequestContext, request: SpeechRequest) -> Prepared:
     engines = context.service.speech_engines
     detected = detect(request.input, context.service.spoken_languages)
     choice = choose(request, voices, engines, detected, datetime.now(UTC).date())
-    text = prepared(request.input, choice.model, engines.values())
+    job = replace(job_of(request, choice, engines), owner=context.owner)
     if choice.voice:
         voices[choice.voice].require(context.caller)
     if choice.model not in context.offered(context.service.catalog.speech):
         raise NOT_CONFIGURED()
-    job = SpeechJob(
-        text,
-        choice.language,
-        choice.voice,
-        style=_style(request, choice.model),
-        speed=request.speed if choice.model.has_speed and request.speed is not None else 1.0,
-        format=choice.format,
-        owner=context.owner,
-    )
     return Prepared(request, choice, job, own)
 
 
@@ -87,13 +76,6 @@ def _by_slug(context: RequestContext, request: SpeechRequest, voices: Mapping[st
         return request
     slug = slug_of(context.service, alias)
     return request.model_copy(update={"voice": slug, "language": request.language or alias.language})
-
-
-def _style(request: SpeechRequest, model: SpeechModel) -> str | None:
-    """As much of the style as the engine reads, up to the end of a word."""
-    if not model.has_style or not request.emotion:
-        return None
-    return shorten(request.emotion, SPEECH_STYLE_READ_CHARS, placeholder="") or None
 
 
 def blocks(context: RequestContext, prepared: Prepared) -> AsyncGenerator[AudioBlock, None]:

@@ -1,0 +1,136 @@
+"""What the API refuses, the handles of Python refuse with the same code, field and sentence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from contract.errors import ApiError
+from contract.rerank import MAX_DOCUMENTS
+from deployments.client import Connection, connection
+from tests.api.conftest import Api
+from tests.docs.test_python_client import Handle
+
+pytestmark = pytest.mark.anyio
+
+Ask = Callable[[Connection], Any]
+
+CHAT, EMBEDDER, RERANKER, SCORER = "obedient", "lengths", "longest", "decision-v1"
+
+
+def handles(api: Api) -> Connection:
+    """Over the same engines as the app."""
+    catalog = api.service.catalog
+    adapters = {model.deployment: api.service.engine(model).adapter for model in catalog.set_up()}  # type: ignore[attr-defined]
+    return connection(catalog, lambda deployment: Handle(adapters[deployment]))  # type: ignore[return-value]
+
+
+def said(text: str, **fields: Any) -> dict[str, Any]:
+    return {"model": CHAT, "messages": [{"role": "user", "content": text}], **fields}
+
+
+def spoken(text: str, **fields: Any) -> dict[str, Any]:
+    return {"input": text, "language": "auto", "provider": "supertonic", **fields}
+
+
+def heard(file: bytes, **fields: Any) -> dict[str, Any]:
+    return {"file": file, "model": "voxtral-mini-transcribe", **fields}
+
+
+def mouth(g: Connection) -> Any:
+    return next(handle for handle in g.speech.values() if handle.model.provider == "supertonic")
+
+
+def ears(g: Connection) -> Any:
+    return g.transcription["voxtral-mini-transcribe"]
+
+
+def artist(g: Connection) -> Any:
+    return next(iter(g.voice_design.values()))
+
+
+YES = {"type": "binary", "instructions": "Is it?", "true_description": "yes", "false_description": "no"}
+ONE = {"a": {"type": "choice", "instructions": "Which?", "options": [{"id": "a"}]}}
+MANY = ["d"] * (MAX_DOCUMENTS + 1)
+LONG = "word " * 10_000
+OPUS = {"response_format": "opus"}
+PNG = "data:image/png;base64,iVBORw0KGgoAAAAAAAAAAA=="
+ORDER = {"gender": "f", "age_years": 30}
+
+REFUSED: list[tuple[str, dict[str, Any], Ask]] = [
+    ("/chat/completions", said("a", max_tokens=0), lambda g: g.chat[CHAT].complete("a", max_tokens=0)),
+    ("/chat/completions", said("refuse"), lambda g: g.chat[CHAT].complete("refuse")),
+    (
+        "/chat/completions",
+        said("a", chat_template_kwargs={"x": 1}),
+        lambda g: g.chat[CHAT].complete("a", chat_template_kwargs={"x": 1}),
+    ),
+    ("/completions", {"model": CHAT, "prompt": []}, lambda g: g.chat[CHAT].write([])),
+    ("/tokenize", {"model": CHAT, "prompt": 40 * LONG}, lambda g: g.chat[CHAT].tokenize(40 * LONG)),
+    (
+        "/tokenize",
+        said("a", chat_template_kwargs={"x": 1}),
+        lambda g: g.chat[CHAT].tokenize(said("a")["messages"], chat_template_kwargs={"x": 1}),
+    ),
+    ("/detokenize", {"model": CHAT, "tokens": [1, -1]}, lambda g: g.chat[CHAT].detokenize([1, -1])),
+    ("/embeddings", {"model": EMBEDDER, "input": []}, lambda g: g.embeddings[EMBEDDER].embed([])),
+    ("/embeddings", {"model": EMBEDDER, "input": ["a", ""]}, lambda g: g.embeddings[EMBEDDER].embed(["a", ""])),
+    ("/embeddings", {"model": EMBEDDER, "input": ""}, lambda g: g.embeddings[EMBEDDER].submit("")),
+    (
+        "/embeddings",
+        {"model": EMBEDDER, "input": "a", "input_type": "x"},
+        lambda g: g.embeddings[EMBEDDER].embed("a", input_type="x"),
+    ),
+    ("/rerank", {"model": RERANKER, "query": "", "documents": ["d"]}, lambda g: g.rerank[RERANKER].rerank("", ["d"])),
+    ("/rerank", {"model": RERANKER, "query": "q", "documents": []}, lambda g: g.rerank[RERANKER].rerank("q", [])),
+    ("/rerank", {"model": RERANKER, "query": "q", "documents": "d"}, lambda g: g.rerank[RERANKER].rerank("q", "d")),
+    ("/rerank", {"model": RERANKER, "query": "q", "documents": MANY}, lambda g: g.rerank[RERANKER].rerank("q", MANY)),
+    ("/rerank", {"query": "q", "documents": ["d", 1]}, lambda g: g.rerank[RERANKER].rerank("q", ["d", 1])),  # type: ignore[list-item]
+    ("/audio/speech", spoken("a", voice="nobody"), lambda g: mouth(g).speak("a", "auto", "nobody")),
+    ("/audio/speech", spoken(""), lambda g: mouth(g).speak("")),
+    ("/audio/speech", spoken(LONG), lambda g: mouth(g).speak(LONG)),
+    ("/audio/speech", spoken("a", response_format="x"), lambda g: mouth(g).speak("a", response_format="x")),
+    ("/audio/speech", spoken("a", language="xx"), lambda g: mouth(g).speak("a", "xx")),
+    ("/audio/transcriptions", heard(b"a", language="xx"), lambda g: ears(g).transcribe(b"a", language="xx")),
+    ("/audio/transcriptions", heard(b"unreadable"), lambda g: ears(g).transcribe(b"unreadable")),
+    ("/audio/transcriptions", heard(b"a", prompt=LONG), lambda g: ears(g).transcribe(b"a", prompt=LONG)),
+    ("/audio/transcriptions", heard(b"a", **OPUS), lambda g: ears(g).transcribe(b"a", **OPUS)),
+    ("/audio/voices/designs", {"gender": "f"}, lambda g: artist(g).design("f")),
+    ("/audio/voices/designs", ORDER | {"timbre": "x"}, lambda g: artist(g).design("f", age_years=30, timbre="x")),
+    ("/audio/voices/designs", ORDER | {"timber": "x"}, lambda g: artist(g).design("f", age_years=30, timber="x")),
+    ("/audio/voices/designs", ORDER | {"language": "x"}, lambda g: artist(g).design("f", age_years=30, language="x")),
+    ("/audio/voices/designs/suggest", {"text": " "}, lambda g: artist(g).suggest(" ")),
+    ("/audio/voices/designs/suggest", {"text": LONG}, lambda g: artist(g).suggest(LONG)),
+    ("/decisions", {"state": "a", "preset": "x" * 200}, lambda g: g.decisions[SCORER].decide("a", "x" * 200)),
+    ("/decisions", {"state": "a", "questions": {}}, lambda g: g.decisions[SCORER].decide("a", {})),
+    ("/decisions", {"state": "a", "questions": ONE}, lambda g: g.decisions[SCORER].decide("a", ONE)),
+    ("/decisions", {"state": LONG, "questions": {"a": YES}}, lambda g: g.decisions[SCORER].decide(LONG, {"a": YES})),
+    (
+        "/decisions",
+        {"state": "a", "questions": {"a": YES}, "policy": {"mode": "threshold"}},
+        lambda g: g.decisions[SCORER].decide("a", {"a": YES}, policy={"mode": "threshold"}),
+    ),
+    (
+        "/decisions",
+        {"state": "a", "questions": {"a": YES}, "images": [{"data_url": PNG}]},
+        lambda g: g.decisions[SCORER].decide("a", {"a": YES}, [b"\x89PNG\r\n\x1a\n" + bytes(8)]),
+    ),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "ask"), REFUSED, ids=[f"{path}-{n}" for n, (path, *_) in enumerate(REFUSED)])
+async def test_refusals_are_the_same(api: Api, path: str, body: dict[str, Any], ask: Ask) -> None:
+    if "file" in body:
+        fields = {name: value for name, value in body.items() if name != "file"}
+        reply = await api.send("POST", f"/v1{path}", files={"file": ("memo.wav", body["file"])}, data=fields)
+    else:
+        reply = await api.send("POST", f"/v1{path}", content=json.dumps(body))
+    assert reply.status_code >= 400, reply.text
+    error = reply.json()["error"]
+    with pytest.raises(ApiError) as refusal:
+        ask(handles(api))
+    told = refusal.value
+    assert (told.fault.code, told.param, told.message) == (error["code"], error.get("param"), error["message"])

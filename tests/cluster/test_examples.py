@@ -1,0 +1,64 @@
+"""Every script of docs/examples as it stands, beside the server of this run; `batch.py` brings a Ray of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.conftest import ROOT, Server
+
+pytestmark = pytest.mark.cluster
+
+SHOWN = {
+    "chat": ["Paris", "tokens read", "one by one"],
+    "search": ["To reset your password", "children under six", "`dimensions` 10000"],
+    "speech": ["F1 (f)", "first sound after", "unknown_voice"],
+    "transcription": ["words came back", "-->"],
+    "voice_design": ["reached what was ordered: True", "ordered 210 Hz"],
+    "decisions": ["team:", "withheld: True", "the order of the options moved"],
+}
+"""What each must print."""
+
+
+LIMIT_S = 600
+"""Of a script that hangs."""
+
+ELSEWHERE = ROOT / ".venv/batch"
+"""The environment of Ray Data."""
+
+
+def test_every_script_is_run() -> None:
+    assert {file.stem for file in (ROOT / "docs/examples").glob("[!_]*.py")} == {*SHOWN, "batch"}
+
+
+@pytest.mark.parametrize("script", SHOWN)
+def test_a_script_shows_what_it_promises(server: Server, script: str, tmp_path: Path) -> None:
+    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(server.home / "ray_token")}
+    shown = printed(sys.executable, script, tmp_path, token)
+    assert [text for text in SHOWN[script] if text not in shown] == [], shown
+
+
+@pytest.mark.skipif(not (ELSEWHERE / "done").exists(), reason="needs `make setup-batch`")
+def test_a_data_set_goes_through_the_models_without_the_graph(server: Server, tmp_path: Path) -> None:
+    home = {"PARLANCE_HOME": str(server.home)}
+    lines = printed(str(ELSEWHERE / "bin/python"), "batch", tmp_path, home).splitlines()
+    train, bread = "The train to the coast leaves at nine.", "We baked bread with olives and salt."
+    assert f"{train}  is nearest to  The railway station was full of people." in lines
+    assert f"{bread}  is nearest to  Soup tastes better on the second day." in lines
+    sounds = {line.split()[0] for line in lines if ".wav" in line}
+    assert sounds == {"0.wav", "1.wav", "2.wav", "3.wav"}
+    assert any("railway station" in line for line in lines if line.split()[0] in sounds)
+    assert list((tmp_path / "var/examples/batch/vectors").glob("*.parquet"))
+
+
+def printed(python: str, script: str, folder: Path, settings: dict[str, str]) -> str:
+    """What a script prints in `folder`, where it may write."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)} | settings
+    command = [python, "-m", f"docs.examples.{script}"]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.returncode == 0, done.stderr
+    return done.stdout

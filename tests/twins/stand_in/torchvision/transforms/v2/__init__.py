@@ -1,0 +1,3 @@
+"""Transforms over tensors."""
+
+from torchvision.transforms.v2 import functional as functional

@@ -1,0 +1,123 @@
+"""The embedding and rerank models of production over their twins: true adapter, true arguments, true pooling."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import configs
+from benchmarks.asks import ASKS
+from contract.catalog import Model
+from contract.embeddings import Embeddings, EmbeddingsJob
+from contract.rerank import RerankJob
+from models.embeddings import TransformerEmbedder
+from models.options import adapter_of, check
+from models.rerank import CrossEncoderReranker
+from models.weights.files import WeightsError
+from tests.twins.encoders import make
+from tests.twins.on_cpu import on_cpu
+
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("libraries")]
+
+CATALOG = configs.load("production")
+EMBEDDINGS = [model for model in CATALOG.embeddings.values() if model.serving]
+RERANKERS = [model for model in CATALOG.rerank.values() if model.serving]
+TEXTS = ["def add(a, b): return a + b", "a", "Where are two numbers added?"]
+
+
+def start(model: Model, folder: Path) -> Any:
+    """The adapter of the stanza, over the twin of its weights."""
+    check(model)
+    assert model.serving
+    return adapter_of(model)(on_cpu(model), make(folder / model.id, str(model.serving.weights)))
+
+
+@pytest.fixture(scope="module")
+def engines(tmp_path_factory: pytest.TempPathFactory, libraries: None) -> Iterator[dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("twins")
+    started = {model.id: start(model, folder) for model in (*EMBEDDINGS, *RERANKERS)}
+    yield started
+    for engine in started.values():
+        engine.close()
+
+
+def matrix(found: Embeddings) -> np.ndarray:
+    return np.frombuffer(found.vectors, "<f4").reshape(-1, found.dimensions)
+
+
+@pytest.mark.parametrize("id", [model.id for model in EMBEDDINGS])
+async def test_vectors_are_as_the_catalogue_says(engines: dict[str, Any], id: str) -> None:
+    model, engine = CATALOG.embeddings[id], engines[id]
+    assert isinstance(engine, TransformerEmbedder)
+    found = matrix(await engine.embed(EmbeddingsJob(tuple(TEXTS))))
+    assert found.shape == (len(TEXTS), model.dimensions)
+    assert np.allclose(np.linalg.norm(found, axis=1), 1, atol=1e-3)
+    assert engine._sentences.encoder.window == model.context_window
+    alone = np.concatenate([matrix(await engine.embed(EmbeddingsJob((text,)))) for text in TEXTS])
+    assert (found * alone).sum(1).min() > 0.999, "a neighbour's padding moves no vector"
+    assert (found[0] * found[2]).sum() < 0.999
+
+
+@pytest.mark.parametrize(("id", "pooling"), [("bge-m3", "cls"), ("nomic-embed-code", "lasttoken")])
+def test_pooling_is_the_published_one(engines: dict[str, Any], id: str, pooling: str) -> None:
+    head = engines[id]._sentences.head
+    assert (head.pooling, head.normalise) == (pooling, True)
+
+
+async def test_the_prompt_of_a_query_is_read(engines: dict[str, Any]) -> None:
+    prompt = CATALOG.embeddings["nomic-embed-code"].prompts["query"]
+    engine = engines["nomic-embed-code"]
+    with_prompt, spelled, without = [
+        matrix(await engine.embed(EmbeddingsJob((text,), prompt=given)))
+        for text, given in ((TEXTS[2], prompt), (prompt + TEXTS[2], ""), (TEXTS[2], ""))
+    ]
+    assert (with_prompt * spelled).sum() > 0.9999
+    assert (with_prompt * without).sum() < 0.999
+
+
+@pytest.mark.parametrize("id", [model.id for model in EMBEDDINGS])
+async def test_a_text_beyond_the_window_is_cut(engines: dict[str, Any], id: str) -> None:
+    encoder = engines[id]._sentences.encoder
+    (item,) = await encoder.encode(["a1" * CATALOG.embeddings[id].context_window])
+    assert len(item) == CATALOG.embeddings[id].context_window
+    assert item.cut > 0
+
+
+async def test_a_reranker_reads_query_and_document_together(engines: dict[str, Any]) -> None:
+    engine = engines["bge-reranker-base"]
+    assert isinstance(engine, CrossEncoderReranker)
+    documents = ("a river", "bread", "a river " * 400)
+    ranking = await engine.rerank(RerankJob("Where is the river?", documents))
+    other = await engine.rerank(RerankJob("What is bread made of?", documents))
+    assert all(0 < score < 1 for score in (*ranking.scores, *other.scores))
+    assert ranking.scores != other.scores
+    assert engine._encoder.window == CATALOG.rerank["bge-reranker-base"].context_window
+
+
+@pytest.mark.parametrize("id", [model.id for model in (*EMBEDDINGS, *RERANKERS)])
+async def test_what_is_asked_on_a_gpu_can_be_asked(engines: dict[str, Any], id: str) -> None:
+    model = CATALOG.embeddings.get(id) or CATALOG.rerank[id]
+    kinds = ["documents"] if id in CATALOG.rerank else ["passages", "query"]
+    assert [one.what for one in await ASKS[model.noun](engines[id], model, None)] == kinds
+
+
+def test_weights_of_other_dimensions_are_refused(tmp_path: Path) -> None:
+    """Ten numbers fewer in the stanza, and the start says both."""
+    model = CATALOG.embeddings["bge-m3"].model_copy(update={"dimensions": 1014})
+    with pytest.raises(WeightsError, match="give 1024 dimensions, its stanza says 1014"):
+        start(model, tmp_path)
+
+
+def test_a_reranker_of_several_labels_is_refused(tmp_path: Path) -> None:
+    model = CATALOG.rerank["bge-reranker-base"]
+    folder = make(tmp_path / "twin", "bge-reranker-base")
+    import transformers
+
+    config = transformers.AutoConfig.from_pretrained(folder, num_labels=3)
+    transformers.AutoModelForSequenceClassification.from_config(config).save_pretrained(folder)
+    with pytest.raises(WeightsError, match="several labels"):
+        CrossEncoderReranker(on_cpu(model), folder)
