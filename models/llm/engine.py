@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from models.imports import NOTHING, Imports
 from models.llm import architectures
+from models.llm.arguments import EngineOptions
 from models.precision import fitting_dtype
 
 if TYPE_CHECKING:
