@@ -42,8 +42,10 @@ class Forks:
         return self.place.log.read_text() if self.place.log.exists() else ""
 
     def pid(self) -> int:
-        """The one that listens, which a first start leaves behind."""
-        assert self.server.chat(MODEL, "say hi").status_code == 200
+        """The one that listens, which a start without one leaves behind."""
+        if not self._listening():
+            self.to_zero()
+            assert self.server.chat(MODEL, "say hi").status_code == 200
         eventually(lambda: self._listening() or None, WITHIN_S, f"there is no fork server: {self.log}")
         return self._listening()[0]
 
@@ -127,16 +129,27 @@ def test_a_server_that_is_stopped_in_a_start_delays_it_and_makes_no_second_repli
     eventually(lambda: not is_alive(forks.forked()[-1]), WITHIN_S, "a fork lives that nobody wants")
 
 
-@pytest.mark.parametrize("whose", ["the server's", "the replica's"])
-def test_a_kill_in_the_middle_of_a_start_is_no_clients_business(forks: Forks, whose: str) -> None:
+def test_a_server_that_is_killed_in_the_middle_of_a_start_is_no_clients_business(forks: Forks) -> None:
     server = forks.pid()
     forks.to_zero()
     before = len(forks.forked())
     with ThreadPoolExecutor(1) as pool:
         reply = pool.submit(forks.server.chat, MODEL, "say hi")
         eventually(lambda: len(forks.forked()) > before, WITHIN_S, "nothing was forked")
-        os.kill(server if whose == "the server's" else forks.forked()[-1], signal.SIGKILL)
+        os.kill(server, signal.SIGKILL)
         assert reply.result().status_code == 200
+    assert httpx.get(f"{forks.server.url}/healthz").status_code == 200
+
+
+def test_a_fork_that_is_killed_while_it_loads_is_no_clients_business(forks: Forks) -> None:
+    forks.pid()
+    forks.to_zero()
+    with ThreadPoolExecutor(1) as pool:
+        reply = pool.submit(forks.server.chat, MODEL, "say hi")
+        eventually(lambda: forks.replicas() or None, WITHIN_S, "nothing was forked")
+        os.kill(killed := forks.replicas()[0], signal.SIGKILL)
+        assert reply.result().status_code == 200
+    assert killed in forks.forked()
     assert httpx.get(f"{forks.server.url}/healthz").status_code == 200
 
 
