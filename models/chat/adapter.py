@@ -78,6 +78,8 @@ class VllmChat(ChatEngine):
         if options.engine.get("hf_overrides", {}).get("head_dtype"):
             head.keep(self._engine)  # as scorers do, which read through this model then
 
+        from vllm.tokenizers import cached_tokenizer_from_config
+
         from models.chat import serving
         from models.chat.completions import Completions
         from models.chat.tokens import TextTokens
@@ -89,7 +91,7 @@ class VllmChat(ChatEngine):
         )
         self._tokens = TextTokens(
             model.id,
-            self._engine.renderer.tokenizer,
+            cached_tokenizer_from_config(self._engine.model_config),
             self._engine.model_config.get_vocab_size(),
             control_tokens_in_text=options.control_tokens_in_text,
         )

@@ -61,7 +61,8 @@ class KokoroSpeech(ManneredAdapter):
                 raise ValueError(f"voice `{slug}` of `{model.id}`: Kokoro has no style `{min(unknown)}`")
         if foreign := set(self.serving.languages) - set(self._kokoro.languages):
             raise ValueError(f"Kokoro does not speak `{min(foreign)}`, which the stanza of `{model.id}` gives it")
-        self._kokoro.speak("Hello.", "en", next(iter(self._voices.values())))  # the first run takes longer
+        # It speaks, or fails here and not at a client. The first run takes no longer than others, so one vowel will do.
+        self._kokoro.speak("a", "en", next(iter(self._voices.values())))
 
     def cut(self, job: SpeechJob) -> Iterator[Part]:
         """Sentences, the first of which is shorter."""

@@ -223,12 +223,12 @@ class FasterWhisper(TranscriptionAdapter):
             )
 
     def _warm_up(self) -> None:
-        """The first run of each network takes longer."""
+        """Both networks run, or fail here and not at a client. A second of sound, not the half minute of a window."""
         import numpy as np
 
         silence = np.zeros(SAMPLE_RATE, np.float32)
         spoken(silence)
-        self._whisper.detect_language(silence)
+        self._whisper.encode(self._whisper.feature_extractor(silence))
 
 
 def _cut(block: Block, window: Window) -> Any:
