@@ -3,6 +3,7 @@
     python -m benchmarks.cold_start
     python -m benchmarks.cold_start --turns 1 --rounds 10 --engines chat --no-peer       ten starts in a row
     python -m benchmarks.cold_start --plot docs/images/cold-start.png
+    python -m benchmarks.cold_start --against ../before                                  beside an earlier checkout
 
 A turn runs the graph with the fork server, then without it, then starts `vllm serve` once, from its process's start to
 its first token. Each graph has every engine asked `rounds` times, at zero each time, and once three of them together.
@@ -40,30 +41,33 @@ SETTLED_S = 5.0
 WITHIN_S = 120
 TOGETHER = ("chat", "embeddings", "speech")
 
-WITH, WITHOUT = "with the fork server", "without"
+WITH, WITHOUT, EARLIER = "with the fork server", "without", "earlier"
 
 Starts = defaultdict[tuple[str, str], list[Phases]]
 """By engine and way."""
 
 
 @contextmanager
-def graph(folder: Path, way: str) -> Iterator[tuple[Server, Path]]:
+def graph(folder: Path, way: str, checkout: Path = ROOT) -> Iterator[tuple[Server, Path]]:
     """The graph, and Ray's folder of it. Its path is short, because sockets are in it."""
-    config = yaml.safe_load((ROOT / "configs/embedded.yaml").read_text("utf-8"))
-    config["applications"][0]["args"]["fork_server"] = way == WITH
+    config = yaml.safe_load((checkout / "configs/embedded.yaml").read_text("utf-8"))
+    if way != EARLIER:
+        config["applications"][0]["args"]["fork_server"] = way == WITH
     file = folder / "graph.yaml"
     file.write_text(yaml.safe_dump(config))
     rays = tempfile.mkdtemp(prefix="cold-")
     try:
-        with parlance(folder, file, PARLANCE_IDLE_S=str(IDLE_S), RAY_TMPDIR=rays) as server:
+        with parlance(folder, file, checkout=checkout, PARLANCE_IDLE_S=str(IDLE_S), RAY_TMPDIR=rays) as server:
             yield server, next(Path(rays).rglob("session_latest")).resolve()
     finally:
         shutil.rmtree(rays, ignore_errors=True)
 
 
-def graph_turn(folder: Path, way: str, engines: Sequence[str], rounds: int, starts: Starts) -> list[float]:
+def graph_turn(
+    folder: Path, way: str, checkout: Path, engines: Sequence[str], rounds: int, starts: Starts
+) -> list[float]:
     """Adds the starts of each engine, each from zero; returns the slowest first answer of three asked together."""
-    with graph(folder, way) as (server, session):
+    with graph(folder, way, checkout) as (server, session):
         warm_up(server, session, way)
         for engine in engines:
             for count in range(rounds + 1):  # the first has its files read
@@ -162,9 +166,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="of each engine in each turn")
     parser.add_argument("--engines", nargs="+", choices=CAPABILITIES, default=list(CAPABILITIES), metavar="ENGINE")
     parser.add_argument("--ways", nargs="+", choices=(WITH, WITHOUT), default=[WITH, WITHOUT], metavar="WAY")
+    parser.add_argument("--against", type=Path, metavar="FOLDER", help="a checkout of an earlier commit, as a third way")
     parser.add_argument("--no-peer", action="store_true")
     parser.add_argument("--plot", type=Path, metavar="PNG", help="where the seconds of each engine go")
     options = parser.parse_args()
+    checkouts = dict.fromkeys(options.ways, ROOT) | ({EARLIER: options.against.resolve()} if options.against else {})
     starts: Starts = defaultdict(list)
     at_once: defaultdict[str, list[float]] = defaultdict(list)
     peer: list[float] = []
@@ -173,8 +179,8 @@ def main() -> None:
         if python:
             peer_turn(python, folder)
         for _ in range(options.turns):
-            for way in options.ways:
-                at_once[way] += graph_turn(folder, way, options.engines, options.rounds, starts)
+            for way, checkout in checkouts.items():
+                at_once[way] += graph_turn(folder, way, checkout, options.engines, options.rounds, starts)
             if python:
                 peer.append(peer_turn(python, folder))
     print(table(starts, peer))
@@ -184,7 +190,7 @@ def main() -> None:
             print(f"\n{', '.join(TOGETHER)} asked at once, {way}: the last has answered after {each} s")
     print(f"\nload average {os.getloadavg()[0]:.1f}")
     if options.plot:
-        rows = {engine: {way: median(starts[engine, way]) for way in options.ways} for engine in options.engines}
+        rows = {engine: {way: median(starts[engine, way]) for way in checkouts} for engine in options.engines}
         plot(rows, options.plot)
 
 

@@ -163,6 +163,15 @@ def test_a_fork_that_is_killed_is_replaced_by_serve(forks: Forks) -> None:
     assert killed != forks.answers("mortal") in forks.forked()
 
 
+def test_a_fork_that_is_not_well_is_replaced_by_serve(forks: Forks) -> None:
+    forks.pid()
+    sick = forks.answers("mortal")
+    assert forks.server.chat("mortal", "sicken").status_code == 200
+    eventually(lambda: not is_alive(sick), WITHIN_S, "it lives")
+    eventually(lambda: forks.server.chat("mortal", "say back").status_code == 200, WITHIN_S, "nothing came in its place")
+    assert sick != forks.answers("mortal") in forks.forked()
+
+
 def in_a_ray_of_its_own(part: str) -> Any:
     command = [sys.executable, "-m", "tests.cluster.forked_actors", part]
     told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=WITHIN_S, check=False)
