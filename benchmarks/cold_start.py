@@ -1,12 +1,12 @@
 """From a request at zero replicas to its first answer: with the fork server, without it, and beside `vllm serve`.
 
     python -m benchmarks.cold_start
-    python -m benchmarks.cold_start --turns 1 --rounds 10 --engines chat --no-peer       ten starts in a row
+    python -m benchmarks.cold_start --turns 1 --rounds 10 --engines chat --peers         ten starts in a row
     python -m benchmarks.cold_start --plot docs/images/cold-start.png
     python -m benchmarks.cold_start --against ../before                                  beside an earlier checkout
 
 A turn runs the graph with the fork server, then without it, then starts `vllm serve` once, from its process's start to
-its first token. Each graph has every engine asked `rounds` times, at zero each time, and once three of them together.
+its first token, and wakes Ray's LLM package once, from the request (`make setup-batch` has what that needs). Each graph has every engine asked `rounds` times, at zero each time, and once three of them together.
 All read their files from the page cache: first starts, which warm it, are not counted. One thing runs at a time.
 """
 
@@ -31,7 +31,7 @@ import yaml
 
 from benchmarks.cold_phases import Phases, median, newest, plot
 from benchmarks.cold_requests import CAPABILITIES, First
-from benchmarks.peers import vllm, vllm_python
+from benchmarks.peers import serve_llm, serve_llm_python, vllm, vllm_python
 from benchmarks.servers import ROOT, Server, parlance, working_folder
 
 IDLE_S = 2
@@ -132,17 +132,30 @@ def wait(condition: Callable[[], object], why: str) -> None:
         time.sleep(0.2)
 
 
-def peer_turn(python: Path, folder: Path) -> float:
-    """The first token of the peer, from the start of its process."""
-    started_s = time.perf_counter()
-    with vllm(python, folder) as server:
-        CAPABILITIES["chat"].answered_s(server)
-        elapsed_s = time.perf_counter() - started_s
-        print(f"{server.name}: {elapsed_s:.1f} s", file=sys.stderr, flush=True)
-        return elapsed_s
+def vllm_turn(folder: Path) -> float:
+    """The first token of `vllm serve`, from the start of its process."""
+    with tempfile.TemporaryDirectory(dir=folder) as environment:
+        python = vllm_python(Path(environment))
+        started_s = time.perf_counter()
+        with vllm(python, folder) as server:
+            CAPABILITIES["chat"].answered_s(server)
+            return time.perf_counter() - started_s
 
 
-def table(starts: Mapping[tuple[str, str], list[Phases]], peer: Sequence[float]) -> str:
+def serve_llm_turn(folder: Path) -> float:
+    """The first token of Ray's LLM package, from the request. Raises SystemExit without the environment for it."""
+    with tempfile.TemporaryDirectory(dir=folder) as environment:
+        python = serve_llm_python(Path(environment))
+        if python is None:
+            raise SystemExit("ray.serve.llm needs `make setup-batch`")
+        with serve_llm(python, folder) as server:
+            return CAPABILITIES["chat"].answered_s(server)
+
+
+PEERS = {"vllm serve, from its start": vllm_turn, "ray.serve.llm, from the request": serve_llm_turn}
+
+
+def table(starts: Mapping[tuple[str, str], list[Phases]], peers: Mapping[str, Sequence[float]]) -> str:
     """Markdown: seconds of each engine and way, and of the phases of their median."""
     lines = ["| | first answer s: median | all | asked | process | loading | answer |", "|---|---|---|---|---|---|---|"]
     for (engine, way), found in starts.items():
@@ -150,12 +163,13 @@ def table(starts: Mapping[tuple[str, str], list[Phases]], peer: Sequence[float])
         parts = " | ".join(f"{seconds:.2f}" for seconds in astuple(median(found)))
         each = ", ".join(f"{phases.total:.1f}" for phases in found)
         lines.append(f"| {engine}, {way} | {whole:.1f} | {each} | {parts} |")
-    if peer and (ours := starts.get(("chat", WITH))):
-        theirs = statistics.median(peer)
-        each = ", ".join(f"{seconds:.1f}" for seconds in peer)
-        ratio = statistics.median(phases.total for phases in ours) / theirs
-        lines.append(f"| vllm serve, from its start | {theirs:.1f} | {each} | | | | |")
-        lines.append(f"| **chat, ratio** | **{ratio:.2f}** | | | | | |")
+    ours = starts.get(("chat", WITH), [])
+    for name, seconds in peers.items():
+        theirs, each = statistics.median(seconds), ", ".join(f"{one:.1f}" for one in seconds)
+        lines.append(f"| {name} | {theirs:.1f} | {each} | | | | |")
+        if ours:
+            ratio = statistics.median(phases.total for phases in ours) / theirs
+            lines.append(f"| **chat beside it** | **{ratio:.2f}** | | | | | |")
     return "\n".join(lines)
 
 
@@ -167,23 +181,21 @@ def main() -> None:
     parser.add_argument("--engines", nargs="+", choices=CAPABILITIES, default=list(CAPABILITIES), metavar="ENGINE")
     parser.add_argument("--ways", nargs="+", choices=(WITH, WITHOUT), default=[WITH, WITHOUT], metavar="WAY")
     parser.add_argument("--against", type=Path, metavar="FOLDER", help="a checkout of an earlier commit, as a third way")
-    parser.add_argument("--no-peer", action="store_true")
+    parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS), metavar="PEER", help="none: ours only")
     parser.add_argument("--plot", type=Path, metavar="PNG", help="where the seconds of each engine go")
     options = parser.parse_args()
     checkouts = dict.fromkeys(options.ways, ROOT) | ({EARLIER: options.against.resolve()} if options.against else {})
     starts: Starts = defaultdict(list)
     at_once: defaultdict[str, list[float]] = defaultdict(list)
-    peer: list[float] = []
+    peers: defaultdict[str, list[float]] = defaultdict(list)
     with working_folder("cold-") as folder:
-        python = None if options.no_peer else vllm_python(folder / "peer")
-        if python:
-            peer_turn(python, folder)
         for _ in range(options.turns):
             for way, checkout in checkouts.items():
                 at_once[way] += graph_turn(folder, way, checkout, options.engines, options.rounds, starts)
-            if python:
-                peer.append(peer_turn(python, folder))
-    print(table(starts, peer))
+            for name in options.peers:
+                peers[name].append(PEERS[name](folder))
+                print(f"{name}: {peers[name][-1]:.1f} s", file=sys.stderr, flush=True)
+    print(table(starts, peers))
     for way, seconds in at_once.items():
         if seconds:
             each = ", ".join(f"{one:.1f}" for one in seconds)

@@ -1,6 +1,6 @@
 """Ray's own LLM package on the weights of our chat, at zero until it is asked. A program that peers.py starts.
 
-    python serve_llm_app.py NAME FOLDER TEMPLATE PORT ENGINE        ENGINE is JSON: vLLM's arguments
+    python serve_llm_app.py NAME FOLDER PORT ENGINE        ENGINE is JSON: vLLM's arguments
 
 Imports nothing of ours: it stands for what its documentation shows.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from pathlib import Path
 
 import ray
 from ray import serve
@@ -19,7 +18,7 @@ from ray.serve.llm import LLMConfig, build_openai_app
 
 def main() -> None:
     """Serves until it is interrupted."""
-    name, folder, template, port, engine = sys.argv[1:]
+    name, folder, port, engine = sys.argv[1:]
     ray.init(num_cpus=8, include_dashboard=False)
     serve.start(http_options={"host": "127.0.0.1", "port": int(port)})
     config = LLMConfig(
@@ -27,7 +26,7 @@ def main() -> None:
         accelerator_config={"kind": "cpu"},
         placement_group_config={"bundles": [{"CPU": 1}]},
         deployment_config={"autoscaling_config": {"min_replicas": 0, "max_replicas": 1}},
-        engine_kwargs=json.loads(engine) | {"chat_template": Path(template).read_text("utf-8")},
+        engine_kwargs=json.loads(engine),
     )
     serve.run(build_openai_app({"llm_configs": [config]}), blocking=False)
     signal.sigwait({signal.SIGINT, signal.SIGTERM})
