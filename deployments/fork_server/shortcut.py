@@ -1,4 +1,4 @@
-"""Does what Ray's `setup_worker.py` does, for workers that `enter.py` starts, without importing Ray. Called at its start.
+"""What Ray's `setup_worker.py` does, for workers that `enter.py` starts, without importing Ray.
 
     setup_worker.py default_worker.py --serialized-runtime-env-context={...} --language=PYTHON --arguments ...
 
@@ -13,6 +13,7 @@ import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 CONTEXT, LANGUAGE = "--serialized-runtime-env-context=", "--language="
 
@@ -23,7 +24,7 @@ NOTHING_BUT = {"py_executable"}
 
 
 def take(arguments: Sequence[str]) -> None:
-    """Becomes the worker's command; returns where that is for Ray to make. `arguments` are those of `setup_worker.py`."""
+    """Becomes the worker's command; returns where that is for Ray to make. `arguments` are `setup_worker.py`'s."""
     with suppress(Exception):  # then Ray finds what is wrong, and says so
         if command := command_of(arguments):
             os.execv(command[0], command)
@@ -31,7 +32,9 @@ def take(arguments: Sequence[str]) -> None:
 
 def command_of(arguments: Sequence[str]) -> list[str] | None:
     """The words of the command, or None. Raises ValueError for what is no JSON."""
-    context = next((json.loads(one.removeprefix(CONTEXT)) for one in arguments if one.startswith(CONTEXT)), {})
+    context: dict[str, Any] = next(
+        (json.loads(one.removeprefix(CONTEXT)) for one in arguments if one.startswith(CONTEXT)), {}
+    )
     if {name for name, value in context.items() if value} != NOTHING_BUT or f"{LANGUAGE}PYTHON" not in arguments:
         return None
     command = shlex.split(context["py_executable"])

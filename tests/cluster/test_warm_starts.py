@@ -168,7 +168,9 @@ def test_a_fork_that_is_not_well_is_replaced_by_serve(forks: Forks) -> None:
     sick = forks.answers("mortal")
     assert forks.server.chat("mortal", "sicken").status_code == 200
     eventually(lambda: not is_alive(sick), WITHIN_S, "it lives")
-    eventually(lambda: forks.server.chat("mortal", "say back").status_code == 200, WITHIN_S, "nothing came in its place")
+    eventually(
+        lambda: forks.server.chat("mortal", "say back").status_code == 200, WITHIN_S, "nothing came in its place"
+    )
     assert sick != forks.answers("mortal") in forks.forked()
 
 

@@ -14,9 +14,7 @@ import pytest
 
 from models.llm.engine import prepare_environment
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"
-)
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
 
 
 @pytest.fixture(scope="module")
