@@ -19,7 +19,8 @@ Keys, limits and money are kept by `state`, inside the ingress process.
 # No postponed annotations here: Serve reads the type of `args` to validate a config file against it.
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -33,6 +34,7 @@ from deployments.chat import Chat
 from deployments.client import connect
 from deployments.decisions import Scorer
 from deployments.embeddings import Embedder
+from deployments.fork_server.plan import commands
 from deployments.ingress.deployment import Ingress, IngressArgs
 from deployments.rerank import Reranker
 from deployments.speech import Speaker
@@ -47,6 +49,9 @@ __all__ = ["GraphArgs", "build", "connect", "wire"]
 
 log = logging.getLogger(f"parlance.{__name__}")
 
+Binder = Callable[..., dict[str, Application]]
+"""`bind_each`, with `pythons` given."""
+
 
 class GraphArgs(BaseModel):
     """`args:` of a Serve config file.
@@ -55,6 +60,7 @@ class GraphArgs(BaseModel):
         profile: whose models are set up.
         operator, country: who runs them, and where (ISO 3166-1): every decision names both.
         only_pinned_weights: nothing is loaded whose files are not pinned by their hashes.
+        fork_server: engines without a GPU start from a process that has imported what they import.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -63,6 +69,7 @@ class GraphArgs(BaseModel):
     operator: Operator = Place().operator
     country: Country = Place().country
     only_pinned_weights: bool = False
+    fork_server: bool = True
     ingress: IngressArgs = IngressArgs()
 
 
@@ -76,46 +83,51 @@ def build(args: GraphArgs) -> Application:
     place = Place(operator=args.operator, country=args.country)
     catalog = configs.load(args.profile).model_copy(update={"place": place})
     refuse(Plan(catalog, args.ingress.replicas, args.only_pinned_weights), Site.of_process())
-    return wire(catalog, args.ingress)
+    return wire(catalog, args.ingress, fork_server=args.fork_server)
 
 
-def wire(catalog: Catalog, ingress: IngressArgs) -> Application:
+def wire(catalog: Catalog, ingress: IngressArgs, *, fork_server: bool = True) -> Application:
     """The picture above, over any catalogue. Raises CatalogError where `ingress.warm` names what is not set up."""
     if absent := set(ingress.warm) - {model.id for model in catalog.set_up()}:
         raise configs.CatalogError(f"ingress.warm: the profile `{catalog.profile}` sets up no model `{min(absent)}`")
-    chats = bind_each(Chat, catalog.chat)
+    bind: Binder = partial(bind_each, pythons=commands(catalog.set_up()) if fork_server else {})
+    chats = bind(Chat, catalog.chat)
     engines = (
         chats
-        | bind_each(Embedder, catalog.embeddings)
-        | bind_each(Reranker, catalog.rerank)
-        | bind_each(Speaker, catalog.speech)
-        | bind_each(Transcriber, catalog.transcription)
-        | bind_each(VoiceDesigner, catalog.voice_design)
-        | bind_scorers(catalog, chats)
+        | bind(Embedder, catalog.embeddings)
+        | bind(Reranker, catalog.rerank)
+        | bind(Speaker, catalog.speech)
+        | bind(Transcriber, catalog.transcription)
+        | bind(VoiceDesigner, catalog.voice_design)
+        | bind_scorers(bind, catalog, chats)
     )
     entry: Deployment = Ingress
     return entry.options(**ingress.deployment_options()).bind(ingress, catalog, engines)
 
 
-def bind_scorers(catalog: Catalog, chats: Mapping[str, Application]) -> dict[str, Application]:
+def bind_scorers(bind: Binder, catalog: Catalog, chats: Mapping[str, Application]) -> dict[str, Application]:
     """As `bind_each`; a scorer that reads through a chat model gets its stanza and its handle, too."""
     presets = tuple(catalog.presets.values())
     bound: dict[str, Application] = {}
     for model in catalog.decisions.values():
         through = catalog.read_through(model)
         more = (through, chats[through.deployment]) if through else ()
-        bound |= bind_each(Scorer, {model.id: model}, presets, *more)
+        bound |= bind(Scorer, {model.id: model}, presets, *more)
     return bound
 
 
-def bind_each(deployment: Deployment, models: Mapping[str, Model], *arguments: Any) -> dict[str, Application]:
+def bind_each(
+    deployment: Deployment, models: Mapping[str, Model], *arguments: Any, pythons: Mapping[str, str]
+) -> dict[str, Application]:
     """Deployment name to bound deployment, for the models that are set up. `arguments` go to each beside its model.
 
-    What a stanza says is checked here, before anything starts. Raises OptionsError, DeploymentTableError.
+    `pythons` are what starts the workers of a deployment, by its name, where that is not as its stanza says. What a
+    stanza says is checked here, before anything starts. Raises OptionsError, DeploymentTableError.
     """
     bound = {}
     for model in models.values():
         if model.serving:
             check(model)
-            bound[model.deployment] = deployment.options(**deployment_options(model)).bind(model, *arguments)
+            options = deployment_options(model, pythons.get(model.deployment))
+            bound[model.deployment] = deployment.options(**options).bind(model, *arguments)
     return bound

@@ -71,8 +71,10 @@ KNOWN = (DeploymentSchema.model_fields.keys() & inspect.signature(TRIAL.options)
 """Options that a config file and code can both set."""
 
 
-def deployment_options(model: Model) -> dict[str, Any]:
+def deployment_options(model: Model, python: str | None = None) -> dict[str, Any]:
     """Arguments of `Deployment.options` for a model that is set up. Raises DeploymentTableError.
+
+    `python` is a command of a shell that starts its workers, where that is not the interpreter of its stanza.
 
     By default `initial_replicas` is left out on purpose: with it, a redeploy would stop a running replica.
     """
@@ -92,7 +94,7 @@ def deployment_options(model: Model) -> dict[str, Any]:
             request_router_kwargs={"when_busy": serving.when_busy},
         ),
     }
-    _finish(options)
+    _finish(options, python)
     _try(place, options)
     return options
 
@@ -133,14 +135,16 @@ def _defaults(serving: Serving) -> dict[str, Any]:
     }
 
 
-def _finish(options: dict[str, Any]) -> None:
+def _finish(options: dict[str, Any], python: str | None) -> None:
     """What is of this machine and not of the stanza."""
     if idle_s := os.environ.get(IDLE_VARIABLE):
         delays = ("downscale_delay_s", "downscale_to_zero_delay_s")
         options["autoscaling_config"] |= dict.fromkeys(delays, float(idle_s))
     runtime_env = options["ray_actor_options"]["runtime_env"]
-    if python := runtime_env.get("py_executable"):
-        runtime_env["py_executable"] = str(ROOT / python)
+    if python:
+        runtime_env["py_executable"] = python
+    elif own := runtime_env.get("py_executable"):
+        runtime_env["py_executable"] = str(ROOT / own)
 
 
 def _check_allowed(place: str, table: Mapping[str, Any]) -> None:

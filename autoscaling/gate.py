@@ -31,6 +31,7 @@ from ray.serve.handle import DeploymentHandle
 from autoscaling import views
 from autoscaling.deployment import most_replicas
 from autoscaling.engine import Timings
+from autoscaling.report import report_waiting
 from autoscaling.room import Full, Late, WaitingRoom
 from autoscaling.watch import Start, StartWatch
 from contract.catalog import Serving
@@ -213,7 +214,9 @@ class Gate:
         # Nobody waits at an engine that refuses, so this is where the failure of its start is noticed.
         watching = asyncio.create_task(self._watch.until_failed(self.name))
         try:
-            await self._handle.warm.remote()
+            warmed = self._handle.warm.remote()
+            await report_waiting(self._handle)
+            await warmed
             self._load_s = time.perf_counter() - started
             await self._watch.refresh()  # forgets an earlier failure
         except (RayError, RayServeException) as error:

@@ -9,7 +9,8 @@ processor_time.py  what a request takes of the ingress, beside another checkout,
 admission.py       what those checks cost by themselves
 fairness.py        what one organisation that sends as fast as it may costs another
 chat.py            streams beside `vllm serve`
-cold_start.py      from zero replicas to the first token
+cold_start.py      from zero replicas to the first answer, with and without the fork server; beside `vllm serve`
+idle_memory.py     what a graph takes in memory while every engine is at zero
 embeddings.py      texts per second beside infinity
 speech.py          what the graph adds to speech
 transcription.py   what the graph adds to transcription; long recordings, large bodies, memory
@@ -21,6 +22,8 @@ What they work with:
 
 servers.py         starts a server and ends it; the whole graph with a customer of its own
 peers.py           the servers of others
+cold_requests.py   the first answer of each capability
+cold_phases.py     where the seconds of a start go, and a picture of that
 load.py            clients, in a process of their own
 instant.py         servers over engines that answer at once, configured by `instant.yaml`
 instant_engine.py  those engines

@@ -17,7 +17,7 @@ import sys
 
 SHORT: dict[str, list[str]] = {
     "chat": ["--turns", "1", "--rounds", "3"],
-    "cold_start": ["--turns", "1", "--rounds", "3"],
+    "cold_start": ["--turns", "1", "--rounds", "3", "--engines", "chat", "speech"],
     "embeddings": ["--in-process", "bfloat16", "float32", "--rounds", "2", "--seconds", "2"],
     "gateway": ["--rounds", "2", "--seconds", "1"],
     "admission": ["--requests", "500"],

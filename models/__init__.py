@@ -2,6 +2,7 @@
 
     weights/                        where weights come from; pinned, verified, never run as code
     options.py                      what a stanza may tell its adapter
+    imports.py                      what an adapter imports while it loads
     precision.py                    the floating-point type that a processor computes in
     stepping.py                     engines that block, advanced in threads
     provider.py                     engines behind a provider's HTTP API
@@ -21,9 +22,11 @@ protocol of its capability in `contract`, and has `check_health()` and `close()`
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from contract.catalog import Model
+from models.imports import NOTHING, Imports
 
 
 def load(model: Model) -> Any:
@@ -33,5 +36,18 @@ def load(model: Model) -> Any:
 
     options.check(model)  # before gigabytes are fetched
     adapter = options.adapter_of(model)
+    for variable, value in (imported_by(model) or NOTHING).environment.items():
+        os.environ.setdefault(variable, value)
     name = model.serving.weights if model.serving else None
     return adapter(model, store.ensure(name) if name else None)
+
+
+def imported_by(model: Model) -> Imports | None:
+    """What the adapter of `model` imports while it loads: its `imports`, a value, or a function of the model.
+
+    None where no process that has imported it beforehand can become its replica. Raises OptionsError.
+    """
+    from models import options
+
+    imports = getattr(options.adapter_of(model), "imports", NOTHING)
+    return imports(model) if callable(imports) else imports

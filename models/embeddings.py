@@ -9,7 +9,7 @@ from pathlib import Path
 from contract.catalog import EmbeddingModel
 from contract.embeddings import Embeddings, EmbeddingsEngine, EmbeddingsJob, Text
 from contract.errors import CONTEXT_LENGTH_EXCEEDED
-from models.encoders import Tokens
+from models.encoders import IMPORTS, Tokens
 from models.options import read
 from models.sentences import SentenceEncoder, SentenceOptions
 from models.token_ids import TokenIds
@@ -20,6 +20,7 @@ class TransformerEmbedder(EmbeddingsEngine):
     """An embedding model of the catalogue."""
 
     options_type = SentenceOptions
+    imports = IMPORTS
 
     def __init__(self, model: EmbeddingModel, path: Path | None) -> None:
         self.model = model

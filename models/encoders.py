@@ -19,6 +19,7 @@ from pydantic import PositiveInt
 from contract.base import Frozen
 from contract.catalog import EncoderModel
 from models.batching import TokenBatcher
+from models.imports import Imports
 from models.precision import fitting_dtype
 
 INLINE_CHARS = 4_000
@@ -32,6 +33,9 @@ MAX_WORKERS = 4
 
 GPU_SLICE_TOKENS, GPU_CALL_TOKENS = 16_384, 2_048
 
+
+IMPORTS = Imports(("torch", "transformers", "transformers.models.auto.modeling_auto", "transformers.modeling_layers"))
+"""Of every encoder. What belongs to one architecture is little."""
 
 Dtype = Literal["float32", "bfloat16", "float16"]
 

@@ -14,12 +14,15 @@ from pydantic import PositiveInt
 
 from contract.base import Frozen
 from models.encoders import Dtype, choose_dtype
+from models.imports import Imports
 from models.weights.files import WeightsError
 
 if TYPE_CHECKING:
     import numpy as np
 
     Samples = np.ndarray[Any, np.dtype[np.float32]]
+
+IMPORTS = Imports(("torch", "transformers", "qwen_tts"))
 
 LANGUAGES = {
     "de": "German",

@@ -11,7 +11,7 @@ from typing import Any
 
 from contract.catalog import RerankModel
 from contract.rerank import Ranking, RerankEngine, RerankJob
-from models.encoders import Encoder, EncoderOptions, Tokens
+from models.encoders import IMPORTS, Encoder, EncoderOptions, Tokens
 from models.options import read
 from models.sentences import SentenceEncoder, SentenceOptions
 from models.weights.files import WeightsError, need_folder
@@ -25,6 +25,7 @@ class CosineReranker(RerankEngine):
     """
 
     options_type = SentenceOptions
+    imports = IMPORTS
 
     def __init__(self, model: RerankModel, path: Path | None) -> None:
         self._sentences = SentenceEncoder(model, path, read(model, SentenceOptions))
@@ -51,6 +52,7 @@ class CrossEncoderReranker(RerankEngine):
     """
 
     options_type = EncoderOptions
+    imports = IMPORTS
 
     def __init__(self, model: RerankModel, path: Path | None) -> None:
         folder = need_folder(path, model.id)

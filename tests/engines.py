@@ -1,6 +1,7 @@
 """Engines that behave, for tests of everything around an engine: they answer at once, wait, fail or die on command.
 
-A chat engine obeys the last message: `say WORD`, `hold SECONDS`, `fail`, `die`, `stream N`, `version PACKAGE`.
+A chat engine obeys the last message: `say WORD`, `hold SECONDS`, `fail`, `die`, `sicken`, `stream N`,
+`version PACKAGE`.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class ObedientChat:
     def __init__(self, model: Model, path: Path | None) -> None:
         self.model = model
         self.under_way = 0
+        self.is_sick = False
 
     async def complete(self, job: ChatJob) -> ChatReply:
         request = job.request
@@ -111,7 +113,8 @@ class ObedientChat:
         return ReadReply(tuple(Reading(logprobs, 0.001) for logprobs in halves), "obedient", 16)
 
     async def check_health(self) -> None:
-        pass
+        if self.is_sick:
+            raise RuntimeError("it was told to be")
 
     def close(self) -> None:
         pass
@@ -144,6 +147,8 @@ class ObedientChat:
     async def _end(self, verb: str) -> None:
         if verb == "fail":
             raise ValueError("a secret detail of the inside")
+        if verb == "sicken":
+            self.is_sick = True
         if verb == "die":
             os.kill(os.getpid(), signal.SIGKILL)
 

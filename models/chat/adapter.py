@@ -22,6 +22,7 @@ from contract.errors import BUSY, IMAGES_UNSUPPORTED
 from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob
 from models.chat.reads import Reads
 from models.chat.request import engine_fields
+from models.imports import Imports
 from models.llm import engine, grammars, head
 from models.llm.arguments import EngineOptions
 from models.options import read
@@ -31,6 +32,12 @@ TEMPLATES = Path(__file__).parent
 
 MAX_BATCHES_PER_S = 700
 """Of all streams together. The way to the ingress carries some 1,400 items a second, and costs CPU for each."""
+
+
+SERVING = Imports(
+    ("vllm.entrypoints.openai.chat_completion.serving", "vllm.entrypoints.openai.models.serving", "xgrammar")
+)
+"""What answers chats, over what an engine imports."""
 
 
 class Options(EngineOptions):
@@ -59,6 +66,10 @@ class VllmChat(ChatEngine):
 
     options_type = Options
 
+    @classmethod
+    def imports(cls, model: ChatModel) -> Imports | None:
+        return engine.imports(read(model, Options), SERVING)
+
     def __init__(self, model: ChatModel, path: Path | None) -> None:
         self._model = model
         options = read(model, Options)
@@ -66,6 +77,8 @@ class VllmChat(ChatEngine):
         self._engine = engine.start(spec)
         if options.engine.get("hf_overrides", {}).get("head_dtype"):
             head.keep(self._engine)  # as scorers do, which read through this model then
+
+        from vllm.tokenizers import cached_tokenizer_from_config
 
         from models.chat import serving
         from models.chat.completions import Completions
@@ -78,7 +91,7 @@ class VllmChat(ChatEngine):
         )
         self._tokens = TextTokens(
             model.id,
-            self._engine.renderer.tokenizer,
+            cached_tokenizer_from_config(self._engine.model_config),
             self._engine.model_config.get_vocab_size(),
             control_tokens_in_text=options.control_tokens_in_text,
         )

@@ -34,7 +34,7 @@ class TextTokens:
 
     Args:
         name: of the model, for error messages.
-        tokenizer: that of vLLM's renderer; it is copied.
+        tokenizer: the one that vLLM keeps beside those that it works with. A copy takes as long as loading it.
         vocabulary: rows of the model's embedding.
         control_tokens_in_text: what spells a control token becomes one; else it is text, as in messages.
 
@@ -45,11 +45,11 @@ class TextTokens:
 
     def __init__(self, name: str, tokenizer: Any, vocabulary: int, *, control_tokens_in_text: bool = False) -> None:
         self._name = name
-        self._tokenizer = copy.deepcopy(tokenizer)
+        self._tokenizer = copy.deepcopy(tokenizer) if is_mistral_tokenizer(tokenizer) else tokenizer
         self.size = min(vocabulary, tokenizer.max_token_id + 1)
         self.begin: int | None = tokenizer.bos_token_id
         self._backend = None
-        if not is_mistral_tokenizer(tokenizer):
+        if self._tokenizer is tokenizer:
             self._backend = self._tokenizer.backend_tokenizer
             self._backend.no_truncation()
             self._backend.no_padding()

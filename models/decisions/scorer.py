@@ -18,6 +18,7 @@ from models.decisions.measured import MeasuredScorer
 from models.decisions.options import Options
 from models.decisions.prompts import PROMPT_VERSION
 from models.decisions.reading import ReadRequest
+from models.imports import Imports
 from models.llm import engine, head
 from models.llm.exact import exactly
 from models.options import read
@@ -35,6 +36,10 @@ class LabelScorer(MeasuredScorer):
 
     options_type = Options
     version = PROMPT_VERSION
+
+    @classmethod
+    def imports(cls, model: DecisionModel) -> Imports | None:
+        return engine.imports(read(model, Options))
 
     def __init__(self, model: DecisionModel, path: Path | None) -> None:
         self._path = need_folder(path, model.id)

@@ -26,7 +26,7 @@ from contract.decisions.questions import BinaryQuestion, ChoiceQuestion, Questio
 from models.decisions import measuring
 from models.decisions.kept import Kept, Text
 from models.decisions.measured import MeasuredScorer
-from models.encoders import Encoder, EncoderOptions, Tokens
+from models.encoders import IMPORTS, Encoder, EncoderOptions, Tokens
 from models.options import read
 from models.weights import store as weights
 from models.weights.files import need_folder
@@ -65,6 +65,7 @@ class SimilarityScorer(MeasuredScorer):
     """
 
     options_type = EncoderOptions
+    imports = IMPORTS
     version = VERSION
 
     def __init__(self, model: DecisionModel, path: Path | None) -> None:

@@ -23,6 +23,7 @@ from models.decisions import measuring
 from models.decisions.labels import check_length
 from models.decisions.measured import MeasuredScorer
 from models.decisions.prompts import PROMPT_VERSION, PromptBook
+from models.imports import Imports
 from models.llm.engine import prepare_environment
 from models.options import read
 from models.weights.files import need_folder
@@ -52,6 +53,7 @@ class ThroughScorer(MeasuredScorer):
     """A `LabelScorer` whose engine is a chat model's: `read_with` says how it is reached, before anything else."""
 
     options_type = ThroughOptions
+    imports = Imports(("transformers",))
     reads_through = True
     version = PROMPT_VERSION
 

@@ -4,6 +4,7 @@ engine.py     EngineSpec -> a running engine: environment, arguments, engine cor
 arguments.py  vLLM's engine arguments, checked without importing vLLM
 architectures.py  what the installed vLLM does not know is refused in one sentence
 core.py       vLLM's engine core in a thread of this process
+loading.py    what vLLM does while it loads, in less time
 pulse.py      how long an engine core has been silent while requests waited
 watched.py    vLLM with its core in processes of its own, and a health check that notices when they hang
 threads.py    how many CPU threads a step takes, and threads that go after it

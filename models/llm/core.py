@@ -34,6 +34,7 @@ from vllm.v1.engine.output_processor import OutputProcessor
 from vllm.v1.executor import Executor
 
 from models.llm.grammars import CHILDREN
+from models.llm.loading import quick_core, quick_tokenizers
 from models.llm.threads import ThreadGovernor, background
 
 log = logging.getLogger(f"parlance.{__name__}")
@@ -78,7 +79,8 @@ class ThreadedCore(InprocClient):
                 # OpenMP counts threads per calling thread: what another thread sets is not seen here.
                 torch.set_num_threads(threads)
             self._governor = ThreadGovernor(threads or torch.get_num_threads())
-            super().__init__(vllm_config, Executor.get_class(vllm_config), log_stats=False)
+            with quick_core():
+                super().__init__(vllm_config, Executor.get_class(vllm_config), log_stats=False)
             self._compile_beside()
         except BaseException as error:
             loaded.put(error)
@@ -220,7 +222,8 @@ class ThreadedLLM(AsyncLLM):
         self.observability_config = vllm_config.observability_config
         self.log_requests = False
         self.log_stats = False
-        self.renderer = renderer_from_config(vllm_config)
+        with quick_tokenizers():
+            self.renderer = renderer_from_config(vllm_config)
         self.input_processor = InputProcessor(vllm_config, self.renderer)
         self.admission_stats = None
         self.output_processor = OutputProcessor(

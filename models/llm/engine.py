@@ -9,13 +9,16 @@ import gc
 import logging
 import os
 import secrets
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from models.imports import NOTHING, Imports
 from models.llm import architectures
+from models.llm.arguments import EngineOptions
 from models.precision import fitting_dtype
 
 if TYPE_CHECKING:
@@ -65,6 +68,44 @@ class EngineSpec:
     in_process: bool = True
 
 
+IMPORTS = Imports(
+    (
+        "torch",
+        "transformers",
+        "vllm.engine.arg_utils",
+        "vllm.v1.engine.async_llm",
+        "vllm.v1.engine.core",
+        "vllm.v1.executor.uniproc_executor",
+        "vllm.v1.worker.cpu_worker",
+        "vllm.v1.attention.backends.cpu_attn",
+        "vllm.utils.cpu_triton_utils",
+        "vllm.v1.core.sched.scheduler",
+        "vllm.model_executor.model_loader",
+        "vllm.model_executor.layers.quantization",
+        "vllm.model_executor.layers.quantization.compressed_tensors.utils",
+        "vllm.model_executor.layers.quantization.online.base",
+        "vllm.model_executor.layers.fused_moe.eep_reconfigure",
+        "vllm.distributed.elastic_ep.elastic_execute",
+        "vllm.v1.pool.flash_maxsim.flash_maxsim_rerank",
+        "vllm.plugins.lora_resolvers.filesystem_resolver",
+        "vllm.plugins.lora_resolvers.hf_hub_resolver",
+        "compressed_tensors",
+        "compressed_tensors.quantization",
+        "compressed_tensors.compressors",
+        "compressed_tensors.transform",
+        "vllm.renderers.hf",
+    ),
+    {"VLLM_LOGGING_LEVEL": QUIET["VLLM_LOGGING_LEVEL"], "TORCHDYNAMO_DISABLE": "1"},
+)
+"""Of an engine that runs eagerly in this process."""
+
+
+def imports(options: EngineOptions, more: Imports = NOTHING) -> Imports | None:
+    """What `start` imports, and `more`. None for an engine that compiles, or whose core has processes of its own."""
+    eager = bool(options.engine.get("enforce_eager"))
+    return IMPORTS + more if eager and not options.engine_process else None
+
+
 def prepare_environment(in_process: bool, eager: bool, threads: int | None) -> None:
     """Sets what vLLM reads at import. What the operator has set stays, but for the thread count.
 
@@ -73,6 +114,9 @@ def prepare_environment(in_process: bool, eager: bool, threads: int | None) -> N
     """
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
+    hub: Any = sys.modules.get("huggingface_hub.constants")
+    if hub:  # which has read it, and weights are here by now
+        hub.HF_HUB_OFFLINE = os.environ["HF_HUB_OFFLINE"].upper() in hub.ENV_VARS_TRUE_VALUES
     if threads:
         os.environ["OMP_NUM_THREADS"] = str(threads)
     if in_process:

@@ -12,12 +12,13 @@ from abc import abstractmethod
 from collections.abc import AsyncGenerator, Generator, Iterator
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from audio import signing
 from contract.catalog import Serving, SpeechModel
 from contract.errors import UNKNOWN_VOICE, ApiError
 from contract.speech.engine import AudioBlock, SpeechEngine, SpeechJob
+from models.imports import NOTHING, SOUND, WATERMARK, Imports
 from models.stepping import Stepper
 
 if TYPE_CHECKING:
@@ -43,7 +44,17 @@ class Spoken(NamedTuple):
 
 
 class SpeechAdapter(SpeechEngine):
-    """One engine. Subclasses load in their constructor, after this one, and render."""
+    """One engine. Subclasses load in their constructor, after this one, and render.
+
+    Attributes:
+        libraries: what a subclass imports beside what all do.
+    """
+
+    libraries: ClassVar[Imports] = NOTHING
+
+    @classmethod
+    def imports(cls, model: SpeechModel) -> Imports:
+        return SOUND + cls.libraries + (WATERMARK if model.watermark else NOTHING)
 
     def __init__(self, model: SpeechModel, path: Path | None) -> None:
         assert isinstance(model.serving, Serving), "only an engine that is set up is loaded"

@@ -32,6 +32,7 @@ from contract.base import Frozen
 from contract.catalog import SpeechModel
 from contract.speech.engine import Clip, SpeechJob
 from contract.speech.marks import Mark, pieces
+from models.imports import Imports
 from models.options import read
 from models.speech.adapter import SpeechAdapter, Spoken
 from models.speech.text import Part, passages
@@ -86,6 +87,7 @@ class CosyVoice(SpeechAdapter):
     """One loaded model. Parts of several jobs take turns on it."""
 
     options_type = Options
+    libraries = Imports(("torch", "transformers"))
 
     def __init__(self, model: SpeechModel, path: Path | None) -> None:
         super().__init__(model, path)

@@ -16,6 +16,7 @@ from contract.catalog import SpeechModel
 from contract.speech.engine import SpeechJob
 from models.espeak import library
 from models.espeak.voices import NAMES, VoiceSettings, language_of, settings_for
+from models.imports import Imports
 from models.options import read
 from models.speech.clips import height_hz
 from models.speech.espeak_mouth import EspeakMouth
@@ -35,6 +36,7 @@ class Espeak(ManneredAdapter):
     """Speaks for one engine of the catalogue."""
 
     options_type = Options
+    libraries = Imports(("espeakng_loader", "regex"))
 
     def __init__(self, model: SpeechModel, path: Path | None) -> None:
         super().__init__(model, path)

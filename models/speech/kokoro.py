@@ -17,7 +17,7 @@ from contract.base import Frozen
 from contract.catalog import SpeechModel
 from contract.speech.engine import SpeechJob
 from models.espeak.voices import language_of, settings_for
-from models.kokoro.speaker import SAMPLE_RATE, Kokoro
+from models.kokoro.speaker import IMPORTS, SAMPLE_RATE, Kokoro
 from models.kokoro.styles import at_home, expected, mixture
 from models.kokoro.voices import KokoroVoice
 from models.options import read
@@ -50,6 +50,7 @@ class KokoroSpeech(ManneredAdapter):
     """Speaks for one engine of the catalogue. `serving.threads` bounds the CPU threads of the network."""
 
     options_type = Options
+    libraries = IMPORTS
 
     def __init__(self, model: SpeechModel, path: Path | None) -> None:
         super().__init__(model, path)
@@ -60,7 +61,8 @@ class KokoroSpeech(ManneredAdapter):
                 raise ValueError(f"voice `{slug}` of `{model.id}`: Kokoro has no style `{min(unknown)}`")
         if foreign := set(self.serving.languages) - set(self._kokoro.languages):
             raise ValueError(f"Kokoro does not speak `{min(foreign)}`, which the stanza of `{model.id}` gives it")
-        self._kokoro.speak("Hello.", "en", next(iter(self._voices.values())))  # the first run takes longer
+        # It speaks, or fails here and not at a client. The first run takes no longer than others, so one vowel will do.
+        self._kokoro.speak("a", "en", next(iter(self._voices.values())))
 
     def cut(self, job: SpeechJob) -> Iterator[Part]:
         """Sentences, the first of which is shorter."""

@@ -28,6 +28,7 @@ from pydantic import Field
 from contract.catalog import SpeechModel
 from contract.errors import PROVIDER_BUSY, UPSTREAM_ERROR
 from contract.speech.engine import SpeechJob
+from models.imports import Imports
 from models.options import read
 from models.provider import CONNECT_S, KEEP_S, ProviderOptions
 from models.speech.adapter import SpeechAdapter, Spoken
@@ -66,6 +67,7 @@ class MistralSpeech(SpeechAdapter):
     """Calls a provider. Nothing of a text, and never the key, comes into a log or an error."""
 
     options_type = Options
+    libraries = Imports(("httpx", "regex"))
 
     def __init__(self, model: SpeechModel, path: Path | None) -> None:
         super().__init__(model, path)

@@ -22,7 +22,7 @@ from contract.catalog import SpeechModel
 from contract.errors import STREAM_INCOMPLETE
 from contract.speech.engine import Clip, SpeechJob
 from models.options import read
-from models.qwen_tts import LANGUAGES, Network, checked, load, ran_on
+from models.qwen_tts import IMPORTS, LANGUAGES, Network, checked, load, ran_on
 from models.speech.adapter import SpeechAdapter, Spoken
 from models.speech.text import passages
 from models.speech.voices import StoredVoice, read_clip
@@ -75,6 +75,7 @@ class QwenSpeech(SpeechAdapter):
     """The engine."""
 
     options_type = Options
+    libraries = IMPORTS
 
     def __init__(self, model: SpeechModel, path: Path | None) -> None:
         super().__init__(model, path)

@@ -21,6 +21,7 @@ from contract.catalog import SpeechModel
 from contract.errors import INVALID_REQUEST
 from contract.speech.engine import SpeechJob
 from contract.speech.marks import pieces
+from models.imports import ONNX, Imports
 from models.options import read
 from models.speech.adapter import SpeechAdapter, Spoken
 from models.speech.text import passages
@@ -57,6 +58,7 @@ class Supertonic(SpeechAdapter):
     """Speaks with the voices of its folder. `serving.threads` bounds the CPU threads of each graph."""
 
     options_type = Options
+    libraries = ONNX + Imports(("supertonic", "regex"))
 
     def __init__(self, model: SpeechModel, path: Path | None) -> None:
         super().__init__(model, path)

@@ -24,6 +24,7 @@ from audio.turns import Turns
 from contract.base import Frozen
 from contract.catalog import TranscriptionModel
 from contract.transcription.engine import Heard, Segment, TranscriptionJob, Word
+from models.imports import ONNX, Imports
 from models.options import read
 from models.stepping import Stepper
 from models.transcription.adapter import SAMPLE_RATE, Recording, TranscriptionAdapter
@@ -89,6 +90,7 @@ class FasterWhisper(TranscriptionAdapter):
     """Listens. `serving.threads` bounds its CPU threads, all recordings together."""
 
     options_type = Options
+    imports = ONNX + Imports(("numpy", "httpx", "faster_whisper"))
 
     def __init__(self, model: TranscriptionModel, path: Path | None) -> None:
         super().__init__(model, path)
@@ -221,12 +223,12 @@ class FasterWhisper(TranscriptionAdapter):
             )
 
     def _warm_up(self) -> None:
-        """The first run of each network takes longer."""
+        """Both networks run, or fail here and not at a client. A second of sound, not the half minute of a window."""
         import numpy as np
 
         silence = np.zeros(SAMPLE_RATE, np.float32)
         spoken(silence)
-        self._whisper.detect_language(silence)
+        self._whisper.encode(self._whisper.feature_extractor(silence))
 
 
 def _cut(block: Block, window: Window) -> Any:

@@ -23,6 +23,7 @@ import httpx
 from contract.catalog import TranscriptionModel
 from contract.errors import INVALID_REQUEST, PROVIDER_BUSY, UPSTREAM_ERROR
 from contract.transcription.engine import Heard, TranscriptionJob
+from models.imports import Imports
 from models.options import read
 from models.provider import CONNECT_S, KEEP_S, ProviderOptions
 from models.transcription import answers
@@ -58,6 +59,7 @@ class MistralTranscription(TranscriptionAdapter):
     """Calls a provider. Nothing that was said, and never the key, comes into a log or an error."""
 
     options_type = Options
+    imports = Imports(("httpx",))
 
     def __init__(self, model: TranscriptionModel, path: Path | None) -> None:
         super().__init__(model, path)

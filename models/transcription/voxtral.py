@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from contract.catalog import TranscriptionModel
 from contract.errors import INVALID_REQUEST, UPSTREAM_ERROR
 from contract.transcription.engine import Heard, Segment, TranscriptionJob
+from models.imports import ONNX, Imports
 from models.llm import engine
 from models.llm.arguments import EngineOptions
 from models.options import read
@@ -64,10 +65,18 @@ class Options(EngineOptions):
     lacks_languages: tuple[str, ...] = ()
 
 
+LISTENING = ONNX + Imports(("httpx", "faster_whisper.vad", "mistral_common.protocol.transcription.request"))
+"""What finds passages and makes requests of them, over what an engine imports."""
+
+
 class Voxtral(TranscriptionAdapter):
     """A Voxtral, loaded. Safe for concurrent calls from one event loop."""
 
     options_type = Options
+
+    @classmethod
+    def imports(cls, model: TranscriptionModel) -> Imports | None:
+        return engine.imports(read(model, Options), LISTENING)
 
     def __init__(self, model: TranscriptionModel, path: Path | None) -> None:
         super().__init__(model, path)

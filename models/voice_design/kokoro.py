@@ -23,7 +23,8 @@ from contract.voice_design.engine import DesignJob
 from models.espeak import library
 from models.espeak.library import Manner
 from models.espeak.voices import VoiceSettings, language_of, reach
-from models.kokoro.speaker import SAMPLE_RATE, Kokoro
+from models.imports import SOUND
+from models.kokoro.speaker import IMPORTS, SAMPLE_RATE, Kokoro
 from models.kokoro.voices import KokoroVoice
 from models.voice_design.adapter import DesignAdapter, Try
 from models.voice_design.palette import Ends, ends, mixed, outermost, pitch_of, wanted
@@ -71,6 +72,7 @@ class Rung:
 class KokoroDesigner(DesignAdapter[Rung]):
     """One network, for one design at a time."""
 
+    imports = SOUND + IMPORTS
     sample_rate = SAMPLE_RATE
 
     def __init__(self, model: VoiceDesignModel, path: Path | None) -> None:

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 from audio.pitch import Pitch
 from contract.catalog import VoiceDesignModel
 from contract.voice_design.engine import DesignJob
+from models.imports import SOUND
 from models.options import read
-from models.qwen_tts import LANGUAGES, SAMPLE_RATE, Network, checked, load, ran_on
+from models.qwen_tts import IMPORTS, LANGUAGES, SAMPLE_RATE, Network, checked, load, ran_on
 from models.voice_design.adapter import DesignAdapter, Try
 from models.weights.files import need_folder
 
@@ -46,6 +47,7 @@ class QwenDesigner(DesignAdapter[Description]):
     """The loaded variant `voice_design`."""
 
     options_type = Network
+    imports = SOUND + IMPORTS
     sample_rate = SAMPLE_RATE
 
     def __init__(self, model: VoiceDesignModel, path: Path | None) -> None:

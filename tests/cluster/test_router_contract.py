@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 
 import ray
+from ray.serve._private.router import AsyncioRouter, CurrentLoopRouter, RouterMetricsManager
 from ray.serve.request_router import PendingRequest, RequestRouter
 
 
@@ -24,3 +25,19 @@ def test_pending_request_has_a_future() -> None:
 def test_router_tells_replicas_and_their_slots() -> None:
     assert isinstance(inspect.getattr_static(RequestRouter, "curr_replicas"), property)
     assert isinstance(inspect.getattr_static(RequestRouter, "replica_queue_len_cache"), property)
+
+
+def test_a_handle_counts_and_reports_what_waits_by_these_names() -> None:
+    """What `autoscaling.report` calls."""
+    made = inspect.getsource(CurrentLoopRouter.__init__) + inspect.getsource(AsyncioRouter.__init__)
+    assert "self._asyncio_router = AsyncioRouter(" in made
+    assert "self._metrics_manager = RouterMetricsManager(" in made
+    for name in ("_add_autoscaling_metrics_point", "push_autoscaling_metrics_to_controller"):
+        assert list(inspect.signature(getattr(RouterMetricsManager, name)).parameters) == ["self"]
+
+
+def test_serve_still_reports_what_it_counted_before_the_call() -> None:
+    """Once it does not, `autoscaling.report` can go."""
+    source = inspect.getsource(RouterMetricsManager.wrap_queued_request)
+    assert "push_autoscaling_metrics_to_controller" in source
+    assert "_add_autoscaling_metrics_point" not in source

@@ -1,0 +1,146 @@
+"""Stands in for `python` in front of Ray's worker, as `py_executable` of an engine's runtime environment.
+
+    python -I -S enter.py PLAN default_worker.py --arguments ...
+
+Asks the fork server of this node and interpreter for a process that runs the worker, and ends: Ray knows a worker by
+what it reports of itself. Without an answer this process becomes `python default_worker.py ...`, and leaves behind a
+server for the next one. Imports nothing of ours and nothing that is installed: each start waits for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+import stat
+import struct
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+PATIENCE_S = 2.0
+"""A server answers in 20 to 40 ms. One that was stopped, or whose machine swaps, is not waited for."""
+
+GO = b"g"
+"""Said to a child that has told its pid. One whose asker has given up must not run: the asker is the worker then."""
+
+
+class Place:
+    """Where the fork server of a worker's node and interpreter is. Raises KeyError, OSError for what is no worker.
+
+    Attributes:
+        folder: in Ray's folder of the session, for this user only. Its path is short: a socket's may have 107 bytes.
+        socket: on which the server listens.
+        log: of the server.
+        version: of all that a server is made of; one of another version is of no use.
+    """
+
+    def __init__(self, plan: str, worker: list[str]) -> None:
+        options = dict(one.split("=", 1) for one in worker if one.startswith("--") and "=" in one)
+        session = Path(options["--temp-dir"], options["--session-name"])
+        interpreter = _digest(sys.executable)
+        self.folder = session / f"forks-{options['--node-id'][:8]}"
+        self.socket = str(self.folder / interpreter)
+        self.log = session / "logs" / f"fork_server_{interpreter}.log"
+        # A folder of packages changes when one is installed in it or taken away.
+        packages = [Path(worker[0]).parents[3], *Path(sys.executable).parents[1].glob("lib/python*/site-packages")]
+        ours = sorted(Path(__file__).resolve().parent.glob("*.py"))
+        changes = [*(one.stat().st_mtime_ns for one in packages), *(one.read_bytes() for one in ours)]
+        self.version = _digest(plan, sys.version, worker[0], *changes)
+
+    def made(self) -> None:
+        """The folder, made where it is missing. Raises OSError where somebody else could put something there."""
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        found = self.folder.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+            raise PermissionError(f"{self.folder} is not a folder for this user only")
+
+    def opened_log(self) -> int:
+        """The log, to append to."""
+        return os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+
+
+def main() -> None:
+    """Asks, or becomes the worker. No failure of the way through a server may keep a worker from starting."""
+    plan, worker = sys.argv[1], sys.argv[2:]
+    with suppress(Exception):
+        place = Place(plan, worker)
+        try:
+            ask(place.socket, place.version, worker)
+            os._exit(0)  # Ray watches the process that registers as the worker, and no longer this one
+        except FileNotFoundError:
+            reason = "there is no fork server yet"
+        except Exception as error:
+            reason = f"the fork server could not be used: {error or type(error).__name__}"
+        place.made()
+        log = place.opened_log()
+        os.write(log, f"{time.strftime('%Y-%m-%d %H:%M:%S')} {os.getpid()} imports by itself: {reason}\n".encode())
+        leave_server(place, worker[0], plan, log)
+        os.close(log)
+    os.execv(sys.executable, [sys.executable, *worker])
+
+
+def ask(path: str, version: str, worker: list[str]) -> int:
+    """The pid of a new process that is the worker from now on. Raises OSError."""
+    request = {
+        "version": version,
+        "argv": worker,
+        "environ": dict(os.environ),
+        "cwd": os.getcwd(),
+        "oom_score_adj": int(Path("/proc/self/oom_score_adj").read_text()),
+    }
+    body = json.dumps(request).encode()
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(PATIENCE_S)
+        connection.connect(path)
+        # Ray's folder is open to everybody, and all that is secret to a worker is in its environment.
+        if (uid := peer(connection)) != os.geteuid():
+            raise PermissionError(f"it is run by user {uid}")
+        socket.send_fds(connection, [len(body).to_bytes(4, "big")], [0, 1, 2])
+        connection.sendall(body)
+        pid = connection.recv(16)
+        if not pid:
+            raise ConnectionError("it refused")
+        connection.sendall(GO)
+    return int(pid)
+
+
+def peer(connection: socket.socket) -> int:
+    """The user at the other end."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return int(struct.unpack("3i", credentials)[1])
+
+
+def leave_server(place: Place, program: str, plan: str, log: int) -> None:
+    """Starts a server that nobody waits for: a grandchild, because Ray kills the children of a worker that ends."""
+    if child := os.fork():
+        os.waitpid(child, 0)
+        return
+    try:
+        # A group of its own, so that signals to that of Ray's worker pass it by; not a session, because the kernel
+        # shares out the cores by session, and children would answer more slowly than replicas do otherwise.
+        os.setpgid(0, 0)
+        if not os.fork():
+            _become_server(place, program, plan, log)
+    finally:
+        os._exit(0)
+
+
+def _become_server(place: Place, program: str, plan: str, log: int) -> None:
+    null = os.open(os.devnull, os.O_RDONLY)
+    for fd, source in ((0, null), (1, log), (2, log)):
+        os.dup2(source, fd)
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    os.chdir(Path(__file__).resolve().parents[2])  # from where `-m` finds it, whatever PYTHONPATH says
+    server = ["-m", "deployments.fork_server.server", place.socket, place.version, program, plan]
+    os.execv(sys.executable, [sys.executable, *server])
+
+
+def _digest(*parts: object) -> str:
+    return hashlib.blake2s("\0".join(map(str, parts)).encode(), digest_size=6).hexdigest()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""Which deployments start from a fork server, and what it imports for them.
+
+Not those of a GPU: CUDA must not be touched before a fork, and nothing here has been measured beside one. Not those
+with an environment of their own, because libraries read it while they are imported; an interpreter of its own has a
+server of its own. And not those whose adapter says no.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+
+import models
+from autoscaling.deployment import ROOT
+from contract.catalog import Model
+from models.imports import Imports
+
+ENTER = Path(__file__).with_name("enter.py")
+
+BEGINS_AFTER_S = 10.0
+"""Behind the worker that found no server: it imports the same things in these seconds, and somebody waits for it."""
+
+OF_EVERY_REPLICA = (
+    "ray",
+    "ray._private.workers.default_worker",
+    "ray.serve._private.replica",
+    "pydantic",
+    "filelock",
+    "httpx",
+    "numpy",
+)
+
+
+def commands(set_up: Iterable[Model]) -> dict[str, str]:
+    """What stands in for `python` in the workers of a deployment, by its name; the others start as ever.
+
+    Raises OptionsError for a stanza that cannot be used.
+    """
+    wanted: defaultdict[str, dict[str, Imports]] = defaultdict(dict)
+    for model in set_up:
+        imports = models.imported_by(model)
+        if imports and (python := interpreter(model)):
+            wanted[python][model.deployment] = imports
+    return {
+        name: f"{shlex.quote(python)} -I -S {shlex.quote(str(ENTER))} {shlex.quote(plan(engines.values()))}"
+        for python, engines in wanted.items()
+        for name in engines
+    }
+
+
+def interpreter(model: Model) -> str | None:
+    """The Python of a model's workers; None where they cannot be forked."""
+    assert model.serving, "only of models that are set up"
+    runtime_env = model.serving.deployment.get("ray_actor_options", {}).get("runtime_env", {})
+    if model.serving.on_gpu or runtime_env.keys() - {"py_executable"}:
+        return None
+    own = runtime_env.get("py_executable")
+    return str(ROOT / own) if own else sys.executable
+
+
+def plan(engines: Iterable[Imports]) -> str:
+    """JSON for `server.py`: all modules of `engines`, in order, and the environment that they are imported in."""
+    modules, environment = dict.fromkeys(OF_EVERY_REPLICA), dict[str, str]()
+    for imports in engines:
+        modules |= dict.fromkeys(imports.modules)
+        environment |= imports.environment
+    return json.dumps({"begins_after_s": BEGINS_AFTER_S, "modules": list(modules), "environment": environment})

@@ -1,0 +1,43 @@
+"""What Ray's `setup_worker.py` does, for workers that `enter.py` starts, without importing Ray.
+
+    setup_worker.py default_worker.py --serialized-runtime-env-context={...} --language=PYTHON --arguments ...
+
+Whatever is not exactly so goes Ray's way. So it does without PYTHONPATH, by which Python finds this.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+CONTEXT, LANGUAGE = "--serialized-runtime-env-context=", "--language="
+
+ENTER = str(Path(__file__).with_name("enter.py"))
+
+NOTHING_BUT = {"py_executable"}
+"""What a runtime environment of ours sets. Anything more takes Ray's own code."""
+
+
+def take(arguments: Sequence[str]) -> None:
+    """Becomes the worker's command; returns where that is for Ray to make. `arguments` are `setup_worker.py`'s."""
+    with suppress(Exception):  # then Ray finds what is wrong, and says so
+        if command := command_of(arguments):
+            os.execv(command[0], command)
+
+
+def command_of(arguments: Sequence[str]) -> list[str] | None:
+    """The words of the command, or None. Raises ValueError for what is no JSON."""
+    context: dict[str, Any] = next(
+        (json.loads(one.removeprefix(CONTEXT)) for one in arguments if one.startswith(CONTEXT)), {}
+    )
+    if {name for name, value in context.items() if value} != NOTHING_BUT or f"{LANGUAGE}PYTHON" not in arguments:
+        return None
+    command = shlex.split(context["py_executable"])
+    if ENTER not in command:
+        return None
+    return [*command, *(one for one in arguments if not one.startswith((CONTEXT, LANGUAGE)))]

@@ -1,0 +1,200 @@
+"""Engines at zero that start as forks: with the fork server, without it, and with one that fails in the middle."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+import ray
+
+from deployments.fork_server.enter import Place
+from tests.cluster.conftest import ROOT, Server, eventually
+from tests.fork_server.node import is_alive, open_paths
+
+pytestmark = pytest.mark.cluster
+
+MODEL = "sleepy"
+TITLE = f"ray::ServeReplica:parlance:chat-{MODEL}"
+WITHIN_S = 120
+
+
+@dataclass(frozen=True)
+class Forks:
+    """The fork server of a running graph, seen from below."""
+
+    server: Server
+    place: Place
+
+    @property
+    def log(self) -> str:
+        """What all servers of the interpreter have said."""
+        return self.place.log.read_text() if self.place.log.exists() else ""
+
+    def pid(self) -> int:
+        """The one that listens, which a start without one leaves behind."""
+        if not self._listening():
+            self.to_zero()
+            assert self.server.chat(MODEL, "say hi").status_code == 200
+        eventually(lambda: self._listening() or None, WITHIN_S, f"there is no fork server: {self.log}")
+        return self._listening()[0]
+
+    def _listening(self) -> list[int]:
+        lines = self.log.splitlines()
+        ready = [int(line.split()[2]) for line in lines if line.endswith(" ready")]
+        return [pid for pid in ready if is_alive(pid) and f"{self.place.socket}.lock" in open_paths(pid)]
+
+    def replicas(self) -> list[int]:
+        """Processes of the engine, as Ray titles them, whoever started them."""
+        return [
+            process.pid
+            for process in psutil.process_iter(["cmdline"])
+            if " ".join(process.info["cmdline"] or ()).strip().startswith(TITLE) and self._is_ours(process.pid)
+        ]
+
+    def _is_ours(self, pid: int) -> bool:
+        """Other graphs may run on this machine."""
+        return any(path.startswith(str(self.place.log.parent)) for path in open_paths(pid))
+
+    def to_zero(self) -> None:
+        """Waits until the engine has no replica, and no process."""
+        eventually(lambda: self.server.replicas(MODEL) == 0, WITHIN_S, "the engine never went to zero")
+        eventually(lambda: not self.replicas(), WITHIN_S, "a replica at zero has a process")
+
+    def start(self) -> int:
+        """The process of the engine, which was at zero, once it has answered. It may be at zero again."""
+        self.to_zero()
+        return self.answers(MODEL)
+
+    def answers(self, model: str) -> int:
+        """The process of an engine that answers, as Serve knows it."""
+        assert self.server.chat(model, "say hi").status_code == 200
+        assert httpx.get(f"{self.server.url}/healthz").status_code == 200
+        logs = self.place.log.parent.glob("serve/controller_*.log")
+        started = re.compile(rf"deployment='chat-{model}'.* started successfully .*\(PID: (\d+)\)")
+        return int(started.findall("".join(log.read_text() for log in logs))[-1])
+
+    def forked(self) -> list[int]:
+        """Pids of all forks so far."""
+        return [int(line.rsplit(" ", 1)[1]) for line in self.log.splitlines() if " forked " in line]
+
+
+@pytest.fixture
+def forks(server: Server) -> Forks:
+    processes = psutil.Process(server.pid).children(recursive=True)
+    (raylet,) = [process for process in processes if process.name() == "raylet"]
+    given = dict(one.lstrip("-").split("=", 1) for one in raylet.cmdline() if "=" in one)
+    worker = Path(ray.__file__).with_name("_private") / "workers/default_worker.py"
+    options = {"temp-dir": given["temp_dir"], "session-name": given["session-name"], "node-id": given["node_id"]}
+    return Forks(server, Place("", [str(worker), *(f"--{name}={value}" for name, value in options.items())]))
+
+
+def test_an_engine_goes_to_zero_and_comes_back_as_a_fork_each_time(forks: Forks) -> None:
+    forks.pid()
+    first = forks.start()
+    second = forks.start()
+    assert first != second
+    assert {first, second} <= set(forks.forked())
+
+
+def test_an_engine_starts_without_a_server_and_the_next_one_is_a_fork_again(forks: Forks) -> None:
+    os.kill(killed := forks.pid(), signal.SIGKILL)
+    alone = forks.start()
+    assert alone not in forks.forked()
+    assert forks.pid() != killed
+    assert forks.start() in forks.forked()
+    assert forks.log.count(f" {alone} imports by itself: the fork server could not be used: ") == 1
+
+
+def test_a_server_that_is_stopped_in_a_start_delays_it_and_makes_no_second_replica(forks: Forks) -> None:
+    pid = forks.pid()
+    forks.to_zero()
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        alone, before = forks.start(), forks.forked()
+        assert alone not in before
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    eventually(lambda: len(forks.forked()) > len(before), WITHIN_S, "it never read what had waited")
+    eventually(lambda: not is_alive(forks.forked()[-1]), WITHIN_S, "a fork lives that nobody wants")
+
+
+def test_a_server_that_is_killed_in_the_middle_of_a_start_is_no_clients_business(forks: Forks) -> None:
+    server = forks.pid()
+    forks.to_zero()
+    before = len(forks.forked())
+    with ThreadPoolExecutor(1) as pool:
+        reply = pool.submit(forks.server.chat, MODEL, "say hi")
+        eventually(lambda: len(forks.forked()) > before, WITHIN_S, "nothing was forked")
+        os.kill(server, signal.SIGKILL)
+        assert reply.result().status_code == 200
+    assert httpx.get(f"{forks.server.url}/healthz").status_code == 200
+
+
+def test_a_fork_that_is_killed_while_it_loads_is_no_clients_business(forks: Forks) -> None:
+    forks.pid()
+    forks.to_zero()
+    with ThreadPoolExecutor(1) as pool:
+        reply = pool.submit(forks.server.chat, MODEL, "say hi")
+        eventually(lambda: forks.replicas() or None, WITHIN_S, "nothing was forked")
+        os.kill(killed := forks.replicas()[0], signal.SIGKILL)
+        assert reply.result().status_code == 200
+    assert killed in forks.forked()
+    assert httpx.get(f"{forks.server.url}/healthz").status_code == 200
+
+
+def test_a_fork_that_is_killed_is_replaced_by_serve(forks: Forks) -> None:
+    forks.pid()
+    os.kill(killed := forks.answers("mortal"), signal.SIGKILL)
+    eventually(lambda: not is_alive(killed), WITHIN_S, "it lives")
+    eventually(
+        lambda: forks.server.chat("mortal", "say back").status_code == 200, WITHIN_S, "nothing came in its place"
+    )
+    assert killed != forks.answers("mortal") in forks.forked()
+
+
+def test_a_fork_that_is_not_well_is_replaced_by_serve(forks: Forks) -> None:
+    forks.pid()
+    sick = forks.answers("mortal")
+    assert forks.server.chat("mortal", "sicken").status_code == 200
+    eventually(lambda: not is_alive(sick), WITHIN_S, "it lives")
+    eventually(
+        lambda: forks.server.chat("mortal", "say back").status_code == 200, WITHIN_S, "nothing came in its place"
+    )
+    assert sick != forks.answers("mortal") in forks.forked()
+
+
+def in_a_ray_of_its_own(part: str) -> Any:
+    command = [sys.executable, "-m", "tests.cluster.forked_actors", part]
+    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=WITHIN_S, check=False)
+    assert told.returncode == 0, told.stderr[-3000:]
+    return json.loads(told.stdout.splitlines()[-1])
+
+
+def test_ray_ends_forks_in_each_of_its_ways_and_notices_when_they_end() -> None:
+    found = in_a_ray_of_its_own("ends")
+    for way, seen in found["kills"].items():
+        assert seen["forked"], way
+        assert seen["error"] == "ActorDiedError", way
+        assert seen["title"].startswith("ray::Forked"), way
+    for name in ("pid", "actor", "worker"):
+        assert len({seen[name] for seen in found["kills"].values()}) == len(found["kills"])
+    assert found["leaves"]
+    assert found["forgotten"]
+    assert found["restarted"]
+    assert found["logged"] >= 7  # what a worker prints is in its own log
+    assert found["left"] == []
+
+
+def test_rays_memory_monitor_kills_a_fork() -> None:
+    assert in_a_ray_of_its_own("memory") == "OutOfMemoryError"

@@ -1,0 +1,108 @@
+"""What adapters name, held to what is really imported until an engine has answered once, and to what may be forked."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import pytest
+
+import configs
+import models
+from deployments.fork_server.plan import ENTER, OF_EVERY_REPLICA, commands
+from tests.fork_server.node import ROOT, eventually, running
+
+EMBEDDED = configs.load("embedded")
+
+ONE_OF_EACH_ADAPTER = (
+    ("chat", "smollm2-135m-instruct"),
+    ("decisions", "decision-v1"),
+    ("speech", "supertonic-3"),
+    ("transcription", "whisper-large-v3"),
+)
+
+FEW = 40
+"""Modules that need not be named: those of one architecture or another, which take some milliseconds each at most."""
+
+
+def plan_of(profile: str, deployment: str) -> dict[str, object]:
+    """What the fork server of a deployment is told."""
+    command = shlex.split(commands(configs.load(profile).set_up())[deployment])
+    assert command[1:4] == ["-I", "-S", str(ENTER)]
+    return json.loads(command[4])
+
+
+@pytest.mark.parametrize(("noun", "model_id"), ONE_OF_EACH_ADAPTER)
+def test_hardly_anything_is_imported_beside_what_is_named(noun: str, model_id: str) -> None:
+    command = [sys.executable, "-m", "tests.fork_server.load_child", noun, model_id]
+    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=250, check=False)
+    assert told.returncode == 0, told.stderr[-3000:]
+    imported = json.loads(told.stdout.splitlines()[-1])
+    assert len(imported) <= FEW, imported
+
+
+@pytest.mark.parametrize("profile", configs.PROFILES)
+def test_only_modules_of_others_are_named(profile: str) -> None:
+    ours = {file.name.removesuffix(".py") for file in ROOT.iterdir()}
+    for model in configs.load(profile).set_up():
+        imports = models.imported_by(model)
+        assert not imports or {name.partition(".")[0] for name in imports.modules}.isdisjoint(ours)
+
+
+def test_every_name_is_of_an_installed_package() -> None:
+    plan = plan_of("embedded", "chat-smollm2-135m-instruct")
+    assert [name for name in plan["modules"] if find_spec(name.partition(".")[0]) is None] == []
+
+
+def test_all_engines_of_the_embedded_profile_share_a_server() -> None:
+    found = commands(EMBEDDED.set_up())
+    assert found.keys() == {model.deployment for model in EMBEDDED.set_up()}
+    assert len(set(found.values())) == 1
+
+
+def test_engines_beside_a_gpu_start_as_ever() -> None:
+    catalog = configs.load("production")
+    found = commands(catalog.set_up())
+    assert found.keys() == {model.deployment for model in catalog.set_up() if not model.serving.on_gpu}
+    assert "torch" not in plan_of("production", "speech-supertonic-3")["modules"]
+
+
+def test_an_interpreter_of_its_own_has_a_server_of_its_own() -> None:
+    found = commands(configs.load("twins").set_up())
+    qwen = shlex.split(found["voice-design-qwen3-tts"])
+    assert qwen[0] == str(ROOT / ".venv/qwen/bin/python")
+    assert json.loads(qwen[4])["modules"][: len(OF_EVERY_REPLICA)] == list(OF_EVERY_REPLICA)
+    assert "qwen_tts" in qwen[4]
+    assert "qwen_tts" not in found["transcription-whisper-large-v3"]
+
+
+def test_an_engine_that_compiles_or_has_processes_or_an_environment_starts_as_ever() -> None:
+    chat = EMBEDDED.chat["smollm2-135m-instruct"]
+    assert commands([chat])
+    env = {"ray_actor_options": {"runtime_env": {"env_vars": {"A": "1"}}}}
+    serving = chat.serving
+    engine = {"engine": {**serving.options["engine"], "enforce_eager": False}}
+    for changes in (
+        {"deployment": env},
+        {"options": serving.options | engine},
+        {"options": serving.options | {"engine_process": True}},
+    ):
+        changed = chat.model_copy(update={"serving": serving.model_copy(update=changes)})
+        assert not commands([changed])
+
+
+def test_what_the_embedded_profile_names_can_be_forked() -> None:
+    plan = plan_of("embedded", "chat-smollm2-135m-instruct") | {"begins_after_s": 0}
+    with running() as node:
+        own = type(node)(node.folder, node.raylet, json.dumps(plan))
+        own.start()
+        own.await_server()
+        assert "was not imported" not in own.log
+        worker = own.start()
+        assert {"vllm", "onnxruntime", "faster_whisper", "transformers"} < set(worker["modules"])
+        assert worker["threads"] == 1
+        assert sorted(worker["files"]) == ["0", "1", "2"]
+        eventually(lambda: f"forked {worker['pid']}" in own.log, lambda: own.log)
