@@ -22,6 +22,7 @@ What they work with:
 
 servers.py         starts a server and ends it; the whole graph with a customer of its own
 peers.py           the servers of others
+serve_llm_app.py   one of them, as a program
 cold_requests.py   the first answer of each capability
 cold_phases.py     where the seconds of a start go, and a picture of that
 load.py            clients, in a process of their own

@@ -86,7 +86,6 @@ IMPORTS = Imports(
         "vllm.model_executor.layers.quantization.online.base",
         "vllm.model_executor.layers.fused_moe.eep_reconfigure",
         "vllm.distributed.elastic_ep.elastic_execute",
-        "vllm.v1.pool.flash_maxsim.flash_maxsim_rerank",
         "vllm.plugins.lora_resolvers.filesystem_resolver",
         "vllm.plugins.lora_resolvers.hf_hub_resolver",
         "compressed_tensors",

@@ -53,7 +53,7 @@ def test_the_graph_gets_the_place_and_an_unknown_country_is_loud(
     country: str, warned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     wired: list[Catalog] = []
-    monkeypatch.setattr(graph, "wire", lambda catalog, _ingress: wired.append(catalog))
+    monkeypatch.setattr(graph, "wire", lambda catalog, _ingress, **_: wired.append(catalog))
     with caplog.at_level(logging.WARNING, "parlance.graph"):
         graph.build(GraphArgs(operator="Example GmbH", country=country))
     assert wired[0].place == Place(operator="Example GmbH", country=country)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -148,8 +149,9 @@ def test_it_takes_no_gpu_and_no_room_for_weights() -> None:
 
 def test_its_replica_gets_the_chat_model_with_its_handle() -> None:
     catalog = through()
-    chats = graph.bind_each(graph.Chat, catalog.chat)
-    scorers = graph.bind_scorers(catalog, chats)
+    bind = partial(graph.bind_each, pythons={})
+    chats = bind(graph.Chat, catalog.chat)
+    scorers = graph.bind_scorers(bind, catalog, chats)
     arguments = {name: app._bound_deployment.init_args for name, app in scorers.items()}
     model = catalog.decisions[DECISION]
     assert arguments["decisions-decision-v2"][0] == model
