@@ -9,12 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 import openai
+import psutil
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
@@ -53,6 +55,15 @@ class Server:
     def replicas(self, model: str) -> int:
         """Running replicas of a chat model, as the ingress sees them."""
         return int(httpx.get(f"{self.url}/healthz").json()["replicas"][f"chat-{model}"])
+
+    def family(self) -> list[psutil.Process]:
+        """Processes of this server and what they have started; forks are no descendants of it, but know its home."""
+        found: list[psutil.Process] = []
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                if process.environ().get("PARLANCE_HOME") == str(self.home):
+                    found += [process, *process.children(recursive=True)]
+        return found
 
 
 @pytest.fixture(scope="session")

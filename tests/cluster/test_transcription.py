@@ -8,7 +8,6 @@ from typing import Any
 import httpx
 import jiwer
 import openai
-import psutil
 import pytest
 
 from tests.cluster.conftest import Server, eventually
@@ -135,8 +134,7 @@ def test_openai_error_is_what_the_sdk_expects(server: Server) -> None:
 
 def test_no_decoder_is_left(server: Server) -> None:
     def decoders() -> list[str]:
-        family = psutil.Process(server.pid).children(recursive=True)
-        return [" ".join(child.cmdline()) for child in family if "decoding.main" in " ".join(child.cmdline())]
+        return [" ".join(child.cmdline()) for child in server.family() if "decoding.main" in " ".join(child.cmdline())]
 
     eventually(lambda: not decoders(), 30, "a decoder is left")
 

@@ -44,10 +44,9 @@ def replicas(server: Server) -> int:
 
 
 def processes(server: Server, deployment: str) -> list[psutil.Process]:
-    """Of a deployment's replicas, all of them below our own server."""
-    tree = psutil.Process(server.pid).children(recursive=True)
+    """Of a deployment's replicas, whoever started them, by the home of our own server."""
     title = f"ray::ServeReplica:parlance:{deployment}"
-    return [process for process in tree if " ".join(process.cmdline()).startswith(title)]
+    return list({process for process in server.family() if " ".join(process.cmdline()).startswith(title)})
 
 
 def is_voice(server: Server, slug: str) -> bool:
