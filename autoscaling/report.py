@@ -2,8 +2,8 @@
 
 Serve means to: a handle without replicas reports when its first call comes. But it reports what it had counted before
 that call, which is nothing, and the count goes out with its next report, up to half a second later. Reports more often
-would cost a tenth of a core. So this takes a count and reports it, by three private names of Ray, which
-tests/cluster/test_router_contract.py holds on to; without them all is as slow as Serve is.
+would cost a tenth of a core. So this takes a count and reports it, by private names of Ray, which
+tests/cluster/test_router_contract.py holds on to.
 """
 
 from __future__ import annotations
@@ -26,5 +26,7 @@ async def report_waiting(handle: DeploymentHandle) -> None:
     metrics = router._asyncio_router._metrics_manager
     for _ in range(REPORTS):
         await asyncio.sleep(APART_S)
+        if metrics.autoscaling_config is None:  # Serve has not told this router yet, and reports nothing before
+            continue
         metrics._add_autoscaling_metrics_point()
         metrics.push_autoscaling_metrics_to_controller()

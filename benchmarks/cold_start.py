@@ -143,17 +143,21 @@ def vllm_turn(folder: Path) -> float:
             return time.perf_counter() - started_s
 
 
-def serve_llm_turn(folder: Path) -> float:
-    """The first token of Ray's LLM package, from the request. Raises SystemExit without the environment for it."""
+def serve_llm_turn(folder: Path) -> float | None:
+    """The first token of Ray's LLM package, from the request; None without the environment for it."""
     with tempfile.TemporaryDirectory(dir=folder) as environment:
         python = serve_llm_python(Path(environment))
         if python is None:
-            raise SystemExit("ray.serve.llm needs `make setup-batch`")
+            print("ray.serve.llm is left out: it needs `make setup-batch`", file=sys.stderr, flush=True)
+            return None
         with serve_llm(python, folder) as server:
             return CAPABILITIES["chat"].answered_s(server)
 
 
-PEERS = {"vllm serve, from its start": vllm_turn, "ray.serve.llm, from the request": serve_llm_turn}
+PEERS: dict[str, Callable[[Path], float | None]] = {
+    "vllm serve, from its start": vllm_turn,
+    "ray.serve.llm, from the request": serve_llm_turn,
+}
 
 
 def table(starts: Mapping[tuple[str, str], list[Phases]], peers: Mapping[str, Sequence[float]]) -> str:
@@ -198,8 +202,9 @@ def main() -> None:
             for way, checkout in checkouts.items():
                 at_once[way] += graph_turn(folder, way, checkout, options.engines, options.rounds, starts)
             for name in options.peers:
-                peers[name].append(PEERS[name](folder))
-                print(f"{name}: {peers[name][-1]:.1f} s", file=sys.stderr, flush=True)
+                if (first_s := PEERS[name](folder)) is not None:
+                    peers[name].append(first_s)
+                    print(f"{name}: {first_s:.1f} s", file=sys.stderr, flush=True)
     print(table(starts, peers))
     for way, seconds in at_once.items():
         if seconds:

@@ -14,8 +14,9 @@ from autoscaling.report import REPORTS, report_waiting
 class Metrics:
     """What Ray's has, told in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, autoscaling_config: object = "known") -> None:
         self.told: list[str] = []
+        self.autoscaling_config = autoscaling_config
 
     def _add_autoscaling_metrics_point(self) -> None:
         self.told.append("count")
@@ -33,6 +34,13 @@ def test_each_report_has_a_fresh_count() -> None:
     router._asyncio_router = SimpleNamespace(_metrics_manager=(metrics := Metrics()))  # type: ignore[assignment]
     asyncio.run(report_waiting(handle(router)))
     assert metrics.told == ["count", "report"] * REPORTS
+
+
+def test_a_router_that_knows_no_configuration_yet_is_not_asked() -> None:
+    router = CurrentLoopRouter.__new__(CurrentLoopRouter)
+    router._asyncio_router = SimpleNamespace(_metrics_manager=(metrics := Metrics(None)))  # type: ignore[assignment]
+    asyncio.run(report_waiting(handle(router)))
+    assert metrics.told == []
 
 
 def test_a_router_in_a_thread_of_its_own_is_left_alone() -> None:

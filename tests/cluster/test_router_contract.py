@@ -32,6 +32,7 @@ def test_a_handle_counts_and_reports_what_waits_by_these_names() -> None:
     made = inspect.getsource(CurrentLoopRouter.__init__) + inspect.getsource(AsyncioRouter.__init__)
     assert "self._asyncio_router = AsyncioRouter(" in made
     assert "self._metrics_manager = RouterMetricsManager(" in made
+    assert isinstance(inspect.getattr_static(RouterMetricsManager, "autoscaling_config"), property)
     for name in ("_add_autoscaling_metrics_point", "push_autoscaling_metrics_to_controller"):
         assert list(inspect.signature(getattr(RouterMetricsManager, name)).parameters) == ["self"]
 
