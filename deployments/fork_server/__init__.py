@@ -10,7 +10,8 @@ enter.py        stands in for `python` in front of Ray's worker; asks, or goes o
 server.py       imports, makes sure that it can be forked, listens; ends with its raylet
 worker.py       what a request must be, and how a fork becomes the worker that was asked for
 
-Nothing depends on it: whatever is wrong with a server, a worker starts with imports of its own, and `fork_server_*.log` says why.
-What runs in a server is from this folder and from installed packages; our own modules are imported by each worker, so
-that a redeploy meets no old code. docs/decisions/0018-fork-server.md says why, and what it costs.
+Nothing depends on it: whatever is wrong with a server, a worker starts with imports of its own, and the server's log in
+Ray's folder says why. What runs in a server is from this folder and from installed packages; our own modules are
+imported by each worker, so that a redeploy meets no old code. docs/decisions/0018-fork-server.md says why, and what it
+costs.
 """
