@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, model_validator
 
 
 class Frozen(BaseModel):
@@ -11,16 +13,39 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Lenient(BaseModel):
-    """Part of a request body whose schema is another API's: what that schema has and we do not use is ignored.
+class BodyPart(BaseModel):
+    """Part of a request body. `null` for a field that may be left out is the same as leaving it out.
 
-    Spec 1, rule 1.
+    Many clients write every field that they know, and say `null` for those that nobody has set.
     """
 
-    model_config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False, frozen=True)
+    model_config = ConfigDict(strict=True, allow_inf_nan=False, frozen=True)
+
+    _optional: ClassVar[frozenset[str]] = frozenset()
+    """Names on the wire of the fields that may be left out."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        """Collects these names, once for each class."""
+        fields = cls.model_fields.items()
+        cls._optional = frozenset(field.alias or name for name, field in fields if not field.is_required())
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_absent(cls, data: Any) -> Any:
+        # A field that is wanted, or that is not in the schema, keeps its null and is refused for it.
+        if isinstance(data, dict) and None in data.values():
+            return {name: value for name, value in data.items() if value is not None or name not in cls._optional}
+        return data
 
 
-class Strict(BaseModel):
-    """Part of a request body of our own. A field that is not in the schema is refused, so that no typo is lost."""
+class Lenient(BodyPart):
+    """One whose schema is another API's: what that schema has and we do not use is ignored."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
+    model_config = ConfigDict(extra="ignore")
+
+
+class Strict(BodyPart):
+    """One of our own. A field that is not in the schema is refused, so that no typo is lost."""
+
+    model_config = ConfigDict(extra="forbid")

@@ -53,7 +53,7 @@ class TokenizeMessages(ChatRequest):
 
 
 def _shape(data: Any) -> str:
-    return "of messages" if isinstance(data, dict) and "messages" in data else "of text"
+    return "of messages" if isinstance(data, dict) and data.get("messages") is not None else "of text"
 
 
 class TokenizeBody(

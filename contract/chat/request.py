@@ -62,10 +62,11 @@ class ImageUrl(Lenient):
 
 
 class Part(Lenient):
-    """A piece of a message: text or an image."""
+    """A piece of a message: text, an image, or what an assistant said instead of an answer."""
 
-    type: Literal["text", "image_url"]
+    type: Literal["text", "refusal", "image_url"]
     text: str | None = None
+    refusal: str | None = None
     image_url: Annotated[
         ImageUrl | None,
         BeforeValidator(
@@ -79,9 +80,14 @@ class Part(Lenient):
             raise ValueError(f"a part of type `{self.type}` needs the field `{self.type}`")
         return self
 
+    @property
+    def words(self) -> str | None:
+        """What it says; None for an image."""
+        return {"text": self.text, "refusal": self.refusal}.get(self.type)
+
 
 class Message(Lenient):
-    """One turn. `content` is a string or parts on the wire, and parts here."""
+    """One turn. `content` is a string or parts on the wire, and parts here. `refusal` is of an assistant."""
 
     role: Annotated[
         Literal["system", "user", "assistant", "tool"],
@@ -98,19 +104,27 @@ class Message(Lenient):
             json_schema_input_type=str | list[Part] | None,
         ),
     ] = None
+    refusal: str | None = None
     name: Annotated[str, Field(max_length=MAX_ID_CHARS)] | None = None
     tool_calls: Annotated[list[AnyCall], Field(max_length=MAX_TOOL_CALLS)] | None = None
     tool_call_id: Id | None = None
 
     @model_validator(mode="after")
     def _fits_role(self) -> Message:
-        if self.content is None and not (self.role == "assistant" and self.tool_calls):
+        has_spoken = self.role == "assistant" and (self.tool_calls or self.refusal is not None)
+        if self.content is None and not has_spoken:
             raise ValueError(f"a message of role `{self.role}` needs `content`")
         if self.role == "tool" and self.tool_call_id is None:
             raise ValueError("a message of role `tool` needs `tool_call_id`")
         if self.role != "user" and self.images:
             raise ValueError(f"images belong in messages of role `user`, not `{self.role}`")
         return self
+
+    @property
+    def parts(self) -> list[Part]:
+        """All of it, a refusal last."""
+        content = self.content or []
+        return content if self.refusal is None else [*content, Part(type="refusal", refusal=self.refusal)]
 
     @property
     def images(self) -> int:
@@ -186,8 +200,8 @@ class ChatRequest(Lenient):
         """Everything that may stand in the prompt."""
         for message in self.messages:
             yield message.name or ""
-            for part in message.content or ():
-                yield part.text or ""
+            for part in message.parts:
+                yield part.words or ""
             for call in message.tool_calls or ():
                 function = call.as_function.function
                 yield function.name + function.arguments

@@ -184,7 +184,10 @@ BRANCHES = {"function": FUNCTION, "custom": CUSTOM, "allowed_tools": ALLOWED}
 
 def _branch(value: Any) -> str | None:
     """Which form of a tool `value` is; what has no type is a function."""
-    kind = value.get("type", "function") if isinstance(value, dict) else getattr(value, "type", None)
+    if isinstance(value, dict):
+        kind = "function" if value.get("type") is None else value["type"]
+    else:
+        kind = getattr(value, "type", None)
     return BRANCHES.get(kind) if isinstance(kind, str) else None
 
 

@@ -143,8 +143,9 @@ class ReasoningItem(Lenient):
 
 def _kind(item: Any) -> str | None:
     """Which of the tags below an item has."""
-    name = getattr(item, "type", None) if isinstance(item, Lenient) else None
-    name = item.get("type", "message" if "role" in item else None) if isinstance(item, dict) else name
+    name = item.get("type") if isinstance(item, dict) else getattr(item, "type", None)
+    if name is None and isinstance(item, dict) and "role" in item:
+        name = "message"
     name = "call_output" if name in ("function_call_output", "custom_tool_call_output") else name
     tag = f"item-{name}"
     return tag if tag in TAGS else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import binascii
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 
 from contract.base import Lenient
 from contract.catalog import AudioFormat
@@ -42,8 +42,8 @@ class SpeechRequest(Lenient):
     Attributes:
         input: of any length; the engine says how much it takes (`contract.speech.routing`).
         provider: name of an engine; the catalogue knows which there are (`contract.speech.routing`).
-        emotion: a style instruction; `instruction` (and OpenAI's `instructions`) mean the same. Its length counts for
-            engines that follow it (`contract.speech.routing`).
+        emotion, instruction, instructions: a style instruction by its three names, the last of them OpenAI's. Where more
+            than one came, the first of them counts (`style`).
         reference_audio_b64: wav or flac, decoded from base64 already.
         prompt_text: verbatim transcript of that clip.
         speed: looked at only for engines that have it.
@@ -56,8 +56,15 @@ class SpeechRequest(Lenient):
     model: str | None = None
     response_format: AudioFormat | None = None
     language: str | None = None
-    emotion: str | None = Field(None, validation_alias=AliasChoices("emotion", "instruction", "instructions"))
+    emotion: str | None = None
+    instruction: str | None = None
+    instructions: str | None = None
     reference_audio_b64: ClipBytes | None = None
     prompt_text: str | None = Field(None, max_length=SPEECH_INPUT_CHARS)
     speed: float | None = None
     stream_format: Literal["audio", "sse"] = "audio"
+
+    @property
+    def style(self) -> str:
+        """How to speak, as it came, or nothing. Its length counts for engines that follow it."""
+        return self.emotion or self.instruction or self.instructions or ""

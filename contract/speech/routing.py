@@ -109,9 +109,7 @@ def job_of(request: SpeechRequest, choice: Choice, engines: Mapping[str, SpeechM
 
 def _style(request: SpeechRequest, model: SpeechModel) -> str | None:
     """As much of the style as the engine reads, up to the end of a word."""
-    if not model.has_style or not request.emotion:
-        return None
-    return shorten(request.emotion, SPEECH_STYLE_READ_CHARS, placeholder="") or None
+    return (shorten(request.style, SPEECH_STYLE_READ_CHARS, placeholder="") or None) if model.has_style else None
 
 
 def default_engine(engines: Mapping[str, SpeechModel], today: date) -> SpeechModel:
@@ -204,9 +202,9 @@ def _check_speed(request: SpeechRequest, model: SpeechModel) -> None:
 
 
 def _check_style(request: SpeechRequest, model: SpeechModel) -> None:
-    if model.has_style and request.emotion and len(request.emotion) > SPEECH_STYLE_CHARS:
+    if model.has_style and len(request.style) > SPEECH_STYLE_CHARS:
         raise INVALID_REQUEST(
-            f"the style (`emotion`, `instruction` or `instructions`) has {len(request.emotion)} characters; "
+            f"the style (`emotion`, `instruction` or `instructions`) has {len(request.style)} characters; "
             f"at most {SPEECH_STYLE_CHARS} are allowed",
             param="emotion",
         )

@@ -95,7 +95,7 @@ def _tool_choice(request: ChatRequest) -> str | dict[str, Any]:
 
 
 def _message(message: Message) -> dict[str, Any]:
-    fields: dict[str, Any] = {"role": message.role, "content": _content(message.content)}
+    fields: dict[str, Any] = {"role": message.role, "content": _content(message.parts)}
     if message.name is not None:
         fields["name"] = message.name
     if message.role == "tool":
@@ -105,13 +105,11 @@ def _message(message: Message) -> dict[str, Any]:
     return fields
 
 
-def _content(parts: list[Part] | None) -> str | list[dict[str, Any]]:
-    """Text alone is given as a string, which every chat template takes."""
-    if not parts:
-        return ""
-    if all(part.type == "text" for part in parts):
-        return "\n".join(part.text or "" for part in parts)
-    return [_plain(part) for part in parts]
+def _content(parts: list[Part]) -> str | list[dict[str, Any]]:
+    """Text alone is given as a string, which every chat template takes. A refusal is text, too."""
+    if all(part.words is not None for part in parts):
+        return "\n".join(part.words or "" for part in parts)
+    return [_plain(part) if part.words is None else {"type": "text", "text": part.words} for part in parts]
 
 
 def answer_reserve(budget: int | None, window: int) -> int:

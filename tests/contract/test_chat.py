@@ -133,6 +133,27 @@ def test_parts_are_text_or_images(part: Any) -> None:
     assert refused(messages=user(part))[0][:4] == ("messages", 0, "content", 0)
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"content": [{"type": "refusal", "refusal": "I cannot."}]},
+        {"content": None, "refusal": "I cannot."},
+        {"content": "", "refusal": "I cannot."},
+        {"content": [{"type": "text", "text": ""}, {"type": "refusal", "refusal": "I cannot."}], "refusal": None},
+    ],
+)
+def test_a_refusal_that_is_said_again_is_what_the_assistant_said(message: dict[str, Any]) -> None:
+    asked = request(messages=[*user({"type": "text", "text": "hi"}), {"role": "assistant"} | message])
+    assert "".join(part.words or "" for part in asked.messages[1].parts) == "I cannot."
+    assert "".join(asked.texts()) == "hiI cannot."
+
+
+def test_a_refusal_without_words_is_refused() -> None:
+    place, reason = refused(messages=[{"role": "assistant", "content": [{"type": "refusal", "text": "no"}]}])
+    assert (place[:4], "`refusal`" in reason) == (("messages", 0, "content", 0), True)
+    assert "content" in refused(messages=[{"role": "user", "refusal": "I cannot."}])[1]
+
+
 def test_images_are_data_addresses() -> None:
     for spelling in (PIXEL, {"url": PIXEL}, {"url": PIXEL, "detail": "low"}):
         (message,) = request(messages=user({"type": "image_url", "image_url": spelling})).messages

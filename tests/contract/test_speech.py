@@ -81,8 +81,8 @@ def test_the_message_of_a_wrong_choice_names_the_right_ones() -> None:
 
 @pytest.mark.parametrize("name", ["emotion", "instruction", "instructions"])
 def test_a_style_has_three_names(name: str) -> None:
-    assert read(**{name: "whisper"}).emotion == "whisper"
-    assert read(**{name: "x" * 100_000}).emotion == "x" * 100_000
+    assert read(**{name: "whisper"}).style == "whisper"
+    assert read(**{name: "x" * 100_000}).style == "x" * 100_000
 
 
 def test_a_whole_number_is_a_speed() -> None:

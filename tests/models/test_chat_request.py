@@ -101,6 +101,18 @@ def test_values_arrive_unchanged() -> None:
     assert fields["response_format"] == {"type": "json_schema", "json_schema": {"name": "n", "schema": {}}}
 
 
+def test_a_refusal_that_is_said_again_is_text_of_the_assistant() -> None:
+    part = {"type": "refusal", "refusal": "I cannot."}
+    for message in ({"content": [part]}, {"content": None, "refusal": "I cannot."}):
+        turns = [{"role": "user", "content": "a"}, {"role": "assistant"} | message, {"role": "user", "content": "b"}]
+        sent = engine_fields(ChatRequest.model_validate({"model": "m", "messages": turns}))["messages"]
+        assert sent[1] == {"role": "assistant", "content": "I cannot."}
+    pictured = [part, {"type": "image_url", "image_url": "data:image/png;base64,iVBORw0KGgo="}]
+    turns = [{"role": "user", "content": pictured}]
+    sent = engine_fields(ChatRequest.model_validate({"model": "m", "messages": turns}))["messages"]
+    assert sent[0]["content"][0] == {"type": "text", "text": "I cannot."}
+
+
 def test_a_bare_request_carries_defaults_of_the_api_only() -> None:
     body = ChatRequest.model_validate({"model": "m", "messages": [{"role": "user", "content": "a"}]})
     assert engine_fields(body) == {"messages": [{"role": "user", "content": "a"}], "temperature": 1.0, "stream": False}
