@@ -12,7 +12,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -42,16 +42,17 @@ FAULTS: dict[str, Fault] = {}
 
 
 class ErrorObject(TypedDict):
-    """What went wrong. Decide by `type` and `code`; `message` is for people."""
+    """What went wrong. Decide by `type` and `code`; `message` is for people. `supported`: languages to choose from."""
 
     message: str
     type: str
     param: str | None
     code: str
+    supported: NotRequired[list[str]]
 
 
 class ErrorReply(TypedDict):
-    """Every error has this body. Some errors add members, e.g. `supported` with the languages of an engine."""
+    """Every error has this body."""
 
     error: ErrorObject
 

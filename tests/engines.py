@@ -257,7 +257,8 @@ def _told(job: SpeechJob) -> bytes:
 
 
 class ObedientDesigner:
-    """A description of one command is obeyed, any other gives a voice at the pitch that was ordered, in 1.5 s.
+    """A description of one command is obeyed, any other gives a voice at the pitch that was ordered: two seconds of
+    it, made in 1.5 s.
 
     `hold` waits until `go` is set, `hold SECONDS` so long, `fail` raises, `fail N` does so N times, `die` ends the
     process, `busy` takes no more, `unheard` gives no voice, `far` never reaches the band, `clip` has no recipe.
@@ -278,7 +279,7 @@ class ObedientDesigner:
             self.under_way -= 1
         f0_hz = 2.0 * job.target_hz if job.instruct == "far" else job.target_hz + 0.04
         return Designed(
-            clip=Clip(b"\1\0" * 36_000, 24_000, job.text),
+            clip=Clip(b"\1\0" * 48_000, 24_000, job.text),
             sample=json.dumps({"sample": job.seed}).encode(),
             recipe=None if job.instruct == "clip" else json.dumps({"seed": job.seed}),
             f0_hz=f0_hz,

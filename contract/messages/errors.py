@@ -42,7 +42,7 @@ class MessagesErrorObject(TypedDict):
 
 
 class MessagesErrorReply(TypedDict):
-    """Every error of these routes, in Anthropic's shape. Some errors add members to `error`."""
+    """Every error of these routes, in Anthropic's shape."""
 
     type: Literal["error"]
     error: MessagesErrorObject

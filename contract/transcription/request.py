@@ -91,10 +91,15 @@ class TranscriptionRequest(Lenient):
 
 
 def fields(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    """The fields of a form. Raises INVALID_REQUEST for one that came twice and may come once."""
+    """The fields of a form; one without a text is one that nobody filled in.
+
+    Raises INVALID_REQUEST for one that came twice and may come once.
+    """
     found: dict[str, Any] = {}
     for name, text in pairs:
         name = name.removesuffix("[]")
+        if not text:
+            continue
         if name in LISTS:
             found.setdefault(name, []).append(text)
         elif name in found and name in TranscriptionRequest.model_fields:

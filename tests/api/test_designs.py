@@ -138,7 +138,7 @@ async def test_a_poll_of_a_finished_draft_is_ready_with_all_that_was_measured(ap
     draft = await made(api, target_hz=200)
     assert (draft["status"], draft["target_hz"], draft["error"]) == ("ready", 200, None)
     assert draft["measurements"] == {
-        "f0_hz": 200.0, "in_band": True, "attempts_used": 1, "seconds": 1.5, "p25_hz": 195.0, "p75_hz": 205.0,
+        "f0_hz": 200.0, "in_band": True, "attempts_used": 1, "seconds": 2.0, "p25_hz": 195.0, "p75_hz": 205.0,
         "voiced_windows": 90
     }  # fmt: skip
     low, high = draft["band_hz"]
@@ -210,14 +210,14 @@ async def test_another_engine_imitates_its_clip(api: Api) -> None:
     await adopt(api, await made(api), slug="by-recipe")
     sentence = api.service.catalog.sentences["en"]
     about = await spoken(api, "by-clip")
-    assert (about["voice"], about["clip"]) == (None, [72_000, 24_000, sentence])
+    assert (about["voice"], about["clip"]) == (None, [96_000, 24_000, sentence])
     assert "recipe" not in about
     # The same voice after another runtime took the engine's place.
     model = api.service.catalog.speech["qwen3-tts"]
     assert model.serving
     vars(model)["serving"] = model.serving.model_copy(update={"runtime": "another"})
     about = await spoken(api, "by-recipe")
-    assert about["clip"] == [72_000, 24_000, sentence]
+    assert about["clip"] == [96_000, 24_000, sentence]
     assert "recipe" not in about
 
 
@@ -232,7 +232,7 @@ async def test_the_clip_is_a_wav_file(api: Api) -> None:
             24_000,
             1,
             2,
-            36_000,
+            48_000,
         )
 
 

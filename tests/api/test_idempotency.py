@@ -6,6 +6,8 @@ import asyncio
 from typing import Any
 
 import httpx
+import httpx2
+import openai
 import pytest
 
 from autoscaling.engine import Engine, Timings
@@ -105,6 +107,27 @@ async def test_while_it_runs_it_is_409_and_may_be_sent_again(api: Api, engine: P
     assert (second.headers["x-should-retry"], second.headers["retry-after"]) == ("true", "1")
     engine.go.set()
     assert (await first).status_code == 200
+
+
+async def test_the_official_sdk_sends_it_again_until_it_gets_the_first_answer(api: Api, engine: Paused) -> None:
+    first = asyncio.create_task(post(api))
+    await engine.called.wait()
+    refused: list[httpx2.Response] = []
+
+    async def note(reply: httpx2.Response) -> None:
+        if reply.status_code == 409:
+            refused.append(reply)
+            engine.go.set()
+
+    transport = httpx2.ASGITransport(api.client._transport.app)  # type: ignore[attr-defined]
+    async with httpx2.AsyncClient(transport=transport, event_hooks={"response": [note]}) as http:
+        client = openai.AsyncOpenAI(api_key=api.everything, base_url="http://test/v1", http_client=http)
+        sent = client.chat.completions.with_raw_response
+        again = await sent.create(**BODIES[CHAT], extra_headers={"Idempotency-Key": "k1"})
+    assert refused
+    assert (again.headers["idempotent-replayed"], again.retries_taken) == ("true", len(refused))
+    assert again.content == (await first).content
+    assert (engine.calls, len(await api.usage())) == (1, 1)
 
 
 async def test_another_body_is_422_running_and_done(api: Api, engine: Paused) -> None:

@@ -225,6 +225,27 @@ async def test_errors_are_as_documented(api: Api, document: dict[str, Any], call
         check(document, operation, "default", reply.json())
 
 
+UNKNOWN_LANGUAGE = (
+    (SOUNDS[0], {"input": "hello", "provider": "supertonic", "language": "xx"}),
+    (SOUNDS[0], {"input": "hello", "provider": "qwen", "language": "xx"}),
+    (ORDER, BODIES["/audio/voices/designs"] | {"language": "xx"}),
+)
+
+
+@pytest.mark.parametrize(("call", "body"), UNKNOWN_LANGUAGE, ids=["supertonic", "qwen", "designs"])
+async def test_languages_that_would_do_are_documented(
+    api: Api, document: dict[str, Any], call: Call, body: dict[str, Any]
+) -> None:
+    reply = await api.send(call.method, call.filled, json=body)
+    assert "de" in reply.json()["error"]["supported"]
+    check(document, operation_of(document, call), "default", reply.json())
+
+
+async def test_a_style_is_documented_under_each_of_its_names(document: dict[str, Any]) -> None:
+    fields = document["components"]["schemas"]["SpeechRequest"]["properties"]
+    assert {"emotion", "instruction", "instructions"} <= set(fields)
+
+
 async def test_what_is_not_available_is_documented_as_that(api: Api, document: dict[str, Any]) -> None:
     call = ERRORS_ONLY[0]
     reply = await api.send(call.method, call.filled, json=call.body)

@@ -232,6 +232,12 @@ async def client(api: Api) -> openai.AsyncOpenAI:
 FILE = ("memo.wav", b"good morning")
 
 
+async def test_a_form_may_leave_its_fields_empty(api: Api) -> None:
+    empty = dict.fromkeys((*TranscriptionRequest.model_fields, "context_bias[]", "timestamp_granularities[]"), "")
+    left_out, unfilled = await transcribe(api), await transcribe(api, **empty)
+    assert (unfilled.status_code, unfilled.json()) == (200, left_out.json())
+
+
 async def test_openai_client_reads_json(client: openai.AsyncOpenAI) -> None:
     assert (await client.audio.transcriptions.create(model="whisper-1", file=FILE)).text == "good morning"
 

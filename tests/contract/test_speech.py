@@ -85,6 +85,15 @@ def test_a_style_has_three_names(name: str) -> None:
     assert read(**{name: "x" * 100_000}).style == "x" * 100_000
 
 
+@pytest.mark.parametrize("nothing", [None, ""])
+def test_a_name_that_says_nothing_hides_no_other(nothing: str | None) -> None:
+    assert read(emotion=nothing, instruction="whisper").style == "whisper"
+    assert read(emotion=nothing, instruction=nothing, instructions="whisper").style == "whisper"
+    assert read(emotion="shout", instruction="whisper", instructions="sing").style == "shout"
+    assert read(instruction="whisper", instructions="sing").style == "whisper"
+    assert read(emotion=nothing, instruction=nothing, instructions=nothing).style == ""
+
+
 def test_a_whole_number_is_a_speed() -> None:
     assert read(speed=2).speed == 2.0
 

@@ -63,6 +63,12 @@ def test_a_refusal_names_what_is_known() -> None:
 def test_a_form_may_repeat_lists_and_nothing_else() -> None:
     pairs = [("context_bias", "a"), ("context_bias[]", "b"), ("timestamp_granularities[]", "word"), ("include[]", "x")]
     assert fields(pairs) == {"context_bias": ["a", "b"], "timestamp_granularities": ["word"], "include": "x"}
+
+
+def test_a_field_of_a_form_that_nobody_filled_in_was_not_sent() -> None:
+    names = [*TranscriptionRequest.model_fields, "context_bias[]", "timestamp_granularities[]"]
+    assert fields((name, "") for name in names) == {}
+    assert fields([("language", ""), ("language", "de")]) == {"language": "de"}
     assert fields([("user", "a"), ("user", "b")]) == {"user": "b"}  # not one of ours
     with pytest.raises(ApiError, match="`prompt` was sent twice"):
         fields([("prompt", "a"), ("prompt", "b")])

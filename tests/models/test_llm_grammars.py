@@ -91,16 +91,53 @@ async def test_what_is_no_schema_is_refused_with_the_reason(grammars: Grammars) 
     [
         (r"^\d{4}-\d{2}-\d{2}$", {""}),
         ("^[A-Z]+-[0-9]+$", {""}),
+        (r"\bfoo\b", {"invalid"}),
+        (r"\p{L}+", {"invalid"}),
+        (r"(a)\1", {"invalid"}),
         ("(" * 100_000 + ")" * 100_000, {"invalid", "memory", "time"}),
         ("^" + "(a?){1000}" * 100 + "$", {"time", "memory", "invalid"}),
     ],
-    ids=["date", "issue key", "deep", "wide"],
+    ids=["date", "issue key", "edge of a word", "class of letters", "group again", "deep", "wide"],
 )
 async def test_regular_expressions_pass_where_they_compile(
     grammars: Grammars, pattern: str, expected: set[str]
 ) -> None:
     assert await reason(grammars, json.dumps({"type": "string", "pattern": pattern})) in expected
     assert await reason(grammars, CHEAP) == ""
+
+
+MATCHING = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from grammar_child import load_xgrammar
+xgrammar = load_xgrammar()
+vocabulary, asked = json.load(sys.stdin)
+compiler = xgrammar.GrammarCompiler(xgrammar.TokenizerInfo.deserialize_json(vocabulary))
+for schema, text in asked:
+    matcher = xgrammar.GrammarMatcher(compiler.compile_json_schema(json.dumps({"type": "string"} | schema)))
+    print(matcher.accept_string(json.dumps(text)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "fits"),
+    [
+        ({"pattern": "b"}, "b", True),
+        ({"pattern": "b"}, "abc", False),
+        ({"pattern": "^b"}, "bc", False),
+        ({"pattern": "^b$"}, "b", True),
+        ({"pattern": "^(?!x).*$"}, "x", True),
+        ({"pattern": "[a-z]+", "minLength": 3}, "ab", True),
+        ({"pattern": "[a-z]+", "maxLength": 1}, "ab", True),
+    ],
+)
+def test_a_pattern_is_the_whole_text_and_nothing_holds_beside_it(
+    vocabulary: Callable[[], str], schema: dict[str, Any], text: str, fits: bool
+) -> None:
+    asked = json.dumps([vocabulary(), [(schema, text)]])
+    folder = str(Path(module.__file__).parent)
+    made = subprocess.run([sys.executable, "-c", MATCHING, folder], input=asked, capture_output=True, text=True)
+    assert made.stdout.strip() == str(fits), made.stderr
 
 
 async def test_a_schema_may_contain_itself(grammars: Grammars) -> None:
