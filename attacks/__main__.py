@@ -5,7 +5,7 @@
     python -m attacks --short schema-bombs held-bodies            small ones, and only these
     python -m attacks --list
 
-Exit 0: every attack that could be tried was held. Only addresses of this machine are attacked, unless it is said that
+Exit 0: every attack that could be tried was held; where `CI` is set, every attack was tried and held. Only addresses of this machine are attacked, unless it is said that
 the host is one's own. Somebody else is played with the key in PARLANCE_OTHER_KEY, which should be of another
 organisation: without it, what one organisation does to another cannot be tried.
 """
@@ -39,7 +39,7 @@ WORDS = {True: "held", False: "**not held**", None: "not tried"}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point. Exits with 1 if an attack was not held."""
+    """Entry point. Exits with 1 if an attack was not held, in CI also if one could not be tried."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if unknown := set(options.names) - set(ATTACKS):
@@ -58,7 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if not key:
             parser.error("PARLANCE_KEY must hold a key with every scope; its organisation pays")
         verdicts = asyncio.run(attack_all(url.rstrip("/"), key, other_key, chosen, is_short=options.short))
-    sys.exit(any(verdict.held is False for verdict in verdicts))
+    # What nobody noticed to be missing would stay missing: in CI nothing may be.
+    allowed = {True} if os.environ.get("CI") else {True, None}
+    sys.exit(any(verdict.held not in allowed for verdict in verdicts))
 
 
 OTHER = "PARLANCE_OTHER_KEY"

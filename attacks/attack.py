@@ -42,7 +42,8 @@ class Attack:
         name: as on the command line.
         tries: what is tried.
         allowed: what the server may answer.
-        is_long: whether it takes about a minute at least, and is left out of the short form.
+        is_long: whether it is left out of the short form: it takes about a minute at least, or leaves an organisation
+            without something for an hour.
     """
 
     name: str

@@ -52,7 +52,7 @@ async def one_key_that_starves_others(target: Target) -> Saw:
     if "chat" not in target.models:
         raise NotTriedError("no chat model here")
     if not target.other_key:
-        raise NotTriedError("wants --other-key, of another organisation")
+        raise NotTriedError("wants a key of another organisation")
     replies, first = [], asyncio.Event()
 
     async def insist() -> None:

@@ -31,7 +31,7 @@ BROKEN: dict[str, bytes] = {
 }
 
 
-@attack("30 searches a minute for each network, whatever `X-Forwarded-For` says; then 429; nobody else waits")
+@attack("120 searches a minute for each network, whatever `X-Forwarded-For` says; then 429 that says when; nobody waits")
 async def searches_of_strangers(target: Target) -> Saw:
     """Searches without a key, as fast as they go, each with another address of a proxy."""
     async with target.stranger() as stranger:
@@ -42,11 +42,13 @@ async def searches_of_strangers(target: Target) -> Saw:
 
         await _offered(stranger)
         with standing_by(target) as waits:
-            replies = await asyncio.gather(*(search(index) for index in range(target.size(60, 300))))
+            replies = await asyncio.gather(*(search(index) for index in range(target.size(200, 400))))
     answered = sum(reply.status_code == 200 for reply in replies)
+    refused = [reply for reply in replies if reply.status_code == 429]
     # Two windows of a minute may be touched.
-    held = waits.held and answered <= 2 * KEYLESS_REQUESTS and {reply.status_code for reply in replies} <= {200, 429}
-    return Saw(f"{told(replies)}; {waits}", held)
+    bounded = 0 < answered <= 2 * KEYLESS_REQUESTS and answered + len(refused) == len(replies)
+    told_when = bool(refused) and all("retry-after" in reply.headers for reply in refused)
+    return Saw(f"{told(replies)}; {waits}", waits.held and bounded and told_when)
 
 
 @attack("400 or 413 for each, and nobody else waits")

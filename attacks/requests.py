@@ -6,7 +6,7 @@ import asyncio
 
 from attacks.attack import NotTriedError, Saw, attack
 from attacks.bystander import standing_by
-from attacks.target import NOBODY, Target, counted, told
+from attacks.target import NOBODY, Target, authorized, counted, told
 from attacks.wire import exchange, request, statuses
 
 PATHS = (
@@ -133,7 +133,7 @@ async def foreign_origins(target: Target) -> Saw:
     return Saw("; ".join([told(keyless + keyed), *sorted(told_to_page)]), refused and not told_to_page)
 
 
-@attack("401 for each, and nobody else waits")
+@attack("401 for each, 429 beyond 120 a minute; a real key of the same address opens; nobody else waits")
 async def keys_that_are_none(target: Target) -> Saw:
     """Hundreds of values that could break the search for a key: quotes, NUL, kilobytes, half of a real one."""
     real = target.key
@@ -141,13 +141,15 @@ async def keys_that_are_none(target: Target) -> Saw:
     values += [f"prl_{index:08d}_{'a' * 49}" for index in range(target.size(40, 200))]
     with standing_by(target) as waits:
         found = []
-        for value in values:
-            for headers in ({"authorization": f"Bearer {value}"}, {"x-api-key": value}):
-                reply = await target.send("GET", "/v1/models", key=NOBODY, headers=headers)
-                found.append(reply.status_code)
+        async with target.stranger() as stranger:
+            for value in values:
+                for headers in ({"authorization": f"Bearer {value}"}, {"x-api-key": value}):
+                    found.append((await stranger.get("/v1/models", headers=headers)).status_code)
+            opened = await stranger.get("/v1/models", headers=authorized(real))
         found.append((await target.send("GET", "/v1/models", headers={"x-api-key": values[0]})).status_code)
         found += statuses(
             await exchange(target, request(target, "GET", "/v1/me", "Authorization: Bearer \udcff\udcfe"), 2)
         )
-    held = waits.held and set(found) <= {400, 401, 431}
-    return Saw(f"{counted(str(status) for status in found)}; {waits}", held)
+    right = "a real key opens" if opened.status_code == 200 else f"a real key gets {opened.status_code}"
+    held = waits.held and set(found) <= {400, 401, 429, 431} and opened.status_code == 200
+    return Saw(f"{counted(str(status) for status in found)}; {right}; {waits}", held)

@@ -153,7 +153,8 @@ REMEDIES: dict[str, Remedy] = {
         "`supported` lists what it speaks. Leave `provider` out, and an engine that speaks it is chosen.",
     ),
     "RATE_LIMIT_EXCEEDED": Remedy(
-        "the key has sent too many requests within a minute, or has too many open streams",
+        "the key, or an address without a valid one, has sent too many requests within a minute, or the key has too "
+        "many open streams",
         "Wait as long as `Retry-After` says. `x-ratelimit-remaining` tells beforehand; close unread streams.",
         waits=True,
     ),

@@ -87,6 +87,10 @@ class Rates:
         """Counts one request without a key, by where it came from. A refused one does not count."""
         return await self._count(f"from {address}", KEYLESS_REQUESTS)
 
+    async def hit_wrong_key(self, address: str) -> RateVerdict:
+        """The same for a key that opens nothing: a program with an old key takes nothing from its neighbours."""
+        return await self._count(f"wrong keys from {address}", KEYLESS_REQUESTS)
+
     async def _count(self, who: str, limit: int) -> RateVerdict:
         """Counts in Redis; in this process where there is none, or it does not answer."""
         if self._shared is None:

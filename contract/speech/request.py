@@ -42,8 +42,8 @@ class SpeechRequest(Lenient):
     Attributes:
         input: of any length; the engine says how much it takes (`contract.speech.routing`).
         provider: name of an engine; the catalogue knows which there are (`contract.speech.routing`).
-        emotion, instruction, instructions: a style instruction by its three names, the last of them OpenAI's. Where more
-            than one came, the first of them counts (`style`).
+        emotion, instruction, instructions: a style instruction by its three names, the last one OpenAI's. Of several
+            that came the first counts (`style`).
         reference_audio_b64: wav or flac, decoded from base64 already.
         prompt_text: verbatim transcript of that clip.
         speed: looked at only for engines that have it.

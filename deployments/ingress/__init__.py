@@ -27,7 +27,7 @@
     streams.py      bytes as an engine makes them
     events.py       server-sent events: keep-alive, errors inside a stream; chat_streams.py: those of chat, on any wire
     language.py     names the language of a text
-    openapi.py      the document at /openapi.json
+    openapi.py      the OpenAPI document
 
 The app is built late, in the replica, so the whole HTTP contract is testable without Ray: `build_app` needs no cluster.
 """

@@ -15,10 +15,11 @@ from typing import TypeVar
 from pydantic import BaseModel
 from starlette.requests import Request
 
-from contract.access import Scope
+from contract.access import Caller, Scope
 from contract.body import parse
 from contract.errors import (
     AMBIGUOUS_API_KEY,
+    INVALID_API_KEY,
     MISSING_API_KEY,
     RATE_LIMIT_EXCEEDED,
     REQUEST_TOO_LARGE,
@@ -82,11 +83,10 @@ def admit(
     async def admission(request: Request) -> Admitted:
         trace = trace_of(request)
         refuse_long_body(request, max_body_bytes)
-        state = trace.service.state
         authorization = _either_header(request) if takes_api_key_header else request.headers.get("authorization")
-        caller = await state.accounts.authenticate(authorization)
+        caller = await _authenticated(request, authorization)
         # Counted before the scope is looked at: requests that lack a scope use up the rate too.
-        rate = trace.rate = await state.rates.hit(caller)
+        rate = trace.rate = await trace.service.state.rates.hit(caller)
         if scope is not None:
             caller.require(scope)
         _refuse_beyond(rate)
@@ -97,6 +97,23 @@ def admit(
 
     setattr(admission, MARK, scope)
     return admission
+
+
+async def _authenticated(request: Request, authorization: str | None) -> Caller:
+    """Who holds the key. Raises what `authenticate` does, and RATE_LIMIT_EXCEEDED where too many wrong ones came.
+
+    Only a wrong key is counted: a right one opens, whatever else comes from its network.
+    """
+    trace = trace_of(request)
+    try:
+        return await trace.service.state.accounts.authenticate(authorization)
+    except ApiError as error:
+        if error.fault is INVALID_API_KEY:
+            rate = await trace.service.state.rates.hit_wrong_key(client_network(request))
+            if not rate.allowed:
+                trace.rate = rate
+                _refuse_beyond(rate)
+        raise
 
 
 def _either_header(request: Request) -> str:

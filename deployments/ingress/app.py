@@ -13,14 +13,15 @@ from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Match, Route
 
 from contract.errors import INVALID_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND, ApiError
+from deployments.ingress import openapi
 from deployments.ingress.admission import MARK
 from deployments.ingress.middleware import TraceMiddleware, trace_of
-from deployments.ingress.openapi import document
 from deployments.ingress.routes import (
     chat,
     completions,
     decisions,
     designs,
+    document,
     embeddings,
     files,
     health,
@@ -62,7 +63,7 @@ VERSIONED_ROUTERS = (rerank.versioned_router,)
 """Routers whose paths name the version of another API. With `/v1` in front they answer as well."""
 OPEN_ROUTERS = (voices.open_router, mcp.open_router)
 """Routers of the API whose routes need no key. Nothing else may be without admission."""
-UNVERSIONED = (health.open_router, files.open_router)
+UNVERSIONED = (health.open_router, files.open_router, document.open_router)
 """The same, at one path only."""
 
 
@@ -71,7 +72,9 @@ def build_app(service: Service) -> FastAPI:
     app = FastAPI(
         title="Parlance",
         version="1",
-        description="Speech, language and decisions behind one key. Paths work with and without `/v1`.",
+        description="Speech, language and decisions behind one key. Paths work with and without `/v1`. `null` for a "
+        "field that may be left out means that it is left out.",
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         # A redirect would name the Host header that came, have no Error body, and come before the key is checked.
@@ -90,7 +93,7 @@ def build_app(service: Service) -> FastAPI:
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_middleware(TraceMiddleware, service=service)
-    app.openapi = partial(document, app)  # type: ignore[method-assign]  # FastAPI's documented way
+    app.openapi = partial(openapi.document, app)  # type: ignore[method-assign]  # FastAPI's documented way
     return app
 
 
@@ -104,7 +107,7 @@ def check_routes(app: FastAPI) -> None:
     }
     for route in app.routes:
         path, endpoint = getattr(route, "path", ""), getattr(route, "endpoint", None)
-        if path != app.openapi_url and endpoint not in unkeyed and not _is_admitting(route):
+        if endpoint not in unkeyed and not _is_admitting(route):
             raise RuntimeError(f"{path} declares no scope; add Depends(admit(...)) or make it open")
 
 

@@ -14,6 +14,12 @@ from deployments.ingress.budgets import Budgets
 from deployments.ingress.drafting import Drafting
 from deployments.ingress.proxies import Proxies
 from state import State
+from state.accounts.cache import TtlCache
+
+PLAYED_SAMPLES = 256
+"""Samples of voices in memory, of some 50 KB each."""
+PLAYED_S = 3600
+"""How long they are."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +34,7 @@ class Service:
         voice_aliases: other names that requests may use for voices.
         measurements: the last one that each decision model reported.
         budgets: what requests hold in this process.
+        played: samples of fixed voices, by their names in the store. They are everybody's.
     """
 
     catalog: Catalog
@@ -40,6 +47,7 @@ class Service:
     voice_aliases: Mapping[str, VoiceAlias] = field(default_factory=dict)
     measurements: dict[str, Measurement] = field(default_factory=dict)
     budgets: Budgets = field(default_factory=Budgets)
+    played: TtlCache[str, bytes] = field(default_factory=lambda: TtlCache(PLAYED_SAMPLES, PLAYED_S))
 
     @cached_property
     def drafting(self) -> Drafting:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,6 +30,24 @@ async def test_nine_of_ten_questions_find_their_page_among_the_first_three(docum
             missed[question["ask"]] = found
     assert len(QUESTIONS) == 40
     assert len(missed) <= 4, missed
+
+
+class Counted(ThreadPoolExecutor):
+    """The threads that a process shares, and how often they were asked for."""
+
+    asked = 0
+
+    def submit(self, *arguments: Any, **options: Any) -> Any:
+        self.asked += 1
+        return super().submit(*arguments, **options)
+
+
+async def test_searches_wait_for_each_other_and_take_no_thread_of_others(documentation: Documentation) -> None:
+    shared = Counted(1)
+    asyncio.get_running_loop().set_default_executor(shared)
+    found = await asyncio.gather(*(documentation.search("keys", 3) for _ in range(40)), documentation.read("README.md"))
+    assert all(found)
+    assert shared.asked == 0
 
 
 def fits(id: str, place: str) -> bool:

@@ -96,9 +96,15 @@ async def test_each_tool_of_the_account_is_listed_and_called(served: Served, mod
         assert ranked.content[0].text == "1 (3.000): ccc\n2 (2.000): bb"
         pages = await client.call_tool("search", {"query": "warming_up"})
         assert pages.structured_content["results"][0]["id"].startswith(("docs/", "README.md"))
-        for name in ("image", "video"):
+        told = {tool.name: tool.description for tool in (await client.list_tools()).tools}
+        for name, made in (("image", "pictures"), ("video", "films")):
             refused = await client.call_tool(name, {"prompt": "a cat"})
             assert (refused.is_error, refused.structured_content["error"]["code"]) == (True, "not_implemented")
+            text = refused.content[0].text
+            assert f"{made} are not implemented" in text
+            assert "do not call this tool again" in text
+            assert "in words" in text
+            assert "not implemented" in told[name].lower()
 
 
 @pytest.mark.parametrize("prefix", ["", "/v1"])

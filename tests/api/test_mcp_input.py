@@ -367,6 +367,15 @@ async def test_a_flood_without_a_key_is_429_with_the_headers_of_the_rate(api: Ap
 
 
 @pytest.mark.usefixtures("one_window")
+async def test_an_office_behind_one_address_may_search_forty_times_at_once_and_120_times_a_minute(api: Api) -> None:
+    for _ in range(3):
+        replies = await asyncio.gather(*(call(api, "search_docs", {"query": "keys"}, OPEN) for _ in range(40)))
+        assert {reply.status_code for reply in replies} == {200}
+    refused = await call(api, "search_docs", {"query": "keys"}, OPEN)
+    assert (refused.status_code, 1 <= int(refused.headers["retry-after"]) <= 60) == (429, True)
+
+
+@pytest.mark.usefixtures("one_window")
 async def test_without_proxies_a_forged_address_is_the_same_client(api: Api) -> None:
     for number in range(KEYLESS_REQUESTS):
         await api.client.post(OPEN, json=LIST, headers={"x-forwarded-for": f"10.0.0.{number}"})

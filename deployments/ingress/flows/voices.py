@@ -7,6 +7,7 @@ key never wakes an engine for it, and never takes more than one of its streams.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
@@ -40,14 +41,19 @@ def slug_of(service: Service, alias: VoiceAlias) -> str:
 async def sample(service: Service, model: SpeechModel, slug: str, language: str, caller: Caller | None) -> bytes:
     """MP3 of a fixed voice. Kept under what ran: another engine behind the same voice makes its own.
 
-    Without a caller it is made only if the engine runs and has nothing better to do.
+    Without a caller it is made only if the engine runs and has nothing better to do. What was played lately is in
+    memory, so that strangers cost no read of the store each time.
 
     Raises NOT_CONFIGURED, SAMPLE_UNAVAILABLE, and what the engine answers.
     """
     if model.serving is None:
         raise NOT_CONFIGURED()
     name = f"samples/{model.runtime_for(language)}/{slug}-{language}.mp3"
+    now_s = time.monotonic()
+    if played := service.played.get(name, now_s):
+        return played
     if kept := await service.state.blobs.find(name):
+        service.played.put(name, kept, now_s)
         return kept
     engine, turns = service.engine(model), _strangers if caller is None else _callers
     if caller is not None:

@@ -12,10 +12,13 @@ from __future__ import annotations
 import asyncio
 import re
 import sqlite3
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
+
+R = TypeVar("R")
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -80,28 +83,27 @@ class Found:
 
 
 class Documentation:
-    """The pages under `root`. Any thread and any task may ask it."""
+    """The pages under `root`. Any task may ask it.
+
+    All questions wait in line for one thread of its own: however many strangers ask at once, the threads that the
+    process shares stay free for others.
+    """
 
     def __init__(self, root: Path = ROOT) -> None:
         self._root = root
-        self._lock = threading.Lock()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="documentation")
         self._index: _Index | None = None
 
     async def search(self, query: str, count: int) -> list[Found]:
         """At most `count` sections that have a word of `query`, best first. Any text is a query."""
-        return await asyncio.to_thread(self._search, query, count)
+        return await self._in_thread(lambda: self._loaded().search(query, count))
 
     async def read(self, id: str) -> str | None:
         """The Markdown of a page or a section, None where there is no such. No file is opened for a client."""
-        return await asyncio.to_thread(self._read, id)
+        return await self._in_thread(lambda: self._loaded().texts.get(id))
 
-    def _search(self, query: str, count: int) -> list[Found]:
-        with self._lock:
-            return self._loaded().search(query, count)
-
-    def _read(self, id: str) -> str | None:
-        with self._lock:
-            return self._loaded().texts.get(id)
+    async def _in_thread(self, work: Callable[[], R]) -> R:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def _loaded(self) -> _Index:
         if self._index is None:
@@ -114,8 +116,8 @@ class _Index:
 
     def __init__(self, pages: list[tuple[str, str]]) -> None:
         self.texts = dict(pages)
-        # Threads take turns: Documentation holds its lock.
-        self._database = sqlite3.connect(":memory:", check_same_thread=False)
+        # Made and read in the one thread of Documentation.
+        self._database = sqlite3.connect(":memory:")
         self._database.execute(
             "CREATE VIRTUAL TABLE passages USING "
             "fts5(id UNINDEXED, title, headings, text, worth UNINDEXED, tokenize='porter unicode61')"

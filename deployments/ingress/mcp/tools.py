@@ -189,8 +189,17 @@ async def _read_doc(arguments: ReadDocArguments, _: object, __: Report | None) -
     return Answer(text, {"id": arguments.id, "text": text})
 
 
-async def _not_yet(_: PictureArguments, __: RequestContext, ___: Report | None) -> Answer:
-    raise NOT_IMPLEMENTED("pictures and films cannot be made here yet")
+def _planned(name: str, title: str, made: str) -> Tool[RequestContext]:
+    """A tool that is not there yet. Models know it from other servers; its words keep them from trying again."""
+    truth = f"{made} are not implemented on this server"
+
+    async def refuse(_: PictureArguments, __: RequestContext, ___: Report | None) -> Answer:
+        raise NOT_IMPLEMENTED(
+            f"{truth}, so nothing was made. Every call gets this answer: do not call this tool again. Tell the user, "
+            "and describe in words what should be seen, or write a prompt for another program"
+        )
+
+    return Tool(name, title, f"Not implemented: {truth}. Do not call this tool.", PictureArguments, refuse)
 
 
 ACCOUNT_TOOLS: Toolbox[RequestContext] = Toolbox(
@@ -212,8 +221,8 @@ ACCOUNT_TOOLS: Toolbox[RequestContext] = Toolbox(
             SearchArguments,
             _search,
         ),
-        Tool("image", "Make a picture", "Not available yet: every call is an error.", PictureArguments, _not_yet),
-        Tool("video", "Make a film", "Not available yet: every call is an error.", PictureArguments, _not_yet),
+        _planned("image", "Make a picture", "pictures"),
+        _planned("video", "Make a film", "films"),
     ),
 )
 """POST /mcp/mcp."""

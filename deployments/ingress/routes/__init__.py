@@ -9,5 +9,6 @@ tokens.py                       texts as tokens and back
 uploads.py                      tickets for large recordings
 files.py                        bytes behind signed addresses, read and written
 mcp.py                          tools over the Model Context Protocol
+document.py                     the OpenAPI document
 images.py                       not available yet, and says so
 """

@@ -9,9 +9,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from contract.errors import NOT_FOUND
+from contract.limits import KEYLESS_BODY_BYTES
 from contract.speech.request import MEDIA_TYPES
 from contract.speech.voices import Voice, VoiceList, VoiceObject, access
-from deployments.ingress.admission import Admitted, admit
+from deployments.ingress.admission import Admitted, admit, admit_anyone
 from deployments.ingress.flows.voices import sample, slug_of
 from deployments.ingress.middleware import trace_of
 from deployments.ingress.openapi import documented, documented_audio
@@ -49,13 +50,15 @@ async def list_voices(admitted: AnyKey) -> Response:
 @open_router.get("/audio/voices/{slug}/samples/{language}.mp3", openapi_extra=documented_audio(None, keyed=False))
 async def play_sample(request: Request, slug: str, language: str) -> Response:
     """Play a fixed voice's sample in one of its languages, as MP3. Without a key, no engine wakes up to make it."""
+    # Who plays samples needs no key; who has one may wake an engine for them.
+    caller = (await _any_key(request)).context.caller if "authorization" in request.headers else None
+    if caller is None:
+        await admit_anyone(request, KEYLESS_BODY_BYTES)
     service = trace_of(request).service
     voice = service.catalog.voices.get(slug)
     model = service.speech_engines[voice.provider] if voice else None
     if model is None or language not in model.languages:
         raise NOT_FOUND(f"there is no sample at {request.url.path[:200]}")
-    # Who plays samples needs no key; who has one may wake an engine for them.
-    caller = (await _any_key(request)).context.caller if "authorization" in request.headers else None
     data = await sample(service, model, slug, language, caller)
     return Response(data, media_type=MEDIA_TYPES["mp3"], headers={"cache-control": f"public, max-age={DAY_S}"})
 
