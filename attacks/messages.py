@@ -31,7 +31,9 @@ BROKEN: dict[str, bytes] = {
 }
 
 
-@attack("120 searches a minute for each network, whatever `X-Forwarded-For` says; then 429 that says when; nobody waits")
+@attack(
+    "120 searches a minute for each network, whatever `X-Forwarded-For` says; then 429 that says when; nobody waits"
+)
 async def searches_of_strangers(target: Target) -> Saw:
     """Searches without a key, as fast as they go, each with another address of a proxy."""
     async with target.stranger() as stranger:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import dataclass
+from ipaddress import IPv4Address
+from itertools import count
 from typing import Any
 
 from starlette.types import ASGIApp, Message
+
+ADDRESSES = count(int(IPv4Address("10.0.0.0")))
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,10 @@ class Answer:
 async def ask(
     app: ASGIApp, method: str, path: str, headers: list[tuple[bytes, bytes]] | None = None, body: bytes = b""
 ) -> Answer:
-    """One request. `path` is what a server makes of the target: unquoted, without the query."""
+    """One request, from an address of its own: networks have rates.
+
+    `path` is what a server makes of the target: unquoted, without the query.
+    """
     scope = {
         "type": "http",
         "asgi": {"version": "3.0"},
@@ -46,7 +53,7 @@ async def ask(
         "root_path": "",
         "query_string": b"",
         "headers": headers or [],
-        "client": ("127.0.0.1", 1),
+        "client": (str(IPv4Address(next(ADDRESSES))), 1),
         "server": ("127.0.0.1", 80),
     }
     inbox: list[Message] = [{"type": "http.request", "body": body}]

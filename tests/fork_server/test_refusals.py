@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from deployments.fork_server.worker import MOST_BYTES
-from tests.fork_server.node import Node, eventually, running
+from tests.fork_server.node import Node, eventually, is_alive, running
 
 
 @pytest.fixture(scope="module")
@@ -104,20 +106,27 @@ def test_files_that_are_not_three_are_refused_and_closed(node: Node, files: int)
 
 @pytest.mark.parametrize(("size", "reason"), [(MOST_BYTES, "ends after"), (MOST_BYTES + 1, "at most")])
 def test_a_request_has_a_longest_length(node: Node, size: int, reason: str) -> None:
+    before = len(node.log)
     assert reply_to(node, b"{}", says_size=size) == b""
-    eventually(lambda: reason in node.log, lambda: node.log)
+    eventually(lambda: reason in node.log[before:], lambda: node.log)
 
 
 def test_who_says_nothing_holds_nobody_up_for_long(node: Node) -> None:
+    before = len(node.log)
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(node.place.socket)
-        eventually(lambda: "it cannot be read: timed out" in node.log, lambda: node.log)
+        eventually(lambda: "it cannot be read: timed out" in node.log[before:], lambda: node.log)
     assert node.start()["pid"]
 
 
 def test_a_fork_whose_asker_has_gone_ends(node: Node) -> None:
-    pid = int(reply_to(node, json.dumps(good(node)).encode()))
-    eventually(lambda: not os.path.exists(f"/proc/{pid}"), lambda: "a fork runs that nobody wants")
+    # As a worker it would never end by itself.
+    pid = int(reply_to(node, json.dumps(good(node, argv=[*node.argv, "--hold"])).encode()))
+    try:
+        eventually(lambda: not is_alive(pid), lambda: "a fork runs that nobody wants", within_s=30)
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _without_files(node: Node, body: bytes) -> bytes:
