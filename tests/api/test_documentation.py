@@ -111,7 +111,9 @@ async def test_a_section_is_found_once(documentation: Documentation, count: int)
 
 
 async def test_what_is_found_can_be_read(documentation: Documentation) -> None:
-    for hit in await documentation.search("chat speech decisions key model engine", 20):
+    found = await documentation.search("chat speech decisions key model engine", 20)
+    assert len(found) == 20
+    for hit in found:
         text = await documentation.read(hit.id)
         assert text
         assert text in (await documentation.read(hit.id.partition("#")[0]) or "")

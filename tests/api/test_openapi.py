@@ -223,6 +223,9 @@ async def test_errors_are_as_documented(api: Api, document: dict[str, Any], call
         reply = await api.send(call.method, call.filled, json={})
         assert reply.status_code >= 400
         check(document, operation, "default", reply.json())
+    reply = await api.send("PATCH", call.filled)
+    assert reply.status_code == 405
+    check(document, operation, "default", reply.json())
 
 
 UNKNOWN_LANGUAGE = (
@@ -266,10 +269,13 @@ async def test_bodies_that_are_taken_are_as_documented(document: dict[str, Any],
 
 @pytest.mark.parametrize("call", EVERY, ids=str)
 async def test_the_header_of_a_key_is_documented_where_it_opens(api: Api, document: dict[str, Any], call: Call) -> None:
-    if {"key": []} in (ways := operation_of(document, call).get("security", [])):
-        reply = await api.client.request(call.method, call.filled, headers={"x-api-key": "unknown"})
+    ways = operation_of(document, call).get("security", [])
+    reply = await api.client.request(call.method, call.filled, headers={"x-api-key": "unknown"})
+    if {"key": []} in ways:
         code = "invalid_api_key" if {"x-api-key": []} in ways else "missing_api_key"
         assert (reply.status_code, reply.json()["error"]["code"]) == (401, code)
+    else:
+        assert (ways, reply.status_code != 401) == ([], True)
 
 
 async def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:

@@ -30,6 +30,7 @@ SPEC = {
 
 CHATS = [model for model in PRODUCTION.chat.values() if model.serving]
 MODELS = [pytest.param(model, id=model.deployment) for model in PRODUCTION.set_up()]
+ENGINES = [model for model in PRODUCTION.set_up() if model.serving and "engine" in model.serving.options]
 
 
 def registered(registry: str) -> set[str]:
@@ -93,12 +94,10 @@ def test_what_does_not_see_does_not_load_the_part_that_sees(model: ChatModel) ->
     assert model.vision is not model.serving.options["engine"].get("language_model_only", False)
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", ENGINES, ids=lambda model: model.id)
 def test_engines_on_a_gpu_run_in_a_process_of_their_own_and_share_it_by_stated_amounts(model: Model) -> None:
     assert model.serving
-    engine = model.serving.options.get("engine")
-    if engine is None:
-        return
+    engine = model.serving.options["engine"]
     gpus = model.serving.deployment["ray_actor_options"]["num_gpus"]
     assert model.serving.options["engine_process"]
     assert engine["gpu_memory_utilization"] <= gpus

@@ -59,6 +59,7 @@ def test_the_longest_description_and_name_leave_room() -> None:
 
 def test_every_designer_has_voices_that_an_engine_speaks() -> None:
     catalog = load("production")
+    assert catalog.voice_design
     for model in catalog.voice_design.values():
         (engine,) = (engine for engine in catalog.speech.values() if engine.provider == model.provider)
         assert set(model.languages) <= set(engine.languages) & catalog.sentences.keys()

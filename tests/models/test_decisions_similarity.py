@@ -145,6 +145,7 @@ async def test_an_end_far_behind_the_window_still_counts(scorer: SimilarityScore
 @pytest.mark.parametrize("state", ["🙂", "\u200b", "\u0301", "[SEP]", "[CLS] [SEP] [PAD]", "漢" * 600, "x" * 3000])
 async def test_an_odd_state_gets_probabilities(scorer: SimilarityScorer, state: str) -> None:
     found = await scorer.decide(DecisionJob(state, (TOPIC, choice("\u200b", "🙂"))))
+    assert len(found.reads) == 2
     for reading in found.reads:
         assert math.fsum(math.exp(logprob or 0) for logprob in reading.logprobs) == pytest.approx(1)
 

@@ -103,15 +103,6 @@ async def test_cosyvoice_is_watermarked_and_qwen_is_not() -> None:
         assert (watermark.detect(sound.astype(np.float32), 24_000) > THRESHOLD) is marked
 
 
-def test_every_voice_of_an_engine_that_is_set_up_has_settings() -> None:
-    for profile in configs.PROFILES:
-        catalog = configs.load(profile)
-        for model in catalog.speech.values():
-            if model.serving and model.serving.adapter == "models.speech.kokoro:KokoroSpeech":
-                slugs = {voice.slug for voice in catalog.voices.values() if voice.provider == model.provider}
-                assert set(model.serving.options["voices"]) == slugs, model.id
-
-
 @pytest.mark.parametrize(("provider", "language"), LANGUAGES)
 def test_every_engine_speaks_each_of_its_languages(engine_of: Callable, provider: str, language: str) -> None:
     engine = engine_of(provider)

@@ -306,12 +306,15 @@ def test_kokoro_refuses_what_it_has_not(kokoro: Kokoro) -> None:
 
 
 def test_every_preset_has_both_mouths() -> None:
+    seen = set()
     for profile in configs.PROFILES:
         catalog = configs.load(profile)
         for model in catalog.speech.values():
             if model.serving and model.serving.adapter == "models.speech.kokoro:KokoroSpeech":
+                seen.add(profile)
                 slugs = {voice.slug for voice in catalog.voices.values() if voice.provider == model.provider}
                 voices: Callable[..., Any] = model.serving.options["voices"]
                 assert set(voices) == slugs, model.id
                 assert all("espeak" in said for said in model.serving.options["voices"].values())
                 assert model.serving.elsewhere
+    assert {"embedded", "cpu"} <= seen
