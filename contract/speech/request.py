@@ -42,8 +42,8 @@ class SpeechRequest(Lenient):
     Attributes:
         input: of any length; the engine says how much it takes (`contract.speech.routing`).
         provider: name of an engine; the catalogue knows which there are (`contract.speech.routing`).
-        emotion, instruction, instructions: a style instruction by its three names, the last one OpenAI's. Of several
-            that came the first counts (`style`).
+        emotion, instruction, instructions: how to speak, in words, by its three names; the last one is OpenAI's. Of
+            several that say something the first counts.
         reference_audio_b64: wav or flac, decoded from base64 already.
         prompt_text: verbatim transcript of that clip.
         speed: looked at only for engines that have it.
