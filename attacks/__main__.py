@@ -5,9 +5,10 @@
     python -m attacks --short schema-bombs held-bodies            small ones, and only these
     python -m attacks --list
 
-Exit 0: every attack that could be tried was held; where `CI` is set, every attack was tried and held. Only addresses of this machine are attacked, unless it is said that
-the host is one's own. Somebody else is played with the key in PARLANCE_OTHER_KEY, which should be of another
-organisation: without it, what one organisation does to another cannot be tried.
+Exit 0: every attack that could be tried was held; where `CI` is set, every attack was tried and held. Only addresses
+of this machine are attacked, unless it is said that the host is one's own. Somebody else is played with the key in
+PARLANCE_OTHER_KEY, which should be of another organisation: without it, what one organisation does to another cannot be
+tried.
 """
 
 from __future__ import annotations

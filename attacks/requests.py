@@ -139,12 +139,10 @@ async def keys_that_are_none(target: Target) -> Saw:
     real = target.key
     values = [real[:-1], real + "x", real[:20], real.swapcase(), f"{real} {real}", "' OR 1=1 --", "x" * 4_000, "%00"]
     values += [f"prl_{index:08d}_{'a' * 49}" for index in range(target.size(40, 200))]
+    tries = [headers for value in values for headers in ({"authorization": f"Bearer {value}"}, {"x-api-key": value})]
     with standing_by(target) as waits:
-        found = []
         async with target.stranger() as stranger:
-            for value in values:
-                for headers in ({"authorization": f"Bearer {value}"}, {"x-api-key": value}):
-                    found.append((await stranger.get("/v1/models", headers=headers)).status_code)
+            found = [(await stranger.get("/v1/models", headers=headers)).status_code for headers in tries]
             opened = await stranger.get("/v1/models", headers=authorized(real))
         found.append((await target.send("GET", "/v1/models", headers={"x-api-key": values[0]})).status_code)
         found += statuses(
