@@ -74,8 +74,15 @@ def explain(error: ValidationError) -> ApiError:
         return INVALID_REQUEST(f"`{field}` is missing", param=field)
     if first["type"] == "extra_forbidden":
         return INVALID_REQUEST(f"`{field}` is not a field of this request", param=field)
+    if first["type"] in ("too_long", "too_short"):
+        return INVALID_REQUEST(f"`{field}`: {_miscounted(first['ctx'])}", param=field)
     reason = str(cause) if cause else first["msg"][:1].lower() + first["msg"][1:]
     return INVALID_REQUEST(f"`{field}`: {reason}" if field else reason, param=field or None)
+
+
+def _miscounted(found: Mapping[str, Any]) -> str:
+    bound = f"at most {found['max_length']}" if "max_length" in found else f"at least {found['min_length']}"
+    return f"{found['actual_length']} items were sent; {bound} are allowed"
 
 
 def _path(loc: tuple[int | str, ...]) -> str:

@@ -10,7 +10,7 @@ import struct
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Protocol, get_args
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, SkipValidation
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
@@ -87,7 +87,7 @@ class EmbeddingsRequest(Lenient):
 
     model: str
     input: Annotated[
-        tuple[Text, ...],
+        SkipValidation[tuple[Text, ...]],
         BeforeValidator(_texts, json_schema_input_type=str | list[str] | list[int] | list[list[int]]),
     ]
     encoding_format: EncodingFormat = "float"

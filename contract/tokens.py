@@ -12,7 +12,7 @@ from typing import Annotated, Any, NotRequired
 from pydantic import Discriminator, Field, RootModel, Tag
 from typing_extensions import TypedDict
 
-from contract.base import Lenient
+from contract.base import Items, Lenient
 from contract.catalog import ChatModel
 from contract.chat.request import ChatRequest
 from contract.errors import INVALID_REQUEST
@@ -73,7 +73,7 @@ class DetokenizeRequest(Lenient):
     """A body of POST /detokenize."""
 
     model: str
-    tokens: Annotated[list[Annotated[int, Field(ge=0)]], Field(max_length=DETOKENIZE_IDS)]
+    tokens: Annotated[list[Annotated[int, Field(ge=0)]], Items(DETOKENIZE_IDS)]
 
 
 @dataclass(frozen=True, slots=True)

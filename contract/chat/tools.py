@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, field_validator
 
-from contract.base import Lenient
+from contract.base import Items, Lenient
 
 MAX_TOOLS = 128
 NAME_PATTERN = r"^[a-zA-Z0-9_-]{1,64}$"
@@ -214,7 +214,7 @@ class AllowedTools(Lenient):
     """Those of `tools` that the model may call, or, with the mode `required`, must call one of."""
 
     mode: Literal["auto", "required"]
-    tools: Annotated[list[AnyName], Field(min_length=1, max_length=MAX_TOOLS)]
+    tools: Annotated[list[AnyName], Items(MAX_TOOLS, least=1)]
 
 
 class AllowedChoice(Lenient):

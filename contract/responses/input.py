@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationError, field_validator, model_validator
+from pydantic import BeforeValidator, Discriminator, Tag, ValidationError, field_validator, model_validator
 
-from contract.base import Lenient
+from contract.base import Items, Lenient
 from contract.body import explain
 from contract.chat.request import MAX_PARTS, ImageUrl, Message, Part
 from contract.chat.tools import Id, Name
@@ -63,8 +63,7 @@ class ContentPart(Lenient):
 
 
 Parts = Annotated[
-    list[ContentPart],
-    Field(max_length=MAX_PARTS),
+    Annotated[list[ContentPart], Items(MAX_PARTS)],
     BeforeValidator(
         lambda v: [{"type": "input_text", "text": v}] if isinstance(v, str) else v,
         json_schema_input_type=str | list[ContentPart],
