@@ -25,8 +25,9 @@ class Items:
         schema: Any = handler(source)
         if schema["type"] not in ("list", "dict"):
             raise TypeError(f"`Items` belongs on the list itself, inside of what is optional or converted: {source}")
-        bounds = {"max_length": self.most} | ({"min_length": self.least} if self.least else {})
-        return schema | bounds | {"fail_fast": True}
+        least = {"min_length": self.least} if self.least else {}
+        bounded: CoreSchema = schema | least | {"max_length": self.most, "fail_fast": True}
+        return bounded
 
 
 class Frozen(BaseModel):

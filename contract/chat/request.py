@@ -19,7 +19,19 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from contract.base import Items, Lenient
 from contract.chat import schemas
 from contract.chat.forms import ResponseFormat, StructuredOutputs
-from contract.chat.tools import MAX_ID_CHARS, MAX_TOOLS, AllowedChoice, AnyCall, AnyTool, Id, Tool, ToolChoice, named
+from contract.chat.tools import (
+    MAX_ID_CHARS,
+    MAX_TOOLS,
+    AllowedChoice,
+    AnyCall,
+    AnyTool,
+    Id,
+    Tool,
+    ToolCall,
+    ToolChoice,
+    check_arguments,
+    named,
+)
 from contract.images import decoded_bytes
 
 MAX_MESSAGES = 2048
@@ -165,6 +177,16 @@ class ChatRequest(Lenient):
         for tool in named(self.tool_choice):
             if kinds.get(tool.name) != tool.type:
                 raise ValueError(f"`tool_choice` names `{tool.name}` ({tool.type}), which is not in `tools`")
+        return self
+
+    @model_validator(mode="after")
+    def _calls_are_readable(self) -> ChatRequest:
+        check_arguments(
+            (f"messages[{turn}].tool_calls[{place}].function.arguments", call.function.arguments)
+            for turn, message in enumerate(self.messages)
+            for place, call in enumerate(message.tool_calls or ())
+            if isinstance(call, ToolCall)
+        )
         return self
 
     @model_validator(mode="after")

@@ -17,7 +17,7 @@ from pydantic import BeforeValidator, Discriminator, Tag, ValidationError, field
 from contract.base import Items, Lenient
 from contract.body import explain
 from contract.chat.request import MAX_PARTS, ImageUrl, Message, Part
-from contract.chat.tools import Id, Name
+from contract.chat.tools import Id, Name, check_arguments
 from contract.errors import INVALID_REQUEST
 from contract.images import decoded_bytes
 
@@ -168,6 +168,11 @@ Item = Annotated[
 
 def messages(instructions: str | None, items: Sequence[Item]) -> list[Message]:
     """All of them as a chat: calls join the turn of the assistant that made them. Raises INVALID_REQUEST."""
+    check_arguments(
+        (f"input[{index}]", item.arguments or "{}")
+        for index, item in enumerate(items)
+        if isinstance(item, FunctionCall)
+    )
     turns: list[tuple[str, dict[str, Any]]] = []
     if instructions:
         turns.append(("instructions", {"role": "system", "content": [Part(type="text", text=instructions)]}))

@@ -2,6 +2,7 @@
 
 whole(request, holder, most_bytes)      a body in memory
 taken(request, holder, most_bytes)      the same in pieces, as they come
+holding(request, holder)                takes more of what the holder may have in memory
 impatient(source, ...)                  pieces of any body, as long as they keep coming
 """
 
@@ -13,6 +14,7 @@ from contextlib import aclosing
 
 from starlette.requests import Request
 
+from contract.body import Hold
 from contract.errors import INVALID_REQUEST, REQUEST_TOO_LARGE, UPLOAD_STALLED
 from contract.limits import BODY_GRACE_S, BODY_IDLE_S, BODY_LEAST_BYTES_PER_S, BODY_S
 from deployments.ingress.budgets import Holder
@@ -34,8 +36,7 @@ async def taken(request: Request, holder: Holder, most_bytes: int, hint: str = "
 
     Raises REQUEST_TOO_LARGE as soon as it is longer than `most_bytes`, UPLOAD_STALLED, TOO_MUCH_AT_ONCE, OVERLOADED.
     """
-    trace = trace_of(request)
-    take = trace.held.enter_context(trace.service.budgets.body(holder))
+    take = holding(request, holder)
     length = 0
     async with aclosing(impatient(pieces(request), BODY_IDLE_S, BODY_S)) as chunks:
         async for chunk in chunks:
@@ -44,6 +45,12 @@ async def taken(request: Request, holder: Holder, most_bytes: int, hint: str = "
                 raise REQUEST_TOO_LARGE(f"the body is longer than {most_bytes} bytes{hint}")
             take(len(chunk))
             yield chunk
+
+
+def holding(request: Request, holder: Holder) -> Hold:
+    """Takes bytes of the budgets of `holder` until `request` is over. Raises TOO_MUCH_AT_ONCE, OVERLOADED."""
+    trace = trace_of(request)
+    return trace.held.enter_context(trace.service.budgets.body(holder))
 
 
 async def pieces(request: Request) -> AsyncGenerator[bytes, None]:

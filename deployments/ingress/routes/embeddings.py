@@ -11,6 +11,7 @@ from starlette.responses import Response
 from contract.access import Scope
 from contract.catalog import EmbeddingModel
 from contract.embeddings import EmbeddingsJob, EmbeddingsReply, EmbeddingsRequest, EncodingFormat, job_of, reply
+from contract.limits import JSON_NUMBERS
 from deployments.ingress.admission import Admitted, admit
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows.embeddings import embed
@@ -19,7 +20,7 @@ from deployments.ingress.openapi import documented
 
 router = APIRouter(tags=["embeddings"])
 
-Embedding = Annotated[Admitted, Depends(admit(Scope.EMBEDDINGS))]
+Embedding = Annotated[Admitted, Depends(admit(Scope.EMBEDDINGS, max_values=JSON_NUMBERS))]
 
 
 @router.post("/embeddings", openapi_extra=documented(EmbeddingsRequest, EmbeddingsReply, **ACCEPTS_KEY))
