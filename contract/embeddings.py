@@ -25,9 +25,15 @@ TOKEN_BYTES = 128
 """Of the text that one token id may stand for, at most; what ids may cost is reserved by it."""
 MAX_TOKEN_ID = 2**31 - 1
 
-FLOAT_BYTES = 4
-
 EncodingFormat = Literal["float", "base64"]
+
+FLOAT_BYTES = 4
+MAX_FLOATS = 2**20
+"""Numbers of one reply in the form `float`, which takes four times as much of everything as base64. Ours."""
+REPLY_BYTES: dict[EncodingFormat, int] = {"float": 24, "base64": 6}
+"""That a number takes in a reply at most: `-1.1754943508222875e-38,`, or four bytes in base64."""
+VECTOR_BYTES = 64
+"""That is written around a vector."""
 
 Text = str | tuple[int, ...]
 """A text, or the ids that a tokenizer has made of one."""
@@ -165,6 +171,18 @@ def _dimensions(request: EmbeddingsRequest, model: EmbeddingModel) -> int:
     raise INVALID_REQUEST(f"`dimensions` {wanted} was requested; `{model.id}` offers {offer}", param="dimensions")
 
 
+def reply_bytes(job: EmbeddingsJob, model: EmbeddingModel, encoding_format: EncodingFormat) -> int:
+    """Length of the reply at most. Raises INVALID_REQUEST for more numbers than the form `float` may have."""
+    count, dimensions = len(job.texts), job.dimensions or model.dimensions
+    if encoding_format == "float" and count * dimensions > MAX_FLOATS:
+        raise INVALID_REQUEST(
+            f"{count} vectors of {dimensions} numbers were asked for as `float`; {MAX_FLOATS} numbers are allowed; ask "
+            "for `base64`, as OpenAI's clients do by themselves, or send fewer texts",
+            param="encoding_format",
+        )
+    return count * (dimensions * REPLY_BYTES[encoding_format] + VECTOR_BYTES)
+
+
 class EmbeddingObject(TypedDict):
     """A vector: numbers, or base64 of little-endian float32."""
 
@@ -196,12 +214,13 @@ def reply(embeddings: Embeddings, *, model: str, encoding_format: EncodingFormat
     5 ms as base64, which OpenAI's SDKs ask for.
     """
     write = _as_floats if encoding_format == "float" else _as_base64
-    data = b",".join(
-        b'{"object":"embedding","index":%d,"embedding":%s}' % (index, write(row))
-        for index, row in enumerate(embeddings.rows())
-    )
     usage = {"prompt_tokens": embeddings.prompt_tokens, "total_tokens": embeddings.prompt_tokens}
-    return b'{"object":"list","data":[%s],"model":%s,"usage":%s}' % (data, to_json(model), to_json(usage))
+    parts = [b'{"object":"list","data":[']
+    for index, row in enumerate(embeddings.rows()):
+        parts += (b"," if index else b"", b'{"object":"embedding","index":%d,"embedding":' % index, write(row), b"}")
+    parts.append(b'],"model":%s,"usage":%s}' % (to_json(model), to_json(usage)))
+    # Joined once: it may be tens of megabytes.
+    return b"".join(parts)
 
 
 def _as_floats(row: memoryview) -> bytes:

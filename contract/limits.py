@@ -29,8 +29,9 @@ REQUESTS_PER_STREAM = 4
 """Requests of a key under way at one time in one ingress process, for each stream that its plan allows."""
 
 BODIES_OF_KEY_BYTES = 128 * MIB
-"""Bodies in the memory of one ingress process that came with one key; a body is held until its request is over.
-Without a key, those of a network address; and all of them together are bounded like an organisation's."""
+"""Bodies in the memory of one ingress process that came with one key, held until their requests are over; what they
+are as values, by VALUE_BYTES; and replies that are longer than REPLY_PIECE_BYTES, until they are sent. Without a key,
+those of a network address; and all of them together are bounded like an organisation's."""
 BODIES_OF_ORGANISATION_BYTES = 256 * MIB
 BODIES_OF_PROCESS_BYTES = 512 * MIB
 
@@ -44,6 +45,8 @@ BODY_GRACE_S = 30
 
 WRITE_S = 60
 """Seconds in which a client reads nothing of what is sent to it. Then it is dropped, and its engine is free."""
+REPLY_PIECE_BYTES = 256 * 1024
+"""Of a reply that are sent at a time: the next piece waits until its client has read most of the one before. Ours."""
 
 KEEPALIVE_S = 15
 """Seconds of silence in an event stream before a comment is sent."""

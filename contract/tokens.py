@@ -19,6 +19,13 @@ from contract.errors import INVALID_REQUEST
 from contract.limits import DETOKENIZE_IDS, TOKENIZE_BYTES_PER_TOKEN
 from contract.quantities import utf8_bytes
 
+REPLY_BYTES = 8192
+"""Of a reply, whatever it holds: control tokens and words of a template."""
+TOKEN_BYTES = 8
+"""Of an id in a reply, at most."""
+STRING_BYTES = 6
+"""Of a string in a reply for each byte of text, at most: byte-level vocabularies write some bytes as two."""
+
 
 class TokenizeText(Lenient):
     """A text as it stands; `add_special_tokens` puts before it what the model expects there."""
@@ -123,10 +130,19 @@ class DetokenizeReply(TypedDict):
     prompt: str
 
 
+def reply_bytes(job: TokenizeJob) -> int:
+    """Length of the reply at most: a token is a byte of text at least."""
+    return REPLY_BYTES + _text_bytes(job) * (TOKEN_BYTES + (STRING_BYTES if job.with_strings else 0))
+
+
+def _text_bytes(job: TokenizeJob) -> int:
+    return utf8_bytes(job.request.texts() if job.request else [job.text or ""])
+
+
 def check_length(job: TokenizeJob, model: ChatModel) -> None:
     """Raises INVALID_REQUEST for far more text than the window of `model` holds: it takes time, and is not billed."""
     most = TOKENIZE_BYTES_PER_TOKEN * model.context_window
-    length = utf8_bytes(job.request.texts() if job.request else [job.text or ""])
+    length = _text_bytes(job)
     if length > most:
         field = "messages" if job.request else "prompt"
         raise INVALID_REQUEST(

@@ -98,6 +98,7 @@ def admit(
             caller.require(scope)
         _refuse_beyond(rate)
         trace.held.enter_context(trace.service.budgets.call(caller))
+        trace.holder = caller
         trace.timings.organisation = caller.org_id
         context = RequestContext(trace.service, caller, trace.request_id, trace.started_s, trace.timings)
         return Admitted(request, context, max_body_bytes, max_values)
@@ -130,6 +131,7 @@ async def admit_anyone(request: Request, max_body_bytes: int) -> Stranger:
     rate = trace.rate = await trace.service.state.rates.hit_address(stranger.network)
     _refuse_beyond(rate)
     trace.held.enter_context(trace.service.budgets.call(stranger))
+    trace.holder = stranger
     return stranger
 
 

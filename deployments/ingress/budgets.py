@@ -6,8 +6,9 @@
     body bytes   of everybody                       503 OVERLOADED
 
 Without a key, a network counts like a key, and everybody without one like an organisation. What is held is given back
-when the request is over: a body stays in memory until then, as JSON or as a job. Refusals are counted, and the counts
-go to the log.
+when the request is over: a body stays in memory until then, as JSON or as a job. A long reply counts among the bodies
+until it is sent; where its length is known beforehand, room is taken before an engine is asked. Refusals are counted,
+and the counts go to the log.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ class Budgets:
         most_requests: under way at one time, of everybody.
         requests: those under way.
         calls: those among them that have a key, or need none.
-        body_bytes: of bodies that have come and are not done with.
+        body_bytes: of bodies that have come and are not done with, and of long replies that are not sent yet.
         refused: how many requests each row of the table of errors has refused.
     """
 
@@ -143,6 +144,15 @@ class Budgets:
         finally:
             self.body_bytes.take(holder, -taken_bytes)
 
+    @contextmanager
+    def reply(self, holder: Holder, count: int) -> Iterator[None]:
+        """A reply that is there, until it is sent. It may pass every bound, being paid; what comes next is refused."""
+        self.body_bytes.take(holder, count)
+        try:
+            yield
+        finally:
+            self.body_bytes.take(holder, -count)
+
     def count(self, error: ApiError) -> None:
         """Counts a refusal of a bound, of this module or another one, and says now and then how many there were."""
         if error.fault.status not in (408, 429, 503):
@@ -162,7 +172,7 @@ class Budgets:
         for held_bytes, most_bytes, whose in zip(self.body_bytes.of(holder), bounds, _whose(holder), strict=True):
             if held_bytes + count > most_bytes:
                 raise _too_much(
-                    f"requests of {whose} that are under way have more than {most_bytes // MIB} MiB of bodies"
+                    f"what requests of {whose} hold, bodies and replies, is more than {most_bytes // MIB} MiB"
                 )
 
 

@@ -10,7 +10,15 @@ from starlette.responses import Response
 
 from contract.access import Scope
 from contract.catalog import EmbeddingModel
-from contract.embeddings import EmbeddingsJob, EmbeddingsReply, EmbeddingsRequest, EncodingFormat, job_of, reply
+from contract.embeddings import (
+    EmbeddingsJob,
+    EmbeddingsReply,
+    EmbeddingsRequest,
+    EncodingFormat,
+    job_of,
+    reply,
+    reply_bytes,
+)
 from contract.limits import JSON_NUMBERS
 from deployments.ingress.admission import Admitted, admit
 from deployments.ingress.context import RequestContext
@@ -36,5 +44,7 @@ async def create_embeddings(admitted: Embedding) -> Response:
 async def _answer(
     context: RequestContext, model: EmbeddingModel, job: EmbeddingsJob, encoding_format: EncodingFormat
 ) -> Response:
-    body = await embed(context, model, job, partial(reply, model=model.id, encoding_format=encoding_format))
+    with context.service.budgets.body(context.caller) as hold:
+        hold(reply_bytes(job, model, encoding_format))
+        body = await embed(context, model, job, partial(reply, model=model.id, encoding_format=encoding_format))
     return Response(body, media_type="application/json")
