@@ -25,8 +25,6 @@ COMPLETION_TOKENS = 16
 """Of each answer, where a request does not say how many. OpenAI's."""
 SCORED_PROMPT_TOKENS = 4096
 """Of one prompt whose own `logprobs` are wanted: each takes room for a number for every token that there is. Ours."""
-LOGPROB_TOKENS = 65_536
-"""Of all choices of a request with `logprobs` together, prompts that are repeated included. Ours."""
 
 Prompt = str | tuple[int, ...]
 """A text, or ids of a model's own tokens."""

@@ -33,6 +33,7 @@ from contract.chat.tools import (
     named,
 )
 from contract.images import decoded_bytes
+from contract.logprobs import most_tokens
 
 MAX_MESSAGES = 2048
 MAX_PARTS = 256
@@ -217,7 +218,10 @@ class ChatRequest(Lenient):
     @property
     def budget(self) -> int | None:
         """Tokens that the answer may take, reasoning included; None for all that fit the window."""
-        return self.max_completion_tokens or self.max_tokens
+        given = self.max_completion_tokens or self.max_tokens
+        if given is None and self.logprobs:
+            return most_tokens(self.top_logprobs or 0) // (self.n or 1)
+        return given
 
     @property
     def is_tool_forced(self) -> bool:
