@@ -35,6 +35,9 @@ those of a network address; and all of them together are bounded like an organis
 BODIES_OF_ORGANISATION_BYTES = 256 * MIB
 BODIES_OF_PROCESS_BYTES = 512 * MIB
 
+LONG_BODY_BYTES = 16 * 1024
+"""A longer body is read in turn: steps of other requests come between two of them. Ours."""
+
 BODY_IDLE_S = 20
 """Seconds in which nothing of a body came."""
 BODY_S = 300
@@ -114,6 +117,8 @@ FORMAT_TEXT_S = 20 * 60
 """Length of a recording with `format_text`."""
 CONTEXT_TERMS = 100
 """Entries of `context_bias`."""
+GRANULARITIES_CHARS = 100
+"""Of `timestamp_granularities`, all of them in one text. Ours."""
 TRANSCRIPTION_PROMPT_CHARS = 4000
 """Of `prompt`, of which Whisper reads the last 223 tokens. Ours."""
 

@@ -18,6 +18,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from contract.base import Items, Lenient
 from contract.chat import schemas
+from contract.chat.arguments import check_arguments
 from contract.chat.forms import ResponseFormat, StructuredOutputs
 from contract.chat.tools import (
     MAX_ID_CHARS,
@@ -29,7 +30,6 @@ from contract.chat.tools import (
     Tool,
     ToolCall,
     ToolChoice,
-    check_arguments,
     named,
 )
 from contract.images import decoded_bytes

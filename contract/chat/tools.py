@@ -12,15 +12,11 @@ compiled are bounded in `contract.chat.schemas`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator
 
 from contract.base import Items, Lenient
-from contract.body import count_values
-from contract.errors import INVALID_REQUEST, ApiError
-from contract.limits import JSON_VALUES
 
 MAX_TOOLS = 128
 NAME_PATTERN = r"^[a-zA-Z0-9_-]{1,64}$"
@@ -130,33 +126,10 @@ class NamedCustomTool(Lenient):
 
 
 class CalledFunction(Lenient):
-    """A call that the model made earlier. `arguments` is a JSON object as text; `check_arguments` looks whether."""
+    """A call that the model made earlier. `arguments` is a JSON object as text (`contract.chat.arguments`)."""
 
     name: Name
     arguments: Annotated[str, AfterValidator(lambda text: text or "{}")] = "{}"
-
-
-def check_arguments(calls: Iterable[tuple[str, str]]) -> None:
-    """Raises INVALID_REQUEST where the arguments of a call, each after its place, are no JSON object.
-
-    They are bodies inside of a body: all of them together may hold as many values as one.
-    """
-    left = JSON_VALUES
-    for place, arguments in calls:
-        try:
-            left -= count_values(arguments.encode(), left, clear=0)
-            readable = isinstance(json.loads(arguments), dict)
-        except ApiError:
-            raise INVALID_REQUEST(
-                f"`{place}`: the arguments of all tool calls together hold more than {JSON_VALUES} keys and values",
-                param=place,
-            ) from None
-        except (ValueError, RecursionError):
-            readable = False
-        if not readable:
-            raise INVALID_REQUEST(
-                f"`{place}`: `arguments` of a tool call must be a JSON object written as a string", param=place
-            )
 
 
 class ToolCall(Lenient):

@@ -16,8 +16,9 @@ from pydantic import BeforeValidator, Discriminator, Tag, ValidationError, field
 
 from contract.base import Items, Lenient
 from contract.body import explain
+from contract.chat.arguments import check_arguments
 from contract.chat.request import MAX_PARTS, ImageUrl, Message, Part
-from contract.chat.tools import Id, Name, check_arguments
+from contract.chat.tools import Id, Name
 from contract.errors import INVALID_REQUEST
 from contract.images import decoded_bytes
 

@@ -18,7 +18,7 @@ from pydantic import BeforeValidator, Field, SkipValidation
 from contract.base import Lenient
 from contract.catalog import TranscriptionModel
 from contract.errors import INVALID_REQUEST
-from contract.limits import CONTEXT_TERMS, FORMAT_TEXT_S, RECORDING_S, TRANSCRIPTION_PROMPT_CHARS
+from contract.limits import CONTEXT_TERMS, FORMAT_TEXT_S, GRANULARITIES_CHARS, RECORDING_S, TRANSCRIPTION_PROMPT_CHARS
 from contract.transcription.engine import TranscriptionJob
 from contract.transcription.languages import spoken_language
 
@@ -27,9 +27,6 @@ TranscriptFormat = Literal["json", "text", "verbose_json", "srt", "vtt"]
 GRANULARITIES = ("segment", "word")
 
 TRUE, FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off", "")
-
-MAX_GRANULARITIES_CHARS = 100
-"""Of `timestamp_granularities`, all of them in one text. Ours."""
 
 LISTS = ("context_bias", "timestamp_granularities")
 """Fields that a form may repeat."""
@@ -48,7 +45,7 @@ def _granularities(value: Any) -> tuple[str, ...]:
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
         raise ValueError("`segment` or `word` is expected")
-    if len(named := ",".join(texts)) > MAX_GRANULARITIES_CHARS:
+    if len(named := ",".join(texts)) > GRANULARITIES_CHARS:
         raise ValueError(f"{len(named)} characters were sent; `segment` and `word` take fewer")
     parts = {part.strip() for part in named.split(",")} - {""}
     if unknown := sorted(parts - set(GRANULARITIES)):

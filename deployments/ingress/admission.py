@@ -30,7 +30,7 @@ from deployments.ingress.budgets import Stranger
 from deployments.ingress.context import RequestContext
 from deployments.ingress.middleware import trace_of
 from deployments.ingress.origins import client_network
-from deployments.ingress.reading import holding, whole
+from deployments.ingress.reading import holding, in_turn, whole
 from state.idempotency import HEADER
 from state.rates import RateVerdict
 
@@ -70,7 +70,8 @@ class Admitted:
         if HEADER in self.request.headers:
             self.body_sha256 = sha256(raw).hexdigest()
         hold = holding(self.request, self.context.caller)
-        return parse(model, raw if raw or not optional else b"{}", self.max_values, hold)
+        sent = raw if raw or not optional else b"{}"
+        return await in_turn(self.request, len(raw), lambda: parse(model, sent, self.max_values, hold))
 
 
 def admit(

@@ -13,6 +13,7 @@ and the counts go to the log.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 import time
@@ -92,6 +93,7 @@ class Budgets:
         requests: those under way.
         calls: those among them that have a key, or need none.
         body_bytes: of bodies that have come and are not done with, and of long replies that are not sent yet.
+        long_body: held by whoever reads a long body in the event loop.
         refused: how many requests each row of the table of errors has refused.
     """
 
@@ -99,6 +101,7 @@ class Budgets:
     requests: int = 0
     calls: Tally = field(default_factory=Tally)
     body_bytes: Tally = field(default_factory=Tally)
+    long_body: asyncio.Lock = field(default_factory=asyncio.Lock)
     refused: Counter[str] = field(default_factory=Counter)
     _reported: Counter[str] = field(default_factory=Counter)
     _reported_at_s: float = 0.0

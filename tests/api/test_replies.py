@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from starlette.types import Message
 
-from contract.embeddings import MAX_FLOATS
+from contract.embeddings import MAX_FLOATS, Embeddings, EmbeddingsRequest, job_of, reply, reply_bytes
 from contract.limits import REPLY_PIECE_BYTES
 from deployments.ingress import budgets as budgets_module
 from deployments.ingress import middleware
@@ -170,13 +170,11 @@ async def test_a_reply_that_has_no_room_is_refused_before_its_engine_is_asked(
 
 @pytest.mark.parametrize("encoding", ["float", "base64"])
 async def test_no_reply_is_longer_than_the_room_that_is_taken_for_it(wide: Api, encoding: str) -> None:
-    from contract.embeddings import Embeddings, EmbeddingsRequest, job_of, reply, reply_bytes
-
     model = wide.service.catalog.embeddings["lengths"]
     job = job_of(EmbeddingsRequest.model_validate(inputs(50)), model)
     longest = b"\xff\xff\x7f\x80" * (50 * SIZE)  # -1.1754942106924411e-38
     kind: Any = encoding
-    made = reply(Embeddings(longest, SIZE, 1), model="m", encoding_format=kind)
+    made = b"".join(reply(Embeddings(longest, SIZE, 1), model="m", encoding_format=kind))
     assert 0.8 * len(made) < reply_bytes(job, model, kind) >= len(made) - 200
 
 
