@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 
 import httpx
 
 from attacks.attack import Saw, attack
 from attacks.bystander import standing_by
+from attacks.connections import HELD_BYTES
 from attacks.target import Target, counted, told
 from attacks.wire import connected, first_status, heard, in_pieces, request, statuses
 from contract.limits import JSON_BODY_BYTES, JSON_DEPTH, JSON_VALUES, MIB
 
-HELD_BYTES = 320 * MIB
-"""More than one key may have in the memory of two processes."""
+AT_ONCE = 16
+PARTS = 250
+"""Of a message that is all wrong: as many as it may have, or a few less."""
+HELD_UP_S = 0.3
+"""What somebody else may wait as a rule beside bodies that are only wrong."""
 
 PATHS = ("/v1/chat/completions", "/v1/embeddings", "/v1/decisions")
 
@@ -35,8 +40,8 @@ SHAPES = {
 
 @attack("400, and nobody else waits")
 async def duplicate_keys(target: Target) -> Saw:
-    """Objects of 20,000 keys and more, the last one twice: comparing each with all others takes seconds to hours."""
-    count = target.size(20_000, 90_000)
+    """As many keys as a body can have, the last one twice: comparing each with all others takes seconds."""
+    count = JSON_VALUES // 2 - 1
     body = b"{" + b"".join(b'"k%d":0,' % index for index in range(count)) + b'"k%d":0}' % (count - 1)
     with standing_by(target) as waits:
         replies = [await target.send("POST", path, content=body) for path in PATHS]
@@ -51,6 +56,33 @@ async def json_floods(target: Target) -> Saw:
         tries = (target.send("POST", path, content=body) for path in PATHS * target.size(1, 2))
         replies = await asyncio.gather(*tries)
     return Saw(f"{told(replies)}; {waits}", waits.held and {reply.status_code for reply in replies} <= {400, 413, 429})
+
+
+@attack("400, and nobody else waits for 0.3 s")
+async def wrong_values(target: Target) -> Saw:
+    """Sixteen bodies at once in which every value is wrong: an error for each of them is half a second of work."""
+    few, many = JSON_VALUES - 100, 5 * JSON_VALUES - 5_000
+    replies: list[httpx.Response] = []
+    with standing_by(target) as waits:
+        for path, body in [*_wrong(few), *_wrong(many)]:
+            tries = (target.send("POST", path, content=body) for _ in range(AT_ONCE))
+            replies += await asyncio.gather(*tries)
+    held = waits.held and waits.usual_s <= HELD_UP_S and {reply.status_code for reply in replies} <= {400, 413, 429}
+    return Saw(f"{told(replies)}; {waits}", held)
+
+
+def _wrong(values: int) -> Iterator[tuple[str, bytes]]:
+    """Bodies of so many values, and the paths that read them."""
+    turns = [{"role": "user", "content": [0] * PARTS}] * (values // (PARTS + 6))
+    chat = {"model": "x", "max_tokens": 5, "messages": turns}
+    for path, body in (
+        ("/v1/messages", chat),
+        ("/v1/chat/completions", chat),
+        ("/v1/responses", {"model": "x", "input": turns}),
+        ("/v1/decisions", {"messages": [0] * (values - 2)}),
+        ("/v1/decisions", dict.fromkeys(map(str, range(values // 2)), 0)),
+    ):
+        yield path, json.dumps(body).encode()
 
 
 @attack("400 for each")

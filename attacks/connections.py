@@ -11,6 +11,8 @@ from attacks.attack import NotTriedError, Saw, attack
 from attacks.bystander import standing_by
 from attacks.target import Target, counted
 from attacks.wire import connected, first_status, is_closed_within, request, statuses
+from contract.embeddings import MAX_FLOATS, MAX_INPUTS
+from contract.limits import MIB
 
 HEADERS_S = 20
 """In which half a request must be given up."""
@@ -26,6 +28,9 @@ PIPELINED = 4
 
 UNREAD_S = 90
 """In which a reply that nobody reads must be given up."""
+
+HELD_BYTES = 320 * MIB
+"""More than one key may have in the memory of two processes."""
 
 
 @attack("each is closed within 20 s, and nobody else waits")
@@ -61,7 +66,9 @@ async def clients_that_read_nothing(target: Target) -> Saw:
     """Replies of many MB that are asked for one after the other on a connection, and never read."""
     if "embedding" not in target.models:
         raise NotTriedError("no embedder here gives long replies")
-    body = json.dumps({"model": target.models["embedding"][0], "input": ["word"] * 2_048}).encode()
+    body = json.dumps(
+        {"model": target.models["embedding"][0], "input": ["word"] * 2_048, "encoding_format": "base64"}
+    ).encode()
     sent = request(target, "POST", "/v1/embeddings", f"Content-Length: {len(body)}", key=target.key, body=body)
 
     async def ignore() -> bool:
@@ -77,6 +84,32 @@ async def clients_that_read_nothing(target: Target) -> Saw:
     with standing_by(target) as waits:
         dropped = await asyncio.gather(*(ignore() for _ in range(4)))
     return Saw(f"{dropped.count(False)} of 4 were not dropped; {waits}", all(dropped) and waits.held)
+
+
+@attack("429 or 503 beyond what one key may hold, and nobody else waits")
+async def unread_replies(target: Target) -> Saw:
+    """The longest replies that there are, together 320 MiB, which are asked for at one time and never read."""
+    if "embedding" not in target.models:
+        raise NotTriedError("no embedder here gives long replies")
+    asked = {"model": target.models["embedding"][0], "input": ["a"], "encoding_format": "float"}
+    first = await target.send("POST", "/v1/embeddings", json=asked)
+    texts = min(MAX_INPUTS, MAX_FLOATS // len(first.json()["data"][0]["embedding"]))
+    body = json.dumps(asked | {"input": ["a"] * texts}).encode()
+    sent = request(target, "POST", "/v1/embeddings", f"Content-Length: {len(body)}", key=target.key, body=body)
+    count = HELD_BYTES // (len(first.content) * texts)
+    all_answered = asyncio.Barrier(count)
+
+    async def ignore() -> int:
+        async with connected(target) as (reader, writer):
+            writer.write(sent)
+            status = await first_status(reader)
+            await all_answered.wait()
+            return status
+
+    with standing_by(target) as waits:
+        ends = await asyncio.gather(*(ignore() for _ in range(count)))
+    held = waits.held and set(ends) <= {200, 429, 503} and set(ends) != {200}
+    return Saw(f"{counted(map(str, ends))}; {waits}", held)
 
 
 async def _slow(target: Target, count: int, within_s: float, every_s: float | None) -> Saw:

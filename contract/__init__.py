@@ -13,6 +13,7 @@
     mcp.py           section 4      JSON-RPC messages, what tools take
     completions.py                  plain text that an LLM continues
     tokens.py                       texts as tokens and back
+    logprobs.py                     of how many tokens a reply tells probabilities
     quantities.py    section 5      what a job may cost at most
     place.py         section 2      who runs the models, and in which country
     <noun>.py or <noun>/            section 4, one per capability of the catalogue

@@ -2,9 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, model_validator
+from pydantic_core import CoreSchema
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """How many items a list of a request may have, or members an object: `Annotated[list[Part], Items(256)]`.
+
+    The first item that is wrong ends the reading. Pydantic would go on and keep an error for each, and a body of
+    nothing but wrong items would hold the event loop for half a second.
+    """
+
+    most: int
+    least: int = 0
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """The schema of the list, bounded."""
+        schema: Any = handler(source)
+        if schema["type"] not in ("list", "dict"):
+            raise TypeError(f"`Items` belongs on the list itself, inside of what is optional or converted: {source}")
+        least = {"min_length": self.least} if self.least else {}
+        bounded: CoreSchema = schema | least | {"max_length": self.most, "fail_fast": True}
+        return bounded
 
 
 class Frozen(BaseModel):
@@ -49,3 +72,13 @@ class Strict(BodyPart):
     """One of our own. A field that is not in the schema is refused, so that no typo is lost."""
 
     model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_unknown_is_enough(cls, fields: Any) -> Any:
+        """Leaves one unknown field of many: pydantic would keep an error for each of them."""
+        known = cls.model_fields
+        if not isinstance(fields, dict) or len(fields) <= len(known):
+            return fields
+        unknown = next(name for name in fields if name not in known)
+        return {name: fields[name] for name in known if name in fields} | {unknown: fields[unknown]}

@@ -1,7 +1,8 @@
 """From the bytes of a request to a validated model, or to one clear 400. Used by every JSON route.
 
-The reader is stricter than `json.loads`: strict UTF-8, no NaN or Infinity, no duplicate keys (the order of decision
-questions matters), bounded depth, a bounded number of values, no lone surrogates (they could not be echoed).
+The reader is stricter than `json.loads`: strict UTF-8, no NaN or Infinity and no number that would become one, no
+duplicate keys (the order of decision questions matters), bounded depth, a bounded number of values, no lone surrogates
+(they could not be echoed).
 
 It runs in the event loop, so its time is bounded too: what grows with the bytes runs in C at hundreds of MB/s, and
 what grows with the values is bounded by their number, which is counted before any of them is built.
@@ -10,21 +11,26 @@ what grows with the values is bounded by their number, which is counted before a
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NoReturn, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from contract.errors import INVALID_JSON, INVALID_REQUEST, ApiError
-from contract.limits import JSON_DEPTH, JSON_VALUES
+from contract.limits import JSON_DEPTH, JSON_VALUES, VALUE_BYTES
 
 M = TypeVar("M", bound=BaseModel)
 
+Hold = Callable[[int], None]
+"""Takes so many bytes of a budget, or raises."""
 
-def parse(model: type[M], raw: bytes) -> M:
-    """`raw` as an instance of `model`. Raises INVALID_JSON, INVALID_REQUEST or the ApiError of a validator."""
-    data = decode(raw)
+
+def parse(model: type[M], raw: bytes, most_values: int = JSON_VALUES, hold: Hold | None = None) -> M:
+    """`raw` as an instance of `model`. Raises as `decode`, INVALID_REQUEST or the ApiError of a validator."""
+    data = decode(raw, most_values, hold)
     if not isinstance(data, dict):
         raise INVALID_REQUEST(f"the body must be a JSON object, not {_kind(data)}")
     return validated(model, data)
@@ -38,12 +44,25 @@ def validated(model: type[M], data: Mapping[str, Any]) -> M:
         raise explain(error) from None
 
 
-def decode(raw: bytes) -> Any:
-    """`raw` as JSON values. Raises INVALID_JSON."""
-    _check_values(raw)
+def decode(raw: bytes, most_values: int = JSON_VALUES, hold: Hold | None = None) -> Any:
+    """`raw` as JSON values, of which keys, arrays and objects are JSON_VALUES at most. Raises INVALID_JSON.
+
+    `hold` is told what the values will take in memory before they are built; what it raises goes through.
+    """
+    count = count_values(raw, most_values)
+    if hold:
+        hold(count * VALUE_BYTES)
+    beyond: list[str] = []
+
+    def number(text: str) -> float:
+        value = float(text)
+        if value - value != 0:  # faster than `math.isfinite`: there is no call
+            beyond.append(text)
+        return value
+
     try:
         text = raw.decode("utf-8")
-        value = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
+        value = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant, parse_float=number)
         # Most escapes are no surrogates, and finding a plain piece of text is many times faster than the pattern.
         if ("\\ud" in text or "\\uD" in text) and _SURROGATE.search(text):
             json.dumps(value, ensure_ascii=False).encode("utf-8")
@@ -57,9 +76,12 @@ def decode(raw: bytes) -> Any:
         raise INVALID_JSON(
             f"the body is not valid JSON: {error.msg} at line {error.lineno}, column {error.colno}"
         ) from None
-    except ValueError as error:
-        raise INVALID_JSON(f"the body is not valid JSON: {error}") from None
+    except ValueError:
+        most = sys.get_int_max_str_digits()
+        raise INVALID_JSON(f"a whole number has more than {most} digits") from None
     _check_depth(value)
+    if beyond:
+        raise _not_finite(value, beyond[0])
     return value
 
 
@@ -74,18 +96,26 @@ def explain(error: ValidationError) -> ApiError:
         return INVALID_REQUEST(f"`{field}` is missing", param=field)
     if first["type"] == "extra_forbidden":
         return INVALID_REQUEST(f"`{field}` is not a field of this request", param=field)
+    if first["type"] in ("too_long", "too_short"):
+        return INVALID_REQUEST(f"`{field}`: {_miscounted(first['ctx'])}", param=field)
     reason = str(cause) if cause else first["msg"][:1].lower() + first["msg"][1:]
     return INVALID_REQUEST(f"`{field}`: {reason}" if field else reason, param=field or None)
 
 
+def _miscounted(found: Mapping[str, Any]) -> str:
+    bound = f"at most {found['max_length']}" if "max_length" in found else f"at least {found['min_length']}"
+    return f"{found['actual_length']} items were sent; {bound} are allowed"
+
+
 def _path(loc: tuple[int | str, ...]) -> str:
     """`messages[2].content` of `("messages", 2, "content")`; names of union branches are left out."""
+    return _joined(part for part in loc if isinstance(part, int) or (part.isidentifier() and part not in _BRANCHES))
+
+
+def _joined(parts: Iterable[int | str]) -> str:
     path = ""
-    for part in loc:
-        if isinstance(part, int):
-            path += f"[{part}]"
-        elif part.isidentifier() and part not in _BRANCHES:
-            path += f".{part}" if path else part
+    for part in parts:
+        path += f"[{part}]" if isinstance(part, int) else f".{part[:64]}" if path else part[:64]
     return path
 
 
@@ -101,34 +131,63 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise ValueError(f"the key `{key[:64]}` appears twice in one object")
+                raise INVALID_JSON(f"the key `{key[:64]}` appears twice in one object")
             seen.add(key)
     return value
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"`{name}` is not a JSON number")
+    raise INVALID_JSON(f"`{name}` is not a JSON number")
+
+
+def _not_finite(value: Any, came: str) -> ApiError:
+    """The error of `value`, in which the number `came` is beyond what a number can be."""
+    shown = came if len(came) <= 32 else f"{came[:32]}..."
+    place = _joined(next(_infinite(value, ())))
+    return INVALID_JSON(
+        f"{f'`{place}`' if place else 'a number'} is {shown}, which is beyond what a number may be, 1.8e308",
+        param=place or None,
+    )
+
+
+def _infinite(value: Any, place: tuple[int | str, ...]) -> Iterator[tuple[int | str, ...]]:
+    """Where the numbers are that became infinite, in the order in which they came."""
+    if isinstance(value, float) and math.isinf(value):
+        yield place
+    members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, part in members:
+        yield from _infinite(part, (*place, name))
 
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 """Half of a pair, written as an escape."""
 
 
-def _check_values(raw: bytes) -> None:
-    """Counts keys and values without building one. Raises INVALID_JSON for more than JSON_VALUES."""
+def count_values(raw: bytes, most: int = JSON_VALUES, clear: int | None = None) -> int:
+    """An upper bound of the keys and values of `raw`, before one is built. Raises INVALID_JSON for too many.
+
+    Punctuation in strings is told from other only where there is more than `clear` of it; without, that is `most`.
+    """
     # Counting bytes clears most bodies; only those with much punctuation need a closer look.
-    if _separators(raw) <= JSON_VALUES:
-        return
-    plain = raw.replace(rb"\\", b"").replace(rb"\"", b"")
-    # Each string is a key or a value, so this many quotes are too many of them, and fewer can be split.
-    too_many = plain.count(b'"') > 2 * JSON_VALUES
-    if too_many or _separators(b"".join(plain.split(b'"')[::2])) > JSON_VALUES:
-        raise INVALID_JSON(f"the body holds more than {JSON_VALUES} keys and values; send it in parts")
+    items, others = _separators(raw)
+    if items + others > (most if clear is None else clear) or others > JSON_VALUES:
+        plain = raw.replace(rb"\\", b"").replace(rb"\"", b"")
+        # Each string is a key or a value, so this many quotes are too many of them, and fewer can be split.
+        too_many = plain.count(b'"') > 2 * most
+        items, others = (most, 1) if too_many else _separators(b"".join(plain.split(b'"')[::2]))
+        if items + others > most:
+            raise INVALID_JSON(f"the body holds more than {most} keys and values; send it in parts")
+        if others > JSON_VALUES:
+            raise INVALID_JSON(f"the body holds more than {JSON_VALUES} keys, arrays and objects; send it in parts")
+    return items + others
 
 
-def _separators(raw: bytes) -> int:
-    """How many bytes of `raw` stand before a key or a value, if none of them is in a string."""
-    return sum(raw.count(mark) for mark in (b",", b":", b"[", b"{"))
+def _separators(raw: bytes) -> tuple[int, int]:
+    """How many bytes of `raw` stand before an item, and how many before a member, an array's or an object's first.
+
+    If none of them is in a string.
+    """
+    return raw.count(b","), raw.count(b":") + raw.count(b"[") + raw.count(b"{")
 
 
 def _check_depth(value: Any) -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, SkipValidation, model_validator
 from typing_extensions import TypedDict
 
-from contract.base import Lenient
+from contract.base import Items, Lenient
 from contract.catalog import ChatModel
 from contract.chat import request as chat
 from contract.chat.engine import ChatUsage
@@ -25,8 +25,6 @@ COMPLETION_TOKENS = 16
 """Of each answer, where a request does not say how many. OpenAI's."""
 SCORED_PROMPT_TOKENS = 4096
 """Of one prompt whose own `logprobs` are wanted: each takes room for a number for every token that there is. Ours."""
-LOGPROB_TOKENS = 65_536
-"""Of all choices of a request with `logprobs` together, prompts that are repeated included. Ours."""
 
 Prompt = str | tuple[int, ...]
 """A text, or ids of a model's own tokens."""
@@ -61,7 +59,7 @@ class CompletionRequest(Lenient):
 
     model: str
     prompt: Annotated[
-        tuple[Prompt, ...],
+        SkipValidation[tuple[Prompt, ...]],
         BeforeValidator(_prompts, json_schema_input_type=str | list[str] | list[int] | list[list[int]]),
     ]
     suffix: str | None = None
@@ -77,8 +75,8 @@ class CompletionRequest(Lenient):
     logprobs: Annotated[int, Field(ge=0, le=MAX_COMPLETION_LOGPROBS)] | None = None
     echo: bool | None = None
     stop: Annotated[
-        list[Annotated[str, Field(min_length=1, max_length=chat.MAX_STOP_CHARS)]] | None,
-        Field(max_length=chat.MAX_STOPS),
+        Annotated[list[Annotated[str, Field(min_length=1, max_length=chat.MAX_STOP_CHARS)]], Items(chat.MAX_STOPS)]
+        | None,
         BeforeValidator(lambda v: [v] if isinstance(v, str) else v, json_schema_input_type=str | list[str] | None),
     ] = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None

@@ -14,12 +14,17 @@ KEEP_ALIVE = b": keep-alive\n\n"
 
 
 # Made once: `json.dumps` makes an encoder for each text that is not written in its default way.
-_written = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def written(content: Mapping[str, Any]) -> bytes:
+    """`content` as JSON, in UTF-8."""
+    return _encode(content).encode()
 
 
 def event(content: Mapping[str, Any]) -> bytes:
     """`content` as one event."""
-    return b"data: " + _written(content).encode() + b"\n\n"
+    return b"data: " + written(content) + b"\n\n"
 
 
 def contents(events: bytes) -> Iterator[dict[str, Any]]:

@@ -15,8 +15,12 @@ KEYLESS_BODY_BYTES = 64 * 1024
 JSON_DEPTH = 32
 """Nesting of any JSON body."""
 
-JSON_VALUES = 100_000
-"""Keys and values in any JSON body: reading one takes up to a microsecond in which nobody else is answered."""
+JSON_VALUES = 20_000
+"""Keys and values in a JSON body: reading one takes up to two microseconds in which nobody else is answered."""
+JSON_NUMBERS = 100_000
+"""The same where token ids are taken by the thousand. Keys, arrays and objects among them are at most JSON_VALUES."""
+VALUE_BYTES = 128
+"""That a key or a value takes in memory once it is read, beside the body that it came in. Ours."""
 
 REQUESTS_OF_PROCESS = 2000
 """Under way at one time in one ingress process, with a key or without; half of them may be of one organisation."""
@@ -25,10 +29,14 @@ REQUESTS_PER_STREAM = 4
 """Requests of a key under way at one time in one ingress process, for each stream that its plan allows."""
 
 BODIES_OF_KEY_BYTES = 128 * MIB
-"""Bodies in the memory of one ingress process that came with one key; a body is held until its request is over.
-Without a key, those of a network address; and all of them together are bounded like an organisation's."""
+"""Bodies in the memory of one ingress process that came with one key, held until their requests are over; what they
+are as values, by VALUE_BYTES; and replies that are longer than REPLY_PIECE_BYTES, until they are sent. Without a key,
+those of a network address; and all of them together are bounded like an organisation's."""
 BODIES_OF_ORGANISATION_BYTES = 256 * MIB
 BODIES_OF_PROCESS_BYTES = 512 * MIB
+
+LONG_BODY_BYTES = 16 * 1024
+"""A longer body is read in turn: steps of other requests come between two of them. Ours."""
 
 BODY_IDLE_S = 20
 """Seconds in which nothing of a body came."""
@@ -40,6 +48,8 @@ BODY_GRACE_S = 30
 
 WRITE_S = 60
 """Seconds in which a client reads nothing of what is sent to it. Then it is dropped, and its engine is free."""
+REPLY_PIECE_BYTES = 256 * 1024
+"""Of a reply that are sent at a time: the next piece waits until its client has read most of the one before. Ours."""
 
 KEEPALIVE_S = 15
 """Seconds of silence in an event stream before a comment is sent."""
@@ -108,6 +118,8 @@ FORMAT_TEXT_S = 20 * 60
 """Length of a recording with `format_text`."""
 CONTEXT_TERMS = 100
 """Entries of `context_bias`."""
+GRANULARITIES_CHARS = 100
+"""Of `timestamp_granularities`, all of them in one text. Ours."""
 TRANSCRIPTION_PROMPT_CHARS = 4000
 """Of `prompt`, of which Whisper reads the last 223 tokens. Ours."""
 

@@ -10,8 +10,10 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import Field, model_validator
 from typing_extensions import TypedDict
 
-from contract.base import Strict
+from contract.base import Items, Strict
+from contract.chat.request import MAX_MESSAGES
 from contract.limits import DOCS_QUERY_CHARS, DOCS_RESULTS
+from contract.rerank import MAX_DOCUMENTS
 
 DOCS_SHOWN = 5
 """Sections of the documentation, where a query does not say how many."""
@@ -54,7 +56,10 @@ class ChatArguments(Strict):
     """A question, or a conversation that ends with one."""
 
     message: Annotated[str | None, Field(description="What to ask. Either this or `messages`.")] = None
-    messages: Annotated[list[ChatTurn] | None, Field(description="The conversation so far, oldest turn first.")] = None
+    messages: Annotated[
+        Annotated[list[ChatTurn], Items(MAX_MESSAGES)] | None,
+        Field(description="The conversation so far, oldest turn first."),
+    ] = None
     model: Annotated[str | None, Field(description="Id of a chat model; the first one without it.")] = None
     max_tokens: Annotated[int | None, Field(ge=1, description="Tokens that the answer may have.")] = None
 
@@ -70,7 +75,8 @@ class SearchArguments(Strict):
 
     query: Annotated[str, Field(min_length=1, description="What to look for.")]
     documents: Annotated[
-        list[str] | None, Field(description="Texts to sort; without them this server's documentation is searched.")
+        Annotated[list[str], Items(MAX_DOCUMENTS)] | None,
+        Field(description="Texts to sort; without them this server's documentation is searched."),
     ] = None
     model: Annotated[str | None, Field(description="Id of a model that sorts; the first one without it.")] = None
     top_n: Annotated[int | None, Field(ge=1, description="Only the best so many.")] = None

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NotRequired, Protocol
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, SkipValidation
 from typing_extensions import TypedDict
 
 from contract.base import Lenient
@@ -48,7 +48,9 @@ class RerankRequest(Lenient):
 
     model: str | None = None
     query: str = Field(min_length=1)
-    documents: Annotated[tuple[str, ...], BeforeValidator(_documents, json_schema_input_type=list[str | Document])]
+    documents: Annotated[
+        SkipValidation[tuple[str, ...]], BeforeValidator(_documents, json_schema_input_type=list[str | Document])
+    ]
     top_n: int | None = Field(None, ge=1)
     return_documents: bool = False
 

@@ -12,12 +12,19 @@ from typing import Annotated, Any, NotRequired
 from pydantic import Discriminator, Field, RootModel, Tag
 from typing_extensions import TypedDict
 
-from contract.base import Lenient
+from contract.base import Items, Lenient
 from contract.catalog import ChatModel
 from contract.chat.request import ChatRequest
 from contract.errors import INVALID_REQUEST
 from contract.limits import DETOKENIZE_IDS, TOKENIZE_BYTES_PER_TOKEN
 from contract.quantities import utf8_bytes
+
+REPLY_BYTES = 8192
+"""Of a reply, whatever it holds: control tokens and words of a template."""
+TOKEN_BYTES = 8
+"""Of an id in a reply, at most."""
+STRING_BYTES = 6
+"""Of a string in a reply for each byte of text, at most: byte-level vocabularies write some bytes as two."""
 
 
 class TokenizeText(Lenient):
@@ -73,7 +80,7 @@ class DetokenizeRequest(Lenient):
     """A body of POST /detokenize."""
 
     model: str
-    tokens: Annotated[list[Annotated[int, Field(ge=0)]], Field(max_length=DETOKENIZE_IDS)]
+    tokens: Annotated[list[Annotated[int, Field(ge=0)]], Items(DETOKENIZE_IDS)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +130,19 @@ class DetokenizeReply(TypedDict):
     prompt: str
 
 
+def reply_bytes(job: TokenizeJob) -> int:
+    """Length of the reply at most: a token is a byte of text at least."""
+    return REPLY_BYTES + _text_bytes(job) * (TOKEN_BYTES + (STRING_BYTES if job.with_strings else 0))
+
+
+def _text_bytes(job: TokenizeJob) -> int:
+    return utf8_bytes(job.request.texts() if job.request else [job.text or ""])
+
+
 def check_length(job: TokenizeJob, model: ChatModel) -> None:
     """Raises INVALID_REQUEST for far more text than the window of `model` holds: it takes time, and is not billed."""
     most = TOKENIZE_BYTES_PER_TOKEN * model.context_window
-    length = utf8_bytes(job.request.texts() if job.request else [job.text or ""])
+    length = _text_bytes(job)
     if length > most:
         field = "messages" if job.request else "prompt"
         raise INVALID_REQUEST(

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from contract.base import Lenient
+from contract.base import Items, Lenient
 from contract.chat.tools import Name
 
 MAX_REGEX_CHARS = 2048
@@ -61,9 +61,7 @@ class StructuredOutputs(Lenient):
     """Text that the answer is: one that a regular expression matches, or one of several. One of the two is given."""
 
     regex: Annotated[str, Field(min_length=1, max_length=MAX_REGEX_CHARS)] | None = None
-    choice: (
-        Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1, max_length=MAX_ALLOWED_ANSWERS)] | None
-    ) = None
+    choice: Annotated[list[Annotated[str, Field(min_length=1)]], Items(MAX_ALLOWED_ANSWERS, least=1)] | None = None
 
     @model_validator(mode="before")
     @classmethod

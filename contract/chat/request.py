@@ -16,11 +16,24 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from contract.base import Lenient
+from contract.base import Items, Lenient
 from contract.chat import schemas
+from contract.chat.arguments import check_arguments
 from contract.chat.forms import ResponseFormat, StructuredOutputs
-from contract.chat.tools import MAX_ID_CHARS, MAX_TOOLS, AllowedChoice, AnyCall, AnyTool, Id, Tool, ToolChoice, named
+from contract.chat.tools import (
+    MAX_ID_CHARS,
+    MAX_TOOLS,
+    AllowedChoice,
+    AnyCall,
+    AnyTool,
+    Id,
+    Tool,
+    ToolCall,
+    ToolChoice,
+    named,
+)
 from contract.images import decoded_bytes
+from contract.logprobs import most_tokens
 
 MAX_MESSAGES = 2048
 MAX_PARTS = 256
@@ -97,8 +110,7 @@ class Message(Lenient):
         ),
     ]
     content: Annotated[
-        list[Part] | None,
-        Field(max_length=MAX_PARTS),
+        Annotated[list[Part], Items(MAX_PARTS)] | None,
         BeforeValidator(
             lambda v: _listed(v, lambda text: {"type": "text", "text": text}),
             json_schema_input_type=str | list[Part] | None,
@@ -106,7 +118,7 @@ class Message(Lenient):
     ] = None
     refusal: str | None = None
     name: Annotated[str, Field(max_length=MAX_ID_CHARS)] | None = None
-    tool_calls: Annotated[list[AnyCall], Field(max_length=MAX_TOOL_CALLS)] | None = None
+    tool_calls: Annotated[list[AnyCall], Items(MAX_TOOL_CALLS)] | None = None
     tool_call_id: Id | None = None
 
     @model_validator(mode="after")
@@ -142,7 +154,7 @@ class ChatRequest(Lenient):
     """A body of POST /chat/completions. None is what OpenAI's clients send for "not given"."""
 
     model: str
-    messages: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES)]
+    messages: Annotated[list[Message], Items(MAX_MESSAGES, least=1)]
     temperature: Annotated[float, Field(ge=0, le=MAX_TEMPERATURE)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     max_tokens: Annotated[int, Field(ge=1)] | None = None
@@ -150,8 +162,7 @@ class ChatRequest(Lenient):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     stop: Annotated[
-        list[Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]] | None,
-        Field(max_length=MAX_STOPS),
+        Annotated[list[Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]], Items(MAX_STOPS)] | None,
         BeforeValidator(_listed, json_schema_input_type=str | list[str] | None),
     ] = None
     n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
@@ -165,7 +176,7 @@ class ChatRequest(Lenient):
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
     presence_penalty: Annotated[float, Field(ge=-MAX_PENALTY, le=MAX_PENALTY)] | None = None
     frequency_penalty: Annotated[float, Field(ge=-MAX_PENALTY, le=MAX_PENALTY)] | None = None
-    tools: Annotated[list[AnyTool], Field(max_length=MAX_TOOLS)] | None = None
+    tools: Annotated[list[AnyTool], Items(MAX_TOOLS)] | None = None
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = None
     response_format: ResponseFormat | None = None
@@ -181,6 +192,16 @@ class ChatRequest(Lenient):
         for tool in named(self.tool_choice):
             if kinds.get(tool.name) != tool.type:
                 raise ValueError(f"`tool_choice` names `{tool.name}` ({tool.type}), which is not in `tools`")
+        return self
+
+    @model_validator(mode="after")
+    def _calls_are_readable(self) -> ChatRequest:
+        check_arguments(
+            (f"messages[{turn}].tool_calls[{place}].function.arguments", call.function.arguments)
+            for turn, message in enumerate(self.messages)
+            for place, call in enumerate(message.tool_calls or ())
+            if isinstance(call, ToolCall)
+        )
         return self
 
     @model_validator(mode="after")
@@ -211,7 +232,10 @@ class ChatRequest(Lenient):
     @property
     def budget(self) -> int | None:
         """Tokens that the answer may take, reasoning included; None for all that fit the window."""
-        return self.max_completion_tokens or self.max_tokens
+        given = self.max_completion_tokens or self.max_tokens
+        if given is None and self.logprobs:
+            return most_tokens(self.top_logprobs or 0) // (self.n or 1)
+        return given
 
     @property
     def is_tool_forced(self) -> bool:

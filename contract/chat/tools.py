@@ -14,9 +14,9 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, field_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator
 
-from contract.base import Lenient
+from contract.base import Items, Lenient
 
 MAX_TOOLS = 128
 NAME_PATTERN = r"^[a-zA-Z0-9_-]{1,64}$"
@@ -126,21 +126,10 @@ class NamedCustomTool(Lenient):
 
 
 class CalledFunction(Lenient):
-    """A call that the model made earlier in the conversation. `arguments` is a JSON object as text."""
+    """A call that the model made earlier. `arguments` is a JSON object as text (`contract.chat.arguments`)."""
 
     name: Name
-    arguments: str = "{}"
-
-    @field_validator("arguments")
-    @classmethod
-    def _is_object(cls, arguments: str) -> str:
-        try:
-            readable = isinstance(json.loads(arguments or "{}"), dict)
-        except (ValueError, RecursionError):
-            readable = False
-        if not readable:
-            raise ValueError("`arguments` of a tool call must be a JSON object written as a string")
-        return arguments or "{}"
+    arguments: Annotated[str, AfterValidator(lambda text: text or "{}")] = "{}"
 
 
 class ToolCall(Lenient):
@@ -217,7 +206,7 @@ class AllowedTools(Lenient):
     """Those of `tools` that the model may call, or, with the mode `required`, must call one of."""
 
     mode: Literal["auto", "required"]
-    tools: Annotated[list[AnyName], Field(min_length=1, max_length=MAX_TOOLS)]
+    tools: Annotated[list[AnyName], Items(MAX_TOOLS, least=1)]
 
 
 class AllowedChoice(Lenient):

@@ -12,15 +12,16 @@ from __future__ import annotations
 import math
 from typing import Annotated, Literal, NotRequired
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 from typing_extensions import TypedDict
 
-from contract.base import Strict
+from contract.base import Items, Strict
+from contract.chat.request import MAX_MESSAGES
 from contract.decisions.answers import Answer
 from contract.decisions.decision import Decision, DecisionResult, check_image, check_state
 from contract.decisions.engine import Readings
 from contract.decisions.policy import Policy
-from contract.decisions.questions import Questions, State, counted, state_text
+from contract.decisions.questions import Questions, State, state_text
 from contract.limits import DECISION_IMAGES
 
 
@@ -46,11 +47,11 @@ class DecisionRequest(Strict):
     """A body of POST /decisions."""
 
     state: State | None = None
-    messages: Annotated[list[Turn], Field(min_length=1)] | None = None
+    messages: Annotated[list[Turn], Items(MAX_MESSAGES, least=1)] | None = None
     questions: Questions | None = None
     preset: str | None = None
     model: str | None = None
-    images: list[Image] = []
+    images: Annotated[list[Image], Items(DECISION_IMAGES)] = []
     policy: Policy = Policy()
     order: Literal["source", "both"] = "source"
     request_id: str | None = None
@@ -61,7 +62,6 @@ class DecisionRequest(Strict):
             given = [name for name in (one, other) if getattr(self, name) is not None]
             if len(given) != 1:
                 raise ValueError(f"send exactly one of `{one}` and `{other}`; {len(given) or 'none'} came")
-        counted(len(self.images), (0, DECISION_IMAGES), "images")
         # Of a conversation, only what was said counts against the limit.
         said = self._text() if self.messages is None else "".join(turn.content for turn in self.messages)
         check_state(said)

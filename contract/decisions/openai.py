@@ -11,14 +11,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import PrivateAttr, model_validator
 from typing_extensions import TypedDict
 
-from contract.base import Lenient
+from contract.base import Items, Lenient
+from contract.chat.request import MAX_MESSAGES, MAX_PARTS
 from contract.decisions.answers import Answer
 from contract.decisions.decision import Decision, DecisionResult, check_image, check_state, checked_images
 from contract.decisions.questions import state_text
 from contract.decisions.translation import FAILS, HOLDS, NoPolicy, confidence, our_questions
+from contract.limits import DECISION_LEVELS, DECISION_OPTIONS, DECISION_QUESTIONS
 
 
 class InputPart(Lenient):
@@ -43,7 +45,7 @@ class InputPart(Lenient):
         return self.text or self.refusal or ("" if self.data is None else state_text(self.data))
 
 
-Parts = str | list[InputPart]
+Parts = str | Annotated[list[InputPart], Items(MAX_PARTS)]
 
 
 def _words(parts: Parts) -> str:
@@ -100,8 +102,8 @@ class ListedQuestion(Lenient):
     type: Literal["predicate", "choice", "score"]
     instructions: Parts
     name: str | None = None
-    choices: list[ListedChoice] = []
-    levels: list[ListedLevel] = []
+    choices: Annotated[list[ListedChoice], Items(DECISION_OPTIONS[1])] = []
+    levels: Annotated[list[ListedLevel], Items(DECISION_LEVELS[1])] = []
 
     def ours(self) -> dict[str, Any]:
         """As one of our questions."""
@@ -143,8 +145,8 @@ class ListedQuestion(Lenient):
 class OpenAIDecisionRequest(Lenient):
     """A body of POST /decisions in OpenAI's shape."""
 
-    input: str | Annotated[list[InputItem], Field(min_length=1)]
-    questions: list[ListedQuestion]
+    input: str | Annotated[list[InputItem], Items(MAX_MESSAGES, least=1)]
+    questions: Annotated[list[ListedQuestion], Items(DECISION_QUESTIONS, least=1)]
     model: str | None = None
     policy: NoPolicy = None
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from contract.base import Strict
+from contract.base import Items, Strict
 from contract.errors import REQUEST_TOO_LARGE
 from contract.limits import (
     DECISION_DESCRIPTION_CHARS,
@@ -64,11 +64,10 @@ class ChoiceQuestion(Strict):
 
     type: Literal["choice"]
     instructions: Instructions
-    options: list[Option]
+    options: Annotated[list[Option], Items(DECISION_OPTIONS[1], least=DECISION_OPTIONS[0])]
 
     @model_validator(mode="after")
     def _check(self) -> ChoiceQuestion:
-        counted(len(self.options), DECISION_OPTIONS, "options")
         _all_different(self.labels, "option id")
         return self
 
@@ -83,11 +82,10 @@ class ScoreQuestion(Strict):
 
     type: Literal["score"]
     instructions: Instructions
-    levels: list[Description]
+    levels: Annotated[list[Description], Items(DECISION_LEVELS[1], least=DECISION_LEVELS[0])]
 
     @model_validator(mode="after")
     def _check(self) -> ScoreQuestion:
-        counted(len(self.levels), DECISION_LEVELS, "levels")
         _all_different(self.levels, "level")
         return self
 
@@ -114,13 +112,7 @@ class BinaryQuestion(Strict):
 Question = Annotated[ChoiceQuestion | ScoreQuestion | BinaryQuestion, Field(discriminator="type")]
 QuestionName = Annotated[str, Field(min_length=1)]
 
-
-def _few_questions(questions: dict[str, Any]) -> dict[str, Any]:
-    counted(len(questions), (1, DECISION_QUESTIONS), "questions")
-    return questions
-
-
-Questions = Annotated[dict[QuestionName, Question], AfterValidator(_few_questions)]
+Questions = Annotated[dict[QuestionName, Question], Items(DECISION_QUESTIONS, least=1)]
 State = str | dict[str, Any] | list[Any]
 """What is judged: text, or JSON."""
 

@@ -9,16 +9,17 @@ below is ignored, as in their own API. Bounds are ours: what our questions may n
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import PrivateAttr, model_validator
 from typing_extensions import TypedDict
 
-from contract.base import Lenient
+from contract.base import Items, Lenient
 from contract.decisions.answers import Answer, Diagnostics
 from contract.decisions.decision import Decision, DecisionResult, check_state, checked_images
 from contract.decisions.questions import Question, ScoreQuestion, State, state_text
 from contract.decisions.translation import FAILS, HOLDS, NoPolicy, confidence, our_questions
+from contract.limits import DECISION_IMAGES, DECISION_LEVELS, DECISION_OPTIONS, DECISION_QUESTIONS
 
 Content = str | dict[str, Any] | list[Any]
 
@@ -28,7 +29,11 @@ class SystemOneQuestion(Lenient):
 
     type: Literal["choice", "noul", "score"]
     instructions: Content | None = None
-    criteria: dict[str, Content | None] | list[Content] | None = None
+    criteria: (
+        Annotated[dict[str, Content | None], Items(DECISION_OPTIONS[1])]
+        | Annotated[list[Content], Items(DECISION_LEVELS[1])]
+        | None
+    ) = None
 
     def ours(self) -> dict[str, Any]:
         """As one of our questions. Raises ValueError where `criteria` does not fit the type."""
@@ -69,10 +74,10 @@ class SystemOneRequest(Lenient):
     """A body of POST /systemone."""
 
     state: State
-    questions: dict[str, SystemOneQuestion]
+    questions: Annotated[dict[str, SystemOneQuestion], Items(DECISION_QUESTIONS, least=1)]
     model: str | None = None
-    images: list[str] | None = None
-    assets: dict[str, SystemOneAsset] | None = None
+    images: Annotated[list[str], Items(DECISION_IMAGES)] | None = None
+    assets: Annotated[dict[str, SystemOneAsset], Items(DECISION_IMAGES)] | None = None
     policy: NoPolicy = None
 
     _decision: Decision = PrivateAttr()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator
+from pydantic import BeforeValidator, Discriminator, Tag, field_validator
 
-from contract.base import Lenient
+from contract.base import Items, Lenient
 from contract.chat.request import MAX_PARTS
 from contract.chat.tools import Id, Name
 from contract.images import decoded_bytes
@@ -109,8 +109,7 @@ class ToolResultBlock(Lenient):
     type: Literal["tool_result"]
     tool_use_id: Id
     content: Annotated[
-        list[ResultPart],
-        Field(max_length=MAX_PARTS),
+        Annotated[list[ResultPart], Items(MAX_PARTS)],
         BeforeValidator(listed, json_schema_input_type=str | list[ResultPart]),
     ] = []
     is_error: bool | None = None

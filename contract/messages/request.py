@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from contract.base import Lenient
+from contract.base import Items, Lenient
 from contract.chat.request import MAX_IMAGES, MAX_MESSAGES, MAX_PARTS, MAX_STOP_CHARS, MAX_STOPS, MAX_TOP_K
 from contract.chat.tools import MAX_TOOLS
 from contract.messages.blocks import Block, ImageBlock, TextBlock, ToolResultBlock, listed
@@ -40,7 +40,7 @@ class MessageTurn(Lenient):
 
     role: Literal["user", "assistant", "system"]
     content: Annotated[
-        list[Block], Field(max_length=MAX_PARTS), BeforeValidator(listed, json_schema_input_type=str | list[Block])
+        Annotated[list[Block], Items(MAX_PARTS)], BeforeValidator(listed, json_schema_input_type=str | list[Block])
     ]
 
     @model_validator(mode="after")
@@ -86,13 +86,12 @@ class Conversation(Lenient):
     """A body of POST /messages/count_tokens: what stands in the prompt."""
 
     model: str
-    messages: Annotated[list[MessageTurn], Field(min_length=1, max_length=MAX_MESSAGES)]
+    messages: Annotated[list[MessageTurn], Items(MAX_MESSAGES, least=1)]
     system: Annotated[
-        list[TextBlock] | None,
-        Field(max_length=MAX_PARTS),
+        Annotated[list[TextBlock], Items(MAX_PARTS)] | None,
         BeforeValidator(listed, json_schema_input_type=str | list[TextBlock] | None),
     ] = None
-    tools: Annotated[list[OfferedTool], Field(max_length=MAX_TOOLS)] | None = None
+    tools: Annotated[list[OfferedTool], Items(MAX_TOOLS)] | None = None
     tool_choice: ToolChoice | None = None
     thinking: Thinking | None = None
     output_config: OutputConfig | None = None
@@ -131,11 +130,7 @@ class MessagesRequest(Conversation):
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     top_k: Annotated[int, Field(ge=0, le=MAX_TOP_K)] | None = None
     stop_sequences: (
-        Annotated[
-            list[Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]],
-            Field(max_length=MAX_STOPS),
-        ]
-        | None
+        Annotated[list[Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]], Items(MAX_STOPS)] | None
     ) = None
     stream: bool | None = None
 

@@ -6,5 +6,6 @@ request.py     bodies; what is refused because nothing is kept here
 output.py      items of an answer
 reply.py       a whole answer as a response
 events.py      a streamed answer as events
+written.py     logprobs of a stream, as JSON that is written once
 naming.py      errors of a chat in the names of this wire
 """

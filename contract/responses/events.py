@@ -13,24 +13,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from contract.body import Hold
 from contract.chat.engine import ChatBatch, reasoning_tokens
 from contract.errors import ApiError
 from contract.events import contents, event
-from contract.responses.output import MESSAGE, REASONING, Kind, Made, Status, call_of, logprob
+from contract.responses.output import MESSAGE, REASONING, Kind, Made, Status, call_of
 from contract.responses.reply import Head, ResponseStatus, ending, logprobs_of, response, usage
+from contract.responses.written import Logprobs
 
 
 class ResponseEvents:
-    """Turns batches of the chat that answers `head` into events, numbered from 0."""
+    """Turns batches of the chat that answers `head` into events, numbered from 0.
 
-    def __init__(self, head: Head) -> None:
+    `hold` is told how many bytes of logprobs are kept until the end; what it raises ends the answer.
+    """
+
+    def __init__(self, head: Head, hold: Hold = lambda count: None) -> None:
         self.head = head
+        self._hold = hold
         self._number = 0
         self._items: list[Made] = []
         self._speaking: Made | None = None
         self._calls: dict[int, Made] = {}
-        self._tokens: list[dict[str, Any]] = []
-        self._held: list[dict[str, Any]] = []
+        self._logprobs = Logprobs() if head.request.wants_logprobs else None
         self._finish_reason: str | None = None
         self._counted = ChatBatch(b"", 0, 0)
         self._reasoning_tokens = 0
@@ -62,7 +67,7 @@ class ResponseEvents:
         framed = self._begin()
         for made in self._items:
             if made.status == "in_progress":
-                made.finish("incomplete", self._tokens)
+                self._finish(made, "incomplete")
         return framed + self._state("failed", "response.failed", error)
 
     def _begin(self) -> bytes:
@@ -78,10 +83,8 @@ class ResponseEvents:
     def _choice(self, choice: dict[str, Any]) -> Iterator[bytes]:
         delta = choice["delta"]
         self._finish_reason = choice.get("finish_reason") or self._finish_reason
-        if self.head.request.wants_logprobs:
-            tokens = logprobs_of(choice)
-            self._tokens += tokens
-            self._held += tokens
+        if self._logprobs:
+            self._hold(self._logprobs.add(logprobs_of(choice)))
         if thought := delta.get("reasoning_content"):
             yield self._spoken(REASONING, thought)
         if said := delta.get("content"):
@@ -94,13 +97,15 @@ class ResponseEvents:
         if self._speaking is None or self._speaking.kind is not kind:
             framed = self._quiet() + self._added(kind)
             self._speaking = self._items[-1]
-        # Tokens whose text was held back come with the text; those of thoughts are no one's.
-        held, self._held = self._held, []
-        tokens: dict[str, Any] = {"logprobs": [logprob(token) for token in held]} if kind is MESSAGE else {}
-        return framed + self._delta(self._speaking, text, **tokens)
+        if kind is MESSAGE:
+            # Tokens whose text was held back come with the text.
+            new = self._logprobs.of_delta() if self._logprobs else []
+            return framed + self._delta(self._speaking, text, logprobs=new)
+        self._pass_over()
+        return framed + self._delta(self._speaking, text)
 
     def _called(self, call: dict[str, Any]) -> bytes:
-        self._held = []
+        self._pass_over()
         framed = self._quiet()
         kind, name, text = call_of(call)
         made = self._calls.get(call["index"])
@@ -128,8 +133,18 @@ class ResponseEvents:
         made.pieces.append(text)
         return self._framed(f"{made.kind.events}.delta", **self._place(made), delta=text, **more)
 
+    def _finish(self, made: Made, status: Status) -> None:
+        made.finish(status)
+        if self._logprobs and made.kind is MESSAGE:
+            made.logprobs = self._logprobs.of(made)
+
+    def _pass_over(self) -> None:
+        """Tokens of thoughts and calls are no one's."""
+        if self._logprobs:
+            self._logprobs.pass_over()
+
     def _done(self, made: Made, status: Status) -> Iterator[bytes]:
-        made.finish(status, self._tokens)
+        self._finish(made, status)
         place = self._place(made)
         said: dict[str, Any] = {made.kind.key: made.text}
         said |= {"logprobs": made.logprobs} if made.kind is MESSAGE else {}
@@ -144,4 +159,5 @@ class ResponseEvents:
 
     def _framed(self, name: str, **members: Any) -> bytes:
         number, self._number = self._number, self._number + 1
-        return b"event: " + name.encode() + b"\n" + event({"type": name, "sequence_number": number, **members})
+        framed = event({"type": name, "sequence_number": number, **members})
+        return b"event: " + name.encode() + b"\n" + (self._logprobs.put_into(framed) if self._logprobs else framed)

@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationError, field_validator, model_validator
+from pydantic import BeforeValidator, Discriminator, Tag, ValidationError, field_validator, model_validator
 
-from contract.base import Lenient
+from contract.base import Items, Lenient
 from contract.body import explain
+from contract.chat.arguments import check_arguments
 from contract.chat.request import MAX_PARTS, ImageUrl, Message, Part
 from contract.chat.tools import Id, Name
 from contract.errors import INVALID_REQUEST
@@ -63,8 +64,7 @@ class ContentPart(Lenient):
 
 
 Parts = Annotated[
-    list[ContentPart],
-    Field(max_length=MAX_PARTS),
+    Annotated[list[ContentPart], Items(MAX_PARTS)],
     BeforeValidator(
         lambda v: [{"type": "input_text", "text": v}] if isinstance(v, str) else v,
         json_schema_input_type=str | list[ContentPart],
@@ -170,6 +170,11 @@ Item = Annotated[
 
 def messages(instructions: str | None, items: Sequence[Item]) -> list[Message]:
     """All of them as a chat: calls join the turn of the assistant that made them. Raises INVALID_REQUEST."""
+    check_arguments(
+        (f"input[{index}]", item.arguments or "{}")
+        for index, item in enumerate(items)
+        if isinstance(item, FunctionCall)
+    )
     turns: list[tuple[str, dict[str, Any]]] = []
     if instructions:
         turns.append(("instructions", {"role": "system", "content": [Part(type="text", text=instructions)]}))

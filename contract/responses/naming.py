@@ -15,6 +15,7 @@ NAMES = (
     (re.compile(r"^tool_choice\.(function|custom|allowed_tools)\b"), "tool_choice"),
     (re.compile(r"^max_(completion_)?tokens\b"), "max_output_tokens"),
     (re.compile(r"^reasoning_effort\b"), "reasoning.effort"),
+    (re.compile(r"^logprobs\b"), "include"),
 )
 """Fields of a chat, and the same here."""
 QUOTED = re.compile(r"`([^`]{1,200})`")

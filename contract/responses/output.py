@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NotRequired
+from typing import Any, Literal, NotRequired, TypeVar
 
 from typing_extensions import TypedDict
+
+L = TypeVar("L")
 
 Status = Literal["in_progress", "completed", "incomplete"]
 
@@ -93,7 +95,8 @@ class Made:
         call: `call_id` and `name` of a call.
         pieces: of its text: what is said, what is thought, the arguments of a call.
         status: `in_progress` until the item is done.
-        logprobs: of the tokens that spell the text, once the item is done.
+        logprobs: of the tokens that spell the text, once the item is done; or what stands for them until they are
+            written (`contract.responses.written`).
     """
 
     kind: Kind
@@ -102,18 +105,16 @@ class Made:
     call: dict[str, str]
     pieces: list[str] = field(default_factory=list)
     status: Status = "in_progress"
-    logprobs: list[Logprob] = field(default_factory=list)
+    logprobs: list[Logprob] | str = field(default_factory=list)
 
     @property
     def text(self) -> str:
         """All of it, so far."""
         return "".join(self.pieces)
 
-    def finish(self, status: Status, tokens: Sequence[dict[str, Any]] = ()) -> None:
-        """No more text comes. `tokens` are those of the answer, of which some spell this text."""
+    def finish(self, status: Status) -> None:
+        """No more text comes."""
         self.status = status
-        if self.kind is MESSAGE:
-            self.logprobs = spelling(self.text, tokens)
 
     def part(self) -> dict[str, Any]:
         """The one part of its content."""
@@ -141,22 +142,22 @@ def call_of(call: dict[str, Any]) -> tuple[Kind, str, str]:
     return FUNCTION_CALL, called.get("name") or "", called.get("arguments") or ""
 
 
-def spelling(text: str, tokens: Sequence[dict[str, Any]]) -> list[Logprob]:
-    """Those of `tokens` that spell `text`: an answer has tokens of reasoning and calls as well.
+def spelling(text: str, tokens: Sequence[tuple[str, L]]) -> list[L]:
+    """What stands for those of `tokens` that spell `text`: an answer has tokens of reasoning and calls as well.
 
-    All of them where the text cannot be found, which happens where a character has several tokens.
+    Of all of them where the text cannot be found, which happens where a character has several tokens.
     """
     if not tokens:
         return []
-    spelled = "".join(token["token"] for token in tokens)
+    spelled = "".join(token for token, _ in tokens)
     start = spelled.rfind(text) if text else -1
     if start < 0:
-        return [logprob(token) for token in tokens]
+        return [kept for _, kept in tokens]
     found, at = [], 0
-    for token in tokens:
-        if at < start + len(text) and at + len(token["token"]) > start:
-            found.append(logprob(token))
-        at += len(token["token"])
+    for token, kept in tokens:
+        if at < start + len(text) and at + len(token) > start:
+            found.append(kept)
+        at += len(token)
     return found
 
 

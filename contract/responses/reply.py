@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 
 from contract.chat.engine import ChatBatch, ChatReply, reasoning_tokens
 from contract.errors import ApiError
-from contract.responses.output import MESSAGE, REASONING, Kind, Made, OutputItem, call_of
+from contract.responses.output import MESSAGE, REASONING, Kind, Made, OutputItem, call_of, logprob, spelling
 from contract.responses.request import ResponsesRequest
 
 
@@ -157,8 +157,11 @@ def whole(head: Head, reply: ChatReply) -> ResponseReply:
     choice = reply.body["choices"][0]
     items = _made(head, choice["message"])
     status = ending(choice["finish_reason"])
+    tokens = [(token["token"], logprob(token)) for token in logprobs_of(choice)]
     for made in items:
-        made.finish(status if made is items[-1] else "completed", logprobs_of(choice))
+        made.finish(status if made is items[-1] else "completed")
+        if made.kind is MESSAGE:
+            made.logprobs = spelling(made.text, tokens)
     counts = usage(reply, reasoning_tokens(reply.body["usage"]))
     return response(head, status, [made.item() for made in items], counts)
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, field_validator, model_validator
 
-from contract.base import Lenient
+from contract.base import Items, Lenient
 from contract.body import explain
 from contract.chat.request import (
     MAX_IMAGES,
@@ -53,8 +53,7 @@ class ResponsesRequest(Lenient):
 
     model: str
     input: Annotated[
-        list[Item],
-        Field(min_length=1, max_length=MAX_MESSAGES),
+        Annotated[list[Item], Items(MAX_MESSAGES, least=1)],
         BeforeValidator(
             lambda v: [{"role": "user", "content": v}] if isinstance(v, str) else v,
             json_schema_input_type=str | list[Item],
@@ -65,12 +64,12 @@ class ResponsesRequest(Lenient):
     temperature: Annotated[float, Field(ge=0, le=MAX_TEMPERATURE)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     stream: bool | None = None
-    tools: Annotated[list[ClientTool], Field(max_length=MAX_TOOLS)] | None = None
+    tools: Annotated[list[ClientTool], Items(MAX_TOOLS)] | None = None
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = None
     text: TextConfig | None = None
     reasoning: ReasoningConfig | None = None
-    include: Annotated[list[Label], Field(max_length=MAX_INCLUDES)] | None = None
+    include: Annotated[list[Label], Items(MAX_INCLUDES)] | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
     truncation: Literal["auto", "disabled"] | None = None
     metadata: (
@@ -79,7 +78,7 @@ class ResponsesRequest(Lenient):
                 Annotated[str, Field(max_length=MAX_METADATA_KEY_CHARS)],
                 Annotated[str, Field(max_length=MAX_METADATA_CHARS)],
             ],
-            Field(max_length=MAX_METADATA),
+            Items(MAX_METADATA),
         ]
         | None
     ) = None

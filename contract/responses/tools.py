@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
-from contract.base import Lenient
+from contract.base import Items, Lenient
 from contract.chat.tools import MAX_TOOLS, Name
 
 
@@ -61,7 +61,7 @@ class ToolSubset(Lenient):
 
     type: Literal["allowed_tools"]
     mode: Literal["auto", "required"]
-    tools: Annotated[list[NamedChoice], Field(min_length=1, max_length=MAX_TOOLS)]
+    tools: Annotated[list[NamedChoice], Items(MAX_TOOLS, least=1)]
 
     def chat(self) -> dict[str, Any]:
         """As the choice of a chat."""

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, SkipValidation
 
 from contract.base import Lenient
 from contract.catalog import TranscriptionModel
 from contract.errors import INVALID_REQUEST
-from contract.limits import CONTEXT_TERMS, FORMAT_TEXT_S, RECORDING_S, TRANSCRIPTION_PROMPT_CHARS
+from contract.limits import CONTEXT_TERMS, FORMAT_TEXT_S, GRANULARITIES_CHARS, RECORDING_S, TRANSCRIPTION_PROMPT_CHARS
 from contract.transcription.engine import TranscriptionJob
 from contract.transcription.languages import spoken_language
 
@@ -45,19 +45,21 @@ def _granularities(value: Any) -> tuple[str, ...]:
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
         raise ValueError("`segment` or `word` is expected")
-    named = {part.strip() for text in texts for part in text.split(",")} - {""}
-    if unknown := sorted(named - set(GRANULARITIES)):
+    if len(named := ",".join(texts)) > GRANULARITIES_CHARS:
+        raise ValueError(f"{len(named)} characters were sent; `segment` and `word` take fewer")
+    parts = {part.strip() for part in named.split(",")} - {""}
+    if unknown := sorted(parts - set(GRANULARITIES)):
         raise ValueError(f"`{unknown[0][:40]}` is none of `segment` and `word`")
-    return tuple(name for name in GRANULARITIES if name in named)
+    return tuple(name for name in GRANULARITIES if name in parts)
 
 
 def _terms(value: Any) -> tuple[str, ...]:
     """Terms without white space; those that have some are discarded."""
     terms = [value] if isinstance(value, str) else value
+    if isinstance(terms, (list, tuple)) and len(terms) > CONTEXT_TERMS:
+        raise ValueError(f"{len(terms)} terms were sent; at most {CONTEXT_TERMS} are allowed")
     if not isinstance(terms, (list, tuple)) or not all(isinstance(term, str) for term in terms):
         raise ValueError("a term, or an array of terms, is expected")
-    if len(terms) > CONTEXT_TERMS:
-        raise ValueError(f"{len(terms)} terms were sent; at most {CONTEXT_TERMS} are allowed")
     return tuple(term for term in terms if term and not any(map(str.isspace, term)))
 
 
@@ -82,9 +84,11 @@ class TranscriptionRequest(Lenient):
     language: str | None = None
     response_format: TranscriptFormat = "json"
     timestamp_granularities: Annotated[
-        tuple[str, ...], BeforeValidator(_granularities, json_schema_input_type=str | list[str])
+        SkipValidation[tuple[str, ...]], BeforeValidator(_granularities, json_schema_input_type=str | list[str])
     ] = ()
-    context_bias: Annotated[tuple[str, ...], BeforeValidator(_terms, json_schema_input_type=str | list[str])] = ()
+    context_bias: Annotated[
+        SkipValidation[tuple[str, ...]], BeforeValidator(_terms, json_schema_input_type=str | list[str])
+    ] = ()
     format_text: Switch = False
     prompt: str | None = Field(None, max_length=TRANSCRIPTION_PROMPT_CHARS)
     stream: Switch = False

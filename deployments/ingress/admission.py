@@ -26,12 +26,12 @@ from contract.errors import (
     UNSUPPORTED_MEDIA_TYPE,
     ApiError,
 )
-from contract.limits import JSON_BODY_BYTES
+from contract.limits import JSON_BODY_BYTES, JSON_VALUES
 from deployments.ingress.budgets import Stranger
 from deployments.ingress.context import RequestContext
 from deployments.ingress.middleware import trace_of
 from deployments.ingress.origins import client_network
-from deployments.ingress.reading import whole
+from deployments.ingress.reading import holding, in_turn, whole
 from state.idempotency import HEADER
 from state.rates import RateVerdict
 
@@ -48,6 +48,7 @@ class Admitted:
     """A request whose key, scope and rate are in order.
 
     Attributes:
+        max_values: keys and values that its body may hold.
         body_bytes: length of the body, once it is read.
         body_sha256: of the body as it came, if an `Idempotency-Key` came with it.
     """
@@ -55,6 +56,7 @@ class Admitted:
     request: Request
     context: RequestContext
     max_body_bytes: int
+    max_values: int = JSON_VALUES
     body_bytes: int = 0
     body_sha256: str = ""
 
@@ -68,11 +70,17 @@ class Admitted:
         self.body_bytes = len(raw)
         if HEADER in self.request.headers:
             self.body_sha256 = sha256(raw).hexdigest()
-        return parse(model, raw if raw or not optional else b"{}")
+        hold = holding(self.request, self.context.caller)
+        sent = raw if raw or not optional else b"{}"
+        return await in_turn(self.request, len(raw), lambda: parse(model, sent, self.max_values, hold))
 
 
 def admit(
-    scope: Scope | None, max_body_bytes: int = JSON_BODY_BYTES, *, takes_api_key_header: bool = False
+    scope: Scope | None,
+    max_body_bytes: int = JSON_BODY_BYTES,
+    max_values: int = JSON_VALUES,
+    *,
+    takes_api_key_header: bool = False,
 ) -> Callable[[Request], Awaitable[Admitted]]:
     """A dependency that lets a request in, or raises the first error of the order. `scope=None`: any valid key.
 
@@ -91,9 +99,10 @@ def admit(
             caller.require(scope)
         _refuse_beyond(rate)
         trace.held.enter_context(trace.service.budgets.call(caller))
+        trace.holder = caller
         trace.timings.organisation = caller.org_id
         context = RequestContext(trace.service, caller, trace.request_id, trace.started_s, trace.timings)
-        return Admitted(request, context, max_body_bytes)
+        return Admitted(request, context, max_body_bytes, max_values)
 
     setattr(admission, MARK, scope)
     return admission
@@ -140,6 +149,7 @@ async def admit_anyone(request: Request, max_body_bytes: int) -> Stranger:
     rate = trace.rate = await trace.service.state.rates.hit_address(stranger.network)
     _refuse_beyond(rate)
     trace.held.enter_context(trace.service.budgets.call(stranger))
+    trace.holder = stranger
     return stranger
 
 

@@ -6,12 +6,14 @@
     body bytes   of everybody                       503 OVERLOADED
 
 Without a key, a network counts like a key, and everybody without one like an organisation. What is held is given back
-when the request is over: a body stays in memory until then, as JSON or as a job. Refusals are counted, and the counts
-go to the log.
+when the request is over: a body stays in memory until then, as JSON or as a job. A long reply counts among the bodies
+until it is sent; where its length is known beforehand, room is taken before an engine is asked. Refusals are counted,
+and the counts go to the log.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 import time
@@ -90,7 +92,8 @@ class Budgets:
         most_requests: under way at one time, of everybody.
         requests: those under way.
         calls: those among them that have a key, or need none.
-        body_bytes: of bodies that have come and are not done with.
+        body_bytes: of bodies that have come and are not done with, and of long replies that are not sent yet.
+        long_body: held by whoever reads a long body in the event loop.
         refused: how many requests each row of the table of errors has refused.
     """
 
@@ -98,6 +101,7 @@ class Budgets:
     requests: int = 0
     calls: Tally = field(default_factory=Tally)
     body_bytes: Tally = field(default_factory=Tally)
+    long_body: asyncio.Lock = field(default_factory=asyncio.Lock)
     refused: Counter[str] = field(default_factory=Counter)
     _reported: Counter[str] = field(default_factory=Counter)
     _reported_at_s: float = 0.0
@@ -143,6 +147,15 @@ class Budgets:
         finally:
             self.body_bytes.take(holder, -taken_bytes)
 
+    @contextmanager
+    def reply(self, holder: Holder, count: int) -> Iterator[None]:
+        """A reply that is there, until it is sent. It may pass every bound, being paid; what comes next is refused."""
+        self.body_bytes.take(holder, count)
+        try:
+            yield
+        finally:
+            self.body_bytes.take(holder, -count)
+
     def count(self, error: ApiError) -> None:
         """Counts a refusal of a bound, of this module or another one, and says now and then how many there were."""
         if error.fault.status not in (408, 429, 503):
@@ -162,7 +175,7 @@ class Budgets:
         for held_bytes, most_bytes, whose in zip(self.body_bytes.of(holder), bounds, _whose(holder), strict=True):
             if held_bytes + count > most_bytes:
                 raise _too_much(
-                    f"requests of {whose} that are under way have more than {most_bytes // MIB} MiB of bodies"
+                    f"what requests of {whose} hold, bodies and replies, is more than {most_bytes // MIB} MiB"
                 )
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,9 +22,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from autoscaling.engine import Timings
 from contract.errors import INTERNAL_ERROR, ApiError, without_text
-from contract.limits import WRITE_S
+from contract.limits import REPLY_PIECE_BYTES, WRITE_S
 from contract.wires import OPENAI, ErrorShape, error_shape
 from deployments.ingress.browsers import Pages
+from deployments.ingress.budgets import Holder
 from deployments.ingress.patience import Overdue, within
 from deployments.ingress.service import Service
 from state.rates import RateVerdict
@@ -45,6 +47,7 @@ class Trace:
         timings: filled by the gate.
         rate: set by admission.
         held: what the request holds of the budgets until it is over.
+        holder: whose budgets those are, set by admission.
     """
 
     service: Service
@@ -54,6 +57,7 @@ class Trace:
     timings: Timings = field(default_factory=Timings)
     rate: RateVerdict | None = None
     held: ExitStack = field(default_factory=ExitStack)
+    holder: Holder | None = None
 
     def headers(self) -> dict[str, str]:
         """Headers of every reply: the id, where the time went, and the rate limit once a key is known."""
@@ -65,6 +69,10 @@ class Trace:
     def refusal(self, error: ApiError) -> JSONResponse:
         """The reply that tells `error`, in the shape of this path's wire."""
         return JSONResponse(self.shape.body(error, self.request_id), error.fault.status, error.headers())
+
+    def replying(self, count: int) -> AbstractContextManager[None]:
+        """So many bytes of the reply are in memory."""
+        return self.service.budgets.reply(self.holder, count) if self.holder else nullcontext()
 
     def _server_timing(self) -> str:
         spent = self.timings
@@ -115,7 +123,12 @@ class TraceMiddleware:
                 for name, value in trace.headers().items():
                     headers.setdefault(name, value)
                 self._pages.mark(scope, headers)
-            await _taken(send, message)
+            if len(message.get("body", b"")) <= REPLY_PIECE_BYTES:
+                await _taken(send, message)
+                return
+            with trace.replying(len(message["body"])):
+                for piece in in_pieces(message):
+                    await _taken(send, piece)
 
         try:
             trace.held.enter_context(self.service.budgets.request(is_vital=scope["path"] in VITAL))
@@ -135,6 +148,14 @@ class TraceMiddleware:
                 # All that is left is to break the connection off, so that half a reply does not look whole.
                 raise BrokenOff from None
             await trace.refusal(INTERNAL_ERROR())(scope, receive, send_with_headers)
+
+
+def in_pieces(message: Message) -> Iterator[Message]:
+    """A part of a reply in parts of REPLY_PIECE_BYTES: each has a time of its own, and few bytes lie in buffers."""
+    body, is_last = message["body"], not message.get("more_body", False)
+    for start in range(0, len(body), REPLY_PIECE_BYTES):
+        end = start + REPLY_PIECE_BYTES
+        yield {**message, "body": body[start:end], "more_body": not (is_last and end >= len(body))}
 
 
 async def _taken(send: Send, message: Message) -> None:

@@ -2,22 +2,28 @@
 
 whole(request, holder, most_bytes)      a body in memory
 taken(request, holder, most_bytes)      the same in pieces, as they come
+holding(request, holder)                takes more of what the holder may have in memory
+in_turn(request, length, read)          what is made of a body, one long body after the other
 impatient(source, ...)                  pieces of any body, as long as they keep coming
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from typing import TypeVar
 
 from starlette.requests import Request
 
+from contract.body import Hold
 from contract.errors import INVALID_REQUEST, REQUEST_TOO_LARGE, UPLOAD_STALLED
-from contract.limits import BODY_GRACE_S, BODY_IDLE_S, BODY_LEAST_BYTES_PER_S, BODY_S
+from contract.limits import BODY_GRACE_S, BODY_IDLE_S, BODY_LEAST_BYTES_PER_S, BODY_S, LONG_BODY_BYTES
 from deployments.ingress.budgets import Holder
 from deployments.ingress.middleware import trace_of
 from deployments.ingress.patience import Overdue, within
+
+R = TypeVar("R")
 
 
 async def whole(request: Request, holder: Holder, most_bytes: int) -> bytes:
@@ -34,8 +40,7 @@ async def taken(request: Request, holder: Holder, most_bytes: int, hint: str = "
 
     Raises REQUEST_TOO_LARGE as soon as it is longer than `most_bytes`, UPLOAD_STALLED, TOO_MUCH_AT_ONCE, OVERLOADED.
     """
-    trace = trace_of(request)
-    take = trace.held.enter_context(trace.service.budgets.body(holder))
+    take = holding(request, holder)
     length = 0
     async with aclosing(impatient(pieces(request), BODY_IDLE_S, BODY_S)) as chunks:
         async for chunk in chunks:
@@ -44,6 +49,26 @@ async def taken(request: Request, holder: Holder, most_bytes: int, hint: str = "
                 raise REQUEST_TOO_LARGE(f"the body is longer than {most_bytes} bytes{hint}")
             take(len(chunk))
             yield chunk
+
+
+def holding(request: Request, holder: Holder) -> Hold:
+    """Takes bytes of the budgets of `holder` until `request` is over. Raises TOO_MUCH_AT_ONCE, OVERLOADED."""
+    trace = trace_of(request)
+    return trace.held.enter_context(trace.service.budgets.body(holder))
+
+
+async def in_turn(request: Request, length: int, read: Callable[[], R]) -> R:
+    """What `read` makes of a body of this length.
+
+    Reading a long one takes milliseconds. Many that came together would be read one right after the other, and
+    everybody else would wait for all of them.
+    """
+    if length <= LONG_BODY_BYTES:
+        return read()
+    async with trace_of(request).service.budgets.long_body:
+        # The others run now, up to their own next step.
+        await asyncio.sleep(0)
+        return read()
 
 
 async def pieces(request: Request) -> AsyncGenerator[bytes, None]:

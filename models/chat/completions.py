@@ -20,10 +20,10 @@ from vllm.sampling_params import RequestOutputKind, SamplingParams
 from vllm.utils.async_utils import merge_async_iterators
 from vllm.v1.engine.async_llm import AsyncLLM
 
+from contract import logprobs
 from contract.catalog import ChatModel
 from contract.chat.engine import ChatBatch
 from contract.completions import (
-    LOGPROB_TOKENS,
     SCORED_PROMPT_TOKENS,
     CompletionChoice,
     CompletionJob,
@@ -192,8 +192,4 @@ def check_logprobs(request: CompletionRequest, prompts: list[Prepared]) -> None:
             param="prompt",
         )
     most = request.answers * sum(prompt.budget + (len(prompt.ids) if request.echo else 0) for prompt in prompts)
-    if most > LOGPROB_TOKENS:
-        raise INVALID_REQUEST(
-            f"`logprobs` of up to {most} tokens were asked for; one request has at most {LOGPROB_TOKENS}",
-            param="logprobs",
-        )
+    logprobs.check_logprobs(most, request.logprobs, "logprobs")

@@ -19,6 +19,8 @@ pytestmark = pytest.mark.anyio
 WITHOUT_A_GRAPH = (
     "duplicate-keys",
     "json-floods",
+    "wrong-values",
+    "unread-replies",
     "json-shapes",
     "endless-bodies",
     "samples-for-strangers",

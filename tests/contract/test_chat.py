@@ -1,5 +1,6 @@
 """The body of POST /chat/completions: every bound at n-1, n and n+1 where it has one."""
 
+import json
 import math
 import pickle
 from typing import Any
@@ -10,6 +11,8 @@ from pydantic import ValidationError
 from contract.chat import request as chat
 from contract.chat import tools as chat_tools
 from contract.chat.request import ChatRequest
+from contract.errors import ApiError
+from contract.limits import JSON_VALUES
 
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
 
@@ -199,10 +202,37 @@ def test_tool_messages_answer_a_call() -> None:
     assert "content" in refused(messages=[{"role": "user", "content": None}])[1]
 
 
-@pytest.mark.parametrize("arguments", ["{", "[]", "5", "null", "[" * 100_000])
+@pytest.mark.parametrize("arguments", ["{", "[]", "5", "null", "[" * JSON_VALUES])
 def test_arguments_of_a_call_are_an_object(arguments: str) -> None:
-    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
-    assert "JSON object" in refused(messages=[{"role": "assistant", "tool_calls": [call]}])[1]
+    with pytest.raises(ApiError, match="JSON object") as error:
+        request(messages=called(arguments))
+    assert error.value.param == "messages[0].tool_calls[0].function.arguments"
+
+
+@pytest.mark.parametrize(
+    ("calls", "more", "is_taken"), [(1, -1, True), (1, 0, True), (1, 1, False), (4, 0, True), (4, 1, False)]
+)
+def test_arguments_of_all_calls_together_hold_as_many_values_as_a_body(calls: int, more: int, is_taken: bool) -> None:
+    # An object, its key and the array in it are three; the array's first item comes with it.
+    items = JSON_VALUES // calls - 3
+    texts = ['{"a,[:{": [' + ",".join(["0"] * (items + 1)) + "]}"] * calls
+    messages = called(*texts[1:], '{"a":[' + ",".join(["0"] * (items + 1 + more)) + "]}")
+    if is_taken:
+        assert request(messages=messages)
+        return
+    with pytest.raises(ApiError, match=f"together hold more than {JSON_VALUES} keys and values") as error:
+        request(messages=messages)
+    assert error.value.param == f"messages[0].tool_calls[{calls - 1}].function.arguments"
+
+
+def test_punctuation_in_arguments_counts_for_nothing() -> None:
+    code = json.dumps({"code": "f({a: [1, 2]}, b)\n" * JSON_VALUES})
+    assert request(messages=called(*[code] * 3))
+
+
+def called(*arguments: str) -> list[dict[str, Any]]:
+    calls = [{"id": "c", "type": "function", "function": {"name": "f", "arguments": text}} for text in arguments]
+    return [{"role": "assistant", "tool_calls": calls}]
 
 
 def test_tool_choice_names_a_tool_that_is_there() -> None:

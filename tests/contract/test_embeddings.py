@@ -107,7 +107,7 @@ EMBEDDINGS = Embeddings(struct.pack("<6f", *ROWS[0], *ROWS[1]), dimensions=3, pr
 
 
 def test_floats_survive_the_reply_exactly() -> None:
-    body = json.loads(reply(EMBEDDINGS, model='a "quoted" id', encoding_format="float"))
+    body = json.loads(b"".join(reply(EMBEDDINGS, model='a "quoted" id', encoding_format="float")))
     assert body["object"] == "list"
     assert body["model"] == 'a "quoted" id'
     assert body["usage"] == {"prompt_tokens": 9, "total_tokens": 9}
@@ -117,6 +117,6 @@ def test_floats_survive_the_reply_exactly() -> None:
 
 
 def test_base64_is_the_same_little_endian_float32() -> None:
-    body = json.loads(reply(EMBEDDINGS, model="m", encoding_format="base64"))
+    body = json.loads(b"".join(reply(EMBEDDINGS, model="m", encoding_format="base64")))
     assert [base64.b64decode(item["embedding"]) for item in body["data"]] == [bytes(row) for row in EMBEDDINGS.rows()]
     assert body["usage"]["total_tokens"] == 9

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import TypeGuard
 
 import configs
-from contract import completions, embeddings, limits, rerank
+from contract import completions, embeddings, limits, logprobs, rerank
 from contract.access import PLANS, Scope
 from contract.chat import forms, schemas, thinking
 from contract.chat import request as chat
@@ -37,8 +37,9 @@ MODULES = (
     embeddings,
     rerank,
     voices,
+    logprobs,
 )
-NOT_LIMITS = {"contract.limits.MIB", "contract.embeddings.FLOAT_BYTES"}
+NOT_LIMITS = {"contract.limits.MIB", "contract.embeddings.FLOAT_BYTES", "contract.embeddings.VECTOR_BYTES"}
 
 
 def test_plans() -> None:

@@ -231,7 +231,7 @@ def test_logprobs_are_bounded() -> None:
     with pytest.raises(ApiError, match="it may have 4096"):
         check([SCORED_PROMPT_TOKENS + 1], max_tokens=0, echo=True)
     check([1024] * 64, max_tokens=0, echo=True)
-    with pytest.raises(ApiError, match="up to 65600 tokens"):
+    with pytest.raises(ApiError, match="`logprobs` of up to 65600 tokens"):
         check([1024] * 64, max_tokens=1, echo=True)
 
 

@@ -15,6 +15,7 @@ from contract.chat.request import ChatRequest
 from contract.chat.thinking import told
 from contract.completions import CompletionJob, CompletionReply
 from contract.limits import STREAM_SLICE_OUTPUT_TOKENS
+from contract.logprobs import check_logprobs
 from deployments.ingress.billing import bill
 from deployments.ingress.context import RequestContext
 
@@ -69,8 +70,13 @@ async def streamed(
 
 
 def _job(context: RequestContext, model: ChatModel, request: ChatRequest) -> ChatJob:
-    told(request, model.thinking)  # what it refuses starts no engine
-    return ChatJob(request, context.owner)
+    # What is refused here starts no engine.
+    told(request, model.thinking)
+    job = ChatJob(request, context.owner)
+    if request.logprobs:
+        others = request.top_logprobs or 0
+        check_logprobs(job.most_output_tokens(model), others, "top_logprobs" if others else "logprobs")
+    return job
 
 
 def _estimate(job: ChatJob | CompletionJob, model: ChatModel, output_tokens: int) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TypeVar
 
@@ -15,12 +15,12 @@ R = TypeVar("R")
 
 
 async def embed(
-    context: RequestContext, model: EmbeddingModel, job: EmbeddingsJob, render: Callable[[Embeddings], R]
+    context: RequestContext, model: EmbeddingModel, job: EmbeddingsJob, render: Callable[[Embeddings], Awaitable[R]]
 ) -> R:
     """One vector per text, in order, as `render` makes a reply of them; what that raises is not billed."""
     job = replace(job, owner=context.owner)
     async with bill(context, model, {"input_tokens": job.most_input_tokens(model)}) as account:
         vectors = await context.engine(model).call(EmbeddingsEngine.embed, job, timings=context.timings)
-        rendered = render(vectors)
+        rendered = await render(vectors)
         await account.settle(input_tokens=vectors.prompt_tokens)
     return rendered

@@ -7,7 +7,7 @@ from contract.chat.engine import ChatEngine
 from contract.chat.request import ChatRequest
 from contract.chat.thinking import told
 from contract.errors import CONTEXT_LENGTH_EXCEEDED
-from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob, check_length
+from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob, check_length, reply_bytes
 from deployments.ingress.context import RequestContext
 
 
@@ -27,11 +27,13 @@ async def refuse_longer(context: RequestContext, model: ChatModel, request: Chat
 
 
 async def tokenize(context: RequestContext, model: ChatModel, job: TokenizeJob) -> Tokenized:
-    """The tokens of a text or of a conversation. Raises INVALID_REQUEST for too much text."""
+    """The tokens of a text or of a conversation. Raises INVALID_REQUEST for too much text, TOO_MUCH_AT_ONCE."""
     check_length(job, model)
     if job.request:
         told(job.request, model.thinking)  # what it refuses starts no engine
-    return await context.engine(model).call(ChatEngine.tokenize, job, timings=context.timings)
+    with context.service.budgets.body(context.caller) as hold:
+        hold(reply_bytes(job))
+        return await context.engine(model).call(ChatEngine.tokenize, job, timings=context.timings)
 
 
 async def detokenize(context: RequestContext, model: ChatModel, job: DetokenizeJob) -> str:

@@ -28,8 +28,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
-from contract.body import decode
-from contract.errors import ApiError
+from contract.body import Hold, decode
+from contract.errors import INVALID_JSON, ApiError
 from contract.mcp import RpcReply
 from deployments.ingress.mcp.servers import ASKED, Asked, C, server
 from deployments.ingress.mcp.tools import Toolbox
@@ -46,14 +46,18 @@ logging.getLogger("mcp").setLevel(logging.ERROR)
 _message = TypeAdapter[Any](JSONRPCRequest | JSONRPCNotification | JSONRPCResponse)
 
 
-def answer(request: Request, body: bytes, accepts_stream: bool, toolbox: Toolbox[C], context: C) -> Response:
-    """The reply to `body`, a message to the tools of `toolbox`."""
+def answer(
+    request: Request, body: bytes, accepts_stream: bool, toolbox: Toolbox[C], context: C, hold: Hold
+) -> Response:
+    """The reply to `body`, a message to the tools of `toolbox`. Raises what `hold` does."""
     revision = request.headers.get(REVISION_HEADER)
     if revision is not None and revision not in REVISIONS:
         return _unsupported(revision)
     try:
-        message = decode(body)
+        message = decode(body, hold=hold)
     except ApiError as error:
+        if error.fault is not INVALID_JSON:
+            raise
         return _refusal(PARSE_ERROR, error.message)
     if isinstance(message, list):
         return _refusal(INVALID_REQUEST, "the body is a batch; send each message by itself")

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from contract.access import Scope
 from contract.catalog import ChatModel
 from contract.completions import Completion, CompletionReply, CompletionRequest
+from contract.limits import JSON_NUMBERS
 from deployments.ingress.admission import Admitted, admit
 from deployments.ingress.chat_streams import AsMade, chat_stream
 from deployments.ingress.context import RequestContext
@@ -22,7 +23,7 @@ from deployments.ingress.served import input_cut
 
 router = APIRouter(tags=["chat"])
 
-Writing = Annotated[Admitted, Depends(admit(Scope.CHAT))]
+Writing = Annotated[Admitted, Depends(admit(Scope.CHAT, max_values=JSON_NUMBERS))]
 
 
 @router.post("/completions", openapi_extra=documented(CompletionRequest, Completion, streams=True, **ACCEPTS_KEY))

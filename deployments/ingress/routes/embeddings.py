@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
 from functools import partial
 from typing import Annotated
 
@@ -10,7 +12,17 @@ from starlette.responses import Response
 
 from contract.access import Scope
 from contract.catalog import EmbeddingModel
-from contract.embeddings import EmbeddingsJob, EmbeddingsReply, EmbeddingsRequest, EncodingFormat, job_of, reply
+from contract.embeddings import (
+    Embeddings,
+    EmbeddingsJob,
+    EmbeddingsReply,
+    EmbeddingsRequest,
+    EncodingFormat,
+    job_of,
+    reply,
+    reply_bytes,
+)
+from contract.limits import JSON_NUMBERS, REPLY_PIECE_BYTES
 from deployments.ingress.admission import Admitted, admit
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows.embeddings import embed
@@ -19,7 +31,7 @@ from deployments.ingress.openapi import documented
 
 router = APIRouter(tags=["embeddings"])
 
-Embedding = Annotated[Admitted, Depends(admit(Scope.EMBEDDINGS))]
+Embedding = Annotated[Admitted, Depends(admit(Scope.EMBEDDINGS, max_values=JSON_NUMBERS))]
 
 
 @router.post("/embeddings", openapi_extra=documented(EmbeddingsRequest, EmbeddingsReply, **ACCEPTS_KEY))
@@ -35,5 +47,22 @@ async def create_embeddings(admitted: Embedding) -> Response:
 async def _answer(
     context: RequestContext, model: EmbeddingModel, job: EmbeddingsJob, encoding_format: EncodingFormat
 ) -> Response:
-    body = await embed(context, model, job, partial(reply, model=model.id, encoding_format=encoding_format))
+    async def render(vectors: Embeddings) -> bytes:
+        return await _joined(reply(vectors, model=model.id, encoding_format=encoding_format))
+
+    with context.service.budgets.body(context.caller) as hold:
+        hold(reply_bytes(job, model, encoding_format))
+        body = await embed(context, model, job, render)
     return Response(body, media_type="application/json")
+
+
+async def _joined(parts: Iterator[bytes]) -> bytes:
+    """All of `parts`. Steps of other requests come between: making a long reply takes as long as a hundred of them."""
+    made, since = [], 0
+    for part in parts:
+        made.append(part)
+        since += len(part)
+        if since > REPLY_PIECE_BYTES:
+            await asyncio.sleep(0)
+            since = 0
+    return b"".join(made)

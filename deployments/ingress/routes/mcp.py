@@ -18,7 +18,7 @@ from deployments.ingress.budgets import Holder
 from deployments.ingress.mcp.tools import ACCOUNT_TOOLS, DOCS_TOOLS, Toolbox
 from deployments.ingress.openapi import documented_messages
 from deployments.ingress.origins import refuse_foreign_pages
-from deployments.ingress.reading import whole
+from deployments.ingress.reading import holding, in_turn, whole
 
 C = TypeVar("C")
 
@@ -50,7 +50,8 @@ async def _answer(request: Request, holder: Holder, max_body_bytes: int, toolbox
     await asyncio.to_thread(_load)
     from deployments.ingress.mcp.exchange import answer
 
-    return answer(request, body, accepts_stream, toolbox, context)
+    hold = holding(request, holder)
+    return await in_turn(request, len(body), lambda: answer(request, body, accepts_stream, toolbox, context, hold))
 
 
 def _load() -> None:

@@ -26,6 +26,7 @@ from deployments.ingress.events import Manners
 from deployments.ingress.flows import chat, tokens
 from deployments.ingress.idempotency import ACCEPTS_KEY, once
 from deployments.ingress.openapi import documented
+from deployments.ingress.reading import holding
 from deployments.ingress.served import input_cut
 
 router = APIRouter(tags=["chat"])
@@ -45,7 +46,7 @@ async def respond(admitted: Responding) -> Response:
     model = context.pick(context.service.catalog.chat, request.model)
     head = Head(request, context.request_id, int(time.time()), model.id)
     if request.stream:
-        events = ResponseEvents(head)
+        events = ResponseEvents(head, holding(admitted.request, context.caller))
         return await chat_stream(context, _batches(context, model, head), events, Manners(failed=events.failed))
     return await once(admitted, partial(_answer, context, model, head))
 

@@ -9,6 +9,7 @@ from pydantic_core import to_json
 from starlette.responses import JSONResponse, Response
 
 from contract.access import Scope
+from contract.limits import JSON_NUMBERS
 from contract.tokens import DetokenizeJob, DetokenizeReply, DetokenizeRequest, TokenizeBody, TokenizeReply
 from deployments.ingress.admission import Admitted, admit
 from deployments.ingress.flows import tokens
@@ -17,6 +18,7 @@ from deployments.ingress.openapi import documented
 router = APIRouter(tags=["tokens"])
 
 Counting = Annotated[Admitted, Depends(admit(Scope.CHAT))]
+Spelling = Annotated[Admitted, Depends(admit(Scope.CHAT, max_values=JSON_NUMBERS))]
 
 
 @router.post("/tokenize", openapi_extra=documented(TokenizeBody, TokenizeReply))
@@ -33,7 +35,7 @@ async def tokenize(admitted: Counting) -> Response:
 
 
 @router.post("/detokenize", openapi_extra=documented(DetokenizeRequest, DetokenizeReply))
-async def detokenize(admitted: Counting) -> Response:
+async def detokenize(admitted: Spelling) -> Response:
     """The text that some tokens of a chat model spell. Costs nothing."""
     request = await admitted.body(DetokenizeRequest)
     context = admitted.context

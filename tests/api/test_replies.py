@@ -1,0 +1,191 @@
+"""Long replies: sent in pieces, counted among the bodies until then, and refused beforehand where there is no room."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from starlette.types import Message
+
+from contract.embeddings import MAX_FLOATS, Embeddings, EmbeddingsRequest, job_of, reply, reply_bytes
+from contract.limits import REPLY_PIECE_BYTES
+from deployments.ingress import budgets as budgets_module
+from deployments.ingress import middleware
+from deployments.ingress.app import build_app
+from tests.api.conftest import Api, LocalEngine
+
+pytestmark = pytest.mark.anyio
+
+SIZE = 1024
+"""Numbers of a vector here."""
+
+
+@pytest.fixture
+async def wide(api: Api) -> Api:
+    """The same with vectors of SIZE numbers."""
+    engine = api.service.engines["embeddings-lengths"]
+    assert isinstance(engine, LocalEngine)
+    models: Any = api.service.catalog.embeddings
+    models["lengths"] = models["lengths"].model_copy(update={"dimensions": SIZE})
+    engine.adapter.model = models["lengths"]
+    return api
+
+
+def inputs(count: int, encoding: str = "float") -> dict[str, Any]:
+    return {"model": "lengths", "input": ["x"] * count, "encoding_format": encoding}
+
+
+async def sent(api: Api, body: dict[str, Any], send: Callable[[Message], Awaitable[None]]) -> None:
+    """A reply to `body` over a connection that takes it as `send` does."""
+    text = json.dumps(body).encode()
+    headers = [(b"authorization", f"Bearer {api.everything}".encode()), (b"content-length", b"%d" % len(text))]
+    scope = {"type": "http", "method": "POST", "path": "/v1/embeddings", "raw_path": b"/v1/embeddings"}
+    scope |= {"query_string": b"", "headers": headers, "client": ("127.0.0.1", 1), "http_version": "1.1"}
+    inbox: list[Message] = [{"type": "http.request", "body": text}]
+
+    async def receive() -> Message:
+        if not inbox:
+            await asyncio.Event().wait()
+        return inbox.pop()
+
+    await build_app(api.service)(scope, receive, send)
+
+
+async def test_a_long_reply_is_sent_in_pieces_and_is_whole(wide: Api) -> None:
+    pieces: list[Message] = []
+
+    async def take(message: Message) -> None:
+        pieces.append(message)
+
+    await sent(wide, inputs(600), take)
+    parts = [message["body"] for message in pieces[1:]]
+    assert len(json.loads(b"".join(parts))["data"]) == 600
+    assert dict(pieces[0]["headers"])[b"content-length"] == b"%d" % sum(map(len, parts))
+    assert len(parts) > 5
+    assert {len(part) for part in parts[:-1]} == {REPLY_PIECE_BYTES}
+    assert [message["more_body"] for message in pieces[1:]] == [True] * (len(parts) - 1) + [False]
+
+
+async def test_a_client_has_its_time_for_each_piece(wide: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(middleware, "WRITE_S", 2.0)
+    began_s, times = asyncio.get_running_loop().time(), []
+
+    async def take_slowly(message: Message) -> None:
+        if len(message.get("body", b"")) == REPLY_PIECE_BYTES:
+            await asyncio.sleep(0.3)
+        times.append(asyncio.get_running_loop().time() - began_s)
+
+    await sent(wide, inputs(600), take_slowly)
+    assert times[-1] > 2.0, "all of it took longer than one piece may"
+
+
+async def test_a_reply_counts_until_it_is_sent(wide: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads, arrived = asyncio.Event(), asyncio.Event()
+
+    async def take_the_first_piece(message: Message) -> None:
+        if message.get("body"):
+            arrived.set()
+            await reads.wait()
+
+    replying = asyncio.create_task(sent(wide, inputs(600), take_the_first_piece))
+    await arrived.wait()
+    held = wide.service.budgets.body_bytes.total
+    assert held > 600 * SIZE * 2, "the reply is among what is held"
+    monkeypatch.setattr(budgets_module, "BODIES_OF_KEY_BYTES", held)
+    assert (await wide.chat("say hello")).status_code == 429
+    reads.set()
+    await replying
+    assert wide.service.budgets.body_bytes.total == 0
+    assert (await wide.chat("say hello")).status_code == 200
+
+
+async def test_a_reply_that_nobody_reads_is_given_up_and_counts_no_more(
+    wide: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(middleware, "WRITE_S", 0.05)
+
+    async def take_nothing(message: Message) -> None:
+        await asyncio.Event().wait()
+
+    with pytest.raises(middleware.BrokenOff):
+        await sent(wide, inputs(600), take_nothing)
+    assert wide.service.budgets.body_bytes.total == 0
+
+
+@pytest.mark.parametrize(
+    ("count", "encoding", "status"),
+    [
+        (MAX_FLOATS // SIZE - 1, "float", 200),
+        (MAX_FLOATS // SIZE, "float", 200),
+        (MAX_FLOATS // SIZE + 1, "float", 400),
+        (2048, "base64", 200),
+    ],
+)
+async def test_numbers_as_text_are_bounded_and_base64_is_named(
+    wide: Api, count: int, encoding: str, status: int
+) -> None:
+    reply = await wide.send("POST", "/v1/embeddings", json=inputs(count, encoding))
+    assert reply.status_code == status
+    if status == 400:
+        error = reply.json()["error"]
+        assert error["param"] == "encoding_format"
+        assert f"{count} vectors of 1024 numbers" in error["message"]
+        assert "base64" in error["message"]
+        assert await wide.usage() == []
+
+
+@pytest.mark.parametrize(
+    ("bound", "status", "code"),
+    [
+        ("BODIES_OF_KEY_BYTES", 429, "rate_limit_exceeded"),
+        ("BODIES_OF_ORGANISATION_BYTES", 429, "rate_limit_exceeded"),
+        ("BODIES_OF_PROCESS_BYTES", 503, "overloaded"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("path", "body", "engine"),
+    [
+        ("/v1/embeddings", inputs(100), "embeddings-lengths"),
+        ("/v1/tokenize", {"model": "obedient", "prompt": "x" * 3000, "return_token_strs": True}, "chat-obedient"),
+    ],
+)
+async def test_a_reply_that_has_no_room_is_refused_before_its_engine_is_asked(
+    wide: Api, monkeypatch: pytest.MonkeyPatch, bound: str, status: int, code: str, path: str, body: Any, engine: str
+) -> None:
+    monkeypatch.setattr(budgets_module, bound, 40_000)
+    reply = await wide.send("POST", path, json=body)
+    assert (reply.status_code, reply.json()["error"]["code"]) == (status, code)
+    assert 1 <= int(reply.headers["retry-after"]) <= 3
+    local = wide.service.engines[engine]
+    assert isinstance(local, LocalEngine)
+    assert local.callers == []
+    assert await wide.usage() == []
+    monkeypatch.undo()
+    assert (await wide.send("POST", path, json=body)).status_code == 200
+    assert wide.service.budgets.body_bytes.total == 0
+
+
+@pytest.mark.parametrize("encoding", ["float", "base64"])
+async def test_no_reply_is_longer_than_the_room_that_is_taken_for_it(wide: Api, encoding: str) -> None:
+    model = wide.service.catalog.embeddings["lengths"]
+    job = job_of(EmbeddingsRequest.model_validate(inputs(50)), model)
+    longest = b"\xff\xff\x7f\x80" * (50 * SIZE)  # -1.1754942106924411e-38
+    kind: Any = encoding
+    made = b"".join(reply(Embeddings(longest, SIZE, 1), model="m", encoding_format=kind))
+    assert 0.8 * len(made) < reply_bytes(job, model, kind) >= len(made) - 200
+
+
+async def test_what_a_body_becomes_counts_while_its_engine_works(api: Api) -> None:
+    parts = [{"type": "text", "text": "a"}] * 200
+    body = {"model": "obedient", "messages": [{"role": "user", "content": parts}] * 10}
+    body["messages"].append({"role": "user", "content": "hold 30"})  # type: ignore[attr-defined]
+    asking = asyncio.create_task(api.send("POST", "/v1/chat/completions", json=body))
+    length = len(json.dumps(body, separators=(",", ":")))
+    while api.service.budgets.body_bytes.total <= length:  # noqa: ASYNC110  # a counter has nothing to wait for
+        await asyncio.sleep(0.005)
+    assert 10 * 200 * 5 * 100 < api.service.budgets.body_bytes.total - length < 10 * 200 * 5 * 150
+    asking.cancel()
+    await asyncio.wait([asking])

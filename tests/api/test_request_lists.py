@@ -1,0 +1,89 @@
+"""Arrays and objects in requests: each is bounded, and the first wrong item ends the reading.
+
+A validator that goes on collects an error for every item: a body of nothing but wrong items held the event loop for
+half a second.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from deployments.ingress import openapi
+from deployments.ingress.app import OPEN_ROUTERS, ROUTERS, VERSIONED_ROUTERS
+from deployments.ingress.mcp.tools import ACCOUNT_TOOLS, DOCS_TOOLS
+from tests.docs.pages import ROOT
+
+SEQUENCES = frozenset({"list", "tuple", "set", "frozenset", "dict", "generator"})
+NOT_READ = frozenset({"metadata", "json_schema_input_schema", "serialization"})
+"""Of a schema, what nothing is validated by."""
+
+
+def request_types() -> dict[str, Any]:
+    """What each route and each tool takes, by the name of that type."""
+    routes = (route for router in (*ROUTERS, *VERSIONED_ROUTERS, *OPEN_ROUTERS) for route in router.routes)
+    bodies = (body for route in routes if (body := (getattr(route, "openapi_extra", None) or {}).get("requestBody")))
+    found = [openapi._types[body["content"]["application/json"]["schema"][openapi._TYPE]] for body in bodies]
+    found += [tool.arguments for tool in (*ACCOUNT_TOOLS.tools, *DOCS_TOOLS.tools)]
+    return {kind.__name__: kind for kind in found}
+
+
+def parts(schema: Any, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each schema inside a core schema that values are held against, after the field that it stands in."""
+    if isinstance(schema, list | tuple):
+        for part in schema:
+            yield from parts(part, place)
+    if not isinstance(schema, dict):
+        return
+    if isinstance(schema.get("type"), str):
+        yield place, schema
+    inside = schema["cls"].__name__ if schema.get("type") == "model" else place
+    for name, part in schema.items():
+        if name == "fields" and isinstance(part, dict):
+            for field, inner in part.items():
+                yield from parts(inner, f"{place}.{field}")
+        elif name not in NOT_READ:
+            yield from parts(part, inside)
+
+
+def is_data(schema: dict[str, Any]) -> bool:
+    """Whether no item can be wrong. Then only the bounds of the body hold for it."""
+    item = schema.get("items_schema") or schema.get("values_schema") or {"type": "any"}
+    return isinstance(item, dict) and item["type"] == "any"
+
+
+REQUESTS = request_types()
+
+
+def test_what_routes_read_is_what_they_document() -> None:
+    files = (ROOT / "deployments/ingress/routes").glob("*.py")
+    calls = (
+        node for file in files for node in ast.walk(ast.parse(file.read_text("utf-8"))) if isinstance(node, ast.Call)
+    )
+    read = {ast.unparse(call.args[0]) for call in calls if getattr(call.func, "attr", "") == "body" and call.args}
+    assert len(read) > 10
+    assert read - set(REQUESTS) == set()
+
+
+@pytest.mark.parametrize("name", sorted(REQUESTS))
+def test_each_list_of_a_request_is_bounded_and_ends_at_its_first_wrong_item(name: str) -> None:
+    found = parts(TypeAdapter(REQUESTS[name]).core_schema, name)
+    lists = [(place, one) for place, one in found if one["type"] in SEQUENCES and not is_data(one)]
+    assert [place for place, one in lists if one.get("max_length") is None] == [], "without a bound"
+    assert [place for place, one in lists if not one.get("fail_fast")] == [], "goes on after a wrong item"
+
+
+@pytest.mark.parametrize("name", sorted(REQUESTS))
+def test_one_unknown_field_is_enough_to_refuse_an_object(name: str) -> None:
+    for _, one in parts(TypeAdapter(REQUESTS[name]).core_schema, name):
+        model: type[BaseModel] = one.get("cls", BaseModel)
+        if one["type"] != "model" or model.model_config.get("extra") != "forbid":
+            continue
+        with pytest.raises(ValidationError) as refused:
+            model.model_validate({f"unknown {index}": 0 for index in range(5_000)})
+        assert refused.value.error_count() <= len(model.model_fields) + 1
+        assert [e["loc"] for e in refused.value.errors() if e["type"] == "extra_forbidden"] == [("unknown 0",)]
