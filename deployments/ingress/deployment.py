@@ -82,6 +82,11 @@ class IngressArgs(BaseModel):
         }
 
 
+def ingresses() -> int:
+    """Ingress replicas that Serve is to run, this one among them."""
+    return serve.get_replica_context().world_size or 1
+
+
 def gates(
     catalog: Catalog, app_name: str, handles: Mapping[str, DeploymentHandle], watch: StartWatch
 ) -> dict[str, Gate]:
@@ -91,7 +96,7 @@ def gates(
         assert model.serving
         through, name = catalog.read_through(model), model.deployment
         behind = made[through.deployment] if through else None
-        made[name] = Gate(name, app_name, model.serving, handles[name], watch, behind)
+        made[name] = Gate(name, app_name, model.serving, handles[name], watch, behind, ingresses)
     return made
 
 
