@@ -164,8 +164,8 @@ REMEDIES: dict[str, Remedy] = {
         waits=True,
     ),
     "TOO_MANY_UPLOADS": Remedy(
-        "the organisation has a hundred tickets that it has not used",
-        "Use them; each expires after an hour.",
+        "the organisation has a hundred tickets that it has not used, or used before anything was uploaded",
+        "Upload, and use them; each expires after an hour.",
     ),
     "BUSY": Remedy(
         "every slot of the engine is taken, or too many recordings of the key wait to be decoded",
@@ -225,6 +225,10 @@ REMEDIES: dict[str, Remedy] = {
     "STATE_UNAVAILABLE": Remedy(
         "the database or the store of files does not answer, or earlier usage is not recorded yet; nothing was done",
         "Send it again after `Retry-After`. The operator looks at the database.",
+    ),
+    "STORE_FULL": Remedy(
+        "the disk where recordings lie has less room than uploads must leave free",
+        "Send it again later. The operator makes room, or keeps recordings in an object store.",
     ),
     "UPSTREAM_TIMEOUT": Remedy(
         "the engine was slower than its `deadline_s` allows",

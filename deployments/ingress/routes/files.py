@@ -20,15 +20,11 @@ from deployments.ingress.admission import refuse_other_media
 from deployments.ingress.flows.uploads import nothing_came, store, too_long, why_closed
 from deployments.ingress.middleware import trace_of
 from deployments.ingress.openapi import documented, documented_audio
-from deployments.ingress.reading import impatient, pieces
 from deployments.ingress.streams import Stream
 from state.tickets import Ticket
 
 open_router = APIRouter(tags=["files"])
 """The signature is the key."""
-
-IDLE_S = 60.0
-"""A recording that stands still for so long is given up."""
 
 RECORDING: dict[str, Any] = {
     "requestBody": {
@@ -68,8 +64,7 @@ async def upload(request: Request, name: str) -> Response:
     if closed := why_closed(ticket, service.state.clock()):
         raise closed
     _check_headers(request, ticket)
-    chunks = impatient(pieces(request), IDLE_S, ticket.expires_at - service.state.clock())
-    size = await store(service, ticket, chunks)
+    size = await store(service, ticket, request)
     body: Uploaded = {"upload_id": ticket.id, "size": size}
     return JSONResponse(body)
 
