@@ -33,7 +33,7 @@ IDLE_S = 60.0
 """A recording that stands still for so long is given up."""
 
 LOOK_S = 5.0
-"""So often the ticket of an upload is looked at: another process may have used it, and then the bytes are for nothing."""
+"""So often the ticket of an upload is looked at: another process may have used it, and then no byte more is wanted."""
 
 AT_ONCE = 2
 """PUTs of one ticket: a client whose connection died may begin again before we know of it."""
