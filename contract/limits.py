@@ -125,6 +125,8 @@ TARGET_HZ = (60, 400)
 """Pitch that a voice can be ordered at."""
 PENDING_DRAFTS = 3
 """Drafts of an organisation that are made at the same time. Spec 8 (Concurrent drafts)."""
+KEPT_DRAFTS = 100
+"""Drafts of an organisation that are made or ready, each with a clip: as many as a list shows. Ours."""
 DRAFT_S = 20 * 60
 """A draft that is not finished after so long has failed."""
 DRAFT_KEPT_S = 30 * 24 * 3600

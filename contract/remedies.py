@@ -129,8 +129,9 @@ REMEDIES: dict[str, Remedy] = {
         "Send `Accept: application/json, text/event-stream`, as the official SDKs do.",
     ),
     "TOO_MANY_PENDING": Remedy(
-        "the organisation has as many drafts of voices under way as it may",
-        "Poll them until they are ready, or discard one.",
+        "the organisation has as many drafts of voices under way as it may, or a hundred that are neither adopted nor "
+        "deleted",
+        "Poll them until they are ready; adopt or delete those that are.",
     ),
     "ALREADY_UPLOADED": Remedy(
         "the bytes of this ticket are here already",
