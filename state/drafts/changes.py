@@ -52,8 +52,8 @@ def order(connection: Connection, draft: Draft, ends_at: int, hold_micro_eur: in
     open = (drafts.c.org_id == draft.org_id, drafts.c.state.in_(("pending", "ready")))
     if connection.execute(select(func.count()).select_from(drafts).where(*open)).scalar_one() >= KEPT_DRAFTS:
         raise TOO_MANY_PENDING(
-            f"your organisation has {KEPT_DRAFTS} drafts that are neither adopted nor deleted, as many as are kept; adopt "
-            "or delete some, then order again"
+            f"your organisation has {KEPT_DRAFTS} drafts that are neither adopted nor deleted, as many as are kept; "
+            "adopt or delete some, then order again"
         )
     connection.execute(insert(drafts).values(**columns(draft), ends_at=ends_at, sweep_at=ends_at))
     if hold_micro_eur:

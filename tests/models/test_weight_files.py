@@ -40,7 +40,7 @@ CONFIGS = [
     ("name", "content"),
     [(name, b"1") for name in NAMES]
     + [(name, content) for name in ("pytorch_model.bin", "model.bin", "styles/one.bin") for content in BINARIES]
-    # Pickles of protocol 0 and 1 begin with any of their commands, so a loader of PyTorch would find them under any name.
+    # Pickles of protocol 0 and 1 begin with any of their commands, and a loader of PyTorch takes any name.
     + [
         (name, b"cposix\nsystem\n(S'id'\ntR.")
         for name in ("pytorch_model.bin", "model.bin", "MODEL.BIN", "x/model.bin")

@@ -37,11 +37,12 @@ def write_sdist(folder: Path, file: str = "toy_styles-1.0.tar.gz", table: bytes 
 def declare_sdist(home: Path, sdist: Path, member: str = "styles/one.bin", wheel: Path | None = None) -> None:
     wheels = ["wheel:toy-1==1.0"] if wheel else []
     hashes = [digest(file.read_bytes()) for file in (wheel, sdist) if file]
+    pin = f'size = {len(TABLE)}, sha256 = "{digest(TABLE)}"'
     lines = [
         f"source = {[*wheels, 'sdist:Toy-Styles==1.0']}",
         f"sha256 = {hashes}",
         "[toy.files]",
-        f'"styles/one.bin" = {{ size = {len(TABLE)}, sha256 = "{digest(TABLE)}", parts = ["toy_styles-1.0/{member}"] }}',
+        f'"styles/one.bin" = {{ {pin}, parts = ["toy_styles-1.0/{member}"] }}',
     ]
     if wheel:
         lines.append(f'"config.json" = {{ size = 2, sha256 = "{digest(b"{}")}", parts = ["toy_1/config.json"] }}')
