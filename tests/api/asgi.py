@@ -32,7 +32,12 @@ class Answer:
 
 
 async def ask(
-    app: ASGIApp, method: str, path: str, headers: list[tuple[bytes, bytes]] | None = None, body: bytes = b""
+    app: ASGIApp,
+    method: str,
+    path: str,
+    headers: list[tuple[bytes, bytes]] | None = None,
+    body: bytes = b"",
+    query: bytes = b"",
 ) -> Answer:
     """One request. `path` is what a server makes of the target: unquoted, without the query."""
     scope = {
@@ -44,7 +49,7 @@ async def ask(
         "path": path,
         "raw_path": path.encode(),
         "root_path": "",
-        "query_string": b"",
+        "query_string": query,
         "headers": headers or [],
         "client": ("127.0.0.1", 1),
         "server": ("127.0.0.1", 80),

@@ -45,7 +45,7 @@ class Uploaded(TypedDict):
 async def download(request: Request, name: str) -> Response:
     """Download what a signed address names."""
     state = trace_of(request).service.state
-    state.signatures.verify(name, request.url.query, "GET")
+    state.signatures.verify(name, _query(request), "GET")
     blob = await state.blobs.stream(name)
     if blob is None:
         raise NOT_FOUND("what this address named has been deleted")
@@ -57,7 +57,7 @@ async def download(request: Request, name: str) -> Response:
 async def upload(request: Request, name: str) -> Response:
     """Upload the recording that a ticket is for, with the ticket's `content_type`, once."""
     service = trace_of(request).service
-    service.state.signatures.verify(name, request.url.query, "PUT")
+    service.state.signatures.verify(name, _query(request), "PUT")
     ticket = await service.state.tickets.find(name.rpartition("/")[2])
     if ticket is None or ticket.name != name:
         raise NOT_FOUND("this address is of no ticket, or of one that is long gone")
@@ -82,6 +82,12 @@ def _check_headers(request: Request, ticket: Ticket) -> None:
         raise too_long(ticket.size_bytes)
     if declared.isdecimal() and not int(declared):
         raise nothing_came()
+
+
+def _query(request: Request) -> str:
+    """As it came: `request.url` would break over bytes that are no UTF-8, of which no signature has any."""
+    query: bytes = request.scope["query_string"]
+    return query.decode("latin-1")
 
 
 def _media_type(name: str) -> str:
