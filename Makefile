@@ -10,6 +10,8 @@ TESTERS ?= 2
 
 BIN := .venv/bin
 RUN := $(BIN)/python -m
+# What is installed is named by its hash, and comes as a wheel: what has to be built runs tools that no hash names.
+HASHED := --no-deps --require-hashes --only-binary :all:
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-dev setup-qwen setup-batch serve weights test check bench evaluate attack conformance check-gpu audit docs lock
@@ -70,30 +72,31 @@ docs: setup-dev ## write the pages that are made of the code
 # The +cpu build of torch is in PyTorch's own index. An index that pip knows already is asked first; the hash is the same.
 .venv/cpu.done: requirements/cpu.lock requirements/torch-cpu.txt | .venv/bin/python
 	@echo "installing torch (CPU) and $$(grep -c == $<) pinned packages; some 2 minutes the first time"
-	@$(BIN)/pip install --quiet --no-deps --require-hashes -r requirements/torch-cpu.txt 2>/dev/null || \
-		$(BIN)/pip install --no-deps --require-hashes --index-url https://download.pytorch.org/whl/cpu -r requirements/torch-cpu.txt
-	@$(BIN)/pip install --quiet --progress-bar on --no-deps --require-hashes -r $<
+	@$(BIN)/pip install --quiet $(HASHED) -r requirements/torch-cpu.txt 2>/dev/null || \
+		$(BIN)/pip install $(HASHED) --index-url https://download.pytorch.org/whl/cpu -r requirements/torch-cpu.txt
+	@$(BIN)/pip install --quiet --progress-bar on $(HASHED) -r $<
 	@touch $@
 
 .venv/gpu.done: requirements/gpu.lock | .venv/bin/python
 	@echo "installing $$(grep -c == $<) pinned packages with CUDA; several GB"
-	@$(BIN)/pip install --progress-bar on --no-deps --require-hashes -r $<
+	@$(BIN)/pip install --progress-bar on $(HASHED) -r $<
 	@touch $@
 
 # Heads and ingress replicas of a cluster load no model.
 .venv/ingress.done: requirements/ingress.lock | .venv/bin/python
-	@$(BIN)/pip install --quiet --progress-bar on --no-deps --require-hashes -r $<
+	@$(BIN)/pip install --quiet --progress-bar on $(HASHED) -r $<
 	@touch $@
 
+# One of them has no wheel: setuptools, which builds it, is there already.
 .venv/dev.done: requirements/dev.lock .venv/$(LIBS).done
-	@$(BIN)/pip install --quiet --no-deps --require-hashes -r $<
+	@$(BIN)/pip install --quiet --no-deps --require-hashes --no-build-isolation -r $<
 	@touch $@
 
 # An environment in folder $(1) that holds what $(2) pins, and takes all else from .venv.
 define beside
 @echo "setting up $(1)"
 @$(BIN)/python -m venv --without-pip --clear $(1)
-@$(BIN)/pip --python $(1)/bin/python install --quiet --no-deps --require-hashes -r $(2)
+@$(BIN)/pip --python $(1)/bin/python install --quiet $(HASHED) -r $(2)
 @$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
 	>$$(echo $(1)/lib/python3.*/site-packages)/parlance.pth
 endef
@@ -113,7 +116,7 @@ $(BATCH)/done: requirements/batch.lock | .venv/$(LIBS).done
 $(CLIENTS)/done: requirements/conformance.lock | .venv/$(LIBS).done
 	@echo "setting up $(CLIENTS): $$(grep -c == $<) pinned packages"
 	@$(BIN)/python -m venv --without-pip --clear $(CLIENTS)
-	@$(BIN)/pip --python $(CLIENTS)/bin/python install --quiet --only-binary :all: --no-deps --require-hashes -r $<
+	@$(BIN)/pip --python $(CLIENTS)/bin/python install --quiet $(HASHED) -r $<
 	@touch $@
 
 conformance/node/node_modules/done: conformance/node/package-lock.json
@@ -123,9 +126,9 @@ conformance/node/node_modules/done: conformance/node/package-lock.json
 
 .venv/audit/done: requirements/audit.lock | .venv/bin/python
 	@$(BIN)/python -m venv --without-pip --clear .venv/audit
-	@$(BIN)/pip --python .venv/audit/bin/python install --quiet --no-deps --require-hashes -r $<
+	@$(BIN)/pip --python .venv/audit/bin/python install --quiet $(HASHED) -r $<
 	@touch $@
 
 lock: .venv/bin/python ## resolve the locks in requirements/ anew
-	@$(BIN)/pip install --quiet uv
+	@$(BIN)/pip install --quiet $(HASHED) -r requirements/uv.lock
 	@sh requirements/lock.sh $(abspath $(BIN)/uv)

@@ -150,6 +150,7 @@ def _prepare_environment(home: Path, run: Path) -> None:
         "RAY_SERVE_PROXY_MIN_DRAINING_PERIOD_S": "1",
         "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": str(run / "haproxy.cfg"),
         "RAY_SERVE_HAPROXY_SOCKET_PATH": str(run / "admin.sock"),
+        "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH": str(run / "metrics.sock"),
         "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": str(run),
         "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": str(run / "server-state"),
         "RAY_SERVE_HAPROXY_METRICS_PORT": str(metrics_port),

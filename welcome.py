@@ -18,7 +18,9 @@ def say_ready(
     early = f"; {', '.join(woken)} is starting already" if woken else ""
     console.print(f"\n[bold green]Parlance is ready[/] at {url}. Engines start when they are first asked{early}.")
     if new_key:
-        console.print(f"The organisation `demo` has a key with every scope: [bold]{new_key}[/] (kept in {key_file})")
+        # Off a terminal this goes to a log, and from there to whoever collects logs.
+        shown = f": [bold]{new_key}[/] (kept in {key_file})" if console.is_terminal else f", kept in {key_file}"
+        console.print(f"The organisation `demo` has a key with every scope{shown}")
     lines = [f"  {verb:<10} {command}" for verb, command in things_to_try(url, key_file, models)]
     console.print("\n".join(["Try, in another terminal:", "", *lines, "", "Ctrl-C stops everything."]), markup=False)
 

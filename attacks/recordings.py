@@ -12,10 +12,14 @@ import httpx
 from attacks.attack import NotTriedError, Saw, attack
 from attacks.bombs import BOMBS
 from attacks.bystander import standing_by
-from attacks.target import NOBODY, Target, told
-from contract.limits import RECORDING_BODY_BYTES, UPLOAD_BYTES
+from attacks.target import NOBODY, Target, counted, told
+from attacks.wire import connected, first_status, request
+from contract.limits import MIB, OPEN_UPLOADS, RECORDING_BODY_BYTES, UPLOAD_BYTES
 
 PATH = "/v1/audio/transcriptions"
+
+ENDED_S = 20
+"""Within which an upload ends that nobody wants any more; the server looks every few seconds."""
 
 
 @attack("400, 413 or 200, each within its deadline; afterwards a good file is heard")
@@ -96,15 +100,46 @@ async def misused_tickets(target: Target) -> Saw:
     return Saw("; ".join([told(tries.values()), *wrong]), not wrong)
 
 
-@attack("100 unused ones of an organisation at most, then 429; one more for somebody else", is_long=True)
+@attack("404 for the transcription, and within seconds for the upload; nobody else waits")
+async def uploads_of_used_tickets(target: Target) -> Saw:
+    """Uploads that go on after their ticket was used: each would hold a request and 100 MiB of disk for an hour."""
+    if "stt" not in target.models:
+        raise NotTriedError("no transcriber here")
+    with standing_by(target) as waits:
+        ends = await asyncio.gather(*(_used_meanwhile(target) for _ in range(target.size(3, 20))))
+    return Saw(f"{counted(map(str, ends))}; {waits}", waits.held and set(ends) == {(404, 404)})
+
+
+async def _used_meanwhile(target: Target) -> tuple[int, int]:
+    """Statuses of a transcription whose bytes are on their way, and of their upload; 0 for one that goes on."""
+    ticket = await _ticket(target, UPLOAD_BYTES)
+    address = urlsplit(ticket["upload_url"])
+    path, length = f"{address.path}?{address.query}", f"Content-Length: {UPLOAD_BYTES}"
+    async with connected(target) as (reader, writer):
+        writer.write(request(target, "PUT", path, "Content-Type: audio/wav", length, body=bytes(MIB)))
+        await writer.drain()
+        heard = await target.send("POST", PATH, json={"upload_id": ticket["upload_id"]})
+        listening = asyncio.create_task(first_status(reader))
+        await asyncio.wait({listening}, timeout=ENDED_S)
+        return heard.status_code, listening.result() if listening.done() else 0
+
+
+@attack(
+    "100 open ones of an organisation at most, then 429, also where they are used at once; one for somebody else",
+    is_long=True,
+)
 async def tickets_without_end(target: Target) -> Saw:
-    """More tickets than anybody uses: each may fill 100 MiB of disk."""
+    """More tickets than anybody uses, and tickets that are used before anything comes: each may fill 100 MiB."""
     if not target.other_key:
         raise NotTriedError("wants a key of another organisation")
-    replies = await asyncio.gather(*(_order(target, UPLOAD_BYTES) for _ in range(120)))
+    replies = await asyncio.gather(*(_order(target, UPLOAD_BYTES) for _ in range(60)))
+    for reply in replies:
+        await target.send("POST", PATH, json={"upload_id": reply.json().get("upload_id", "")})
+    replies += await asyncio.gather(*(_order(target, UPLOAD_BYTES) for _ in range(60)))
     theirs = await _order(target, 1_000, target.other_key)
-    held = {reply.status_code for reply in replies} == {200, 429} and theirs.status_code == 200
-    return Saw(f"{told(replies)}; somebody else: {told([theirs])}", held)
+    issued = sum(reply.status_code == 200 for reply in replies)
+    held = issued <= OPEN_UPLOADS and {reply.status_code for reply in replies} == {200, 429}
+    return Saw(f"{told(replies)}; somebody else: {told([theirs])}", held and theirs.status_code == 200)
 
 
 async def _transcribe(target: Target, name: str, data: bytes) -> httpx.Response:

@@ -99,12 +99,6 @@ def deployment_options(model: Model, python: str | None = None) -> dict[str, Any
     return options
 
 
-def most_replicas(serving: Serving) -> int:
-    """Replicas that an engine may grow to."""
-    most: int = merged(_defaults(serving), serving.deployment)["autoscaling_config"]["max_replicas"]
-    return most
-
-
 def merged(defaults: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
     """`table` over `defaults`: tables meet key by key, everything else is replaced whole."""
     both = {

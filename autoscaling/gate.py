@@ -29,10 +29,9 @@ from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, 
 from ray.serve.handle import DeploymentHandle
 
 from autoscaling import views
-from autoscaling.deployment import most_replicas
 from autoscaling.engine import Timings
-from autoscaling.report import report_waiting
-from autoscaling.room import Full, Late, WaitingRoom
+from autoscaling.report import counted_as_waiting, report_waiting
+from autoscaling.room import Full, Late, WaitingRoom, alone
 from autoscaling.watch import Start, StartWatch
 from contract.catalog import Serving
 from contract.errors import (
@@ -56,7 +55,10 @@ R = TypeVar("R")
 
 
 class Gate:
-    """One engine, as one ingress process sees it. It is cold also where the one `behind` it is, which it calls."""
+    """One engine, as one ingress process sees it. It is cold also where the one `behind` it is, which it calls.
+
+    `sharers` says how many processes have a gate before the same slots.
+    """
 
     def __init__(
         self,
@@ -66,6 +68,7 @@ class Gate:
         handle: DeploymentHandle,
         watch: StartWatch,
         behind: Gate | None = None,
+        sharers: Callable[[], int] = alone,
     ) -> None:
         self.name = name
         self.serving = serving
@@ -77,9 +80,15 @@ class Gate:
         self._stream_handle = handle.options(stream=True)
         self._warming: asyncio.Task[None] | None = None
         self._load_s = serving.load_s
-        self._most_replicas = most_replicas(serving)
         queues = serving.when_busy == "queue"
-        self._room = WaitingRoom(self._places, serving.max_queued if queues else 0, keeps=queues)
+        self._room = WaitingRoom(
+            self._places,
+            serving.max_queued if queues else 0,
+            keeps=queues,
+            sharers=sharers,
+            # What Serve sees waiting is what makes it add replicas.
+            waits=partial(counted_as_waiting, self._handle),
+        )
 
     def running(self) -> int:
         """Replicas that run; none where the engine behind is cold."""
@@ -162,14 +171,13 @@ class Gate:
     def _places(self) -> int:
         """Calls that may be at work or on their way there.
 
-        While the engine may still grow, twice its slots: what Serve sees waiting is what makes it add replicas. Where
-        Serve's router refuses, it is the one who does, exactly, over all ingress replicas.
+        Where Serve's router refuses, it is the one who does, exactly, over all ingress replicas.
         """
         view = views.VIEWS.get(self._key)
         slots = view.slots() if view else 0
         if self.serving.when_busy == "refuse":
             return slots + self.serving.max_queued
-        return slots * 2 if self._own() < self._most_replicas else slots
+        return slots
 
     async def ready(self, within_s: float, *, timings: Timings) -> None:
         """Returns once a replica runs, also where calls are refused when it is cold.

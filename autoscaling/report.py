@@ -1,16 +1,22 @@
-"""Tells Serve's controller at once that a call waits for an engine at zero.
+"""Tells Serve's controller what waits: it adds replicas for calls that run and calls that wait at a handle.
 
-Serve means to: a handle without replicas reports when its first call comes. But it reports what it had counted before
-that call, which is nothing, and the count goes out with its next report, up to half a second later. Reports more often
-would cost a tenth of a core. So this takes a count and reports it, by private names of Ray, which
-tests/cluster/test_router_contract.py holds on to.
+    report_waiting         at once, for an engine at zero
+    counted_as_waiting     with the handle's next report, for a call that waits in the gate's room
+
+Serve means to do the first: a handle without replicas reports when its first call comes. But it reports what it had
+counted before that call, which is nothing, and the count goes out with its next report, up to half a second later.
+Reports more often would cost a tenth of a core. The second it cannot know: in its own queue the calls would stand
+behind each other whoever made them. Both use private names of Ray, which tests/cluster/test_router_contract.py holds
+on to.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from ray.serve._private.router import CurrentLoopRouter
+from ray.serve._private.router import CurrentLoopRouter, RouterMetricsManager
 from ray.serve.handle import DeploymentHandle
 
 REPORTS = 3
@@ -20,13 +26,32 @@ APART_S = 0.03
 
 async def report_waiting(handle: DeploymentHandle) -> None:
     """Reports what waits at `handle`, whose call was made just now."""
-    router = getattr(handle, "_router", None)
-    if not isinstance(router, CurrentLoopRouter):  # one of a thread of its own
+    metrics = _metrics(handle)
+    if metrics is None:
         return
-    metrics = router._asyncio_router._metrics_manager
     for _ in range(REPORTS):
         await asyncio.sleep(APART_S)
         if metrics.autoscaling_config is None:  # Serve has not told this router yet, and reports nothing before
             continue
         metrics._add_autoscaling_metrics_point()
         metrics.push_autoscaling_metrics_to_controller()
+
+
+@contextmanager
+def counted_as_waiting(handle: DeploymentHandle) -> Iterator[None]:
+    """While the block runs, Serve sees one call more that waits at `handle`."""
+    metrics = _metrics(handle)
+    if metrics is None:
+        yield
+        return
+    metrics.inc_num_queued_requests()
+    try:
+        yield
+    finally:
+        metrics.dec_num_queued_requests()
+
+
+def _metrics(handle: DeploymentHandle) -> RouterMetricsManager | None:
+    """What counts for `handle`; None where that runs in a thread of its own."""
+    router = getattr(handle, "_router", None)
+    return router._asyncio_router._metrics_manager if isinstance(router, CurrentLoopRouter) else None

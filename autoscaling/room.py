@@ -4,8 +4,13 @@
     none is                      it waits. The organisation with the fewest calls at work is next, and among equals the
                                  one whose turn was longest ago; within an organisation, first come, first served
     too many wait                the organisation that has the most waiting loses its last call: `Full`
-    several organisations come   a quarter of the places is kept for those that hold fewer than that, so that long calls
-                                 of one do not shut out the short ones of another
+    several organisations come   this process hands out its share of the places and no more, and a quarter of that is
+                                 kept for those that hold fewer, so that long calls of one do not shut out the short
+                                 ones of another. Who holds that few may have any place
+
+Processes that call one engine each have a room, and none knows what another has handed out. So the share is what makes
+their sum fit: the places that they keep are there, and nobody waits behind a flood in a queue outside of the room.
+An organisation that is alone may have all places of every process.
 
 Serve's own queue knows no organisations and is first come, first served: behind eighty calls of one key the call of
 another would wait for all of them. Here it waits for one.
@@ -14,9 +19,11 @@ another would wait for all of them. Here it waits for one.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from itertools import count
 
 from autoscaling.engine import NOBODY
@@ -29,6 +36,11 @@ PRESENT_S = 60.0
 
 KEPT_SHARE = 4
 """One place in so many is kept."""
+
+
+def alone() -> int:
+    """One process calls the engine."""
+    return 1
 
 
 class Full(Exception):
@@ -71,12 +83,24 @@ class WaitingRoom:
         places: how many calls may be at work now.
         max_waiting: how many more may wait.
         keeps: whether places are kept for organisations that hold few.
+        sharers: how many processes have a room before the same places.
+        waits: entered while a call waits for its turn; whoever adds places may want to know.
     """
 
-    def __init__(self, places: Callable[[], int], max_waiting: int, *, keeps: bool = True) -> None:
+    def __init__(
+        self,
+        places: Callable[[], int],
+        max_waiting: int,
+        *,
+        keeps: bool = True,
+        sharers: Callable[[], int] = alone,
+        waits: Callable[[], AbstractContextManager[object]] = nullcontext,
+    ) -> None:
         self._places = places
         self._max_waiting = max_waiting
         self._keeps = keeps
+        self._sharers = sharers
+        self._waits = waits
         self._at_work: Counter[int] = Counter()
         self._inside: dict[int, list[_Waiting]] = {}
         """Everybody who waits, by organisation, in the order of their coming."""
@@ -115,7 +139,8 @@ class WaitingRoom:
                 self._call_next()
                 if not one.has_turn:
                     async with one.patience:
-                        await one.turn
+                        with self._waits():
+                            await one.turn
         except BaseException as error:
             if one.has_turn:
                 # It was cancelled in the very moment in which its turn came.
@@ -180,30 +205,32 @@ class WaitingRoom:
 
     def _next(self) -> int | None:
         """The organisation whose call is next; None if there is no place for any."""
-        free = self._free()
-        if free <= 0:
+        if self._free() <= 0:
             return None
-        organisation = min(self._queues, key=lambda who: (self._at_work[who], self._last_turn.get(who, 0)))
-        kept = self._kept(organisation)
-        if free > kept or self._at_work[organisation] < kept:
-            return organisation
-        return None
+        in_turn = sorted(self._queues, key=lambda who: (self._at_work[who], self._last_turn.get(who, 0)))
+        return next(filter(self._may_work, in_turn), None)
+
+    def _may_work(self, organisation: int) -> bool:
+        """Whether a place that is free is one for `organisation`."""
+        if not self._keeps or not self._has_company(organisation):
+            return True
+        places = max(1, self._places())
+        share = math.ceil(places / self._sharers())
+        kept = max(1, share // KEPT_SHARE) if places > 1 else 0
+        return self._at_work.total() + kept < share or self._at_work[organisation] < kept
 
     def _free(self) -> int:
         return max(1, self._places()) - self._at_work.total()
 
-    def _kept(self, organisation: int) -> int:
-        """Places that `organisation` may not take, because others were here a moment ago."""
-        places = self._places()
-        if not self._keeps or places < 2:
-            return 0
+    def _has_company(self, organisation: int) -> bool:
+        """Whether others were here a moment ago."""
         since_s = time.monotonic() - PRESENT_S
         for other, seen_s in reversed(self._present.items()):
             if seen_s < since_s:
-                return 0
+                return False
             if other not in (organisation, NOBODY):
-                return max(1, places // KEPT_SHARE)
-        return 0
+                return True
+        return False
 
     def _note(self, organisation: int) -> None:
         now_s = time.monotonic()

@@ -226,6 +226,13 @@ OVERLOADED = _row("OVERLOADED", 503, text="the server has as much to do as it ca
 STATE_UNAVAILABLE = _row(
     "STATE_UNAVAILABLE", 503, text="the service cannot record this request at the moment", retry_after_s=5
 )
+STORE_FULL = _row(
+    "STORE_FULL",
+    503,
+    "state_unavailable",
+    text="the server has no room for recordings at the moment; send the request again later",
+    retry_after_s=60,
+)
 RECORDING_TIMEOUT = _row(
     "RECORDING_TIMEOUT",
     504,

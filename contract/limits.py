@@ -111,7 +111,12 @@ UPLOAD_BYTES = 100 * MIB
 UPLOAD_S = 3600
 """Seconds in which a ticket can be used. Ours: the spec has no figure."""
 OPEN_UPLOADS = 100
-"""Unused tickets that an organisation may have. Ours: they occupy up to 100 MiB each."""
+"""Tickets of an organisation under which bytes lie or may come: those that are not used, and until they expire those
+that were used before anything was uploaded. Ours: they occupy up to 100 MiB each."""
+UPLOADS_OF_ORGANISATION = 32
+"""Recordings of an organisation that are on their way under tickets at one time, in one ingress process. Ours."""
+SPARE_BYTES = 1024 * MIB
+"""That uploads leave free on the disk where recordings lie in a folder: the database is often on the same. Ours."""
 RECORDING_S = 4 * 3600
 """Length of a recording. Ours: no deadline would hold for a longer one."""
 FORMAT_TEXT_S = 20 * 60
@@ -133,6 +138,8 @@ TARGET_HZ = (60, 400)
 """Pitch that a voice can be ordered at."""
 PENDING_DRAFTS = 3
 """Drafts of an organisation that are made at the same time. Spec 8 (Concurrent drafts)."""
+KEPT_DRAFTS = 100
+"""Drafts of an organisation that are made or ready, each with a clip: as many as a list shows. Ours."""
 DRAFT_S = 20 * 60
 """A draft that is not finished after so long has failed."""
 DRAFT_KEPT_S = 30 * 24 * 3600

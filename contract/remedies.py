@@ -129,8 +129,9 @@ REMEDIES: dict[str, Remedy] = {
         "Send `Accept: application/json, text/event-stream`, as the official SDKs do.",
     ),
     "TOO_MANY_PENDING": Remedy(
-        "the organisation has as many drafts of voices under way as it may",
-        "Poll them until they are ready, or discard one.",
+        "the organisation has as many drafts of voices under way as it may, or a hundred that are neither adopted nor "
+        "deleted",
+        "Poll them until they are ready; adopt or delete those that are.",
     ),
     "ALREADY_UPLOADED": Remedy(
         "the bytes of this ticket are here already",
@@ -165,8 +166,8 @@ REMEDIES: dict[str, Remedy] = {
         waits=True,
     ),
     "TOO_MANY_UPLOADS": Remedy(
-        "the organisation has a hundred tickets that it has not used",
-        "Use them; each expires after an hour.",
+        "the organisation has a hundred tickets that it has not used, or used before anything was uploaded",
+        "Upload, and use them; each expires after an hour.",
     ),
     "BUSY": Remedy(
         "every slot of the engine is taken, or too many recordings of the key wait to be decoded",
@@ -226,6 +227,10 @@ REMEDIES: dict[str, Remedy] = {
     "STATE_UNAVAILABLE": Remedy(
         "the database or the store of files does not answer, or earlier usage is not recorded yet; nothing was done",
         "Send it again after `Retry-After`. The operator looks at the database.",
+    ),
+    "STORE_FULL": Remedy(
+        "the disk where recordings lie has less room than uploads must leave free",
+        "Send it again later. The operator makes room, or keeps recordings in an object store.",
     ),
     "UPSTREAM_TIMEOUT": Remedy(
         "the engine was slower than its `deadline_s` allows",

@@ -55,14 +55,16 @@ def reader(
 ) -> Callable[[ReadJob], Awaitable[ReadReply]]:
     """The way from a scorer to a chat model: cold, busy, late and dead are there what they are at every gate.
 
+    Its room is one beside those of the ingress: while several organisations read, it hands out half of the slots. That
+    is not counted there, because a read is one step of the model and gives its slot back at once.
     It raises ApiError only.
     """
     assert model.serving
     assert through.serving
     serving = through.serving.model_copy(update={name: getattr(model.serving, name) for name in MANNERS})
-    gate = Gate(through.deployment, app_name, serving, handle, watch)
+    gate = Gate(through.deployment, app_name, serving, handle, watch, sharers=lambda: 2)
 
     async def read(job: ReadJob) -> ReadReply:
-        return await gate.call(ChatEngine.read, job, timings=Timings())
+        return await gate.call(ChatEngine.read, job, timings=Timings(organisation=job.organisation))
 
     return read

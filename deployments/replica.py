@@ -19,11 +19,11 @@ OF_THE_INGRESS = (
     "PARLANCE_DATABASE_URL",
     "PARLANCE_REDIS_URL",
     "PARLANCE_BLOBS_URL",
-    "AWS_ACCESS_KEY_ID",
-    "AWS_SECRET_ACCESS_KEY",
-    "AWS_SESSION_TOKEN",
 )
 """Variables that Ray hands to every process and no engine needs. It runs models of others, and may start processes."""
+
+OF_THE_STORE = "AWS_"
+"""So begin those by which the store of bytes finds credentials: keys, files with tokens, addresses that give some."""
 
 
 class Replica(Generic[E]):
@@ -35,8 +35,9 @@ class Replica(Generic[E]):
     def __init__(self, model: Model) -> None:
         import models
 
-        for name in OF_THE_INGRESS:
-            os.environ.pop(name, None)
+        for name in list(os.environ):
+            if name in OF_THE_INGRESS or name.startswith(OF_THE_STORE):
+                del os.environ[name]
         keep_replica_port_local()
         started = time.perf_counter()
         self._adapter: Any = models.load(model)

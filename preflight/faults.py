@@ -14,6 +14,8 @@ from typing import Any
 import configs
 from autoscaling.deployment import DeploymentTableError, deployment_options
 from contract.catalog import Catalog, Model
+from deployments.ingress.proxies import PUBLIC_VARIABLE
+from deployments.ingress.proxies import VARIABLE as PROXIES_VARIABLE
 from models import options
 from models.weights import store
 from preflight import through
@@ -32,11 +34,13 @@ class Plan:
         catalog: of the profile.
         ingress_replicas: how many there are.
         only_pinned: whether every file that is loaded must be pinned by its hash.
+        public_url: at which clients call, where the environment does not say it.
     """
 
     catalog: Catalog
     ingress_replicas: int = 1
     only_pinned: bool = False
+    public_url: str | None = None
 
 
 class UnfitError(Exception):
@@ -46,7 +50,9 @@ class UnfitError(Exception):
 def plan_of(args: Mapping[str, Any]) -> Plan:
     """The plan in the `args` of a Serve config file. Raises CatalogError."""
     catalog = configs.load(args.get("profile", "embedded"))
-    return Plan(catalog, args.get("ingress", {}).get("replicas", 1), args.get("only_pinned_weights", False))
+    ingress = args.get("ingress", {})
+    only_pinned = args.get("only_pinned_weights", False)
+    return Plan(catalog, ingress.get("replicas", 1), only_pinned, ingress.get("public_url"))
 
 
 def refuse(plan: Plan, site: Site) -> None:
@@ -91,6 +97,18 @@ def _secret(plan: Plan, site: Site) -> Iterator[str]:
             shared_secrets(site.environ)
         except ValueError as error:
             yield str(error)
+
+
+def _proxies(plan: Plan, site: Site) -> Iterator[str]:
+    """Who is in front of several machines is named. One machine may have a tunnel of its own, which is not counted."""
+    public_url = site.environ.get(PUBLIC_VARIABLE) or plan.public_url or ""
+    if plan.ingress_replicas == site.nodes == 1 or site.environ.get(PROXIES_VARIABLE, "").strip():
+        return
+    if public_url.startswith("https:"):
+        yield (
+            f"clients call `{public_url}`, so a proxy with TLS stands in front, and {PROXIES_VARIABLE} does not name "
+            "it: all clients would count as one; set it to the addresses of your proxy, on every node"
+        )
 
 
 def _gpus(plan: Plan, site: Site) -> Iterator[str]:
@@ -190,6 +208,7 @@ CHECKS: tuple[Callable[[Plan, Site], Iterator[str]], ...] = (
     through.faults,
     _shared_state,
     _secret,
+    _proxies,
     _gpus,
     _interpreters,
     _weights,

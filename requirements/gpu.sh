@@ -12,5 +12,5 @@ trap 'exit 1' INT TERM
 echo "installing $(grep -c == "$here/gpu.lock") pinned packages with CUDA; several GB"
 # Without compiling: only what is imported gets compiled then.
 "$python" -m pip --python "$folder/bin/python" install --quiet --no-cache-dir --no-compile --no-deps --require-hashes \
-    -r "$here/gpu.lock"
+    --only-binary :all: -r "$here/gpu.lock"
 "$folder/bin/python" "$here/gpu.py"

@@ -35,5 +35,8 @@ beside() { # name arguments...
         --generate-hashes --no-annotate --no-header --quiet "$@" --output-file "$name.lock"
 }
 beside qwen --no-deps
+beside cosyvoice-build --constraint cosyvoice.lock
+beside pip
+beside uv
 beside conformance
 beside audit

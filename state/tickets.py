@@ -91,7 +91,7 @@ class Tickets:
         self._blobs = blobs
 
     async def issue(self, caller: Caller, content_type: str, size_bytes: int) -> Ticket:
-        """A new ticket of the caller's organisation. Raises TOO_MANY_UPLOADS beyond OPEN_UPLOADS unused ones."""
+        """A new ticket of the caller's organisation. Raises TOO_MANY_UPLOADS beyond OPEN_UPLOADS open ones."""
         issue = partial(_issue, org_id=caller.org_id, content_type=content_type, size_bytes=size_bytes)
         return await self._database.run(issue, row=caller.org_id)
 
@@ -185,12 +185,14 @@ def _new_id() -> str:
 
 def _issue(connection: Connection, org_id: int, content_type: str, size_bytes: int) -> Ticket:
     organisations.lock(connection, org_id)
-    unused = (tickets.c.org_id == org_id, tickets.c.state != "consumed", tickets.c.expires_at > NOW_S)
-    count = connection.execute(select(func.count()).select_from(tickets).where(*unused)).scalar_one()
+    # What was used before its bytes were stored: they may be on their way, and where they go no other process knows.
+    open = or_(tickets.c.state != "consumed", tickets.c.blob == "")
+    mine = (tickets.c.org_id == org_id, open, tickets.c.expires_at > NOW_S)
+    count = connection.execute(select(func.count()).select_from(tickets).where(*mine)).scalar_one()
     if count >= OPEN_UPLOADS:
         raise TOO_MANY_UPLOADS(
-            f"your organisation has {count} uploads that it has not used, and may not have more; use some, or wait "
-            "until they expire"
+            f"your organisation has {count} uploads that it has not used, or used before anything came, and may not "
+            "have more; upload and use some, or wait until they expire"
         )
     made = Ticket(_new_id(), org_id, content_type, size_bytes, "issued", "", now_s(connection) + UPLOAD_S)
     row = {name: getattr(made, name) for name in COLUMNS}

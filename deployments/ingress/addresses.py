@@ -12,8 +12,6 @@ from deployments.ingress.admission import Admitted
 from deployments.ingress.middleware import trace_of
 from deployments.ingress.service import Service
 
-PUBLIC_VARIABLE = "PARLANCE_PUBLIC_URL"
-
 
 def public_address(text: str) -> str:
     """`text` without a slash at its end. Raises ValueError unless it is an http(s) address of host and path only."""

@@ -125,12 +125,12 @@ def _api_error(request: Request, error: Exception) -> JSONResponse:
 def _http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
-        fault = METHOD_NOT_ALLOWED(f"{request.method} is not possible on {request.url.path}")
+        fault = METHOD_NOT_ALLOWED(f"{request.method} is not possible on {request.scope['path']}")
         reply = trace_of(request).refusal(fault)
         reply.headers["allow"] = _possible(request)
         return reply
     if error.status_code == 404:
-        return _api_error(request, NOT_FOUND(f"there is nothing at {request.url.path[:200]}"))
+        return _api_error(request, NOT_FOUND(f"there is nothing at {request.scope['path'][:200]}"))
     return _api_error(request, INVALID_REQUEST(str(error.detail)))
 
 

@@ -2,6 +2,8 @@
 
     requests     of everybody                       503 OVERLOADED
     requests     of a key, of an organisation       429 TOO_MUCH_AT_ONCE
+    uploads      of an organisation                 429 TOO_MUCH_AT_ONCE
+    uploads      of everybody                       503 OVERLOADED
     body bytes   of a key, of an organisation       429 TOO_MUCH_AT_ONCE
     body bytes   of everybody                       503 OVERLOADED
 
@@ -33,6 +35,7 @@ from contract.limits import (
     MIB,
     REQUESTS_OF_PROCESS,
     REQUESTS_PER_STREAM,
+    UPLOADS_OF_ORGANISATION,
 )
 
 log = logging.getLogger(f"parlance.{__name__}")
@@ -92,6 +95,7 @@ class Budgets:
         most_requests: under way at one time, of everybody.
         requests: those under way.
         calls: those among them that have a key, or need none.
+        uploads: recordings on their way under tickets, by organisation.
         body_bytes: of bodies that have come and are not done with, and of long replies that are not sent yet.
         long_body: held by whoever reads a long body in the event loop.
         refused: how many requests each row of the table of errors has refused.
@@ -100,6 +104,7 @@ class Budgets:
     most_requests: int = REQUESTS_OF_PROCESS
     requests: int = 0
     calls: Tally = field(default_factory=Tally)
+    uploads: Counter[int] = field(default_factory=Counter)
     body_bytes: Tally = field(default_factory=Tally)
     long_body: asyncio.Lock = field(default_factory=asyncio.Lock)
     refused: Counter[str] = field(default_factory=Counter)
@@ -130,6 +135,21 @@ class Budgets:
             yield
         finally:
             self.calls.take(holder, -1)
+
+    @contextmanager
+    def upload(self, organisation: int) -> Iterator[None]:
+        """One recording that comes under a ticket: for up to an hour, and no key is asked for. Raises as above."""
+        if self.uploads[organisation] >= (most := UPLOADS_OF_ORGANISATION):
+            raise _too_much(f"your organisation has {most} uploads under way, as many as it may")
+        if self.uploads.total() >= self.most_requests // 4:
+            raise OVERLOADED(retry_after_s=_again_s())
+        self.uploads[organisation] += 1
+        try:
+            yield
+        finally:
+            self.uploads[organisation] -= 1
+            if not self.uploads[organisation]:
+                del self.uploads[organisation]
 
     @contextmanager
     def body(self, holder: Holder) -> Iterator[Callable[[int], None]]:

@@ -20,12 +20,12 @@ from autoscaling.watch import StartWatch
 from contract.catalog import Catalog
 from contract.limits import REQUESTS_OF_PROCESS
 from deployments.bodies import ignore_headers_against_care, take_bodies_as_they_are_read
-from deployments.ingress.addresses import PUBLIC_VARIABLE, public_address
+from deployments.ingress.addresses import public_address
 from deployments.ingress.app import build_app
 from deployments.ingress.browsers import listed_origins
 from deployments.ingress.budgets import Budgets
 from deployments.ingress.ending import do_before_exit
-from deployments.ingress.proxies import Proxies
+from deployments.ingress.proxies import PUBLIC_VARIABLE, Proxies
 from deployments.ingress.service import Service
 from deployments.loopback import keep_replica_port_local
 from state import open_state
@@ -82,6 +82,11 @@ class IngressArgs(BaseModel):
         }
 
 
+def ingresses() -> int:
+    """Ingress replicas that Serve is to run, this one among them."""
+    return serve.get_replica_context().world_size or 1
+
+
 def gates(
     catalog: Catalog, app_name: str, handles: Mapping[str, DeploymentHandle], watch: StartWatch
 ) -> dict[str, Gate]:
@@ -91,7 +96,7 @@ def gates(
         assert model.serving
         through, name = catalog.read_through(model), model.deployment
         behind = made[through.deployment] if through else None
-        made[name] = Gate(name, app_name, model.serving, handles[name], watch, behind)
+        made[name] = Gate(name, app_name, model.serving, handles[name], watch, behind, ingresses)
     return made
 
 

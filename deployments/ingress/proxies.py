@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
+PUBLIC_VARIABLE = "PARLANCE_PUBLIC_URL"
+"""At which address clients call, which is the outermost proxy's where there is one."""
+
 VARIABLE = "PARLANCE_PROXIES"
 """Addresses and networks, with spaces between them; `deployments/haproxy` reads it as well. Nobody is believed unless
 the operator says so, also on this machine: a tunnel passes on what its clients wrote."""

@@ -5,16 +5,18 @@ taken(request, holder, most_bytes)      the same in pieces, as they come
 holding(request, holder)                takes more of what the holder may have in memory
 in_turn(request, length, read)          what is made of a body, one long body after the other
 impatient(source, ...)                  pieces of any body, as long as they keep coming
+watched(receive, look, every_s)         where a body comes from, as long as somebody wants it
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, suppress
 from typing import TypeVar
 
 from starlette.requests import Request
+from starlette.types import Message, Receive
 
 from contract.body import Hold
 from contract.errors import INVALID_REQUEST, REQUEST_TOO_LARGE, UPLOAD_STALLED
@@ -81,6 +83,26 @@ async def pieces(request: Request) -> AsyncGenerator[bytes, None]:
         is_whole = not message.get("more_body", False)
         if chunk := message.get("body"):
             yield chunk
+
+
+def watched(receive: Receive, look: Callable[[], Awaitable[None]], every_s: float) -> Receive:
+    """`receive`, which raises what `look` does: that is awaited every `every_s` seconds, also while nothing comes."""
+    loop = asyncio.get_running_loop()
+    due_s = loop.time() + every_s
+
+    async def receive_and_look() -> Message:
+        nonlocal due_s
+        while True:
+            message = None
+            with suppress(Overdue):
+                message = await within(due_s - loop.time(), receive())
+            if loop.time() >= due_s:
+                await look()
+                due_s = loop.time() + every_s
+            if message is not None:
+                return message
+
+    return receive_and_look
 
 
 async def impatient(source: AsyncGenerator[bytes, None], idle_s: float, most_s: float) -> AsyncGenerator[bytes, None]:

@@ -33,6 +33,10 @@ class Blobs(Protocol):
         """
         ...
 
+    async def need_room(self, size_bytes: int) -> None:
+        """Raises STORE_FULL where so many bytes more would take what must stay free. Streams are held to it, too."""
+        ...
+
     async def find(self, name: str) -> bytes | None:
         """The bytes under `name`, None if there are none."""
         ...

@@ -14,7 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, ParamSpec, TypeVar
 
-from contract.errors import STATE_UNAVAILABLE
+from contract.errors import STATE_UNAVAILABLE, STORE_FULL
+from contract.limits import SPARE_BYTES
 from state.blobs.base import CHUNK_BYTES, Blob, checked
 
 T = TypeVar("T")
@@ -28,11 +29,21 @@ UNFINISHED_S = 7200
 """Seconds without a write after which an unfinished file is taken for orphaned, and deleted."""
 
 
-class FolderBlobs:
-    """A folder, created if missing, that only this user can list and read."""
+def _free_bytes(folder: Path) -> int:
+    return shutil.disk_usage(folder).free
 
-    def __init__(self, folder: Path) -> None:
+
+class FolderBlobs:
+    """A folder, created if missing, that only this user can list and read.
+
+    Args:
+        folder: where.
+        free_bytes: what is free where a folder lies.
+    """
+
+    def __init__(self, folder: Path, free_bytes: Callable[[Path], int] = _free_bytes) -> None:
         self._folder = folder
+        self._free_bytes = free_bytes
         self._unfinished = folder / UNFINISHED
         self._unfinished.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.chmod(0o700)
@@ -43,13 +54,17 @@ class FolderBlobs:
         try:
             with await _in_thread(_create, fresh) as file:
                 async for chunk in _once(data) if isinstance(data, bytes) else data:
-                    await _in_thread(_write_all, file, chunk)
+                    # What the service makes itself is small, and may take the last of the room.
+                    await _in_thread(_write_all if isinstance(data, bytes) else self._write, file, chunk)
                     size += len(chunk)
                 await _in_thread(os.fsync, file.fileno())
             await _in_thread(_give_name, fresh, target)
         finally:
             fresh.unlink(missing_ok=True)
         return size
+
+    async def need_room(self, size_bytes: int) -> None:
+        await _in_thread(self._need_room, size_bytes)
 
     async def find(self, name: str) -> bytes | None:
         blob = await self.stream(name)
@@ -77,6 +92,15 @@ class FolderBlobs:
     async def presign(self, name: str, valid_s: int) -> str | None:
         checked(name)
         return None
+
+    def _write(self, file: BinaryIO, data: bytes) -> None:
+        self._need_room(len(data))
+        _write_all(file, data)
+
+    def _need_room(self, size_bytes: int) -> None:
+        if self._free_bytes(self._folder) < SPARE_BYTES + size_bytes:
+            log.warning("the disk of recordings is full: uploads leave %d bytes of it free", SPARE_BYTES)
+            raise STORE_FULL()
 
     def _path(self, name: str) -> Path:
         return self._folder / checked(name)

@@ -18,7 +18,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, Update, delete, func, insert, select, update
 
 from contract.errors import NOT_FOUND, TOO_MANY_PENDING, ApiError
-from contract.limits import DRAFT_S, PENDING_DRAFTS
+from contract.limits import DRAFT_S, KEPT_DRAFTS, PENDING_DRAFTS
 from contract.voice_design.draft import TRANSITIONS, Event, refuse_adoption, sources
 from state.accounts import organisations
 from state.billing import postings
@@ -48,6 +48,12 @@ def order(connection: Connection, draft: Draft, ends_at: int, hold_micro_eur: in
         raise TOO_MANY_PENDING(
             f"{pending} drafts of your organisation are being made, and more are not possible at the same time; wait "
             "until one of them is done, or discard one"
+        )
+    open = (drafts.c.org_id == draft.org_id, drafts.c.state.in_(("pending", "ready")))
+    if connection.execute(select(func.count()).select_from(drafts).where(*open)).scalar_one() >= KEPT_DRAFTS:
+        raise TOO_MANY_PENDING(
+            f"your organisation has {KEPT_DRAFTS} drafts that are neither adopted nor deleted, as many as are kept; "
+            "adopt or delete some, then order again"
         )
     connection.execute(insert(drafts).values(**columns(draft), ends_at=ends_at, sweep_at=ends_at))
     if hold_micro_eur:

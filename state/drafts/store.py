@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from contract.access import Caller
 from contract.errors import QUOTA_EXCEEDED, without_text
-from contract.limits import DRAFT_KEPT_S, DRAFT_S
+from contract.limits import DRAFT_KEPT_S, DRAFT_S, KEPT_DRAFTS
 from contract.voice_design.draft import Plan
 from state.billing.postings import OverLimit
 from state.billing.reservation import over_limit
@@ -27,9 +27,6 @@ log = logging.getLogger(f"parlance.{__name__}")
 
 LEASE_S = 20
 """A worker that does not renew its lease for this long is taken for dead."""
-
-LISTED = 100
-"""Drafts in one list, the newest."""
 
 FAILED_KEPT_S = 24 * 3600
 DISCARDED_KEPT_S = 3600
@@ -106,9 +103,9 @@ class Drafts:
         return None if row is None else draft_of(row)
 
     async def of(self, org_id: int) -> list[Draft]:
-        """The LISTED newest drafts of an organisation, the newest first."""
+        """The KEPT_DRAFTS newest drafts of an organisation, the newest first."""
         query = select(drafts).where(drafts.c.org_id == org_id)
-        newest = query.order_by(drafts.c.created_at.desc(), drafts.c.id).limit(LISTED)
+        newest = query.order_by(drafts.c.created_at.desc(), drafts.c.id).limit(KEPT_DRAFTS)
         found = [draft_of(row) for row in await self._database.run(lambda c: list(c.execute(newest)))]
         late = [draft for draft in found if self._is_late(draft)]
         for draft in late:

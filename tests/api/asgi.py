@@ -36,7 +36,12 @@ class Answer:
 
 
 async def ask(
-    app: ASGIApp, method: str, path: str, headers: list[tuple[bytes, bytes]] | None = None, body: bytes = b""
+    app: ASGIApp,
+    method: str,
+    path: str,
+    headers: list[tuple[bytes, bytes]] | None = None,
+    body: bytes = b"",
+    query: bytes = b"",
 ) -> Answer:
     """One request, from an address of its own: networks have rates.
 
@@ -51,7 +56,7 @@ async def ask(
         "path": path,
         "raw_path": path.encode(),
         "root_path": "",
-        "query_string": b"",
+        "query_string": query,
         "headers": headers or [],
         "client": (str(IPv4Address(next(ADDRESSES))), 1),
         "server": ("127.0.0.1", 80),

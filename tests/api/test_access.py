@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from contract.access import PLANS, Scope
+from deployments.ingress.app import build_app
+from tests.api.asgi import ask
 from tests.api.conftest import Api
 
 pytestmark = pytest.mark.anyio
@@ -144,6 +146,24 @@ async def test_me_lists_every_scope_with_a_granted_flag(api: Api) -> None:
     granted = {entry["scope"] for entry in about["scopes"] if entry["granted"]}
     assert {entry["scope"] for entry in about["scopes"]} == set(Scope)
     assert granted == {"chat", "mcp"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/nowhere", 404),
+        ("PUT", "/v1/me", 405),
+        ("GET", "/v1/audio/voices/nobody/samples/de.mp3", 404),
+        ("GET", "/files/x", 403),
+        ("PUT", "/files/x", 403),
+        ("GET", "/v1/audio/voices", 200),
+    ],
+)
+async def test_a_query_that_is_no_text_is_no_error_of_ours(api: Api, method: str, path: str, status: int) -> None:
+    """HAProxy refuses such a line; whoever reaches a replica's own port comes past it."""
+    key = (b"authorization", f"Bearer {api.everything}".encode())
+    answer = await ask(build_app(api.service), method, path, [key], query=b"a=\xff")
+    assert answer.status == status
 
 
 async def test_host_and_path_tricks_open_nothing(api: Api) -> None:

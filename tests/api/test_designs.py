@@ -17,13 +17,13 @@ import pytest
 
 from contract.access import Scope
 from contract.errors import BUSY, WARMING_UP
-from contract.limits import DRAFT_S, INSTRUCT_CHARS, OWN_VOICES, PENDING_DRAFTS, VOICE_LABEL_CHARS
+from contract.limits import DRAFT_S, INSTRUCT_CHARS, KEPT_DRAFTS, OWN_VOICES, PENDING_DRAFTS, VOICE_LABEL_CHARS
 from contract.voice_design.draft import STATES
 from deployments.ingress import drafting
 from deployments.ingress.app import build_app
 from deployments.ingress.drafting import TRIES, Drafting
 from state.drafts import Drafts
-from state.drafts.store import LEASE_S, LISTED
+from state.drafts.store import LEASE_S
 from tests.api.conftest import Api
 from tests.engines import ObedientDesigner
 from tests.state.books import eventually, pass_time
@@ -246,7 +246,7 @@ async def test_drafts_are_listed_newest_first_and_for_their_organisation_only(ap
     moments = [draft["created_at"] for draft in listed["data"]]
     assert moments == sorted(moments, reverse=True)
     assert (await api.send("GET", DESIGNS, stranger)).json()["data"] == []
-    assert LISTED == 100
+    assert KEPT_DRAFTS == 100
 
 
 async def test_auto_adopt_completes_without_a_poll(api: Api) -> None:

@@ -15,8 +15,8 @@ import httpx
 import pytest
 
 from contract.access import Scope
-from contract.errors import ApiError
-from contract.limits import OPEN_UPLOADS, UPLOAD_BYTES, UPLOAD_S
+from contract.errors import STATE_UNAVAILABLE, ApiError
+from contract.limits import OPEN_UPLOADS, SPARE_BYTES, UPLOAD_BYTES, UPLOAD_S, UPLOADS_OF_ORGANISATION
 from contract.transcription.uploads import RECORDING_TYPES
 from deployments.ingress.addresses import public_address
 from deployments.ingress.app import build_app
@@ -24,10 +24,12 @@ from deployments.ingress.flows.uploads import AT_ONCE
 from deployments.ingress.reading import impatient
 from deployments.ingress.service import Service
 from state import State, open_state
-from state.blobs.folder import UNFINISHED
+from state.blobs.folder import UNFINISHED, FolderBlobs
 from state.blobs.signatures import FILES_PURPOSE, Signatures
+from state.tickets import Ticket, Tickets
 from tests.api.conftest import Api, LocalEngine
 from tests.catalogs import behaving, chat
+from tests.state.books import pass_time
 from tests.state.bucket import Bucket, run_bucket
 
 pytestmark = pytest.mark.anyio
@@ -528,6 +530,107 @@ async def test_a_ticket_that_is_consumed_meanwhile_takes_nothing(api: Api, tmp_p
     assert stored(tmp_path) == []
 
 
+class Stalled:
+    """A body that has sent a byte and then stands still; a wait for more can be given up, as on a real connection."""
+
+    def __init__(self) -> None:
+        self.coming: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.coming.put_nowait(SOUND[:1])
+        self.reached = asyncio.Event()
+
+    def __aiter__(self) -> Stalled:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self.coming.empty():
+            self.reached.set()
+        piece = await self.coming.get()
+        if piece is None:
+            raise StopAsyncIteration
+        return piece
+
+
+@pytest.mark.parametrize("ending", ["used", "uploaded by another", "expired"])
+async def test_an_upload_ends_within_seconds_once_its_ticket_is_used(
+    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    monkeypatch.setattr("deployments.ingress.flows.uploads.LOOK_S", 0.05)
+    ticket, body = await ticket_of(api), Stalled()
+    running = asyncio.create_task(put_raw(api, ticket, body))
+    await body.reached.wait()
+    await asyncio.sleep(0.2)
+    assert not running.done(), "the ticket is good: whoever sends slowly may"
+    if ending == "used":
+        # In this process or another one: what is looked at is the row.
+        refused(await transcribe(api, ticket), 404, "not_found")
+    elif ending == "uploaded by another":
+        assert (await put(api, ticket)).status_code == 200
+    else:
+        await pass_time(api.state.database, UPLOAD_S)
+    assert await asyncio.wait_for(running, 10) == (409 if ending == "uploaded by another" else 404)
+    assert len(stored(tmp_path)) == (1 if ending == "uploaded by another" else 0)
+
+
+class Unreadable(Tickets):
+    """Tickets of a database that does not answer for a while."""
+
+    looked = 0
+
+    async def find(self, ticket_id: str) -> Ticket | None:
+        self.looked += 1
+        raise STATE_UNAVAILABLE()
+
+
+async def test_an_upload_goes_on_while_its_ticket_cannot_be_looked_at(
+    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deployments.ingress.flows.uploads.LOOK_S", 0.01)
+    ticket, body = await ticket_of(api), Stalled()
+    running = asyncio.create_task(put_raw(api, ticket, body))
+    await body.reached.wait()
+    api.state.tickets = unreadable = Unreadable(api.state.database, api.state.blobs)
+    while unreadable.looked < 3:  # noqa: ASYNC110  # it gives nothing to wait for
+        await asyncio.sleep(0.01)
+    body.coming.put_nowait(SOUND[1:])
+    body.coming.put_nowait(None)
+    assert await running == 200
+    assert [path.read_bytes() for path in stored(tmp_path)] == [SOUND]
+
+
+@pytest.mark.parametrize(("under_way", "status"), [(UPLOADS_OF_ORGANISATION - 1, 200), (UPLOADS_OF_ORGANISATION, 429)])
+async def test_429_more_uploads_at_once_than_an_organisation_may(api: Api, under_way: int, status: int) -> None:
+    await api.organisation("other")
+    theirs = await ticket_of(api, key=await api.key(*Scope, org="other"))
+    bodies = [Stalled() for _ in range(under_way)]
+    running = [asyncio.create_task(put_raw(api, await ticket_of(api), body)) for body in bodies]
+    await asyncio.gather(*(body.reached.wait() for body in bodies))
+    reply = await put(api, await ticket_of(api))
+    assert reply.status_code == status
+    if status == 429:
+        assert f"{UPLOADS_OF_ORGANISATION} uploads" in refused(reply, 429, "rate_limit_exceeded")
+        assert 1 <= int(reply.headers["retry-after"]) <= 3
+    assert (await put(api, theirs)).status_code == 200
+    for one in running:
+        one.cancel()
+    await asyncio.wait(running)
+    assert (await put(api, await ticket_of(api))).status_code == 200
+
+
+@pytest.mark.parametrize(("under_way", "status"), [(1, 200), (2, 503)])
+async def test_503_more_uploads_at_once_than_a_process_may(api: Api, under_way: int, status: int) -> None:
+    api.service.budgets.most_requests = 8  # of which a quarter may be uploads
+    tickets, bodies = [await ticket_of(api) for _ in range(under_way + 1)], [Stalled() for _ in range(under_way)]
+    running = [asyncio.create_task(put_raw(api, ticket, body)) for ticket, body in zip(tickets, bodies, strict=False)]
+    await asyncio.gather(*(body.reached.wait() for body in bodies))
+    reply = await put(api, tickets[-1])
+    assert reply.status_code == status
+    if status == 503:
+        refused(reply, 503, "overloaded")
+    for one in running:
+        one.cancel()
+    await asyncio.wait(running)
+
+
 async def test_408_a_body_that_stops_coming() -> None:
     source = Slow().__aiter__()
     body = impatient(source, 0.01, 60)
@@ -566,6 +669,28 @@ async def test_408_a_body_that_brings_less_than_it_must(monkeypatch: pytest.Monk
 
 async def _all(chunks: AsyncGenerator[bytes, None]) -> list[bytes]:
     return [chunk async for chunk in chunks]
+
+
+@pytest.mark.parametrize(("free", "status"), [(-1, 503), (0, 200), (1, 200)])
+async def test_503_no_ticket_where_the_disk_must_keep_what_is_free(
+    api: Api, tmp_path: Path, free: int, status: int
+) -> None:
+    """What is to be left free holds the database's own growth; a ticket is good for its whole size."""
+    api.state.blobs = FolderBlobs(tmp_path / "bytes", lambda folder: SPARE_BYTES + 1000 + free)
+    reply = await api.send("POST", PATH, json={"mime": "audio/webm", "size": 1000})
+    assert reply.status_code == status
+    if status == 503:
+        assert "no room for recordings" in refused(reply, 503, "state_unavailable")
+        assert reply.headers["retry-after"] == "60"
+
+
+async def test_503_a_disk_that_fills_up_while_a_recording_comes(api: Api, tmp_path: Path) -> None:
+    ticket, left = await ticket_of(api, 300), iter([SPARE_BYTES + 100, SPARE_BYTES + 99])
+    api.state.blobs = FolderBlobs(tmp_path / "bytes", lambda folder: next(left))
+    reply = await put(api, ticket, in_pieces(bytes(100), bytes(100), bytes(100)))
+    assert "no room for recordings" in refused(reply, 503, "state_unavailable")
+    assert await state_of(api, ticket) == "issued"
+    assert stored(tmp_path) == []
 
 
 async def test_503_a_disk_that_takes_no_more(api: Api, tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ WITHOUT_A_GRAPH = (
     "broken-messages",
     "pages-of-others",
     "misused-tickets",
+    "uploads-of-used-tickets",
     "paths-and-hosts",
     "smuggled-requests",
     "headers-of-proxies",

@@ -360,16 +360,6 @@ async def test_slots_alone_go_out_to_the_engine_and_the_rest_wait_here(view: Vie
     assert len(handle.jobs) == 5
 
 
-async def test_serve_sees_a_crowd_at_an_engine_that_may_grow(view: View, handle: Handle) -> None:
-    view.replicas, view.slots_each = 1, 2
-    handle.response = Response(asyncio.Event())
-    engine = gate(handle, deployment={"autoscaling_config": {"max_replicas": 2}})
-    calls = await crowd(engine, 6)
-    assert len(handle.jobs) == 4, "more than the slots: Serve adds replicas for what it sees waiting"
-    handle.response.outcome.set()
-    await asyncio.gather(*calls)
-
-
 async def test_other_organisation_is_next_however_many_of_one_wait(view: View, handle: Handle) -> None:
     view.replicas = 1
     answers = [asyncio.Event() for _ in range(8)]

@@ -127,6 +127,22 @@ async def test_a_job_is_one_call_of_read(behind: View) -> None:
     assert handle.jobs == [("read", JOB)]
 
 
+async def test_reads_of_one_organisation_do_not_hold_up_those_of_another(behind: View) -> None:
+    """Of 16 slots a scorer hands out 8 while several organisations read, and keeps two of them for who holds fewer."""
+    behind.replicas, handle = 1, Handle(behind)
+    read = way(handle)
+    await read(ReadJob(organisation=2))
+    handle.response = Response(asyncio.Event())
+    flood = [asyncio.create_task(read(ReadJob(organisation=1))) for _ in range(23)]
+    await asyncio.sleep(0)
+    assert len(handle.jobs) == 1 + 6
+    other = asyncio.create_task(read(ReadJob(organisation=2)))
+    await asyncio.sleep(0)
+    assert handle.jobs[-1] == ("read", ReadJob(organisation=2))
+    handle.response.outcome.set()
+    await asyncio.gather(*flood, other)
+
+
 async def test_cold_is_as_the_stanza_of_the_decision_model_says(behind: View) -> None:
     handle = Handle(behind)
     assert await fault_of(way(handle, when_cold="refuse")(JOB)) == "WARMING_UP"

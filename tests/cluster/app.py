@@ -17,6 +17,8 @@ from tests.quick_speech import quick
 
 ELSEWHERE = {"ray_actor_options": {"num_cpus": 0.05, "runtime_env": {"py_executable": ".venv/qwen/bin/python"}}}
 
+GROWS = {"autoscaling_config": {"max_replicas": 2, "upscale_delay_s": 1}}
+
 MANNERS = (
     chat("obedient", max_ongoing_requests=100),
     chat("mortal", max_ongoing_requests=100),
@@ -28,6 +30,7 @@ MANNERS = (
     chat("elsewhere", deployment=ELSEWHERE),
     chat("broken", "BrokenChat", wait_s=60),
     chat("read", max_ongoing_requests=3),
+    chat("growing", max_ongoing_requests=1, deployment=FEW_CPUS | GROWS),
 )
 
 THROUGH = DecisionModel(

@@ -53,6 +53,14 @@ def test_engine_goes_to_zero_and_comes_back_despite_disconnects(server: Server) 
     eventually(lambda: server.replicas("sleepy") == 0, 60, "the engine did not go to zero a second time")
 
 
+def test_an_engine_grows_for_calls_that_wait_in_the_ingress(server: Server) -> None:
+    """No more than its one slot is ever at work, which alone is no reason to grow."""
+    with ThreadPoolExecutor(4) as pool:
+        calls = [pool.submit(server.chat, "growing", "hold 10") for _ in range(4)]
+        eventually(lambda: server.replicas("growing") == 2, 60, "Serve did not see what waits")
+        assert {call.result().status_code for call in calls} == {200}
+
+
 @pytest.mark.parametrize("round_", range(3))
 def test_busy_is_exact(server: Server, round_: int) -> None:
     server.chat("exact", "say hi")  # warm

@@ -33,8 +33,10 @@ def test_a_handle_counts_and_reports_what_waits_by_these_names() -> None:
     assert "self._asyncio_router = AsyncioRouter(" in made
     assert "self._metrics_manager = RouterMetricsManager(" in made
     assert isinstance(inspect.getattr_static(RouterMetricsManager, "autoscaling_config"), property)
-    for name in ("_add_autoscaling_metrics_point", "push_autoscaling_metrics_to_controller"):
+    reports = ("_add_autoscaling_metrics_point", "push_autoscaling_metrics_to_controller")
+    for name in (*reports, "inc_num_queued_requests", "dec_num_queued_requests"):
         assert list(inspect.signature(getattr(RouterMetricsManager, name)).parameters) == ["self"]
+    assert "QUEUED_REQUESTS_KEY: self.num_queued_requests" in inspect.getsource(RouterMetricsManager)
 
 
 def test_serve_still_reports_what_it_counted_before_the_call() -> None:

@@ -15,6 +15,8 @@ from ray.serve.schema import ServeDeploySchema
 import configs
 from contract.catalog import Model
 from preflight.cost import replica_of
+from preflight.faults import faults, plan_of
+from preflight.site import Site
 from tests.deploy.rayservice import RAY_SERVICE
 from tests.docs.pages import ROOT
 
@@ -82,6 +84,16 @@ def test_ingress_pods_hold_an_ingress_each_and_no_engine() -> None:
     assert params["num-cpus"] == CLUSTER["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"
     assert yaml.safe_load(yaml.safe_load(params["resources"])) == {"ingress": 1}
     assert GROUPS["ingress"]["minReplicas"] == 2
+
+
+def test_the_start_is_refused_until_the_proxy_with_tls_is_named() -> None:
+    """Nobody in the cluster's whole network is believed by default."""
+    (settings,) = [found["data"] for found in named("ConfigMap")]
+    assert settings["PARLANCE_PROXIES"] == ""
+    plan = plan_of(yaml.safe_load(SERVICE["spec"]["serveConfigV2"])["applications"][0]["args"])
+    assert any("PARLANCE_PROXIES" in reason for reason in faults(plan, Site(settings, is_here=False)))
+    named_too = settings | {"PARLANCE_PROXIES": "10.1.2.3"}
+    assert not any("PARLANCE_PROXIES" in reason for reason in faults(plan, Site(named_too, is_here=False)))
 
 
 def test_gpus_are_at_zero_until_somebody_asks() -> None:

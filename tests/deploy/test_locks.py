@@ -47,6 +47,28 @@ def test_everything_is_pinned_by_hash(lock: os.PathLike[str]) -> None:
     assert [part.split("==")[0] for part in parts if "==" in part and "--hash=sha256:" not in part] == []
 
 
+@pytest.mark.parametrize("file", ["Makefile", "requirements/venv.sh", "requirements/gpu.sh", "deploy/Dockerfile"])
+def test_nothing_is_installed_or_built_by_what_no_hash_names(file: str) -> None:
+    """What has no wheel is built by its own code, and by tools that pip would fetch for it as they are today."""
+    text = (ROOT / file).read_text("utf-8").replace("\\\n", " ")
+    text = text.replace("$(HASHED)", "".join(re.findall(r"^HASHED := (.*)$", text, re.MULTILINE)))
+    found = re.findall(r"\bpip\b[^\n&|]*? install ([^\n&|]*)", text)
+    assert found
+    for arguments in found:
+        assert "--require-hashes" in arguments, arguments
+        assert "--upgrade" not in arguments, arguments
+        assert "--only-binary :all:" in arguments or "--no-build-isolation" in arguments, arguments
+
+
+def test_an_environment_that_builds_packages_has_the_tools_that_are_pinned_for_it() -> None:
+    assert {"setuptools", "wheel", "cython", "numpy"} <= pins("cosyvoice-build.lock").keys()
+    assert int(pins("cosyvoice-build.lock")["setuptools"].partition(".")[0]) < 81
+    there = pins("cosyvoice.lock")
+    built = pins("cosyvoice-build.lock")
+    assert {name for name, version in built.items() if there.get(name, version) != version} == set()
+    assert "setuptools" in pins("cpu.lock"), "srt of dev.lock has no wheel"
+
+
 def test_torch_is_one_version_in_both_builds() -> None:
     assert pins("torch-cpu.txt")["torch"] == f"{pins('gpu.lock')['torch']}+cpu"
 

@@ -75,7 +75,7 @@ def test_every_thing_to_try_is_answered(reader: Reader) -> None:
 
 
 def test_the_ready_message(capsys: pytest.CaptureFixture[str]) -> None:
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False, soft_wrap=True, force_terminal=True, no_color=True, color_system=None)
     welcome.say_ready(console, "http://127.0.0.1:8000", Path("/home/var"), "prl_x", EMBEDDED, ["smollm2"])
     out = capsys.readouterr().out
     assert "Parlance is ready at http://127.0.0.1:8000" in out
@@ -88,3 +88,15 @@ def test_the_ready_message(capsys: pytest.CaptureFixture[str]) -> None:
         "audio/transcriptions",
     ]
     assert out.rstrip().endswith("Ctrl-C stops everything.")
+
+
+@pytest.mark.parametrize("key", ["prl_x", None])
+def test_what_collects_the_output_of_a_server_gets_no_key(capsys: pytest.CaptureFixture[str], key: str | None) -> None:
+    """Off a terminal the message goes to a file, to systemd, or to the log of a container."""
+    console = Console(highlight=False, soft_wrap=True)
+    assert not console.is_terminal
+    welcome.say_ready(console, "http://127.0.0.1:8000", Path("/home/var"), key, EMBEDDED, [])
+    out = capsys.readouterr().out
+    assert "prl_x" not in out
+    assert ("has a key with every scope, kept in /home/var/demo.key" in out) is bool(key)
+    assert out.count('-H "Authorization: Bearer $(cat /home/var/demo.key)"') == 3

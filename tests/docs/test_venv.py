@@ -77,7 +77,11 @@ def test_uv_brings_one(machine: Machine) -> None:
     machine.program("uv", "echo uv $*")
     done = machine.run()
     assert done.returncode == 0
-    assert done.stdout.splitlines()[1:] == ["uv venv --quiet --seed --python 3.11 .venv"]
+    pip = f"--require-hashes --only-binary :all: -r {ROOT}/requirements/pip.lock"
+    assert done.stdout.splitlines()[1:] == [
+        "uv venv --quiet --python 3.11 .venv",
+        f"uv pip install --quiet --python .venv {pip}",
+    ]
 
 
 def test_one_sentence_where_uv_cannot(machine: Machine) -> None:

@@ -148,9 +148,9 @@ async def test_chats_beside_it_move_a_probability_by_rounding_only(chat: VllmCha
 
 async def test_one_job_is_one_call_with_its_salt(scorer: ThroughScorer, way: Way) -> None:
     way.jobs.clear()
-    assert len((await scorer.decide(job(cache_salt="acme"))).reads) == len(QUESTIONS)
+    assert len((await scorer.decide(replace(job(cache_salt="acme"), organisation=7))).reads) == len(QUESTIONS)
     (sent,) = way.jobs
-    assert (len(sent.prompts), sent.cache_salt) == (len(QUESTIONS), "acme")
+    assert (len(sent.prompts), sent.cache_salt, sent.organisation) == (len(QUESTIONS), "acme", 7)
 
 
 async def test_a_state_beyond_the_window_is_too_large_and_goes_nowhere(scorer: ThroughScorer, way: Way) -> None:

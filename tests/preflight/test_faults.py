@@ -63,6 +63,27 @@ def test_sqlite_with_two_ingress_replicas(url: str | None) -> None:
     assert list(faults(Plan(EMBEDDED, 2), Site(SHARED))) == []
 
 
+@pytest.mark.parametrize("proxies", [None, "", " "])
+@pytest.mark.parametrize("told", ["environment", "config file"])
+def test_a_cluster_behind_a_proxy_that_is_not_named(proxies: str | None, told: str) -> None:
+    """All clients would be one address, which may have 256 connections."""
+    environ = SHARED | ({} if proxies is None else {"PARLANCE_PROXIES": proxies})
+    environ |= {"PARLANCE_PUBLIC_URL": "https://api.example.org"} if told == "environment" else {}
+    plan = Plan(EMBEDDED, 2, public_url=None if told == "environment" else "https://api.example.org")
+    assert only(plan, Site(environ)) == (
+        "clients call `https://api.example.org`, so a proxy with TLS stands in front, and PARLANCE_PROXIES does not "
+        "name it: all clients would count as one; set it to the addresses of your proxy, on every node"
+    )
+    assert list(faults(plan, Site(environ | {"PARLANCE_PROXIES": "192.0.2.7"}))) == []
+    assert list(faults(plan, Site(environ | {"PARLANCE_PUBLIC_URL": "http://10.0.0.7:8000"}))) == []
+
+
+def test_one_machine_may_stand_behind_a_tunnel_of_its_own_without_a_name() -> None:
+    plan = Plan(EMBEDDED, public_url="https://api.example.org")
+    assert list(faults(plan, Site(SECRET, gpus=0))) == []
+    assert "PARLANCE_PROXIES" in only(plan, Site(SECRET, nodes=2, is_here=False))
+
+
 @pytest.mark.parametrize("absent", ["PARLANCE_REDIS_URL", "PARLANCE_BLOBS_URL"])
 def test_two_ingress_replicas_that_share_no_counters_or_no_files(absent: str) -> None:
     environ = {name: value for name, value in SHARED.items() if name != absent}
@@ -207,7 +228,7 @@ def test_a_profile_that_sets_up_no_model() -> None:
 def test_every_reason_is_told_at_once() -> None:
     plan = Plan(changed(adapter="models.chat:Nobody", weights="mine"), 2)
     assert len(list(faults(plan, Site({})))) == 4
-    assert len(CHECKS) == 8
+    assert len(CHECKS) == 9
 
 
 def test_the_graph_is_not_built_where_it_cannot_work(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy import func, select
 
 from contract.access import Caller
 from contract.errors import ApiError
-from contract.limits import DRAFT_KEPT_S, DRAFT_S, OWN_VOICES, PENDING_DRAFTS
+from contract.limits import DRAFT_KEPT_S, DRAFT_S, KEPT_DRAFTS, OWN_VOICES, PENDING_DRAFTS
 from contract.voice_design.draft import EVENTS, STATES, TRANSITIONS, Event, Plan, State
 from state import open_state
 from state.blobs.base import Blobs
@@ -181,6 +181,28 @@ async def test_three_pending_drafts_and_not_one_more(
         assert (await refusal(order(store, caller))).fault.name == "TOO_MANY_PENDING"
     clock.now_s += DRAFT_S
     await order(store, caller)
+
+
+async def test_so_many_ready_drafts_are_kept_and_no_more_can_be_ordered(store: Drafts, database: Database) -> None:
+    """As many as a list shows: what is not in it could be neither adopted nor deleted."""
+    caller = await make_caller(database)
+    made = [await ready(store, caller) for _ in range(KEPT_DRAFTS - 1)]
+    last = await claimed(store, caller)
+    error = await refusal(order(store, caller))
+    assert (error.fault.status, error.fault.code) == (409, "too_many_pending")
+    assert f"{KEPT_DRAFTS} drafts" in error.message
+    assert "adopt or delete" in error.message
+    made.append(await finish(store, last))
+    assert len(await store.of(caller.org_id)) == KEPT_DRAFTS
+    assert (await refusal(order(store, caller))).fault.name == "TOO_MANY_PENDING"
+    await order(store, await make_caller(database, org="other"))
+    await store.adopt(caller.org_id, made[0].id, ADOPTION)
+    await store.discard(caller.org_id, (await order(store, caller)).id)
+    await store.fail(await claimed(store, caller), "x")
+    await store.discard(caller.org_id, made[1].id)
+    for _ in range(2):
+        await order(store, caller)
+    assert (await refusal(order(store, caller))).fault.name == "TOO_MANY_PENDING"
 
 
 async def test_many_orders_at_once_never_pass_the_limit(store: Drafts, caller: Caller) -> None:

@@ -199,6 +199,20 @@ async def test_an_organisation_has_so_many_unused_tickets_and_no_more(
     await issue(store, caller)
 
 
+async def test_a_ticket_that_was_used_before_anything_was_uploaded_keeps_its_place_until_it_expires(
+    store: Tickets, database: Database, caller: Caller
+) -> None:
+    """Bytes may still be on their way for it, and the disk has to have room for them."""
+    made = [await issue(store, caller) for _ in range(OPEN_UPLOADS)]
+    for ticket in made:
+        await refusal(store.consume(caller.org_id, ticket.id))
+    assert (await refusal(issue(store, caller))).fault.name == "TOO_MANY_UPLOADS"
+    await pass_time(database, UPLOAD_S - SLACK_S)
+    assert (await refusal(issue(store, caller))).fault.name == "TOO_MANY_UPLOADS"
+    await pass_time(database, SLACK_S)
+    await issue(store, caller)
+
+
 async def test_many_at_once_never_pass_the_limit(store: Tickets, database: Database, caller: Caller) -> None:
     answers = await asyncio.gather(*(issue(store, caller) for _ in range(OPEN_UPLOADS + 30)), return_exceptions=True)
     assert sum(isinstance(answer, Ticket) for answer in answers) == OPEN_UPLOADS == await rows(database)

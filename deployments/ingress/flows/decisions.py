@@ -57,7 +57,8 @@ async def decide(
     Raises RUNTIME_UNAVAILABLE: another model never steps in.
     """
     questions = preset.questions if preset else decision.questions
-    job = DecisionJob(decision.state, posed(questions, decision.order), decision.images, context.owner)
+    asked = posed(questions, decision.order)
+    job = DecisionJob(decision.state, asked, decision.images, context.owner, context.caller.org_id)
     estimate = {"input_tokens": job.most_input_tokens(model), "questions": len(job.questions)}
     async with bill(context, model, estimate) as account:
         readings = await _read(context, model, job)

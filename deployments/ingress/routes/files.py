@@ -20,15 +20,11 @@ from deployments.ingress.admission import refuse_other_media
 from deployments.ingress.flows.uploads import nothing_came, store, too_long, why_closed
 from deployments.ingress.middleware import trace_of
 from deployments.ingress.openapi import documented, documented_audio
-from deployments.ingress.reading import impatient, pieces
 from deployments.ingress.streams import Stream
 from state.tickets import Ticket
 
 open_router = APIRouter(tags=["files"])
 """The signature is the key."""
-
-IDLE_S = 60.0
-"""A recording that stands still for so long is given up."""
 
 RECORDING: dict[str, Any] = {
     "requestBody": {
@@ -49,7 +45,7 @@ class Uploaded(TypedDict):
 async def download(request: Request, name: str) -> Response:
     """Download what a signed address names."""
     state = trace_of(request).service.state
-    state.signatures.verify(name, request.url.query, "GET")
+    state.signatures.verify(name, _query(request), "GET")
     blob = await state.blobs.stream(name)
     if blob is None:
         raise NOT_FOUND("what this address named has been deleted")
@@ -61,15 +57,14 @@ async def download(request: Request, name: str) -> Response:
 async def upload(request: Request, name: str) -> Response:
     """Upload the recording that a ticket is for, with the ticket's `content_type`, once."""
     service = trace_of(request).service
-    service.state.signatures.verify(name, request.url.query, "PUT")
+    service.state.signatures.verify(name, _query(request), "PUT")
     ticket = await service.state.tickets.find(name.rpartition("/")[2])
     if ticket is None or ticket.name != name:
         raise NOT_FOUND("this address is of no ticket, or of one that is long gone")
     if closed := why_closed(ticket, service.state.clock()):
         raise closed
     _check_headers(request, ticket)
-    chunks = impatient(pieces(request), IDLE_S, ticket.expires_at - service.state.clock())
-    size = await store(service, ticket, chunks)
+    size = await store(service, ticket, request)
     body: Uploaded = {"upload_id": ticket.id, "size": size}
     return JSONResponse(body)
 
@@ -87,6 +82,12 @@ def _check_headers(request: Request, ticket: Ticket) -> None:
         raise too_long(ticket.size_bytes)
     if declared.isdecimal() and not int(declared):
         raise nothing_came()
+
+
+def _query(request: Request) -> str:
+    """As it came: `request.url` would break over bytes that are no UTF-8, of which no signature has any."""
+    query: bytes = request.scope["query_string"]
+    return query.decode("latin-1")
 
 
 def _media_type(name: str) -> str:

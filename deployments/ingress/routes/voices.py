@@ -58,13 +58,13 @@ async def play_sample(request: Request, slug: str, language: str) -> Response:
     voice = service.catalog.voices.get(slug)
     model = service.speech_engines[voice.provider] if voice else None
     if model is None or language not in model.languages:
-        raise NOT_FOUND(f"there is no sample at {request.url.path[:200]}")
+        raise NOT_FOUND(f"there is no sample at {request.scope['path'][:200]}")
     data = await sample(service, model, slug, language, caller)
     return Response(data, media_type=MEDIA_TYPES["mp3"], headers={"cache-control": f"public, max-age={DAY_S}"})
 
 
 def _fixed(admitted: Admitted, voice: Voice) -> VoiceObject:
     model = admitted.context.service.speech_engines[voice.provider]
-    prefix = "/v1" if admitted.request.url.path.startswith("/v1/") else ""
+    prefix = "/v1" if admitted.request.scope["path"].startswith("/v1/") else ""
     samples = {code: f"{prefix}/audio/voices/{voice.slug}/samples/{code}.mp3" for code in model.languages}
     return entry(admitted, voice, model, samples=samples, sample_url=None)
