@@ -108,7 +108,7 @@ FORMAT_TEXT_S = 20 * 60
 CONTEXT_TERMS = 100
 """Entries of `context_bias`."""
 TRANSCRIPTION_PROMPT_CHARS = 4000
-"""Of `prompt`, of which Whisper reads the last 223 tokens. Ours."""
+"""Of the end of `prompt`, which is what is kept of it: Whisper reads the last 223 tokens. Ours."""
 
 OWN_VOICES = 10
 """That an organisation may have. Spec 8 (Adopted voices)."""
