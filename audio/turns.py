@@ -4,8 +4,8 @@
     async with turns.of("org-1"): ...       one place; Crowded where too many wait
     with turns.blocking("org-1"): ...       the same in a thread
 
-An owner has one place at a time, unless `each` says more. Where all wait that may, the last of the longest line makes room
-for an owner who has fewer waiting. Callers of several event loops and threads may share the places.
+An owner has one place at a time, unless `each` says more. Where all wait that may, the last of the longest line makes
+room for an owner who has fewer waiting. Callers of several event loops and threads may share the places.
 """
 
 from __future__ import annotations

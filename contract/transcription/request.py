@@ -114,7 +114,7 @@ class Plan:
     """A request that its model can answer.
 
     Attributes:
-        language: of the recording, in the spelling of `contract.transcription.languages`; None where it is to be detected.
+        language: of the recording, spelt as in `contract.transcription.languages`; None where it is to be detected.
         echo: the same as the answer spells it.
         prompt, terms: hints for the engine.
         words: whether the engine is to time every word.
@@ -198,7 +198,7 @@ def _language(code: str | None, model: TranscriptionModel) -> str | None:
 def _times_words(request: TranscriptionRequest, model: TranscriptionModel) -> bool:
     """Whether the engine is to time words: where the answer shows them, and the engine can.
 
-    Where it cannot, segments are passages, which the answer may hold for `word` too; a list of words has no such way out.
+    Where it cannot, `segments` are passages. A list of words, which detailed answers have, cannot be made of those.
     """
     is_shown = "word" in request.timestamp_granularities and request.response_format == "verbose_json"
     if is_shown and model.is_detailed and not model.times_words:

@@ -2,8 +2,8 @@
 
     passages -> prompt (mistral_common) -> vLLM, some at the same time -> segments, in order
 
-The true times of a segment are those of its passage. The model knows no others, so segments have no words. Nor has its
-prompt a place for terms, or for a text that went before: what a job says of them has no effect. Silence costs no request.
+The true times of a segment are those of its passage. The model knows no others, so segments have no words. Its prompt
+has a place for sound and for a language, and none for terms or a text that went before. Silence costs no request.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Turns at the decoder belong to organisations: fifty keys of one have one turn, beside a key of another one.
 
-The decoder is the true one, in a process for each file: of reference clips in the ingress, of recordings beside an engine.
+The decoder is the true one, in a process for each file: clips are decoded in the ingress, recordings beside an engine.
 """
 
 from __future__ import annotations

@@ -67,7 +67,16 @@ def test_a_refusal_names_what_is_known() -> None:
 
 @pytest.mark.parametrize(
     ("sent", "told"),
-    [("de", "de"), ("de-DE", "de"), ("DE", "de"), ("nb", "no"), ("nb-NO", "no"), ("iw", "he"), ("zz", None), ("yue", None)],
+    [
+        ("de", "de"),
+        ("de-DE", "de"),
+        ("DE", "de"),
+        ("nb", "no"),
+        ("nb-NO", "no"),
+        ("iw", "he"),
+        ("zz", None),
+        ("yue", None),
+    ],
 )
 def test_the_default_model_echoes_what_was_sent_and_its_engine_hears_a_code_that_it_knows(
     sent: str, told: str | None
@@ -79,7 +88,9 @@ def test_the_default_model_echoes_what_was_sent_and_its_engine_hears_a_code_that
     assert reply(made)["language"] == sent
 
 
-@pytest.mark.parametrize("sent", ["d", "german", "de DE", "d3", "../de", "-de", "de-", "d\u00e9", "de-DE-toolongasubtag"])
+@pytest.mark.parametrize(
+    "sent", ["d", "german", "de DE", "d3", "../de", "-de", "de-", "d\u00e9", "de-DE-toolongasubtag"]
+)
 def test_what_is_no_code_is_refused_by_the_default_model_too(sent: str) -> None:
     with pytest.raises(ApiError) as refusal:
         plan(TranscriptionRequest(language=sent), DEFAULT)
@@ -142,7 +153,9 @@ def test_a_prompt_is_kept(length: int) -> None:
 
 
 def test_of_a_longer_prompt_its_end_is_kept() -> None:
-    assert TranscriptionRequest(prompt="b" + "a" * TRANSCRIPTION_PROMPT_CHARS).prompt == "a" * TRANSCRIPTION_PROMPT_CHARS
+    assert (
+        TranscriptionRequest(prompt="b" + "a" * TRANSCRIPTION_PROMPT_CHARS).prompt == "a" * TRANSCRIPTION_PROMPT_CHARS
+    )
 
 
 # --- requests ---------------------------------------------------------------------------------------------------------
