@@ -29,7 +29,7 @@ ALIASES = {
 
 DETECT = "auto"
 
-_TAG = re.compile(r"([a-z]{2,3})([-_][a-z0-9]{1,8})*", re.ASCII | re.IGNORECASE)
+_TAG = re.compile(r"([a-z]{2,3})([-_][a-z0-9]{1,8}){0,8}", re.ASCII | re.IGNORECASE)
 
 
 def named_language(code: str | None) -> str | None:

@@ -89,7 +89,7 @@ def test_the_default_model_echoes_what_was_sent_and_its_engine_hears_a_code_that
 
 
 @pytest.mark.parametrize(
-    "sent", ["d", "german", "de DE", "d3", "../de", "-de", "de-", "d\u00e9", "de-DE-toolongasubtag"]
+    "sent", ["d", "german", "de DE", "d3", "../de", "-de", "de-", "d\u00e9", "de-DE-toolongasubtag", "de" + "-x" * 9]
 )
 def test_what_is_no_code_is_refused_by_the_default_model_too(sent: str) -> None:
     with pytest.raises(ApiError) as refusal:
