@@ -57,8 +57,8 @@ def prepare(context: RequestContext, request: TranscriptionRequest) -> Plan:
 async def listen(context: RequestContext, plan: Plan, file: bytes | None, answer: Answer) -> AsyncGenerator[str, None]:
     """Text as it is heard, written into `answer`; without a `file` it is the one that was uploaded.
 
-    Whoever leaves early pays for what was heard until then, and so does whose stream a time limit ends: how long it is
-    was his choice, and he has the text. Raises the errors of a transcription.
+    Whoever leaves early pays for what was heard until then. So does a client whose stream a time limit ends: it has the
+    text, and chose how long the recording is. Raises the errors of a transcription.
     """
     transcript = answer.transcript
     async with (
