@@ -3,7 +3,7 @@
     decode(data, sample_rate, max_seconds, owner) -> Sound
       |- NotAudio     no sound in a format that is known; also a file that needed too much time or memory
       |- TooLong      more sound than was requested
-      `- Crowded      too many files wait
+      `- Crowded      too many files wait, or too much sound lies on the disk
 
 A flaw in a codec then costs its finder a process that was to end anyway. `audio.confinement` says what that
 process cannot do; it gets no environment either. This module loads neither codecs nor models.
@@ -26,7 +26,10 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from threading import Lock
+from typing import Self
+from weakref import finalize
 
+from audio.shares import Shares
 from audio.turns import Crowded, Turns
 
 __all__ = ["Crowded", "NotAudio", "Sound", "TooLong", "decode"]
@@ -41,15 +44,27 @@ ALL_WAITING = 64
 IN_MEMORY_BYTES = 4 * 1024**2
 """More samples lie in a file without a name: four hours at 16 kHz are 460 MB, which the kernel may write out."""
 
+ON_DISK_BYTES = 2 * 1024**3
+"""In such files, of all sounds of a process; one owner may have half of it, two recordings of four hours. Hours of
+silence come in a few hundred kilobytes, and `/tmp` is memory on many machines."""
+
+NICE = 5
+"""A child gives way: to what is paid for, and to the event loop of an ingress. Of a core that others use, it has a
+quarter."""
+
 PADDING_S = 0.1
 """What a child may give beyond the requested length: codecs add silence to a file at its ends."""
 
-SPEED = 60
-"""Seconds of sound that a child must decode in one of processor time: some 400 of Opus are usual, but a file of a few
-hundred kilobytes can hold eight channels of silence at 384 kHz."""
+LEAST_CPU_S = 2
+"""Processor time that a child may use after its start: a clip of 30 s takes half a second, at most one."""
 
-PATIENCE = 4
-"""Seconds that a child may take for each second of processor time that it may use: it does not run alone."""
+SPEED = 60
+"""Seconds of sound that it must decode in each second of processor time beyond: some 400 of Opus are usual, but a file
+of a few hundred kilobytes can hold eight channels of silence at 384 kHz."""
+
+PATIENCE = 10
+"""Seconds that a child may take for each second of processor time that it may use: it does not run alone, and it
+gives way."""
 
 REASONS = {
     "unreadable": "it is no audio file, or in no format that is known",
@@ -59,12 +74,13 @@ REASONS = {
 """A child's verdicts. Its text is not read: after a bad file, nobody knows who writes it."""
 
 _START = (
-    "import sys; sys.path[:0] = sys.argv[1:3]; import confinement, decoding;"
+    "import os, sys; os.nice({nice}); sys.path[:0] = sys.argv[1:3]; import confinement, decoding;"
     "confinement.confine({cpu_s}); decoding.main({sample_rate}, {max_seconds})"
 )
 
 _threads = ThreadPoolExecutor(CHILDREN, thread_name_prefix="sandbox")
 _turns = Turns(CHILDREN, OWNER_WAITING, ALL_WAITING)
+_disk = Shares(ON_DISK_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +125,7 @@ async def decode(data: bytes | Path, sample_rate: int, max_seconds: float, owner
 
     Raises:
         NotAudio, TooLong: as the module says.
-        Crowded: too many files wait, of this owner or in all.
+        Crowded: too many files wait, of this owner or in all, or too much sound is held.
     """
     if data == b"":
         raise NotAudio("it is empty")
@@ -117,7 +133,7 @@ async def decode(data: bytes | Path, sample_rate: int, max_seconds: float, owner
         child = _Child()
         loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(_threads, child.decode, data, sample_rate, max_seconds)
+            return await loop.run_in_executor(_threads, child.decode, data, sample_rate, max_seconds, owner)
         finally:
             child.stop()
 
@@ -137,18 +153,18 @@ class _Child:
             if self._process:
                 self._process.kill()
 
-    def decode(self, data: bytes | Path, sample_rate: int, max_seconds: float) -> Sound:
-        cpu_s = 5 + int(max_seconds / SPEED)
-        start = _START.format(cpu_s=cpu_s, sample_rate=sample_rate, max_seconds=max_seconds)
+    def decode(self, data: bytes | Path, sample_rate: int, max_seconds: float, owner: str) -> Sound:
+        cpu_s = LEAST_CPU_S + int(max_seconds / SPEED)
+        start = _START.format(nice=NICE, cpu_s=cpu_s, sample_rate=sample_rate, max_seconds=max_seconds)
         limit_bytes = int((max_seconds + PADDING_S) * sample_rate) * 2
-        with _opened(data) as file, self._started(file, start) as process:
+        with _opened(data) as file, self._started(file, start) as process, _Given(owner) as given:
             try:
-                samples = _read(process, limit_bytes, time.monotonic() + PATIENCE * cpu_s)
+                _read(process, given, limit_bytes, time.monotonic() + PATIENCE * cpu_s)
             finally:
                 self.stop()
             assert process.stderr
-            said = process.stderr.read(4096).decode(errors="replace")
-        return _judged(said, samples, sample_rate, max_seconds)
+            _check(process.stderr.read(4096).decode(errors="replace"), max_seconds)
+            return Sound(given.samples(), sample_rate, given.size / 2 / sample_rate)
 
     def _started(self, file: int, start: str) -> subprocess.Popen[bytes]:
         spec = find_spec("av")
@@ -188,32 +204,64 @@ def _opened(data: bytes | Path) -> Iterator[int]:
         os.close(file)
 
 
-def _read(process: subprocess.Popen[bytes], limit_bytes: int, deadline: float) -> bytes | mmap:
-    """All that a child gives until it ends. Raises NotAudio if it gives more than it may, or takes too long."""
+class _Given:
+    """What a child gives. Beyond some bytes it lies on disk, where it counts for its owner until nobody holds it."""
+
+    def __init__(self, owner: str) -> None:
+        self._owner, self._disk = owner, _disk
+        self._file = SpooledTemporaryFile(IN_MEMORY_BYTES, prefix="sound-")  # noqa: SIM115 (closed with this)
+        self._on_disk = 0
+        self.size = 0
+
+    def write(self, block: bytes) -> None:
+        """Raises Crowded where there is no more room on the disk."""
+        self.size += len(block)
+        if self.size > IN_MEMORY_BYTES:
+            self._disk.take(self._owner, self.size - self._on_disk)
+            self._on_disk = self.size
+        self._file.write(block)
+
+    def samples(self) -> bytes | mmap:
+        """All of it."""
+        self._file.seek(0)
+        if not self._on_disk:
+            return self._file.read()
+        samples = mmap(self._file.fileno(), self.size, access=ACCESS_READ)
+        finalize(samples, self._disk.give_back, self._owner, self._on_disk)
+        self._on_disk = 0
+        return samples
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+        self._disk.give_back(self._owner, self._on_disk)
+
+
+def _read(process: subprocess.Popen[bytes], given: _Given, limit_bytes: int, deadline: float) -> None:
+    """Takes all that a child gives until it ends. Raises NotAudio if it gives more than it may, or takes too long."""
     assert process.stdout
-    size = 0
     poll = select.poll()
     poll.register(process.stdout, select.POLLIN)
-    with SpooledTemporaryFile(IN_MEMORY_BYTES, prefix="sound-") as given:
-        while poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-            block = os.read(process.stdout.fileno(), 1 << 20)
-            if not block:
-                given.seek(0)
-                return given.read() if size <= IN_MEMORY_BYTES else mmap(given.fileno(), size, access=ACCESS_READ)
-            given.write(block)
-            size += len(block)
-            if size > limit_bytes:
-                break
+    while poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+        block = os.read(process.stdout.fileno(), 1 << 20)
+        if not block:
+            return
+        given.write(block)
+        if given.size > limit_bytes:
+            break
     raise NotAudio("decoding it took too long")
 
 
-def _judged(said: str, samples: bytes | mmap, sample_rate: int, max_seconds: float) -> Sound:
+def _check(said: str, max_seconds: float) -> None:
+    """Raises what a child said instead of `sound`."""
     _, ready, verdict = said.partition("ready\n")
     if not ready:
         raise RuntimeError(f"the decoder did not start: {said.strip()[-500:]}")
     match verdict.strip():
         case "sound":
-            return Sound(samples, sample_rate, len(samples) / 2 / sample_rate)
+            return
         case "too_long":
             raise TooLong(max_seconds)
         case word:

@@ -4,7 +4,8 @@
     async with turns.of("org-1"): ...       one place; Crowded where too many wait
     with turns.blocking("org-1"): ...       the same in a thread
 
-An owner has one place at a time, unless `each` says more. Callers of several event loops and threads may share them.
+An owner has one place at a time, unless `each` says more. Where all wait that may, the last of the longest line makes
+room for an owner who has fewer waiting. Callers of several event loops and threads may share the places.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Turns:
 
     @asynccontextmanager
     async def of(self, owner: str) -> AsyncIterator[None]:
-        """A place, for which it waits. Without an owner a caller is one of its own. Raises Crowded at once."""
+        """A place, for which it waits. Without an owner a caller is one of its own. Raises Crowded, mostly at once."""
         key: Hashable = owner or object()
         await self._enter(key)
         try:
@@ -79,7 +80,7 @@ class Turns:
         except BaseException:
             if ticket.cancelled() or ticket.cancel():
                 self._forget(key, ticket)
-            else:  # it was let in and is not there any more
+            elif ticket.exception() is None:  # it was let in and is not there any more
                 self._leave(key)
             raise
 
@@ -92,11 +93,21 @@ class Turns:
             return ticket
         if len(line) >= self._owner_waiting:
             raise Crowded("files of one owner wait to be decoded")
-        if sum(map(len, self._lines.values())) >= self._all_waiting:
-            raise Crowded("files wait to be decoded")
+        self._make_room(line)
         line.append(ticket)
         self._lines[key] = line
         return ticket
+
+    def _make_room(self, line: deque[Future[None]]) -> None:
+        """Sends the last of the longest line away if too many wait. Raises Crowded where that is the one to come."""
+        if sum(map(len, self._lines.values())) < self._all_waiting:
+            return
+        longest = max(self._lines.values(), key=len)
+        if len(longest) <= len(line) + 1:
+            raise Crowded("files wait to be decoded")
+        last = longest.pop()
+        if last.set_running_or_notify_cancel():
+            last.set_exception(Crowded("files wait to be decoded"))
 
     def _admit(self, key: Hashable, ticket: Future[None]) -> None:
         """Gives a place to `ticket`, unless its caller has gone."""

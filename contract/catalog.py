@@ -316,6 +316,7 @@ class TranscriptionModel(Model):
         is_detailed: its segments carry Whisper's figures and are always there, both granularities are possible, and
             `duration` ends with the last segment.
         takes_prompt: reads `prompt`.
+        obeys_language: refuses a language that it does not know; others take any code, and give it back as it was sent.
         formats_text: whether `format_text` is possible.
         formatter: chat model of the structuring pass, where it is set up; else rules do it.
         answer_s: seconds from the request to the answer, then 504.
@@ -330,6 +331,7 @@ class TranscriptionModel(Model):
     reports_language: bool = False
     is_detailed: bool = False
     takes_prompt: bool = False
+    obeys_language: bool = False
     formats_text: bool = False
     formatter: ModelId | None = None
     answer_s: PositiveFloat = 270
@@ -337,9 +339,21 @@ class TranscriptionModel(Model):
 
     @cached_property
     def languages(self) -> frozenset[str]:
-        """Codes that a request may name."""
-        lacks = self.serving.options.get("lacks_languages", ()) if self.serving else ()
-        return frozenset(LANGUAGES) - frozenset(lacks)
+        """Codes that what runs here can be told."""
+        return frozenset(LANGUAGES) - frozenset(self._option("lacks_languages", ()))
+
+    @property
+    def times_words(self) -> bool:
+        """Whether what runs here knows when each word is said."""
+        return "word" in self._option("times", ("segment", "word"))
+
+    @property
+    def takes_terms(self) -> bool:
+        """Whether what runs here can be told terms."""
+        return bool(self._option("takes_terms", True))
+
+    def _option(self, name: str, default: Any) -> Any:
+        return self.serving.options.get(name, default) if self.serving else default
 
 
 class DecisionModel(Model):

@@ -126,7 +126,7 @@ CONTEXT_TERMS = 100
 GRANULARITIES_CHARS = 100
 """Of `timestamp_granularities`, all of them in one text. Ours."""
 TRANSCRIPTION_PROMPT_CHARS = 4000
-"""Of `prompt`, of which Whisper reads the last 223 tokens. Ours."""
+"""Of the end of `prompt`, which is what is kept of it: Whisper reads the last 223 tokens. Ours."""
 
 OWN_VOICES = 10
 """That an organisation may have. Spec 8 (Adopted voices)."""

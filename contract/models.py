@@ -14,6 +14,7 @@ from contract.chat.tools import MAX_TOOLS
 from contract.embeddings import MAX_INPUTS
 from contract.limits import (
     CHAT_BODY_BYTES,
+    CONTEXT_TERMS,
     JSON_BODY_BYTES,
     RECORDING_BODY_BYTES,
     RECORDING_S,
@@ -124,6 +125,8 @@ def _limits(model: Model) -> dict[str, int | float | list[str]]:
                 "audio_s": RECORDING_S,
                 "languages": sorted(model.languages),
                 "response_formats": list(model.formats),
+                "timestamp_granularities": ["segment", "word"] if model.times_words else ["segment"],
+                "context_terms": CONTEXT_TERMS if model.takes_terms else 0,
             }
         case _:
             return {}

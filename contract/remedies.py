@@ -170,7 +170,7 @@ REMEDIES: dict[str, Remedy] = {
         "Upload, and use them; each expires after an hour.",
     ),
     "BUSY": Remedy(
-        "every slot of the engine is taken, or too many recordings of the key wait to be decoded",
+        "every slot of the engine is taken, or too many recordings of the organisation wait or are being heard",
         "Send it again after `Retry-After`, which the official clients do by themselves. "
         "If it stays, the operator raises `max_ongoing_requests`, `max_queued` or the number of replicas.",
     ),

@@ -18,7 +18,7 @@ class TranscriptionJob:
         language: a code of `contract.transcription.languages`; None where the engine is to find out.
         prompt: text as if it had been said before: a hint at spelling and style.
         terms: proper nouns and technical terms that may occur, without spaces.
-        words: whether the time of every word is wanted.
+        words: whether the time of every word is wanted; an engine that knows none gives segments without.
         max_seconds: a longer recording is refused before any of it is heard.
         owner: for whom; files of one owner wait for each other, not for those of others.
     """

@@ -1,4 +1,4 @@
-"""Languages of recordings: the codes that Whisper knows, and other spellings of the same. Spec 4.
+"""Languages of recordings: the codes that Whisper knows, and other spellings of the same.
 
 Most are ISO 639-1; Whisper has `jw` for Javanese, `haw` for Hawaiian and `yue` for Cantonese.
 """
@@ -6,9 +6,6 @@ Most are ISO 639-1; Whisper has `jw` for Javanese, `haw` for Hawaiian and `yue` 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
-
-from contract.errors import LANGUAGE_NOT_SUPPORTED
 
 _CODES = """
 af am ar as az ba be bg bn bo br bs ca cs cy da de el en es et eu fa fi fo fr gl gu ha haw he hi hr ht hu hy id is it
@@ -32,23 +29,19 @@ ALIASES = {
 
 DETECT = "auto"
 
-_TAG = re.compile(r"([a-z]{2,3})([-_][a-z0-9]{1,8})*", re.ASCII | re.IGNORECASE)
+_TAG = re.compile(r"([a-z]{2,3})([-_][a-z0-9]{1,8}){0,8}", re.ASCII | re.IGNORECASE)
 
 
-def spoken_language(code: str | None, known: Collection[str]) -> str | None:
-    """The language that a request names, None where it is to be detected. Regions are cut: `de-DE` is `de`.
+def named_language(code: str | None) -> str | None:
+    """The language that a request names, in the spelling of LANGUAGES; None where it is to be detected.
 
-    Raises LANGUAGE_NOT_SUPPORTED, with all codes of `known`, for a code that is none of them.
+    Regions are cut: `de-DE` is `de`. The code need be none of LANGUAGES. Raises ValueError for what is no code.
     """
-    if code is None or not code.strip() or code.strip().lower() == DETECT:
+    code = (code or "").strip()
+    if not code or code.lower() == DETECT:
         return None
-    tag = _TAG.fullmatch(code.strip())
-    language = tag[1].lower() if tag else ""
-    language = ALIASES.get(language, language)
-    if language not in known:
-        raise LANGUAGE_NOT_SUPPORTED(
-            f"language `{code[:40]}` is not one that this model knows; `supported` lists them",
-            param="language",
-            extra={"supported": sorted(known)},
-        )
-    return language
+    tag = _TAG.fullmatch(code)
+    if tag is None:
+        raise ValueError("it is no code of a language; send two letters such as `de`, also as `de-DE`")
+    language = tag[1].lower()
+    return ALIASES.get(language, language)

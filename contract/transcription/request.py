@@ -13,14 +13,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, SkipValidation
+from pydantic import AfterValidator, BeforeValidator, SkipValidation
 
 from contract.base import Lenient
 from contract.catalog import TranscriptionModel
-from contract.errors import INVALID_REQUEST
+from contract.errors import INVALID_REQUEST, LANGUAGE_NOT_SUPPORTED
 from contract.limits import CONTEXT_TERMS, FORMAT_TEXT_S, GRANULARITIES_CHARS, RECORDING_S, TRANSCRIPTION_PROMPT_CHARS
 from contract.transcription.engine import TranscriptionJob
-from contract.transcription.languages import spoken_language
+from contract.transcription.languages import named_language
 
 TranscriptFormat = Literal["json", "text", "verbose_json", "srt", "vtt"]
 
@@ -63,6 +63,11 @@ def _terms(value: Any) -> tuple[str, ...]:
     return tuple(term for term in terms if term and not any(map(str.isspace, term)))
 
 
+def _end(text: str) -> str:
+    """As much of the end of a prompt as a model can read."""
+    return text[-TRANSCRIPTION_PROMPT_CHARS:]
+
+
 Switch = Annotated[bool, BeforeValidator(_switch, json_schema_input_type=bool)]
 
 
@@ -75,7 +80,7 @@ class TranscriptionRequest(Lenient):
         timestamp_granularities: which times the answer has.
         context_bias: proper nouns and technical terms.
         format_text: adds a structuring pass.
-        prompt: spelling and style; models without such a hint ignore it.
+        prompt: spelling and style, of which the end counts; models without such a hint ignore it.
         stream: answers with events as the recording is heard.
     """
 
@@ -90,7 +95,7 @@ class TranscriptionRequest(Lenient):
         SkipValidation[tuple[str, ...]], BeforeValidator(_terms, json_schema_input_type=str | list[str])
     ] = ()
     format_text: Switch = False
-    prompt: str | None = Field(None, max_length=TRANSCRIPTION_PROMPT_CHARS)
+    prompt: Annotated[str, AfterValidator(_end)] | None = None
     stream: Switch = False
 
 
@@ -118,7 +123,8 @@ class Plan:
     """A request that its model can answer.
 
     Attributes:
-        language: that the engine is told, None where it is to find out.
+        language: of the recording, spelt as in `contract.transcription.languages`; None where it is to be detected.
+        echo: the same as the answer spells it.
         prompt, terms: hints for the engine.
         words: whether the engine is to time every word.
         max_seconds: of the recording.
@@ -127,6 +133,7 @@ class Plan:
     request: TranscriptionRequest
     model: TranscriptionModel
     language: str | None
+    echo: str | None
     prompt: str | None
     terms: tuple[str, ...]
     words: bool
@@ -134,7 +141,8 @@ class Plan:
 
     def job(self, audio: bytes | str, owner: str = "") -> TranscriptionJob:
         """What crosses to the engine, for the recording `audio`; see `TranscriptionJob`."""
-        return TranscriptionJob(audio, self.language, self.prompt, self.terms, self.words, self.max_seconds, owner)
+        told = self.language if self.language in self.model.languages else None
+        return TranscriptionJob(audio, told, self.prompt, self.terms, self.words, self.max_seconds, owner)
 
 
 def choose(request: TranscriptionRequest, models: Sequence[TranscriptionModel]) -> TranscriptionModel | None:
@@ -162,12 +170,48 @@ def plan(request: TranscriptionRequest, model: TranscriptionModel) -> Plan:
         )
     if request.format_text and not model.formats_text:
         raise INVALID_REQUEST(f"`format_text` is not possible with `{model.id}`", param="format_text")
+    if request.context_bias and not model.takes_terms:
+        raise INVALID_REQUEST(
+            f"what runs `{model.id}` here cannot be told terms; leave `context_bias` out", param="context_bias"
+        )
+    language = _language(request.language, model)
     return Plan(
         request,
         model,
-        spoken_language(request.language, model.languages),
+        language,
+        language if model.obeys_language or language is None else (request.language or "").strip(),
         request.prompt if model.takes_prompt and request.prompt else None,
         request.context_bias,
-        "word" in granularities,
+        _times_words(request, model),
         FORMAT_TEXT_S if request.format_text else RECORDING_S,
     )
+
+
+def _language(code: str | None, model: TranscriptionModel) -> str | None:
+    """As `named_language`. Raises LANGUAGE_NOT_SUPPORTED where the model obeys and does not know it."""
+    try:
+        language = named_language(code)
+    except ValueError as error:
+        if not model.obeys_language:
+            raise INVALID_REQUEST(f"`language` was sent as `{(code or '')[:40]}`: {error}", param="language") from None
+        language = ""
+    if language is not None and model.obeys_language and language not in model.languages:
+        raise LANGUAGE_NOT_SUPPORTED(
+            f"language `{(code or '')[:40]}` is not one that this model knows; `supported` lists them",
+            param="language",
+            extra={"supported": sorted(model.languages)},
+        )
+    return language
+
+
+def _times_words(request: TranscriptionRequest, model: TranscriptionModel) -> bool:
+    """Whether the engine is to time words: where the answer shows them, and the engine can.
+
+    Where it cannot, `segments` are passages. A list of words, which detailed answers have, cannot be made of those.
+    """
+    is_shown = "word" in request.timestamp_granularities and request.response_format == "verbose_json"
+    if is_shown and model.is_detailed and not model.times_words:
+        raise INVALID_REQUEST(
+            f"what runs `{model.id}` here times no words; ask for `segment`", param="timestamp_granularities"
+        )
+    return is_shown and model.times_words

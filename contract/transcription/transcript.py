@@ -22,6 +22,9 @@ from contract.transcription.subtitles import srt, vtt
 
 Verdict = Literal["ok", "auffaellig"]
 
+PLAIN_TYPES = {"text": "text/plain", "srt": "application/x-subrip", "vtt": "text/vtt"}
+"""Media types of answers that are no JSON."""
+
 NO_SPACES = frozenset({"zh", "ja", "yue", "th", "lo", "my", "km", "bo"})
 """Languages that are written without spaces between sentences."""
 
@@ -71,7 +74,7 @@ class Transcript:
     @property
     def language(self) -> str | None:
         """As the answer gives it: what was sent; what was detected, where the model reports that."""
-        return self.plan.language or (self.detected if self.plan.model.reports_language else None)
+        return self.plan.echo or (self.detected if self.plan.model.reports_language else None)
 
     @property
     def seconds(self) -> float:
@@ -160,11 +163,11 @@ def plain(transcript: Transcript, formatted: Formatted | None = None) -> tuple[s
     """The body of `text`, `srt` and `vtt`, and its media type."""
     match transcript.plan.request.response_format:
         case "srt":
-            return srt(transcript.segments), "application/x-subrip"
+            return srt(transcript.segments), PLAIN_TYPES["srt"]
         case "vtt":
-            return vtt(transcript.segments), "text/vtt"
+            return vtt(transcript.segments), PLAIN_TYPES["vtt"]
         case _:
-            return formatted.text if formatted else transcript.text, "text/plain"
+            return formatted.text if formatted else transcript.text, PLAIN_TYPES["text"]
 
 
 def delta(text: str) -> bytes:
@@ -186,7 +189,7 @@ def _add_times(body: TranscriptionReply, transcript: Transcript) -> None:
         if "word" in granularities:
             body["words"] = [{"word": w.text, "start": round(w.start, 3), "end": round(w.end, 3)} for w in words]
     elif granularities:
-        body["segments"] = [_timed(part) for part in (words if "word" in granularities else transcript.segments)]
+        body["segments"] = [_timed(part) for part in (words if transcript.plan.words else transcript.segments)]
 
 
 def _timed(part: Segment | Word) -> SegmentObject:

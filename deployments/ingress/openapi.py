@@ -8,6 +8,7 @@ Types are pydantic models or TypedDicts of the contract, the same that the code 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from fastapi import FastAPI
@@ -54,10 +55,13 @@ def documented(
     return operation
 
 
-def documented_form(request: Any, reply: Any, *, file: str, **more: Any) -> dict[str, Any]:
-    """`openapi_extra` of a route that takes `request` as JSON, or its fields in a form that brings `file`."""
+def documented_form(request: Any, reply: Any, *, file: str, texts: Iterable[str], **more: Any) -> dict[str, Any]:
+    """`openapi_extra` of a route that takes `request` as JSON, or its fields in a form that brings `file`.
+
+    `texts` are the media types in which it may answer besides.
+    """
     operation = documented(request, reply, streams=True, **more)
-    operation["responses"]["200"]["content"]["text/plain"] = {"schema": {"type": "string"}}
+    operation["responses"]["200"]["content"] |= {kind: {"schema": {"type": "string"}} for kind in texts}
     part = {"type": "object", "properties": {file: {"type": "string", "format": "binary"}}, "required": [file]}
     form = {"schema": {"allOf": [_json(request)["application/json"]["schema"], part]}}
     operation["requestBody"]["content"] = {"multipart/form-data": form, **operation["requestBody"]["content"]}

@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple
 import httpx
 
 from contract.catalog import TranscriptionModel
-from contract.errors import INVALID_REQUEST, PROVIDER_BUSY, UPSTREAM_ERROR
+from contract.errors import PROVIDER_BUSY, UPSTREAM_ERROR
 from contract.transcription.engine import Heard, TranscriptionJob
 from models.imports import Imports
 from models.options import read
@@ -48,10 +48,12 @@ class Options(ProviderOptions):
 
     Attributes:
         times: what the provider can time. Without any, a whole recording is one segment.
-        lacks_languages: codes that a request may not name.
+        takes_terms: whether it can be told terms.
+        lacks_languages: codes that it is not told.
     """
 
     times: tuple[Literal["segment", "word"], ...] = ("segment", "word")
+    takes_terms: bool = True
     lacks_languages: tuple[str, ...] = ()
 
 
@@ -79,20 +81,13 @@ class MistralTranscription(TranscriptionAdapter):
         )
 
     async def listen(self, job: TranscriptionJob, recording: Recording) -> AsyncGenerator[Heard, None]:
-        """One part, when the provider has answered. Raises PROVIDER_BUSY, UPSTREAM_ERROR.
-
-        Raises INVALID_REQUEST for times of words where the provider has none.
-        """
-        if job.words and "word" not in self.options.times:
-            raise INVALID_REQUEST(
-                f"times of words are not offered by `{self.model.id}` here; ask for `segment`",
-                param="timestamp_granularities",
-            )
+        """One part, when the provider has answered. Raises PROVIDER_BUSY, UPSTREAM_ERROR."""
+        times = self._times(job)
         seconds = recording.sound.seconds
         with _failures(self.model.id):
             async with asyncio.timeout(self.serving.deadline_s):
-                body = await self._send(job, recording.file)
-                words_in = self._wire.words_in if job.words else None
+                body = await self._send(job, times, recording.file)
+                words_in = self._wire.words_in if times == "word" else None
                 answer = await asyncio.to_thread(answers.read, body, seconds, words_in)
         yield Heard(seconds, seconds, job.language or answer.language, answer.segments)
 
@@ -106,9 +101,13 @@ class MistralTranscription(TranscriptionAdapter):
         except RuntimeError:
             log.debug("the connections of %s end with the process", self.model.id)
 
-    async def _send(self, job: TranscriptionJob, recording: bytes | Path) -> bytes:
+    def _times(self, job: TranscriptionJob) -> str | None:
+        """What the provider is to time: words where they are wanted and it can, else segments if it can those."""
+        wanted = ("word", "segment") if job.words else ("segment",)
+        return next((name for name in wanted if name in self.options.times), None)
+
+    async def _send(self, job: TranscriptionJob, times: str | None, recording: bytes | Path) -> bytes:
         """The body of the answer. Raises PROVIDER_BUSY, NoTranscriptError and errors of httpx."""
-        times = "word" if job.words else next((name for name in self.options.times if name == "segment"), None)
         form = self._wire.form(job, times) | {"model": self.options.model}
         with recording.open("rb") if isinstance(recording, Path) else nullcontext(recording) as file:
             head = file if isinstance(file, bytes) else os.pread(file.fileno(), 16, 0)

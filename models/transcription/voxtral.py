@@ -2,8 +2,8 @@
 
     passages -> prompt (mistral_common) -> vLLM, some at the same time -> segments, in order
 
-The true times of a segment are those of its passage. The model knows no others: times of words are refused, not
-guessed. It takes no terms and no prompt either; what a job says of them has no effect. Silence costs no request.
+The true times of a segment are those of its passage. The model knows no others, so segments have no words. Its prompt
+has a place for sound and for a language, and none for terms or a text that went before. Silence costs no request.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from contract.catalog import TranscriptionModel
-from contract.errors import INVALID_REQUEST, UPSTREAM_ERROR
+from contract.errors import UPSTREAM_ERROR
 from contract.transcription.engine import Heard, Segment, TranscriptionJob
 from models.imports import ONNX, Imports
 from models.llm import engine
@@ -59,10 +59,13 @@ class Options(EngineOptions):
     """Options of `Voxtral`.
 
     Attributes:
-        lacks_languages: codes that a request may not name; the tokenizer takes codes of two letters only.
+        lacks_languages: codes that it is not told; the tokenizer takes codes of two letters only.
+        times, takes_terms: no others are possible, and a stanza says so: it is where requests are checked.
     """
 
     lacks_languages: tuple[str, ...] = ()
+    times: tuple[Literal["segment"]]
+    takes_terms: Literal[False]
 
 
 LISTENING = ONNX + Imports(("httpx", "faster_whisper.vad", "mistral_common.protocol.transcription.request"))
@@ -93,12 +96,7 @@ class Voxtral(TranscriptionAdapter):
         self._numbers = itertools.count()
 
     async def listen(self, job: TranscriptionJob, recording: Recording) -> AsyncGenerator[Heard, None]:
-        """A part for each passage. Raises INVALID_REQUEST for times of words, UPSTREAM_ERROR if the engine fails."""
-        if job.words:
-            raise INVALID_REQUEST(
-                f"times of words are not offered by `{self.model.id}` here; ask for `segment`",
-                param="timestamp_granularities",
-            )
+        """A part for each passage. Raises UPSTREAM_ERROR if the engine fails."""
         total = recording.sound.seconds
         ahead: deque[tuple[Span, asyncio.Task[str]]] = deque()
 

@@ -46,6 +46,8 @@ async def test_every_model_says_what_it_costs_and_takes(api: Api) -> None:
         30,
     )
     assert "yue" not in listed["whisper-large-v3"]["limits"]["languages"]
+    hears = listed["voxtral-mini-transcribe"]["limits"]
+    assert (hears["timestamp_granularities"], hears["context_terms"]) == (["segment", "word"], 100)
 
 
 async def test_decision_models_say_what_they_cost(api: Api) -> None:

@@ -197,6 +197,17 @@ async def test_transcript_is_as_documented(api: Api, document: dict[str, Any], c
     check(document, operation_of(document, call), "200", reply.json())
 
 
+@pytest.mark.parametrize("format", ["json", "verbose_json", "text", "srt", "vtt", "events"])
+async def test_media_types_of_transcripts_are_documented(api: Api, document: dict[str, Any], format: str) -> None:
+    call = TRANSCRIPTIONS[0]
+    asked = {"stream": "true"} if format == "events" else {"response_format": format}
+    form = {"model": "whisper-large-v3", **asked}
+    reply = await api.send(call.method, call.filled, data=form, files={"file": ("memo.mp3", b"good morning")})
+    assert reply.status_code == 200, reply.text
+    kind = reply.headers["content-type"].partition(";")[0]
+    assert kind in operation_of(document, call)["responses"]["200"]["content"]
+
+
 async def test_a_form_is_documented_with_its_file(document: dict[str, Any]) -> None:
     content = operation_of(document, TRANSCRIPTIONS[0])["requestBody"]["content"]
     assert set(content) == {"multipart/form-data", "application/json"}

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from contract.errors import ApiError
+from contract.limits import CONTEXT_TERMS
 from contract.rerank import MAX_DOCUMENTS
 from deployments.client import Connection, connection
 from tests.api.conftest import Api
@@ -59,6 +60,8 @@ LONG = "word " * 10_000
 OPUS = {"response_format": "opus"}
 PNG = "data:image/png;base64,iVBORw0KGgoAAAAAAAAAAA=="
 ORDER = {"gender": "f", "age_years": 30}
+TERMS = ["Ray"] * (CONTEXT_TERMS + 1)
+
 
 REFUSED: list[tuple[str, dict[str, Any], Ask]] = [
     ("/chat/completions", said("a", max_tokens=0), lambda g: g.chat[CHAT].complete("a", max_tokens=0)),
@@ -94,9 +97,9 @@ REFUSED: list[tuple[str, dict[str, Any], Ask]] = [
     ("/audio/speech", spoken(LONG), lambda g: mouth(g).speak(LONG)),
     ("/audio/speech", spoken("a", response_format="x"), lambda g: mouth(g).speak("a", response_format="x")),
     ("/audio/speech", spoken("a", language="xx"), lambda g: mouth(g).speak("a", "xx")),
-    ("/audio/transcriptions", heard(b"a", language="xx"), lambda g: ears(g).transcribe(b"a", language="xx")),
+    ("/audio/transcriptions", heard(b"a", language="x"), lambda g: ears(g).transcribe(b"a", language="x")),
     ("/audio/transcriptions", heard(b"unreadable"), lambda g: ears(g).transcribe(b"unreadable")),
-    ("/audio/transcriptions", heard(b"a", prompt=LONG), lambda g: ears(g).transcribe(b"a", prompt=LONG)),
+    ("/audio/transcriptions", heard(b"a", context_bias=TERMS), lambda g: ears(g).transcribe(b"a", context_bias=TERMS)),
     ("/audio/transcriptions", heard(b"a", **OPUS), lambda g: ears(g).transcribe(b"a", **OPUS)),
     ("/audio/voices/designs", {"gender": "f"}, lambda g: artist(g).design("f")),
     ("/audio/voices/designs", ORDER | {"timbre": "x"}, lambda g: artist(g).design("f", age_years=30, timbre="x")),

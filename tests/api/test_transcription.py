@@ -19,8 +19,15 @@ import webvtt
 
 from autoscaling.engine import Timings
 from contract.access import Scope
-from contract.catalog import Catalog
-from contract.limits import CONTEXT_TERMS, FORMAT_TEXT_S, RECORDING_BODY_BYTES, RECORDING_FORM_BYTES, RECORDING_S
+from contract.catalog import Catalog, TranscriptionModel
+from contract.limits import (
+    CONTEXT_TERMS,
+    FORMAT_TEXT_S,
+    RECORDING_BODY_BYTES,
+    RECORDING_FORM_BYTES,
+    RECORDING_S,
+    TRANSCRIPTION_PROMPT_CHARS,
+)
 from contract.transcription.request import TranscriptionRequest
 from contract.transcription.transcript import Transcript
 from deployments.ingress.app import build_app
@@ -34,6 +41,7 @@ pytestmark = pytest.mark.anyio
 
 DEFAULT, WHISPER = "voxtral-mini-transcribe", "whisper-large-v3"
 PATH = "/v1/audio/transcriptions"
+GRANULARITIES = "timestamp_granularities"
 
 Fields = dict[str, Any]
 
@@ -46,6 +54,10 @@ def heard(reply: httpx.Response) -> Fields:
     assert reply.status_code == 200, reply.text
     body: Fields = reply.json()
     return body
+
+
+def events(reply: httpx.Response) -> list[Fields]:
+    return [json.loads(line[6:]) for line in reply.text.split("\n\n") if line.startswith("data: ")]
 
 
 async def told(api: Api, **fields: Any) -> Fields:
@@ -150,16 +162,27 @@ async def test_subtitles_are_read_back_by_another_library(api: Api, text: str) -
 # --- fields -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("sent", "language"),
-    [
-        ("de", "de"), ("de-DE", "de"), ("DE", "de"), ("nb", "no"), ("nb-NO", "no"), ("jv", "jw"), ("fil", "tl"),
-        ("iw", "he"), ("in", "id"), ("ji", "yi"), ("yi", "yi"), ("auto", None), ("", None), ("zh-Hant-TW", "zh"),
-    ],
-)  # fmt: skip
+SPELLINGS = [
+    ("de", "de"), ("de-DE", "de"), ("DE", "de"), ("nb", "no"), ("nb-NO", "no"), ("jv", "jw"), ("fil", "tl"),
+    ("iw", "he"), ("in", "id"), ("ji", "yi"), ("yi", "yi"), ("auto", None), ("", None), ("zh-Hant-TW", "zh"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("sent", "language"), SPELLINGS)
 @pytest.mark.parametrize("model", [DEFAULT, WHISPER])
 async def test_languages_are_read_generously(api: Api, model: str, sent: str, language: str | None) -> None:
     assert (await told(api, model=model, language=sent))["language"] == language
+
+
+@pytest.mark.parametrize(("sent", "language"), [*((sent, sent) for sent, known in SPELLINGS if known), ("zz", "zz")])
+async def test_the_default_model_echoes_a_language_as_it_was_sent(api: Api, sent: str, language: str) -> None:
+    body = heard(await transcribe(api, language=sent, response_format="verbose_json"))
+    assert body["language"] == language
+
+
+async def test_whisper_reports_the_language_by_its_own_code(api: Api) -> None:
+    body = heard(await transcribe(api, model=WHISPER, language="nb-NO", response_format="verbose_json"))
+    assert body["language"] == "no"
 
 
 @pytest.mark.parametrize("model", [None, "whisper-1", "gpt-4o-transcribe", DEFAULT])
@@ -187,9 +210,21 @@ async def test_fields_that_openai_has_and_we_do_not_are_ignored(api: Api) -> Non
     assert heard(reply) == {"text": "good morning"}
 
 
-async def test_files_wait_for_those_of_their_own_key(api: Api) -> None:
-    first, second = await told(api), await told(api)
-    assert first["owner"] == second["owner"] != ""
+async def test_fifty_keys_of_an_organisation_are_one_owner_at_the_engine(api: Api) -> None:
+    await api.organisation("rival")
+    keys = [await api.key(Scope.TRANSCRIBE) for _ in range(50)]
+
+    async def owner(key: str) -> str:
+        reply = await api.send("POST", PATH, key, files={"file": ("memo.mp3", "told")})
+        return str(json.loads(heard(reply)["text"])["owner"])
+
+    (ours,) = {await owner(key) for key in keys}
+    assert "" != ours != await owner(await api.key(Scope.TRANSCRIBE, org="rival"))
+
+
+async def test_a_prompt_that_is_too_long_keeps_its_end(api: Api) -> None:
+    job = await told(api, model=WHISPER, prompt="x" + "Parlance" * (TRANSCRIPTION_PROMPT_CHARS // 8))
+    assert job["prompt"] == "Parlance" * (TRANSCRIPTION_PROMPT_CHARS // 8)
 
 
 # --- streams ----------------------------------------------------------------------------------------------------------
@@ -198,9 +233,8 @@ async def test_files_wait_for_those_of_their_own_key(api: Api) -> None:
 async def test_stream_gives_deltas_and_the_whole(api: Api) -> None:
     reply = await transcribe(api, "good morning\nhow are you", stream="true", response_format="verbose_json")
     assert reply.headers["content-type"].startswith("text/event-stream")
-    events = [json.loads(line[6:]) for line in reply.text.split("\n\n") if line.startswith("data: ")]
-    assert [event.get("delta") for event in events] == ["good morning", " how are you", None]
-    assert events[-1] == {
+    assert [event.get("delta") for event in events(reply)] == ["good morning", " how are you", None]
+    assert events(reply)[-1] == {
         "type": "transcript.text.done",
         "text": "good morning how are you",
         "language": None,
@@ -287,14 +321,42 @@ async def test_400_two_granularities_on_the_default_model(api: Api, granularitie
     refused(reply, 400, "invalid_request_error", "timestamp_granularities", "exactly one")
 
 
-@pytest.mark.parametrize("model", [DEFAULT, WHISPER])
 @pytest.mark.parametrize("language", ["xx", "german", "d", "de DE", "yue", "../de"])
-async def test_400_unknown_language(api: Api, model: str, language: str) -> None:
-    reply = await transcribe(api, model=model, language=language)
+async def test_400_unknown_language(api: Api, language: str) -> None:
+    reply = await transcribe(api, model=WHISPER, language=language)
     refused(reply, 400, "language_not_supported", "language", language)
     supported = reply.json()["error"]["supported"]
     assert len(supported) == 99
     assert "yue" not in supported
+
+
+@pytest.mark.parametrize("language", ["german", "d", "de DE", "../de"])
+async def test_400_what_is_no_code_of_a_language(api: Api, language: str) -> None:
+    refused(await transcribe(api, language=language), 400, "invalid_request_error", "language", language)
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"model": WHISPER, "language": "xx"}, "language"),
+        ({"model": WHISPER, "timestamp_granularities": "word", "response_format": "verbose_json"}, GRANULARITIES),
+        ({"language": "german"}, "language"),
+        ({"context_bias": "Ray"}, "context_bias"),
+    ],
+)
+async def test_what_an_engine_cannot_do_is_refused_before_ticket_and_engine(
+    api: Api, fields: Fields, param: str
+) -> None:
+    ticket = heard(await api.send("POST", "/v1/audio/uploads", json={"mime": "audio/mpeg", "size": 5}))
+    await api.client.put(ticket["upload_url"], content=b"hello", headers={"content-type": "audio/mpeg"})
+    upload = {"upload_id": ticket["upload_id"]}
+    async with with_options(api, times=["segment"], takes_terms=False, lacks_languages=["yue"]) as poor:
+        engine: Any = poor.service.engine(poor.service.catalog.transcription[fields.get("model", DEFAULT)])
+        before = engine.warmed
+        for body in (fields, fields | {"stream": True}):
+            refused(await poor.send("POST", PATH, json=upload | body), 400, refusal_code(fields), param)
+        assert (engine.warmed, engine.callers) == (before, [])
+    assert heard(await api.send("POST", PATH, json=upload)) == {"text": "hello"}
 
 
 async def test_400_format_text_with_whisper(api: Api) -> None:
@@ -327,6 +389,10 @@ async def test_context_bias_takes_a_hundred_entries(api: Api) -> None:
 )
 async def test_400_wrong_values(api: Api, fields: Fields, param: str) -> None:
     refused(await transcribe(api, **fields), 400, "invalid_request_error", param)
+
+
+def refusal_code(fields: Fields) -> str:
+    return "language_not_supported" if fields.get("language") == "xx" else "invalid_request_error"
 
 
 async def test_400_recording_that_cannot_be_decoded(api: Api) -> None:
@@ -465,6 +531,27 @@ async def test_duration_is_billed_in_whole_seconds(api: Api) -> None:
     ]
 
 
+@pytest.mark.parametrize(("model", "computed_s"), [(DEFAULT, 0), (WHISPER, 0.01), (WHISPER, 120)])
+async def test_a_stream_that_a_time_limit_ends_is_billed_as_far_as_it_went(
+    api: Api, model: str, computed_s: float
+) -> None:
+    async with within(api, answer_s=1, computed_s=computed_s) as hurried:
+        reply = await transcribe(hurried, "lasts 14400\none\ntwo\nhold 60\nthree", model=model, stream="true")
+    assert [event.get("delta") for event in events(reply)] == ["one", " two", None]
+    assert events(reply)[-1]["error"]["type"] in ("upstream_error", "server_error")
+    (line,) = await api.usage()
+    assert (line.model, line.quantity, line.unit) == (model, 2, "audio_seconds")
+
+
+@pytest.mark.parametrize("stream", ["false", "true"])
+async def test_nothing_is_billed_where_a_time_limit_left_nothing_to_the_client(api: Api, stream: str) -> None:
+    heard_first = "one\n" if stream == "false" else ""
+    async with within(api, answer_s=0.5) as hurried:
+        reply = await transcribe(hurried, f"{heard_first}hold 60\ntwo", stream=stream)
+    refused(reply, 504, "upstream_timeout")
+    assert await api.usage() == []
+
+
 async def test_402_before_a_file_is_decoded(api: Api) -> None:
     await api.limit(0)
     refused(await transcribe(api, "unreadable"), 402, "org_spend_limit")
@@ -533,3 +620,14 @@ def within(api: Api, **times: float) -> with_catalog:
     """The same service with less time to answer."""
     models = api.service.catalog.transcription
     return with_catalog(api, transcription={id: m.model_copy(update=times) for id, m in models.items()})
+
+
+def with_options(api: Api, **options: Any) -> with_catalog:
+    """The same service over engines of other abilities."""
+    models = api.service.catalog.transcription
+
+    def able(model: TranscriptionModel) -> TranscriptionModel:
+        assert model.serving
+        return model.model_copy(update={"serving": model.serving.model_copy(update={"options": options})})
+
+    return with_catalog(api, transcription={id: able(model) for id, model in models.items()})

@@ -13,13 +13,15 @@ import numpy as np
 import pytest
 
 from attacks.bombs import BOMBS, RATE, encoded
+from audio import sandbox
 from audio.sandbox import IN_MEMORY_BYTES, Crowded, NotAudio, Sound, TooLong, decode
+from audio.shares import Shares
 from tests.audio.test_sandbox import children, stuck, until
 
 pytestmark = pytest.mark.anyio
 
 MAX_S = 120
-CPU_S = 8
+CPU_S = 5
 """What the sandbox allows for MAX_S, and the start of a process."""
 
 
@@ -67,6 +69,34 @@ async def test_long_sound_lies_in_a_file_without_a_name(
     assert len(sound.samples) == 2 * len(samples)
     assert np.frombuffer(sound.samples, "<i2")[-101:].tolist() == [0, *[16383] * 100]
     assert os.listdir(tmp_path) == []
+
+
+async def test_sound_on_disk_is_bounded_for_an_owner_and_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    size = IN_MEMORY_BYTES + 2
+    disk = Shares(4 * size)
+    monkeypatch.setattr(sandbox, "_disk", disk)
+    silence = encoded("flac", "flac", np.zeros(size // 2, np.float32))
+    assert len(silence) < size / 100
+
+    async def sound(owner: str) -> Sound:
+        return await decode(silence, RATE, 600, owner)
+
+    with pytest.raises(TooLong):
+        await decode(encoded("flac", "flac", np.zeros(300 * RATE, np.float32)), RATE, 200, "greedy")
+    assert disk.free == 4 * size
+    held = [await sound("greedy"), await sound("greedy")]
+    with pytest.raises(Crowded, match="hours of sound"):
+        await sound("greedy")
+    held.append(await sound("modest"))
+    with pytest.raises(Crowded, match="hours of sound"):
+        await sound("late")
+    assert (await decode(encoded("flac", "flac", np.zeros(RATE, np.float32)), RATE, 600, "late")).seconds == 1
+    samples = np.frombuffer(held[0].samples, "<i2")
+    held.clear()
+    await until(lambda: disk.free == 3 * size)  # somebody still looks at one
+    await sound("late")
+    del samples
+    await until(lambda: disk.free == 4 * size)
 
 
 async def test_files_of_one_owner_wait_and_too_many_are_refused(tmp_path: Path) -> None:

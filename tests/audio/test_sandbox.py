@@ -258,6 +258,15 @@ async def test_a_child_that_dies_is_no_audio_and_the_next_one_works(tmp_path: Pa
     assert (await decode(file_of("wav", hum(1)), RATE, 30)).seconds == 1
 
 
+async def test_a_child_gives_way_to_whatever_else_runs_here(tmp_path: Path) -> None:
+    before = children()
+    async with stuck(tmp_path):
+        await until(lambda: children() - before)
+        (child,) = children() - before
+        await until(lambda: "Seccomp:\t2" in Path(f"/proc/{child}/status").read_text())
+        assert os.getpriority(os.PRIO_PROCESS, child) == os.getpriority(os.PRIO_PROCESS, 0) + sandbox.NICE
+
+
 async def test_a_call_that_is_cancelled_leaves_no_child(tmp_path: Path) -> None:
     before = children()
     async with stuck(tmp_path) as (task,):

@@ -113,6 +113,47 @@ async def test_all_together_have_few_waiting(waiting: int, is_let: bool) -> None
     await visitors.send(*visitors.tasks)
 
 
+@pytest.mark.parametrize(
+    ("waiting", "comes", "goes"),
+    [
+        (("a2", "a3"), "c1", "a3"),  # a line of two for one of one
+        (("a2", "b1"), "c1", None),  # every line is as long as the new one would be
+        (("a2", "a3", "b1"), "b2", None),  # two for two
+        (("a2", "a3", "a4"), "b1", "a4"),
+        (("a2", "a3", "a4"), "a5", None),  # the longest line is its own
+        (("b1", "a2", "a3", "a4"), "b2", "a4"),  # three for two
+    ],
+)
+async def test_where_all_wait_that_may_the_last_of_the_longest_line_makes_room(
+    waiting: tuple[str, ...], comes: str, goes: str | None
+) -> None:
+    visitors = Visitors(Turns(1, 8, len(waiting)))
+    await visitors.come("a1", *waiting, comes)
+    sent_away = [name for name, task in visitors.tasks.items() if task.done()]
+    assert sent_away == [goes or comes]
+    assert visitors.turns.waiting == len(waiting)
+    with pytest.raises(Crowded, match=r"^files wait"):
+        await visitors.tasks.pop(sent_away[0])
+    await visitors.send("a1")
+    assert len(visitors.inside) == 1  # no place was lost, and none was given twice
+    for task in visitors.tasks.values():
+        task.cancel()
+    await settled()
+    assert (visitors.turns._free, visitors.turns.waiting) == (1, 0)
+
+
+async def test_who_is_sent_away_at_the_moment_of_leaving_gives_no_place_back() -> None:
+    visitors = Visitors(Turns(1, 8, 2))
+    await visitors.come("a1", "a2", "a3")
+    coming = asyncio.ensure_future(visitors.turns._enter("b"))
+    await asyncio.sleep(0)  # it has come, and what it did to the line has not been heard there yet
+    visitors.tasks["a3"].cancel()
+    await settled()
+    assert (visitors.turns._free, visitors.turns._inside, visitors.turns.waiting) == (0, Counter({"a": 1}), 2)
+    coming.cancel()
+    await visitors.send("a1", "a2")
+
+
 async def test_who_goes_while_waiting_leaves_no_gap() -> None:
     visitors = Visitors(Turns(1, 8, 64))
     await visitors.come("a1", "b1", "c1")
@@ -210,6 +251,26 @@ def test_threads_wait_where_they_are() -> None:
         raise ZeroDivisionError
     with turns.blocking("b"):
         pass
+
+
+def test_a_thread_is_sent_away_as_well() -> None:
+    turns, sent_away = Turns(1, 8, 2), threading.Event()
+
+    def visit() -> None:
+        with pytest.raises(Crowded), turns.blocking("a"):
+            raise AssertionError
+        sent_away.set()
+
+    with turns.blocking("a"):
+        first = turns._take("a")
+        thread = threading.Thread(target=visit)
+        thread.start()
+        while turns.waiting < 2:
+            pass
+        other = turns._take("b")
+        assert sent_away.wait(10)
+        assert (first.done(), other.done(), turns.waiting) == (False, False, 2)
+    thread.join()
 
 
 def test_callers_of_two_event_loops_share_the_places() -> None:

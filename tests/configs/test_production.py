@@ -12,6 +12,9 @@ import yaml
 import configs
 from autoscaling.deployment import deployment_options
 from contract.catalog import ChatModel, Model
+from contract.errors import ApiError
+from contract.models import describe
+from contract.transcription.request import TranscriptionRequest, plan
 from models.options import check
 from models.weights.repositories import repositories
 from models.weights.store import manifest
@@ -128,3 +131,14 @@ def test_both_decision_models_see_and_say_how_they_are_read() -> None:
 def test_production_loads_what_is_pinned_and_nothing_else() -> None:
     (app,) = yaml.safe_load((configs.FOLDER / "production.yaml").read_text("utf-8"))["applications"]
     assert app["args"]["only_pinned_weights"] is True
+
+
+def test_the_default_transcriber_says_what_it_cannot_do_before_it_is_asked() -> None:
+    model = PRODUCTION.transcription["voxtral-mini-transcribe"]
+    limits = describe(model)["limits"]
+    assert (limits["timestamp_granularities"], limits["context_terms"]) == (["segment"], 0)
+    words = TranscriptionRequest(timestamp_granularities="word", response_format="verbose_json")
+    assert not plan(words, model).words
+    with pytest.raises(ApiError) as refusal:
+        plan(TranscriptionRequest(context_bias=["Ray"]), model)
+    assert refusal.value.param == "context_bias"

@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import configs
+from contract.catalog import TranscriptionModel
 from contract.errors import ApiError
-from contract.limits import CONTEXT_TERMS, UPLOAD_BYTES
-from contract.transcription.engine import Heard, Segment
-from contract.transcription.languages import ALIASES, LANGUAGES, spoken_language
+from contract.limits import CONTEXT_TERMS, TRANSCRIPTION_PROMPT_CHARS, UPLOAD_BYTES
+from contract.transcription.engine import Heard, Segment, Word
+from contract.transcription.languages import ALIASES, LANGUAGES, named_language
 from contract.transcription.request import TranscriptionRequest, choose, fields, plan
 from contract.transcription.subtitles import srt, vtt
-from contract.transcription.transcript import Transcript
+from contract.transcription.transcript import Transcript, reply
 from contract.transcription.uploads import RECORDING_TYPES, UploadRequest
 
 MODELS = configs.load("embedded").transcription
@@ -41,20 +42,120 @@ def test_there_are_a_hundred_languages_with_cantonese() -> None:
 
 @given(code=st.sampled_from(LANGUAGES), region=st.from_regex(r"([-_][A-Za-z0-9]{2,4})?", fullmatch=True))
 def test_a_region_is_cut(code: str, region: str) -> None:
-    assert spoken_language(f" {code.upper()}{region} ", LANGUAGES) == code
+    assert named_language(f" {code.upper()}{region} ") == code
+
+
+@pytest.mark.parametrize("code", [None, "", "  ", "auto", " AUTO "])
+def test_no_language_is_named(code: str | None) -> None:
+    assert named_language(code) is None
+    assert plan(TranscriptionRequest(language=code), DEFAULT).language is None
 
 
 @given(st.text(max_size=12))
-def test_whatever_is_sent_is_a_language_or_refused(code: str) -> None:
+def test_whatever_is_sent_to_whisper_is_a_language_that_it_knows_or_refused(code: str) -> None:
     with suppress(ApiError):
-        found = spoken_language(code, LANGUAGES)
-        assert found is None or found in LANGUAGES
+        found = plan(TranscriptionRequest(language=code), WHISPER)
+        assert found.language is None or found.language in WHISPER.languages
 
 
 def test_a_refusal_names_what_is_known() -> None:
     with pytest.raises(ApiError) as refusal:
-        spoken_language("xx", ("en", "de"))
-    assert (refusal.value.fault.code, refusal.value.extra["supported"]) == ("language_not_supported", ["de", "en"])
+        plan(TranscriptionRequest(language="xx"), WHISPER)
+    assert refusal.value.fault.code == "language_not_supported"
+    assert refusal.value.extra["supported"] == sorted(WHISPER.languages)
+
+
+@pytest.mark.parametrize(
+    ("sent", "told"),
+    [
+        ("de", "de"),
+        ("de-DE", "de"),
+        ("DE", "de"),
+        ("nb", "no"),
+        ("nb-NO", "no"),
+        ("iw", "he"),
+        ("zz", None),
+        ("yue", None),
+    ],
+)
+def test_the_default_model_echoes_what_was_sent_and_its_engine_hears_a_code_that_it_knows(
+    sent: str, told: str | None
+) -> None:
+    planned = plan(TranscriptionRequest(language=f" {sent} ", response_format="verbose_json"), DEFAULT)
+    assert planned.job(b"").language == told
+    made = Transcript(planned)
+    made.add(Heard(1.0, 1.0, told or "en"))
+    assert reply(made)["language"] == sent
+
+
+@pytest.mark.parametrize(
+    "sent", ["d", "german", "de DE", "d3", "../de", "-de", "de-", "d\u00e9", "de-DE-toolongasubtag", "de" + "-x" * 9]
+)
+def test_what_is_no_code_is_refused_by_the_default_model_too(sent: str) -> None:
+    with pytest.raises(ApiError) as refusal:
+        plan(TranscriptionRequest(language=sent), DEFAULT)
+    assert (refusal.value.fault.code, refusal.value.param) == ("invalid_request_error", "language")
+
+
+# --- what an engine can do --------------------------------------------------------------------------------------------
+
+
+def able(model: TranscriptionModel, **options: Any) -> TranscriptionModel:
+    """The model on an engine of other abilities."""
+    assert model.serving
+    return model.model_copy(update={"serving": model.serving.model_copy(update={"options": options})})
+
+
+WORDS = {"timestamp_granularities": "word", "response_format": "verbose_json"}
+HEARD = Heard(2.0, 2.0, "en", (Segment("a b", 0.0, 1.0, (Word("a", 0.0, 0.5), Word("b", 0.5, 1.0))),))
+
+
+def test_where_an_engine_times_no_words_the_default_model_gives_times_of_passages() -> None:
+    planned = plan(TranscriptionRequest(**WORDS), able(DEFAULT, times=["segment"]))
+    assert not planned.words
+    made = Transcript(planned)
+    made.add(HEARD)
+    assert reply(made)["segments"] == [{"text": "a b", "start": 0.0, "end": 1.0, "speakerId": None}]
+
+
+def test_where_it_times_them_each_word_is_a_segment() -> None:
+    made = Transcript(plan(TranscriptionRequest(**WORDS), able(DEFAULT, times=["segment", "word"])))
+    made.add(HEARD)
+    assert [part["text"] for part in reply(made)["segments"]] == ["a", "b"]
+
+
+def test_whisper_that_times_no_words_refuses_them_where_the_answer_would_have_them() -> None:
+    mute = able(WHISPER, times=["segment"])
+    with pytest.raises(ApiError) as refusal:
+        plan(TranscriptionRequest(**WORDS), mute)
+    assert (refusal.value.fault.code, refusal.value.param) == ("invalid_request_error", "timestamp_granularities")
+    assert not plan(TranscriptionRequest(timestamp_granularities="word"), mute).words
+
+
+@pytest.mark.parametrize("format", ["json", "text", "verbose_json"])
+def test_words_are_timed_only_where_the_answer_shows_them(format: Any) -> None:
+    asked = TranscriptionRequest(timestamp_granularities="word", response_format=format)
+    assert plan(asked, DEFAULT).words is (format == "verbose_json")
+
+
+def test_terms_are_refused_where_the_engine_has_no_place_for_them() -> None:
+    deaf = able(DEFAULT, takes_terms=False)
+    with pytest.raises(ApiError) as refusal:
+        plan(TranscriptionRequest(context_bias=["Ray"]), deaf)
+    assert (refusal.value.fault.code, refusal.value.param) == ("invalid_request_error", "context_bias")
+    assert plan(TranscriptionRequest(context_bias=["two words"]), deaf).terms == ()
+    assert plan(TranscriptionRequest(context_bias=["Ray"]), DEFAULT).terms == ("Ray",)
+
+
+@pytest.mark.parametrize("length", [TRANSCRIPTION_PROMPT_CHARS - 1, TRANSCRIPTION_PROMPT_CHARS])
+def test_a_prompt_is_kept(length: int) -> None:
+    assert TranscriptionRequest(prompt="a" * length).prompt == "a" * length
+
+
+def test_of_a_longer_prompt_its_end_is_kept() -> None:
+    assert (
+        TranscriptionRequest(prompt="b" + "a" * TRANSCRIPTION_PROMPT_CHARS).prompt == "a" * TRANSCRIPTION_PROMPT_CHARS
+    )
 
 
 # --- requests ---------------------------------------------------------------------------------------------------------

@@ -13,7 +13,9 @@ from ray import __version__ as ray_version
 from ray.serve.schema import ServeDeploySchema
 
 import configs
+from audio.sandbox import ON_DISK_BYTES
 from contract.catalog import Model
+from contract.limits import UPLOAD_BYTES
 from preflight.cost import replica_of
 from preflight.faults import faults, plan_of
 from preflight.site import Site
@@ -142,6 +144,13 @@ def test_pods_may_do_little(group: str) -> None:
         assert confined["capabilities"] == {"drop": ["ALL"]}
         assert not confined["allowPrivilegeEscalation"]
         assert confined["readOnlyRootFilesystem"]
+
+
+@pytest.mark.parametrize("group", TEMPLATES)
+def test_tmp_is_bounded_and_holds_what_three_engines_that_listen_keep_there(group: str) -> None:
+    (limit,) = [v["emptyDir"]["sizeLimit"] for v in TEMPLATES[group]["spec"]["volumes"] if v["name"] == "tmp"]
+    slots = sum(m.serving.max_ongoing_requests for m in configs.load("production").transcription.values() if m.serving)
+    assert int(limit.removesuffix("Gi")) << 30 > 3 * ON_DISK_BYTES + slots * UPLOAD_BYTES
 
 
 @pytest.mark.parametrize("group", TEMPLATES)

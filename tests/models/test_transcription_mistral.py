@@ -127,11 +127,13 @@ async def test_a_provider_without_times_gives_one_segment(provider: Provider) ->
 
 
 @pytest.mark.parametrize("wire", ["mistral", "openai"])
-async def test_times_of_words_are_refused_where_there_are_none(provider: Provider, wire: str) -> None:
+async def test_where_there_are_no_times_of_words_there_are_those_of_segments(provider: Provider, wire: str) -> None:
     engine = load(provider, wire=wire, times=["segment"])
-    error = await failure(engine, words=True)
-    assert (error.fault.name, error.param) == ("INVALID_REQUEST", "timestamp_granularities")
-    assert not provider.seen
+    part = await heard(engine, words=True)
+    assert [(s.text, s.start, s.end, s.words) for s in part.segments] == [
+        ("Good morning, Mrs. Miller.", 0.5, 2.0, ()),
+        ("Nine o'clock?", 3.5, 4.25, ()),
+    ]
     await closed(engine)
 
 

@@ -20,7 +20,7 @@ from contract.errors import ApiError
 from contract.speech.engine import SpeechJob
 from contract.transcription.engine import Heard, TranscriptionJob
 from contract.transcription.languages import LANGUAGES
-from models.options import check
+from models.options import OptionsError, check
 from models.transcription import voxtral
 from models.transcription.adapter import SAMPLE_RATE, Recording
 from models.transcription.passages import ENOUGH_S, passages
@@ -73,7 +73,7 @@ def model(**options: Any) -> TranscriptionModel:
         runtime="twin",
         weights="twin",
         threads=1,
-        options={"engine": arguments} | options,
+        options={"engine": arguments, "times": ["segment"], "takes_terms": False} | options,
     )
     return TranscriptionModel(id="voxtral-twin", owned_by="tests", is_default=True, serving=serving)
 
@@ -203,10 +203,26 @@ async def test_a_cancelled_task_takes_its_requests_out_of_the_engine(engine: Vox
     await until(lambda: is_idle(engine))
 
 
-async def test_times_of_words_are_refused(engine: Voxtral, sentence: Samples) -> None:
-    with pytest.raises(ApiError) as caught:
-        await heard(engine, recorded(sentence), words=True)
-    assert (caught.value.fault.name, caught.value.param) == ("INVALID_REQUEST", "timestamp_granularities")
+async def test_segments_have_no_words(engine: Voxtral, sentence: Samples) -> None:
+    (part,) = [part for part in await heard(engine, recorded(sentence), words=True) if part.segments]
+    assert [(segment.text != "", segment.words) for segment in part.segments] == [(True, ())]
+
+
+@pytest.mark.parametrize(
+    "claim", [{"times": ["segment", "word"]}, {"times": ["word"]}, {"takes_terms": True}], ids=lambda claim: str(claim)
+)
+def test_a_stanza_cannot_say_that_it_does_more(claim: dict[str, Any]) -> None:
+    with pytest.raises(OptionsError, match=next(iter(claim))):
+        check(model(**claim))
+
+
+@pytest.mark.parametrize("name", ["times", "takes_terms"])
+def test_a_stanza_that_does_not_say_it_stops_the_start(name: str) -> None:
+    silent = model()
+    assert silent.serving
+    options = {key: value for key, value in silent.serving.options.items() if key != name}
+    with pytest.raises(OptionsError, match=f"options.{name}"):
+        check(silent.model_copy(update={"serving": silent.serving.model_copy(update={"options": options})}))
 
 
 async def test_a_language_that_cannot_be_said_to_the_model_is_a_failure(

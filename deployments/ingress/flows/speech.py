@@ -144,7 +144,7 @@ async def _with_clip(context: RequestContext, prepared: Prepared) -> SpeechJob:
 async def _sent_clip(context: RequestContext, request: SpeechRequest, file: bytes) -> Clip:
     """What a request brought. Raises INVALID_REQUEST, and BUSY where too many clips wait to be decoded."""
     try:
-        sound = await decode(file, CLIP_RATE, SPEECH_CLIP_S, owner=context.caller.key_id)
+        sound = await decode(file, CLIP_RATE, SPEECH_CLIP_S, owner=context.owner)
     except Crowded as error:
         raise BUSY(f"too many {error}; send the request again shortly") from None
     except TooLong as error:

@@ -30,6 +30,9 @@ from deployments.ingress.billing import bill
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows.formatting import FORMAT_WAIT_S, Formatting
 
+TIME_LIMITS = (UPSTREAM_TIMEOUT, RECORDING_TIMEOUT, WARMING_UP)
+"""What `_late` says."""
+
 ADDRESS_S = 600
 """For so long an engine can read a recording from the store: longer than any deadline."""
 
@@ -54,7 +57,8 @@ def prepare(context: RequestContext, request: TranscriptionRequest) -> Plan:
 async def listen(context: RequestContext, plan: Plan, file: bytes | None, answer: Answer) -> AsyncGenerator[str, None]:
     """Text as it is heard, written into `answer`; without a `file` it is the one that was uploaded.
 
-    Whoever leaves early pays for what was heard until then. Raises the errors of spec 7 (Transcription).
+    Whoever leaves early pays for what was heard until then. So does a client whose stream a time limit ends: it has the
+    text, and chose how long the recording is. Raises the errors of a transcription.
     """
     transcript = answer.transcript
     async with (
@@ -62,17 +66,22 @@ async def listen(context: RequestContext, plan: Plan, file: bytes | None, answer
         bill(context, plan.model, {"audio_seconds": 1}, "audio_seconds") as account,
         _formatting(context, plan) as formatting,
         _audio(context, plan.request.upload_id, file) as audio,
-        aclosing(_heard(context, plan, plan.job(audio, context.caller.key_id), is_held=file is None)) as parts,
+        aclosing(_heard(context, plan, plan.job(audio, context.owner), is_held=file is None)) as parts,
     ):
-        async for part in parts:
-            if not transcript.duration_s:
-                await account.expect(audio_seconds=math.ceil(part.duration_s))
-            text = transcript.add(part)
-            await account.progress(audio_seconds=transcript.billed_seconds)
-            if formatting:
-                formatting.add(part.segments)
-            if text:
-                yield text
+        try:
+            async for part in parts:
+                if not transcript.duration_s:
+                    await account.expect(audio_seconds=math.ceil(part.duration_s))
+                text = transcript.add(part)
+                await account.progress(audio_seconds=transcript.billed_seconds)
+                if formatting:
+                    formatting.add(part.segments)
+                if text:
+                    yield text
+        except ApiError as error:
+            if plan.request.stream and error.fault in TIME_LIMITS and transcript.billed_seconds:
+                await account.settle()
+            raise
         await account.settle(audio_seconds=math.ceil(transcript.seconds))
         if formatting:
             answer.formatted = await formatting.finish(

@@ -16,7 +16,7 @@ from contract.body import validated
 from contract.errors import INVALID_REQUEST, UNSUPPORTED_MEDIA_TYPE
 from contract.limits import RECORDING_BODY_BYTES, RECORDING_FORM_BYTES
 from contract.transcription.request import Plan, TranscriptionRequest, fields
-from contract.transcription.transcript import Transcript, TranscriptionReply, delta, done, plain, reply
+from contract.transcription.transcript import PLAIN_TYPES, Transcript, TranscriptionReply, delta, done, plain, reply
 from deployments.ingress.admission import Admitted, admit
 from deployments.ingress.context import RequestContext
 from deployments.ingress.events import event_stream
@@ -35,7 +35,9 @@ Transcribing = Annotated[Admitted, Depends(admit(Scope.TRANSCRIBE, RECORDING_BOD
 
 @router.post(
     "/audio/transcriptions",
-    openapi_extra=documented_form(TranscriptionRequest, TranscriptionReply, file="file", **ACCEPTS_KEY),
+    openapi_extra=documented_form(
+        TranscriptionRequest, TranscriptionReply, file="file", texts=PLAIN_TYPES.values(), **ACCEPTS_KEY
+    ),
 )
 async def transcribe(admitted: Transcribing) -> Response:
     """Write a recording down: a `file` of a form, or what was uploaded under `upload_id`.

@@ -1,0 +1,53 @@
+"""What is shared is never more than there is, and one owner leaves something to the next."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from audio.shares import Shares
+from audio.turns import Crowded
+
+
+@pytest.mark.parametrize(("amount", "is_given"), [(49, True), (50, True), (51, False)])
+def test_an_owner_has_at_most_what_stays_free(amount: int, is_given: bool) -> None:
+    shares = Shares(100)
+    if is_given:
+        shares.take("a", amount)
+        assert shares.free == 100 - amount
+    else:
+        with pytest.raises(Crowded):
+            shares.take("a", amount)
+        assert shares.free == 100
+
+
+def test_the_next_one_has_half_of_the_rest_and_what_is_given_back_can_be_taken_again() -> None:
+    shares = Shares(100)
+    shares.take("a", 30)
+    shares.take("a", 20)
+    with pytest.raises(Crowded):
+        shares.take("a", 1)
+    shares.take("b", 25)
+    with pytest.raises(Crowded):
+        shares.take("b", 1)
+    shares.take("c", 12)
+    shares.give_back("a", 50)
+    shares.take("b", 19)
+    assert shares.free == 100 - 25 - 12 - 19
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 60), st.booleans())))
+def test_whatever_is_taken_something_is_left(steps: list[tuple[str, int, bool]]) -> None:
+    shares, taken = Shares(100), []
+    for owner, amount, gives_back in steps:
+        try:
+            shares.take(owner, amount)
+        except Crowded:
+            assert sum(own for who, own in taken if who == owner) + amount > shares.free - amount
+        else:
+            taken.append((owner, amount))
+        if gives_back and taken:
+            shares.give_back(*taken.pop())
+        assert shares.free == 100 - sum(own for _, own in taken)
+        assert shares.free > 0
