@@ -9,7 +9,7 @@ MaxSim of an option is the mean, over its tokens, of the best cosine with any to
 read whole, window by window, and what answers a question may stand anywhere in it.
 
 A statement, asked with options that say nothing by themselves, holds as far as it is liker to the state than to
-ordinary texts, the examples of the presets: to as many of their tokens, for a long text is liker to anything.
+ordinary texts (ordinary.py): to as many of their tokens, for a long text is liker to anything.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from contract.decisions.questions import Question, state_text
 from models.decisions import measuring
 from models.decisions.kept import Kept, Text
 from models.decisions.measured import MeasuredScorer
+from models.decisions.ordinary import ORDINARY
 from models.decisions.phrases import Asked, Phrase, posed
 from models.encoders import IMPORTS, Encoder, EncoderOptions, Tokens
 from models.options import read
@@ -85,25 +86,21 @@ class SimilarityScorer(MeasuredScorer):
         self._encoder = Encoder("AutoModel", model, self._path, read(model, EncoderOptions))
         self._batcher = self._encoder.batcher(self._run)
         self._examples: Mapping[str, list[Example]] = {}
-        self._ordinary: Any = None
+        self._ordinary: Sequence[Any] = ()
         self._kept = Kept()
 
     async def prepare(self, presets: Sequence[Preset]) -> None:
-        """Reads the states of the examples, which are compared with what clients send."""
-        import numpy as np
-
+        """Reads ordinary texts and the states of the examples, which are compared with what clients send."""
+        self._ordinary = [await self._read_whole(texts) for texts in ORDINARY.values()]
         found: dict[str, list[Example]] = {}
-        states: dict[str, Any] = {}
         for preset in presets:
             for example in preset.examples:
                 state = state_text(example.state)
-                phrase = Phrase("", state)
-                vectors = states[state] = (await self._read([phrase], ""))[phrase].vectors
+                vectors = await self._read_whole([state])
                 for name, question in preset.questions.items():
                     label = preset.expected_index(name, example.expected[name])
                     found.setdefault(_key(question), []).append(Example(state, vectors, label))
         self._examples = found
-        self._ordinary = np.concatenate(list(states.values()))
 
     async def read_job(self, job: DecisionJob, temperature: float) -> Readings:
         """A reading for each question, in order. All have the same `inference_s`, because they are read together."""
@@ -147,7 +144,8 @@ class SimilarityScorer(MeasuredScorer):
         likenesses = [_max_sim(texts[phrase].vectors, judged) for phrase in asked.phrases]
         more = 0.0
         if asked.statement:
-            more = likenesses[0] - _usual(texts[asked.phrases[0]].vectors, self._ordinary, len(judged)) - MARGIN
+            told = texts[asked.phrases[0]].vectors
+            more = likenesses[0] - max(_usual(told, ordinary, len(judged)) for ordinary in self._ordinary) - MARGIN
             likenesses = [0.0 for _ in options]
         # An example says nothing about itself: whoever sends one gets a reading and not the answer that is filed.
         known = [example for example in self._examples.get(_key(question), ()) if example.state != state.text]
@@ -168,6 +166,14 @@ class SimilarityScorer(MeasuredScorer):
         listed = list(texts)
         windows = await self._encoder.windows(listed) if listed else []
         return {text: _count(parts) for text, parts in zip(listed, windows, strict=True)}
+
+    async def _read_whole(self, texts: Sequence[str]) -> Any:
+        """Vectors of all texts, one after the other."""
+        import numpy as np
+
+        phrases = [Phrase("", text) for text in texts]
+        found = await self._read(phrases, "")
+        return np.concatenate([found[phrase].vectors for phrase in phrases])
 
     async def _read(self, phrases: Sequence[Phrase], owner: str) -> dict[Phrase, Text]:
         """Each different phrase. Of what has a lead, the tokens of the lead are read and left out."""
