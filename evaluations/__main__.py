@@ -9,11 +9,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from evaluations import decisions, drift, injections, similarity, transcription
+from evaluations import decisions, drift, injections, similarity, transcription, wires
 
 EVALUATIONS = {
     "decisions": decisions,
     "similarity": similarity,
+    "wires": wires,
     "injections": injections,
     "drift": drift,
     "transcription": transcription,

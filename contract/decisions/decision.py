@@ -39,7 +39,7 @@ class Decision:
         state: what is judged, as the model reads it.
         questions: by name, in source order; empty where a preset is named.
         preset: id of a pack of questions.
-        model: id, None for the organisation's default.
+        model: id; None for the default of the organisation or the service.
         images: `data:` addresses, checked.
         order: `both` reads each choice a second time with its options reversed.
         request_id: the client's own; comes back.

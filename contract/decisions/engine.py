@@ -57,18 +57,13 @@ class Readings:
     Attributes:
         input_tokens: tokens of the state once, and of each question.
         temperature: divides the log-probabilities; above 1 makes distributions finer.
-        passes: texts that went through the network, where that is not one for each question.
+        windows: of texts that an encoder read; None where no encoder reads.
     """
 
     reads: tuple[Reading, ...]
     input_tokens: int
     temperature: float = 1.0
-    passes: int | None = None
-
-    @property
-    def forward_passes(self) -> int:
-        """Passes through the network."""
-        return len(self.reads) if self.passes is None else self.passes
+    windows: int | None = None
 
 
 class Measurement(Frozen):

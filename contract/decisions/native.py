@@ -115,12 +115,16 @@ class AppliedPolicy(TypedDict):
 
 
 class DecisionUsage(TypedDict):
-    """No text is generated; `forward_passes` are passes through the network."""
+    """No text is generated. `forward_passes` counts questions, one that is read in both orders twice.
+
+    `encoder_windows` are the pieces of text that an encoder read for them, where one reads.
+    """
 
     input_tokens: int
     output_tokens: int
     evaluated_questions: int
     forward_passes: int
+    encoder_windows: NotRequired[int]
 
 
 class DecisionTimes(TypedDict):
@@ -175,12 +179,15 @@ def _reply(result: DecisionResult) -> DecisionReply:
 
 def usage(readings: Readings, questions: int) -> DecisionUsage:
     """`usage` of the result."""
-    return {
+    found: DecisionUsage = {
         "input_tokens": readings.input_tokens,
         "output_tokens": 0,
         "evaluated_questions": questions,
-        "forward_passes": readings.forward_passes,
+        "forward_passes": len(readings.reads),
     }
+    if readings.windows is not None:
+        found["encoder_windows"] = readings.windows
+    return found
 
 
 def timing_ms(readings: Readings, total_s: float) -> DecisionTimes:

@@ -35,18 +35,20 @@ class RequestContext:
         """Those of `models` that are set up here and enabled for the caller's organisation."""
         return [model for model in models.values() if model.serving and self.caller.may_use(model.id)]
 
-    def pick(self, models: Mapping[str, M], model_id: str | None) -> M:
-        """The model that a request names, or the first one where it may name none. Raises MODEL_NOT_FOUND.
+    def pick(self, models: Mapping[str, M], model_id: str | None, default: str | None = None) -> M:
+        """The model that a request names, else `default`; the first one where neither is named.
 
-        Unknown, not set up, and not enabled look the same from outside.
+        Raises MODEL_NOT_FOUND. Unknown, not set up, and not enabled look the same from outside.
         """
-        offered = self.offered(models)
+        offered, wanted = self.offered(models), default if model_id is None else model_id
         for model in offered:
-            if model_id is None or model.id == model_id:
+            if wanted is None or model.id == wanted:
                 return model
         names = ", ".join(f"`{model.id}`" for model in offered) or "none"
-        wanted = f"there is no model `{model_id[:100]}` here" if model_id else "no such model is set up here"
-        raise MODEL_NOT_FOUND(f"{wanted}; your organisation can use: {names}", param="model")
+        missing = f"there is no model `{wanted[:100]}` here" if wanted else "no such model is set up here"
+        if model_id is None and default is not None:
+            missing = f"`model` was left out, and the default, `{default}`, is none that you can use here"
+        raise MODEL_NOT_FOUND(f"{missing}; your organisation can use: {names}", param="model")
 
     def engine(self, model: Model) -> Engine:
         """The engine that runs `model`."""

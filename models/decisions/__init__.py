@@ -2,6 +2,8 @@
 
 measured.py    what both share: measure, measured, decide
 similarity.py  SimilarityScorer: a sentence embedder, by the likeness of state and options
+phrases.py     how questions are worded for it
+ordinary.py    what a statement is compared with besides the state
 kept.py        what it has read of options, so that the same questions about the next text cost less
 scorer.py      LabelScorer: a language model, by the probability of labels
 through.py     ThroughScorer: the same, read by the replicas of a chat model that has the same weights

@@ -29,6 +29,8 @@ QUESTIONS = {
     "mid": BINARY,
 }
 BODY = {"state": "a text", "questions": QUESTIONS}
+SYSTEM_ONE = {"state": "a text", "questions": {"q": {"type": "noul", "instructions": "Is it?"}}}
+LISTED = {"input": "a text", "questions": [{"type": "predicate", "instructions": "It is."}]}
 
 
 async def decide(api: Api, key: str | None = None, **fields: Any) -> Any:
@@ -149,6 +151,33 @@ async def test_the_organisation_chooses_its_default(api: Api) -> None:
     assert (await decide(api, key)).json()["model"]["id"] == "decision-v2"
     assert (await decide(api, key, model="decision-v1")).json()["model"]["id"] == "decision-v1"
     assert (await api.send("GET", "/decisions/models", key)).json()["default"] == "decision-v2"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "missing", "may_use"),
+    [(None, "decision-v1", "decision-v2"), ("decision-v2", "decision-v2", "decision-v1")],
+)
+async def test_where_the_default_may_not_be_used_a_model_has_to_be_named(
+    api: Api, chosen: str | None, missing: str, may_use: str
+) -> None:
+    def change(connection: Connection) -> None:
+        organisations.change(connection, "half", {"decision_model": chosen, "models": frozenset({may_use})})
+
+    await api.organisation("half")
+    await api.state.database.run(change)
+    key = await api.key(*Scope, org="half")
+    refused = await decide(api, key)
+    error = refused.json()["error"]
+    assert (refused.status_code, error["code"], error["param"]) == (404, "model_not_found", "model")
+    assert f"`model` was left out, and the default, `{missing}`, " in error["message"]
+    assert error["message"].endswith(f"your organisation can use: `{may_use}`")
+    for path, body in (("/systemone", SYSTEM_ONE), ("/decisions", LISTED)):
+        other = await api.send("POST", path, key, json=body)
+        assert (other.status_code, other.json()["error"]["code"]) == (404, "model_not_found")
+    assert (await decide(api, key, model=may_use)).json()["model"]["id"] == may_use
+    listed = (await api.send("GET", "/decisions/models", key)).json()
+    assert (listed["default"], [model["default"] for model in listed["data"]]) == (None, [False])
+    assert len(await api.usage()) == 1
 
 
 @pytest.mark.parametrize("fault", [WARMING_UP(retry_after_s=9), ENGINE_FAILED()])

@@ -102,8 +102,16 @@ def test_nothing_of_a_state_is_written(server: Server) -> None:
     assert telling(server.home) == []
 
 
-def test_a_body_of_another_wire(server: Server) -> None:
-    question = {"type": "noul", "instructions": "Is this text about money?"}
+def test_bodies_of_other_wires_are_answered_by_what_they_ask(server: Server) -> None:
+    """A statement that is plainly true and one that is plainly false, about the same state."""
+    state, asked = "I paid twice, please refund the money.", ("Is this about a refund?", "Is this about football?")
+    nouls = {text: {"type": "noul", "instructions": text} for text in asked}
+    predicates = [{"type": "predicate", "instructions": text} for text in asked]
     with server.http() as client:
-        reply = client.post("/systemone", content=json.dumps({"state": "I paid twice.", "questions": {"q": question}}))
-    assert 0 <= reply.json()["answers"]["q"]["noul"] <= 1
+        reply = client.post("/systemone", content=json.dumps({"state": state, "questions": nouls})).json()
+        listed = client.post("/decisions", json={"input": state, "questions": predicates}).json()
+    assert (reply["model"], listed["model"]) == ("decision-v1", "decision-v1")
+    true, false = (answer["noul"] for answer in reply["answers"].values())
+    assert true - false > 0.2
+    true, false = (answer["probability"] for answer in listed["answers"])
+    assert true - false > 0.2

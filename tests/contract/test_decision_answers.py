@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from decimal import Decimal, localcontext
 from typing import Any
 
@@ -131,7 +132,9 @@ def test_answers_keep_the_order_of_the_questions() -> None:
         ("a", "choice", "y"),
         ("m", "score", 0),
     ]
-    assert usage(readings, 3) == {"input_tokens": 7, "output_tokens": 0, "evaluated_questions": 3, "forward_passes": 3}
+    counts = {"input_tokens": 7, "output_tokens": 0, "evaluated_questions": 3, "forward_passes": 3}
+    assert usage(readings, 3) == counts
+    assert usage(replace(readings, windows=8), 3) == counts | {"encoder_windows": 8}
 
 
 def test_timing() -> None:

@@ -38,11 +38,18 @@ MEASUREMENT_WAIT_S = 2.0
 def resolve(context: RequestContext, decision: Decision) -> tuple[DecisionModel, Preset | None]:
     """The model that reads, and the pack that is named. Raises UNKNOWN_PRESET, MODEL_NOT_FOUND, IMAGES_UNSUPPORTED."""
     preset = None if decision.preset is None else named(context.service.catalog.presets, decision.preset)
-    wanted = decision.model if decision.model is not None else context.caller.decision_model
-    model = context.pick(context.service.catalog.decisions, wanted)
+    model = context.pick(context.service.catalog.decisions, decision.model, default_model(context))
     if decision.images and not model.reads_images:
         raise IMAGES_UNSUPPORTED(f"model `{model.id}` reads no images here; send none", param="images")
     return model, preset
+
+
+def default_model(context: RequestContext) -> str | None:
+    """Id of the model for decisions that name none: the organisation's choice, else the catalogue's first stanza.
+
+    Whether it can be used here is another question: if not, a request has to name one.
+    """
+    return context.caller.decision_model or next(iter(context.service.catalog.decisions), None)
 
 
 async def decide(

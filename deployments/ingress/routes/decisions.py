@@ -56,7 +56,7 @@ async def list_models(admitted: Deciding) -> Response:
     """List the decision models of your organisation: who runs them, where, and what was measured."""
     context = admitted.context
     offered = context.offered(context.service.catalog.decisions)
-    default = context.caller.decision_model or (offered[0].id if offered else None)
+    default = decisions.default_model(context)
     measured = await asyncio.gather(*(decisions.measurement(context, model) for model in offered))
     listed: DecisionModelList = {
         "object": "list",
@@ -64,7 +64,7 @@ async def list_models(admitted: Deciding) -> Response:
             describe(model, found, context.service.catalog.place, is_default=model.id == default)
             for model, found in zip(offered, measured, strict=True)
         ],
-        "default": default,
+        "default": next((model.id for model in offered if model.id == default), None),
         "limits": LIMITS,
     }
     return JSONResponse(listed)
