@@ -4,6 +4,9 @@ A chat template puts messages together as one text, in which nobody can tell `<|
 user. So whatever spells a control token in a message is marked first, with a mark that nobody can guess; and the
 tokenizer takes the finished text apart at the marks, so that no control token is ever seen whole. Text without control
 tokens has no marks, and becomes the same tokens as before.
+
+Arguments of earlier calls are JSON in a string, in which `<` has several spellings: they are read first, and marked as
+values.
 """
 
 from __future__ import annotations
@@ -75,7 +78,7 @@ class TurnRenderer(OnlineRenderer):
         if pictured:
             messages = self._newest(messages, tool_dicts)
         if self._marks:
-            messages, tool_dicts = self._marks.marked(messages), self._marks.marked(tool_dicts)
+            messages, tool_dicts = self._marks.marked(map(with_values, messages)), self._marks.marked(tool_dicts)
         conversation, prompts = await super().preprocess_chat(
             request, messages, *arguments, tool_dicts=tool_dicts, **options
         )
@@ -98,6 +101,18 @@ class TurnRenderer(OnlineRenderer):
             # It takes for granted that the engine has seen each image.
             cache.invalidate(image)
         return cut
+
+
+def with_values(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of `message` with the arguments of its tool calls as the objects that vLLM makes of them for templates."""
+    read = dict(message)
+    if calls := read.get("tool_calls"):
+        read["tool_calls"] = [call | {"function": _read(call["function"])} for call in calls]
+    return read
+
+
+def _read(function: dict[str, Any]) -> dict[str, Any]:
+    return function | {"arguments": json.loads(function["arguments"])}
 
 
 def marks_of(tokenizer: Any) -> Marks | None:
