@@ -73,6 +73,9 @@ KEPT_REPLIES = 100_000
 KEPT_REPLY_BYTES = 256 * MIB
 """Of the bodies of those answers. What comes then is kept as a fact, without its body. Ours."""
 
+CHARS_PER_TOKEN = 16
+"""Of a text, for each token of the window. What is beyond is cut before it is made tokens, which takes time and memory.
+Ours: languages have two to five."""
 TOKENIZE_BYTES_PER_TOKEN = 8
 """Of the text that one request has made tokens, for each token of the window: twice what fits. Ours."""
 DETOKENIZE_IDS = 65_536
