@@ -84,6 +84,14 @@ KEPT_REPLIES = 100_000
 KEPT_REPLY_BYTES = 256 * MIB
 """Of the bodies of those answers. What comes then is kept as a fact, without its body. Ours."""
 
+IMAGE_PIXELS = 25_000_000
+"""Of an image as it is sent: more than most cameras make. Decoding takes up to eleven bytes for each. Ours."""
+CHAT_PIXELS = 100_000_000
+"""Of all images of a chat together: eight of a telephone. Ours."""
+
+CHARS_PER_TOKEN = 16
+"""Of a text, for each token of the window. What is beyond is cut before it is made tokens, which takes time and memory.
+Ours: languages have two to five."""
 TOKENIZE_BYTES_PER_TOKEN = 8
 """Of the text that one request has made tokens, for each token of the window: twice what fits. Ours."""
 DETOKENIZE_IDS = 65_536

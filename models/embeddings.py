@@ -40,7 +40,10 @@ class TransformerEmbedder(EmbeddingsEngine):
         """
         import numpy as np
 
-        items = await self._sentences.encoder.encode(await self._texts(job))
+        texts = await self._texts(job)
+        if not job.truncate:
+            self._refuse_long(texts)
+        items = await self._sentences.encoder.encode(texts)
         if not job.truncate:
             self._refuse_cut(items)
         vectors, tokens = await self._sentences.vectors_of(items, job.owner)
@@ -60,6 +63,17 @@ class TransformerEmbedder(EmbeddingsEngine):
         for index, text in enumerate(texts):
             place = f"`input[{index}]`" if len(texts) > 1 else "`input`"
             yield text if isinstance(text, str) else self._ids.text(text, place)
+
+    def _refuse_long(self, texts: Sequence[str]) -> None:
+        """What would be cut before it is made tokens."""
+        encoder = self._sentences.encoder
+        for index, text in enumerate(texts):
+            if len(text) > encoder.most_chars:
+                raise CONTEXT_LENGTH_EXCEEDED(
+                    f"`input[{index}]` has {len(text)} characters; `{self.model.id}` reads {encoder.window} tokens and "
+                    f"looks at {encoder.most_chars} characters, and `truncate` is false",
+                    param="input",
+                )
 
     def _refuse_cut(self, items: Sequence[Tokens]) -> None:
         for index, item in enumerate(items):

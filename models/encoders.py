@@ -1,6 +1,8 @@
 """What embedders and rerankers share: a checkpoint of transformers, its tokenizer, and batches of token ids.
 
-Texts become ids in `encode`, ids become batches in `TokenBatcher`, and each batch passes the network in `forward`.
+Texts become ids in `encode`, or two by two in `pairs`; ids become batches in `TokenBatcher`, and each batch passes the
+network in `forward`. A text that is far longer than the window is cut before it is made tokens, because each takes
+memory, and texts are made tokens a few at a time.
 What comes after the network is the business of sentences.py and rerank.py.
 """
 
@@ -9,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -18,12 +20,16 @@ from pydantic import PositiveInt
 
 from contract.base import Frozen
 from contract.catalog import EncoderModel
+from contract.limits import CHARS_PER_TOKEN
 from models.batching import TokenBatcher
 from models.imports import Imports
 from models.precision import fitting_dtype
 
 INLINE_CHARS = 4_000
 """Texts up to this length altogether are tokenised in the event loop: a thread would take longer to reach."""
+
+SLICE_CHARS = 256 * 1024
+"""Of the texts that are tokenised together. A token takes 134 bytes while its text is, and may be one character."""
 
 CPU_SLICE_TOKENS, CPU_CALL_TOKENS = 512, 48
 """Measured with MiniLM: a slice of twice the size gains a tenth at most and doubles the wait of others."""
@@ -62,7 +68,7 @@ class Tokens:
 
     Attributes:
         segments: tell the two texts of a pair apart.
-        cut: how many more there were, beyond the window.
+        cut: how many more there were, beyond the window, in what was made tokens.
     """
 
     ids: list[int]
@@ -71,6 +77,56 @@ class Tokens:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+
+Marks = tuple[tuple[int, ...], tuple[int, ...]]
+"""Ids of special tokens, and their segments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What a tokenizer puts before, between and behind two texts that are read together.
+
+    Attributes:
+        segments: of the first text and of the second.
+    """
+
+    before: Marks
+    between: Marks
+    behind: Marks
+    segments: tuple[int, int]
+
+    @classmethod
+    def of(cls, tokenizer: Any) -> Frame:
+        """That of `tokenizer`, as it shows in a pair."""
+        found = tokenizer.encode("a", "a")
+        whose, segments = found.sequence_ids, found.type_ids
+        first, second = whose.index(0), whose.index(1)
+        ends = first + whose.count(0), second + whose.count(1)
+
+        def marks(start: int, end: int) -> Marks:
+            return tuple(found.ids[start:end]), tuple(segments[start:end])
+
+        return cls(
+            marks(0, first), marks(ends[0], second), marks(ends[1], len(whose)), (segments[first], segments[second])
+        )
+
+    def around(self, first: list[int], second: list[int], window: int) -> Tokens:
+        """Both, the longer one cut at its end to fit `window`; where neither is short, both."""
+        room = window - sum(len(ids) for ids, _ in (self.before, self.between, self.behind))
+        short = min(len(first), len(second), room // 2)
+        keep = (room - short, short) if len(first) > len(second) else (short, room - short)
+        first, second = first[: keep[0]], second[: keep[1]]
+        return Tokens(
+            [*self.before[0], *first, *self.between[0], *second, *self.behind[0]],
+            [
+                *self.before[1],
+                *[self.segments[0]] * len(first),
+                *self.between[1],
+                *[self.segments[1]] * len(second),
+                *self.behind[1],
+            ],
+        )
 
 
 class Encoder:
@@ -84,6 +140,7 @@ class Encoder:
     Attributes:
         network: the loaded module.
         window: tokens of one text that are read; what is longer is cut at its end.
+        most_chars: of one text that are made tokens.
         tokenizer: of the `tokenizers` library.
     """
 
@@ -105,22 +162,47 @@ class Encoder:
             self.network.config.use_cache = False
         tokenizer = transformers.AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
         self.window = _window(model.context_window, path, tokenizer.model_max_length, self.network.config)
+        self.most_chars = self.window * CHARS_PER_TOKEN
         self._pad_id = tokenizer.pad_token_id or 0
         self._takes_segments = "token_type_ids" in tokenizer.model_input_names
         # Files may carry a truncation and a fixed padding of their own; both would be applied silently.
         self.tokenizer = tokenizer.backend_tokenizer
         self.tokenizer.no_padding()
         self.tokenizer.enable_truncation(self.window, strategy="longest_first", direction="right")
+        self._frame = Frame.of(self.tokenizer)
 
-    async def encode(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> list[Tokens]:
-        """Token ids of each text or pair."""
-        if sum(len(part) for text in texts for part in ((text,) if isinstance(text, str) else text)) > INLINE_CHARS:
-            return await asyncio.to_thread(self._encode, texts)
-        return self._encode(texts)
+    async def encode(self, texts: Sequence[str]) -> list[Tokens]:
+        """Token ids of each text."""
+        return await self._aside(self._encode, texts)
 
-    def _encode(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> list[Tokens]:
-        found = self.tokenizer.encode_batch_fast(list(texts))
-        return [Tokens(one.ids, one.type_ids, self._cut(one)) for one in found]
+    async def pairs(self, query: str, documents: Sequence[str]) -> list[Tokens]:
+        """Token ids of `query` with each document. It is made tokens once."""
+        return await self._aside(self._pairs, [query, *documents])
+
+    async def _aside(self, work: Callable[[Sequence[str]], list[Tokens]], texts: Sequence[str]) -> list[Tokens]:
+        """What `work` makes of `texts`: in a thread where that takes long."""
+        if sum(min(len(text), self.most_chars) for text in texts) > INLINE_CHARS:
+            return await asyncio.to_thread(work, texts)
+        return work(texts)
+
+    def _encode(self, texts: Sequence[str]) -> list[Tokens]:
+        return [Tokens(one.ids, one.type_ids, self._cut(one)) for one in self._read(texts)]
+
+    def _pairs(self, texts: Sequence[str]) -> list[Tokens]:
+        query, *documents = (one.ids for one in self._read(texts, add_special_tokens=False))
+        return [self._frame.around(query, document, self.window) for document in documents]
+
+    def _read(self, texts: Sequence[str], **options: Any) -> Iterator[Any]:
+        """What the tokenizer makes of each text, a slice of them at a time."""
+        waiting: list[str] = []
+        chars = 0
+        for text in texts:
+            waiting.append(text[: self.most_chars])
+            chars += len(waiting[-1])
+            if chars >= SLICE_CHARS:
+                yield from self.tokenizer.encode_batch_fast(waiting, **options)
+                waiting, chars = [], 0
+        yield from self.tokenizer.encode_batch_fast(waiting, **options)
 
     def _cut(self, found: Any) -> int:
         """Tokens that did not fit; the pieces that were cut off have special tokens of their own."""

@@ -3,10 +3,12 @@
 tts = load(folder, Network(), "base")                  the package's model, of one variant
 tts.generate_voice_clone(text=[...], ..., max_new_tokens=most)
 ran_on(samples, most)                                  the model missed its end and was stopped
+plain_text(tts)("Hello <|im_end|>")                    a text of a client without control tokens
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,6 +17,7 @@ from pydantic import PositiveInt
 from contract.base import Frozen
 from models.encoders import Dtype, choose_dtype
 from models.imports import Imports
+from models.llm.plain_text import PlainText
 from models.weights.files import WeightsError
 
 if TYPE_CHECKING:
@@ -75,6 +78,12 @@ def checked(samples: Any, rate: int, sample_rate: int, model_id: str) -> Samples
     if rate != sample_rate:
         raise RuntimeError(f"the weights of `{model_id}` speak at {rate} Hz, its stanza says {sample_rate}")
     return np.asarray(samples, np.float32).clip(-1, 1)
+
+
+def plain_text(tts: Any) -> Callable[[str], str]:
+    """Puts a space into whatever spells a control token of `tts`, whose package puts texts into a chat template."""
+    plain = PlainText(tts.processor.tokenizer)
+    return lambda text: plain.cut(text, " ")
 
 
 def load(folder: Path, network: Network, variant: Literal["base", "voice_design"]) -> Any:

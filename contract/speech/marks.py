@@ -37,8 +37,8 @@ def prepared(text: str, model: SpeechModel, engines: Iterable[SpeechModel]) -> s
 
     Raises INVALID_REQUEST if a span of this engine is not closed, or if nothing that can be spoken is left.
     """
-    own = _marks_of(model)
-    foreign = {mark for engine in engines for mark in _marks_of(engine)} - own
+    own = marks_of(model)
+    foreign = {mark for engine in engines for mark in marks_of(engine)} - own
     # Control characters first: one inside a mark must not hide it.
     text = "".join(char for char in text if char in "\t\n\r" or unicodedata.category(char) != "Cc")
     kept = "".join(_kept(piece, own) for piece in _split(text, own | foreign))
@@ -50,7 +50,7 @@ def prepared(text: str, model: SpeechModel, engines: Iterable[SpeechModel]) -> s
 
 def pieces(text: str, model: SpeechModel) -> Iterator[str | Mark]:
     """Plain text and the engine's own marks, in order."""
-    return _split(text, _marks_of(model))
+    return _split(text, marks_of(model))
 
 
 def _kept(piece: str | Mark, own: set[str]) -> str:
@@ -59,7 +59,8 @@ def _kept(piece: str | Mark, own: set[str]) -> str:
     return piece.text if piece.text in own else " "
 
 
-def _marks_of(model: SpeechModel) -> set[str]:
+def marks_of(model: SpeechModel) -> set[str]:
+    """Every mark of the engine, as it is written."""
     return {*model.tags, *(f"<{name}>" for name in model.spans), *(f"</{name}>" for name in model.spans)}
 
 

@@ -237,12 +237,11 @@ class VllmChat(ChatEngine):
         """The field of the schema that was refused; of several the first that is refused alone, or the dearest."""
         fields = dict(schemas.compiled(job.request))
         kind: grammars.Kind | grammars.Syntax = "PARSE" if refusal.reason == "invalid" else "JSON"
-        is_searched = refusal.reason in ("invalid", "empty", "slow") and len(fields) > 1
-        for field, schema in fields.items() if is_searched else ():
-            try:
-                await self._grammars.check(kind, json.dumps(schema), job.cache_salt or "")
-            except (grammars.Refused, grammars.Crowded):
-                return field
+        if refusal.reason in ("invalid", "empty", "slow") and len(fields) > 1:
+            specs = [json.dumps(schema) for schema in fields.values()]
+            place = await self._grammars.first_refused(kind, specs, job.cache_salt or "")
+            if place is not None:
+                return list(fields)[place]
         if job.request.structured_outputs:
             return f"structured_outputs.{'regex' if job.request.structured_outputs.regex else 'choice'}"
         return schemas.dearest(job.request) if fields else "tools"

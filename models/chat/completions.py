@@ -31,15 +31,14 @@ from contract.completions import (
     CompletionRequest,
     Prompt,
 )
-from contract.errors import INVALID_REQUEST, UPSTREAM_ERROR
+from contract.errors import INVALID_REQUEST, UPSTREAM_ERROR, ApiError
+from contract.limits import CHARS_PER_TOKEN
 from models.chat.choices import Ledger, Prepared, whole
 from models.chat.request import DEFAULT_TEMPERATURE, answer_reserve
 from models.chat.tokens import TextTokens
 
 SEQUENCES_AT_ONCE = 8
 """Of one request in the engine, as many as one chat may have: a request with a hundred prompts does not fill it."""
-CHARS_PER_TOKEN = 16
-"""Text beyond so many for each token of the window is cut before it is made tokens, which takes time."""
 
 COPIED = ("top_p", "top_k", "min_p", "repetition_penalty", "seed", "stop", "presence_penalty", "frequency_penalty")
 """Fields that have the same name and meaning in vLLM's sampling parameters; None is left out."""
@@ -120,7 +119,7 @@ class Completions:
         room = window - len(before) - len(after)
         keep = room - (answer_reserve(request.budget, window) if len(ids) >= room else 0)
         if keep < 1:
-            raise INVALID_REQUEST(f"`suffix` leaves no room in the window of {window} tokens", param="suffix")
+            raise _no_room(window)
         if request.echo and (lost or len(ids) >= room):
             raise INVALID_REQUEST(
                 f"with `echo` a prompt is not cut; one has {len(ids) + lost} tokens, and at most {room - 1} fit `"
@@ -151,6 +150,8 @@ class Completions:
             raise INVALID_REQUEST(
                 f"`{self._model.id}` does not know how to fill a gap before a `suffix`", param="suffix"
             )
+        if len(suffix) > self._model.context_window * CHARS_PER_TOKEN:
+            raise _no_room(self._model.context_window)
         before, between, after = self._frame
         return [before], [between, *await self._tokens.ids(suffix, add_special_tokens=False), after]
 
@@ -179,6 +180,10 @@ def sampling(request: CompletionRequest, prompt: Prepared, kind: RequestOutputKi
         output_kind=kind,
         **fields,
     )
+
+
+def _no_room(window: int) -> ApiError:
+    return INVALID_REQUEST(f"`suffix` leaves no room in the window of {window} tokens", param="suffix")
 
 
 def check_logprobs(request: CompletionRequest, prompts: list[Prepared]) -> None:

@@ -4,10 +4,14 @@ A chat template puts messages together as one text, in which nobody can tell `<|
 user. So whatever spells a control token in a message is marked first, with a mark that nobody can guess; and the
 tokenizer takes the finished text apart at the marks, so that no control token is ever seen whole. Text without control
 tokens has no marks, and becomes the same tokens as before.
+
+Arguments of earlier calls are JSON in a string, in which `<` has several spellings: they are read first, and marked as
+values.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import secrets
 from collections.abc import Iterable, Mapping
@@ -21,6 +25,7 @@ from vllm.utils.mistral import is_mistral_tokenizer
 
 from contract.errors import INVALID_REQUEST
 from models.chat.cut import cut_expanded, dropped, has_images, newest
+from models.llm.pictures import Room, known_by, pixels_of
 from models.llm.plain_text import PlainText
 
 OPAQUE = frozenset({"image_url"})
@@ -61,6 +66,7 @@ class TurnRenderer(OnlineRenderer):
     def __init__(self, model_config: ModelConfig, renderer: BaseRenderer, marks: Marks | None, **shared: Any) -> None:
         super().__init__(model_config, renderer, **shared)
         self._marks = marks
+        self._room = Room()
 
     async def preprocess_chat(
         self,
@@ -71,15 +77,20 @@ class TurnRenderer(OnlineRenderer):
         **options: Any,
     ) -> Any:
         """As vLLM's; messages and tools are what goes through the template."""
-        pictured = has_images(messages)
-        if pictured:
-            messages = self._newest(messages, tool_dicts)
+        options |= {"tool_dicts": tool_dicts}
+        if not has_images(messages):
+            return await self._rendered(request, messages, *arguments, **options)
+        messages = self._newest(messages, tool_dicts)
+        messages, pixels = await asyncio.to_thread(named, messages, request.cache_salt)
+        async with self._room.of(pixels):
+            conversation, prompts = await self._rendered(request, messages, *arguments, **options)
+        return conversation, [self._cut(request, prompt) for prompt in prompts]
+
+    async def _rendered(self, request: Any, messages: list[Any], *arguments: Any, **options: Any) -> Any:
         if self._marks:
-            messages, tool_dicts = self._marks.marked(messages), self._marks.marked(tool_dicts)
-        conversation, prompts = await super().preprocess_chat(
-            request, messages, *arguments, tool_dicts=tool_dicts, **options
-        )
-        return conversation, [self._cut(request, prompt) for prompt in prompts] if pictured else prompts
+            messages = self._marks.marked(map(with_values, messages))
+            options["tool_dicts"] = self._marks.marked(options["tool_dicts"])
+        return await super().preprocess_chat(request, messages, *arguments, **options)
 
     def _newest(self, messages: list[Any], tools: list[dict[str, Any]] | None) -> list[Any]:
         """`messages` without text that is surely cut: making tokens of it would take long."""
@@ -98,6 +109,44 @@ class TurnRenderer(OnlineRenderer):
             # It takes for granted that the engine has seen each image.
             cache.invalidate(image)
         return cut
+
+
+def named(messages: list[Any], salt: str | None) -> tuple[list[Any], int]:
+    """`messages`, each image with the name that caches know it by, and the pixels of all. Blocks.
+
+    Raises INVALID_REQUEST for images that are too large.
+    """
+    images = [
+        (f"messages.{place}.content", part["image_url"]["url"])
+        for place, message in enumerate(messages)
+        for part in _parts(message)
+        if part["type"] == "image_url"
+    ]
+    pixels = pixels_of(images)
+    names = iter(known_by([address for _, address in images], salt))
+
+    def told(part: dict[str, Any]) -> dict[str, Any]:
+        return part | {"uuid": next(names)} if part["type"] == "image_url" else part
+
+    return [
+        message | {"content": list(map(told, parts))} if (parts := _parts(message)) else message for message in messages
+    ], pixels
+
+
+def _parts(message: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return content if isinstance(content := message["content"], list) else []
+
+
+def with_values(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of `message` with the arguments of its tool calls as the objects that vLLM makes of them for templates."""
+    read = dict(message)
+    if calls := read.get("tool_calls"):
+        read["tool_calls"] = [call | {"function": _read(call["function"])} for call in calls]
+    return read
+
+
+def _read(function: dict[str, Any]) -> dict[str, Any]:
+    return function | {"arguments": json.loads(function["arguments"])}
 
 
 def marks_of(tokenizer: Any) -> Marks | None:

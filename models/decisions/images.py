@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING
 
 from contract.errors import INVALID_REQUEST, ApiError
 from contract.images import ADDRESS
+from contract.limits import IMAGE_PIXELS
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-MAX_PIXELS = 25_000_000
-"""Of an image as it is sent: more than most cameras make. Decoding takes up to eleven bytes for each."""
 MAX_RATIO = 100
 """Of the longer side to the shorter. Models scale by one side, and the other must not become endless."""
 READ_PIXELS = 1024 * 1024
@@ -63,8 +62,8 @@ def _decode(data: bytes, format_name: str) -> Image:
 
     with Image.open(BytesIO(data), formats=[format_name]) as image:
         width, height = image.size
-        if width * height > MAX_PIXELS:
-            raise unreadable(f"an image of {width} x {height} pixels was sent; {MAX_PIXELS} pixels are allowed")
+        if width * height > IMAGE_PIXELS:
+            raise unreadable(f"an image of {width} x {height} pixels was sent; {IMAGE_PIXELS} pixels are allowed")
         if max(width, height) > MAX_RATIO * min(width, height):
             raise unreadable(
                 f"an image of {width} x {height} pixels was sent; one side may be {MAX_RATIO} times as long"

@@ -15,6 +15,7 @@ from models.decisions.images import unreadable
 from models.decisions.prompts import Batch, PromptBook
 from models.decisions.reading import ReadRequest, ReadResult
 from models.llm.label_reads import read_labels
+from models.llm.pictures import known_by
 
 if TYPE_CHECKING:
     from vllm.v1.engine.async_llm import AsyncLLM
@@ -56,7 +57,11 @@ class LabelReads:
         from vllm.inputs import TokensPrompt
 
         ids = self.book.head(len(request.images))
-        prompt = TokensPrompt(prompt_token_ids=ids, multi_modal_data={"image": list(request.images)})
+        prompt = TokensPrompt(
+            prompt_token_ids=ids,
+            multi_modal_data={"image": list(request.images)},
+            multi_modal_uuids={"image": known_by(request.job.images, request.job.cache_salt)},
+        )
         if request.job.cache_salt is not None:
             prompt["cache_salt"] = request.job.cache_salt
         try:

@@ -63,13 +63,12 @@ class Clause(NamedTuple):
     written: str
 
 
-def speak(text: str, manner: Manner, *, pause: bool = True) -> np.ndarray[Any, np.dtype[np.float32]]:
+def speak(text: str, manner: Manner) -> np.ndarray[Any, np.dtype[np.float32]]:
     """The sound of a text that nothing interprets: float32 mono [n] at SAMPLE_RATE, empty if it has nothing to speak.
 
     Args:
         text: any text, a few hundred characters at most so that other threads get their turn.
         manner: numbers outside their bounds are moved to the nearest.
-        pause: whether the silence of a sentence's end follows.
 
     Raises:
         ValueError: espeak-ng has no such language.
@@ -90,7 +89,7 @@ def speak(text: str, manner: Manner, *, pause: bool = True) -> np.ndarray[Any, n
             (_RANGE, _between(0, manner.range, 99)),
         ):
             library.calls.espeak_SetParameter(parameter, value, 0)
-        sound = library.synthesise(said, _UTF8 | (_PAUSE_AT_END if pause else 0))
+        sound = library.synthesise(said, _UTF8 | _PAUSE_AT_END)
     return np.frombuffer(sound, "<i2").astype(np.float32) / np.float32(32_768)
 
 

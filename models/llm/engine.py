@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from contract.limits import IMAGE_PIXELS
 from models.imports import NOTHING, Imports
 from models.llm import architectures
 from models.llm.arguments import EngineOptions
@@ -46,6 +47,7 @@ QUIET = {
     "VLLM_NO_USAGE_STATS": "1",
     "HF_HUB_OFFLINE": "1",
     "TOKENIZERS_PARALLELISM": "false",
+    "VLLM_MAX_IMAGE_PIXELS": str(IMAGE_PIXELS),
 }
 
 

@@ -4,13 +4,15 @@
     await grammars.check(kind, spec, owner)     returns what the engine may compile, else raises
       |- Refused    it cannot be compiled, took too long or too much memory, or would harm the engine's steps
       `- Crowded    too many wait
+    await grammars.first_refused(kind, specs, owner)    which of them it was, as far as the time of one suffices
 
 vLLM compiles inside the engine, one grammar after the other, and no compilation there can be ended: one of a minute
 would stop everybody's structured answers. A child (`grammar_child.py`) can be. The engine then compiles the same once
 more, within the time that was proven: a compiled grammar of 2 MB is 13 MB of JSON and takes longer to read than to
 make. The child also walks through what it compiled (`grammar_walk.py`): a grammar that leaves no token fails in the
 engine, and one whose tokens cost much holds up everybody's step. Owners take turns at the children, so no more reaches
-the engine than they let through.
+the engine than they let through. What was found is remembered for its owner alone: others learn nothing from the time
+that it takes, and are not refused what took too long while he loaded the machine.
 """
 
 from __future__ import annotations
@@ -18,11 +20,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from audio.turns import Crowded, Turns
@@ -71,6 +74,7 @@ class Refused(ValueError):
 @dataclass(frozen=True, slots=True)
 class _Verdict:
     weight_bytes: int
+    spent_s: float
     refusal: tuple[str, str] | None = None
     until: float = float("inf")
     grammar: str = ""
@@ -114,22 +118,41 @@ class Grammars:
 
         Gives the grammar that the engine compiles instead, for a regular expression or a list of texts, else "".
         """
-        key = hashlib.sha256(f"{kind}\n{spec}".encode("utf-8", "surrogatepass")).digest()
-        verdict = self._known(key)
-        if verdict is None:
-            task = asyncio.create_task(self._judged(key, kind, spec, owner))
-            self._tasks.add(task)
-            task.add_done_callback(self._forget)
-            try:
-                verdict = await asyncio.shield(task)
-            except asyncio.CancelledError:
-                # A client that leaves gives its turn up, but a child in the middle of an answer is heard out.
-                if task not in self._asking:
-                    task.cancel()
-                raise
+        verdict = await self._verdict(kind, spec, owner, self._cpu_s)
         if verdict.refusal:
             raise Refused(*verdict.refusal)
         return verdict.grammar
+
+    async def first_refused(self, kind: Kind | Syntax, specs: Sequence[str], owner: str) -> int | None:
+        """Which of `specs` is refused alone. None where none is, or none was found in the time that one has."""
+        left_s = float(self._cpu_s)
+        for place, spec in enumerate(specs):
+            if left_s <= 0:
+                break
+            try:
+                verdict = await self._verdict(kind, spec, owner, math.ceil(left_s))
+            except Crowded:
+                break
+            if verdict.refusal:
+                return place if verdict.refusal[0] != "time" else None
+            left_s -= verdict.spent_s
+        return None
+
+    async def _verdict(self, kind: Kind | Syntax, spec: str, owner: str, cpu_s: int) -> _Verdict:
+        """What is known of `spec`, or is found within `cpu_s`. Raises Crowded."""
+        key = hashlib.sha256(f"{owner}\n{kind}\n{spec}".encode("utf-8", "surrogatepass")).digest()
+        if verdict := self._known(key):
+            return replace(verdict, spent_s=0)
+        task = asyncio.create_task(self._judged(key, kind, spec, owner, cpu_s))
+        self._tasks.add(task)
+        task.add_done_callback(self._forget)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            # A client that leaves gives its turn up, but a child in the middle of an answer is heard out.
+            if task not in self._asking:
+                task.cancel()
+            raise
 
     def close(self) -> None:
         """Ends the children. Checks under way fail."""
@@ -154,19 +177,20 @@ class Grammars:
         self._kept.move_to_end(key)
         return verdict
 
-    async def _judged(self, key: bytes, kind: Kind | Syntax, spec: str, owner: str) -> _Verdict:
+    async def _judged(self, key: bytes, kind: Kind | Syntax, spec: str, owner: str, cpu_s: int) -> _Verdict:
         async with self._turns.of(owner):
             self._asking.add(asyncio.current_task())
             verdict = self._known(key)
             if verdict is None:
-                verdict = await self._compiled(kind, spec)
-                self._keep(key, verdict)
+                verdict = await self._compiled(kind, spec, cpu_s)
+                if cpu_s >= self._cpu_s or not verdict.refusal:
+                    self._keep(key, verdict)
             return verdict
 
-    async def _compiled(self, kind: Kind | Syntax, spec: str) -> _Verdict:
+    async def _compiled(self, kind: Kind | Syntax, spec: str, cpu_s: int) -> _Verdict:
         child = await self._child()
-        wall_s = PATIENCE * self._cpu_s
-        limits = {"cpu_s": self._cpu_s, "wall_s": wall_s, "states": REGEX_STATES, "step_ms": SCHEMA_STEP_MS}
+        wall_s = PATIENCE * cpu_s
+        limits = {"cpu_s": cpu_s, "wall_s": wall_s, "states": REGEX_STATES, "step_ms": SCHEMA_STEP_MS}
         request = {"kind": kind, "spec": spec} | limits
         try:
             answer = await asyncio.get_running_loop().run_in_executor(self._threads, child.ask, request, 2 * wall_s)
@@ -175,14 +199,15 @@ class Grammars:
             child.end()
             raise
         self._idle.append(child)
+        spent_s = answer["spent_s"]
         if "bytes" in answer:
             grammar = answer.get("grammar", "")
-            return _Verdict(max(answer["bytes"], VERDICT_BYTES) + len(grammar), grammar=grammar)
+            return _Verdict(max(answer["bytes"], VERDICT_BYTES) + len(grammar), spent_s, grammar=grammar)
         if "refused" in answer:
             until = time.monotonic() + RETRY_S if answer["reason"] == "slow" else float("inf")
-            return _Verdict(VERDICT_BYTES, (answer["reason"], answer["refused"]), until)
+            return _Verdict(VERDICT_BYTES, spent_s, (answer["reason"], answer["refused"]), until)
         log.warning("a grammar of %d characters was given up: too much %s", len(spec), answer["died"])
-        return _Verdict(VERDICT_BYTES, (answer["died"], ""), time.monotonic() + RETRY_S)
+        return _Verdict(VERDICT_BYTES, spent_s, (answer["died"], ""), time.monotonic() + RETRY_S)
 
     async def _child(self) -> Child:
         """One that is free and lives."""

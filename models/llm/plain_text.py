@@ -2,7 +2,8 @@
 
 ids(text)        token ids, for prompts that are put together as tokens
 spoken(text)     a text that tokenizes without control tokens, for prompts that vLLM's code puts together as text
-cut(text, mark)  the same text with `mark` inside whatever spells one, for a tokenizer that takes texts apart there
+cut(text, mark)  the same text with `mark` inside whatever spells one, or begins to at its end, for a tokenizer that
+                 takes texts apart there
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ class PlainText:
         self.control_ids = frozenset(tokenizer.get_added_vocab().values()) | frozenset(tokenizer.all_special_ids)
         spelled = {*tokenizer.get_added_vocab(), *tokenizer.all_special_tokens} - {""}
         self._control = re.compile(_starting(spelled)) if spelled else None
+        self._begun = re.compile(_starting(spelled, ended=r"\s*\Z")) if spelled else None
 
     def ids(self, text: str) -> list[int]:
         """`text` as ordinary tokens; what spells a control token is cut after its first character."""
@@ -42,8 +44,11 @@ class PlainText:
         return plain
 
     def cut(self, text: str, mark: str) -> str:
-        """`text` itself, or where it spells a control token, the same with `mark` after the first character of that."""
-        return self._control.sub(lambda found: found[0] + mark, text) if self._control else text
+        """`text` itself, or where it spells a control token, the same with `mark` after the first character of that.
+
+        What only begins one counts at the end of `text`: a template may go on with the rest, and cut white space off.
+        """
+        return self._begun.sub(lambda found: found[0] + mark, text) if self._begun else text
 
     def encode(self, text: str) -> list[int]:
         """`text` as the tokenizer has it, control tokens and all."""
@@ -58,22 +63,29 @@ class PlainText:
         return [*pieces, text[start:]]
 
 
-def _starting(words: Iterable[str]) -> str:
-    """A pattern for the first character of any of `words`, where one begins.
+def _starting(words: Iterable[str], ended: str = "") -> str:
+    """A pattern for the first character of any of `words`, where one begins, or is begun before the pattern `ended`.
 
     A tree, not a list: some tokenizers have six thousand control tokens, and at every `<` a list is tried to its end.
     """
-    by_first: dict[str, set[str]] = {}
-    for word in words:
-        by_first.setdefault(word[0], set()).add(word[1:])
-    return "|".join(f"{re.escape(first)}(?={_any(rests)})" for first, rests in sorted(by_first.items()))
+    return "|".join(
+        # Signs begin control tokens. A letter says nothing, and in a run of white space each would look for the end.
+        f"{re.escape(first)}(?={_any(rests, '' if first.isspace() or first.isalnum() else ended)})"
+        for first, rests in sorted(_by_first(words).items())
+    )
 
 
-def _any(words: set[str]) -> str:
-    """A pattern that matches where one of `words` begins; an empty one always does."""
+def _any(words: set[str], ended: str) -> str:
+    """A pattern that matches where one of `words` begins, or ends early; an empty one always does."""
     if "" in words:
         return ""
-    by_first: dict[str, set[str]] = {}
+    tree = [re.escape(first) + _any(rests, ended) for first, rests in sorted(_by_first(words).items())]
+    return "(?:" + "|".join([*tree, ended] if ended else tree) + ")"
+
+
+def _by_first(words: Iterable[str]) -> dict[str, set[str]]:
+    """What follows each first character."""
+    found: dict[str, set[str]] = {}
     for word in words:
-        by_first.setdefault(word[0], set()).add(word[1:])
-    return "(?:" + "|".join(re.escape(first) + _any(rests) for first, rests in sorted(by_first.items())) + ")"
+        found.setdefault(word[0], set()).add(word[1:])
+    return found

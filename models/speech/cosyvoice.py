@@ -31,7 +31,7 @@ from pydantic import Field
 from contract.base import Frozen
 from contract.catalog import SpeechModel
 from contract.speech.engine import Clip, SpeechJob
-from contract.speech.marks import Mark, pieces
+from contract.speech.marks import Mark, marks_of, pieces
 from models.imports import Imports
 from models.options import read
 from models.speech.adapter import SpeechAdapter, Spoken
@@ -146,10 +146,8 @@ class CosyVoice(SpeechAdapter):
             yield from self._code.inference_cross_lingual(f"{TOLD}{END}{text}", prompt.file, **manner)
 
     def _parts(self, job: SpeechJob) -> Iterator[Part]:
-        model = self.model
-        marks = {*model.tags, *(f"<{name}>" for name in model.spans), *(f"</{name}>" for name in model.spans)}
         limit = DENSE_PART_CHARS if job.language in DENSE else PART_CHARS
-        for part in closed_spans(passages(job.text, limit, marks), model):
+        for part in closed_spans(passages(job.text, limit, marks_of(self.model)), self.model):
             if part.text.strip():
                 yield Part(self._spelled(part.text) if job.language == "ja" else _plain(part.text), part.end)
 

@@ -49,8 +49,8 @@ class Espeak(ManneredAdapter):
             if not library.speaks(NAMES.get(language, language)):
                 raise ValueError(f"espeak-ng does not speak `{language}`, which `{model.id}` names")
 
-    def cut(self, job: SpeechJob) -> Iterator[Part]:
-        return sentences(job.text, SENTENCE_CHARS, self.marks)
+    def cut(self, text: str) -> Iterator[Part]:
+        return sentences(text, SENTENCE_CHARS)
 
     def mouth(self, job: SpeechJob) -> EspeakMouth:
         language = language_of(job.language)

@@ -33,7 +33,7 @@ class EspeakMouth:
         voice = f"{language}+{settings.variant}"
         self._manner = Manner(voice, settings.rate * speed, settings.pitch, settings.range, volume)
 
-    def speak(self, text: str, change: Change, *, pause: bool) -> Sequence[Sound]:
+    def speak(self, text: str, change: Change) -> Sequence[Sound]:
         """One sound."""
         own = self._manner
         manner = own._replace(
@@ -42,4 +42,4 @@ class EspeakMouth:
             range=own.range + change.range,
             volume=own.volume * change.volume,
         )
-        return [partial(library.speak, text, manner, pause=pause)]
+        return [partial(library.speak, text, manner)]

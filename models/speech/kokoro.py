@@ -64,11 +64,11 @@ class KokoroSpeech(ManneredAdapter):
         # It speaks, or fails here and not at a client. The first run takes no longer than others, so one vowel will do.
         self._kokoro.speak("a", "en", next(iter(self._voices.values())))
 
-    def cut(self, job: SpeechJob) -> Iterator[Part]:
+    def cut(self, text: str) -> Iterator[Part]:
         """Sentences, the first of which is shorter."""
-        first = next(sentences(job.text, FIRST_CHARS, self.marks))
+        first = next(sentences(text, FIRST_CHARS))
         yield first
-        for part in sentences(job.text[first.end :], SENTENCE_CHARS, self.marks):
+        for part in sentences(text[first.end :], SENTENCE_CHARS):
             yield Part(part.text, first.end + part.end)
 
     def mouth(self, job: SpeechJob) -> Mouth:
@@ -103,7 +103,7 @@ class KokoroMouth:
     def __init__(self, kokoro: Kokoro, job: SpeechJob, voice: KokoroVoice) -> None:
         self._kokoro, self._job, self._voice = kokoro, job, voice
 
-    def speak(self, text: str, change: Change, *, pause: bool) -> Sequence[Sound]:
+    def speak(self, text: str, change: Change) -> Sequence[Sound]:
         """A sound for each run of the network. Pauses are those of the signs in the text."""
         higher = 2 ** (change.pitch / STEPS_OF_AN_OCTAVE)
         speed = self._job.speed * change.rate / higher  # what is played faster is spoken slower before

@@ -1,7 +1,8 @@
-"""What synthesisers without manners of their own do with marks and styles: a text is cut there, and each piece spoken.
+"""What synthesisers without manners of their own do with marks and styles.
 
-A subclass of `ManneredAdapter` gives a `Mouth` for a job. Marks become noise, laughter, or a change of how the text
-between them is spoken; a style is looked through for the words of STYLES.
+A subclass of `ManneredAdapter` gives a `Mouth` for a job. A mark that the mouth cannot perform must not take a sentence
+apart: where a tag stands between two words it becomes a comma, which is a breath, and a span is spoken as it stands. A
+style is looked through for the words of STYLES.
 """
 
 from __future__ import annotations
@@ -9,16 +10,15 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial, reduce
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import regex
 
 from contract.catalog import SpeechModel
 from contract.speech.engine import SpeechJob
-from contract.speech.marks import Mark, pieces
+from contract.speech.marks import marks_of
 from models.speech.adapter import SpeechAdapter, Spoken
-from models.speech.text import Part
+from models.speech.text import Part, any_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,25 +64,10 @@ STYLES = {
 }
 """Beginnings of words that a style may contain, and what they change. All other words change nothing."""
 
-SPANS = {
-    "laughter": Change(rate=1.15, pitch=14, range=40),
-    "strong": Change(rate=0.85, pitch=6, range=30, volume=1.35),
-}
-
-
-class Breath(NamedTuple):
-    """Noise that swells and fades: `peak` is where in its time it is loudest, 0 to 1."""
-
-    seconds: float
-    loudness: float
-    peak: float
-
-
-BREATHS = {"breath": Breath(0.4, 0.05, 0.7), "sigh": Breath(0.9, 0.07, 0.2)}
+BREATH = ", "
+"""In place of a tag between two words: a quarter of a second at most."""
 NOTHING_S = 0.1
 """Of silence, where a part of a text has nothing to speak."""
-
-LAUGHTER = ("ha ha ha", Change(rate=1.3, pitch=18, range=40))
 
 
 class Mouth(Protocol):
@@ -90,61 +75,60 @@ class Mouth(Protocol):
 
     sample_rate: int
 
-    def speak(self, text: str, change: Change, *, pause: bool) -> Sequence[Sound]:
-        """A piece of a sentence, in as many sounds as it takes turns. `pause` where it ends the sentence."""
+    def speak(self, text: str, change: Change) -> Sequence[Sound]:
+        """A sentence or less, in as many sounds as it takes turns."""
         ...
 
 
 class ManneredAdapter(SpeechAdapter):
-    """Speaks by the mouth that its subclass gives. Raises ValueError for a stanza whose marks nobody here knows."""
-
-    def __init__(self, model: SpeechModel, path: Path | None) -> None:
-        super().__init__(model, path)
-        self.marks = (*model.tags, *(f"<{name}>" for name in model.spans), *(f"</{name}>" for name in model.spans))
-        if unknown := {Mark(tag).name for tag in model.tags} - {*BREATHS, "laughter"} | set(model.spans) - set(SPANS):
-            raise ValueError(f"nothing here knows mark `{min(unknown)}` of `{model.id}`")
+    """Speaks by the mouth that its subclass gives."""
 
     @abstractmethod
     def mouth(self, job: SpeechJob) -> Mouth:
         """What speaks a job. Raises UNKNOWN_VOICE."""
 
     @abstractmethod
-    def cut(self, job: SpeechJob) -> Iterator[Part]:
-        """The text in sentences or shorter."""
+    def cut(self, text: str) -> Iterator[Part]:
+        """A text without marks in sentences or shorter."""
 
     def render(self, job: SpeechJob) -> Iterator[Spoken]:
         """A sentence or less at a time, so that texts of several callers take turns."""
         import soxr
 
         mouth, change = self.mouth(job), styled(job.style)
-        spans: list[str] = []
+        text, ends = unmarked(job.text, self.model)
         spoken = 0
-        for part in self.cut(job):
+        for part in self.cut(text):
             samples = 0
-            sounds = self._sounds(part, mouth, change, spans)
+            sounds = mouth.speak(part.text, change) or [partial(silence, 0.0, mouth.sample_rate)]
             for number, sound in enumerate(sounds, 1):
                 made = soxr.resample(sound(), mouth.sample_rate, self.sample_rate).clip(-1, 1)
                 samples += len(made)
                 if number == len(sounds):
-                    made, spoken = made if samples else silence(NOTHING_S, self.sample_rate), part.end
+                    made, spoken = made if samples else silence(NOTHING_S, self.sample_rate), ends[part.end - 1]
                 yield Spoken(made, spoken)
 
-    def _sounds(self, part: Part, mouth: Mouth, change: Change, spans: list[str]) -> list[Sound]:
-        """At least one. `spans` are those open so far; a mark of a span changes the list."""
-        said = list(pieces(part.text, self.model))
-        last = max((at for at, piece in enumerate(said) if isinstance(piece, str) and piece.strip()), default=-1)
-        sounds: list[Sound] = []
-        for at, piece in enumerate(said):
-            if isinstance(piece, str):
-                within = reduce(Change.then, (SPANS[name] for name in spans), change)
-                sounds += mouth.speak(piece, within, pause=at == last)
-            elif piece.text in self.model.tags:
-                sounds += _tag(piece.name, mouth, change)
-            elif not piece.closes:
-                spans.append(piece.name)
-            elif piece.name in spans:
-                spans.remove(piece.name)
-        return sounds or [partial(silence, 0.0, mouth.sample_rate)]
+
+def unmarked(text: str, model: SpeechModel) -> tuple[str, list[int]]:
+    """`text` without marks, and for each character of that how many of `text` end with it."""
+    said, ends, start = "", [], 0
+    for run in regex.finditer(rf"(?<!\s)\s*+(?:(?:{any_of(marks_of(model))})\s*+)++", text):
+        instead = _instead(text, *run.span(), any(tag in run[0] for tag in model.tags))
+        said += text[start : run.start()] + instead
+        ends += [*range(start + 1, run.start() + 1), *[run.end()] * len(instead)]
+        ends[-1:] = [run.end()] if ends else []
+        start = run.end()
+    return said + text[start:], [*ends, *range(start + 1, len(text) + 1)]
+
+
+def _instead(text: str, start: int, end: int, breathes: bool) -> str:
+    """What is read in place of marks and the white space around them: a breath at most."""
+    space = "".join(regex.findall(r"\s", text[start:end]))
+    if "\n" in space:
+        return space
+    if breathes and text[start - 1 : start].isalnum() and text[end : end + 1].isalnum():
+        return BREATH
+    return " " if space or breathes else ""
 
 
 def styled(style: str | None) -> Change:
@@ -163,19 +147,3 @@ def silence(seconds: float, sample_rate: int) -> Samples:
     import numpy as np
 
     return np.zeros(int(seconds * sample_rate), np.float32)
-
-
-def _tag(name: str, mouth: Mouth, change: Change) -> Sequence[Sound]:
-    if name in BREATHS:
-        return [partial(_noise, BREATHS[name], mouth.sample_rate)]
-    text, laughing = LAUGHTER
-    return mouth.speak(text, change.then(laughing), pause=True)
-
-
-def _noise(breath: Breath, sample_rate: int) -> Samples:
-    import numpy as np
-
-    count = int(breath.seconds * sample_rate)
-    swell = np.interp(np.linspace(0, 1, count), (0, breath.peak, 1), (0, 1, 0)) ** 2
-    hiss = np.convolve(np.random.default_rng().standard_normal(count + 3), np.ones(4) / 2, "valid")
-    return (breath.loudness * swell * hiss).astype(np.float32)

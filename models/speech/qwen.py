@@ -8,6 +8,7 @@ that wait: a batch takes little longer than the longest of its parts.
 from __future__ import annotations
 
 import hashlib
+import json
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
@@ -22,7 +23,7 @@ from contract.catalog import SpeechModel
 from contract.errors import STREAM_INCOMPLETE
 from contract.speech.engine import Clip, SpeechJob
 from models.options import read
-from models.qwen_tts import IMPORTS, LANGUAGES, Network, checked, load, ran_on
+from models.qwen_tts import IMPORTS, LANGUAGES, Network, checked, load, plain_text, ran_on
 from models.speech.adapter import SpeechAdapter, Spoken
 from models.speech.text import passages
 from models.speech.voices import StoredVoice, read_clip
@@ -86,6 +87,7 @@ class QwenSpeech(SpeechAdapter):
         self._turn = threading.Lock()
         self._waiting: deque[Passage] = deque()
         self._tts = load(folder, self.options, "base")
+        self._plain = plain_text(self._tts)
         self._voices = {slug: self._listen(clip) for slug, clip in clips.items()}
         self._book = threading.Lock()
         self._clips: OrderedDict[str, Any] = OrderedDict()
@@ -95,7 +97,7 @@ class QwenSpeech(SpeechAdapter):
         limit = DENSE_PART_CHARS if job.language in DENSE else PART_CHARS
         parts = [part for part in passages(job.text, limit) if part.text.strip()]
         prompt, language = self._prompt(job), LANGUAGES[job.language]
-        texts = [part.text.strip() for part in parts]
+        texts = [self._plain(part.text.strip()) for part in parts]
         for part, samples in zip(parts, self._speak(texts, language, prompt), strict=True):
             yield Spoken(samples, part.end)
 
@@ -112,6 +114,7 @@ class QwenSpeech(SpeechAdapter):
         return [passage.sound for passage in ours if passage.sound is not None]
 
     def _speak_batch(self, batch: list[Passage]) -> None:
+        """Where it fails each passage is tried alone, so that one fails nobody else."""
         if not batch:
             return
         try:
@@ -121,15 +124,20 @@ class QwenSpeech(SpeechAdapter):
                 voice_clone_prompt=[passage.prompt for passage in batch],
                 max_new_tokens=max(passage.most_frames for passage in batch),
             )
-            for passage, samples in zip(batch, made, strict=True):
-                self._finish(passage, samples, rate)
+            sounds = [checked(samples, rate, self.sample_rate, self.model.id) for samples in made]
         except Exception as error:
-            for passage in batch:
-                passage.error = error
+            if len(batch) == 1:
+                batch[0].error = error
+            else:
+                for passage in batch:
+                    self._speak_batch([passage])
+            return
+        for passage, sound in zip(batch, sounds, strict=True):
+            self._finish(passage, sound)
 
-    def _finish(self, passage: Passage, samples: Any, rate: int) -> None:
-        if not ran_on(samples, passage.most_frames):
-            passage.sound = checked(samples, rate, self.sample_rate, self.model.id)
+    def _finish(self, passage: Passage, sound: Samples) -> None:
+        if not ran_on(sound, passage.most_frames):
+            passage.sound = sound
             return
         passage.attempts -= 1
         if passage.attempts:
@@ -140,16 +148,17 @@ class QwenSpeech(SpeechAdapter):
     def _prompt(self, job: SpeechJob) -> Any:
         """What the model needs to know of a voice."""
         if job.clip:
-            return self._remembered(job.clip)
+            return self._remembered(job.clip, job.owner)
         slug = job.voice or self.model.default_voice
         if slug not in self._voices:
             raise self.switched_off(slug)
         return self._voices[slug]
 
-    def _remembered(self, clip: Clip) -> Any:
-        """An organisation's voice comes with every request, and is listened to once."""
+    def _remembered(self, clip: Clip, owner: str) -> Any:
+        """An organisation's voice comes with every request, and is listened to once; for another one, once more."""
         words = (clip.transcript or "").encode()
-        key = hashlib.sha256(b"%d %d %b %b" % (clip.sample_rate, len(words), words, clip.samples)).hexdigest()
+        head = json.dumps([owner, clip.sample_rate, len(words)]).encode()
+        key = hashlib.sha256(head + words + clip.samples).hexdigest()
         with self._book:
             if key in self._clips:
                 self._clips.move_to_end(key)
@@ -165,7 +174,8 @@ class QwenSpeech(SpeechAdapter):
     def _listen(self, clip: Clip) -> Any:
         """Voice and manner of a clip; without its words, only the voice."""
         samples = np.frombuffer(clip.samples, "<i2").astype(np.float32) / 32768
+        words = self._plain(clip.transcript) if clip.transcript else None
         (prompt,) = self._tts.create_voice_clone_prompt(
-            ref_audio=(samples, clip.sample_rate), ref_text=clip.transcript, x_vector_only_mode=not clip.transcript
+            ref_audio=(samples, clip.sample_rate), ref_text=words, x_vector_only_mode=not words
         )
         return prompt

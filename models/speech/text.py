@@ -58,7 +58,7 @@ def sentences(text: str, limit_chars: int, marks: Iterable[str] = ()) -> Iterato
         marks: what must stay whole, e.g. `<breath>`.
     """
     whole = sorted(marks, key=len, reverse=True)
-    either = _any_of(whole)
+    either = any_of(whole)
     borders = [match.end() for match in regex.finditer(rf"{either}|\X", text)]
     start = 0
     for end in _sentence_ends(text, whole, set(borders)):
@@ -85,10 +85,10 @@ def passages(text: str, limit_chars: int, marks: Iterable[str] = ()) -> Iterator
 
 def _sentence_ends(text: str, marks: list[str], borders: set[int]) -> Iterator[int]:
     """Marks are passed over, so that no sentence ends inside. One that ends a span stays with the sentence before."""
-    ends_of_spans = _any_of([mark for mark in marks if mark.startswith("</")])
+    ends_of_spans = any_of([mark for mark in marks if mark.startswith("</")])
     closing = rf"(?(DEFINE)(?<closing>((?!\p{{Ps}})\p{{Sentence_Break=Close}}|{ends_of_spans})*+))"
     end = 0
-    for match in regex.finditer(f"{closing}(?:{_any_of(marks)}|(?<end>{_SENTENCE_END}))", text, regex.VERBOSE):
+    for match in regex.finditer(f"{closing}(?:{any_of(marks)}|(?<end>{_SENTENCE_END}))", text, regex.VERBOSE):
         if match["end"] and match.end() in borders:
             end = match.end()
             yield end
@@ -109,6 +109,6 @@ def _best_cut(text: str, start: int, latest: int, borders: list[int]) -> int:
     return near[-1] if near else latest
 
 
-def _any_of(marks: list[str]) -> str:
-    """A pattern; of no marks, one that nothing matches."""
-    return "|".join(map(regex.escape, marks)) or "(?!)"
+def any_of(marks: Iterable[str]) -> str:
+    """A pattern, the longest first; of no marks, one that nothing matches."""
+    return "|".join(map(regex.escape, sorted(marks, key=len, reverse=True))) or "(?!)"

@@ -18,7 +18,7 @@ from contract.catalog import VoiceDesignModel
 from contract.voice_design.engine import DesignJob
 from models.imports import SOUND
 from models.options import read
-from models.qwen_tts import IMPORTS, LANGUAGES, SAMPLE_RATE, Network, checked, load, ran_on
+from models.qwen_tts import IMPORTS, LANGUAGES, SAMPLE_RATE, Network, checked, load, plain_text, ran_on
 from models.voice_design.adapter import DesignAdapter, Try
 from models.weights.files import need_folder
 
@@ -54,6 +54,7 @@ class QwenDesigner(DesignAdapter[Description]):
         super().__init__(model, path)
         self.options = read(model, Network)
         self._tts = load(need_folder(path, model.id), self.options, "voice_design")
+        self._plain = plain_text(self._tts)
 
     def propose(self, job: DesignJob, tries: Sequence[Try[Description]]) -> Description:
         if not tries:
@@ -69,8 +70,8 @@ class QwenDesigner(DesignAdapter[Description]):
         torch.manual_seed(voice.seed)
         most = self.options.most_frames(job.text)
         made, rate = self._tts.generate_voice_design(
-            text=job.text,
-            instruct=voice.instruct,
+            text=self._plain(job.text),
+            instruct=self._plain(voice.instruct),
             language=LANGUAGES[job.language],
             max_new_tokens=most,
             temperature=voice.temperature,

@@ -22,7 +22,7 @@ RATE = 24_000
 
 @cache
 def _spoken(name: str) -> np.ndarray:
-    return speak("Good morning. The boats are out, and the gulls are louder than the sea.", Manner(name), pause=False)
+    return speak("Good morning. The boats are out, and the gulls are louder than the sea.", Manner(name))
 
 
 def voice(seconds: float, name: str = "en-us", rate: int = RATE) -> np.ndarray:

@@ -56,6 +56,10 @@ def base(twin: Path) -> dict[str, Any]:
     found["clip"], found["clip_again"] = sound(clip=clip), sound(clip=clip)
     found["clip_without_words"] = sound(clip=Clip(HUM, 16_000))
     found["listened_for_clips"] = [call["x_vector_only_mode"] for call in listened]
+    sound(clip=clip, owner="org-2")
+    sound(clip=clip, owner="org-2")
+    found["listened_for_another"] = len(listened) - len(found["listened_for_clips"])
+    found["controls"] = controls(engine, asked, listened)
     asked.clear()
     long = " ".join(f"Satz {number} ist genau so lang wie jeder andere {'x' * 250}." for number in range(10))
     parts = list(engine.render(SpeechJob(long, "de")))
@@ -69,6 +73,7 @@ def base(twin: Path) -> dict[str, Any]:
     found["distinct"] = len({part.samples.tobytes() for part in parts})
     found["wav"] = whole_file(engine)
     found["together"] = together(engine, asked)
+    found["poisoned"] = poisoned(engine)
     found["after_a_failure"] = after_a_failure(engine)
     found["errors"] = {
         "runs_on": error(lambda: list(load(twin, spare_frames=1, frames_per_char=1).render(SHORT))),
@@ -135,6 +140,41 @@ def together(engine: Any, asked: list[dict[str, Any]]) -> dict[str, Any]:
     return {"texts": [sorted(call["text"]) for call in asked], "spoken": all(lengths)}
 
 
+def controls(engine: Any, asked: list[dict[str, Any]], listened: list[dict[str, Any]]) -> dict[str, Any]:
+    """Control tokens in what the package is given of texts that spell all of them, and how such a text is spelled."""
+    words = engine._tts.processor.tokenizer
+    spelled = "".join(words.get_added_vocab())
+    list(engine.render(SpeechJob(f"Guten {spelled} Tag.", "de", clip=Clip(TONE, 24_000, f"Was {spelled} ich"))))
+    given = {"text": asked[-1]["text"][0], "transcript": listened[-1]["ref_text"]}
+    control = set(words.get_added_vocab().values())
+    return {name: sum(id in control for id in words(text)["input_ids"]) for name, text in given.items()} | {
+        "spelled": len(words.get_added_vocab()),
+        "letters": given["text"].replace(" ", "") == f"Guten{spelled}Tag.",
+    }
+
+
+def poisoned(engine: Any) -> list[str]:
+    """What three requests hear that are spoken together, one of which the package cannot speak."""
+    speak = engine._tts.generate_voice_clone
+
+    def picky(text: list[str], **arguments: Any) -> Any:
+        if "Gift." in text:
+            raise RuntimeError("cannot be spoken")
+        return speak(text=text, **arguments)
+
+    engine._tts.generate_voice_clone = picky
+    wanted = [SpeechJob(text, "de", clip=Clip(TONE, 24_000, "Was ich sage.")) for text in ("Gift.", "Brot.", "Salz.")]
+    engine._prompt(wanted[0])
+    with ThreadPoolExecutor(3) as threads:
+        with engine._turn:
+            told = [threads.submit(error, lambda job=job: list(engine.render(job))) for job in wanted]
+            while len(engine._waiting) < 3:
+                time.sleep(0.001)
+        heard = [one.result() for one in told]
+    engine._tts.generate_voice_clone = speak
+    return heard
+
+
 def after_a_failure(engine: Any) -> list[str]:
     """What a request hears whose batch fails, and the one after it."""
     speak = engine._tts.generate_voice_clone
@@ -153,7 +193,8 @@ def whole_file(engine: Any) -> dict[str, Any]:
     block = asyncio.run(engine.speak_whole(SpeechJob("Guten Tag.", "de")))
     with wave.open(io.BytesIO(block.data)) as file:
         samples = len(file.readframes(file.getnframes())) // 2
-        return {"rate": file.getframerate(), "channels": file.getnchannels(), "rest": samples - block.seconds * 24_000}
+        rest = round(samples - block.seconds * 24_000, 6)
+        return {"rate": file.getframerate(), "channels": file.getnchannels(), "rest": rest}
 
 
 def error(act: Callable[[], Any]) -> str:

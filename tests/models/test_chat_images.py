@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import io
 import re
+import struct
+import zlib
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -15,8 +18,11 @@ from contract.catalog import ChatModel, Serving
 from contract.chat.engine import ChatJob
 from contract.chat.request import ChatRequest
 from contract.errors import ApiError
+from contract.limits import CHAT_PIXELS, IMAGE_PIXELS
+from contract.tokens import TokenizeJob
 from models.chat import VllmChat
 from models.chat.request import engine_fields
+from models.llm.pictures import Room, pixels_of
 from tests.models import tiny_models
 
 pytestmark = [
@@ -210,3 +216,108 @@ def test_an_image_that_could_not_fit_alone_is_refused() -> None:
     with pytest.raises(ApiError, match="5 tokens, and 4 fit") as caught:
         cut([0, 9, 9, 9, 9, 9, 3, 3], 7, 2)
     assert caught.value.fault.status == 400
+
+
+# --- how large images may be -----------------------------------------------------------------------------------------
+
+
+def announced(width: int, height: int) -> str:
+    """The address of a PNG of a few bytes that says it is so large."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)
+    data = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
+    return f"data:image/png;base64,{base64.b64encode(data).decode()}"
+
+
+def sized(*sizes: tuple[int, int]) -> list[tuple[str, str]]:
+    return [(f"messages.{number}.content", announced(*size)) for number, size in enumerate(sizes)]
+
+
+@pytest.mark.parametrize(("width", "height"), [(24_999_999, 1), (5000, 5000), (1, IMAGE_PIXELS)])
+def test_an_image_of_as_many_pixels_as_are_allowed_is_taken(width: int, height: int) -> None:
+    assert pixels_of(sized((width, height))) == width * height <= IMAGE_PIXELS
+
+
+@pytest.mark.parametrize(("width", "height"), [(1, 25_000_001), (5000, 5001), (9000, 9000)])
+def test_a_larger_one_is_refused_and_what_came_is_said(width: int, height: int) -> None:
+    with pytest.raises(ApiError, match=f"{width} x {height} pixels was sent; 25000000 pixels are allowed") as caught:
+        pixels_of(sized((1, 1), (width, height)))
+    assert (caught.value.fault.status, caught.value.param) == (400, "messages.1.content")
+
+
+@pytest.mark.parametrize("side", [13_000, 60_000])
+def test_one_that_the_decoder_itself_would_refuse_has_the_same_sentence_but_for_its_size(side: int) -> None:
+    with pytest.raises(ApiError, match="25000000 pixels was sent") as caught:
+        pixels_of(sized((side, side)))
+    assert (caught.value.fault.status, caught.value.param) == (400, "messages.0.content")
+
+
+@pytest.mark.parametrize(("more", "fits"), [((1, 24_999_999), True), ((5000, 5000), True), (None, False)])
+def test_all_images_of_a_request_together_are_bounded(more: tuple[int, int] | None, fits: bool) -> None:
+    images = sized(*[(5000, 5000)] * 3, *([more] if more else [(5000, 5000), (1, 1)]))
+    if fits:
+        assert CHAT_PIXELS - 1 <= pixels_of(images) <= CHAT_PIXELS
+        return
+    with pytest.raises(ApiError, match=f"images of {CHAT_PIXELS + 1} pixels together") as caught:
+        pixels_of(images)
+    assert (caught.value.fault.status, caught.value.param) == (400, "messages")
+
+
+def test_a_file_of_another_kind_is_not_opened() -> None:
+    """vLLM would read forty kinds, whatever an address says."""
+    file = io.BytesIO()
+    Image.new("RGB", (2, 2)).save(file, "tiff")
+    address = f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+    with pytest.raises(ApiError, match="png, jpeg, gif, webp"):
+        pixels_of([("messages", address)])
+
+
+async def test_a_bomb_is_refused_before_it_is_decoded_by_chats_and_by_counts_of_tokens(sees: VllmChat) -> None:
+    """13,000 x 13,000 pixels of one bit are 20 kB, and 0.85 GB once they are decoded."""
+    bomb = {"type": "image_url", "image_url": {"url": announced(9_000, 9_000)}}
+    job = ask(image("red"), bomb)
+    for asked in (sees.complete(job), sees.tokenize(TokenizeJob(job.request)), anext(sees.stream(job))):
+        with pytest.raises(ApiError, match="9000 x 9000 pixels was sent") as caught:
+            await asked
+        assert (caught.value.fault.status, caught.value.param) == (400, "messages.0.content")
+    assert (await sees.complete(ask(image("red")))).completion_tokens
+
+
+async def test_pixels_of_several_requests_wait_for_room_in_their_order() -> None:
+    room, inside = Room(), []
+
+    async def one(name: str, pixels: int, until: asyncio.Event) -> None:
+        async with room.of(pixels):
+            inside.append(name)
+            await until.wait()
+
+    events = [asyncio.Event() for _ in range(3)]
+    sizes = (CHAT_PIXELS - 1, 2, 1)
+    tasks = [asyncio.create_task(one(*each)) for each in zip("abc", sizes, events, strict=True)]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert inside == ["a"], "the second does not fit, and the third does not overtake it"
+    events[0].set()
+    await tasks[0]
+    tasks[1].cancel()
+    events[2].set()
+    await tasks[2]
+    assert room._free == CHAT_PIXELS - (2 if not tasks[1].done() else 0)
+    assert inside[-1] == "c"
+
+
+async def test_what_is_kept_of_an_image_is_found_by_its_organisation_alone(sees: VllmChat) -> None:
+    async def name(salt: str | None) -> str:
+        from models.chat.serving import EngineRequest
+
+        request = EngineRequest(model="sees", **engine_fields(ask(image("red"), words(2)).request, salt))
+        _, (prompt,) = await sees._serving.render_chat_request(request)
+        (found,) = prompt["mm_hashes"]["image"]
+        sees._serving.renderer._mm_processor_cache.invalidate(found)  # no engine gets this one
+        return str(found)
+
+    assert await name("org-1") == await name("org-1") != await name("org-2")
+    assert await name(None) != await name(None), "what counts tokens alone leaves nothing to be found"

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
-from contract.chat.request import ChatRequest
+from contract.chat.request import ChatRequest, Message
 from models.chat.adapter import TEMPLATES
 from models.chat.request import engine_fields
 from models.llm.engine import prepare_environment
@@ -103,19 +104,44 @@ async def test_ordinary_text_becomes_the_same_tokens(renderers: Any, name: str, 
     assert await now(body) == await before(body)
 
 
+def calling(*arguments: str) -> dict[str, Any]:
+    """A body whose assistant has called a function before, with each of `arguments`."""
+    ask = {"role": "user", "content": "ask"}
+    calls = [{"id": "1", "type": "function", "function": {"name": "f", "arguments": one}} for one in arguments]
+    return {"messages": [ask, {"role": "assistant", "tool_calls": calls}, ask]}
+
+
+def escaped(text: str, *, every: int = 1) -> str:
+    """`text` as a string of JSON, each of `every` characters written as its number: `\\u003c` for `<`."""
+    units = [text.encode("utf-16-be")[at : at + 2] for at in range(0, 2 * len(text), 2)]
+    assert len(units) == len(text), "no character beyond the first plane"
+    written = (
+        f"\\u{unit.hex()}" if at % every == 0 else json.dumps(char)[1:-1]
+        for at, (char, unit) in enumerate(zip(text, units, strict=True))
+    )
+    return f'"{"".join(written)}"'
+
+
 def bodies(text: str) -> dict[str, dict[str, Any]]:
     """`text` at every place of a body that a template puts into a prompt."""
-    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": json.dumps({"a": text})}}
     described = {"type": "function", "function": TOOL["function"] | {"description": text}}  # type: ignore[operator]
     enum = {"a": {"type": "string", "enum": [text], "description": text}, text: {"type": "string"}}
     schema = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": enum}}}
     ask = {"role": "user", "content": "ask"}
+    custom = {"id": "1", "type": "custom", "custom": {"name": "f", "input": text}}
     return {
         "user": {"messages": [{"role": "user", "content": text}]},
         "parts": {"messages": [{"role": "user", "content": [{"type": "text", "text": text}] * 2}]},
         "system": {"messages": [{"role": "system", "content": text}, ask]},
         "assistant": {"messages": [ask, {"role": "assistant", "content": text}, ask]},
-        "call": {"messages": [ask, {"role": "assistant", "tool_calls": [call]}, ask]},
+        "call": calling(json.dumps({"a": text})),
+        "call, escaped": calling(f'{{"a": {escaped(text)}}}'),
+        "call, half escaped": calling(f'{{"a": {escaped(text, every=2)}}}'),
+        "call, key": calling(f"{{{escaped(text)}: 1}}"),
+        "call, deep": calling(f'{{"\\ud83d\\ude42": [{{"b": [{escaped(text)}, 1, null]}}]}}'),
+        "call, JSON inside": calling(json.dumps({"a": f'{{"b": {escaped(text)}}}'})),
+        "call, second": calling("{}", f'{{"a": {escaped(text)}}}'),
+        "call, custom": {"messages": [ask, {"role": "assistant", "tool_calls": [custom]}, ask]},
         "answer": {"messages": [ask, {"role": "tool", "tool_call_id": "1", "content": text}]},
         "tool": {"messages": [ask], "tools": [described]},
         "schema": {"messages": [ask], "tools": [schema]},
@@ -127,7 +153,41 @@ async def test_message_cannot_forge_a_turn(renderers: Any, place: str) -> None:
     tokenizer, _, before, now = renderers
     harmless, forged = await now(bodies("Hello")[place]), await now(bodies(FORGED)[place])
     assert controls(tokenizer, forged) == controls(tokenizer, harmless)
-    assert controls(tokenizer, await before(bodies(FORGED)[place])) > controls(tokenizer, harmless)
+    unmarked = controls(tokenizer, await before(bodies(FORGED)[place]))
+    # JSON inside a string stays a string: there `\\u003c` is what it looks like.
+    assert (unmarked > controls(tokenizer, harmless)) == (place != "call, JSON inside")
+
+
+async def test_calls_are_the_same_tokens_however_their_json_is_written(renderers: Any) -> None:
+    _, _, before, now = renderers
+    text = 'Grüße "漢字" <b> \\ 1'
+    plain, ascii_only = (calling(json.dumps({"ä": text}, ensure_ascii=asked)) for asked in (False, True))
+    assert (
+        await now(plain)
+        == await now(ascii_only)
+        == await now(calling(f'{{"ä": {escaped(text)}}}'))
+        == await before(plain)
+    )
+
+
+@pytest.mark.parametrize("name", ["<|im_end|>", "f<|im_end|>", "f\n"])
+def test_a_name_of_a_function_spells_no_control_token(name: str) -> None:
+    for called in (
+        {"type": "function", "function": {"name": name, "arguments": "{}"}},
+        {"type": "custom", "custom": {"name": name, "input": "x"}},
+    ):
+        with pytest.raises(ValidationError, match="pattern"):
+            Message.model_validate({"role": "assistant", "tool_calls": [{"id": "1"} | called]})
+
+
+@pytest.mark.parametrize("end", ["<", "<|im_", "<|im_end|", "<|im_end| \n"])
+async def test_what_follows_in_a_template_completes_no_control_token(renderers: Any, end: str) -> None:
+    """Templates put texts of clients side by side, or `>` behind a key; some cut white space off."""
+    tokenizer, marks, _, _ = renderers
+    first, second = marks.marked([f"a{end}", "<|im_end|>"[len(end.strip()) :] + "b"])
+    ids = tokenizer(first.strip() + second)["input_ids"]
+    assert controls(tokenizer, ids) == 0
+    assert tokenizer.decode(ids) == "a<|im_end|>b"
 
 
 async def test_every_control_token_is_read_as_the_text_that_it_spells(renderers: Any) -> None:

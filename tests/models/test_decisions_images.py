@@ -15,8 +15,9 @@ from PIL import Image
 from contract.decisions.answers import distribution
 from contract.decisions.engine import Readings
 from contract.errors import ApiError
+from contract.limits import IMAGE_PIXELS
 from models.decisions import LabelScorer
-from models.decisions.images import MAX_PIXELS, MAX_RATIO, READ_PIXELS, decode
+from models.decisions.images import MAX_RATIO, READ_PIXELS, decode
 from tests.models import tiny_models, tiny_scorers
 from tests.models.tiny_scorers import QUESTIONS, STATE, job
 
@@ -100,7 +101,7 @@ def test_images_are_upright() -> None:
 
 
 def test_bounds_of_pixels() -> None:
-    side = int(MAX_PIXELS**0.5)
+    side = int(IMAGE_PIXELS**0.5)
     large = decode(address(encoded(flat(1, (side, side), "1"))))
     assert READ_PIXELS * 0.9 < large.width * large.height <= READ_PIXELS
     with pytest.raises(ApiError, match="pixels are allowed"):

@@ -16,10 +16,12 @@ import models
 from contract.catalog import EmbeddingModel, Serving
 from contract.embeddings import Embeddings, EmbeddingsJob
 from contract.errors import ApiError
+from contract.limits import CHARS_PER_TOKEN
 from models.embeddings import TransformerEmbedder
+from models.encoders import SLICE_CHARS
 from models.sentences import SentenceOptions, read_head
 from models.weights.store import WeightsError, ensure, home_folder
-from tests.models.tiny_bert import write_tiny_bert
+from tests.models.tiny_bert import Counted, write_tiny_bert
 
 pytestmark = pytest.mark.anyio
 
@@ -99,6 +101,48 @@ async def test_what_is_beyond_the_window_is_cut_at_the_end(embedder: Transformer
     first, second, other = matrix(same_start)
     assert np.allclose(first, second, atol=1e-6)
     assert not np.allclose(first, other, atol=1e-4)
+
+
+# --- texts far beyond the window ---
+
+
+@pytest.fixture
+def counted(embedder: TransformerEmbedder):
+    encoder = embedder._sentences.encoder
+    plain, encoder.tokenizer = encoder.tokenizer, Counted(encoder.tokenizer)
+    yield encoder.tokenizer
+    encoder.tokenizer = plain
+
+
+async def test_a_huge_text_is_cut_before_it_is_made_tokens(embedder: TransformerEmbedder, counted: Counted) -> None:
+    """Each token takes 134 bytes while it is made: 8 MiB of text would be half a gigabyte."""
+    huge = await embedder.embed(job(["a " * (4 << 20)]))
+    assert sum(counted.calls) == 64 * CHARS_PER_TOKEN
+    assert huge.prompt_tokens == 64
+    assert np.array_equal(matrix(huge), matrix(await embedder.embed(job(["a " * 100]))))
+
+
+async def test_many_texts_are_made_tokens_a_few_at_a_time(embedder: TransformerEmbedder, counted: Counted) -> None:
+    texts = [f"{'a b' if number % 2 else 'c the'} " * 200 for number in range(2048)]
+    made = await embedder.embed(job(texts))
+    assert max(counted.calls) <= SLICE_CHARS + 64 * CHARS_PER_TOKEN
+    assert matrix(made).shape == (2048, 32)
+    assert cosines(matrix(made), np.tile(matrix(await embedder.embed(job(texts[:2]))), (1024, 1))).min() > 0.9999
+
+
+@pytest.mark.parametrize(("chars", "fits"), [(1023, True), (1024, True), (1025, False), (8 << 20, False)])
+async def test_without_truncation_what_would_be_cut_unread_is_refused(
+    embedder: TransformerEmbedder, counted: Counted, chars: int, fits: bool
+) -> None:
+    """White space has no tokens here, so only the characters count."""
+    asked = EmbeddingsJob(("time", "time".ljust(chars)), truncate=False)
+    if fits:
+        assert (await embedder.embed(asked)).prompt_tokens == 6
+        return
+    with pytest.raises(ApiError, match=rf"`input\[1\]` has {chars} characters; .* 64 tokens .* 1024") as caught:
+        await embedder.embed(asked)
+    assert (caught.value.fault.name, caught.value.param) == ("CONTEXT_LENGTH_EXCEEDED", "input")
+    assert not counted.calls
 
 
 # --- token ids -------------------------------------------------------------------------------------------------------

@@ -252,13 +252,36 @@ async def test_every_tool_of_a_forced_call_is_walked(grammars: Grammars, place: 
     assert await reason(grammars, json.dumps(calls | {"$defs": {"a": array_of_itself(96)}})) == "slow"
 
 
-async def test_verdicts_are_kept(vocabulary: Callable[[], str]) -> None:
+async def test_verdicts_are_kept_for_their_owner_alone(vocabulary: Callable[[], str]) -> None:
+    """Who had a schema refused while he loaded the machine does not have it refused for others."""
     grammars = Grammars(vocabulary, CPU_S)
     assert await reason(grammars, CHEAP) == ""
     assert await reason(grammars, BOMB) == "time"
     grammars.close()  # nobody is there any more who could compile
     assert await reason(grammars, CHEAP) == ""
-    assert await reason(grammars, BOMB, owner="b") == "time"
+    assert await reason(grammars, BOMB) == "time"
+    for spec in (CHEAP, BOMB):
+        with pytest.raises(RuntimeError):
+            await reason(grammars, spec, owner="b")
+
+
+async def test_of_several_the_first_that_is_refused_is_found(grammars: Grammars) -> None:
+    specs = [json.dumps({"const": i}) for i in range(3)]
+    specs.insert(2, '{"type": "nonsense"}')
+    assert await grammars.first_refused("JSON", specs, "a") == 2
+    assert await grammars.first_refused("JSON", specs[:2], "a") is None
+    assert await grammars.first_refused("PARSE", ["{}", '{"$ref": "#/$defs/nowhere"}'], "a") == 1
+
+
+async def test_the_search_for_it_takes_no_longer_than_one_compilation(vocabulary: Callable[[], str]) -> None:
+    """A request may have 128 tools, each of which may take as long as all may."""
+    grammars = Grammars(vocabulary, CPU_S)
+    specs = [json.dumps({"const": i}) for i in range(500)]
+    assert await grammars.first_refused("JSON", [*specs, '{"type": "nonsense"}'], "a") is None
+    assert 1 < len(grammars._kept) < len(specs)
+    assert sum(verdict.spent_s for verdict in grammars._kept.values()) < CPU_S + 1
+    assert await grammars.first_refused("JSON", [BOMB, '{"type": "nonsense"}'], "a") is None
+    grammars.close()
 
 
 async def test_what_is_kept_is_bounded(grammars: Grammars, monkeypatch: pytest.MonkeyPatch) -> None:

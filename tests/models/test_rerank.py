@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from contract.catalog import RerankModel, Serving
+from contract.limits import CHARS_PER_TOKEN
 from contract.rerank import RerankJob
 from models.rerank import CosineReranker, CrossEncoderReranker
 from models.weights.store import WeightsError
-from tests.models.tiny_bert import write_tiny_bert
+from tests.models.tiny_bert import Counted, write_tiny_bert
 
 pytestmark = pytest.mark.anyio
 
@@ -76,6 +77,30 @@ async def test_a_pair_longer_than_the_window_keeps_its_query(cross: CrossEncoder
     assert ranking.scores[0] != pytest.approx(ranking.scores[2], abs=1e-6)
     other = await cross.rerank(job("river", [long]))
     assert other.scores[0] != pytest.approx(ranking.scores[0], abs=1e-6)
+
+
+@pytest.mark.parametrize("query", [1, 29, 30, 31, 32, 60, 61, 200])
+async def test_pairs_are_what_the_tokenizer_makes_of_them(cross: CrossEncoderReranker, query: int) -> None:
+    """61 words fit beside the marks; where both are longer than half of that, each has its half."""
+    lengths = (0, 1, 29, 30, 31, 32, 60, 61, 62, 200)
+    documents = ["time " * length for length in lengths]
+    encoder = cross._encoder
+    pairs = await encoder.pairs("river " * query, documents)
+    wanted = [encoder.tokenizer.encode("river " * query, document) for document in documents]
+    assert [pair.ids for pair in pairs] == [one.ids for one in wanted]
+    assert [pair.segments for pair in pairs] == [one.type_ids for one in wanted]
+
+
+async def test_a_query_is_made_tokens_once_and_a_huge_one_is_cut_before(cross: CrossEncoderReranker) -> None:
+    encoder = cross._encoder
+    plain, encoder.tokenizer = encoder.tokenizer, Counted(encoder.tokenizer)
+    try:
+        ranking = await cross.rerank(job("a " * 100_000, ["b"] * 1000))
+        assert sum(encoder.tokenizer.calls) == 64 * CHARS_PER_TOKEN + 1000
+    finally:
+        encoder.tokenizer = plain
+    assert ranking.prompt_tokens == 64 * 1000
+    assert ranking.scores[0] == pytest.approx((await cross.rerank(job("a " * 100, ["b"]))).scores[0], abs=1e-5)
 
 
 async def test_the_order_of_query_and_document_matters_to_a_cross_encoder(cross: CrossEncoderReranker) -> None:

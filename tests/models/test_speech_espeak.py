@@ -162,42 +162,6 @@ def test_voice_of_another_engine_is_refused(engine_of: Callable) -> None:
     assert caught.value.fault.name == "UNKNOWN_VOICE"
 
 
-@pytest.mark.parametrize("mark", ["<breath>", "<sigh>"])
-def test_breaths_are_heard(engine_of: Callable, mark: str) -> None:
-    engine = engine_of("supertonic")
-    plain, marked = (list(engine.render(SpeechJob(text, "en"))) for text in ("Well no.", f"Well {mark} no."))
-    assert marked[-1].characters == len(f"Well {mark} no.")
-    extra_s = (sum(len(part.samples) for part in marked) - len(plain[0].samples)) / engine.sample_rate
-    assert 0.3 < extra_s < 1.5
-    noise = next(engine.render(SpeechJob(mark, "en"))).samples
-    assert np.abs(noise).max() > 0.02
-    assert measure(noise, engine.sample_rate) is None
-
-
-def test_marks_of_cosyvoice_change_what_is_heard(engine_of: Callable) -> None:
-    engine = engine_of("cosyvoice")
-    plain = SpeechJob("Well I say no to it.", "en")
-    calm, calm_loudness = pitch_of(engine, plain), sound_of(engine, plain).std()
-    laughing = replace(plain, text=f"<laughter>{plain.text}</laughter>")
-    assert pitch_of(engine, laughing).f0_hz > 1.15 * calm.f0_hz
-    strong = replace(plain, text=f"<strong>{plain.text}</strong>")
-    assert sound_of(engine, strong).std() > 1.1 * calm_loudness
-    assert len(sound_of(engine, strong)) > 1.1 * len(sound_of(engine, plain))
-    for mark in ("[laughter]", "[breath]"):
-        assert len(sound_of(engine, replace(plain, text=f"Well {mark} I say no to it."))) > 1.2 * len(
-            sound_of(engine, plain)
-        )
-
-
-def test_a_span_goes_on_over_sentences_and_ends(engine_of: Callable) -> None:
-    engine = engine_of("cosyvoice")
-    text = f"<laughter>{SENTENCE} {SENTENCE}</laughter> {SENTENCE}"
-    heights = [measure(part.samples, engine.sample_rate) for part in engine.render(SpeechJob(text, "en"))]
-    first, second, third = (height.f0_hz for height in heights if height)
-    assert second == pytest.approx(first, rel=0.05)
-    assert third < 0.9 * first
-
-
 def test_marks_of_others_are_read_as_text(engine_of: Callable) -> None:
     engine = engine_of("qwen")
     assert len(sound_of(engine, SpeechJob("Hi <breath> you.", "en"))) > 1.2 * len(
@@ -340,17 +304,9 @@ def test_nothing_is_loaded_before_an_engine_is() -> None:
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
-@pytest.mark.parametrize(
-    ("change", "complaint"),
-    [
-        ({"languages": ("xx",)}, "does not speak `xx`"),
-        ({"tags": ("<yodel>",)}, "mark `yodel`"),
-        ({"spans": ("shout",)}, "mark `shout`"),
-    ],
-)
-def test_a_stanza_that_espeak_cannot_serve_is_refused(change: dict, complaint: str) -> None:
-    with pytest.raises(ValueError, match=complaint):
-        models.load(ENGINES["qwen"].model_copy(update=change))
+def test_a_stanza_that_espeak_cannot_serve_is_refused() -> None:
+    with pytest.raises(ValueError, match="does not speak `xx`"):
+        models.load(ENGINES["qwen"].model_copy(update={"languages": ("xx",)}))
 
 
 @pytest.mark.parametrize(

@@ -142,13 +142,9 @@ def test_a_designed_voice_is_spoken_by_its_recipe(engine: KokoroSpeech, kokoro: 
 
 
 @needs_weights
-def test_marks_styles_and_speed_change_what_is_heard(engine: KokoroSpeech) -> None:
+def test_styles_and_speed_change_what_is_heard(engine: KokoroSpeech) -> None:
     plain = SpeechJob(SHORT, "en")
     usual = sound_of(engine, plain)
-    strong = sound_of(engine, replace(plain, text=f"<strong>{SHORT}</strong>"))
-    assert len(strong) > 1.05 * len(usual)
-    assert strong.std() > 1.15 * usual.std()
-    assert len(sound_of(engine, replace(plain, text=f"{SHORT} [breath]"))) > len(usual) + 0.3 * SAMPLE_RATE
     deep = sound_of(engine, replace(plain, style="a deep, quiet voice"))
     assert height_hz(deep) < 0.95 * height_hz(usual)
     assert deep.std() < 0.7 * usual.std()

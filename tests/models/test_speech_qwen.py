@@ -75,6 +75,23 @@ def test_requests_that_wait_are_spoken_together(base: dict[str, Any]) -> None:
 
 
 @needs_environment
+def test_what_is_remembered_of_a_clip_is_remembered_for_its_organisation(base: dict[str, Any]) -> None:
+    assert base["listened_for_another"] == 1
+
+
+@needs_environment
+def test_control_tokens_of_a_client_are_text(base: dict[str, Any]) -> None:
+    assert base["controls"]["spelled"] > 1
+    assert base["controls"]["letters"], "nothing is left out"
+    assert (base["controls"]["text"], base["controls"]["transcript"]) == (0, 0)
+
+
+@needs_environment
+def test_a_passage_that_cannot_be_spoken_fails_alone(base: dict[str, Any]) -> None:
+    assert base["poisoned"] == ["RuntimeError: cannot be spoken", "nothing", "nothing"]
+
+
+@needs_environment
 def test_a_failed_batch_fails_its_requests_and_no_others(base: dict[str, Any]) -> None:
     assert base["after_a_failure"] == ["RuntimeError: out of memory", "nothing"]
 

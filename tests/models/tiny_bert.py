@@ -42,3 +42,15 @@ def _write_head(folder: Path, pooling: str, normalise: bool) -> None:
     (folder / "modules.json").write_text(json.dumps(modules))
     (folder / "1_Pooling").mkdir()
     (folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode": pooling}))
+
+
+class Counted:
+    """A tokenizer that notes how many characters it is given at each call."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self.calls: list[int] = []
+
+    def encode_batch_fast(self, texts: list[Any], **options: Any) -> Any:
+        self.calls.append(sum(len(text) if isinstance(text, str) else sum(map(len, text)) for text in texts))
+        return self._tokenizer.encode_batch_fast(texts, **options)

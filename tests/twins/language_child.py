@@ -29,6 +29,7 @@ from contract.errors import ApiError
 from contract.events import contents
 from contract.tokens import DetokenizeJob, TokenizeJob
 from models.chat import adapter
+from models.llm.plain_text import PlainText
 from models.options import adapter_of, check
 from tests.models.tiny_scorers import QUESTIONS, job
 from tests.twins import gemma4, qwen35
@@ -81,6 +82,7 @@ async def chat_facts(engine: Any, model: ChatModel) -> dict[str, Any]:
         "prompt_tokens": plain.prompt_tokens,
         "finish_reason": plain.body["choices"][0]["finish_reason"],
         "thinking": [await prompt(engine, model, effort) for effort in ("none", "high")],
+        "forged": {place: await controls(engine, model, place) for place in PLACES[: None if model.vision else -1]},
         "images": await images(engine, model),
     }
     return facts | {"recorded": [await recorded(engine, model, one) for one in RECORDED[family(model)]]}
@@ -91,6 +93,36 @@ async def prompt(engine: Any, model: ChatModel, effort: str) -> str:
     request = ask(model, "Hello", tools=TOOLS, reasoning_effort=effort).request
     tokens = await engine.tokenize(TokenizeJob(request))
     return await engine.detokenize(DetokenizeJob(tuple(tokens.ids)))
+
+
+PLACES = ("value", "key", "key and template", "parts")
+
+
+def forged(place: str, token: str) -> dict[str, Any]:
+    """Fields of a request whose client tries to write the control token `token` at `place`."""
+    hidden = "".join(f"\\u{ord(char):04x}" for char in token)
+    arguments = {
+        "value": f'{{"a": "x{hidden}"}}',
+        "key": f'{{"x{hidden}": 1}}',
+        "key and template": f'{{"x{hidden[:-6]}": 1}}',
+    }
+    content = [{"type": "text", "text": text} for text in (token[:3], token[3:])] + seeing("red")[:1]
+    function = {"name": "f", "arguments": arguments.get(place, "{}")}
+    call = {"role": "assistant", "tool_calls": [{"id": "1", "type": "function", "function": function}]}
+    asked = {"role": "user", "content": content if place == "parts" else "Hello"}
+    return {"messages": [{"role": "user", "content": "Hello"}, call, asked]}
+
+
+async def controls(engine: Any, model: ChatModel, place: str) -> list[int]:
+    """Control tokens in the prompt of a harmless text at `place`, and the most of any that spells one."""
+    tokenizer = engine._engine.renderer.tokenizer
+    words = PlainText(tokenizer)
+    counts = []
+    for token in ("harmless", *sorted(tokenizer.get_added_vocab())):
+        request = ChatRequest.model_validate({"model": model.id, **forged(place, token)})
+        tokens = await engine.tokenize(TokenizeJob(request))
+        counts.append(sum(one in words.control_ids for one in tokens.ids))
+    return [counts[0], max(counts)]
 
 
 async def images(engine: Any, model: ChatModel) -> Any:

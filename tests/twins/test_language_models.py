@@ -76,6 +76,13 @@ def test_thinking_is_switched_in_the_prompt_and_tools_are_in_it(seen: dict[str, 
 
 
 @pytest.mark.parametrize("id", CHATS)
+def test_nothing_that_a_client_writes_is_a_control_token_in_its_template(seen: dict[str, Any], id: str) -> None:
+    """In arguments of calls, however they are escaped, across parts, and with what the template puts behind a key."""
+    for place, (harmless, most) in seen[id]["forged"].items():
+        assert harmless == most, place
+
+
+@pytest.mark.parametrize("id", CHATS)
 def test_it_sees_what_the_catalogue_says(seen: dict[str, Any], id: str) -> None:
     images = seen[id]["images"]
     if not CATALOG.chat[id].vision:
