@@ -19,7 +19,19 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from contract.base import Lenient
 from contract.chat import schemas
 from contract.chat.forms import ResponseFormat, StructuredOutputs
-from contract.chat.tools import MAX_ID_CHARS, MAX_TOOLS, AllowedChoice, AnyCall, AnyTool, Id, Tool, ToolChoice, named
+from contract.chat.tools import (
+    MAX_ID_CHARS,
+    MAX_TOOLS,
+    AllowedChoice,
+    AnyCall,
+    AnyTool,
+    BuiltInTool,
+    CustomTool,
+    Id,
+    Tool,
+    ToolChoice,
+    named,
+)
 from contract.images import decoded_bytes
 
 MAX_MESSAGES = 2048
@@ -159,11 +171,14 @@ class ChatRequest(Lenient):
 
     @model_validator(mode="after")
     def _tools_agree(self) -> ChatRequest:
-        kinds = {tool.name: tool.type for tool in self.tools or ()}
-        if len(kinds) < len(self.tools or ()):
+        kinds = {tool.name: tool.type for tool in self._callable.values()}
+        if len(kinds) < len(self._callable):
             raise ValueError("two tools in `tools` have the same name")
-        if self.tool_choice == "required" and not kinds:
-            raise ValueError("`tool_choice` is `required`, but `tools` is empty")
+        if self.is_tool_forced and not (kinds if self.tool_choice == "required" else named(self.tool_choice)):
+            lacking = (
+                "`tools` is empty" if not self.tools else "every tool that it leaves is built-in, and none runs here"
+            )
+            raise ValueError(f"`tool_choice` demands a call, but {lacking}")
         for tool in named(self.tool_choice):
             if kinds.get(tool.name) != tool.type:
                 raise ValueError(f"`tool_choice` names `{tool.name}` ({tool.type}), which is not in `tools`")
@@ -209,18 +224,29 @@ class ChatRequest(Lenient):
     @property
     def offered(self) -> dict[int, Tool]:
         """What the engine is given: the functions that it may know of, by their place in `tools`."""
-        tools = enumerate(self.tools or ())
-        if not isinstance(self.tool_choice, AllowedChoice):
-            return {place: tool.as_function for place, tool in tools}
-        names = {tool.name for tool in named(self.tool_choice)}
-        return {place: tool.as_function for place, tool in tools if tool.name in names}
+        tools = self._callable
+        if isinstance(self.tool_choice, AllowedChoice):
+            names = {tool.name for tool in named(self.tool_choice)}
+            tools = {place: tool for place, tool in tools.items() if tool.name in names}
+        return {place: tool.as_function for place, tool in tools.items()}
+
+    @property
+    def left_out(self) -> list[str]:
+        """Places of the built-in tools, of which the model is not told."""
+        return [f"tools[{place}]" for place in range(len(self.tools or ())) if place not in self._callable]
 
     @property
     def custom_tools(self) -> frozenset[str]:
         """Names of the tools whose calls are said as custom ones."""
-        return frozenset(tool.name for tool in self.tools or () if tool.type == "custom")
+        return frozenset(tool.name for tool in self._callable.values() if tool.type == "custom")
 
     @property
     def include_usage(self) -> bool:
         """Whether a stream ends with the token counts."""
         return bool(self.stream_options and self.stream_options.include_usage)
+
+    @property
+    def _callable(self) -> dict[int, Tool | CustomTool]:
+        """Tools that the client runs, by their place in `tools`."""
+        tools = enumerate(self.tools or ())
+        return {place: tool for place, tool in tools if not isinstance(tool, BuiltInTool)}
