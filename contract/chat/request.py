@@ -174,11 +174,10 @@ class ChatRequest(Lenient):
         kinds = {tool.name: tool.type for tool in self._callable.values()}
         if len(kinds) < len(self._callable):
             raise ValueError("two tools in `tools` have the same name")
-        if self.is_tool_forced and not (kinds if self.tool_choice == "required" else named(self.tool_choice)):
-            lacking = (
-                "`tools` is empty" if not self.tools else "every tool that it leaves is built-in, and none runs here"
-            )
-            raise ValueError(f"`tool_choice` demands a call, but {lacking}")
+        left = kinds if self.tool_choice == "required" else named(self.tool_choice)
+        if self.is_tool_forced and not left:
+            reason = "every tool that it leaves is built-in, and none runs here" if self.tools else "`tools` is empty"
+            raise ValueError(f"`tool_choice` demands a call, but {reason}")
         for tool in named(self.tool_choice):
             if kinds.get(tool.name) != tool.type:
                 raise ValueError(f"`tool_choice` names `{tool.name}` ({tool.type}), which is not in `tools`")
@@ -233,7 +232,7 @@ class ChatRequest(Lenient):
     @property
     def left_out(self) -> list[str]:
         """Places of the built-in tools, of which the model is not told."""
-        return [f"tools[{place}]" for place in range(len(self.tools or ())) if place not in self._callable]
+        return [f"tools[{place}]" for place, tool in enumerate(self.tools or ()) if isinstance(tool, BuiltInTool)]
 
     @property
     def custom_tools(self) -> frozenset[str]:

@@ -194,8 +194,8 @@ class CustomCall(Lenient):
         return ToolCall(id=self.id, function=CalledFunction(name=self.custom.name, arguments=arguments))
 
 
-FUNCTION, CUSTOM, ALLOWED, WORD = "a function", "a custom tool", "allowed tools", "a word"
-BUILT_IN = "a built-in tool"
+FUNCTION, CUSTOM, BUILT_IN = "a function", "a custom tool", "a built-in tool"
+ALLOWED, WORD = "allowed tools", "a word"
 """Branches of the unions below. They are no identifiers, so that the place of an error does not name them."""
 BRANCHES = {"function": FUNCTION, "custom": CUSTOM, "allowed_tools": ALLOWED}
 

@@ -33,7 +33,8 @@ class Names:
 
     def of(self, namespace: str | None, name: str) -> str:
         """What the model calls a tool; also one that the request does not offer, but whose calls it repeats."""
-        return self._name_of.get((namespace, name)) or told(namespace, name)
+        path = (namespace or None, name)
+        return self._name_of.get(path) or told(*path)
 
     def path(self, name: str) -> Path:
         """The tool that the model calls `name`."""

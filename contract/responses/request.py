@@ -131,6 +131,11 @@ class ResponsesRequest(Lenient):
         if self._images() > MAX_IMAGES:
             raise INVALID_REQUEST(f"`input` holds more than {MAX_IMAGES} images", param="input")
         tools = list(shown(self.tools or ()))
+        if len(tools) > MAX_TOOLS:
+            raise INVALID_REQUEST(
+                f"`tools` holds {len(tools)} tools, those of namespaces included; at most {MAX_TOOLS} are allowed",
+                param="tools",
+            )
         self._places = [one.place for one in tools]
         self._names = Names((one.namespace, one.tool.name) for one in tools if isinstance(one.tool, ClientTool))
         with named_here(self._places):

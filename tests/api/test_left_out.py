@@ -30,6 +30,7 @@ WIRES: dict[str, dict[str, Any]] = {
     "/v1/chat/completions": {"messages": MESSAGES, "tools": [OPENAI, SEARCH]},
     "/v1/responses": {"input": "hi", "tools": [CRM, SEARCH]},
     "/v1/messages": {"messages": MESSAGES, "max_tokens": 9, "tools": [THEIRS, THEIR_SEARCH]},
+    "/v1/tokenize": {"messages": MESSAGES, "tools": [OPENAI, SEARCH]},
     "/v1/messages/count_tokens": {"messages": MESSAGES, "tools": [THEIRS, THEIR_SEARCH]},
 }
 

@@ -87,6 +87,13 @@ def test_calls_that_come_back_have_the_name_that_the_model_knows(is_offered: boo
     assert [call.as_function.function.name for call in turn.tool_calls or ()] == ["crm__find", "crm__note"]
 
 
+@pytest.mark.parametrize("none", [None, ""])
+def test_a_call_without_a_namespace_keeps_its_name(none: str | None) -> None:
+    call = {"type": "function_call", "call_id": "c1", "namespace": none, "name": "plan", "arguments": "{}"}
+    (turn,) = read(input=[call], tools=[PLAN]).chat.messages
+    assert [one.as_function.function.name for one in turn.tool_calls or ()] == ["plan"]
+
+
 @pytest.mark.parametrize(
     ("namespace", "name", "kept"),
     [
