@@ -1,7 +1,7 @@
-// Codex's command line over responses, without a terminal. It offers a namespace of tools, and a search that is left out.
+// Codex's command line over responses, without a terminal. Its namespace of tools is taken, its search left out.
 import { mkdirSync, writeFileSync } from "node:fs";
 
-import { installed, ran, spent, taken, watched } from "./driven.mjs";
+import { installed, isCharged, ran, spent, taken, watched } from "./driven.mjs";
 import { check, run, step } from "./steps.mjs";
 
 const SCHEMA = {
@@ -43,12 +43,12 @@ async function asked(...command) {
   const options = ["--skip-git-repo-check", "--json", "--output-schema", "schema.json"];
   const program = `${installed("@openai/codex")}bin/codex.js`;
   const output = await ran([program, "exec", ...command, ...options], { CODEX_HOME: home });
-  server.close();
   const events = output.trim().split("\n").map((line) => JSON.parse(line));
   const said = events.findLast((event) => event.item?.type === "agent_message").item.text;
   check(["Paris", "Rome"].includes(JSON.parse(said).city), said);
-  check(events.at(-1).type === "turn.completed" && events.at(-1).usage.output_tokens > 0, JSON.stringify(events.at(-1)));
-  check((await spent()) !== before, "the answer is in the ledger");
+  const end = events.at(-1);
+  check(end.type === "turn.completed" && end.usage.output_tokens > 0, JSON.stringify(end));
+  check(await isCharged(before), "the answer is in the ledger");
   return taken(server.seen, "/v1/responses");
 }
 

@@ -1,7 +1,8 @@
-// For programs of the command line: they are run without a terminal, and what passes between them and the server is watched.
+// For clients of the command line: they are run without a terminal, and what they ask of the server is watched.
 import { spawn } from "node:child_process";
 import { existsSync } from "node:fs";
 import http from "node:http";
+import { setTimeout as pause } from "node:timers/promises";
 
 import { check, NotHere } from "./steps.mjs";
 
@@ -31,7 +32,8 @@ export async function watched(headers = {}) {
     request.on("end", () => {
       const options = { method: request.method, headers: { ...request.headers, ...headers } };
       const onward = http.request(new URL(request.url, process.env.PARLANCE_URL), options, (reply) => {
-        seen.push({ path: request.url, body: Buffer.concat(body).toString(), status: reply.statusCode, headers: reply.headers });
+        const asked = { path: request.url, body: Buffer.concat(body).toString() };
+        seen.push({ ...asked, status: reply.statusCode, headers: reply.headers });
         response.writeHead(reply.statusCode, reply.rawHeaders);
         reply.pipe(response);
       });
@@ -40,7 +42,8 @@ export async function watched(headers = {}) {
     });
   });
   await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
-  return { url: `http://127.0.0.1:${server.address().port}`, seen, close: () => server.closeAllConnections() ?? server.close() };
+  server.unref(); // it ends with the program
+  return { url: `http://127.0.0.1:${server.address().port}`, seen };
 }
 
 // What was asked at `path`, of which nothing was refused.
@@ -52,9 +55,17 @@ export function taken(seen, path) {
   return asked.map((one) => ({ ...JSON.parse(one.body), replied: one.headers }));
 }
 
-// What the key's organisation has spent.
+// What the key's organisation has spent, and whether it is more soon: a bill is written when its answer is over.
 export async function spent() {
   const headers = { authorization: `Bearer ${process.env.PARLANCE_KEY}` };
   const me = await (await fetch(`${process.env.PARLANCE_URL}/v1/me`, { headers })).json();
   return JSON.stringify(me.spend);
+}
+
+export async function isCharged(before) {
+  for (let tries = 0; tries < 50; tries++) {
+    if ((await spent()) !== before) return true;
+    await pause(100);
+  }
+  return false;
 }

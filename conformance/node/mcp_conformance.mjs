@@ -12,7 +12,6 @@ async function held(scenario) {
   const server = await watched({ authorization: `Bearer ${process.env.PARLANCE_KEY}` });
   const addresses = [`${process.env.PARLANCE_URL}/v1/mcp/docs/mcp`, `${server.url}/v1/mcp/mcp`];
   await Promise.all(addresses.map((url) => ran([suite, "server", "--url", url, "--scenario", scenario], {}, node())));
-  server.close();
 }
 
 step("initialize", () => held("server-initialize"));
