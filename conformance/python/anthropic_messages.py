@@ -70,11 +70,22 @@ def counted():
     assert client.messages.count_tokens(model=MODEL, messages=HELLO).input_tokens > 5
 
 
-@step("a web search", cannot="tools that Anthropic runs itself are refused; bring your own", error="400")
+SEARCH = {"type": "web_search_20250305", "name": "web_search"}
+
+
+@step("beside a web search, which is left out and told")
 def web_search():
-    """A tool of Anthropic's own."""
-    search = {"type": "web_search_20250305", "name": "web_search"}
-    client.messages.create(model=MODEL, max_tokens=5, messages=HELLO, tools=[search])
+    """A tool of Anthropic's own: the model is not told of it, and a header says so."""
+    reply = client.messages.with_raw_response.create(model=MODEL, max_tokens=5, messages=HELLO, tools=[SEARCH])
+    assert reply.headers["x-service-ignored"] == "tools[0]"
+    assert reply.parse().type == "message"
+
+
+@step("a web search and nothing else", cannot="Anthropic runs it itself; bring your own", error="400")
+def web_search_alone():
+    """The same, demanded."""
+    choice = {"type": "tool", "name": "web_search"}
+    client.messages.create(model=MODEL, max_tokens=5, messages=HELLO, tools=[SEARCH], tool_choice=choice)
 
 
 @step("batches", cannot="not offered", error="404")

@@ -87,10 +87,36 @@ def kept():
     client.responses.create(model=MODEL, input="Why?", previous_response_id=first.id, max_output_tokens=5)
 
 
-@step("web search", cannot="tools that OpenAI runs itself are refused; bring your own", error="400")
+@step("beside a web search, which is left out and told")
 def web_search():
-    """A tool of OpenAI's own."""
-    client.responses.create(model=MODEL, input=ASK, tools=[{"type": "web_search"}], max_output_tokens=5)
+    """A tool of OpenAI's own: the model is not told of it, and a header says so."""
+    reply = client.responses.with_raw_response.create(
+        model=MODEL, input=ASK, tools=[WEATHER, {"type": "web_search"}], max_output_tokens=5
+    )
+    assert reply.headers["x-service-ignored"] == "tools[1]"
+    assert [tool.type for tool in reply.parse().tools] == ["function"]
+
+
+@step("tools in a namespace, there and back")
+def namespace():
+    """A group of tools, of which the call that comes back names group and tool."""
+    group = {"type": "namespace", "name": "sky", "description": "What the sky does.", "tools": [WEATHER]}
+    first = client.responses.create(
+        model=MODEL, input=ASK, tools=[group], tool_choice="required", max_output_tokens=100
+    )
+    call = next(item for item in first.output if item.type == "function_call")
+    assert (call.namespace, call.name) == ("sky", "weather")
+    result = {"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}
+    turns = [{"role": "user", "content": ASK}, *first.output, result]
+    second = client.responses.create(model=MODEL, input=turns, tools=[group], max_output_tokens=20)
+    assert second.status in {"completed", "incomplete"}
+
+
+@step("a web search and nothing else", cannot="OpenAI runs it itself; bring your own", error="400")
+def web_search_alone():
+    """The same, demanded."""
+    search = {"type": "web_search_preview"}
+    client.responses.create(model=MODEL, input=ASK, tools=[search], tool_choice=search, max_output_tokens=5)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 @step("name")                               works, unless it raises
 @step("name", cannot="why", error="text")   must raise an error with `text`; the page says why
+raise NotHere("why")                        cannot be tried here
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ City = Literal["Paris", "Rome"]
 STEPS: list[tuple[str, str, str, Callable[[], Any]]] = []
 
 
+class NotHere(Exception):
+    """Raised by a step that cannot be tried here, such as one whose client is not installed."""
+
+
 def step(name: str, *, cannot: str = "", error: str = "") -> Callable[[Callable[[], Any]], Callable[[], Any]]:
     """Puts a function on the list. It may be a coroutine; a text that it returns is shown."""
 
@@ -34,11 +39,13 @@ def step(name: str, *, cannot: str = "", error: str = "") -> Callable[[Callable[
 def run() -> None:
     """Takes all steps in the order of the file. One that fails does not stop the next."""
     for name, cannot, error, function in STEPS:
-        fault, said = "", ""
+        fault, said, not_run = "", "", ""
         try:
             said = asyncio.run(function()) if inspect.iscoroutinefunction(function) else function()
+        except NotHere as raised:
+            not_run = str(raised)
         except Exception as raised:
             fault = f"{type(raised).__name__}: {raised}"
         is_expected = error in fault if cannot else True
         told = {"step": name, "cannot": cannot, "failed": fault[:MOST_CHARS], "is_expected": is_expected}
-        print(json.dumps(told | {"said": str(said or "")}), flush=True)
+        print(json.dumps(told | {"not_run": not_run, "said": str(said or "")}), flush=True)

@@ -26,6 +26,8 @@ from contract.chat.tools import (
     AllowedChoice,
     AnyCall,
     AnyTool,
+    BuiltInTool,
+    CustomTool,
     Id,
     Tool,
     ToolCall,
@@ -184,11 +186,13 @@ class ChatRequest(Lenient):
 
     @model_validator(mode="after")
     def _tools_agree(self) -> ChatRequest:
-        kinds = {tool.name: tool.type for tool in self.tools or ()}
-        if len(kinds) < len(self.tools or ()):
+        kinds = {tool.name: tool.type for tool in self._callable.values()}
+        if len(kinds) < len(self._callable):
             raise ValueError("two tools in `tools` have the same name")
-        if self.tool_choice == "required" and not kinds:
-            raise ValueError("`tool_choice` is `required`, but `tools` is empty")
+        left = kinds if self.tool_choice == "required" else named(self.tool_choice)
+        if self.is_tool_forced and not left:
+            reason = "every tool that it leaves is built-in, and none runs here" if self.tools else "`tools` is empty"
+            raise ValueError(f"`tool_choice` demands a call, but {reason}")
         for tool in named(self.tool_choice):
             if kinds.get(tool.name) != tool.type:
                 raise ValueError(f"`tool_choice` names `{tool.name}` ({tool.type}), which is not in `tools`")
@@ -247,18 +251,29 @@ class ChatRequest(Lenient):
     @property
     def offered(self) -> dict[int, Tool]:
         """What the engine is given: the functions that it may know of, by their place in `tools`."""
-        tools = enumerate(self.tools or ())
-        if not isinstance(self.tool_choice, AllowedChoice):
-            return {place: tool.as_function for place, tool in tools}
-        names = {tool.name for tool in named(self.tool_choice)}
-        return {place: tool.as_function for place, tool in tools if tool.name in names}
+        tools = self._callable
+        if isinstance(self.tool_choice, AllowedChoice):
+            names = {tool.name for tool in named(self.tool_choice)}
+            tools = {place: tool for place, tool in tools.items() if tool.name in names}
+        return {place: tool.as_function for place, tool in tools.items()}
+
+    @property
+    def left_out(self) -> list[str]:
+        """Places of the built-in tools, of which the model is not told."""
+        return [f"tools[{place}]" for place, tool in enumerate(self.tools or ()) if isinstance(tool, BuiltInTool)]
 
     @property
     def custom_tools(self) -> frozenset[str]:
         """Names of the tools whose calls are said as custom ones."""
-        return frozenset(tool.name for tool in self.tools or () if tool.type == "custom")
+        return frozenset(tool.name for tool in self._callable.values() if tool.type == "custom")
 
     @property
     def include_usage(self) -> bool:
         """Whether a stream ends with the token counts."""
         return bool(self.stream_options and self.stream_options.include_usage)
+
+    @property
+    def _callable(self) -> dict[int, Tool | CustomTool]:
+        """Tools that the client runs, by their place in `tools`."""
+        tools = enumerate(self.tools or ())
+        return {place: tool for place, tool in tools if not isinstance(tool, BuiltInTool)}

@@ -1,17 +1,18 @@
 """Tools of a chat request, in all forms that OpenAI's clients send. Spec 4.
 
-    tools: Tool | CustomTool                       a function with arguments, or a tool that takes text
+    tools: Tool | CustomTool | BuiltInTool         a function with arguments, a tool that takes text, one that we lack
     tool_choice: a word | NamedTool | NamedCustomTool | AllowedChoice
     tool_calls of a message: ToolCall | CustomCall calls made earlier, repeated by the client
 
 Engines know functions only. A custom tool is given to them as a function with one string, `INPUT`, and a call of it is
-put back into its own form in `models.chat.tools`. The JSON schemas of functions are taken as they come; those that are
-compiled are bounded in `contract.chat.schemas`.
+put back into its own form in `models.chat.tools`. A built-in tool is left out, and the reply says so. The JSON schemas
+of functions are taken as they come; those that are compiled are bounded in `contract.chat.schemas`.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator
@@ -21,6 +22,11 @@ from contract.base import Items, Lenient
 MAX_TOOLS = 128
 NAME_PATTERN = r"^[a-zA-Z0-9_-]{1,64}$"
 MAX_ID_CHARS = 256
+BUILT_IN_PATTERN = (
+    "^((web_search|web_fetch|file_search|code_interpreter|code_execution|image_generation|tool_search|mcp|advisor)"
+    "(_[a-z0-9_]+)?|computer(_use)?(_preview)?|local_shell|shell|apply_patch|programmatic_tool_calling)$"
+)
+"""Types of tools that OpenAI and Anthropic bring along; many have a date behind. Any other is a slip of the pen."""
 INPUT = "input"
 """The argument that carries the text of a custom tool."""
 
@@ -95,6 +101,17 @@ class CustomTool(Lenient):
         return Tool(function=Function(name=self.name, description=about, parameters=parameters, strict=True))
 
 
+class BuiltInTool(Lenient):
+    """A tool that another provider brings along, such as a search of the web. The model is not told of it."""
+
+    type: Annotated[str, Field(pattern=BUILT_IN_PATTERN)]
+
+
+def is_built_in(kind: Any) -> bool:
+    """Whether a tool of the type `kind` is one that other providers bring along."""
+    return isinstance(kind, str) and re.fullmatch(BUILT_IN_PATTERN, kind) is not None
+
+
 class ToolName(Lenient):
     """A tool by name."""
 
@@ -166,7 +183,8 @@ class CustomCall(Lenient):
         return ToolCall(id=self.id, function=CalledFunction(name=self.custom.name, arguments=arguments))
 
 
-FUNCTION, CUSTOM, ALLOWED, WORD = "a function", "a custom tool", "allowed tools", "a word"
+FUNCTION, CUSTOM, BUILT_IN = "a function", "a custom tool", "a built-in tool"
+ALLOWED, WORD = "allowed tools", "a word"
 """Branches of the unions below. They are no identifiers, so that the place of an error does not name them."""
 BRANCHES = {"function": FUNCTION, "custom": CUSTOM, "allowed_tools": ALLOWED}
 
@@ -180,6 +198,12 @@ def _branch(value: Any) -> str | None:
     return BRANCHES.get(kind) if isinstance(kind, str) else None
 
 
+def _offered(value: Any) -> str | None:
+    """The same where built-in tools may stand too."""
+    kind = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
+    return BUILT_IN if is_built_in(kind) else _branch(value)
+
+
 def _choice(value: Any) -> str | None:
     return WORD if isinstance(value, str) else _branch(value)
 
@@ -189,12 +213,14 @@ def _one_of(known: str, branch: Any = _branch) -> Discriminator:
 
 
 AnyTool = Annotated[
-    Annotated[Tool, Tag(FUNCTION)] | Annotated[CustomTool, Tag(CUSTOM)],
-    _one_of("a tool is an object of type `function` or `custom`"),
+    Annotated[Tool, Tag(FUNCTION)] | Annotated[CustomTool, Tag(CUSTOM)] | Annotated[BuiltInTool, Tag(BUILT_IN)],
+    _one_of("a tool is an object of type `function` or `custom`", _offered),
 ]
 AnyName = Annotated[
-    Annotated[NamedTool, Tag(FUNCTION)] | Annotated[NamedCustomTool, Tag(CUSTOM)],
-    _one_of("a tool is named by an object of type `function` or `custom`"),
+    Annotated[NamedTool, Tag(FUNCTION)]
+    | Annotated[NamedCustomTool, Tag(CUSTOM)]
+    | Annotated[BuiltInTool, Tag(BUILT_IN)],
+    _one_of("a tool is named by an object of type `function` or `custom`", _offered),
 ]
 AnyCall = Annotated[
     Annotated[ToolCall, Tag(FUNCTION)] | Annotated[CustomCall, Tag(CUSTOM)],
@@ -207,6 +233,11 @@ class AllowedTools(Lenient):
 
     mode: Literal["auto", "required"]
     tools: Annotated[list[AnyName], Items(MAX_TOOLS, least=1)]
+
+    @property
+    def named(self) -> list[NamedTool | NamedCustomTool]:
+        """Those that can be called here."""
+        return [tool for tool in self.tools if not isinstance(tool, BuiltInTool)]
 
 
 class AllowedChoice(Lenient):
@@ -222,7 +253,8 @@ ToolChoice = Annotated[
     | Annotated[NamedCustomTool, Tag(CUSTOM)]
     | Annotated[AllowedChoice, Tag(ALLOWED)],
     _one_of(
-        "give `none`, `auto`, `required`, or an object of type `function`, `custom` or `allowed_tools`",
+        "give `none`, `auto`, `required`, or an object of type `function`, `custom` or `allowed_tools`; a built-in "
+        "tool cannot be chosen, because none runs here",
         _choice,
     ),
 ]
@@ -231,5 +263,5 @@ ToolChoice = Annotated[
 def named(choice: ToolChoice | None) -> list[NamedTool | NamedCustomTool]:
     """The tools that `choice` names; none for a word."""
     if isinstance(choice, AllowedChoice):
-        return choice.allowed_tools.tools
+        return choice.allowed_tools.named
     return [choice] if isinstance(choice, NamedTool | NamedCustomTool) else []

@@ -20,7 +20,7 @@ from contract.base import Items, Lenient
 from contract.chat.request import MAX_IMAGES, MAX_MESSAGES, MAX_PARTS, MAX_STOP_CHARS, MAX_STOPS, MAX_TOP_K
 from contract.chat.tools import MAX_TOOLS
 from contract.messages.blocks import Block, ImageBlock, TextBlock, ToolResultBlock, listed
-from contract.messages.tools import AnswerFormat, OfferedTool, ToolChoice
+from contract.messages.tools import AnswerFormat, MessageTool, OfferedTool, ServerTool, ToolChoice
 
 MIN_THINKING_TOKENS = 1024
 NOT_SERVED = {
@@ -112,13 +112,16 @@ class Conversation(Lenient):
             )
         if sum(turn.images for turn in self.messages) > MAX_IMAGES:
             raise ValueError(f"`messages` hold more than {MAX_IMAGES} images")
-        names = [tool.name for tool in self.tools or ()]
+        names = [tool.name for tool in self.tools or () if isinstance(tool, MessageTool)]
+        served = [tool.name for tool in self.tools or () if isinstance(tool, ServerTool)]
         if len(set(names)) < len(names):
             raise ValueError("two of `tools` have the same name")
         if (choice := self.tool_choice) and choice.type == "any" and not names:
-            raise ValueError("`tool_choice` is `any`, but `tools` is empty")
+            lacking = "`tools` holds only tools of a server, and none runs here" if served else "`tools` is empty"
+            raise ValueError(f"`tool_choice` is `any`, but {lacking}")
         if choice and choice.type == "tool" and choice.name not in names:
-            raise ValueError(f"`tool_choice` names `{choice.name}`, which is not in `tools`")
+            lacking = "would run on a server, and none does here" if choice.name in served else "is not in `tools`"
+            raise ValueError(f"`tool_choice` names `{choice.name}`, which {lacking}")
         return self
 
 

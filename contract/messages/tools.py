@@ -1,21 +1,13 @@
-"""Tools of a message request: functions that the client runs. None runs here."""
+"""Tools of a message request: functions that the client runs, and those of a server, which are left out here."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from contract.base import Lenient
-from contract.chat.tools import Name
-
-
-def _ours(tool: Any) -> Any:
-    if isinstance(tool, dict) and isinstance(kind := tool.get("type"), str) and kind != "custom":
-        raise ValueError(
-            f"a tool of type `{kind[:64]}` is not served here; describe it as one of type `custom`, with `input_schema`"
-        )
-    return tool
+from contract.chat.tools import BuiltInTool, Name, is_built_in
 
 
 class MessageTool(Lenient):
@@ -28,7 +20,33 @@ class MessageTool(Lenient):
     strict: bool | None = None
 
 
-OfferedTool = Annotated[MessageTool, BeforeValidator(_ours, json_schema_input_type=MessageTool)]
+class ServerTool(BuiltInTool):
+    """A tool that Anthropic's servers run. The model is not told of it, and the reply says so."""
+
+    name: str | None = None
+
+
+# Tags are no identifiers, so that the place of an error does not name them.
+CLIENT, SERVER = "(a tool)", "(a tool of a server)"
+
+
+def _kind(tool: Any) -> str | None:
+    """Which of the two a tool is; what has no type is one of the client's."""
+    kind = tool.get("type") if isinstance(tool, dict) else getattr(tool, "type", None)
+    if is_built_in(kind):
+        return SERVER
+    return CLIENT if kind in (None, "custom") else None
+
+
+OfferedTool = Annotated[
+    Annotated[MessageTool, Tag(CLIENT)] | Annotated[ServerTool, Tag(SERVER)],
+    Discriminator(
+        _kind,
+        custom_error_type="tool_type",
+        custom_error_message="a tool is one of type `custom`, with `input_schema`, or one that Anthropic's servers "
+        "run, such as `web_search_20250305`; describe one that you run yourself as `custom`",
+    ),
+]
 
 
 class ToolChoice(Lenient):

@@ -19,6 +19,7 @@ from contract.body import validated
 from contract.chat.request import ChatRequest, ReasoningEffort
 from contract.messages.blocks import Block, ImageBlock, TextBlock, ToolResultBlock, ToolUseBlock
 from contract.messages.request import Conversation, MessagesRequest
+from contract.messages.tools import MessageTool, ServerTool
 
 CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 """`tool_choice.type`, and what chat calls it."""
@@ -99,23 +100,19 @@ def _part(block: TextBlock | ImageBlock) -> dict[str, Any]:
 def _tools(body: Conversation) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     if body.tools:
-        fields["tools"] = [
-            {
-                "type": "function",
-                "function": {
-                    "name": tool.name,
-                    "description": tool.description,
-                    "parameters": tool.input_schema,
-                    "strict": tool.strict,
-                },
-            }
-            for tool in body.tools
-        ]
+        fields["tools"] = [_tool(tool) for tool in body.tools]
     if choice := body.tool_choice:
         named = {"type": "function", "function": {"name": choice.name}}
         fields["tool_choice"] = CHOICES.get(choice.type, named)
         fields["parallel_tool_calls"] = False if choice.disable_parallel_tool_use else None
     return fields
+
+
+def _tool(tool: MessageTool | ServerTool) -> dict[str, Any]:
+    if isinstance(tool, ServerTool):
+        return {"type": tool.type}
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.input_schema}
+    return {"type": "function", "function": function | {"strict": tool.strict}}
 
 
 def _reasoning(body: Conversation) -> dict[str, ReasoningEffort]:

@@ -46,7 +46,8 @@ class ReasoningText(TypedDict):
 class OutputItem(TypedDict):
     """One of: a `message`, `reasoning`, a `function_call`, a `custom_tool_call`.
 
-    A message and reasoning have `content`; a call has `call_id`, `name` and `arguments` (custom tools: `input`).
+    A message and reasoning have `content`; a call has `call_id`, `name` and `arguments` (custom tools: `input`), and
+    the `namespace` of its tool where that has one.
     """
 
     id: str
@@ -57,6 +58,7 @@ class OutputItem(TypedDict):
     summary: NotRequired[list[Any]]
     call_id: NotRequired[str]
     name: NotRequired[str]
+    namespace: NotRequired[str]
     arguments: NotRequired[str]
     input: NotRequired[str]
 
@@ -92,7 +94,7 @@ class Made:
 
     Attributes:
         index: its place in the output.
-        call: `call_id` and `name` of a call.
+        call: `call_id`, `name` and `namespace` of a call.
         pieces: of its text: what is said, what is thought, the arguments of a call.
         status: `in_progress` until the item is done.
         logprobs: of the tokens that spell the text, once the item is done; or what stands for them until they are

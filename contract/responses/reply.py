@@ -110,9 +110,13 @@ class Head:
     model: str
 
     def made(self, kind: Kind, index: int, call_id: str | None = None, name: str = "") -> Made:
-        """The item at `index` of the output, empty yet; `call_id` and `name` are those of a call."""
+        """The item at `index` of the output, empty yet. `call_id` and `name` are those of a call in a chat."""
         tail = f"{self._stem}_{index}"
-        call = {"call_id": call_id or f"call_{tail}", "name": name} if kind.part is None else {}
+        call: dict[str, str] = {}
+        if kind.part is None:
+            namespace, own = self.request.names.path(name)
+            call = {"call_id": call_id or f"call_{tail}", "name": own}
+            call |= {"namespace": namespace} if namespace is not None else {}
         return Made(kind, index, f"{kind.prefix}_{tail}", call)
 
     @property

@@ -6,6 +6,7 @@ Fields of OpenAI's schema that need something kept on the server are refused: an
 from __future__ import annotations
 
 import json
+from itertools import chain
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, field_validator, model_validator
@@ -20,12 +21,14 @@ from contract.chat.request import (
     ChatRequest,
     ReasoningEffort,
 )
-from contract.chat.tools import MAX_TOOLS
+from contract.chat.tools import MAX_TOOLS, BuiltInTool
 from contract.errors import INVALID_REQUEST
 from contract.limits import MIB
+from contract.responses.calls import CallOutput, ServedItem
 from contract.responses.input import InputMessage, Item, messages
-from contract.responses.naming import named_here
-from contract.responses.tools import ClientTool, TextConfig, ToolChoice
+from contract.responses.namespaces import Names
+from contract.responses.naming import here, named_here
+from contract.responses.tools import ClientTool, OfferedTool, TextConfig, ToolChoice, shown
 
 MAX_ECHO_BYTES = MIB
 """`instructions`, `tools`, `text` and the like as JSON: a stream repeats them in three events."""
@@ -64,7 +67,7 @@ class ResponsesRequest(Lenient):
     temperature: Annotated[float, Field(ge=0, le=MAX_TEMPERATURE)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     stream: bool | None = None
-    tools: Annotated[list[ClientTool], Items(MAX_TOOLS)] | None = None
+    tools: Annotated[list[OfferedTool], Items(MAX_TOOLS)] | None = None
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = None
     text: TextConfig | None = None
@@ -94,6 +97,8 @@ class ResponsesRequest(Lenient):
     moderation: Any = None
 
     _chat: ChatRequest = PrivateAttr()
+    _names: Names = PrivateAttr()
+    _places: list[str] = PrivateAttr()
 
     @field_validator("previous_response_id", "conversation", "prompt")
     @classmethod
@@ -124,7 +129,15 @@ class ResponsesRequest(Lenient):
             )
         if self._images() > MAX_IMAGES:
             raise INVALID_REQUEST(f"`input` holds more than {MAX_IMAGES} images", param="input")
-        with named_here():
+        tools = list(shown(self.tools or ()))
+        if len(tools) > MAX_TOOLS:
+            raise INVALID_REQUEST(
+                f"`tools` holds {len(tools)} tools, those of namespaces included; at most {MAX_TOOLS} are allowed",
+                param="tools",
+            )
+        self._places = [one.place for one in tools]
+        self._names = Names((one.namespace, one.tool.name) for one in tools if isinstance(one.tool, ClientTool))
+        with named_here(self._places):
             try:
                 self._chat = ChatRequest.model_validate(self._fields())
             except ValidationError as error:
@@ -135,6 +148,22 @@ class ResponsesRequest(Lenient):
     def chat(self) -> ChatRequest:
         """The same, as a chat."""
         return self._chat
+
+    @property
+    def names(self) -> Names:
+        """What the model calls the tools."""
+        return self._names
+
+    @property
+    def places(self) -> list[str]:
+        """Where the tools of the chat stand here."""
+        return self._places
+
+    @property
+    def left_out(self) -> list[str]:
+        """Places of what the model is not told: what tools of another server did, and such tools."""
+        items = [f"input[{index}]" for index, item in enumerate(self.input) if isinstance(item, ServedItem)]
+        return items + [here(place, self._places) for place in self.chat.left_out]
 
     @property
     def wants_logprobs(self) -> bool:
@@ -154,7 +183,7 @@ class ResponsesRequest(Lenient):
             "temperature": self.temperature,
             "text": {"format": self.text.format.echo() if self.text and self.text.format else {"type": "text"}},
             "tool_choice": _plain(self.tool_choice or "auto"),
-            "tools": [tool.echo() for tool in self.tools or ()],
+            "tools": [tool.echo() for tool in self.tools or () if not isinstance(tool, BuiltInTool)],
             "top_logprobs": self.top_logprobs or 0,
             "top_p": self.top_p,
             "truncation": self.truncation or "auto",
@@ -162,18 +191,19 @@ class ResponsesRequest(Lenient):
         }
 
     def _images(self) -> int:
-        shown = (part for item in self.input if isinstance(item, InputMessage) for part in item.content)
-        return sum(part.type == "input_image" for part in shown)
+        said = (item.content for item in self.input if isinstance(item, InputMessage))
+        answered = (item.output for item in self.input if isinstance(item, CallOutput))
+        return sum(part.type == "input_image" for parts in chain(said, answered) for part in parts)
 
     def _fields(self) -> dict[str, Any]:
         """Of the chat request; what is not given is left out."""
         choice = self.tool_choice
         form = self.text.format if self.text else None
         fields: dict[str, Any] = {
-            "messages": messages(self.instructions, self.input),
+            "messages": messages(self.instructions, self.input, self._names),
             "max_completion_tokens": self.max_output_tokens,
-            "tools": [tool.chat() for tool in self.tools] if self.tools else None,
-            "tool_choice": choice if isinstance(choice, str | None) else choice.chat(),
+            "tools": self._tools() or None,
+            "tool_choice": choice if isinstance(choice, str | None) else choice.chat(self._names),
             "response_format": form.chat() if form else None,
             "reasoning_effort": self.reasoning.effort if self.reasoning else None,
             "stream_options": {"include_usage": True} if self.stream else None,
@@ -183,10 +213,18 @@ class ResponsesRequest(Lenient):
             fields |= {"logprobs": True, "top_logprobs": self.top_logprobs or 0}
         return fields
 
+    def _tools(self) -> list[dict[str, Any]]:
+        return [
+            one.tool.chat(self._names.of(one.namespace, one.tool.name))
+            if isinstance(one.tool, ClientTool)
+            else {"type": one.tool.type}
+            for one in shown(self.tools or ())
+        ]
+
 
 COPIED = ("model", "temperature", "top_p", "stream", "parallel_tool_calls")
 """Fields that have the same name and meaning on both wires."""
 
 
 def _plain(choice: Any) -> Any:
-    return choice if isinstance(choice, str) else choice.model_dump()
+    return choice if isinstance(choice, str) else choice.model_dump(exclude_none=True)

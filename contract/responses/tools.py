@@ -1,16 +1,22 @@
 """Tools of a response, the choice between them, and the form of its answer; each as a chat has it.
 
-Only tools that the client runs itself are taken. The built-in ones of OpenAI's API would run on the server.
+OfferedTool     a tool that the client runs, a namespace of such tools, or a built-in one, which a chat leaves out
+Shown           one of those that are in the request, wherever it stands
+ToolChoice      a word, one tool by its name, or some of them
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from contract.base import Items, Lenient
-from contract.chat.tools import MAX_TOOLS, Name
+from contract.chat.tools import MAX_ID_CHARS, MAX_TOOLS, BuiltInTool, Name, is_built_in
+from contract.errors import INVALID_REQUEST
+from contract.responses.namespaces import Names
 
 
 class ClientTool(Lenient):
@@ -23,19 +29,10 @@ class ClientTool(Lenient):
     strict: bool | None = None
     format: dict[str, Any] | None = None
 
-    @field_validator("type", mode="before")
-    @classmethod
-    def _is_run_by_client(cls, kind: Any) -> Any:
-        if isinstance(kind, str) and kind not in ("function", "custom"):
-            raise ValueError(
-                f"a tool is a `function` or `custom`, and the client runs it; `{kind[:64]}` would run on the server"
-            )
-        return kind
-
-    def chat(self) -> dict[str, Any]:
-        """As a tool of a chat."""
+    def chat(self, name: str) -> dict[str, Any]:
+        """As a tool of a chat, in which it is called `name`."""
         said = {name: value for name, value in self.echo().items() if name != "type" and value is not None}
-        return {"type": self.type, self.type: said}
+        return {"type": self.type, self.type: said | {"name": name}}
 
     def echo(self) -> dict[str, Any]:
         """As the response repeats it."""
@@ -45,15 +42,113 @@ class ClientTool(Lenient):
         return said | ({"format": self.format} if self.format else {})
 
 
+def _type_of(value: Any) -> Any:
+    return value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
+
+
+# Tags are no identifiers, so that the place of an error does not name them.
+CLIENT, NAMESPACE, BUILT_IN = "a tool", "a namespace", "a built-in tool"
+BRANCHES = {"function": CLIENT, "custom": CLIENT}
+
+
+def _client(tool: Any) -> str | None:
+    """The tag of a tool that the client runs, or of its name."""
+    return BRANCHES.get(str(_type_of(tool)))
+
+
+def _offered(tool: Any) -> str | None:
+    """The tag of anything that may stand in `tools`."""
+    kind = _type_of(tool)
+    return NAMESPACE if kind == "namespace" else BUILT_IN if is_built_in(kind) else _client(tool)
+
+
+class NamespaceTool(Lenient):
+    """A named group of tools. What is said of the group stands before what is said of its first tool."""
+
+    type: Literal["namespace"]
+    name: Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)]
+    description: str | None = None
+    tools: Annotated[
+        list[
+            Annotated[
+                Annotated[ClientTool, Tag(CLIENT)],
+                Discriminator(
+                    _client,
+                    custom_error_type="tool_type",
+                    custom_error_message="a tool of a namespace is a `function` or `custom`",
+                ),
+            ]
+        ],
+        Items(MAX_TOOLS),
+    ]
+
+    def echo(self) -> dict[str, Any]:
+        """As the response repeats it."""
+        tools = [tool.echo() for tool in self.tools]
+        return {"type": self.type, "name": self.name, "description": self.description, "tools": tools}
+
+    def members(self) -> list[ClientTool]:
+        """Its tools, as they are told to the model."""
+        if not self.description or not self.tools:
+            return self.tools
+        first = self.tools[0]
+        about = "\n\n".join(filter(None, (self.description, first.description)))
+        return [first.model_copy(update={"description": about}), *self.tools[1:]]
+
+
+OfferedTool = Annotated[
+    Annotated[ClientTool, Tag(CLIENT)]
+    | Annotated[NamespaceTool, Tag(NAMESPACE)]
+    | Annotated[BuiltInTool, Tag(BUILT_IN)],
+    Discriminator(
+        _offered,
+        custom_error_type="tool_type",
+        custom_error_message="a tool is a `function`, `custom`, a `namespace` of such tools, or a built-in one "
+        "of OpenAI's API, such as `web_search`",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A tool of the request, wherever it stands there.
+
+    Attributes:
+        place: such as `tools[1].tools[0]`.
+        namespace: of the tool, where it has one.
+    """
+
+    place: str
+    tool: ClientTool | BuiltInTool
+    namespace: str | None = None
+
+
+def shown(tools: Iterable[ClientTool | NamespaceTool | BuiltInTool]) -> Iterator[Shown]:
+    """All of them, in their order; namespaces are opened."""
+    for index, tool in enumerate(tools):
+        if isinstance(tool, NamespaceTool):
+            members = enumerate(tool.members())
+            yield from (Shown(f"tools[{index}].tools[{at}]", member, tool.name) for at, member in members)
+        else:
+            yield Shown(f"tools[{index}]", tool)
+
+
 class NamedChoice(Lenient):
-    """One tool, by its name."""
+    """One tool, by its name; one of a namespace also by both names."""
 
     type: Literal["function", "custom"]
     name: Name
+    namespace: str | None = None
 
-    def chat(self) -> dict[str, Any]:
-        """As the choice of a chat."""
-        return {"type": self.type, self.type: {"name": self.name}}
+    def chat(self, names: Names) -> dict[str, Any]:
+        """As the choice of a chat. Raises INVALID_REQUEST where several tools are meant."""
+        homes = names.homes(self.name) if self.namespace is None else [self.namespace]
+        if len(homes) > 1:
+            raise INVALID_REQUEST(
+                f"`tool_choice` names `{self.name}`, which {len(homes)} namespaces have; say which with `namespace`",
+                param="tool_choice",
+            )
+        return {"type": self.type, self.type: {"name": names.of(homes[0], self.name)}}
 
 
 class ToolSubset(Lenient):
@@ -61,11 +156,24 @@ class ToolSubset(Lenient):
 
     type: Literal["allowed_tools"]
     mode: Literal["auto", "required"]
-    tools: Annotated[list[NamedChoice], Items(MAX_TOOLS, least=1)]
+    tools: Annotated[
+        list[
+            Annotated[
+                Annotated[NamedChoice, Tag(CLIENT)] | Annotated[BuiltInTool, Tag(BUILT_IN)],
+                Discriminator(
+                    _offered,
+                    custom_error_type="tool_type",
+                    custom_error_message="a tool is named by an object of type `function` or `custom`",
+                ),
+            ]
+        ],
+        Items(MAX_TOOLS, least=1),
+    ]
 
-    def chat(self) -> dict[str, Any]:
-        """As the choice of a chat."""
-        allowed = {"mode": self.mode, "tools": [tool.chat() for tool in self.tools]}
+    def chat(self, names: Names) -> dict[str, Any]:
+        """As the choice of a chat. Raises INVALID_REQUEST where one name means several tools."""
+        tools = [tool.chat(names) if isinstance(tool, NamedChoice) else {"type": tool.type} for tool in self.tools]
+        allowed = {"mode": self.mode, "tools": tools}
         return {"type": self.type, self.type: allowed}
 
 
@@ -85,7 +193,7 @@ ToolChoice = Annotated[
         _kind,
         custom_error_type="tool_choice",
         custom_error_message="a choice is `none`, `auto`, `required`, a `function` or `custom` tool by its name, or "
-        "`allowed_tools`",
+        "`allowed_tools`; a built-in tool cannot be chosen, because none runs here",
     ),
 ]
 

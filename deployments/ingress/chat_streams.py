@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from typing import Protocol
 
@@ -10,7 +10,7 @@ from contract.chat.engine import ChatBatch
 from contract.events import DONE
 from deployments.ingress.context import RequestContext
 from deployments.ingress.events import PLAIN, Manners, event_stream
-from deployments.ingress.served import input_cut
+from deployments.ingress.served import ignored, input_cut
 from deployments.ingress.streams import Stream
 
 
@@ -37,10 +37,14 @@ class AsMade:
 
 
 async def chat_stream(
-    context: RequestContext, batches: AsyncGenerator[ChatBatch, None], told: Telling, manners: Manners = PLAIN
+    context: RequestContext,
+    batches: AsyncGenerator[ChatBatch, None],
+    told: Telling,
+    manners: Manners = PLAIN,
+    left_out: Sequence[str] = (),
 ) -> Stream:
-    """A response of what is told of `batches`. A cut of the input is told in a header."""
-    headers: dict[str, str] = {}
+    """A response of what is told of `batches`. A cut of the input and what was `left_out` are told in headers."""
+    headers = ignored(context, left_out)
     return await event_stream(_events(context, batches, told, headers), headers, manners=manners)
 
 

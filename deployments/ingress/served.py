@@ -1,12 +1,14 @@
-"""Headers that say which model answered, which one was asked for where that is another, and what it did not read.
-
-Spec 4; design 7.13.
-"""
+"""Headers that say which model answered, which one was asked for where that is another, and what it did not read."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from contract.catalog import Model, SpeechModel
 from deployments.ingress.context import RequestContext
+
+MOST_PLACES = 64
+"""In a header: proxies refuse long ones."""
 
 
 def served_by(
@@ -24,6 +26,12 @@ def served_by(
 def input_cut(context: RequestContext, tokens: int) -> dict[str, str]:
     """Says that `tokens` were cut from the top of an input that was too long; nothing where none were."""
     return {f"{context.service.header_prefix}input-cut": str(tokens)} if tokens else {}
+
+
+def ignored(context: RequestContext, places: Sequence[str]) -> dict[str, str]:
+    """Says which parts of a body the model was not told of; nothing where there are none. `...` stands for more."""
+    told = [*places[:MOST_PLACES], "..."] if len(places) > MOST_PLACES else places
+    return {f"{context.service.header_prefix}ignored": ", ".join(told)} if told else {}
 
 
 def _header_safe(text: str) -> str:

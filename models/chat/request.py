@@ -39,7 +39,7 @@ def engine_fields(
         fields["stream_options"] = {"include_usage": True}
     if request.logprobs:
         fields |= {"logprobs": True, "top_logprobs": request.top_logprobs or 0}
-    if request.tools:
+    if request.offered:
         fields |= {"tools": _tools(request), "tool_choice": _tool_choice(request)}
     if request.custom_tools:
         fields["custom_tools"] = request.custom_tools

@@ -76,7 +76,7 @@ async def test_refusal_of_the_engine_keeps_its_sentence(api: Api) -> None:
         ({"top_logprobs": 21, "logprobs": True}, "top_logprobs"),
         ({"response_format": {"type": "xml"}}, "response_format.type"),
         ({"tool_choice": "required"}, None),
-        ({"tools": [{"type": "web_search"}]}, "tools[0]"),
+        ({"tools": [{"type": "functoin"}]}, "tools[0]"),
         ({"structured_outputs": {"grammar": "root ::= root root"}}, "structured_outputs"),
         ({"structured_outputs": {"regex": "a{1001}"}}, "structured_outputs.regex"),
         (

@@ -204,6 +204,31 @@ async def test_images_reach_the_model(served: Served) -> None:
     assert message.images == 1
 
 
+CRM: Any = {"type": "namespace", "name": "crm", "description": "Customers.", "tools": [ADD]}
+"""As Codex offers its groups of tools."""
+
+
+@pytest.mark.parametrize("kind", ["function", "custom"])
+async def test_a_call_of_a_namespace_names_it_and_comes_back(served: Served, kind: Any) -> None:
+    note = {"type": "custom", "name": "note"}
+    group = CRM | {"tools": [ADD, note]}
+    name = "add" if kind == "function" else "note"
+    engine = served.answers("", calls=(Call("call_a", f"crm__{name}", '{"a": 1}', kind),))
+    asked: Any = {"model": "obedient", "input": "hi", "tools": [group, {"type": "web_search"}]}
+    whole = strict(await served.client.responses.create(**asked))
+    events = [event async for event in await served.client.responses.create(**asked, stream=True)]
+    items = [event.item for event in events if event.type.startswith("response.output_item.")]
+    assert events[-1].type == "response.completed"
+    for item in (*whole.output, *items, *events[-1].response.output):
+        assert (item.namespace, item.name, item.call_id) == ("crm", name, "call_a")
+    result = {"type": whole.output[0].type + "_output", "call_id": "call_a", "output": "3"}
+    turns: Any = [{"role": "user", "content": "hi"}, whole.output[0].to_dict(), result]
+    await served.client.responses.create(**asked | {"input": turns})
+    (call,) = engine.asked[-1].messages[1].tool_calls or ()
+    assert call.as_function.function.name == f"crm__{name}"
+    assert [tool.function.name for tool in engine.asked[-1].offered.values()] == ["crm__add", "crm__note"]
+
+
 async def test_failure_inside_a_stream_is_a_failed_response(served: Served) -> None:
     stream = await served.client.responses.create(model="obedient", input="stream 2 0 fail", stream=True)
     events = [event async for event in stream]

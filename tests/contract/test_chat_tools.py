@@ -11,6 +11,7 @@ from contract.chat import forms, schemas
 from contract.chat.engine import ChatJob
 from contract.chat.request import ChatRequest
 from contract.errors import ApiError
+from models.chat.request import engine_fields
 from tests.catalogs import chat
 
 FRAMEWORKS: dict[str, Any] = json.loads(
@@ -19,6 +20,8 @@ FRAMEWORKS: dict[str, Any] = json.loads(
 """A tool as each framework for agents sends it, by `framework/what makes it`; descriptions are ours."""
 WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
 CODE = {"type": "custom", "custom": {"name": "code", "description": "Runs Python", "format": {"type": "text"}}}
+SEARCH = {"type": "web_search"}
+OF_NONE_HERE = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [SEARCH]}}
 REFERENCES = {
     "weather": {"type": "function", "function": {"name": "weather"}},
     "code": {"type": "custom", "custom": {"name": "code"}},
@@ -77,12 +80,14 @@ def test_some_tools_may_be_allowed_or_one_named(choice: Any, offered: list[int],
 @pytest.mark.parametrize(
     ("fields", "param", "says"),
     [
-        ({"tools": [{"type": "web_search"}]}, "tools[0]", "`function` or `custom`"),
+        ({"tools": [{"type": "functoin"}]}, "tools[0]", "`function` or `custom`"),
         ({"tools": [WEATHER, 5]}, "tools[1]", "`function` or `custom`"),
         ({"tools": [{"type": ["function"]}]}, "tools[0]", "`function` or `custom`"),
         ({"tools": [{"type": "custom", "custom": {"name": "a b"}}]}, "tools[0].custom.name", "pattern"),
         ({"tools": [CODE, CODE | {"type": "function", "function": {"name": "code"}}]}, None, "same name"),
-        ({"tool_choice": {"type": "file_search"}}, "tool_choice", "`allowed_tools`"),
+        ({"tool_choice": {"type": "file_search"}}, "tool_choice", "none runs here"),
+        ({"tools": [SEARCH], "tool_choice": "required"}, None, "built-in, and none runs here"),
+        ({"tools": [SEARCH, CODE], "tool_choice": OF_NONE_HERE}, None, "built-in, and none runs here"),
         ({"tool_choice": "sometimes"}, "tool_choice", "'required'"),
         ({"tool_choice": {"type": "function", "function": {"name": "code"}}}, None, "`code` (function)"),
         ({"tool_choice": {"type": "custom", "custom": {"name": "weather"}}}, None, "`weather` (custom)"),
@@ -95,6 +100,22 @@ def test_what_is_no_tool_or_names_none_is_refused(fields: dict[str, Any], param:
     place, sentence = refused(**({"tools": [CODE, WEATHER]} | fields))
     assert place == param
     assert says in sentence
+
+
+@pytest.mark.parametrize("choice", [None, "auto", "none", "required"])
+def test_built_in_tools_are_left_out_and_told(choice: str | None) -> None:
+    body = request(tools=[SEARCH, CODE, {"type": "mcp", "server_label": "x"}, WEATHER], tool_choice=choice)
+    assert {place: tool.name for place, tool in body.offered.items()} == {1: "code", 3: "weather"}
+    assert body.left_out == ["tools[0]", "tools[2]"]
+    assert [tool["function"]["name"] for tool in engine_fields(body)["tools"]] == ["code", "weather"]
+
+
+def test_of_built_in_tools_alone_the_engine_is_told_nothing() -> None:
+    allowing = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [SEARCH]}}
+    for choice in (None, "auto", allowing):
+        body = request(tools=[SEARCH], tool_choice=choice)
+        assert body.left_out == ["tools[0]"]
+        assert "tools" not in engine_fields(body)
 
 
 @pytest.mark.parametrize("syntax", ["lark", "regex"])

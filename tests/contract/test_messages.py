@@ -41,6 +41,7 @@ def user(*blocks: Any) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": list(blocks)}]}
 
 
+SEARCH: dict[str, Any] = {"type": "web_search_20250305", "name": "web_search", "max_uses": 5}
 REFUSED = {
     "no max_tokens": ({"max_tokens": None}, "max_tokens", "integer"),
     "no room for an answer": ({"max_tokens": 0}, "max_tokens", "greater"),
@@ -92,7 +93,17 @@ REFUSED = {
         "messages[0].content[0].input",
         "dictionary",
     ),
-    "a tool of theirs": ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools[0]", "web_search_"),
+    "a tool of theirs that the client runs": (
+        {"tools": [{"type": "bash_20250124", "name": "bash"}]},
+        "tools[0]",
+        "describe one that you run yourself as `custom`",
+    ),
+    "one of their tools alone": (
+        {"tools": [TOOL, SEARCH], "tool_choice": {"type": "tool", "name": "web_search"}},
+        None,
+        "`web_search`, which would run on a server",
+    ),
+    "any of their tools": ({"tools": [SEARCH], "tool_choice": {"type": "any"}}, None, "only tools of a server"),
     "a tool without a schema": ({"tools": [{"name": "x"}]}, "tools[0].input_schema", "missing"),
     "a tool whose name has spaces": ({"tools": [TOOL | {"name": "a b"}]}, "tools[0].name", "pattern"),
     "two tools of one name": ({"tools": [TOOL, TOOL]}, None, "same name"),
@@ -211,6 +222,16 @@ def test_calls_and_results_become_those_of_chat() -> None:
 def test_only_thoughts_are_an_empty_turn() -> None:
     turns = [USER, {"role": "assistant", "content": [{"type": "redacted_thinking", "data": "x"}]}, USER]
     assert said(asked(messages=turns))[1] == {"role": "assistant", "content": []}
+
+
+@pytest.mark.parametrize("choice", [None, {"type": "auto"}, {"type": "any"}, {"type": "tool", "name": TOOL["name"]}])
+@pytest.mark.parametrize(
+    "kind", ["web_search_20250305", "web_fetch_20250910", "code_execution_20250825", "mcp_toolset"]
+)
+def test_tools_of_their_servers_are_left_out_and_told(kind: str, choice: Any) -> None:
+    request = asked(tools=[{"type": kind, "name": "web_search"}, TOOL], tool_choice=choice)
+    assert [tool.name for tool in request.offered.values()] == [TOOL["name"]]
+    assert request.left_out == ["tools[0]"]
 
 
 @pytest.mark.parametrize(

@@ -178,7 +178,12 @@ REFUSED: dict[str, tuple[dict[str, Any], str | None, str]] = {
     "an item that is text": ({"input": ["x"]}, "input[0]", "an item is a `message`"),
     "an item of no type": ({"input": [{"id": "msg_1"}]}, "input[0]", "`item_reference`"),
     "a reference": ({"input": [{"type": "item_reference", "id": "msg_1"}]}, "input[0]", "`item_reference`"),
-    "an item of a built-in tool": ({"input": [{"type": "web_search_call"}]}, "input[0]", "built-in tools"),
+    "a conversation that another server shortened": (
+        {"input": [{"type": "compaction", "encrypted_content": "x"}]},
+        "input[0]",
+        "`compaction`",
+    ),
+    "nothing but what a server's tool did": ({"input": [{"type": "web_search_call"}]}, "input", "at least 1"),
     "a type that is no text": ({"input": [{"type": ["message"]}]}, "input[0]", "an item is"),
     "an unknown role": ({"input": [{"role": "king", "content": "x"}]}, "input[0].role", "'user'"),
     "a message of nothing": ({"input": [{"role": "user"}]}, "input[0].content", "missing"),
@@ -198,7 +203,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str | None, str]] = {
         "none is fetched",
     ),
     "an image of the assistant": ({"input": [{"role": "assistant", "content": [IMAGE]}]}, "input[0]", "role `user`"),
-    "an image from a tool": ({"input": [OUTPUT | {"output": [IMAGE]}]}, "input[0].output", "role `user`"),
+    "an image from a tool, by address": (
+        {"input": [OUTPUT | {"output": [IMAGE | {"image_url": "https://example.com/a.png"}]}]},
+        "input[0].output[0].image_url",
+        "none is fetched",
+    ),
     "a text without text": (
         {"input": [{"role": "user", "content": [{"type": "input_text"}]}]},
         "input[0].content[0]",
@@ -216,7 +225,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str | None, str]] = {
         "missing",
     ),
     "an output without id": ({"input": [OUTPUT | {"call_id": None}]}, "input[0].call_id", "string"),
-    "a built-in tool": ({"tools": [{"type": "web_search"}]}, "tools[0].type", "`web_search` would run on the server"),
+    "a tool of an unknown type": ({"tools": [TOOL, {"type": "functoin"}]}, "tools[1]", "a tool is a `function`"),
     "a tool without name": ({"tools": [{"type": "function"}]}, "tools[0].name", "missing"),
     "two tools of one name": ({"tools": [TOOL, TOOL]}, None, "same name"),
     "a choice that is not there": ({"tool_choice": {"type": "function", "name": "x"}}, None, "not in `tools`"),
@@ -267,6 +276,7 @@ BOUNDS: dict[str, tuple[int, Any]] = {
     "items": (MAX_MESSAGES, lambda n: {"input": MANY * n}),
     "parts": (MAX_PARTS, lambda n: {"input": [{"role": "user", "content": [{"type": "input_text", "text": "x"}] * n}]}),
     "images": (MAX_IMAGES, _images),
+    "images of tools": (MAX_IMAGES, lambda n: {"input": [OUTPUT | {"output": [IMAGE] * n}]}),
     "calls of a turn": (MAX_TOOL_CALLS, _calls),
     "tools": (MAX_TOOLS, _tools),
     "top_logprobs": (MAX_TOP_LOGPROBS, lambda n: {"top_logprobs": n}),
@@ -304,7 +314,7 @@ def test_errors_of_the_engine_are_told_in_the_names_of_this_wire() -> None:
     fault = INVALID_REQUEST(
         "the JSON schema in `response_format` is bad; so are `messages`", param="messages[2].content"
     )
-    with pytest.raises(ApiError) as caught, named_here():
+    with pytest.raises(ApiError) as caught, named_here([]):
         raise fault
     assert caught.value.message == "the JSON schema in `text.format` is bad; so are `input`"
     assert caught.value.param == "input[2].content"

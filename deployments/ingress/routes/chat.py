@@ -19,7 +19,7 @@ from deployments.ingress.context import RequestContext
 from deployments.ingress.flows import chat
 from deployments.ingress.idempotency import ACCEPTS_KEY, once
 from deployments.ingress.openapi import documented
-from deployments.ingress.served import input_cut
+from deployments.ingress.served import ignored, input_cut
 
 router = APIRouter(tags=["chat"])
 
@@ -36,12 +36,14 @@ async def complete(admitted: Chatting) -> Response:
     context = admitted.context
     model = context.pick(context.service.catalog.chat, request.model)
     if request.stream:
-        return await chat_stream(context, chat.stream(context, model, request), AsMade())
+        return await chat_stream(context, chat.stream(context, model, request), AsMade(), left_out=request.left_out)
     return await once(admitted, partial(_answer, context, model, request))
 
 
 async def _answer(context: RequestContext, model: ChatModel, request: ChatRequest) -> Response:
     def render(reply: ChatReply) -> Response:
-        return JSONResponse(reply.body, headers=input_cut(context, reply.cut_tokens))
+        return JSONResponse(
+            reply.body, headers=input_cut(context, reply.cut_tokens) | ignored(context, request.left_out)
+        )
 
     return await chat.complete(context, model, request, render)

@@ -25,7 +25,7 @@ from deployments.ingress.events import Manners
 from deployments.ingress.flows import chat, tokens
 from deployments.ingress.idempotency import ACCEPTS_KEY, once
 from deployments.ingress.openapi import documented
-from deployments.ingress.served import input_cut
+from deployments.ingress.served import ignored, input_cut
 
 router = APIRouter(tags=["messages"])
 
@@ -46,7 +46,8 @@ async def create_message(admitted: Writing) -> Response:
     if not body.stream:
         return await once(admitted, partial(_answer, context, model, request))
     manners = Manners(PING, partial(failed, request_id=context.request_id))
-    return await chat_stream(context, chat.stream(context, model, request), MessageEvents(model.id), manners)
+    batches = chat.stream(context, model, request)
+    return await chat_stream(context, batches, MessageEvents(model.id), manners, request.left_out)
 
 
 @router.post("/messages/count_tokens", openapi_extra=documented_here(Conversation, TokenCount))
@@ -56,11 +57,13 @@ async def count_tokens(admitted: Writing) -> Response:
     context, request = admitted.context, chat_request(body)
     model = context.pick(context.service.catalog.chat, body.model)
     counted: TokenCount = {"input_tokens": await tokens.count(context, model, request)}
-    return JSONResponse(counted)
+    return JSONResponse(counted, headers=ignored(context, request.left_out))
 
 
 async def _answer(context: RequestContext, model: ChatModel, request: ChatRequest) -> Response:
     def render(reply: ChatReply) -> Response:
-        return JSONResponse(message(reply), headers=input_cut(context, reply.cut_tokens))
+        return JSONResponse(
+            message(reply), headers=input_cut(context, reply.cut_tokens) | ignored(context, request.left_out)
+        )
 
     return await chat.complete(context, model, request, render)

@@ -27,7 +27,7 @@ from deployments.ingress.flows import chat, tokens
 from deployments.ingress.idempotency import ACCEPTS_KEY, once
 from deployments.ingress.openapi import documented
 from deployments.ingress.reading import holding
-from deployments.ingress.served import input_cut
+from deployments.ingress.served import ignored, input_cut
 
 router = APIRouter(tags=["chat"])
 
@@ -47,21 +47,25 @@ async def respond(admitted: Responding) -> Response:
     head = Head(request, context.request_id, int(time.time()), model.id)
     if request.stream:
         events = ResponseEvents(head, holding(admitted.request, context.caller))
-        return await chat_stream(context, _batches(context, model, head), events, Manners(failed=events.failed))
+        manners = Manners(failed=events.failed)
+        return await chat_stream(context, _batches(context, model, head), events, manners, request.left_out)
     return await once(admitted, partial(_answer, context, model, head))
 
 
 async def _answer(context: RequestContext, model: ChatModel, head: Head) -> Response:
     def render(reply: ChatReply) -> Response:
-        return JSONResponse(whole(head, reply), headers=input_cut(context, reply.cut_tokens))
+        return JSONResponse(
+            whole(head, reply),
+            headers=input_cut(context, reply.cut_tokens) | ignored(context, head.request.left_out),
+        )
 
-    with named_here():
+    with named_here(head.request.places):
         await _check_length(context, model, head)
         return await chat.complete(context, model, head.request.chat, render)
 
 
 async def _batches(context: RequestContext, model: ChatModel, head: Head) -> AsyncGenerator[ChatBatch, None]:
-    with named_here():
+    with named_here(head.request.places):
         await _check_length(context, model, head)
         async with aclosing(chat.stream(context, model, head.request.chat)) as batches:
             async for batch in batches:

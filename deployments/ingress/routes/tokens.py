@@ -10,10 +10,18 @@ from starlette.responses import JSONResponse, Response
 
 from contract.access import Scope
 from contract.limits import JSON_NUMBERS
-from contract.tokens import DetokenizeJob, DetokenizeReply, DetokenizeRequest, TokenizeBody, TokenizeReply
+from contract.tokens import (
+    DetokenizeJob,
+    DetokenizeReply,
+    DetokenizeRequest,
+    TokenizeBody,
+    TokenizeMessages,
+    TokenizeReply,
+)
 from deployments.ingress.admission import Admitted, admit
 from deployments.ingress.flows import tokens
 from deployments.ingress.openapi import documented
+from deployments.ingress.served import ignored
 
 router = APIRouter(tags=["tokens"])
 
@@ -31,7 +39,8 @@ async def tokenize(admitted: Counting) -> Response:
     reply = TokenizeReply(count=len(found.ids), max_model_len=model.context_window, tokens=found.ids)
     if found.strings is not None:
         reply["token_strs"] = found.strings
-    return Response(to_json(reply), media_type="application/json")
+    left_out = request.left_out if isinstance(request, TokenizeMessages) else ()
+    return Response(to_json(reply), media_type="application/json", headers=ignored(context, left_out))
 
 
 @router.post("/detokenize", openapi_extra=documented(DetokenizeRequest, DetokenizeReply))

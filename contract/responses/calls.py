@@ -1,0 +1,126 @@
+"""Calls of tools that an earlier turn made, and what came of them.
+
+FunctionCall, CustomToolCall, CallOutput     of tools that clients describe
+BuiltInCall, BuiltInOutput                   of tools that OpenAI's API brings along and clients run: functions here
+ServedItem                                   of tools that OpenAI's servers run: passed over, and the reply says so
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import AliasChoices, Field
+
+from contract.base import Items, Lenient
+from contract.chat.request import MAX_PARTS, Part
+from contract.chat.tools import Id, Name
+from contract.responses.namespaces import Names
+from contract.responses.parts import Parts
+
+
+class FunctionCall(Lenient):
+    """A call that the model made earlier. `arguments` is a JSON object as text."""
+
+    type: Literal["function_call"]
+    call_id: Id
+    name: Name
+    namespace: str | None = None
+    arguments: str
+
+    def fields(self, names: Names) -> dict[str, Any]:
+        """Of the message of a chat."""
+        function = {"name": names.of(self.namespace, self.name), "arguments": self.arguments}
+        return _called({"id": self.call_id, "type": "function", "function": function})
+
+
+class CustomToolCall(Lenient):
+    """A call of a tool that takes free text."""
+
+    type: Literal["custom_tool_call"]
+    call_id: Id
+    name: Name
+    namespace: str | None = None
+    input: str
+
+    def fields(self, names: Names) -> dict[str, Any]:
+        """Of the message of a chat."""
+        custom = {"name": names.of(self.namespace, self.name), "input": self.input}
+        return _called({"id": self.call_id, "type": "custom", "custom": custom})
+
+
+class BuiltInCall(Lenient):
+    """A call of a built-in tool that clients run themselves. `action` or `operation` is what it was called with."""
+
+    type: Literal["local_shell_call", "shell_call", "apply_patch_call"]
+    call_id: Id
+    action: dict[str, Any] | None = None
+    operation: dict[str, Any] | None = None
+
+    def fields(self, _names: Names) -> dict[str, Any]:
+        """Of the message of a chat: the tool is a function to the model."""
+        arguments = json.dumps(self.action or self.operation or {}, ensure_ascii=False)
+        function = {"name": self.type.removesuffix("_call"), "arguments": arguments}
+        return _called({"id": self.call_id, "type": "function", "function": function})
+
+
+class BuiltInOutput(Lenient):
+    """What such a tool answered: text, or what each command of a shell printed. That of `local_shell` has only `id`."""
+
+    type: Literal["local_shell_call_output", "shell_call_output", "apply_patch_call_output"]
+    call_id: Annotated[Id, Field(validation_alias=AliasChoices("call_id", "id"))]
+    output: str | Annotated[list[dict[str, Any]], Items(MAX_PARTS)] | None = None
+    status: str | None = None
+
+    def fields(self, _names: Names) -> dict[str, Any]:
+        """Of the message of a chat."""
+        output = self.output if isinstance(self.output, str) else json.dumps(self.output or [], ensure_ascii=False)
+        text = output if self.output else self.status or ""
+        return {"role": "tool", "tool_call_id": self.call_id, "content": [Part(type="text", text=text)]}
+
+
+class CallOutput(Lenient):
+    """What a tool answered: text, and images, which a chat has in the turn of the user that follows."""
+
+    type: Literal["function_call_output", "custom_tool_call_output"]
+    call_id: Id
+    output: Parts
+
+    @property
+    def images(self) -> list[Part]:
+        """As parts of a message."""
+        return [part.part() for part in self.output if part.type == "input_image"]
+
+    def fields(self, _names: Names) -> dict[str, Any]:
+        """Of the message of a chat, with the text alone."""
+        texts = [part.part() for part in self.output if part.type != "input_image"]
+        return {"role": "tool", "tool_call_id": self.call_id, "content": texts}
+
+
+Served = Literal[
+    "web_search_call",
+    "file_search_call",
+    "code_interpreter_call",
+    "image_generation_call",
+    "tool_search_call",
+    "tool_search_output",
+    "mcp_call",
+    "mcp_list_tools",
+    "mcp_approval_request",
+    "mcp_approval_response",
+]
+"""Items of what a server's own tools did."""
+
+
+class ServedItem(Lenient):
+    """What a tool that another server ran did in an earlier turn; passed over."""
+
+    type: Served
+
+    def fields(self, _names: Names) -> None:
+        """No message."""
+        return None
+
+
+def _called(call: dict[str, Any]) -> dict[str, Any]:
+    return {"role": "assistant", "tool_calls": [call]}

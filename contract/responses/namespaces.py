@@ -1,0 +1,58 @@
+"""Namespaces: named groups of tools. Models know single names, so a tool of a group gets one of its own for them.
+
+{"type": "namespace", "name": "crm", "tools": [{"type": "function", "name": "find"}]}
+the model is told of      crm__find
+the call that comes back  {"type": "function_call", "namespace": "crm", "name": "find"}
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+
+from contract.chat.tools import NAME_PATTERN
+
+MAX_NAME_CHARS = 64
+"""Of a name that models are told; `NAME_PATTERN` allows no more."""
+DIGEST_CHARS = 8
+Path = tuple[str | None, str]
+"""The namespace of a tool, where it has one, and its name in there."""
+
+
+class Names:
+    """What the model calls the tools of one request, and back."""
+
+    def __init__(self, paths: Iterable[Path]) -> None:
+        self._path_of: dict[str, Path] = {}
+        # Tools without a namespace keep their name, so theirs are given first.
+        for path in sorted(set(paths), key=lambda path: (path[0] or "", path[1])):
+            name = told(*path)
+            self._path_of[told(*path, is_taken=True) if name in self._path_of else name] = path
+        self._name_of = {path: name for name, path in self._path_of.items()}
+
+    def of(self, namespace: str | None, name: str) -> str:
+        """What the model calls a tool; also one that the request does not offer, but whose calls it repeats."""
+        path = (namespace or None, name)
+        return self._name_of.get(path) or told(*path)
+
+    def path(self, name: str) -> Path:
+        """The tool that the model calls `name`."""
+        return self._path_of.get(name, (None, name))
+
+    def homes(self, name: str) -> list[str | None]:
+        """The namespaces that have a tool `name`; `[None]` where one without a namespace, or none at all, has it."""
+        homes = [namespace for namespace, one in self._name_of if one == name]
+        return [None] if None in homes else homes or [None]
+
+
+def told(namespace: str | None, name: str, *, is_taken: bool = False) -> str:
+    """One name for both; a digest ends it where they are too long together, hold other characters, or it `is_taken`."""
+    if namespace is None:
+        return name
+    joined = f"{namespace}__{name}"
+    if re.fullmatch(NAME_PATTERN, joined) and not is_taken:
+        return joined
+    digest = hashlib.sha256(f"{namespace}\n{name}".encode()).hexdigest()[:DIGEST_CHARS]
+    readable = re.sub(r"[^a-zA-Z0-9_-]", "_", joined)[: MAX_NAME_CHARS - DIGEST_CHARS - 1]
+    return f"{readable}_{digest}"
