@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import io
+import json
 import re
 import struct
 import zlib
@@ -159,6 +160,15 @@ async def test_tools_longer_than_the_window_are_refused_beside_images(sees: Vllm
     assert (caught.value.fault.status, caught.value.param) == (400, "tools")
 
 
+async def test_calls_longer_than_the_window_are_refused_beside_images(sees: VllmChat) -> None:
+    function = {"name": "f", "arguments": json.dumps({"a": "word " * 50_000})}
+    called = {"role": "assistant", "tool_calls": [{"id": "1", "type": "function", "function": function}]}
+    seen = {"role": "user", "content": [image("red")]}
+    with pytest.raises(ApiError, match="arguments of tool calls") as caught:
+        await sees.complete(ask(messages=[seen, called, seen]))
+    assert (caught.value.fault.status, caught.value.param) == (400, "messages")
+
+
 class Tokens:
     """All that is asked of a tokenizer here: 0 begins a text, 1 and 2 stand around images, 9 is an image's."""
 
@@ -287,26 +297,27 @@ async def test_a_bomb_is_refused_before_it_is_decoded_by_chats_and_by_counts_of_
 
 
 async def test_pixels_of_several_requests_wait_for_room_in_their_order() -> None:
-    room, inside = Room(), []
+    room, leaves, inside = Room(), asyncio.Event(), []
 
-    async def one(name: str, pixels: int, until: asyncio.Event) -> None:
+    async def read(name: str, pixels: int) -> None:
         async with room.of(pixels):
             inside.append(name)
-            await until.wait()
+            await leaves.wait()
 
-    events = [asyncio.Event() for _ in range(3)]
-    sizes = (CHAT_PIXELS - 1, 2, 1)
-    tasks = [asyncio.create_task(one(*each)) for each in zip("abc", sizes, events, strict=True)]
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    assert inside == ["a"], "the second does not fit, and the third does not overtake it"
-    events[0].set()
-    await tasks[0]
-    tasks[1].cancel()
-    events[2].set()
-    await tasks[2]
-    assert room._free == CHAT_PIXELS - (2 if not tasks[1].done() else 0)
-    assert inside[-1] == "c"
+    async def settled() -> list[str]:
+        for _ in range(10):
+            await asyncio.sleep(0)
+        return inside
+
+    first, gone, third, last = (
+        asyncio.create_task(read(*one)) for one in (("a", CHAT_PIXELS - 1), ("b", 2), ("c", 1), ("d", CHAT_PIXELS))
+    )
+    assert await settled() == ["a"], "the second does not fit, and the third does not overtake it"
+    gone.cancel()
+    assert await settled() == ["a", "c"], "who leaves holds up nobody"
+    leaves.set()
+    await asyncio.gather(first, third, last)
+    assert inside == ["a", "c", "d"]
 
 
 async def test_what_is_kept_of_an_image_is_found_by_its_organisation_alone(sees: VllmChat) -> None:
