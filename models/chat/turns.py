@@ -23,10 +23,14 @@ from vllm.renderers.base import BaseRenderer
 from vllm.renderers.online_renderer import OnlineRenderer
 from vllm.utils.mistral import is_mistral_tokenizer
 
+from audio.turns import Turns
 from contract.errors import INVALID_REQUEST
 from models.chat.cut import cut_expanded, dropped, has_images, newest
-from models.llm.pictures import Room, known_by, pixels_of
+from models.llm.pictures import known_by, refuse_large
 from models.llm.plain_text import PlainText
+
+PICTURED = 4
+"""Requests with images that are decoded at a time; each takes up to a gigabyte. One place is no one organisation's."""
 
 OPAQUE = frozenset({"image_url"})
 """Members of a message that no template puts into its text."""
@@ -66,7 +70,7 @@ class TurnRenderer(OnlineRenderer):
     def __init__(self, model_config: ModelConfig, renderer: BaseRenderer, marks: Marks | None, **shared: Any) -> None:
         super().__init__(model_config, renderer, **shared)
         self._marks = marks
-        self._room = Room()
+        self._pictured = Turns(PICTURED, each=PICTURED - 1)
 
     async def preprocess_chat(
         self,
@@ -81,8 +85,8 @@ class TurnRenderer(OnlineRenderer):
         if not has_images(messages):
             return await self._rendered(request, messages, *arguments, **options)
         messages = self._newest(messages, tool_dicts)
-        messages, pixels = await asyncio.to_thread(named, messages, request.cache_salt)
-        async with self._room.of(pixels):
+        messages = await asyncio.to_thread(named, messages, request.cache_salt)
+        async with self._pictured.of(request.cache_salt or ""):
             conversation, prompts = await self._rendered(request, messages, *arguments, **options)
         return conversation, [self._cut(request, prompt) for prompt in prompts]
 
@@ -97,6 +101,9 @@ class TurnRenderer(OnlineRenderer):
         most_chars = self.model_config.max_model_len * self.renderer.get_tokenizer().max_chars_per_token
         if tools and len(json.dumps(tools)) > most_chars:
             raise INVALID_REQUEST("`tools` are longer than the window of the model", param="tools")
+        calls = (call for message in messages for call in message.get("tool_calls") or ())
+        if sum(len(call["function"]["arguments"]) for call in calls) > most_chars:
+            raise INVALID_REQUEST("arguments of tool calls are longer than the window of the model", param="messages")
         return newest(messages, most_chars)
 
     def _cut(self, request: Any, prompt: Any) -> Any:
@@ -111,8 +118,8 @@ class TurnRenderer(OnlineRenderer):
         return cut
 
 
-def named(messages: list[Any], salt: str | None) -> tuple[list[Any], int]:
-    """`messages`, each image with the name that caches know it by, and the pixels of all. Blocks.
+def named(messages: list[Any], salt: str | None) -> list[Any]:
+    """`messages`, each image with the name that caches know it by. Blocks.
 
     Raises INVALID_REQUEST for images that are too large.
     """
@@ -122,7 +129,7 @@ def named(messages: list[Any], salt: str | None) -> tuple[list[Any], int]:
         for part in _parts(message)
         if part["type"] == "image_url"
     ]
-    pixels = pixels_of(images)
+    refuse_large(images)
     names = iter(known_by([address for _, address in images], salt))
 
     def told(part: dict[str, Any]) -> dict[str, Any]:
@@ -130,7 +137,7 @@ def named(messages: list[Any], salt: str | None) -> tuple[list[Any], int]:
 
     return [
         message | {"content": list(map(told, parts))} if (parts := _parts(message)) else message for message in messages
-    ], pixels
+    ]
 
 
 def _parts(message: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ threads.py    how many CPU threads a step takes, and threads that go after it
 label_reads.py  how likely each label is after a prompt
 head.py       logits in float32 without making the head again in every step
 plain_text.py what clients send never becomes a control token
+pictures.py   how large pictures are before they are decoded, and what caches know them by
 grammars.py   which grammars of strangers the engine may compile; they go first through
   grammar_process.py, which runs
   grammar_child.py, a program that compiles them under limits, and

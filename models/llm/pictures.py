@@ -6,12 +6,10 @@ too large. Needs Pillow.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
 import secrets
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from io import BytesIO
 
 from contract.errors import INVALID_REQUEST
@@ -19,10 +17,10 @@ from contract.images import ADDRESS, KINDS
 from contract.limits import CHAT_PIXELS, IMAGE_PIXELS
 
 
-def pixels_of(pictures: Sequence[tuple[str, str]]) -> int:
-    """Of all `pictures` together, each a field of the request and an address. Blocks, some milliseconds a megabyte.
+def refuse_large(pictures: Sequence[tuple[str, str]]) -> None:
+    """Raises INVALID_REQUEST for one that is too large or no picture, and for too many pixels together.
 
-    Raises INVALID_REQUEST for one that is too large or no picture, and for too many pixels together.
+    Blocks, some milliseconds a megabyte. `pictures` are fields of the request and the addresses in them.
     """
     total = 0
     for param, address in pictures:
@@ -36,7 +34,6 @@ def pixels_of(pictures: Sequence[tuple[str, str]]) -> int:
         raise INVALID_REQUEST(
             f"images of {total} pixels together were sent; a request may have {CHAT_PIXELS}", param="messages"
         )
-    return total
 
 
 def _size(address: str, param: str) -> tuple[int, int]:
@@ -63,26 +60,3 @@ def known_by(addresses: Sequence[str], salt: str | None) -> list[str]:
     """
     secret = (salt or secrets.token_hex(16)).encode()
     return [hashlib.blake2b(address.encode(), key=hashlib.sha256(secret).digest()).hexdigest() for address in addresses]
-
-
-class Room:
-    """Room for the pixels of requests that are read at the same time: as many as one request may have."""
-
-    def __init__(self) -> None:
-        self._free = CHAT_PIXELS
-        self._line = asyncio.Lock()
-        self._freed = asyncio.Event()
-
-    @asynccontextmanager
-    async def of(self, pixels: int) -> AsyncIterator[None]:
-        """Waits until there is room; who comes first goes first."""
-        async with self._line:
-            while pixels > self._free:
-                self._freed.clear()
-                await self._freed.wait()
-            self._free -= pixels
-        try:
-            yield
-        finally:
-            self._free += pixels
-            self._freed.set()

@@ -113,7 +113,7 @@ def unmarked(text: str, model: SpeechModel) -> tuple[str, list[int]]:
     """`text` without marks, and for each character of that how many of `text` end with it."""
     said, ends, start = "", [], 0
     for run in regex.finditer(rf"(?<!\s)\s*+(?:(?:{any_of(marks_of(model))})\s*+)++", text):
-        instead = _instead(text, *run.span(), any(tag in run[0] for tag in model.tags))
+        instead = _instead(text, run, any(tag in run[0] for tag in model.tags))
         said += text[start : run.start()] + instead
         ends += [*range(start + 1, run.start() + 1), *[run.end()] * len(instead)]
         ends[-1:] = [run.end()] if ends else []
@@ -121,9 +121,10 @@ def unmarked(text: str, model: SpeechModel) -> tuple[str, list[int]]:
     return said + text[start:], [*ends, *range(start + 1, len(text) + 1)]
 
 
-def _instead(text: str, start: int, end: int, breathes: bool) -> str:
-    """What is read in place of marks and the white space around them: a breath at most."""
-    space = "".join(regex.findall(r"\s", text[start:end]))
+def _instead(text: str, run: regex.Match[str], breathes: bool) -> str:
+    """What is read in place of `run`, marks and the white space around them: a breath at most."""
+    start, end = run.span()
+    space = "".join(regex.findall(r"\s", run[0]))
     if "\n" in space:
         return space
     if breathes and text[start - 1 : start].isalnum() and text[end : end + 1].isalnum():

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import io
+import json
 import re
 import struct
 import zlib
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,7 +24,7 @@ from contract.limits import CHAT_PIXELS, IMAGE_PIXELS
 from contract.tokens import TokenizeJob
 from models.chat import VllmChat
 from models.chat.request import engine_fields
-from models.llm.pictures import Room, pixels_of
+from models.llm.pictures import refuse_large
 from tests.models import tiny_models
 
 pytestmark = [
@@ -159,6 +161,15 @@ async def test_tools_longer_than_the_window_are_refused_beside_images(sees: Vllm
     assert (caught.value.fault.status, caught.value.param) == (400, "tools")
 
 
+async def test_calls_longer_than_the_window_are_refused_beside_images(sees: VllmChat) -> None:
+    function = {"name": "f", "arguments": json.dumps({"a": "word " * 50_000})}
+    called = {"role": "assistant", "tool_calls": [{"id": "1", "type": "function", "function": function}]}
+    seen = {"role": "user", "content": [image("red")]}
+    with pytest.raises(ApiError, match="arguments of tool calls") as caught:
+        await sees.complete(ask(messages=[seen, called, seen]))
+    assert (caught.value.fault.status, caught.value.param) == (400, "messages")
+
+
 class Tokens:
     """All that is asked of a tokenizer here: 0 begins a text, 1 and 2 stand around images, 9 is an image's."""
 
@@ -238,20 +249,21 @@ def sized(*sizes: tuple[int, int]) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("width", "height"), [(24_999_999, 1), (5000, 5000), (1, IMAGE_PIXELS)])
 def test_an_image_of_as_many_pixels_as_are_allowed_is_taken(width: int, height: int) -> None:
-    assert pixels_of(sized((width, height))) == width * height <= IMAGE_PIXELS
+    assert width * height in (IMAGE_PIXELS - 1, IMAGE_PIXELS)
+    refuse_large(sized((width, height)))
 
 
 @pytest.mark.parametrize(("width", "height"), [(1, 25_000_001), (5000, 5001), (9000, 9000)])
 def test_a_larger_one_is_refused_and_what_came_is_said(width: int, height: int) -> None:
     with pytest.raises(ApiError, match=f"{width} x {height} pixels was sent; 25000000 pixels are allowed") as caught:
-        pixels_of(sized((1, 1), (width, height)))
+        refuse_large(sized((1, 1), (width, height)))
     assert (caught.value.fault.status, caught.value.param) == (400, "messages.1.content")
 
 
 @pytest.mark.parametrize("side", [13_000, 60_000])
 def test_one_that_the_decoder_itself_would_refuse_has_the_same_sentence_but_for_its_size(side: int) -> None:
     with pytest.raises(ApiError, match="25000000 pixels was sent") as caught:
-        pixels_of(sized((side, side)))
+        refuse_large(sized((side, side)))
     assert (caught.value.fault.status, caught.value.param) == (400, "messages.0.content")
 
 
@@ -259,10 +271,10 @@ def test_one_that_the_decoder_itself_would_refuse_has_the_same_sentence_but_for_
 def test_all_images_of_a_request_together_are_bounded(more: tuple[int, int] | None, fits: bool) -> None:
     images = sized(*[(5000, 5000)] * 3, *([more] if more else [(5000, 5000), (1, 1)]))
     if fits:
-        assert CHAT_PIXELS - 1 <= pixels_of(images) <= CHAT_PIXELS
+        refuse_large(images)
         return
     with pytest.raises(ApiError, match=f"images of {CHAT_PIXELS + 1} pixels together") as caught:
-        pixels_of(images)
+        refuse_large(images)
     assert (caught.value.fault.status, caught.value.param) == (400, "messages")
 
 
@@ -272,7 +284,7 @@ def test_a_file_of_another_kind_is_not_opened() -> None:
     Image.new("RGB", (2, 2)).save(file, "tiff")
     address = f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
     with pytest.raises(ApiError, match="png, jpeg, gif, webp"):
-        pixels_of([("messages", address)])
+        refuse_large([("messages", address)])
 
 
 async def test_a_bomb_is_refused_before_it_is_decoded_by_chats_and_by_counts_of_tokens(sees: VllmChat) -> None:
@@ -286,27 +298,16 @@ async def test_a_bomb_is_refused_before_it_is_decoded_by_chats_and_by_counts_of_
     assert (await sees.complete(ask(image("red")))).completion_tokens
 
 
-async def test_pixels_of_several_requests_wait_for_room_in_their_order() -> None:
-    room, inside = Room(), []
-
-    async def one(name: str, pixels: int, until: asyncio.Event) -> None:
-        async with room.of(pixels):
-            inside.append(name)
-            await until.wait()
-
-    events = [asyncio.Event() for _ in range(3)]
-    sizes = (CHAT_PIXELS - 1, 2, 1)
-    tasks = [asyncio.create_task(one(*each)) for each in zip("abc", sizes, events, strict=True)]
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    assert inside == ["a"], "the second does not fit, and the third does not overtake it"
-    events[0].set()
-    await tasks[0]
-    tasks[1].cancel()
-    events[2].set()
-    await tasks[2]
-    assert room._free == CHAT_PIXELS - (2 if not tasks[1].done() else 0)
-    assert inside[-1] == "c"
+async def test_organisations_take_turns_at_decoding_and_text_waits_for_none(sees: VllmChat) -> None:
+    turns = sees._serving.online_renderer._pictured
+    async with turns.of("org-1"), turns.of("org-1"), turns.of("org-1"):
+        waits = asyncio.create_task(sees.complete(replace(ask(image("red")), cache_salt="org-1")))
+        while not turns.waiting:  # noqa: ASYNC110 - its turn sets no event of ours
+            await asyncio.sleep(0)
+        assert (await sees.complete(replace(ask(image("blue")), cache_salt="org-2"))).completion_tokens
+        assert (await sees.complete(replace(ask(words(3)), cache_salt="org-1"))).completion_tokens
+        assert not waits.done()
+    assert (await waits).completion_tokens
 
 
 async def test_what_is_kept_of_an_image_is_found_by_its_organisation_alone(sees: VllmChat) -> None:
