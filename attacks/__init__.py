@@ -4,7 +4,7 @@ __main__.py     python -m attacks; `make attack` starts a graph of its own for i
 
 Attacks, each a function of a few lines that says what it tries, what it saw and what is allowed:
 
-bodies.py       duplicate keys, floods of JSON, bodies without end
+bodies.py       duplicate keys, floods of JSON, wrong values, bodies without end
 connections.py  half-sent requests, bodies that trickle, clients that read nothing
 requests.py     tricks with paths, hosts, headers, origins and keys
 grammars.py     schemas that take long to compile

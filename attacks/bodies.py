@@ -30,6 +30,7 @@ SHAPES = {
     "one value too many": b"[" + b"0," * JSON_VALUES + b"0]",
     "not a number": b'{"input": NaN}',
     "infinity": b'{"input": [Infinity]}',
+    "a number that becomes infinity": b'{"input": "a", "tools": [{"parameters": {"a": 1e999}}]}',
     "5,000 digits": b'{"input": ' + b"9" * 5_000 + b"}",
     "half a character": b'{"input": "\\ud800"}',
     "no UTF-8": b'{"input": "\xff\xfe"}',
