@@ -88,10 +88,12 @@ class Ledger:
         """
         due = [hold for hold in self._open.values() if hold.is_due()]
         for start in range(0, len(due), MARKS_AT_ONCE):
-            holds = [hold for hold in due[start : start + MARKS_AT_ONCE] if not hold.has_ended]
-            marking = self.spawn(self._mark(holds))
-            self._marking |= dict.fromkeys((hold.entry.id for hold in holds), marking)
-            await asyncio.wait([marking])
+            await self._marked_now([hold for hold in due[start : start + MARKS_AT_ONCE] if not hold.has_ended])
+
+    async def _marked_now(self, holds: list[Reservation]) -> None:
+        marking = self.spawn(self._mark(holds))
+        self._marking |= dict.fromkeys((hold.entry.id for hold in holds), marking)
+        await asyncio.wait([marking])
 
     async def _mark(self, holds: list[Reservation]) -> None:
         marks = {hold.entry: hold.used for hold in holds}
@@ -162,6 +164,8 @@ class Ledger:
 
     async def top_up(self, hold: Reservation, amount: int) -> bool:
         """Holds `amount` micro-EUR more. Returns False if the reservation has ended."""
+        if not hold.is_stored:
+            await self._marked_now([hold])
         used = hold.used
         transaction = partial(postings.top_up, entry=hold.entry, amount=amount, used=used)
         held = await self._database.run(transaction, durable=False, row=hold.entry.org_id)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
+from functools import partial
 from typing import Any, TypeVar
 
 from contract.catalog import ChatModel
@@ -43,7 +44,8 @@ async def whole(
     render: Callable[[A], R],
 ) -> R:
     """What `method` answers to `job`, as `render` makes it; what that raises is not billed."""
-    async with bill(context, model, _estimate(job, model, job.most_output_tokens(model))) as account:
+    estimate = _estimate(job, model, job.most_output_tokens(model))
+    async with bill(context, model, estimate, begun=partial(_begun, job, model)) as account:
         reply = await context.engine(model).call(method, job, timings=context.timings)
         rendered = render(reply)
         await account.settle(**_quantities(model, reply))
@@ -60,7 +62,9 @@ async def streamed(
     first_slice = min(STREAM_SLICE_OUTPUT_TOKENS, job.most_output_tokens(model))
     async with (
         context.service.state.rates.stream(context.caller),
-        bill(context, model, _estimate(job, model, first_slice)) as account,
+        bill(
+            context, model, _estimate(job, model, first_slice), begun=partial(_begun, job, model), is_stream=True
+        ) as account,
         aclosing(context.engine(model).stream(method, job, timings=context.timings)) as batches,
     ):
         async for batch in batches:
@@ -75,6 +79,11 @@ def _job(context: RequestContext, model: ChatModel, request: ChatRequest) -> Cha
 
 def _estimate(job: ChatJob | CompletionJob, model: ChatModel, output_tokens: int) -> dict[str, int]:
     return {"input_tokens": job.most_input_tokens(model), "output_tokens": output_tokens}
+
+
+def _begun(job: ChatJob | CompletionJob, model: ChatModel) -> dict[str, int]:
+    """All of the prompt at its full price: who asks again then finds it in the cache."""
+    return {"input_tokens": job.likely_input_tokens(model)}
 
 
 def _quantities(model: ChatModel, counted: ChatReply | ChatBatch | CompletionReply) -> dict[str, int]:

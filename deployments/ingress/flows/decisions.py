@@ -58,8 +58,11 @@ async def decide(
     """
     questions = preset.questions if preset else decision.questions
     job = DecisionJob(decision.state, posed(questions, decision.order), decision.images, context.owner)
-    estimate = {"input_tokens": job.most_input_tokens(model), "questions": len(job.questions)}
-    async with bill(context, model, estimate) as account:
+    count = len(job.questions)
+    estimate = {"input_tokens": job.most_input_tokens(model), "questions": count}
+    async with bill(
+        context, model, estimate, begun=lambda: {"input_tokens": job.likely_input_tokens(), "questions": count}
+    ) as account:
         readings = await _read(context, model, job)
         result = DecisionResult(
             id=f"dec_{secrets.token_hex(16)}",
@@ -74,7 +77,7 @@ async def decide(
             total_s=time.perf_counter() - context.started_s,
         )
         rendered = render(result)
-        await account.settle(input_tokens=readings.input_tokens, questions=len(job.questions))
+        await account.settle(input_tokens=readings.input_tokens, questions=count)
     return rendered
 
 
