@@ -22,10 +22,10 @@ from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from contract.access import Caller
-from contract.errors import STATE_UNAVAILABLE, without_text
+from contract.errors import STATE_UNAVAILABLE, Fault, without_text
 from state.billing import postings, upkeep
 from state.billing.postings import Bill, Entry, OverLimit
-from state.billing.reservation import Reservation
+from state.billing.reservation import SPEND_LIMITS, Reservation, over_limit
 from state.billing.settling import Settling
 from state.database.base import Database
 
@@ -80,6 +80,15 @@ class Ledger:
             raise STATE_UNAVAILABLE()
         self._open[entry.id] = hold
         return hold
+
+    async def require_room(self, caller: Caller, fault: Fault | None = None) -> None:
+        """For what is free, but keeps an engine awake: raises what `reserve` would raise of 1 micro-EUR, or `fault`."""
+        if not (caller.org_limited or caller.user_limited):
+            return
+        try:
+            await self._database.run(partial(postings.require_room, org_id=caller.org_id, user_id=caller.user_id))
+        except OverLimit as refused:
+            raise over_limit(refused, caller, fault or SPEND_LIMITS[refused.whose]) from None
 
     async def mark(self) -> None:
         """Records what the streams of this process have used since the last time.

@@ -375,3 +375,31 @@ async def test_an_end_while_a_new_limit_is_looked_at_leaves_nothing_held(databas
     await hold.settle(30, 30, "tokens")
     await ledger.close()
     assert await money(database, caller) == (30, 0)
+
+
+@pytest.mark.parametrize(
+    ("org_limit", "user_limit", "held", "code"),
+    [
+        (None, None, 0, None),
+        (0, None, 0, "org_spend_limit"),
+        (1, None, 0, None),
+        (1, None, 1, "org_spend_limit"),
+        (5, 0, 0, "user_spend_limit"),
+        (5, 1, 0, None),
+        (None, 1, 1, "user_spend_limit"),
+        (0, 0, 0, "org_spend_limit"),
+    ],
+)
+async def test_room_is_required_of_what_costs_nothing(
+    database: Database, org_limit: int | None, user_limit: int | None, held: int, code: str | None
+) -> None:
+    caller, ledger = await make_caller(database, org_limit, user_limit), Ledger(database)
+    if held:
+        await reserve(ledger, caller, held)
+    if code is None:
+        await ledger.require_room(caller)
+    else:
+        with pytest.raises(ApiError) as caught:
+            await ledger.require_room(caller)
+        assert caught.value.fault.code == code
+    assert await money(database, caller) == (0, held)

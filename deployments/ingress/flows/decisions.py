@@ -82,12 +82,13 @@ async def decide(
 
 
 async def measurement(context: RequestContext, model: DecisionModel) -> Measurement | None:
-    """What a running scorer reports of itself, or has reported last. Wakes none."""
+    """What a running scorer reports of itself, or has reported last. Wakes none, nor keeps any awake for nothing."""
     last = context.service.measurements
     engine = context.engine(model)
     if engine.running():
         with suppress(ApiError, TimeoutError):
             async with asyncio.timeout(MEASUREMENT_WAIT_S):
+                await context.service.state.ledger.require_room(context.caller)
                 if found := await engine.call(DecisionEngine.measured, None, timings=Timings()):
                     last[model.id] = found
     return last.get(model.id)
