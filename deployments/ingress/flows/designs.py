@@ -83,10 +83,11 @@ async def adopt(context: RequestContext, draft_id: str, request: AdoptRequest) -
 
 
 async def discard(context: RequestContext, draft_id: str) -> Draft:
-    """The draft, discarded; nothing is billed for one that was not ready. Raises NOT_FOUND."""
-    draft = await context.service.state.drafts.discard(context.caller.org_id, draft_id)
-    context.service.drafting.drop(draft.id)
-    return draft
+    """The draft, discarded; while it is made, the time that its designer had spent on it is billed. Raises NOT_FOUND."""
+    service, org_id = context.service, context.caller.org_id
+    draft = await service.state.drafts.discard(org_id, draft_id)
+    await service.drafting.drop(draft.id)
+    return await service.state.drafts.find(org_id, draft_id)
 
 
 def suggest(context: RequestContext, request: SuggestRequest) -> SuggestReply:
