@@ -27,5 +27,5 @@ def most_tokens(text_bytes: int, parts: int) -> int:
 
 
 def likely_tokens(texts: Iterable[str]) -> int:
-    """About as many tokens as `texts` have: what a client owes that leaves before the engine says how many there are."""
+    """About as many tokens as `texts` have: what a client owes that leaves before its engine has counted."""
     return -(-utf8_bytes(texts) // BYTES_PER_TOKEN)

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob
 
 
+COUNT_S = 0.25
+"""Between two counts of an answer that is made in one piece."""
+
+
 @dataclass(frozen=True, slots=True)
 class ChatJob:
     """One conversation to answer.
@@ -182,6 +186,13 @@ class ChatEngine(Protocol):
 
     def write_stream(self, job: CompletionJob) -> AsyncGenerator[ChatBatch, None]:
         """The continued prompts as they are made; leaving the iteration frees the engine. Raises as `complete`."""
+        ...
+
+    def counted(self, job: ChatJob | CompletionJob) -> AsyncGenerator[ChatBatch | ChatReply | CompletionReply, None]:
+        """What `complete` or `write` answers; until then the tokens so far, as batches without events, every COUNT_S.
+
+        Leaving the iteration frees the engine.
+        """
         ...
 
     async def tokenize(self, job: TokenizeJob) -> Tokenized:

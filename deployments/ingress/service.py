@@ -14,6 +14,11 @@ from deployments.ingress.budgets import Budgets
 from deployments.ingress.drafting import Drafting
 from deployments.ingress.proxies import Proxies
 from state import State
+from state.accounts.cache import TtlCache
+
+LEFT_S = 86_400.0
+"""For so long the whole answers of an organisation are counted while they are made."""
+MAX_LEAVERS = 10_000
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,7 @@ class Service:
         voice_aliases: other names that requests may use for voices.
         measurements: the last one that each decision model reported.
         budgets: what requests hold in this process.
+        leavers: ids of organisations whose clients have left a whole answer lately.
     """
 
     catalog: Catalog
@@ -40,6 +46,7 @@ class Service:
     voice_aliases: Mapping[str, VoiceAlias] = field(default_factory=dict)
     measurements: dict[str, Measurement] = field(default_factory=dict)
     budgets: Budgets = field(default_factory=Budgets)
+    leavers: TtlCache[int, bool] = field(default_factory=lambda: TtlCache(MAX_LEAVERS, LEFT_S))
 
     @cached_property
     def drafting(self) -> Drafting:

@@ -21,7 +21,21 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Row, Text, and_, bindparam, case, delete, insert, not_, or_, select, update
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Row,
+    Text,
+    and_,
+    bindparam,
+    case,
+    delete,
+    insert,
+    not_,
+    or_,
+    select,
+    update,
+)
 
 from state.database.base import NOW_MS, NOW_S, insert_new
 from state.database.tables import Quantities, budgets, reservations, usage_lines

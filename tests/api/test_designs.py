@@ -368,9 +368,7 @@ async def test_discarding_bills_the_time_that_the_designer_had_spent(api: Api) -
     assert len(await api.usage()) == 1
 
 
-async def test_discarding_what_no_designer_has_begun_costs_nothing(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_discarding_what_no_designer_has_begun_costs_nothing(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drafting, "AT_ONCE", 0)
     await api.limit(HELD_MICRO_EUR)
     assert (await discard(api, await ordered(api))).json()["cost_micro_eur"] == 0

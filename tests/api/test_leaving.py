@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -12,7 +13,6 @@ from autoscaling.engine import Timings
 from contract.catalog import Model
 from contract.errors import UPSTREAM_ERROR, UPSTREAM_TIMEOUT, ApiError
 from contract.speech.engine import AudioBlock
-from tests.api.bodies import BODIES
 from tests.api.conftest import Api, LocalEngine, at_work
 
 pytestmark = pytest.mark.anyio
@@ -147,6 +147,55 @@ async def test_what_was_begun_fits_into_the_budget(api: Api) -> None:
     me = (await api.send("GET", "/v1/me")).json()["spend"]["organisation"]
     assert me["spent_micro_eur"] == sum(line.cost_micro_eur for line in await api.usage())
     assert me["held_micro_eur"] == 0
+
+
+WHOLE = {
+    "chat": ("/chat/completions", lambda text: {"model": "obedient", "messages": [{"role": "user", "content": text}]}),
+    "responses": ("/responses", lambda text: {"model": "obedient", "input": text}),
+    "completions": ("/completions", lambda text: {"model": "obedient", "prompt": text}),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+async def test_whole_answers_are_counted_for_those_who_have_left_one(api: Api, name: str) -> None:
+    path, body = WHOLE[name]
+    engine = api.service.engines["chat-obedient"]
+    assert isinstance(engine, LocalEngine)
+
+    async def leave(text: str, counts: int) -> Any:
+        before = len(await api.usage())
+        asking = asyncio.create_task(api.send("POST", f"/v1{path}", json=body(text)))
+        while not engine.adapter.under_way or engine.given < counts:  # counters have nothing to wait for
+            assert not asking.done()
+            await asyncio.sleep(0.005)
+        asking.cancel()
+        await asyncio.wait([asking])
+        assert engine.adapter.under_way == 0
+        assert len(await api.usage()) == before + 1
+        return (await api.usage())[-1].quantities
+
+    assert await leave("hold 30", counts=0) == {"input_tokens": 2}, "it crossed in one piece"
+    counted = await leave("stream 10000 0.001", counts=5)
+    assert counted["input_tokens"] == 7
+    assert 5 <= counted["output_tokens"] + 1 < 10_000
+    reply = await api.send("POST", f"/v1{path}", json=body("say hello"))
+    assert (reply.status_code, "hello" in reply.text) == (200, True)
+    assert (await api.usage())[-1].quantities == {"input_tokens": 7, "output_tokens": 3}
+
+
+async def test_a_count_that_takes_longer_than_an_answer_may_is_504_and_free(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caller = await api.state.accounts.authenticate(f"Bearer {api.everything}")
+    api.service.leavers.put(caller.org_id, True, time.monotonic())
+    assert (await api.chat("stream 3 0.01")).status_code == 200
+    model = api.service.catalog.chat["obedient"]
+    assert model.serving
+    late = model.model_copy(update={"serving": model.serving.model_copy(update={"deadline_s": 0.0})})
+    monkeypatch.setitem(api.service.catalog.chat, "obedient", late)
+    before = len(await api.usage())
+    assert (await api.chat("stream 10000 0.001")).status_code == 504
+    assert len(await api.usage()) == before
 
 
 def _model(api: Api, id: str) -> Model:

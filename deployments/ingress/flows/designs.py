@@ -83,7 +83,7 @@ async def adopt(context: RequestContext, draft_id: str, request: AdoptRequest) -
 
 
 async def discard(context: RequestContext, draft_id: str) -> Draft:
-    """The draft, discarded; while it is made, the time that its designer had spent on it is billed. Raises NOT_FOUND."""
+    """The draft, discarded; the time that a designer had spent on it until then is billed. Raises NOT_FOUND."""
     service, org_id = context.service, context.caller.org_id
     draft = await service.state.drafts.discard(org_id, draft_id)
     await service.drafting.drop(draft.id)

@@ -1,4 +1,4 @@
-"""Counting and making tokens, which costs nothing, but may start an engine as chat does: not for who may spend nothing."""
+"""Counting and making tokens. It costs nothing, but may start an engine as chat does: not for who may spend nothing."""
 
 from __future__ import annotations
 
