@@ -10,6 +10,8 @@ TEMPLATE_TOKENS = 512
 """Of a chat template's own words."""
 BYTES_PER_TOKEN = 4
 """Of ordinary text in any language, in UTF-8."""
+IMAGE_TOKENS = 256
+"""That a small picture is to a model that sees."""
 
 
 def utf8_bytes(texts: Iterable[str]) -> int:

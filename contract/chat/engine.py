@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 from contract.catalog import ChatModel
 from contract.chat.request import ChatRequest
 from contract.events import contents
-from contract.quantities import likely_tokens, most_tokens, utf8_bytes
+from contract.quantities import IMAGE_TOKENS, likely_tokens, most_tokens, utf8_bytes
 
 if TYPE_CHECKING:
     from contract.chat.reads import ReadJob, ReadReply
@@ -44,8 +44,9 @@ class ChatJob:
         return min(most_tokens(utf8_bytes(request.texts()), parts), model.context_window)
 
     def likely_input_tokens(self, model: ChatModel) -> int:
-        """About the tokens of the prompt, without its images."""
-        return min(likely_tokens(self.request.texts()), model.context_window)
+        """About the tokens of the prompt."""
+        images = IMAGE_TOKENS * sum(message.images for message in self.request.messages)
+        return min(likely_tokens(self.request.texts()) + images, model.context_window)
 
     def most_output_tokens(self, model: ChatModel) -> int:
         """Output tokens of all choices together, at most."""

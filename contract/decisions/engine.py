@@ -8,7 +8,7 @@ from typing import Protocol
 from contract.base import Frozen
 from contract.catalog import DecisionModel
 from contract.decisions.questions import Question
-from contract.quantities import likely_tokens, most_tokens, utf8_bytes
+from contract.quantities import IMAGE_TOKENS, likely_tokens, most_tokens, utf8_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,9 @@ class DecisionJob:
         return most + model.context_window if self.images else most
 
     def likely_input_tokens(self) -> int:
-        """About the tokens that are read, without those of images."""
-        return likely_tokens((self.state, *(question.model_dump_json() for question in self.questions)))
+        """About the tokens that are read."""
+        asked = (question.model_dump_json() for question in self.questions)
+        return likely_tokens((self.state, *asked)) + IMAGE_TOKENS * len(self.images)
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,15 +69,17 @@ class Account:
 
         Raises a spend limit if the next slice cannot be reserved, INVALID_API_KEY where the key was revoked meanwhile.
         """
-        # Should this process have to end before the request does, this is billed.
         cost = self._model.cost_micro_eur(**used)
+        # Should this process have to end before the request does, this is billed.
         self._reservation.note(cost, sum(used.values()), self._unit, _nonzero(used))
-        await self.count(**used)
+        await self._go_on(used, cost)
 
     async def count(self, **used: int) -> None:
         """`progress` of an answer that nobody has a part of yet: it is worth nothing if this process ends."""
+        await self._go_on(used, self._model.cost_micro_eur(**used))
+
+    async def _go_on(self, used: dict[str, int], cost: int) -> None:
         self._used = used
-        cost = self._model.cost_micro_eur(**used)
         await self._follow_key()
         if cost < self._reserved_micro_eur:
             return

@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from contract.access import PLANS, Account, Caller, Scope, SpendObject
-from contract.errors import INVALID_API_KEY
+from contract.errors import INVALID_API_KEY, STATE_UNAVAILABLE, ApiError
 from contract.limits import KEY_CACHE_S
 from state.accounts import api_keys, organisations
 from state.accounts.cache import TtlCache
@@ -78,17 +78,25 @@ class Accounts:
     async def current(self, caller: Caller) -> Caller:
         """What holds for the key of `caller` by now, for requests that take longer than the cache.
 
-        Raises INVALID_API_KEY where it was revoked, STATE_UNAVAILABLE.
+        A database that does not answer ends nothing that has begun. Raises INVALID_API_KEY where the key was revoked.
         """
         now_s = self._monotonic()
         current = self._current.get(caller.key_id, now_s)
         if current is None:
-            row = await self._database.run(lambda connection: api_keys.find(connection, caller.key_id))
-            if row is None or row.revoked_at is not None:
-                raise INVALID_API_KEY()
-            current = _caller(row)
+            current = await self._renewed(caller)
             self._current.put(caller.key_id, current, now_s)
         return current
+
+    async def _renewed(self, caller: Caller) -> Caller:
+        try:
+            row = await self._database.run(lambda connection: api_keys.find(connection, caller.key_id))
+        except ApiError as error:
+            if error.fault is STATE_UNAVAILABLE:
+                return caller
+            raise
+        if row is None or row.revoked_at is not None:
+            raise INVALID_API_KEY()
+        return _caller(row)
 
     async def describe(self, caller: Caller) -> Account:
         """Organisation, plan, limits, user, key and spend of a caller, for `GET /me`; money in whole micro-EUR."""
