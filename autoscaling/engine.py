@@ -27,12 +27,14 @@ class Timings:
 
     Attributes:
         organisation: whose call it is: engines that are busy serve organisations in turn.
+        has_begun: whether the last call has gone out to a replica.
     """
 
     queue: float = 0.0
     load: float = 0.0
     engine: float = 0.0
     organisation: int = NOBODY
+    has_begun: bool = False
 
     @contextmanager
     def measured(self) -> Iterator[Callable[[], None]]:
@@ -43,6 +45,7 @@ class Timings:
         started, queued, before = time.perf_counter(), self.queue, self.engine
 
         def sent() -> None:
+            self.has_begun = True
             self.queue = queued + time.perf_counter() - started
 
         def count() -> None:

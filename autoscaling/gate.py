@@ -151,7 +151,7 @@ class Gate:
 
         Raises BUSY, UPSTREAM_TIMEOUT, and what `_enter` raises.
         """
-        started, loaded = time.perf_counter(), timings.load
+        started, loaded, timings.has_begun = time.perf_counter(), timings.load, False
         try:
             await self._room.enter(timings.organisation, partial(self._enter, timings), self.serving.deadline_s)
         except Full:

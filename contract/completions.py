@@ -16,7 +16,7 @@ from contract.base import Items, Lenient
 from contract.catalog import ChatModel
 from contract.chat import request as chat
 from contract.chat.engine import ChatUsage
-from contract.quantities import most_tokens, utf8_bytes
+from contract.quantities import likely_tokens, most_tokens, utf8_bytes
 
 MAX_COMPLETIONS = 128
 """Prompts of one request, times the `n` answers to each."""
@@ -125,6 +125,11 @@ class CompletionJob:
     def most_input_tokens(self, model: ChatModel) -> int:
         """An upper bound of the tokens of all prompts."""
         return sum(min(self._most_of(prompt), model.context_window) for prompt in self.request.prompt)
+
+    def likely_input_tokens(self, model: ChatModel) -> int:
+        """About the tokens of all prompts."""
+        likely = (likely_tokens([p]) if isinstance(p, str) else len(p) for p in self.request.prompt)
+        return sum(min(tokens, model.context_window) for tokens in likely)
 
     def most_output_tokens(self, model: ChatModel) -> int:
         """Output tokens of all answers together, at most."""

@@ -18,7 +18,7 @@ from typing_extensions import TypedDict
 from contract.base import Lenient
 from contract.catalog import EmbeddingModel, InputType
 from contract.errors import INVALID_REQUEST
-from contract.quantities import most_tokens, utf8_bytes
+from contract.quantities import likely_tokens, most_tokens, utf8_bytes
 
 MAX_INPUTS = 2048
 """Texts of one request."""
@@ -129,6 +129,11 @@ class EmbeddingsJob:
         read_bytes += sum(TOKEN_BYTES * len(text) for text in self.texts if isinstance(text, tuple))
         read_bytes += utf8_bytes((self.prompt,)) * count
         return min(most_tokens(read_bytes, count), model.context_window * count)
+
+    def likely_input_tokens(self, model: EmbeddingModel) -> int:
+        """About the tokens that are read."""
+        likely = (likely_tokens([text]) if isinstance(text, str) else len(text) for text in self.texts)
+        return sum(min(tokens, model.context_window) for tokens in likely)
 
 
 @dataclass(frozen=True, slots=True)

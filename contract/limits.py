@@ -50,6 +50,9 @@ WRITE_S = 60
 """Seconds in which a client reads nothing of what is sent to it. Then it is dropped, and its engine is free."""
 REPLY_PIECE_BYTES = 256 * 1024
 """Of a reply that are sent at a time: the next piece waits until its client has read most of the one before. Ours."""
+WRITE_LEAST_BYTES_PER_S = 8 * 1024
+"""That a client must take on average, while it is waited for and beyond WRITE_S. Time in which there is nothing to send
+does not count."""
 
 KEEPALIVE_S = 15
 """Seconds of silence in an event stream before a comment is sent."""

@@ -1,4 +1,4 @@
-"""What a job may cost at most, before its engine has counted: the estimates that a spend limit is held against."""
+"""What a job may cost, before its engine has counted: at most, which a spend limit is held against, and likely."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ PART_TOKENS = 16
 """Control tokens around one message or text."""
 TEMPLATE_TOKENS = 512
 """Of a chat template's own words."""
+BYTES_PER_TOKEN = 4
+"""Of ordinary text in any language, in UTF-8."""
+IMAGE_TOKENS = 256
+"""That a small picture is to a model that sees."""
 
 
 def utf8_bytes(texts: Iterable[str]) -> int:
@@ -22,3 +26,8 @@ def most_tokens(text_bytes: int, parts: int) -> int:
     `parts` are messages or texts, each of which brings a few control tokens; a chat template adds some of its own.
     """
     return text_bytes + PART_TOKENS * parts + TEMPLATE_TOKENS
+
+
+def likely_tokens(texts: Iterable[str]) -> int:
+    """About as many tokens as `texts` have: what a client owes that leaves before its engine has counted."""
+    return -(-utf8_bytes(texts) // BYTES_PER_TOKEN)

@@ -77,8 +77,16 @@ REMEDIES: dict[str, Remedy] = {
         "two headers hold a key, and not the same one",
         "Send one of them. Anthropic's clients send both where `ANTHROPIC_API_KEY` and `ANTHROPIC_AUTH_TOKEN` are set.",
     ),
-    "ORG_SPEND_LIMIT": Remedy("the organisation's budget has no room for the most that this request can cost", BUDGET),
-    "USER_SPEND_LIMIT": Remedy("the user's budget has no room for the most that this request can cost", BUDGET),
+    "ORG_SPEND_LIMIT": Remedy(
+        "the organisation's budget has no room for the most that this request can cost, or nothing is left of it for an "
+        "engine to be woken",
+        BUDGET,
+    ),
+    "USER_SPEND_LIMIT": Remedy(
+        "the user's budget has no room for the most that this request can cost, or nothing is left of it for an engine "
+        "to be woken",
+        BUDGET,
+    ),
     "QUOTA_EXCEEDED": Remedy("the budget has no room for designing a voice", BUDGET),
     "MISSING_SCOPE": Remedy(
         "the key was not given the scope of this route",

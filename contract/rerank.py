@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 
 from contract.base import Lenient
 from contract.catalog import RerankModel
-from contract.quantities import most_tokens, utf8_bytes
+from contract.quantities import likely_tokens, most_tokens, utf8_bytes
 
 MAX_DOCUMENTS = 1000
 """Documents of one request."""
@@ -68,6 +68,11 @@ class RerankJob:
         count = len(self.documents)
         read_bytes = utf8_bytes(self.documents) + utf8_bytes((self.query,)) * (count + 1)
         return min(most_tokens(read_bytes, 2 * count), 2 * model.context_window * count)
+
+    def likely_input_tokens(self, model: RerankModel) -> int:
+        """About the tokens that are read, the query with each document."""
+        query = likely_tokens([self.query])
+        return sum(min(query + likely_tokens([document]), model.context_window) for document in self.documents)
 
 
 @dataclass(frozen=True, slots=True)

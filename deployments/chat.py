@@ -34,6 +34,13 @@ class Chat(Replica[ChatEngine]):
             async for batch in batches:
                 yield batch
 
+    async def counted(
+        self, job: ChatJob | CompletionJob
+    ) -> AsyncGenerator[ChatBatch | ChatReply | CompletionReply, None]:
+        async with aclosing(self.engine.counted(job)) as counts:
+            async for count in counts:
+                yield count
+
     async def tokenize(self, job: TokenizeJob) -> Tokenized:
         return await self.engine.tokenize(job)
 

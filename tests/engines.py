@@ -70,6 +70,17 @@ class ObedientChat:
                 delta = {"index": 0, "delta": {"role": "assistant", "content": f"{index} "}, "finish_reason": None}
                 yield ChatBatch(event(chunk | {"choices": [delta]}), 7, index + 1)
 
+    async def counted(
+        self, job: ChatJob | CompletionJob
+    ) -> AsyncGenerator[ChatBatch | ChatReply | CompletionReply, None]:
+        """The counts of `stream N SECONDS`, then the whole answer."""
+        text = _last(job.request) if isinstance(job, ChatJob) else str(job.request.prompt[0])
+        if text.startswith("stream"):
+            async with aclosing(self._counted(text)) as indices:
+                async for index in indices:
+                    yield ChatBatch(b"", 7, index + 1)
+        yield await (self.complete(job) if isinstance(job, ChatJob) else self.write(job))
+
     async def write(self, job: CompletionJob) -> CompletionReply:
         """Each prompt is obeyed, as the last message of a chat."""
         self.under_way += 1

@@ -11,12 +11,16 @@ from typing_extensions import TypedDict
 from contract.catalog import ChatModel
 from contract.chat.request import ChatRequest
 from contract.events import contents
-from contract.quantities import most_tokens, utf8_bytes
+from contract.quantities import IMAGE_TOKENS, likely_tokens, most_tokens, utf8_bytes
 
 if TYPE_CHECKING:
     from contract.chat.reads import ReadJob, ReadReply
     from contract.completions import CompletionJob, CompletionReply
     from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob
+
+
+COUNT_S = 0.25
+"""Between two counts of an answer that is made in one piece."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,11 @@ class ChatJob:
             return model.context_window
         parts = len(request.messages) + len(request.tools or ())
         return min(most_tokens(utf8_bytes(request.texts()), parts), model.context_window)
+
+    def likely_input_tokens(self, model: ChatModel) -> int:
+        """About the tokens of the prompt."""
+        images = IMAGE_TOKENS * sum(message.images for message in self.request.messages)
+        return min(likely_tokens(self.request.texts()) + images, model.context_window)
 
     def most_output_tokens(self, model: ChatModel) -> int:
         """Output tokens of all choices together, at most."""
@@ -178,6 +187,13 @@ class ChatEngine(Protocol):
 
     def write_stream(self, job: CompletionJob) -> AsyncGenerator[ChatBatch, None]:
         """The continued prompts as they are made; leaving the iteration frees the engine. Raises as `complete`."""
+        ...
+
+    def counted(self, job: ChatJob | CompletionJob) -> AsyncGenerator[ChatBatch | ChatReply | CompletionReply, None]:
+        """What `complete` or `write` answers; until then the tokens so far, as batches without events, every COUNT_S.
+
+        Leaving the iteration frees the engine.
+        """
         ...
 
     async def tokenize(self, job: TokenizeJob) -> Tokenized:

@@ -8,7 +8,7 @@ from typing import Protocol
 from contract.base import Frozen
 from contract.catalog import DecisionModel
 from contract.decisions.questions import Question
-from contract.quantities import most_tokens, utf8_bytes
+from contract.quantities import IMAGE_TOKENS, likely_tokens, most_tokens, utf8_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,11 @@ class DecisionJob:
         asked = (question.model_dump_json() for question in self.questions)
         most = most_tokens(utf8_bytes((self.state, *asked)), len(self.questions))
         return most + model.context_window if self.images else most
+
+    def likely_input_tokens(self) -> int:
+        """About the tokens that are read."""
+        asked = (question.model_dump_json() for question in self.questions)
+        return likely_tokens((self.state, *asked)) + IMAGE_TOKENS * len(self.images)
 
 
 @dataclass(frozen=True, slots=True)

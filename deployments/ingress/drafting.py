@@ -52,6 +52,9 @@ LOOK_S = 5.0
 RENEW_S = 5.0
 """Between two renewals of a lease."""
 
+DROP_S = 2.0
+"""For so long a client that discards a draft waits for the end of the work."""
+
 PAUSE_S = 1.0
 MAX_PAUSE_S = 15.0
 """Before the same is tried again: longer each time."""
@@ -104,10 +107,11 @@ class Drafting:
         self._working[draft_id] = task
         task.add_done_callback(lambda _: self._working.pop(draft_id, None))
 
-    def drop(self, draft_id: str) -> None:
-        """Ends the work of this process on a draft that was discarded."""
+    async def drop(self, draft_id: str) -> None:
+        """Ends the work of this process on a draft that was discarded; what it took is billed by then, as a rule."""
         if task := self._working.get(draft_id):
             task.cancel()
+            await asyncio.wait({task}, timeout=DROP_S)
 
     async def look(self) -> None:
         """Takes up what waits, as far as this process has room."""
@@ -130,8 +134,12 @@ class Drafting:
     async def _work(self, draft_id: str) -> None:
         try:
             if held := await self._state.drafts.claim(draft_id):
-                async with self._leased(held):
-                    await self._make(held)
+                timings = Timings(organisation=held.draft.org_id)
+                try:
+                    async with self._leased(held):
+                        await self._make(held, timings)
+                finally:
+                    await asyncio.shield(self._settle_discarded(held.draft, timings))
             await self._adopt_if_ordered(draft_id)
         except Exception as error:
             # Whatever it was, the draft is taken up again once its lease has ended, or expires.
@@ -158,11 +166,11 @@ class Drafting:
             except ApiError as error:
                 log.error("the lease of a draft could not be renewed: %s", error)
 
-    async def _make(self, held: Held) -> None:
+    async def _make(self, held: Held, timings: Timings) -> None:
         """The draft is ready, or has failed for good, or has expired."""
         try:
             async with asyncio.timeout(held.draft.expires_at - self._state.clock()) as rest:
-                designed = await self._again(held, lambda: self._design(held.draft))
+                designed = await self._again(held, lambda: self._design(held.draft, timings))
                 await self._again(held, lambda: self._keep(held, designed))
         except TimeoutError:
             if not rest.expired():
@@ -187,11 +195,22 @@ class Drafting:
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, MAX_PAUSE_S)
 
-    async def _design(self, draft: Draft) -> Designed:
+    async def _design(self, draft: Draft, timings: Timings) -> Designed:
+        """One try; `timings` say how long it took if it is the last one, and no failure."""
         model = self._catalog.voice_design[draft.model]
         job = draft.plan.job(self._catalog.sentences[draft.plan.language], model.max_attempts)
-        timings = Timings(organisation=draft.org_id)
-        return await self._engines[model.deployment].call(VoiceDesignEngine.design, job, timings=timings)
+        timings.engine = 0.0
+        try:
+            return await self._engines[model.deployment].call(VoiceDesignEngine.design, job, timings=timings)
+        except ApiError:
+            timings.has_begun = False
+            raise
+
+    async def _settle_discarded(self, draft: Draft, timings: Timings) -> None:
+        """What a designer had begun is paid by who discards it."""
+        spent_ms = math.ceil(timings.engine * 1000) if timings.has_begun else 0
+        cost = self._catalog.voice_design[draft.model].cost_micro_eur(synthesis_ms=spent_ms)
+        await self._state.drafts.settle_discarded(draft, cost, spent_ms)
 
     async def _keep(self, held: Held, designed: Designed) -> None:
         """Bytes first: a draft that is ready has them."""

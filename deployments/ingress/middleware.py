@@ -22,11 +22,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from autoscaling.engine import Timings
 from contract.errors import INTERNAL_ERROR, ApiError, without_text
-from contract.limits import REPLY_PIECE_BYTES, WRITE_S
+from contract.limits import REPLY_PIECE_BYTES, WRITE_LEAST_BYTES_PER_S, WRITE_S
 from contract.wires import OPENAI, ErrorShape, error_shape
 from deployments.ingress.browsers import Pages
 from deployments.ingress.budgets import Holder
-from deployments.ingress.patience import Overdue, within
+from deployments.ingress.patience import Overdue, Pace
 from deployments.ingress.service import Service
 from state.rates import RateVerdict
 
@@ -113,7 +113,7 @@ class TraceMiddleware:
             return
         trace = Trace(self.service, error_shape(scope["path"]))
         scope["trace"] = trace
-        has_begun = False
+        has_begun, pace = False, Pace(WRITE_S, WRITE_LEAST_BYTES_PER_S)
 
         async def send_with_headers(message: Message) -> None:
             nonlocal has_begun
@@ -124,11 +124,11 @@ class TraceMiddleware:
                     headers.setdefault(name, value)
                 self._pages.mark(scope, headers)
             if len(message.get("body", b"")) <= REPLY_PIECE_BYTES:
-                await _taken(send, message)
+                await _taken(send, message, pace)
                 return
             with trace.replying(len(message["body"])):
                 for piece in in_pieces(message):
-                    await _taken(send, piece)
+                    await _taken(send, piece, pace)
 
         try:
             trace.held.enter_context(self.service.budgets.request(is_vital=scope["path"] in VITAL))
@@ -140,7 +140,7 @@ class TraceMiddleware:
             with trace.held:
                 await (self._pages.preflight(scope) or self.app)(scope, receive, send_with_headers)
         except Unread:
-            log.info("request %s: its client reads nothing; dropped", trace.request_id)
+            log.info("request %s: its client reads too slowly; dropped", trace.request_id)
             raise BrokenOff from None
         except Exception as error:
             log.error("request %s met an error of our own: %s", trace.request_id, without_text(error))
@@ -158,10 +158,10 @@ def in_pieces(message: Message) -> Iterator[Message]:
         yield {**message, "body": body[start:end], "more_body": not (is_last and end >= len(body))}
 
 
-async def _taken(send: Send, message: Message) -> None:
+async def _taken(send: Send, message: Message, pace: Pace) -> None:
     """Sends `message`. Raises Unread where its client is too slow, BrokenOff where another limit of time is over."""
     try:
-        await within(WRITE_S, send(message))
+        await pace.kept(len(message.get("body", b"")), send(message))
     except Overdue:
         raise Unread from None
     except TimeoutError:
@@ -169,7 +169,7 @@ async def _taken(send: Send, message: Message) -> None:
 
 
 class Unread(Exception):
-    """The client takes nothing of what is sent to it."""
+    """The client takes nothing of what is sent to it, or too little."""
 
 
 class BrokenOff(Exception):

@@ -20,6 +20,9 @@ PLAYED_SAMPLES = 256
 """Samples of voices in memory, of some 50 KB each."""
 PLAYED_S = 3600
 """How long they are."""
+LEFT_S = 86_400.0
+"""For so long the whole answers of an organisation are counted while they are made."""
+MAX_LEAVERS = 10_000
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,7 @@ class Service:
         measurements: the last one that each decision model reported.
         budgets: what requests hold in this process.
         played: samples of fixed voices, by their names in the store. They are everybody's.
+        leavers: ids of organisations whose clients have left a whole answer lately.
     """
 
     catalog: Catalog
@@ -48,6 +52,7 @@ class Service:
     measurements: dict[str, Measurement] = field(default_factory=dict)
     budgets: Budgets = field(default_factory=Budgets)
     played: TtlCache[str, bytes] = field(default_factory=lambda: TtlCache(PLAYED_SAMPLES, PLAYED_S))
+    leavers: TtlCache[int, bool] = field(default_factory=lambda: TtlCache(MAX_LEAVERS, LEFT_S))
 
     @cached_property
     def drafting(self) -> Drafting:

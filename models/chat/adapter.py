@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from pydantic import field_validator
 
 from contract.catalog import ChatModel
 from contract.chat import schemas
-from contract.chat.engine import ChatBatch, ChatEngine, ChatJob, ChatReply
+from contract.chat.engine import COUNT_S, ChatBatch, ChatEngine, ChatJob, ChatReply
 from contract.chat.reads import ReadJob, ReadReply
 from contract.chat.request import ChatRequest
 from contract.completions import CompletionJob, CompletionReply
@@ -100,11 +101,11 @@ class VllmChat(ChatEngine):
         self._tokenizing = asyncio.Lock()
         self._streams = 0
 
-    async def complete(self, job: ChatJob) -> ChatReply:
+    async def complete(self, job: ChatJob, counted: Callable[[ChatBatch], None] | None = None) -> ChatReply:
         """The whole answer. Raises ApiError: 400 if the engine refuses the request, 502 if it fails."""
         from models.chat.serving import error_of
 
-        answer = await self._create(job, stream=False)
+        answer = await self._create(job, stream=False, counted=counted)
         if not isinstance(answer, ChatReply):
             raise error_of(answer, job.request)
         return answer
@@ -134,12 +135,28 @@ class VllmChat(ChatEngine):
         finally:
             self._streams -= 1
 
-    async def write(self, job: CompletionJob) -> CompletionReply:
+    async def counted(
+        self, job: ChatJob | CompletionJob
+    ) -> AsyncGenerator[ChatBatch | ChatReply | CompletionReply, None]:
+        """What `complete` or `write` answers, after the tokens so far. Closing it frees the engine. Raises as they."""
+        so_far: deque[ChatBatch] = deque(maxlen=1)
+        answer = self.complete(job, so_far.append) if isinstance(job, ChatJob) else self.write(job, so_far.append)
+        answering: asyncio.Task[ChatReply | CompletionReply] = asyncio.ensure_future(answer)
+        try:
+            while not (await asyncio.wait({answering}, timeout=COUNT_S))[0]:
+                if so_far:
+                    yield so_far.pop()
+            yield answering.result()
+        finally:
+            answering.cancel()
+            await asyncio.wait({answering})
+
+    async def write(self, job: CompletionJob, counted: Callable[[ChatBatch], None] | None = None) -> CompletionReply:
         """The continued prompts. Raises ApiError: 400 if the engine refuses the request, 502 if it fails."""
         from models.chat.serving import error_of
 
         try:
-            return await self._completions.write(job)
+            return await self._completions.write(job, counted)
         except Exception as failure:
             raise error_of(failure, job.request) from failure
 
@@ -191,7 +208,7 @@ class VllmChat(ChatEngine):
         """Requests in the engine, running or waiting."""
         return int(self._engine.get_num_unfinished_requests())
 
-    async def _create(self, job: ChatJob, *, stream: bool) -> Any:
+    async def _create(self, job: ChatJob, *, stream: bool, counted: Callable[[ChatBatch], None] | None = None) -> Any:
         from models.chat.serving import EngineRequest, error_of, schema_refused
 
         request = job.request.model_copy(update={"stream": stream})
@@ -199,6 +216,8 @@ class VllmChat(ChatEngine):
         try:
             fields = engine_fields(request, job.cache_salt, self._model.thinking)
             engine_request = EngineRequest(model=self._model.id, **fields)
+            if counted:
+                engine_request.count(counted)
             answer = await self._serving.create_chat_completion(engine_request)
         except grammars.Refused as refusal:
             raise schema_refused(refusal, await self._refused_field(refusal, job)) from refusal

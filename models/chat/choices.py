@@ -97,6 +97,10 @@ class Ledger:
         """The last event: token counts, if the request wants them."""
         return self._batch(self._event([], self.usage()) if self.request.include_usage else b"")
 
+    def count(self) -> ChatBatch:
+        """Tokens so far, without events."""
+        return self._batch(b"")
+
     def usage(self) -> ChatUsage:
         """Tokens so far."""
         return usage_of(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any
 
@@ -52,15 +52,18 @@ class Completions:
         fill_in = model.fill_in
         self._frame = tokens.known((fill_in.before, fill_in.between, fill_in.after)) if fill_in else None
 
-    async def write(self, job: CompletionJob) -> CompletionReply:
-        """All answers, whole. Raises INVALID_REQUEST, UPSTREAM_ERROR."""
+    async def write(self, job: CompletionJob, counted: Callable[[ChatBatch], None] | None = None) -> CompletionReply:
+        """All answers, whole; `counted` is told the tokens so far. Raises INVALID_REQUEST, UPSTREAM_ERROR."""
         ledger = await self._begin(job)
         pieces: list[CompletionChoice] = []
-        # Several answers come piece by piece, also whole ones: each says what it found cached.
-        kind = RequestOutputKind.DELTA if job.request.answers > 1 else RequestOutputKind.FINAL_ONLY
+        # What is counted comes piece by piece, and so do several answers: each says what it found cached.
+        in_pieces = counted or job.request.answers > 1
+        kind = RequestOutputKind.DELTA if in_pieces else RequestOutputKind.FINAL_ONLY
         async with aclosing(self._outputs(job, ledger, kind)) as outputs:
             async for index, output in outputs:
                 pieces += ledger.choices(index, output)
+                if counted:
+                    counted(ledger.count())
         usage = ledger.usage()
         body: Any = ledger.head | {"choices": whole(pieces), "usage": usage}
         return CompletionReply(

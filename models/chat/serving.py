@@ -6,7 +6,7 @@ Imported where an engine has been started: it needs vLLM.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import aclosing
 from functools import partial
 from typing import Any, cast, get_args
@@ -41,6 +41,9 @@ from models.chat.tools import said
 from models.chat.turns import TurnRenderer, marks_of
 from models.llm.grammars import Grammars, Kind, Refused
 
+Counted = Callable[[ChatBatch], None]
+"""Is told the tokens of a whole answer so far, as a batch without events."""
+
 
 class EngineRequest(ChatCompletionRequest):
     """vLLM's request, built from `engine_fields` only, that is cut and not refused when too long.
@@ -52,6 +55,11 @@ class EngineRequest(ChatCompletionRequest):
     custom_tools: frozenset[str] = frozenset()
 
     _cut: Cut = PrivateAttr(default_factory=Cut)
+    _counted: Counted | None = PrivateAttr(None)
+
+    def count(self, counted: Counted) -> None:
+        """Has `counted` told of each token of a whole answer."""
+        self._counted = counted
 
     @property
     def cut_tokens(self) -> int:
@@ -59,9 +67,9 @@ class EngineRequest(ChatCompletionRequest):
         return self._cut.tokens
 
     def to_sampling_params(self, max_tokens: int, default_sampling_params: dict[str, Any]) -> SamplingParams:
-        """As vLLM's; several answers come piece by piece, also whole ones: `whole` needs what each found cached."""
+        """As vLLM's; what is counted comes piece by piece, and several answers do: each says what it found cached."""
         params = super().to_sampling_params(max_tokens, default_sampling_params)
-        if params.n > 1:
+        if params.n > 1 or self._counted:
             params.output_kind = RequestOutputKind.DELTA
         return params
 
@@ -136,7 +144,7 @@ class ChatServing(OpenAIServingChat):
         """As vLLM's, but for what it returns."""
         cached = Cached()
         answer = await super().chat_completion_full_generator(
-            request, whole(result_generator, cached), *arguments, **options
+            request, whole(result_generator, cached, cast(EngineRequest, request)._counted), *arguments, **options
         )
         if isinstance(answer, ErrorResponse):
             return answer
@@ -206,7 +214,9 @@ def cut_of(request: ChatCompletionRequest) -> int:
     return request.cut_tokens if isinstance(request, EngineRequest) else 0
 
 
-async def whole(results: AsyncGenerator[RequestOutput, None], cached: Cached) -> AsyncGenerator[RequestOutput, None]:
+async def whole(
+    results: AsyncGenerator[RequestOutput, None], cached: Cached, counted: Counted | None = None
+) -> AsyncGenerator[RequestOutput, None]:
     """The last of `results`, or all of them as one where they come piece by piece. `cached` sees each."""
     made: RequestOutput | None = None
     async with aclosing(results):
@@ -216,6 +226,9 @@ async def whole(results: AsyncGenerator[RequestOutput, None], cached: Cached) ->
                 made = result
             else:
                 made.add(result, aggregate=True)
+            if counted:
+                written = sum(len(output.token_ids) for output in made.outputs)
+                counted(ChatBatch(b"", len(made.prompt_token_ids or ()), written, cached.tokens))
     if made is not None:
         made.outputs.sort(key=lambda output: output.index)
         yield made

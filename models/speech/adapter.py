@@ -97,9 +97,12 @@ class SpeechAdapter(SpeechEngine):
         self._stepper.close()
 
     async def _blocks(self, job: SpeechJob, *, whole: bool) -> AsyncGenerator[AudioBlock, None]:
+        told = 0
         async with aclosing(self._stepper.run(self._file(job, whole))) as blocks:
             async for block in blocks:
-                if block.data:
+                # A file that comes at its end is billed as far as it is made, if nobody waits for that.
+                if block.data or block.characters > told:
+                    told = block.characters
                     yield block
 
     def _file(self, job: SpeechJob, whole: bool) -> Generator[AudioBlock]:

@@ -22,10 +22,10 @@ from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from contract.access import Caller
-from contract.errors import STATE_UNAVAILABLE, without_text
+from contract.errors import STATE_UNAVAILABLE, Fault, without_text
 from state.billing import postings, upkeep
 from state.billing.postings import Bill, Entry, OverLimit
-from state.billing.reservation import Reservation
+from state.billing.reservation import SPEND_LIMITS, Reservation, over_limit
 from state.billing.settling import Settling
 from state.database.base import Database
 
@@ -81,6 +81,15 @@ class Ledger:
         self._open[entry.id] = hold
         return hold
 
+    async def require_room(self, caller: Caller, fault: Fault | None = None) -> None:
+        """For what is free, but keeps an engine awake: raises what `reserve` would raise of 1 micro-EUR, or `fault`."""
+        if not (caller.org_limited or caller.user_limited):
+            return
+        try:
+            await self._database.run(partial(postings.require_room, org_id=caller.org_id, user_id=caller.user_id))
+        except OverLimit as refused:
+            raise over_limit(refused, caller, fault or SPEND_LIMITS[refused.whose]) from None
+
     async def mark(self) -> None:
         """Records what the streams of this process have used since the last time.
 
@@ -88,10 +97,12 @@ class Ledger:
         """
         due = [hold for hold in self._open.values() if hold.is_due()]
         for start in range(0, len(due), MARKS_AT_ONCE):
-            holds = [hold for hold in due[start : start + MARKS_AT_ONCE] if not hold.has_ended]
-            marking = self.spawn(self._mark(holds))
-            self._marking |= dict.fromkeys((hold.entry.id for hold in holds), marking)
-            await asyncio.wait([marking])
+            await self._marked_now([hold for hold in due[start : start + MARKS_AT_ONCE] if not hold.has_ended])
+
+    async def _marked_now(self, holds: list[Reservation]) -> None:
+        marking = self.spawn(self._mark(holds))
+        self._marking |= dict.fromkeys((hold.entry.id for hold in holds), marking)
+        await asyncio.wait([marking])
 
     async def _mark(self, holds: list[Reservation]) -> None:
         marks = {hold.entry: hold.used for hold in holds}
@@ -162,6 +173,8 @@ class Ledger:
 
     async def top_up(self, hold: Reservation, amount: int) -> bool:
         """Holds `amount` micro-EUR more. Returns False if the reservation has ended."""
+        if not hold.is_stored:
+            await self._marked_now([hold])
         used = hold.used
         transaction = partial(postings.top_up, entry=hold.entry, amount=amount, used=used)
         held = await self._database.run(transaction, durable=False, row=hold.entry.org_id)

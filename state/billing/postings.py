@@ -21,7 +21,21 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Row, Text, and_, bindparam, case, delete, insert, or_, select, update
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Row,
+    Text,
+    and_,
+    bindparam,
+    case,
+    delete,
+    insert,
+    not_,
+    or_,
+    select,
+    update,
+)
 
 from state.database.base import NOW_MS, NOW_S, insert_new
 from state.database.tables import Quantities, budgets, reservations, usage_lines
@@ -40,6 +54,7 @@ _fits = or_(
     budgets.c.limit_micro_eur.is_(None),
     budgets.c.spent_micro_eur + budgets.c.held_micro_eur + _amount <= budgets.c.limit_micro_eur,
 )
+_NO_ROOM = select(budgets.c.user_id).where(_org | _user, not_(_fits)).order_by(budgets.c.id)
 _hold = update(budgets).where(_fits).values(held_micro_eur=budgets.c.held_micro_eur + _amount)
 _HOLD_ORG = _hold.where(_org)
 _HOLD_USER = _hold.where(_user)
@@ -153,6 +168,13 @@ class Bill:
     entry: Entry
     used: Used
     made_s: float = field(default_factory=time.monotonic)
+
+
+def require_room(connection: Connection, org_id: int, user_id: int | None) -> None:
+    """Raises OverLimit where not even 1 micro-EUR could be held. Holds nothing."""
+    row = connection.execute(_NO_ROOM, {"of_org": org_id, "of_user": user_id, "amount": 1}).first()
+    if row is not None:
+        raise OverLimit("organisation" if row.user_id is None else "user")
 
 
 def reserve(connection: Connection, entry: Entry, amount: int, lease_s: int = LEASE_S) -> None:

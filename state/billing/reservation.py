@@ -51,6 +51,15 @@ class Reservation:
         """What the request has used so far: what is billed if the process ends before the request does."""
         self.used = Used(cost_micro_eur, quantity, unit, quantities)
 
+    async def limit(self, caller: Caller, micro_eur: int) -> None:
+        """The limits of `caller` hold from now on: `micro_eur` are held if there were none before.
+
+        Raises what `reserve` raises; settle what was produced so far.
+        """
+        self._caller = caller
+        if not self.held_micro_eur:
+            await self.top_up(max(1, micro_eur))
+
     def is_due(self) -> bool:
         """Whether it has used more than is recorded, and is old enough to be worth it."""
         is_old = time.monotonic() - self._opened_s >= MARK_S
@@ -61,7 +70,7 @@ class Reservation:
 
         Raises what `reserve` raises; settle what was produced so far.
         """
-        if not self.held_micro_eur or micro_eur <= 0:
+        if not self._is_limited or micro_eur <= 0:
             return
         try:
             held = await self._ledger.top_up(self, micro_eur)
@@ -70,6 +79,10 @@ class Reservation:
         if not held:
             raise STATE_UNAVAILABLE()
         self.held_micro_eur += micro_eur
+
+    @property
+    def _is_limited(self) -> bool:
+        return self._caller.org_limited or self._caller.user_limited
 
     async def settle(
         self, cost_micro_eur: int, quantity: int, unit: str, quantities: Mapping[str, int] | None = None

@@ -6,6 +6,7 @@
     fail, expire            pending to failed, and the money goes back
     adopt                   ready to adopted, with the voice
     discard                 anything to discarded; the voice goes too
+    settle_discarded        what its designer had spent on it by then
 
 The rowcount of one conditional update decides who moves a draft, as `contract.voice_design.draft` says from where.
 Rows are locked in the order organisation, draft, then money or voice, so transactions cannot deadlock.
@@ -90,8 +91,7 @@ def finish(
     draft = _one(connection, held.values(made=made_column(made), worker=None, work_at=None))
     if draft is None:
         return None
-    bill = postings.Bill(draft.entry, postings.Used(cost_micro_eur, made.synthesis_ms, UNIT, {UNIT: made.synthesis_ms}))
-    (charged,) = postings.settle(connection, [bill])
+    (charged,) = postings.settle(connection, [_bill(draft, cost_micro_eur, made.synthesis_ms)])
     work_at = 0 if draft.plan.auto_adopt else None
     after = update(drafts).where(drafts.c.id == draft_id).values(cost_micro_eur=charged, work_at=work_at)
     return _one(connection, after)
@@ -127,15 +127,32 @@ def refuse(connection: Connection, draft_id: str, why: str) -> None:
 
 
 def discard(connection: Connection, org_id: int, draft_id: str, now_s: int, ends_at: int) -> Draft:
-    """The draft, discarded, as is its voice; what was held for it is free. Raises NOT_FOUND."""
+    """The draft, discarded, as is its voice. Raises NOT_FOUND.
+
+    What was held for it is free, unless somebody works on it: who does says first what that has cost.
+    """
     before = _locked(connection, org_id, draft_id)
     change = _move("discard", draft_id).values(worker=None, work_at=None, voice_slug=None)
     after = _one(connection, change.values(sweep_at=now_s, ends_at=ends_at))
     assert after is not None, "the row is locked"
-    postings.void(connection, before.entry)
+    if before.state != "pending" or (before.work_at or 0) <= now_s:
+        postings.void(connection, before.entry)
     if before.voice_slug:
         delete_voice(connection, org_id, before.voice_slug)
     return after
+
+
+def settle_discarded(connection: Connection, draft_id: str, cost_micro_eur: int, synthesis_ms: int) -> None:
+    """Bills what was spent on a draft that was discarded meanwhile, and frees what was held; does nothing to others."""
+    discarded = (drafts.c.id == draft_id, drafts.c.state == "discarded")
+    row = connection.execute(select(drafts).where(*discarded).with_for_update()).one_or_none()
+    if row is None:
+        return
+    if not synthesis_ms:
+        postings.void(connection, draft_of(row).entry)
+        return
+    (charged,) = postings.settle(connection, [_bill(draft_of(row), cost_micro_eur, synthesis_ms)])
+    connection.execute(update(drafts).where(*discarded).values(cost_micro_eur=charged))
 
 
 def discard_old(connection: Connection, draft_id: str, now_s: int) -> bool:
@@ -195,6 +212,10 @@ def _end(connection: Connection, change: Update, why: str, now_s: int, ends_at: 
     if draft is not None:
         postings.void(connection, draft.entry)
     return draft is not None
+
+
+def _bill(draft: Draft, cost_micro_eur: int, synthesis_ms: int) -> postings.Bill:
+    return postings.Bill(draft.entry, postings.Used(cost_micro_eur, synthesis_ms, UNIT, {UNIT: synthesis_ms}))
 
 
 def _in_time(now_s: int) -> ColumnElement[bool]:

@@ -187,6 +187,12 @@ class Drafts:
         await self._delete_bytes(draft, ends_at)
         return draft
 
+    async def settle_discarded(self, draft: Draft, cost_micro_eur: int, synthesis_ms: int) -> None:
+        """Whoever has worked on `draft` says at the end what that took: it is billed if the draft was discarded."""
+        await self._database.run(
+            lambda c: changes.settle_discarded(c, draft.id, cost_micro_eur, synthesis_ms), row=draft.org_id
+        )
+
     async def expire(self) -> None:
         """Ends drafts that were not finished in time."""
         now_s = self._now_s()

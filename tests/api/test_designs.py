@@ -107,15 +107,20 @@ async def stored(api: Api) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.glob("drafts/**/*") if path.is_file())
 
 
-@pytest.fixture
-async def held(api: Api) -> AsyncIterator[dict[str, Any]]:
-    """A draft whose designer waits until it is told to go on."""
-    draft = await ordered(api, instruct="hold")
+async def until_designed(api: Api) -> None:
+    """Returns once the designer is at work."""
 
     async def under_way() -> bool:
         return designer(api).under_way == 1
 
     await eventually(under_way)
+
+
+@pytest.fixture
+async def held(api: Api) -> AsyncIterator[dict[str, Any]]:
+    """A draft whose designer waits until it is told to go on."""
+    draft = await ordered(api, instruct="hold")
+    await until_designed(api)
     yield draft
     designer(api).go.set()
 
@@ -345,12 +350,48 @@ async def test_discarding_ends_the_work_and_frees_the_place(api: Api, held: dict
 
     await eventually(left)
     assert (await poll(api, held))["status"] == "discarded"
-    assert await api.usage() == []
     for _ in range(PENDING_DRAFTS):
         await ordered(api, instruct="hold")
 
 
-async def test_what_a_designer_made_of_a_discarded_draft_is_thrown_away(api: Api, held: dict[str, Any]) -> None:
+async def test_discarding_bills_the_time_that_the_designer_had_spent(api: Api) -> None:
+    await api.limit(HELD_MICRO_EUR)
+    draft = await ordered(api, instruct="hold")
+    await until_designed(api)
+    reply = (await discard(api, draft)).json()
+    (line,) = await api.usage()
+    assert line.quantities == {"synthesis_ms": line.quantity}
+    assert 0 < reply["cost_micro_eur"] == line.cost_micro_eur == line.quantity < HELD_MICRO_EUR
+    me = (await api.send("GET", "/v1/me")).json()["spend"]["organisation"]
+    assert (me["spent_micro_eur"], me["held_micro_eur"]) == (line.cost_micro_eur, 0)
+    assert (await discard(api, draft)).json()["cost_micro_eur"] == line.cost_micro_eur
+    assert len(await api.usage()) == 1
+
+
+async def test_discarding_what_no_designer_has_begun_costs_nothing(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drafting, "AT_ONCE", 0)
+    await api.limit(HELD_MICRO_EUR)
+    assert (await discard(api, await ordered(api))).json()["cost_micro_eur"] == 0
+    me = (await api.send("GET", "/v1/me")).json()["spend"]["organisation"]
+    assert (await api.usage(), me["held_micro_eur"]) == ([], 0)
+
+
+async def test_discarding_what_a_designer_fails_at_costs_nothing(api: Api) -> None:
+    api.service.drafting.pause_s = 60
+    draft = await ordered(api, instruct="fail")
+
+    async def has_failed() -> bool:
+        found = await api.state.drafts.read(draft["id"])
+        return found is not None and found.failures == 1
+
+    await eventually(has_failed)
+    await discard(api, draft)
+    assert await api.usage() == []
+
+
+async def test_what_a_designer_made_of_a_discarded_draft_is_thrown_away_and_billed(
+    api: Api, held: dict[str, Any]
+) -> None:
     # Discarded by another process, whose word this one has not heard yet.
     await api.state.drafts.discard(1, held["id"])
     designer(api).go.set()
@@ -359,8 +400,10 @@ async def test_what_a_designer_made_of_a_discarded_draft_is_thrown_away(api: Api
         return not api.service.drafting._working
 
     await eventually(done)
-    assert (await poll(api, held))["status"] == "discarded"
-    assert (await stored(api), await api.usage()) == ([], [])
+    (line,) = await api.usage()
+    after = await poll(api, held)
+    assert (after["status"], after["cost_micro_eur"]) == ("discarded", line.cost_micro_eur)
+    assert (await stored(api), line.unit) == ([], "synthesis_ms")
 
 
 async def test_discarding_an_adopted_draft_frees_its_slug_at_once(api: Api) -> None:
@@ -781,9 +824,9 @@ async def test_money_is_held_while_a_draft_is_made(api: Api) -> None:
     draft = await ordered(api, instruct="hold")
     me = (await api.send("GET", "/v1/me")).json()["spend"]["organisation"]
     assert me["held_micro_eur"] == HELD_MICRO_EUR
-    await discard(api, draft)
+    cost = (await discard(api, draft)).json()["cost_micro_eur"]
     me = (await api.send("GET", "/v1/me")).json()["spend"]["organisation"]
-    assert (me["spent_micro_eur"], me["held_micro_eur"]) == (0, 0)
+    assert (me["spent_micro_eur"], me["held_micro_eur"]) == (cost, 0)
 
 
 async def test_money_of_a_draft_outlives_the_lease_of_a_request(api: Api) -> None:

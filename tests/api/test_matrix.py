@@ -106,29 +106,21 @@ def methods_at(path: str) -> frozenset[str]:
 
 OPERATIONS = _operations()
 DESIGNS = "/audio/voices/designs"
-FREE = {
-    "/messages/count_tokens",
-    "/tokenize",
-    "/detokenize",
-    "/audio/uploads",
-    "/mcp/mcp",
-    f"{DESIGNS}/suggest",
-    f"{DESIGNS}/x/adopt",
-}
-"""Paths that cost nothing. What a tool costs is refused in its result."""
+FREE = {"/mcp/mcp", f"{DESIGNS}/suggest", f"{DESIGNS}/x/adopt"}
+"""Paths that cost nothing and need no engine. What a tool costs is refused in its result."""
 NEED_VOICES = {DESIGNS, f"{DESIGNS}/suggest"}
 """Paths for plans with voices."""
 ANSWERS = {DESIGNS: {202, 409}, f"{DESIGNS}/x/adopt": {404}}
 """What an admitted request is answered where that is not 200: an organisation has so many drafts at a time."""
 CODES = {DESIGNS: "quota_exceeded"}
 """What a spend limit is called where it has a name of its own."""
-SPENT_TYPES = {"/messages": "billing_error"}
+SPENT_TYPES = {"/messages": "billing_error", "/messages/count_tokens": "billing_error"}
 """Its type, where the wire has one of its own."""
 TAKE_API_KEY_HEADER = {"/messages", "/messages/count_tokens", "/models", "/models/x"}
 """Paths where the key may come as `x-api-key`."""
 TWO_HEADERS = [operation for operation in OPERATIONS if operation.plain in TAKE_API_KEY_HEADER]
 SCOPED = [operation for operation in OPERATIONS if operation.method == "POST" and operation.scope]
-BILLED = [operation for operation in SCOPED if operation.plain not in FREE]
+NEED_BUDGET = [operation for operation in SCOPED if operation.plain not in FREE]
 
 SCOPE_SETS = {
     "nothing": frozenset[Scope](),
@@ -305,7 +297,7 @@ async def test_plan_and_budget_decide(world: World, operation: Operation, plan: 
     answer = await world.ask(operation, f"{plan}, {limited}, {operation}", operation.body)
     if operation.plain in NEED_VOICES and operation.method == "POST" and not PLANS[plan].voices:
         assert (answer.status, answer.error["code"]) == (403, "voice_not_in_plan")
-    elif operation in BILLED and limited != "no limit":
+    elif operation in NEED_BUDGET and limited != "no limit":
         assert (answer.status, answer.error["type"]) == (402, SPENT_TYPES.get(operation.plain, "insufficient_quota"))
         assert answer.error["code"] == CODES.get(operation.plain, BUDGETS[limited])
     else:

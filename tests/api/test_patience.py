@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from deployments.ingress.patience import Overdue, within
+from deployments.ingress.patience import Overdue, Pace, within
 
 pytestmark = pytest.mark.anyio
 
@@ -97,3 +97,37 @@ async def test_a_generator_gives_its_next_item() -> None:
     assert [await within(60, source.__anext__()), await within(60, source.__anext__())] == [1, 2]
     with pytest.raises(StopAsyncIteration):
         await within(60, source.__anext__())
+
+
+class Clock:
+    """Shows what it is told."""
+
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    async def pass_by(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+@pytest.mark.parametrize(("waited_s", "is_dropped"), [(70.0, False), (70.1, True)])
+async def test_all_waits_together_are_bounded_by_what_was_sent(waited_s: float, is_dropped: bool) -> None:
+    clock, event = Clock(), asyncio.Event()
+    asyncio.get_running_loop().call_soon(event.set)
+    pace = Pace(60, 10, clock)
+    await pace.kept(100, clock.pass_by(20))
+    await clock.pass_by(1000)  # nothing was there to be sent
+    await pace.kept(0, clock.pass_by(waited_s - 20 - 1e-6))
+    if is_dropped:
+        with pytest.raises(Overdue):
+            await pace.kept(0, asyncio.Event().wait())
+    else:
+        assert await pace.kept(100, later(event)) == "come"
+
+
+async def test_nothing_may_be_waited_for_longer_than_the_idle_time_however_much_was_sent() -> None:
+    pace = Pace(0, 1)
+    await pace.kept(10**9, at_once())
+    with pytest.raises(Overdue):
+        await pace.kept(0, asyncio.Event().wait())

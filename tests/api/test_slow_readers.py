@@ -19,6 +19,8 @@ from tests.engines import ObedientChat
 pytestmark = pytest.mark.anyio
 
 BUFFER_BYTES = 4096
+EVENTS = 3000
+"""Of an answer that the buffers between server and client do not hold."""
 
 
 @asynccontextmanager
@@ -83,3 +85,30 @@ async def test_client_that_reads_slowly_is_not_dropped(api: Api, monkeypatch: py
             read += piece
             await asyncio.sleep(0.005)
     assert read.count(b"data: {") == 1500
+
+
+async def read_at(client: socket.socket, bytes_per_s: int) -> None:
+    """Reads so much in a second, until there is no more."""
+    read, loop = 0, asyncio.get_running_loop()
+    began = loop.time()
+    while piece := await loop.sock_recv(client, 4096):
+        read += len(piece)
+        await asyncio.sleep(max(0.0, began + read / bytes_per_s - loop.time()))
+
+
+@pytest.mark.parametrize(("least_bytes_per_s", "is_dropped"), [(16_000, False), (400_000, True)])
+async def test_client_is_dropped_that_always_reads_in_time_but_too_little(
+    api: Api, monkeypatch: pytest.MonkeyPatch, least_bytes_per_s: int, is_dropped: bool
+) -> None:
+    """48 KiB leave the buffers at a time, a third of `WRITE_S` each: by that alone it would be kept."""
+    monkeypatch.setattr(middleware, "WRITE_S", 1.0)
+    monkeypatch.setattr(middleware, "WRITE_LEAST_BYTES_PER_S", least_bytes_per_s)
+    async with served(api) as port, asked(api, port, EVENTS) as client:
+        reading = asyncio.create_task(read_at(client, 150_000))
+        while not under_way(api):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        while under_way(api) or api.service.budgets.requests:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        reading.cancel()
+    (line,) = await api.usage()
+    assert (line.quantities["output_tokens"] < EVENTS) == is_dropped

@@ -137,6 +137,16 @@ async def test_a_stream_says_the_same(chat: VllmChat) -> None:
     assert batches[-1].prompt_tokens == whole.prompt_tokens
 
 
+async def test_whole_answers_say_how_far_they_are(chat: VllmChat) -> None:
+    asked = job([CAPITALS, "One, two, three,"], max_tokens=100)
+    *counts, reply = [count async for count in chat.counted(asked)]
+    assert isinstance(reply, CompletionReply)
+    assert texts(reply) == texts(await chat.write(asked))
+    so_far = [count.completion_tokens for count in counts]
+    assert 0 < so_far[0] <= so_far[-1] <= reply.completion_tokens
+    assert so_far == sorted(so_far)
+
+
 async def test_the_score_of_a_prompt_is_what_another_library_computes(
     chat: VllmChat, path: Path, tokenizer: Any
 ) -> None:

@@ -14,7 +14,7 @@ import pytest
 from openai.types.chat import ChatCompletion
 
 from contract.catalog import ChatModel, Serving
-from contract.chat.engine import ChatBatch, ChatJob
+from contract.chat.engine import ChatBatch, ChatJob, ChatReply
 from contract.chat.request import ChatRequest
 from contract.errors import ApiError
 from contract.messages.events import MessageEvents
@@ -373,7 +373,7 @@ async def test_a_schema_that_cannot_be_followed_is_the_clients_fault(chat: VllmC
         "tools": {"tools": tools, "tool_choice": "required"},
         "response_format": {"response_format": form},
     }.items():
-        for call in (chat.complete(ask(**fields)), batches(chat, ask(**fields))):
+        for call in (chat.complete(ask(**fields)), batches(chat, ask(**fields)), anext(chat.counted(ask(**fields)))):
             with pytest.raises(ApiError) as caught:
                 await call
             assert caught.value.fault.status == 400
@@ -522,6 +522,26 @@ async def test_a_cancelled_call_frees_the_engine(chat: VllmChat, streamed: bool)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+    await idle(chat)
+
+
+async def test_a_whole_answer_says_how_far_it_is(chat: VllmChat) -> None:
+    job = ask("Count to a thousand.", max_tokens=200)
+    *counts, reply = [count async for count in chat.counted(job)]
+    assert isinstance(reply, ChatReply)
+    assert reply.text == (await chat.complete(job)).text
+    so_far = [count.completion_tokens for count in counts if isinstance(count, ChatBatch)]
+    assert len(so_far) == len(counts) > 0
+    assert sorted({*so_far}) == so_far
+    assert 0 < so_far[0] <= so_far[-1] <= reply.completion_tokens
+    assert {count.prompt_tokens for count in counts} == {reply.prompt_tokens}
+
+
+async def test_a_client_that_leaves_a_counted_answer_frees_the_engine(chat: VllmChat) -> None:
+    counts = chat.counted(ask("Count to a thousand.", max_tokens=400))
+    assert (await anext(counts)).completion_tokens > 0
+    assert chat.unfinished
+    await counts.aclose()
     await idle(chat)
 
 

@@ -3,7 +3,7 @@ from sqlalchemy import Connection, event
 from sqlalchemy.engine import Engine
 
 from contract.access import Caller, Scope
-from contract.errors import ApiError
+from contract.errors import STATE_UNAVAILABLE, ApiError
 from state.accounts import api_keys, keys, organisations
 from state.accounts import authentication as accounts
 from state.accounts.authentication import PEPPER, Accounts
@@ -110,6 +110,50 @@ async def test_a_revoked_key_dies_within_five_seconds(database: Database, passed
         assert isinstance(await authenticating.authenticate(f"Bearer {key.text}"), Caller)
     else:
         assert await refused(authenticating, f"Bearer {key.text}") == "INVALID_API_KEY"
+
+
+@pytest.mark.parametrize("passed_s", [0.0, 4.99, 5.0])
+async def test_a_key_that_is_revoked_is_noticed_by_what_it_has_begun(database: Database, passed_s: float) -> None:
+    key, clock = await make_key(database), Clock()
+    authenticating = Accounts(database, pepper(), clock)
+    caller = await authenticating.authenticate(f"Bearer {key.text}")
+    await database.run(lambda connection: api_keys.revoke(connection, key.public_id, 1))
+    clock.now_s += passed_s
+    if passed_s < 5:
+        assert await authenticating.current(caller) == caller
+    else:
+        with pytest.raises(ApiError) as caught:
+            await authenticating.current(caller)
+        assert caught.value.fault.name == "INVALID_API_KEY"
+
+
+async def test_a_database_that_does_not_answer_ends_nothing_that_has_begun(database: Database) -> None:
+    key, clock = await make_key(database), Clock()
+    authenticating = Accounts(database, pepper(), clock)
+    caller = await authenticating.authenticate(f"Bearer {key.text}")
+
+    class Silent:
+        async def run(self, *_: object, **__: object) -> None:
+            raise STATE_UNAVAILABLE()
+
+    authenticating._database = Silent()  # type: ignore[assignment]
+    clock.now_s += 5
+    assert await authenticating.current(caller) is caller
+    authenticating._database = database
+    await database.run(lambda connection: api_keys.revoke(connection, key.public_id, 1))
+    clock.now_s += 5
+    with pytest.raises(ApiError, match="key"):
+        await authenticating.current(caller)
+
+
+async def test_a_limit_is_known_to_what_was_begun_without_one(database: Database) -> None:
+    key, clock = await make_key(database), Clock()
+    authenticating = Accounts(database, pepper(), clock)
+    caller = await authenticating.authenticate(f"Bearer {key.text}")
+    await database.run(lambda connection: organisations.set_limit(connection, caller.org_id, None, 10))
+    assert not (await authenticating.current(caller)).org_limited
+    clock.now_s += 5
+    assert (await authenticating.current(caller)).org_limited
 
 
 async def test_a_new_process_refuses_a_revoked_key_at_once(database: Database) -> None:

@@ -691,3 +691,40 @@ async def test_drafts_survive_closing(tmp_path: Path) -> None:
     assert await second.drafts.find(caller.org_id, draft.id) == draft
     assert await second.drafts.waiting(9) == [waiting.id]
     await second.close()
+
+
+@pytest.mark.parametrize(("cost", "left"), [(0, 0), (7, 7), (HOLD, HOLD)])
+async def test_what_a_discarded_draft_has_cost_is_said_by_who_worked_on_it(
+    store: Drafts, database: Database, caller: Caller, cost: int, left: int
+) -> None:
+    held = await claimed(store, caller)
+    await store.settle_discarded(held.draft, 5, 5)
+    assert await money(database, caller) == (0, HOLD), "it is not discarded"
+    await store.discard(caller.org_id, held.draft.id)
+    assert await money(database, caller) == (0, HOLD), "nobody else may spend it meanwhile"
+    for _ in range(2):
+        await store.settle_discarded(held.draft, cost, cost)
+        assert await money(database, caller) == (left, 0)
+        assert (await store.find(caller.org_id, held.draft.id)).cost_micro_eur == cost
+    assert await line_count(database) == bool(cost)
+
+
+@pytest.mark.parametrize(("passed_s", "still_held"), [(LEASE_S - 1, HOLD), (LEASE_S, 0)])
+async def test_a_discarded_draft_that_nobody_works_on_frees_its_money(
+    store: Drafts, database: Database, caller: Caller, clock: Clock, passed_s: int, still_held: int
+) -> None:
+    held = await claimed(store, caller)
+    clock.now_s += passed_s
+    await store.discard(caller.org_id, held.draft.id)
+    assert await money(database, caller) == (0, still_held)
+
+
+async def test_a_ready_draft_is_billed_once_though_it_is_discarded_at_the_same_time(
+    store: Drafts, database: Database, caller: Caller
+) -> None:
+    held = await claimed(store, caller)
+    await finish(store, held)
+    await store.discard(caller.org_id, held.draft.id)
+    await store.settle_discarded(held.draft, 7, 7)
+    assert await money(database, caller) == (COST, 0)
+    assert await line_count(database) == 1

@@ -1,6 +1,7 @@
 import asyncio
 import gc
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -335,3 +336,70 @@ async def test_a_database_that_is_away_closes_the_door_and_loses_no_line(
     assert await money(database, limited) == (9, 0)
     assert await money(database, free) == (9, 0)
     assert (await reserve(ledger, free, 10)).held_micro_eur == 0
+
+
+@pytest.mark.parametrize("is_marked", [False, True], ids=["no row yet", "a row that holds nothing"])
+@pytest.mark.parametrize(("micro_eur", "fits"), [(99, True), (100, True), (101, False)])
+async def test_a_limit_that_is_set_holds_for_what_was_begun_without_one(
+    database: Database, monkeypatch: pytest.MonkeyPatch, is_marked: bool, micro_eur: int, fits: bool
+) -> None:
+    monkeypatch.setattr("state.billing.reservation.MARK_S", 0.0)
+    caller, ledger = await make_caller(database), Ledger(database)
+    hold = await reserve(ledger, caller, 5)
+    hold.note(30, 30, "tokens")
+    if is_marked:
+        await ledger.mark()
+    await database.run(lambda connection: organisations.set_limit(connection, caller.org_id, None, 100))
+    limited = replace(caller, org_limited=True)
+    if fits:
+        await hold.limit(limited, micro_eur)
+        assert await money(database, caller) == (0, micro_eur)
+        await hold.limit(limited, micro_eur)
+        assert await money(database, caller) == (0, micro_eur), "it is held once"
+    else:
+        with pytest.raises(ApiError) as caught:
+            await hold.limit(limited, micro_eur)
+        assert caught.value.fault.name == "ORG_SPEND_LIMIT"
+    await hold.settle(30, 30, "tokens")
+    assert await money(database, caller) == (30, 0)
+
+
+async def test_an_end_while_a_new_limit_is_looked_at_leaves_nothing_held(database: Database) -> None:
+    caller, ledger = await make_caller(database), Ledger(database)
+    hold = await reserve(ledger, caller, 5)
+    hold.note(30, 30, "tokens")
+    await database.run(lambda connection: organisations.set_limit(connection, caller.org_id, None, 100))
+    limiting = asyncio.create_task(hold.limit(replace(caller, org_limited=True), 50))
+    await asyncio.sleep(0)
+    limiting.cancel()
+    await hold.settle(30, 30, "tokens")
+    await ledger.close()
+    assert await money(database, caller) == (30, 0)
+
+
+@pytest.mark.parametrize(
+    ("org_limit", "user_limit", "held", "code"),
+    [
+        (None, None, 0, None),
+        (0, None, 0, "org_spend_limit"),
+        (1, None, 0, None),
+        (1, None, 1, "org_spend_limit"),
+        (5, 0, 0, "user_spend_limit"),
+        (5, 1, 0, None),
+        (None, 1, 1, "user_spend_limit"),
+        (0, 0, 0, "org_spend_limit"),
+    ],
+)
+async def test_room_is_required_of_what_costs_nothing(
+    database: Database, org_limit: int | None, user_limit: int | None, held: int, code: str | None
+) -> None:
+    caller, ledger = await make_caller(database, org_limit, user_limit), Ledger(database)
+    if held:
+        await reserve(ledger, caller, held)
+    if code is None:
+        await ledger.require_room(caller)
+    else:
+        with pytest.raises(ApiError) as caught:
+            await ledger.require_room(caller)
+        assert caught.value.fault.code == code
+    assert await money(database, caller) == (0, held)

@@ -66,8 +66,11 @@ async def decide(
     questions = preset.questions if preset else decision.questions
     asked = posed(questions, decision.order)
     job = DecisionJob(decision.state, asked, decision.images, context.owner, context.caller.org_id)
-    estimate = {"input_tokens": job.most_input_tokens(model), "questions": len(job.questions)}
-    async with bill(context, model, estimate) as account:
+    count = len(job.questions)
+    estimate = {"input_tokens": job.most_input_tokens(model), "questions": count}
+    async with bill(
+        context, model, estimate, begun=lambda: {"input_tokens": job.likely_input_tokens(), "questions": count}
+    ) as account:
         readings = await _read(context, model, job)
         result = DecisionResult(
             id=f"dec_{secrets.token_hex(16)}",
@@ -82,17 +85,18 @@ async def decide(
             total_s=time.perf_counter() - context.started_s,
         )
         rendered = render(result)
-        await account.settle(input_tokens=readings.input_tokens, questions=len(job.questions))
+        await account.settle(input_tokens=readings.input_tokens, questions=count)
     return rendered
 
 
 async def measurement(context: RequestContext, model: DecisionModel) -> Measurement | None:
-    """What a running scorer reports of itself, or has reported last. Wakes none."""
+    """What a running scorer reports of itself, or has reported last. Wakes none, nor keeps any awake for nothing."""
     last = context.service.measurements
     engine = context.engine(model)
     if engine.running():
         with suppress(ApiError, TimeoutError):
             async with asyncio.timeout(MEASUREMENT_WAIT_S):
+                await context.service.state.ledger.require_room(context.caller)
                 if found := await engine.call(DecisionEngine.measured, None, timings=Timings()):
                     last[model.id] = found
     return last.get(model.id)

@@ -14,7 +14,7 @@ import random
 
 from contract.access import Caller
 from contract.catalog import VoiceDesignModel
-from contract.errors import NOT_IMPLEMENTED, UPSTREAM_ERROR, VOICE_NOT_IN_PLAN
+from contract.errors import NOT_IMPLEMENTED, QUOTA_EXCEEDED, UPSTREAM_ERROR, VOICE_NOT_IN_PLAN
 from contract.voice_design.order import AdoptRequest, DesignOrder, SuggestRequest, plan
 from contract.voice_design.replies import DesignOptions, SuggestReply
 from contract.voice_design.replies import options as options_of
@@ -44,6 +44,7 @@ async def order(context: RequestContext, request: DesignOrder) -> Draft:
         raise _not_here()
     if planned.slug:
         check_slug(planned.slug, service.catalog.voices)
+    await service.state.ledger.require_room(context.caller, QUOTA_EXCEEDED)
     engine = context.engine(model)
     if engine.is_failing():
         engine.warm()  # Without an attempt nobody would notice that it can be started again.
@@ -82,10 +83,11 @@ async def adopt(context: RequestContext, draft_id: str, request: AdoptRequest) -
 
 
 async def discard(context: RequestContext, draft_id: str) -> Draft:
-    """The draft, discarded; nothing is billed for one that was not ready. Raises NOT_FOUND."""
-    draft = await context.service.state.drafts.discard(context.caller.org_id, draft_id)
-    context.service.drafting.drop(draft.id)
-    return draft
+    """The draft, discarded; the time that a designer had spent on it until then is billed. Raises NOT_FOUND."""
+    service, org_id = context.service, context.caller.org_id
+    draft = await service.state.drafts.discard(org_id, draft_id)
+    await service.drafting.drop(draft.id)
+    return await service.state.drafts.find(org_id, draft_id)
 
 
 def suggest(context: RequestContext, request: SuggestRequest) -> SuggestReply:

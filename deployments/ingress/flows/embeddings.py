@@ -18,8 +18,10 @@ async def embed(
     context: RequestContext, model: EmbeddingModel, job: EmbeddingsJob, render: Callable[[Embeddings], Awaitable[R]]
 ) -> R:
     """One vector per text, in order, as `render` makes a reply of them; what that raises is not billed."""
-    job = replace(job, owner=context.owner)
-    async with bill(context, model, {"input_tokens": job.most_input_tokens(model)}) as account:
+    job, estimate = replace(job, owner=context.owner), {"input_tokens": job.most_input_tokens(model)}
+    async with bill(
+        context, model, estimate, begun=lambda: {"input_tokens": job.likely_input_tokens(model)}
+    ) as account:
         vectors = await context.engine(model).call(EmbeddingsEngine.embed, job, timings=context.timings)
         rendered = await render(vectors)
         await account.settle(input_tokens=vectors.prompt_tokens)

@@ -52,8 +52,7 @@ class Formatting:
     """
 
     def __init__(self, context: RequestContext, language: str | None, formatter: ChatModel | None) -> None:
-        # Its own timings: those of the request are the transcriber's.
-        self._context = replace(context, timings=Timings(organisation=context.caller.org_id))
+        self._context = context
         self._formatter = formatter
         self._space = "" if language in NO_SPACES else " "
         self._segments: list[Segment] = []
@@ -119,8 +118,10 @@ class Formatting:
         """One piece; empty if the pass has failed. The first failure ends the others: half of it is worth nothing."""
         try:
             async with self._free:
+                # Its own timings: those of the request are the transcriber's.
+                context = replace(self._context, timings=Timings(organisation=self._context.caller.org_id))
                 # Billed whether or not it can be used: that is no fault of the engine's.
-                reply = await chat.complete(self._context, formatter, asked(piece, formatter), lambda reply: reply)
+                reply = await chat.complete(context, formatter, asked(piece, formatter), lambda reply: reply)
                 return answered(reply)
         except Exception as error:
             self._error = self._error or error

@@ -16,8 +16,10 @@ R = TypeVar("R")
 
 async def rerank(context: RequestContext, model: RerankModel, job: RerankJob, render: Callable[[Ranking], R]) -> R:
     """One score per document, in order, as `render` makes a reply of them; what that raises is not billed."""
-    job = replace(job, owner=context.owner)
-    async with bill(context, model, {"input_tokens": job.most_input_tokens(model)}) as account:
+    job, estimate = replace(job, owner=context.owner), {"input_tokens": job.most_input_tokens(model)}
+    async with bill(
+        context, model, estimate, begun=lambda: {"input_tokens": job.likely_input_tokens(model)}
+    ) as account:
         ranking = await context.engine(model).call(RerankEngine.rerank, job, timings=context.timings)
         rendered = render(ranking)
         await account.settle(input_tokens=ranking.prompt_tokens)

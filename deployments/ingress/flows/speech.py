@@ -38,6 +38,9 @@ from state.voices import OwnVoice
 CLIP_RATE = 24_000
 """Sample rate at which engines get a reference clip, in Hz."""
 
+FIRST_CHARS = 100
+"""Of a text: an engine that has said nothing yet is at its first sentence."""
+
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
@@ -86,23 +89,24 @@ def blocks(context: RequestContext, prepared: Prepared) -> AsyncGenerator[AudioB
 
 async def _as_made(context: RequestContext, prepared: Prepared) -> AsyncGenerator[AudioBlock, None]:
     model, total, is_settled = prepared.choice.model, len(prepared.job.text), False
-    async with _account(context, model, total) as account:
+    async with _account(context, model, total, min(total, FIRST_CHARS)) as account:
         job = await _with_clip(context, prepared)
         async with aclosing(context.engine(model).stream(SpeechEngine.speak, job, timings=context.timings)) as made:
             async for block in made:
                 if not is_settled:
                     await account.progress(characters=block.characters)
-                if block.characters >= total and not is_settled:
+                if block.data and block.characters >= total and not is_settled:
                     # What is left is the end of the file; the bill is written before it goes out.
                     await account.settle()
                     is_settled = True
-                yield block
+                if block.data:
+                    yield block
 
 
 async def _in_one_piece(context: RequestContext, prepared: Prepared) -> AsyncGenerator[AudioBlock, None]:
     """One block. Raises STREAM_INCOMPLETE where an engine fails on the way: no byte has gone then."""
     model, total = prepared.choice.model, len(prepared.job.text)
-    async with _account(context, model, total) as account:
+    async with _account(context, model, total, total) as account:
         job = await _with_clip(context, prepared)
         try:
             block = await context.engine(model).call(SpeechEngine.speak_whole, job, timings=context.timings)
@@ -115,11 +119,18 @@ async def _in_one_piece(context: RequestContext, prepared: Prepared) -> AsyncGen
 
 
 @asynccontextmanager
-async def _account(context: RequestContext, model: SpeechModel, characters: int) -> AsyncIterator[Account]:
-    """One of the key's streams, and the bill of so many characters at most."""
+async def _account(context: RequestContext, model: SpeechModel, most: int, begun: int) -> AsyncIterator[Account]:
+    """One of the key's streams, and the bill of so many characters at most, and of so many for who leaves early."""
     async with (
         context.service.state.rates.stream(context.caller),
-        bill(context, model, {"characters": characters}, "characters") as account,
+        bill(
+            context,
+            model,
+            {"characters": most},
+            "characters",
+            begun=lambda: {"characters": begun},
+            is_stream=not model.in_one_piece,
+        ) as account,
     ):
         yield account
 

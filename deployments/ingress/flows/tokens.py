@@ -1,4 +1,4 @@
-"""Counting and making tokens, which costs nothing, but may start an engine as chat does."""
+"""Counting and making tokens. It costs nothing, but may start an engine as chat does: not for who may spend nothing."""
 
 from __future__ import annotations
 
@@ -27,15 +27,17 @@ async def refuse_longer(context: RequestContext, model: ChatModel, request: Chat
 
 
 async def tokenize(context: RequestContext, model: ChatModel, job: TokenizeJob) -> Tokenized:
-    """The tokens of a text or of a conversation. Raises INVALID_REQUEST for too much text, TOO_MUCH_AT_ONCE."""
+    """The tokens of a text or of a conversation. Raises INVALID_REQUEST for too much text, TOO_MUCH_AT_ONCE, and a spend limit."""
     check_length(job, model)
     if job.request:
         told(job.request, model.thinking)  # what it refuses starts no engine
+    await context.service.state.ledger.require_room(context.caller)
     with context.service.budgets.body(context.caller) as hold:
         hold(reply_bytes(job))
         return await context.engine(model).call(ChatEngine.tokenize, job, timings=context.timings)
 
 
 async def detokenize(context: RequestContext, model: ChatModel, job: DetokenizeJob) -> str:
-    """The text of some tokens. Raises INVALID_REQUEST for an id that the vocabulary lacks."""
+    """The text of some tokens. Raises INVALID_REQUEST for an id that the vocabulary lacks, and a spend limit."""
+    await context.service.state.ledger.require_room(context.caller)
     return await context.engine(model).call(ChatEngine.detokenize, job, timings=context.timings)

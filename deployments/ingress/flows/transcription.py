@@ -30,9 +30,6 @@ from deployments.ingress.billing import bill
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows.formatting import FORMAT_WAIT_S, Formatting
 
-TIME_LIMITS = (UPSTREAM_TIMEOUT, RECORDING_TIMEOUT, WARMING_UP)
-"""What `_late` says."""
-
 ADDRESS_S = 600
 """For so long an engine can read a recording from the store: longer than any deadline."""
 
@@ -63,25 +60,22 @@ async def listen(context: RequestContext, plan: Plan, file: bytes | None, answer
     transcript = answer.transcript
     async with (
         context.service.state.rates.stream(context.caller),
-        bill(context, plan.model, {"audio_seconds": 1}, "audio_seconds") as account,
+        bill(
+            context, plan.model, {"audio_seconds": 1}, "audio_seconds", is_stream=bool(plan.request.stream)
+        ) as account,
         _formatting(context, plan) as formatting,
         _audio(context, plan.request.upload_id, file) as audio,
         aclosing(_heard(context, plan, plan.job(audio, context.owner), is_held=file is None)) as parts,
     ):
-        try:
-            async for part in parts:
-                if not transcript.duration_s:
-                    await account.expect(audio_seconds=math.ceil(part.duration_s))
-                text = transcript.add(part)
-                await account.progress(audio_seconds=transcript.billed_seconds)
-                if formatting:
-                    formatting.add(part.segments)
-                if text:
-                    yield text
-        except ApiError as error:
-            if plan.request.stream and error.fault in TIME_LIMITS and transcript.billed_seconds:
-                await account.settle()
-            raise
+        async for part in parts:
+            if not transcript.duration_s:
+                await account.expect(audio_seconds=math.ceil(part.duration_s))
+            text = transcript.add(part)
+            await account.progress(audio_seconds=transcript.billed_seconds)
+            if formatting:
+                formatting.add(part.segments)
+            if text:
+                yield text
         await account.settle(audio_seconds=math.ceil(transcript.seconds))
         if formatting:
             answer.formatted = await formatting.finish(

@@ -43,9 +43,10 @@ _under_way: Counter[str] = Counter()
 
 
 async def issue(context: RequestContext, request: UploadRequest) -> Ticket:
-    """A ticket. Nothing is billed.
+    """A ticket. Nothing is billed, but who may spend nothing has no use for it.
 
-    Raises UNSUPPORTED_MEDIA_TYPE, REQUEST_TOO_LARGE, INVALID_REQUEST, NOT_CONFIGURED, STORE_FULL, TOO_MANY_UPLOADS.
+    Raises UNSUPPORTED_MEDIA_TYPE, REQUEST_TOO_LARGE, INVALID_REQUEST, NOT_CONFIGURED, a spend limit, STORE_FULL, and
+    TOO_MANY_UPLOADS.
     """
     content_type = request.content_type
     request.check_size()
@@ -53,6 +54,7 @@ async def issue(context: RequestContext, request: UploadRequest) -> Ticket:
     model = choose(TranscriptionRequest(model=request.model), offered)
     if model is None:
         raise NOT_CONFIGURED()
+    await context.service.state.ledger.require_room(context.caller)
     await context.service.state.blobs.need_room(request.size)
     ticket = await context.service.state.tickets.issue(context.caller, content_type, request.size)
     context.engine(model).warm()

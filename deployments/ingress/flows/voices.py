@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-from autoscaling.engine import Timings
+from autoscaling.engine import NOBODY, Timings
 from contract.access import Caller
 from contract.catalog import SpeechModel
 from contract.errors import NOT_CONFIGURED, SAMPLE_UNAVAILABLE
@@ -44,7 +44,7 @@ async def sample(service: Service, model: SpeechModel, slug: str, language: str,
     Without a caller it is made only if the engine runs and has nothing better to do. What was played lately is in
     memory, so that strangers cost no read of the store each time.
 
-    Raises NOT_CONFIGURED, SAMPLE_UNAVAILABLE, and what the engine answers.
+    Raises NOT_CONFIGURED, SAMPLE_UNAVAILABLE, a spend limit of the caller, and what the engine answers.
     """
     if model.serving is None:
         raise NOT_CONFIGURED()
@@ -56,16 +56,18 @@ async def sample(service: Service, model: SpeechModel, slug: str, language: str,
         service.played.put(name, kept, now_s)
         return kept
     engine, turns = service.engine(model), _strangers if caller is None else _callers
+    timings = Timings(organisation=NOBODY if caller is None else caller.org_id)
     if caller is not None:
+        await service.state.ledger.require_room(caller)
         # Before the turn begins: nobody else waits through a cold start.
-        await engine.ready(model.serving.wait_s, timings=Timings())
+        await engine.ready(model.serving.wait_s, timings=timings)
     async with turns.one():
         if kept := await service.state.blobs.find(name):
             return kept
         if caller is None and not engine.free():
             raise SAMPLE_UNAVAILABLE()
         job = SpeechJob(service.catalog.sentences[language], language, slug, format="mp3")
-        made = await engine.call(SpeechEngine.speak_whole, job, timings=Timings())
+        made = await engine.call(SpeechEngine.speak_whole, job, timings=timings)
         await service.state.blobs.put(name, made.data)
     return made.data
 

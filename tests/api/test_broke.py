@@ -1,0 +1,129 @@
+"""Who may spend nothing has no engine woken, and none kept awake, whatever is free."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+
+from autoscaling.engine import Timings
+from contract.access import Scope
+from tests.api.bodies import BODIES, FORM_TYPE, FORMS
+from tests.api.conftest import Api, LocalEngine
+from tests.api.test_matrix import OPERATIONS
+
+pytestmark = pytest.mark.anyio
+
+
+class Watched(LocalEngine):
+    """Notes whatever could wake it. It `runs` or is cold, and its last start has failed."""
+
+    def __init__(self, runs: bool, asked: list[str]) -> None:
+        self.runs = runs
+        self.asked = asked
+
+    async def call(self, method: Any, job: Any, *, timings: Timings) -> Any:
+        self.asked.append(method.__name__)
+
+    async def stream(self, method: Any, job: Any, *, timings: Timings) -> AsyncGenerator[Any, None]:
+        self.asked.append(method.__name__)
+        return
+        yield
+
+    def running(self) -> int:
+        return int(self.runs)
+
+    def is_failing(self) -> bool:
+        return not self.runs
+
+    def warm(self) -> None:
+        self.asked.append("warm")
+
+    async def ready(self, within_s: float, *, timings: Timings) -> None:
+        self.asked.append("ready")
+
+
+def watched(api: Api, *, runs: bool) -> list[str]:
+    """What every engine is asked from now on."""
+    asked: list[str] = []
+    engines = api.service.engines
+    assert isinstance(engines, dict)
+    engines |= dict.fromkeys(engines, Watched(runs, asked))
+    return asked
+
+
+MESSAGES = [{"role": "user", "content": "say hello"}]
+MORE: list[tuple[str, str, dict[str, Any] | None]] = [
+    ("POST", "/v1/responses", {"model": "obedient", "input": "say hello", "truncation": "disabled"}),
+    ("POST", "/v1/chat/completions", {"model": "obedient", "messages": MESSAGES, "stream": True}),
+    ("POST", "/v1/tokenize", {"model": "obedient", "messages": MESSAGES}),
+    ("POST", "/v1/audio/speech", {"input": "hello", "provider": "qwen"}),
+    ("POST", "/v1/audio/transcriptions", {"upload_id": "none", "format_text": True}),
+    ("GET", "/v1/audio/voices/M1/samples/de.mp3", None),
+    *(
+        ("POST", "/v1/mcp/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+        for params in (
+            {"name": "chat", "arguments": {"message": "hello"}},
+            {"name": "search", "arguments": {"query": "a", "documents": ["b"]}},
+        )
+    ),
+]
+"""What the bodies of the routes do not reach."""
+
+
+@pytest.mark.parametrize("runs", [False, True], ids=["cold", "running"])
+@pytest.mark.parametrize("whose", ["organisation", "user"])
+async def test_no_route_wakes_an_engine_for_who_may_spend_nothing(api: Api, runs: bool, whose: str) -> None:
+    key = await api.key(*Scope, user="ann")
+    await api.limit(0, user="ann" if whose == "user" else None)
+    asked = watched(api, runs=runs)
+    walked = [(o.method, o.path, BODIES.get(o.plain)) for o in OPERATIONS if o.plain not in FORMS]
+    for method, path, body in walked + MORE:
+        await api.send(method, path, key, json=body if method == "POST" else None)
+        assert asked == [], f"{method} {path}"
+    for path, form in FORMS.items():
+        await api.send("POST", f"/v1{path}", key, content=form, headers={"content-type": FORM_TYPE.decode()})
+        assert asked == [], path
+
+
+async def test_every_kind_of_engine_is_asked_for_who_may_spend(api: Api) -> None:
+    """The walk above would find one that is."""
+    asked = watched(api, runs=True)
+    for method, path, body in MORE:
+        await api.send(method, path, json=body)
+    for path in ("/messages/count_tokens", "/tokenize", "/detokenize", "/audio/uploads"):
+        await api.send("POST", f"/v1{path}", json=BODIES[path])
+    await api.send("GET", "/v1/decisions/models")
+    assert {"tokenize", "detokenize", "warm", "ready", "measured", "speak_whole", "stream", "complete"} <= set(asked)
+
+
+@pytest.mark.parametrize(("limit", "status"), [(0, 402), (1, 200)])
+async def test_a_micro_eur_that_is_left_counts_tokens(api: Api, limit: int, status: int) -> None:
+    await api.limit(limit)
+    reply = await api.send("POST", "/v1/tokenize", await api.key(Scope.CHAT), json=BODIES["/tokenize"])
+    assert reply.status_code == status
+    if status == 402:
+        assert reply.json()["error"]["code"] == "org_spend_limit"
+
+
+async def test_what_is_held_for_others_is_not_left(api: Api) -> None:
+    await api.limit(1)
+    caller = await api.state.accounts.authenticate(f"Bearer {await api.key(Scope.CHAT)}")
+    async with await api.state.ledger.reserve(caller, line="chat:x", model="x", estimate_micro_eur=1, request_id="r"):
+        key = await api.key(Scope.CHAT)
+        assert (await api.send("POST", "/v1/tokenize", key, json=BODIES["/tokenize"])).status_code == 402
+    assert (await api.send("POST", "/v1/tokenize", key, json=BODIES["/tokenize"])).status_code == 200
+
+
+async def test_samples_are_made_in_the_turn_of_their_callers_organisation(api: Api) -> None:
+    engine = api.service.engines["speech-supertonic-3"]
+    assert isinstance(engine, LocalEngine)
+    caller = await api.state.accounts.authenticate(f"Bearer {api.everything}")
+    for key, organisation in ((api.everything, caller.org_id), ("", 0)):
+        reply = await api.client.get(
+            f"/v1/audio/voices/M1/samples/{'de' if key else 'en'}.mp3",
+            headers={"Authorization": f"Bearer {key}"} if key else {},
+        )
+        assert reply.status_code == 200
+        assert engine.callers[-1] == organisation

@@ -1,0 +1,202 @@
+"""Who leaves pays for what an engine had begun, and for nothing that it had not."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+
+from autoscaling.engine import Timings
+from contract.catalog import Model
+from contract.errors import UPSTREAM_ERROR, UPSTREAM_TIMEOUT, ApiError
+from contract.speech.engine import AudioBlock
+from tests.api.conftest import Api, LocalEngine, at_work
+
+pytestmark = pytest.mark.anyio
+
+
+class Holding(LocalEngine):
+    """Takes every call and answers none: a call goes out `at_once`, or waits for a replica for ever.
+
+    Attributes:
+        error: what it raises in place of an answer.
+    """
+
+    def __init__(self, *, at_once: bool = True, error: ApiError | None = None, items: tuple[Any, ...] = ()) -> None:
+        self.at_once = at_once
+        self.error = error
+        self.items = items
+        self.asked = asyncio.Event()
+        self.under_way = 0
+
+    async def call(self, method: Any, job: Any, *, timings: Timings) -> Any:
+        async for _ in self._held(timings):
+            raise AssertionError("an answer in one piece has no items")
+
+    async def stream(self, method: Any, job: Any, *, timings: Timings) -> AsyncGenerator[Any, None]:
+        async for item in self._held(timings):
+            yield item
+
+    async def _held(self, timings: Timings) -> AsyncGenerator[Any, None]:
+        self.under_way += 1
+        try:
+            if not self.at_once:
+                self.asked.set()
+                await asyncio.Event().wait()
+            with at_work(timings):
+                for item in self.items:
+                    yield item
+                self.asked.set()
+                if self.error:
+                    raise self.error
+                await asyncio.Event().wait()
+        finally:
+            self.under_way -= 1
+
+
+def held(api: Api, engine: Holding) -> Holding:
+    """Puts `engine` in the place of every engine."""
+    engines = api.service.engines
+    assert isinstance(engines, dict)
+    engines |= dict.fromkeys(engines, engine)
+    return engine
+
+
+async def left(api: Api, engine: Holding, path: str, body: dict[str, Any]) -> None:
+    """Sends a request and leaves as soon as the engine has it."""
+    asking = asyncio.create_task(api.send("POST", f"/v1{path}", json=body))
+    await engine.asked.wait()
+    asking.cancel()
+    await asyncio.wait([asking])
+    assert engine.under_way == 0, "it works for nobody"
+
+
+TEXT = "It costs what the engine had begun. " * 20
+CHAT = {"model": "obedient", "messages": [{"role": "user", "content": TEXT}]}
+CHAT_TOKENS = len(TEXT) // 4
+
+LEAVINGS: dict[str, tuple[str, dict[str, Any], dict[str, int]]] = {
+    "chat": ("/chat/completions", CHAT, {"input_tokens": CHAT_TOKENS}),
+    "a stream of chat": ("/chat/completions", CHAT | {"stream": True}, {"input_tokens": CHAT_TOKENS}),
+    "responses": ("/responses", {"model": "obedient", "input": TEXT}, {"input_tokens": CHAT_TOKENS}),
+    "messages": ("/messages", CHAT | {"max_tokens": 50}, {"input_tokens": CHAT_TOKENS}),
+    "completions": ("/completions", {"model": "obedient", "prompt": [TEXT, "abcd"]}, {"input_tokens": CHAT_TOKENS + 1}),
+    "token ids": ("/completions", {"model": "obedient", "prompt": [5] * 9}, {"input_tokens": 9}),
+    "embeddings": ("/embeddings", {"model": "lengths", "input": ["abcde", "abcd"]}, {"input_tokens": 3}),
+    "rerank": ("/rerank", {"model": "longest", "query": "abcd", "documents": ["ab", "abcdefgh"]}, {"input_tokens": 5}),
+    "decisions": ("/decisions", {"state": TEXT, "preset": "colour-v1"}, {"questions": 1}),
+    "speech": ("/audio/speech", {"input": "A short sentence."}, {"characters": 17}),
+    "a long text": ("/audio/speech", {"input": TEXT}, {"characters": 100}),
+    "speech in one piece": ("/audio/speech", {"input": TEXT, "provider": "qwen"}, {"characters": len(TEXT)}),
+}
+
+
+@pytest.mark.parametrize("name", LEAVINGS)
+async def test_who_leaves_before_the_first_word_pays_for_what_was_begun(api: Api, name: str) -> None:
+    path, body, quantities = LEAVINGS[name]
+    await left(api, held(api, Holding()), path, body)
+    (line,) = await api.usage()
+    assert line.quantities.items() >= quantities.items()
+    assert line.cost_micro_eur == _model(api, line.model).cost_micro_eur(**line.quantities) > 0
+
+
+@pytest.mark.parametrize("name", LEAVINGS)
+async def test_who_leaves_while_it_waits_for_an_engine_pays_nothing(api: Api, name: str) -> None:
+    path, body, _ = LEAVINGS[name]
+    await left(api, held(api, Holding(at_once=False)), path, body)
+    assert await api.usage() == []
+
+
+@pytest.mark.parametrize("name", LEAVINGS)
+@pytest.mark.parametrize("fault", [UPSTREAM_ERROR, UPSTREAM_TIMEOUT])
+async def test_what_fails_before_the_first_word_costs_nothing(api: Api, name: str, fault: Any) -> None:
+    path, body, _ = LEAVINGS[name]
+    held(api, Holding(error=fault()))
+    assert (await api.send("POST", f"/v1{path}", json=body)).status_code >= 502
+    assert await api.usage() == []
+
+
+async def test_a_file_that_comes_at_its_end_is_billed_as_far_as_it_is_made(api: Api) -> None:
+    made = (AudioBlock(b"", 180, 9.0), AudioBlock(b"", 360, 18.0))
+    body = {"input": TEXT, "response_format": "flac"}
+    await left(api, held(api, Holding(items=made)), "/audio/speech", body)
+    (line,) = await api.usage()
+    assert line.quantities == {"characters": 360}
+
+
+@pytest.mark.parametrize(("fault", "is_billed"), [(UPSTREAM_TIMEOUT, True), (UPSTREAM_ERROR, False)])
+async def test_a_stream_that_a_time_limit_ends_is_billed_as_far_as_it_went(
+    api: Api, fault: Any, is_billed: bool
+) -> None:
+    held(api, Holding(error=fault(), items=(AudioBlock(b"a file", 12, 1.0),)))
+    reply = await api.send("POST", "/v1/audio/speech", json={"input": TEXT, "stream_format": "sse"})
+    assert fault().fault.code in reply.text
+    assert [line.quantities for line in await api.usage()] == ([{"characters": 12}] if is_billed else [])
+
+
+async def test_what_was_begun_fits_into_the_budget(api: Api) -> None:
+    """As any charge beyond what was held."""
+    await api.limit(10_000)
+    for number in range(3):
+        engine = held(api, Holding())
+        await left(api, engine, *LEAVINGS["chat"][:2])
+        assert len(await api.usage()) == number + 1
+    me = (await api.send("GET", "/v1/me")).json()["spend"]["organisation"]
+    assert me["spent_micro_eur"] == sum(line.cost_micro_eur for line in await api.usage())
+    assert me["held_micro_eur"] == 0
+
+
+WHOLE = {
+    "chat": ("/chat/completions", lambda text: {"model": "obedient", "messages": [{"role": "user", "content": text}]}),
+    "responses": ("/responses", lambda text: {"model": "obedient", "input": text}),
+    "completions": ("/completions", lambda text: {"model": "obedient", "prompt": text}),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+async def test_whole_answers_are_counted_for_those_who_have_left_one(api: Api, name: str) -> None:
+    path, body = WHOLE[name]
+    engine = api.service.engines["chat-obedient"]
+    assert isinstance(engine, LocalEngine)
+
+    async def leave(text: str, counts: int) -> Any:
+        before = len(await api.usage())
+        asking = asyncio.create_task(api.send("POST", f"/v1{path}", json=body(text)))
+        while not engine.adapter.under_way or engine.given < counts:  # counters have nothing to wait for
+            assert not asking.done()
+            await asyncio.sleep(0.005)
+        asking.cancel()
+        await asyncio.wait([asking])
+        assert engine.adapter.under_way == 0
+        assert len(await api.usage()) == before + 1
+        return (await api.usage())[-1].quantities
+
+    assert await leave("hold 30", counts=0) == {"input_tokens": 2}, "it crossed in one piece"
+    counted = await leave("stream 10000 0.001", counts=5)
+    assert counted["input_tokens"] == 7
+    assert 5 <= counted["output_tokens"] + 1 < 10_000
+    reply = await api.send("POST", f"/v1{path}", json=body("say hello"))
+    assert (reply.status_code, "hello" in reply.text) == (200, True)
+    assert (await api.usage())[-1].quantities == {"input_tokens": 7, "output_tokens": 3}
+
+
+async def test_a_count_that_takes_longer_than_an_answer_may_is_504_and_free(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caller = await api.state.accounts.authenticate(f"Bearer {api.everything}")
+    api.service.leavers.put(caller.org_id, True, time.monotonic())
+    assert (await api.chat("stream 3 0.01")).status_code == 200
+    model = api.service.catalog.chat["obedient"]
+    assert model.serving
+    late = model.model_copy(update={"serving": model.serving.model_copy(update={"deadline_s": 0.0})})
+    monkeypatch.setitem(api.service.catalog.chat, "obedient", late)
+    before = len(await api.usage())
+    assert (await api.chat("stream 10000 0.001")).status_code == 504
+    assert len(await api.usage()) == before
+
+
+def _model(api: Api, id: str) -> Model:
+    return next(model for model in api.service.catalog.models() if model.id == id)

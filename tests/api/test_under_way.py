@@ -1,0 +1,107 @@
+"""Streams under way when a limit is set or their key is revoked: they end as new requests would, within seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from functools import partial
+
+import httpx
+import pytest
+
+from contract.access import Scope
+from contract.limits import KEY_CACHE_S
+from state.accounts import api_keys
+from tests.api.conftest import Api, LocalEngine
+
+pytestmark = pytest.mark.anyio
+
+EVENTS = 10_000
+"""Of a stream that nobody waits for to its end."""
+
+
+@pytest.fixture
+def pass_cache_time(api: Api, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Makes what is known of keys too old to be believed."""
+
+    def passed() -> None:
+        monkeypatch.setattr(api.state.accounts, "_monotonic", lambda: time.monotonic() + KEY_CACHE_S)
+
+    return passed
+
+
+async def streaming(api: Api, key: str | None = None) -> asyncio.Task[httpx.Response]:
+    """A stream that has begun."""
+    asking = asyncio.create_task(api.chat(f"stream {EVENTS} 0.002", key, stream=True))
+    engine = api.service.engines["chat-obedient"]
+    assert isinstance(engine, LocalEngine)
+    while not engine.adapter.under_way:  # noqa: ASYNC110  # a counter has nothing to wait for
+        await asyncio.sleep(0.005)
+    return asking
+
+
+async def ended(api: Api, asking: asyncio.Task[httpx.Response], code: str) -> None:
+    """The stream ends with this error event, and is billed as far as it went."""
+    async with asyncio.timeout(15):
+        reply = await asking
+    assert reply.status_code == 200
+    assert f'"{code}"' in reply.text.strip().rpartition("\n\n")[2]
+    assert "[DONE]" not in reply.text
+    (line,) = await api.usage()
+    assert 0 < line.quantities["output_tokens"] < EVENTS
+    # What the engine made last was counted, and not sent.
+    assert reply.text.count('"role"') == line.quantities["output_tokens"] - 1
+
+
+@pytest.mark.parametrize("limit", [0, 1])
+async def test_a_limit_that_is_set_ends_streams_that_began_without_one(
+    api: Api, pass_cache_time: Callable[[], None], limit: int
+) -> None:
+    asking = await streaming(api)
+    await api.limit(limit)
+    pass_cache_time()
+    await ended(api, asking, "org_spend_limit")
+    spend = (await api.send("GET", "/v1/me")).json()["spend"]["organisation"]
+    assert (spend["spent_micro_eur"], spend["held_micro_eur"]) == (limit, 0), "no more than the limit is charged"
+
+
+async def test_a_limit_of_the_user_ends_its_streams_only(api: Api, pass_cache_time: Callable[[], None]) -> None:
+    key = await api.key(Scope.CHAT, user="eve")
+    asking = await streaming(api, key)
+    await api.limit(0, user="eve")
+    pass_cache_time()
+    assert (await api.chat()).status_code == 200
+    async with asyncio.timeout(15):
+        assert '"user_spend_limit"' in (await asking).text
+
+
+async def test_a_limit_with_room_is_held_against_and_lets_the_stream_go_on(
+    api: Api, pass_cache_time: Callable[[], None]
+) -> None:
+    asking = await streaming(api)
+    await api.limit(10**9)
+    pass_cache_time()
+    async with asyncio.timeout(15):
+        while not (await _spend(api))["held_micro_eur"]:
+            assert not asking.done()
+    asking.cancel()
+    await asyncio.wait([asking])
+    spend = await _spend(api)
+    (line,) = await api.usage()
+    assert (spend["spent_micro_eur"], spend["held_micro_eur"]) == (line.cost_micro_eur, 0)
+
+
+async def test_a_key_that_is_revoked_ends_its_streams(api: Api, pass_cache_time: Callable[[], None]) -> None:
+    key = await api.key(Scope.CHAT)
+    asking = await streaming(api, key)
+    await api.state.database.run(partial(api_keys.revoke, public_id=key.split("_")[1], now_s=1))
+    pass_cache_time()
+    await ended(api, asking, "invalid_api_key")
+    assert (await api.chat(key=key)).status_code == 401
+    assert (await api.chat()).status_code == 200
+
+
+async def _spend(api: Api) -> dict[str, int]:
+    found: dict[str, int] = (await api.send("GET", "/v1/me")).json()["spend"]["organisation"]
+    return found
