@@ -78,12 +78,12 @@ REMEDIES: dict[str, Remedy] = {
         "Send one of them. Anthropic's clients send both where `ANTHROPIC_API_KEY` and `ANTHROPIC_AUTH_TOKEN` are set.",
     ),
     "ORG_SPEND_LIMIT": Remedy(
-        "the organisation's budget has no room for the most that this request can cost, or nothing is left of it for an "
+        "the organisation's budget has no room for the most that this request can cost, or nothing left for an "
         "engine to be woken",
         BUDGET,
     ),
     "USER_SPEND_LIMIT": Remedy(
-        "the user's budget has no room for the most that this request can cost, or nothing is left of it for an engine "
+        "the user's budget has no room for the most that this request can cost, or nothing left for an engine "
         "to be woken",
         BUDGET,
     ),
