@@ -27,7 +27,10 @@ async def refuse_longer(context: RequestContext, model: ChatModel, request: Chat
 
 
 async def tokenize(context: RequestContext, model: ChatModel, job: TokenizeJob) -> Tokenized:
-    """The tokens of a text or of a conversation. Raises INVALID_REQUEST for too much text, TOO_MUCH_AT_ONCE, and a spend limit."""
+    """The tokens of a text or of a conversation.
+
+    Raises INVALID_REQUEST for too much text, TOO_MUCH_AT_ONCE, and a spend limit.
+    """
     check_length(job, model)
     if job.request:
         told(job.request, model.thinking)  # what it refuses starts no engine
