@@ -15,6 +15,7 @@ ordinary texts (ordinary.py): to as many of their tokens, for a long text is lik
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -44,6 +45,10 @@ OPTION_SCALE, EXAMPLE_SCALE = 13.9, 11.8
 STATEMENT_SCALE, MARGIN = 10.0, 0.04
 """The same of a statement, and how much liker than ordinary texts one is that holds as likely as not. Chosen, not
 fitted: `evaluations/results/decisions.md` has the table."""
+
+TWICE_AS_LONG = 0.065
+"""So much liker to a false statement is a text of twice as many tokens: of 500 to 2,000 tokens, from texts of the
+evaluation set that stood one after the other."""
 
 MARKS = 2
 """Tokens of begin and end around each window. They are ours, and not counted."""
@@ -135,7 +140,7 @@ class SimilarityScorer(MeasuredScorer):
     def fingerprint(self, presets: Sequence[Preset]) -> str:
         """Of weights, scales and examples."""
         packs: list[Any] = [preset.model_dump() for preset in presets]
-        how = (VERSION, OPTION_SCALE, EXAMPLE_SCALE, STATEMENT_SCALE, MARGIN, str(self._encoder.dtype))
+        how = (VERSION, OPTION_SCALE, EXAMPLE_SCALE, STATEMENT_SCALE, MARGIN, TWICE_AS_LONG, str(self._encoder.dtype))
         return measuring.fingerprint(weights.hashes_of(self.model, self._path), how, packs)
 
     def _likeness(self, state: Phrase, asked: Asked, texts: Mapping[Phrase, Text]) -> Likeness:
@@ -187,8 +192,8 @@ class SimilarityScorer(MeasuredScorer):
         found = {}
         for phrase, parts in zip(different, windows, strict=True):
             vectors, before = np.concatenate([next(made) for _ in parts]), leads[phrase.lead]
-            # An option without a token of its own is compared by its lead.
-            own = vectors[before:] if len(vectors) > before else vectors
+            # Copied, for a view would keep the lead as well. What has no token of its own is compared by its lead.
+            own = vectors[before:].copy() if len(vectors) > before else vectors
             found[phrase] = Text(own, tokens=max(0, _count(parts) - before), windows=len(parts))
         return found
 
@@ -215,11 +220,14 @@ def _max_sim(text: Any, state: Any) -> float:
 
 
 def _usual(text: Any, ordinary: Any, tokens: int) -> float:
-    """MaxSim of `text` with so many tokens of ordinary texts, in the mean: a long text is liker to anything."""
+    """MaxSim of `text` with so many tokens of ordinary texts, in the mean: a long text is liker to anything.
+
+    Where `ordinary` has fewer, what more of them would have added is estimated.
+    """
     length = min(tokens, len(ordinary))
     pieces = len(ordinary) // length
     cosines = (text @ ordinary[: pieces * length].T).reshape(len(text), pieces, length)
-    return float(cosines.max(2).mean())
+    return float(cosines.max(2).mean()) + TWICE_AS_LONG * math.log2(max(1.0, tokens / length))
 
 
 def _count(windows: Sequence[Tokens]) -> int:

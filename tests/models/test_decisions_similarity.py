@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import configs
@@ -19,6 +20,7 @@ from contract.errors import ApiError
 from models.decisions import SimilarityScorer
 from models.decisions.kept import Kept, Text
 from models.decisions.phrases import Phrase, Statement, content, posed
+from models.decisions.similarity import _usual
 from models.weights import store as weights
 
 pytestmark = [
@@ -227,6 +229,15 @@ async def test_a_long_state_makes_a_false_statement_no_more_likely(scorer: Simil
     short, *longer = [(await likely(scorer, sentence * times, false))[0] for times in (1, 10, 100)]
     assert short < 0.5
     assert all(one < short + 0.1 for one in longer)
+
+
+@pytest.mark.parametrize(("tokens", "expected"), [(1, 0.75), (2, 1.0), (3, 1.0), (4, 1.0), (5, 1.0), (8, 1.065)])
+def test_ordinary_texts_count_as_long_as_the_state_is(tokens: int, expected: float) -> None:
+    """Three of four ordinary tokens are the one of the statement, which has one."""
+    same, other = [1.0, 0.0], [0.0, 1.0]
+    found = _usual(np.array([same]), np.array([same, same, other, same]), tokens)
+    longer = 0.065 * math.log2(5 / 4) if tokens == 5 else 0.0
+    assert found == pytest.approx(expected + longer)
 
 
 @pytest.mark.parametrize(
