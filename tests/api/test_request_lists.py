@@ -7,15 +7,31 @@ half a second.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from pydantic import BaseModel, TypeAdapter, ValidationError
+from starlette.requests import Request
 
+from contract.body import decode, parse
+from contract.chat.request import ChatRequest
+from contract.decisions.bodies import DecisionBody
+from contract.decisions.systemone import SystemOneRequest
+from contract.errors import ApiError
+from contract.limits import JSON_VALUES, LONG_BODY_BYTES
+from contract.mcp import ChatArguments
+from contract.messages.request import MessagesRequest
+from contract.responses.request import ResponsesRequest
 from deployments.ingress import openapi
 from deployments.ingress.app import OPEN_ROUTERS, ROUTERS, VERSIONED_ROUTERS
 from deployments.ingress.mcp.tools import ACCOUNT_TOOLS, DOCS_TOOLS
+from deployments.ingress.middleware import Trace
+from deployments.ingress.reading import in_turn
+from tests.api.conftest import Api
 from tests.docs.pages import ROOT
 
 SEQUENCES = frozenset({"list", "tuple", "set", "frozenset", "dict", "generator"})
@@ -87,3 +103,63 @@ def test_one_unknown_field_is_enough_to_refuse_an_object(name: str) -> None:
             model.model_validate({f"unknown {index}": 0 for index in range(5_000)})
         assert refused.value.error_count() <= len(model.model_fields) + 1
         assert [e["loc"] for e in refused.value.errors() if e["type"] == "extra_forbidden"] == [("unknown 0",)]
+
+
+WRONG = JSON_VALUES - 1_000
+TURNS = [{"role": "user", "content": [0] * 250}] * (WRONG // 256)
+MEMBERS = {f"k{index}": 0 for index in range(WRONG // 2)}
+
+
+@pytest.mark.parametrize(
+    ("model", "body"),
+    [
+        (ChatRequest, {"model": "x", "messages": TURNS}),
+        (ResponsesRequest, {"model": "x", "input": TURNS}),
+        (ResponsesRequest, {"model": "x", "input": "x", "metadata": MEMBERS}),
+        (MessagesRequest, {"model": "x", "max_tokens": 5, "messages": TURNS}),
+        (DecisionBody, {"messages": [0] * WRONG}),
+        (DecisionBody, {"input": [0] * (WRONG // 2), "questions": [0] * (WRONG // 2)}),
+        (DecisionBody, {"state": "x", "questions": MEMBERS}),
+        (DecisionBody, MEMBERS),
+        (SystemOneRequest, {"state": "x", "questions": {"q": {"type": "choice", "criteria": MEMBERS}}}),
+        (ChatArguments, {"messages": [0] * WRONG}),
+    ],
+    ids=lambda value: value.__name__ if isinstance(value, type) else "",
+)
+def test_a_body_of_wrong_values_costs_little_more_than_its_json(model: type[BaseModel], body: dict[str, Any]) -> None:
+    raw = json.dumps(body).encode()
+
+    def refused() -> None:
+        with pytest.raises(ApiError, match="invalid_request"):
+            parse(model, raw)
+
+    # It was 20 to 80 times as much.
+    assert spent_s(refused) < 5 * spent_s(lambda: decode(raw))
+
+
+def spent_s(work: Callable[[], object]) -> float:
+    """The least processor time of five runs."""
+
+    def once() -> float:
+        began_s = time.thread_time()
+        work()
+        return time.thread_time() - began_s
+
+    return min(once() for _ in range(5))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("length", "apart"), [(LONG_BODY_BYTES, False), (LONG_BODY_BYTES + 1, True)])
+async def test_others_take_a_step_between_two_long_bodies(api: Api, length: int, apart: bool) -> None:
+    request = Request({"type": "http", "trace": Trace(api.service)})
+    order: list[str] = []
+
+    async def somebody_else() -> None:
+        for _ in range(40):
+            order.append("step")
+            await asyncio.sleep(0)
+
+    bodies = (in_turn(request, length, lambda: order.append("body")) for _ in range(8))
+    await asyncio.gather(*bodies, somebody_else())
+    assert order.count("body") == 8
+    assert ("body body" not in " ".join(order)) is apart

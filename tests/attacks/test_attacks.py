@@ -20,7 +20,6 @@ WITHOUT_A_GRAPH = (
     "duplicate-keys",
     "json-floods",
     "wrong-values",
-    "unread-replies",
     "json-shapes",
     "endless-bodies",
     "samples-for-strangers",
