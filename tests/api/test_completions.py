@@ -126,7 +126,7 @@ async def test_a_key_for_repetition_gets_the_first_answer_again(api: Api) -> Non
 
 
 async def test_text_becomes_tokens_and_text_again_for_nothing(api: Api) -> None:
-    await api.limit(0)
+    await api.limit(1)
     body = {"model": "obedient", "prompt": "Hé", "return_token_strs": True}
     reply = await api.send("POST", "/v1/tokenize", json=body)
     assert reply.json() == {"count": 2, "max_model_len": 1000, "tokens": [72, 233], "token_strs": ["H", "é"]}

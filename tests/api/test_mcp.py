@@ -304,7 +304,10 @@ async def test_a_client_that_leaves_frees_the_engine_while_others_go_on(served: 
         answers = await asyncio.gather(*(neighbour.call_tool("chat", {"message": "say hello"}) for _ in range(19)))
         assert {answer.content[0].text for answer in answers} == {"hello"}
         await eventually(served.idle)
-    assert len(await served.api.usage()) == 19
+    lines = await served.api.usage()
+    assert len(lines) == 20
+    (left,) = [line for line in lines if "output_tokens" not in line.quantities]
+    assert left.quantities == {"input_tokens": 2}, "the leaver pays its question"
 
 
 @pytest.mark.parametrize("revision", [modern, handshaken])

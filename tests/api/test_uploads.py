@@ -126,7 +126,7 @@ async def test_issued_a_ticket_says_where_and_as_what(api: Api) -> None:
 
 
 async def test_issuing_bills_nothing(api: Api) -> None:
-    await api.limit(0)
+    await api.limit(1)
     await put(api, await ticket_of(api))
     assert await api.usage() == []
 
