@@ -136,7 +136,7 @@ async def test_models_are_listed(client: Client) -> None:
         ({"extra_body": {"temperature": 2}}, "BadRequestError", "invalid_request_error"),
         ({"model": "nobody"}, "NotFoundError", "model_not_found"),
         (
-            {"tools": [{"type": "web_search_20250305", "name": "web_search"}]},
+            {"tools": [{"type": "bash_20250124", "name": "bash"}]},
             "BadRequestError",
             "invalid_request_error",
         ),
