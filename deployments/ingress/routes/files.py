@@ -6,6 +6,7 @@ for either store: no address of a store could see to it that a client sends one 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter
@@ -17,14 +18,21 @@ from contract.errors import NOT_FOUND, UNSUPPORTED_MEDIA_TYPE
 from contract.speech.request import MEDIA_TYPES
 from contract.transcription.uploads import RECORDING_TYPES
 from deployments.ingress.admission import refuse_other_media
-from deployments.ingress.flows.uploads import nothing_came, store, too_long, why_closed
+from deployments.ingress.flows.uploads import need_open, nothing_came, store, too_long, why_closed
 from deployments.ingress.middleware import trace_of
 from deployments.ingress.openapi import documented, documented_audio
+from deployments.ingress.reading import impatient, pieces, watched
 from deployments.ingress.streams import Stream
 from state.tickets import Ticket
 
 open_router = APIRouter(tags=["files"])
 """The signature is the key."""
+
+IDLE_S = 60.0
+"""A recording that stands still for so long is given up."""
+
+LOOK_S = 5.0
+"""So often the ticket of an upload is looked at: another process may have used it, and then no byte more is wanted."""
 
 RECORDING: dict[str, Any] = {
     "requestBody": {
@@ -64,7 +72,9 @@ async def upload(request: Request, name: str) -> Response:
     if closed := why_closed(ticket, service.state.clock()):
         raise closed
     _check_headers(request, ticket)
-    size = await store(service, ticket, request)
+    wanted = watched(request.receive, partial(need_open, service, ticket.id), LOOK_S)
+    left_s = ticket.expires_at - service.state.clock()
+    size = await store(service, ticket, impatient(pieces(Request(request.scope, wanted)), IDLE_S, left_s))
     body: Uploaded = {"upload_id": ticket.id, "size": size}
     return JSONResponse(body)
 
