@@ -1,15 +1,15 @@
 """Uploads: a ticket for a recording, and the recording itself. Spec 2 and 3 (Upload ticket), 4 and 7.
 
 issue(context, request) -> Ticket     a ticket; the engine that will listen wakes up
-store(service, ticket, body)          the bytes, once, into the store as they come, as long as the ticket is good
+store(service, ticket, chunks)        the bytes, once, into the store as they come
+need_open(service, ticket_id)         asked while they come: whether the ticket is still good
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
-from functools import partial
 
 from contract.errors import (
     ALREADY_UPLOADED,
@@ -26,8 +26,6 @@ from deployments.ingress.context import RequestContext
 from deployments.ingress.service import Service
 from state.tickets import Ticket
 
-Look = Callable[[], Awaitable[None]]
-"""Raises once the ticket of an upload is no longer good: another process may have used it."""
 AT_ONCE = 2
 """PUTs of one ticket: a client whose connection died may begin again before we know of it."""
 
@@ -54,19 +52,15 @@ async def issue(context: RequestContext, request: UploadRequest) -> Ticket:
     return ticket
 
 
-async def store(
-    service: Service, ticket: Ticket, recording: Callable[[Look, float], AsyncGenerator[bytes, None]]
-) -> int:
+async def store(service: Service, ticket: Ticket, chunks: AsyncGenerator[bytes, None]) -> int:
     """Stores the recording that `ticket` is for; returns its length in bytes.
 
-    `recording` gives it as it comes, within so many seconds, and looks at the ticket now and then.
     Raises REQUEST_TOO_LARGE as soon as it is longer than the ticket allows, INVALID_REQUEST for an empty one,
-    ALREADY_UPLOADED or NOT_FOUND within seconds of the ticket's use, UPLOAD_STALLED, STORE_FULL, and BUSY,
-    TOO_MUCH_AT_ONCE or OVERLOADED beside too many others. Nothing is kept then.
+    ALREADY_UPLOADED or NOT_FOUND if the ticket was used meanwhile, STORE_FULL, and BUSY, TOO_MUCH_AT_ONCE or OVERLOADED
+    beside too many others, and what `chunks` raises. Nothing is kept then.
     """
     blob = ticket.new_blob()
     with service.budgets.upload(ticket.org_id), _one_of_few(ticket):
-        chunks = recording(partial(_look, service, ticket.id), ticket.expires_at - service.state.clock())
         async with aclosing(chunks), aclosing(_bounded(chunks, ticket.size_bytes)) as body:
             length = await service.state.blobs.put(blob, body)
         # Whatever breaks off from here on may have been recorded, so the bytes stay: if they belong to nobody, they
@@ -77,7 +71,7 @@ async def store(
         return length
 
 
-async def _look(service: Service, ticket_id: str) -> None:
+async def need_open(service: Service, ticket_id: str) -> None:
     """Raises what `why_closed` says of the ticket by now. While the database does not answer, the upload goes on."""
     try:
         ticket = await service.state.tickets.find(ticket_id)

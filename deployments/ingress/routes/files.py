@@ -6,7 +6,6 @@ for either store: no address of a store could see to it that a client sends one 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from functools import partial
 from typing import Any
 
@@ -19,7 +18,7 @@ from contract.errors import NOT_FOUND, UNSUPPORTED_MEDIA_TYPE
 from contract.speech.request import MEDIA_TYPES
 from contract.transcription.uploads import RECORDING_TYPES
 from deployments.ingress.admission import refuse_other_media
-from deployments.ingress.flows.uploads import Look, nothing_came, store, too_long, why_closed
+from deployments.ingress.flows.uploads import need_open, nothing_came, store, too_long, why_closed
 from deployments.ingress.middleware import trace_of
 from deployments.ingress.openapi import documented, documented_audio
 from deployments.ingress.reading import impatient, pieces, watched
@@ -33,7 +32,7 @@ IDLE_S = 60.0
 """A recording that stands still for so long is given up."""
 
 LOOK_S = 5.0
-"""So often the ticket of a recording on its way is looked at."""
+"""So often the ticket of an upload is looked at: another process may have used it, and then no byte more is wanted."""
 
 RECORDING: dict[str, Any] = {
     "requestBody": {
@@ -73,15 +72,11 @@ async def upload(request: Request, name: str) -> Response:
     if closed := why_closed(ticket, service.state.clock()):
         raise closed
     _check_headers(request, ticket)
-    size = await store(service, ticket, partial(_recording, request))
+    wanted = watched(request.receive, partial(need_open, service, ticket.id), LOOK_S)
+    left_s = ticket.expires_at - service.state.clock()
+    size = await store(service, ticket, impatient(pieces(Request(request.scope, wanted)), IDLE_S, left_s))
     body: Uploaded = {"upload_id": ticket.id, "size": size}
     return JSONResponse(body)
-
-
-def _recording(request: Request, look: Look, within_s: float) -> AsyncGenerator[bytes, None]:
-    """The body as it comes, as long as it comes and `look` does not raise."""
-    receive = watched(request.receive, look, LOOK_S)
-    return impatient(pieces(Request(request.scope, receive)), IDLE_S, within_s)
 
 
 def _check_headers(request: Request, ticket: Ticket) -> None:
