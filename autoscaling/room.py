@@ -207,8 +207,8 @@ class WaitingRoom:
         """The organisation whose call is next; None if there is no place for any."""
         if self._free() <= 0:
             return None
-        in_turn = sorted(self._queues, key=lambda who: (self._at_work[who], self._last_turn.get(who, 0)))
-        return next(filter(self._may_work, in_turn), None)
+        may_work = filter(self._may_work, self._queues)
+        return min(may_work, key=lambda who: (self._at_work[who], self._last_turn.get(who, 0)), default=None)
 
     def _may_work(self, organisation: int) -> bool:
         """Whether a place that is free is one for `organisation`."""

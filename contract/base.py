@@ -30,6 +30,11 @@ class Items:
         return bounded
 
 
+def type_of(part: Any) -> Any:
+    """The `type` of part of a body, before it is read or after: what decides between the branches of a union."""
+    return part.get("type") if isinstance(part, dict) else getattr(part, "type", None)
+
+
 class Frozen(BaseModel):
     """A value of our own, from a file or from code: it cannot change and has no unknown keys."""
 

@@ -13,14 +13,14 @@ LOGPROB_OTHERS = 5
 """Most probable tokens beside each of them. Who wants more has them for fewer tokens. Ours."""
 
 
-def most_tokens(others: int) -> int:
-    """Of all choices of a request together, with so many others beside each."""
+def most_with_logprobs(others: int) -> int:
+    """Tokens of all choices of a request together, with so many others beside each."""
     return LOGPROB_TOKENS * (1 + LOGPROB_OTHERS) // (1 + max(others, LOGPROB_OTHERS))
 
 
 def check_logprobs(tokens: int, others: int, param: str) -> None:
     """Raises INVALID_REQUEST for more `tokens` with so many `others` each than one reply holds."""
-    if tokens > (most := most_tokens(others)):
+    if tokens > (most := most_with_logprobs(others)):
         raise INVALID_REQUEST(
             f"`{param}` of up to {tokens} tokens were asked for, with {others} others each; one request has at most "
             f"{most} such tokens, all its answers together",

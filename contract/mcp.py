@@ -13,11 +13,10 @@ from typing_extensions import TypedDict
 from contract.base import Items, Strict
 from contract.chat.request import MAX_MESSAGES
 from contract.limits import DOCS_QUERY_CHARS, DOCS_RESULTS
+from contract.rerank import MAX_DOCUMENTS
 
 DOCS_SHOWN = 5
 """Sections of the documentation, where a query does not say how many."""
-SORTED_DOCUMENTS = 1000
-"""Texts that one search sorts: as many as a model takes at one time."""
 
 
 class RpcMessage(TypedDict):
@@ -76,7 +75,7 @@ class SearchArguments(Strict):
 
     query: Annotated[str, Field(min_length=1, description="What to look for.")]
     documents: Annotated[
-        Annotated[list[str], Items(SORTED_DOCUMENTS)] | None,
+        Annotated[list[str], Items(MAX_DOCUMENTS)] | None,
         Field(description="Texts to sort; without them this server's documentation is searched."),
     ] = None
     model: Annotated[str | None, Field(description="Id of a model that sorts; the first one without it.")] = None

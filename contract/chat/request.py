@@ -35,7 +35,7 @@ from contract.chat.tools import (
     named,
 )
 from contract.images import decoded_bytes
-from contract.logprobs import most_tokens
+from contract.logprobs import most_with_logprobs
 
 MAX_MESSAGES = 2048
 MAX_PARTS = 256
@@ -186,8 +186,9 @@ class ChatRequest(Lenient):
 
     @model_validator(mode="after")
     def _tools_agree(self) -> ChatRequest:
-        kinds = {tool.name: tool.type for tool in self._callable.values()}
-        if len(kinds) < len(self._callable):
+        tools = self._callable.values()
+        kinds = {tool.name: tool.type for tool in tools}
+        if len(kinds) < len(tools):
             raise ValueError("two tools in `tools` have the same name")
         left = kinds if self.tool_choice == "required" else named(self.tool_choice)
         if self.is_tool_forced and not left:
@@ -238,7 +239,7 @@ class ChatRequest(Lenient):
         """Tokens that the answer may take, reasoning included; None for all that fit the window."""
         given = self.max_completion_tokens or self.max_tokens
         if given is None and self.logprobs:
-            return most_tokens(self.top_logprobs or 0) // (self.n or 1)
+            return most_with_logprobs(self.top_logprobs or 0) // (self.n or 1)
         return given
 
     @property

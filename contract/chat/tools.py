@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator
 
-from contract.base import Items, Lenient
+from contract.base import Items, Lenient, type_of
 
 MAX_TOOLS = 128
 NAME_PATTERN = r"^[a-zA-Z0-9_-]{1,64}$"
@@ -191,17 +191,15 @@ BRANCHES = {"function": FUNCTION, "custom": CUSTOM, "allowed_tools": ALLOWED}
 
 def _branch(value: Any) -> str | None:
     """Which form of a tool `value` is; what has no type is a function."""
-    if isinstance(value, dict):
-        kind = "function" if value.get("type") is None else value["type"]
-    else:
-        kind = getattr(value, "type", None)
+    kind = type_of(value)
+    if kind is None and isinstance(value, dict):
+        return FUNCTION
     return BRANCHES.get(kind) if isinstance(kind, str) else None
 
 
 def _offered(value: Any) -> str | None:
     """The same where built-in tools may stand too."""
-    kind = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
-    return BUILT_IN if is_built_in(kind) else _branch(value)
+    return BUILT_IN if is_built_in(type_of(value)) else _branch(value)
 
 
 def _choice(value: Any) -> str | None:

@@ -16,7 +16,7 @@ from contract.decisions.answers import Answer
 from contract.decisions.engine import Readings
 from contract.decisions.policy import Policy
 from contract.decisions.presets import Preset
-from contract.decisions.questions import Question, counted
+from contract.decisions.questions import Question
 from contract.errors import REQUEST_TOO_LARGE
 from contract.images import decoded_bytes
 from contract.limits import (
@@ -105,9 +105,10 @@ def check_state(text: str) -> None:
 
 def checked_images(addresses: Sequence[str]) -> tuple[str, ...]:
     """`addresses` if each is an image that may come along, else ValueError or REQUEST_TOO_LARGE."""
+    if len(addresses) > DECISION_IMAGES:
+        raise ValueError(f"{len(addresses)} images were sent; at most {DECISION_IMAGES} are allowed")
     for address in addresses:
         check_image(address)
-    counted(len(addresses), (0, DECISION_IMAGES), "images")
     return tuple(addresses)
 
 

@@ -45,13 +45,6 @@ def _all_different(texts: Iterable[str], what: str) -> None:
         seen.add(text)
 
 
-def counted(count: int, bounds: tuple[int, int], what: str) -> None:
-    """Raises ValueError for a count outside its bounds."""
-    low, high = bounds
-    if not low <= count <= high:
-        raise ValueError(f"{count} {what} were sent; {low} to {high} are allowed")
-
-
 class Option(Strict):
     """What a choice may fall on."""
 

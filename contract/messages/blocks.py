@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Tag, field_validator
 
-from contract.base import Items, Lenient
+from contract.base import Items, Lenient, type_of
 from contract.chat.request import MAX_PARTS
 from contract.chat.tools import Id, Name
 from contract.images import decoded_bytes
@@ -78,15 +78,11 @@ def listed(content: Any) -> Any:
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
-def _type_of(block: Any) -> Any:
-    return block.get("type") if isinstance(block, dict) else getattr(block, "type", None)
-
-
 def _one_of(*known: str) -> BeforeValidator:
     """Refuses blocks of another type with a sentence that names it."""
 
     def check(block: Any) -> Any:
-        kind = _type_of(block)
+        kind = type_of(block)
         if kind not in known:
             came = f"of type `{kind[:64]}`" if isinstance(kind, str) else "without a type"
             raise ValueError(f"a block {came} is not taken here; there are {', '.join(known)}")
@@ -98,7 +94,7 @@ def _one_of(*known: str) -> BeforeValidator:
 # A tag is no identifier, so that the place of a finding does not name it.
 _Text = Annotated[TextBlock, Tag("(text)")]
 _Image = Annotated[ImageBlock, Tag("(image)")]
-_BY_TYPE = Discriminator(lambda block: f"({_type_of(block)})")
+_BY_TYPE = Discriminator(lambda block: f"({type_of(block)})")
 
 ResultPart = Annotated[_Text | _Image, _BY_TYPE, _one_of("text", "image")]
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from contract.base import Lenient
+from contract.base import Lenient, type_of
 from contract.chat.tools import BuiltInTool, Name, is_built_in
 
 
@@ -32,7 +32,7 @@ CLIENT, SERVER = "(a tool)", "(a tool of a server)"
 
 def _kind(tool: Any) -> str | None:
     """Which of the two a tool is; what has no type is one of the client's."""
-    kind = tool.get("type") if isinstance(tool, dict) else getattr(tool, "type", None)
+    kind = type_of(tool)
     if is_built_in(kind):
         return SERVER
     return CLIENT if kind in (None, "custom") else None

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Discriminator, Tag, ValidationError
 
-from contract.base import Lenient
+from contract.base import Lenient, type_of
 from contract.body import explain
 from contract.chat.arguments import check_arguments
 from contract.chat.request import Message, Part
@@ -57,7 +57,7 @@ class ReasoningItem(Lenient):
 
 def _kind(item: Any) -> str | None:
     """Which of the tags below an item has."""
-    name = item.get("type") if isinstance(item, dict) else getattr(item, "type", None)
+    name = type_of(item)
     if name is None and isinstance(item, dict) and "role" in item:
         name = "message"
     return TAGS.get(name) if isinstance(name, str) else None

@@ -6,6 +6,7 @@ Fields of OpenAI's schema that need something kept on the server are refused: an
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from itertools import chain
 from typing import Annotated, Any, Literal
 
@@ -28,7 +29,7 @@ from contract.responses.calls import CallOutput, ServedItem
 from contract.responses.input import InputMessage, Item, messages
 from contract.responses.namespaces import Names
 from contract.responses.naming import here, named_here
-from contract.responses.tools import ClientTool, OfferedTool, TextConfig, ToolChoice, shown
+from contract.responses.tools import ClientTool, OfferedTool, Shown, TextConfig, ToolChoice, shown
 
 MAX_ECHO_BYTES = MIB
 """`instructions`, `tools`, `text` and the like as JSON: a stream repeats them in three events."""
@@ -139,7 +140,7 @@ class ResponsesRequest(Lenient):
         self._names = Names((one.namespace, one.tool.name) for one in tools if isinstance(one.tool, ClientTool))
         with named_here(self._places):
             try:
-                self._chat = ChatRequest.model_validate(self._fields())
+                self._chat = ChatRequest.model_validate(self._fields(tools))
             except ValidationError as error:
                 raise explain(error) from None
         return self
@@ -195,14 +196,14 @@ class ResponsesRequest(Lenient):
         answered = (item.output for item in self.input if isinstance(item, CallOutput))
         return sum(part.type == "input_image" for parts in chain(said, answered) for part in parts)
 
-    def _fields(self) -> dict[str, Any]:
+    def _fields(self, tools: Sequence[Shown]) -> dict[str, Any]:
         """Of the chat request; what is not given is left out."""
         choice = self.tool_choice
         form = self.text.format if self.text else None
         fields: dict[str, Any] = {
             "messages": messages(self.instructions, self.input, self._names),
             "max_completion_tokens": self.max_output_tokens,
-            "tools": self._tools() or None,
+            "tools": self._tools(tools) or None,
             "tool_choice": choice if isinstance(choice, str | None) else choice.chat(self._names),
             "response_format": form.chat() if form else None,
             "reasoning_effort": self.reasoning.effort if self.reasoning else None,
@@ -213,12 +214,12 @@ class ResponsesRequest(Lenient):
             fields |= {"logprobs": True, "top_logprobs": self.top_logprobs or 0}
         return fields
 
-    def _tools(self) -> list[dict[str, Any]]:
+    def _tools(self, tools: Sequence[Shown]) -> list[dict[str, Any]]:
         return [
             one.tool.chat(self._names.of(one.namespace, one.tool.name))
             if isinstance(one.tool, ClientTool)
             else {"type": one.tool.type}
-            for one in shown(self.tools or ())
+            for one in tools
         ]
 
 

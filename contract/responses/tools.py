@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from contract.base import Items, Lenient
+from contract.base import Items, Lenient, type_of
 from contract.chat.tools import MAX_ID_CHARS, MAX_TOOLS, BuiltInTool, Name, is_built_in
 from contract.errors import INVALID_REQUEST
 from contract.responses.namespaces import Names
@@ -42,10 +42,6 @@ class ClientTool(Lenient):
         return said | ({"format": self.format} if self.format else {})
 
 
-def _type_of(value: Any) -> Any:
-    return value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
-
-
 # Tags are no identifiers, so that the place of an error does not name them.
 CLIENT, NAMESPACE, BUILT_IN = "a tool", "a namespace", "a built-in tool"
 BRANCHES = {"function": CLIENT, "custom": CLIENT}
@@ -53,12 +49,12 @@ BRANCHES = {"function": CLIENT, "custom": CLIENT}
 
 def _client(tool: Any) -> str | None:
     """The tag of a tool that the client runs, or of its name."""
-    return BRANCHES.get(str(_type_of(tool)))
+    return BRANCHES.get(str(type_of(tool)))
 
 
 def _offered(tool: Any) -> str | None:
     """The tag of anything that may stand in `tools`."""
-    kind = _type_of(tool)
+    kind = type_of(tool)
     return NAMESPACE if kind == "namespace" else BUILT_IN if is_built_in(kind) else _client(tool)
 
 
@@ -181,8 +177,8 @@ def _kind(choice: Any) -> str | None:
     """Which of the tags below a choice has."""
     if isinstance(choice, str):
         return "choice-word" if choice in ("none", "auto", "required") else None
-    name = choice.get("type") if isinstance(choice, dict) else getattr(choice, "type", None)
-    return {"function": "choice-tool", "custom": "choice-tool", "allowed_tools": "choice-allowed"}.get(str(name))
+    tags = {"function": "choice-tool", "custom": "choice-tool", "allowed_tools": "choice-allowed"}
+    return tags.get(str(type_of(choice)))
 
 
 ToolChoice = Annotated[

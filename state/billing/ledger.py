@@ -173,7 +173,9 @@ class Ledger:
 
     async def top_up(self, hold: Reservation, amount: int) -> bool:
         """Holds `amount` micro-EUR more. Returns False if the reservation has ended."""
-        if not hold.is_stored:
+        await self._marked(hold.entry)
+        if not hold.held_micro_eur and hold.marked is None:
+            # It was begun without a limit, and has no row yet.
             await self._marked_now([hold])
         used = hold.used
         transaction = partial(postings.top_up, entry=hold.entry, amount=amount, used=used)

@@ -13,7 +13,7 @@ from contract.chat.engine import ChatBatch, ChatJob
 from contract.chat.request import ChatRequest
 from contract.errors import TOO_MUCH_AT_ONCE, ApiError
 from contract.events import event
-from contract.logprobs import LOGPROB_TOKENS, check_logprobs, most_tokens
+from contract.logprobs import LOGPROB_TOKENS, check_logprobs, most_with_logprobs
 from contract.responses.events import ResponseEvents
 from contract.responses.reply import Head
 from contract.responses.request import ResponsesRequest
@@ -26,7 +26,7 @@ MODEL = chat("m").model_copy(update={"context_window": 10**6})
     ("others", "most"), [(0, LOGPROB_TOKENS), (4, LOGPROB_TOKENS), (5, LOGPROB_TOKENS), (6, 56_173), (20, 18_724)]
 )
 def test_more_others_are_for_fewer_tokens(others: int, most: int) -> None:
-    assert most_tokens(others) == most
+    assert most_with_logprobs(others) == most
     check_logprobs(most - 1, others, "logprobs")
     check_logprobs(most, others, "logprobs")
     with pytest.raises(

@@ -11,7 +11,7 @@ from contract.access import Caller
 from contract.errors import STATE_UNAVAILABLE, ApiError
 from state.accounts import organisations
 from state.billing import ledger as ledger_module
-from state.billing import upkeep
+from state.billing import postings, upkeep
 from state.billing.ledger import Ledger
 from state.billing.postings import LEASE_S, Bill, Used
 from state.billing.reservation import Reservation
@@ -360,6 +360,35 @@ async def test_a_limit_that_is_set_holds_for_what_was_begun_without_one(
         with pytest.raises(ApiError) as caught:
             await hold.limit(limited, micro_eur)
         assert caught.value.fault.name == "ORG_SPEND_LIMIT"
+    await hold.settle(30, 30, "tokens")
+    assert await money(database, caller) == (30, 0)
+
+
+async def test_a_limit_that_is_set_while_a_mark_is_on_its_way_finds_its_row(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("state.billing.reservation.MARK_S", 0.0)
+    caller, ledger = await make_caller(database), Ledger(database)
+    hold = await reserve(ledger, caller, 5)
+    hold.note(30, 30, "tokens")
+    await database.run(lambda connection: organisations.set_limit(connection, caller.org_id, None, 100))
+    run, may_write = database.run, asyncio.Event()
+
+    async def late(transaction: Any, **options: Any) -> Any:
+        if getattr(transaction, "func", None) is postings.mark:
+            await may_write.wait()
+        return await run(transaction, **options)
+
+    monkeypatch.setattr(database, "run", late)
+    marking = asyncio.create_task(ledger.mark())
+    while not hold.is_stored:  # noqa: ASYNC110  # it gives nothing to wait for
+        await asyncio.sleep(0)
+    limiting = asyncio.create_task(hold.limit(replace(caller, org_limited=True), 50))
+    await asyncio.wait([limiting], timeout=0.2)
+    may_write.set()
+    await limiting
+    await marking
+    assert await money(database, caller) == (0, 50)
     await hold.settle(30, 30, "tokens")
     assert await money(database, caller) == (30, 0)
 
