@@ -9,7 +9,7 @@ So whoever comes has something. Threads may share it.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from threading import Lock
 
 from audio.turns import Crowded
@@ -19,20 +19,35 @@ class Shares:
     """Args: `most` is all there is."""
 
     def __init__(self, most: int) -> None:
-        self.free = most
+        self._free = most
         self._taken: Counter[str] = Counter()
+        self._returned: deque[tuple[str, int]] = deque()
         self._lock = Lock()
+
+    @property
+    def free(self) -> int:
+        """What nobody has."""
+        with self._lock:
+            self._collect()
+            return self._free
 
     def take(self, owner: str, amount: int) -> None:
         """Raises Crowded, and takes nothing, where `owner` would have more than stays free."""
         with self._lock:
-            if self._taken[owner] + amount > self.free - amount:
+            self._collect()
+            if self._taken[owner] + amount > self._free - amount:
                 raise Crowded("hours of sound are being heard")
             self._taken[owner] += amount
-            self.free -= amount
+            self._free -= amount
 
     def give_back(self, owner: str, amount: int) -> None:
-        with self._lock:
+        """Takes no lock: a finaliser may call it in any thread at any moment, also in one that holds the lock."""
+        self._returned.append((owner, amount))
+
+    def _collect(self) -> None:
+        while self._returned:
+            owner, amount = self._returned.popleft()
             self._taken[owner] -= amount
-            self._taken += Counter()  # forgets who has none
-            self.free += amount
+            if not self._taken[owner]:
+                del self._taken[owner]
+            self._free += amount

@@ -20,7 +20,7 @@ from typing import Any, NoReturn, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from contract.errors import INVALID_JSON, INVALID_REQUEST, ApiError
-from contract.limits import JSON_DEPTH, JSON_VALUES, VALUE_BYTES
+from contract.limits import JSON_DEPTH, JSON_ESCAPES, JSON_VALUES, VALUE_BYTES
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -49,6 +49,8 @@ def decode(raw: bytes, most_values: int = JSON_VALUES, hold: Hold | None = None)
 
     `hold` is told what the values will take in memory before they are built; what it raises goes through.
     """
+    if raw.count(b"\\") > JSON_ESCAPES:
+        raise INVALID_JSON(f"the body holds more than {JSON_ESCAPES} backslashes; send it in parts")
     count = count_values(raw, most_values)
     if hold:
         hold(count * VALUE_BYTES)
@@ -62,6 +64,8 @@ def decode(raw: bytes, most_values: int = JSON_VALUES, hold: Hold | None = None)
 
     try:
         text = raw.decode("utf-8")
+        if hold and not text.isascii():
+            hold(sys.getsizeof(text) - len(raw))  # one emoji makes every character as wide as itself
         value = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant, parse_float=number)
         # Most escapes are no surrogates, and finding a plain piece of text is many times faster than the pattern.
         if ("\\ud" in text or "\\uD" in text) and _SURROGATE.search(text):

@@ -22,6 +22,10 @@ JSON_NUMBERS = 100_000
 VALUE_BYTES = 128
 """That a key or a value takes in memory once it is read, beside the body that it came in. Ours."""
 
+JSON_ESCAPES = 1_000_000
+"""Backslashes in any JSON body: reading one takes a tenth of a microsecond. Images whose slashes are escaped have fewer
+than half as many."""
+
 REQUESTS_OF_PROCESS = 2000
 """Under way at one time in one ingress process, with a key or without; half of them may be of one organisation."""
 

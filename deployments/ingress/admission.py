@@ -72,7 +72,9 @@ class Admitted:
             self.body_sha256 = sha256(raw).hexdigest()
         hold = holding(self.request, self.context.caller)
         sent = raw if raw or not optional else b"{}"
-        return await in_turn(self.request, len(raw), lambda: parse(model, sent, self.max_values, hold))
+        return await in_turn(
+            self.request, self.context.caller, len(raw), lambda: parse(model, sent, self.max_values, hold)
+        )
 
 
 def admit(

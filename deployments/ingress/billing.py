@@ -54,6 +54,7 @@ class Account:
         self._unit = unit
         self._begun = begun
         self._is_stream = is_stream
+        self._is_counted = False
         self._used: dict[str, int] = {}
         self._closed = False
 
@@ -76,12 +77,13 @@ class Account:
 
     async def count(self, **used: int) -> None:
         """`progress` of an answer that nobody has a part of yet: it is worth nothing if this process ends."""
+        self._is_counted = True
         await self._go_on(used, self._model.cost_micro_eur(**used))
 
     async def _go_on(self, used: dict[str, int], cost: int) -> None:
         self._used = used
         await self._follow_key()
-        if cost < self._reserved_micro_eur:
+        if cost <= self._reserved_micro_eur:
             return
         await self.expect(**used | {"output_tokens": used.get("output_tokens", 0) + STREAM_SLICE_OUTPUT_TOKENS})
 
@@ -118,7 +120,8 @@ class Account:
 
     def _is_our_fault(self, error: BaseException | None) -> bool:
         if isinstance(error, ApiError):
-            return error.fault.status >= 500 and not (self._is_stream and error.fault in TIME_LIMITS)
+            is_by_choice = error.fault in TIME_LIMITS and (self._is_stream or self._is_counted)
+            return error.fault.status >= 500 and not is_by_choice
         return isinstance(error, Exception)
 
 

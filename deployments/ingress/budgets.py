@@ -15,7 +15,6 @@ and the counts go to the log.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import random
 import time
@@ -24,6 +23,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from audio.turns import Turns
 from autoscaling.engine import NOBODY
 from contract.access import Caller
 from contract.errors import OVERLOADED, TOO_MUCH_AT_ONCE, ApiError
@@ -97,7 +97,7 @@ class Budgets:
         calls: those among them that have a key, or need none.
         uploads: recordings on their way under tickets, by organisation.
         body_bytes: of bodies that have come and are not done with, and of long replies that are not sent yet.
-        long_body: held by whoever reads a long body in the event loop.
+        reading: turns of organisations to have a long body read in the event loop.
         refused: how many requests each row of the table of errors has refused.
     """
 
@@ -106,7 +106,7 @@ class Budgets:
     calls: Tally = field(default_factory=Tally)
     uploads: Counter[int] = field(default_factory=Counter)
     body_bytes: Tally = field(default_factory=Tally)
-    long_body: asyncio.Lock = field(default_factory=asyncio.Lock)
+    reading: Turns = field(default_factory=lambda: Turns(1))
     refused: Counter[str] = field(default_factory=Counter)
     _reported: Counter[str] = field(default_factory=Counter)
     _reported_at_s: float = 0.0
@@ -197,6 +197,11 @@ class Budgets:
                 raise _too_much(
                     f"what requests of {whose} hold, bodies and replies, is more than {most_bytes // MIB} MiB"
                 )
+
+
+def owner_of(holder: Holder) -> str:
+    """Whose turn it is where organisations take turns; everybody without a key is one of them."""
+    return f"org-{_names(holder)[1]}"
 
 
 def _names(holder: Holder) -> tuple[str, int]:

@@ -71,11 +71,17 @@ async def once(admitted: Admitted, work: Callable[[], Awaitable[Response]], *, k
     # A context of its own: Serve cancels the calls that were made in the context of a request when its client goes.
     task = asyncio.get_running_loop().create_task(_claim_and_run(admitted, key, work, keep_body), context=Context())
     _running.add(task)
-    # What the request holds of the budgets it holds until the work is done, also if its client goes.
-    held = trace_of(admitted.request).held.pop_all()
-    task.add_done_callback(lambda _: held.close())
     task.add_done_callback(_running.discard)
-    return await asyncio.shield(task)
+    # What the request holds of the budgets it holds until its reply is sent; until the work is done if its client goes.
+    trace = trace_of(admitted.request)
+    held = trace.held.pop_all()
+    try:
+        return await asyncio.shield(task)
+    finally:
+        if task.done():
+            trace.held.push(held)
+        else:
+            task.add_done_callback(lambda _: held.close())
 
 
 async def _claim_and_run(

@@ -3,7 +3,7 @@
 whole(request, holder, most_bytes)      a body in memory
 taken(request, holder, most_bytes)      the same in pieces, as they come
 holding(request, holder)                takes more of what the holder may have in memory
-in_turn(request, length, read)          what is made of a body, one long body after the other
+in_turn(request, holder, length, read)  what is made of a body, one long body after the other
 impatient(source, ...)                  pieces of any body, as long as they keep coming
 watched(receive, look, every_s)         where a body comes from, as long as somebody wants it
 """
@@ -21,7 +21,7 @@ from starlette.types import Message, Receive
 from contract.body import Hold
 from contract.errors import INVALID_REQUEST, REQUEST_TOO_LARGE, UPLOAD_STALLED
 from contract.limits import BODY_GRACE_S, BODY_IDLE_S, BODY_LEAST_BYTES_PER_S, BODY_S, LONG_BODY_BYTES
-from deployments.ingress.budgets import Holder
+from deployments.ingress.budgets import Holder, owner_of
 from deployments.ingress.middleware import trace_of
 from deployments.ingress.patience import Overdue, within
 
@@ -59,15 +59,15 @@ def holding(request: Request, holder: Holder) -> Hold:
     return trace.held.enter_context(trace.service.budgets.body(holder))
 
 
-async def in_turn(request: Request, length: int, read: Callable[[], R]) -> R:
-    """What `read` makes of a body of this length.
+async def in_turn(request: Request, holder: Holder, length: int, read: Callable[[], R]) -> R:
+    """What `read` makes of a body of this length, which `holder` has sent.
 
     Reading a long one takes milliseconds. Many that came together would be read one right after the other, and
-    everybody else would wait for all of them.
+    everybody else would wait for all of them. So others take a step between two, and organisations take turns.
     """
     if length <= LONG_BODY_BYTES:
         return read()
-    async with trace_of(request).service.budgets.long_body:
+    async with trace_of(request).service.budgets.reading.of(owner_of(holder)):
         # The others run now, up to their own next step.
         await asyncio.sleep(0)
         return read()

@@ -46,6 +46,7 @@ class Scribe:
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
         timings.engine += 1
+        timings.has_begun = True
         try:
             text = self.write(said(job))
             if isinstance(text, Exception):
@@ -228,6 +229,7 @@ async def test_a_model_that_does_not_end_is_not_waited_for(api: Api) -> None:
         formatted = await formatting.finish(SENTENCE, wait_s=0.05)
     assert (formatted.text, formatted.reason) == (SENTENCE, "formatter_timeout")
     assert scribe.under_way == 0
+    assert await api.usage() == [], "it was ended here, and by no client"
 
 
 async def test_the_first_failure_ends_the_others(api: Api) -> None:
@@ -267,7 +269,7 @@ async def test_leaving_ends_what_runs(api: Api) -> None:
         await scribe.asked.wait()
         assert scribe.under_way > 0
     assert scribe.under_way == 0
-    assert await api.usage() == []
+    assert len(await api.usage()) == len(scribe.jobs), "whoever leaves pays for what was begun"
 
 
 async def test_a_client_that_leaves_while_it_waits_ends_what_runs(api: Api) -> None:

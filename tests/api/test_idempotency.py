@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import httpx
 import httpx2
 import openai
 import pytest
+from starlette.types import Message
 
 from autoscaling.engine import Engine, Timings
 from contract.access import Scope
 from contract.errors import ApiError
+from deployments.ingress.app import build_app
 from state.idempotency import MAX_BODY_BYTES
 from state.replies import KEEP_S
 from tests.api.bodies import BODIES
@@ -241,3 +244,25 @@ async def test_an_answer_that_cannot_be_kept_still_goes_out(api: Api, monkeypatc
     assert (await post(api)).status_code == 200
     assert (await post(api)).status_code == 409
     assert len(await api.usage()) == 1
+
+
+async def test_what_a_request_holds_is_given_back_once_its_reply_is_sent(api: Api) -> None:
+    requests: list[int] = []
+
+    async def sent(message: Message) -> None:
+        requests.append(api.service.budgets.requests)
+
+    text = json.dumps(BODIES[CHAT]).encode()
+    headers = [(b"authorization", f"Bearer {api.everything}".encode()), (b"content-length", b"%d" % len(text))]
+    scope = {"type": "http", "method": "POST", "path": f"/v1{CHAT}", "raw_path": f"/v1{CHAT}".encode()}
+    scope |= {"query_string": b"", "headers": [*headers, (b"idempotency-key", b"k1")], "http_version": "1.1"}
+    inbox: list[Message] = [{"type": "http.request", "body": text}]
+
+    async def receive() -> Message:
+        if not inbox:
+            await asyncio.Event().wait()
+        return inbox.pop()
+
+    await build_app(api.service)(scope | {"client": ("127.0.0.1", 1)}, receive, sent)
+    assert requests == [1, 1]
+    assert api.service.budgets.requests == 0

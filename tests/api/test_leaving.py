@@ -183,7 +183,7 @@ async def test_whole_answers_are_counted_for_those_who_have_left_one(api: Api, n
     assert (await api.usage())[-1].quantities == {"input_tokens": 7, "output_tokens": 3}
 
 
-async def test_a_count_that_takes_longer_than_an_answer_may_is_504_and_free(
+async def test_a_count_that_takes_longer_than_an_answer_may_is_504_and_billed_as_far_as_it_went(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caller = await api.state.accounts.authenticate(f"Bearer {api.everything}")
@@ -193,9 +193,20 @@ async def test_a_count_that_takes_longer_than_an_answer_may_is_504_and_free(
     assert model.serving
     late = model.model_copy(update={"serving": model.serving.model_copy(update={"deadline_s": 0.0})})
     monkeypatch.setitem(api.service.catalog.chat, "obedient", late)
-    before = len(await api.usage())
     assert (await api.chat("stream 10000 0.001")).status_code == 504
-    assert len(await api.usage()) == before
+    billed = (await api.usage())[-1].quantities
+    assert billed is not None
+    assert billed["input_tokens"] == 7
+    assert 1 <= billed["output_tokens"] < 10_000
+
+
+@pytest.mark.parametrize(("error", "is_counted"), [(UPSTREAM_TIMEOUT, True), (UPSTREAM_ERROR, False)])
+async def test_answers_are_counted_once_one_has_run_into_its_time_limit(api: Api, error: Any, is_counted: bool) -> None:
+    caller = await api.state.accounts.authenticate(f"Bearer {api.everything}")
+    held(api, Holding(error=error()))
+    assert (await api.chat("say hello")).status_code == error.status
+    assert await api.usage() == []
+    assert bool(api.service.leavers.get(caller.org_id, time.monotonic())) is is_counted
 
 
 def _model(api: Api, id: str) -> Model:

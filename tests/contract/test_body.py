@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, field_validator
 
 from contract.body import decode, parse
 from contract.errors import MODEL_NOT_FOUND, TOO_MUCH_AT_ONCE, ApiError
-from contract.limits import JSON_DEPTH, JSON_NUMBERS, JSON_VALUES, VALUE_BYTES
+from contract.limits import JSON_DEPTH, JSON_ESCAPES, JSON_NUMBERS, JSON_VALUES, VALUE_BYTES
 
 
 class Inner(BaseModel):
@@ -173,6 +173,23 @@ def test_what_the_values_will_take_is_told_before_any_is_built() -> None:
 
     with pytest.raises(ApiError, match="rate_limit_exceeded"):
         decode(b"{", hold=refuse)
+
+
+def test_text_that_is_wider_in_memory_than_on_the_wire_is_held_as_wide() -> None:
+    told: list[int] = []
+    raw = '{"a": "🙂' + "x" * 10_000 + '"}'
+    decode(raw.encode(), hold=told.append)
+    assert 4 * 10_000 < len(raw.encode()) + sum(told) - 2 * VALUE_BYTES < 4 * 10_200
+
+
+@pytest.mark.parametrize("more", [-2, 0, 2])
+def test_escapes_are_counted(more: int) -> None:
+    raw = b'"' + b"\\\\" * ((JSON_ESCAPES + more) // 2) + b'"'
+    if more <= 0:
+        assert len(decode(raw)) == (JSON_ESCAPES + more) // 2
+        return
+    with pytest.raises(ApiError, match="backslashes"):
+        decode(raw)
 
 
 @pytest.mark.parametrize("text", [",", ":", "[", "{", '",', "\\,", '\\",[', "\\\\,"])

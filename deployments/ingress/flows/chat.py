@@ -17,7 +17,7 @@ from contract.chat.engine import ChatBatch, ChatEngine, ChatJob, ChatReply
 from contract.chat.request import ChatRequest
 from contract.chat.thinking import told
 from contract.completions import CompletionJob, CompletionReply
-from contract.errors import UPSTREAM_ERROR, UPSTREAM_TIMEOUT
+from contract.errors import UPSTREAM_ERROR, UPSTREAM_TIMEOUT, ApiError
 from contract.limits import STREAM_SLICE_OUTPUT_TOKENS
 from contract.logprobs import check_logprobs
 from deployments.ingress.billing import Account, bill
@@ -69,8 +69,9 @@ async def _answered(
         return cast(A, await _counted(context, model, job, account))
     try:
         return await engine.call(method, job, timings=context.timings)
-    except asyncio.CancelledError:
-        if context.timings.has_begun:
+    except (asyncio.CancelledError, ApiError) as error:
+        is_work_lost = not isinstance(error, ApiError) or error.fault is UPSTREAM_TIMEOUT
+        if is_work_lost and context.timings.has_begun:
             leavers.put(org_id, True, time.monotonic())
         raise
 

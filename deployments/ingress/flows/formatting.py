@@ -59,6 +59,7 @@ class Formatting:
         self._rest = ""
         self._pieces: list[str] = []
         self._tasks: list[asyncio.Task[str]] = []
+        self._timings: list[Timings] = []
         self._free = asyncio.Semaphore(PIECES_AT_ONCE)
         self._error: Exception | None = None
         if formatter:
@@ -78,6 +79,7 @@ class Formatting:
                 text = await self._text(transcript)
                 return await asyncio.to_thread(judge, transcript, text)
         except TimeoutError:
+            self._forgive()
             return unformatted(transcript, LATE)
         except Exception as error:
             return unformatted(transcript, _reason(error))
@@ -89,6 +91,11 @@ class Formatting:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _forgive(self) -> None:
+        """What is ended from here on was no client's wish, so nothing is owed for what engines have begun."""
+        for timings in self._timings:
+            timings.has_begun = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -119,12 +126,15 @@ class Formatting:
         try:
             async with self._free:
                 # Its own timings: those of the request are the transcriber's.
-                context = replace(self._context, timings=Timings(organisation=self._context.caller.org_id))
+                timings = Timings(organisation=self._context.caller.org_id)
+                self._timings.append(timings)
+                context = replace(self._context, timings=timings)
                 # Billed whether or not it can be used: that is no fault of the engine's.
                 reply = await chat.complete(context, formatter, asked(piece, formatter), lambda reply: reply)
                 return answered(reply)
         except Exception as error:
             self._error = self._error or error
+            self._forgive()
             for task in self._tasks:
                 if task is not asyncio.current_task():
                     task.cancel()

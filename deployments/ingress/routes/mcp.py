@@ -51,7 +51,9 @@ async def _answer(request: Request, holder: Holder, max_body_bytes: int, toolbox
     from deployments.ingress.mcp.exchange import answer
 
     hold = holding(request, holder)
-    return await in_turn(request, len(body), lambda: answer(request, body, accepts_stream, toolbox, context, hold))
+    return await in_turn(
+        request, holder, len(body), lambda: answer(request, body, accepts_stream, toolbox, context, hold)
+    )
 
 
 def _load() -> None:
