@@ -174,7 +174,8 @@ REMEDIES: dict[str, Remedy] = {
         waits=True,
     ),
     "TOO_MANY_UPLOADS": Remedy(
-        "the organisation has a hundred tickets that it has not used, or used before anything was uploaded",
+        "the organisation has a hundred tickets that it has not used, or used before anything was uploaded; "
+        "or recordings under its tickets would take more of the disk than they leave to others",
         "Upload, and use them; each expires after an hour.",
     ),
     "BUSY": Remedy(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from contract.catalog import EmbeddingModel
@@ -43,9 +42,11 @@ class TransformerEmbedder(EmbeddingsEngine):
         texts = await self._texts(job)
         if not job.truncate:
             self._refuse_long(texts)
-        items = await self._sentences.encoder.encode(texts)
-        if not job.truncate:
-            self._refuse_cut(items)
+        items: list[Tokens] = []
+        async for some in self._sentences.encoder.encoded(texts, job.owner):
+            if not job.truncate:
+                self._refuse_cut(some, before=len(items))
+            items += some
         vectors, tokens = await self._sentences.vectors_of(items, job.owner)
         if job.dimensions and job.dimensions < vectors.shape[1]:
             vectors = vectors[:, : job.dimensions]
@@ -56,13 +57,16 @@ class TransformerEmbedder(EmbeddingsEngine):
         """What is read: the prompt, and the text."""
         if all(isinstance(text, str) for text in job.texts):
             return [f"{job.prompt}{text}" for text in job.texts]
-        # In a thread: thousands of ids take milliseconds.
-        return await asyncio.to_thread(lambda: [f"{job.prompt}{text}" for text in self._decoded(job.texts)])
+        several = len(job.texts) > 1
+        places = iter([f"`input[{index}]`" if several else "`input`" for index in range(len(job.texts))])
 
-    def _decoded(self, texts: Sequence[Text]) -> Iterator[str]:
-        for index, text in enumerate(texts):
-            place = f"`input[{index}]`" if len(texts) > 1 else "`input`"
-            yield text if isinstance(text, str) else self._ids.text(text, place)
+        def decoded(some: Sequence[Text]) -> list[str]:
+            # Slices come in order, so the next places are those of these texts.
+            read = zip(some, places, strict=False)
+            return [text if isinstance(text, str) else self._ids.text(text, place) for text, place in read]
+
+        slices = self._sentences.encoder.slices(decoded, job.texts, job.owner)
+        return [f"{job.prompt}{text}" async for some in slices for text in some]
 
     def _refuse_long(self, texts: Sequence[str]) -> None:
         """What would be cut before it is made tokens."""
@@ -75,8 +79,8 @@ class TransformerEmbedder(EmbeddingsEngine):
                     param="input",
                 )
 
-    def _refuse_cut(self, items: Sequence[Tokens]) -> None:
-        for index, item in enumerate(items):
+    def _refuse_cut(self, items: Sequence[Tokens], before: int) -> None:
+        for index, item in enumerate(items, before):
             if item.cut:
                 raise CONTEXT_LENGTH_EXCEEDED(
                     f"`input[{index}]` has {len(item) + item.cut} tokens; `{self.model.id}` reads "

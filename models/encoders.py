@@ -2,7 +2,7 @@
 
 Texts become ids in `encode`, or two by two in `pairs`; ids become batches in `TokenBatcher`, and each batch passes the
 network in `forward`. A text that is far longer than the window is cut before it is made tokens, because each takes
-memory, and texts are made tokens a few at a time.
+memory, and texts are made tokens a few at a time; owners take turns at that.
 What comes after the network is the business of sentences.py and rerank.py.
 """
 
@@ -11,13 +11,15 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import PositiveInt
 
+from audio.turns import Turns
 from contract.base import Frozen
 from contract.catalog import EncoderModel
 from contract.limits import CHARS_PER_TOKEN
@@ -25,11 +27,17 @@ from models.batching import TokenBatcher
 from models.imports import Imports
 from models.precision import fitting_dtype
 
-INLINE_CHARS = 4_000
-"""Texts up to this length altogether are tokenised in the event loop: a thread would take longer to reach."""
+INLINE_CHARS = 1_000
+"""Texts up to this length altogether are tokenised in the event loop: a thread would take longer to reach.
 
-SLICE_CHARS = 256 * 1024
-"""Of the texts that are tokenised together. A token takes 134 bytes while its text is, and may be one character."""
+It takes 1 ms. WordPiece takes the square of a word's length, so words of a hundred digits take 10.
+"""
+
+SLICE_CHARS = 32 * 1024
+"""Of the texts that are tokenised together, in one turn: 15 ms, and 270 of words of a hundred digits."""
+
+AT_ONCE = 2
+"""Slices that are made tokens at a time, one of each owner."""
 
 CPU_SLICE_TOKENS, CPU_CALL_TOKENS = 512, 48
 """Measured with MiniLM: a slice of twice the size gains a tenth at most and doubles the wait of others."""
@@ -39,6 +47,8 @@ MAX_WORKERS = 4
 
 GPU_SLICE_TOKENS, GPU_CALL_TOKENS = 16_384, 2_048
 
+S = TypeVar("S", bound=str | Sequence[int])
+T = TypeVar("T")
 
 IMPORTS = Imports(("torch", "transformers", "transformers.models.auto.modeling_auto", "transformers.modeling_layers"))
 """Of every encoder. What belongs to one architecture is little."""
@@ -170,52 +180,61 @@ class Encoder:
         self.tokenizer.no_padding()
         self.tokenizer.enable_truncation(self.window, strategy="longest_first", direction="right")
         self._frame = Frame.of(self.tokenizer)
+        self._turns = Turns(AT_ONCE)
 
-    async def encode(self, texts: Sequence[str]) -> list[Tokens]:
+    async def encode(self, texts: Sequence[str], owner: str = "") -> list[Tokens]:
         """Token ids of each text."""
-        return await self._aside(self._encode, texts)
+        return [item async for some in self.encoded(texts, owner) for item in some]
 
-    async def pairs(self, query: str, documents: Sequence[str]) -> list[Tokens]:
+    def encoded(self, texts: Sequence[str], owner: str = "") -> AsyncIterator[list[Tokens]]:
+        """The same a slice at a time, for who may have seen enough after one."""
+        return self.slices(self._encode, [text[: self.most_chars] for text in texts], owner)
+
+    async def pairs(self, query: str, documents: Sequence[str], owner: str = "") -> list[Tokens]:
         """Token ids of `query` with each document. It is made tokens once."""
-        return await self._aside(self._pairs, [query, *documents])
+        (first,) = await self._all(self._ids, [query[: self.most_chars]], owner)
+        cut = [document[: self.most_chars] for document in documents]
+        return await self._all(partial(self._pairs, first), cut, owner)
 
-    async def _aside(self, work: Callable[[Sequence[str]], list[Tokens]], texts: Sequence[str]) -> list[Tokens]:
-        """What `work` makes of `texts`: in a thread where that takes long."""
-        if sum(min(len(text), self.most_chars) for text in texts) > INLINE_CHARS:
-            return await asyncio.to_thread(work, texts)
-        return work(texts)
+    async def windows(self, texts: Sequence[str], owner: str = "") -> list[list[Tokens]]:
+        """Token ids of each text whole, in as many windows as it takes."""
+        return await self._all(self._windows, texts, owner)
+
+    async def slices(
+        self, work: Callable[[Sequence[S]], list[T]], texts: Sequence[S], owner: str
+    ) -> AsyncIterator[list[T]]:
+        """What `work` makes of `texts`, a slice of them at a time: in a thread, and in turn, where that takes long.
+
+        Who is cancelled, or asks for no more, has no further slice made.
+        """
+        short = sum(map(_chars, texts)) <= INLINE_CHARS
+        for some in _sliced(texts):
+            yield work(some) if short else await self._in_turn(work, some, owner)
+
+    async def _all(self, work: Callable[[Sequence[str]], list[T]], texts: Sequence[str], owner: str) -> list[T]:
+        return [made async for some in self.slices(work, texts, owner) for made in some]
+
+    async def _in_turn(self, work: Callable[[Sequence[S]], list[T]], some: Sequence[S], owner: str) -> list[T]:
+        async with self._turns.of(owner):
+            made = asyncio.ensure_future(asyncio.to_thread(work, some))
+            try:
+                return await asyncio.shield(made)
+            except asyncio.CancelledError:
+                # The thread goes on: its place is free only once it has ended.
+                await asyncio.wait([made])
+                raise
 
     def _encode(self, texts: Sequence[str]) -> list[Tokens]:
-        return [Tokens(one.ids, one.type_ids, self._cut(one)) for one in self._read(texts)]
+        return [Tokens(one.ids, one.type_ids, _cut(one)) for one in self.tokenizer.encode_batch_fast(texts)]
 
-    def _pairs(self, texts: Sequence[str]) -> list[Tokens]:
-        query, *documents = (one.ids for one in self._read(texts, add_special_tokens=False))
-        return [self._frame.around(query, document, self.window) for document in documents]
+    def _ids(self, texts: Sequence[str]) -> list[list[int]]:
+        return [one.ids for one in self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
 
-    def _read(self, texts: Sequence[str], **options: Any) -> Iterator[Any]:
-        """What the tokenizer makes of each text, a slice of them at a time."""
-        waiting: list[str] = []
-        chars = 0
-        for text in texts:
-            waiting.append(text[: self.most_chars])
-            chars += len(waiting[-1])
-            if chars >= SLICE_CHARS:
-                yield from self.tokenizer.encode_batch_fast(waiting, **options)
-                waiting, chars = [], 0
-        yield from self.tokenizer.encode_batch_fast(waiting, **options)
-
-    def _cut(self, found: Any) -> int:
-        """Tokens that did not fit; the pieces that were cut off have special tokens of their own."""
-        return sum(len(piece) - sum(piece.special_tokens_mask) for piece in found.overflowing)
-
-    async def windows(self, texts: Sequence[str]) -> list[list[Tokens]]:
-        """Token ids of each text whole, in as many windows as it takes."""
-        if sum(map(len, texts)) > INLINE_CHARS:
-            return await asyncio.to_thread(self._windows, texts)
-        return self._windows(texts)
+    def _pairs(self, query: list[int], documents: Sequence[str]) -> list[Tokens]:
+        return [self._frame.around(query, document, self.window) for document in self._ids(documents)]
 
     def _windows(self, texts: Sequence[str]) -> list[list[Tokens]]:
-        encoded = self.tokenizer.encode_batch_fast(list(texts))
+        encoded = self.tokenizer.encode_batch_fast(texts)
         return [[Tokens(part.ids, part.type_ids) for part in (found, *found.overflowing)] for found in encoded]
 
     def forward(self, items: Sequence[Tokens]) -> tuple[Any, Any]:
@@ -254,6 +273,30 @@ LOCAL_AND_SAFE = {
     "attn_implementation": "sdpa",
 }
 """How checkpoints are loaded: from the verified folder only, and nothing in it is run."""
+
+
+def _chars(text: str | Sequence[int]) -> int:
+    """How many characters a text has, or may have that comes as token ids."""
+    return len(text) if isinstance(text, str) else len(text) * CHARS_PER_TOKEN
+
+
+def _sliced(texts: Sequence[S]) -> Iterator[list[S]]:
+    """All of `texts` in order, so many at a time that SLICE_CHARS are reached."""
+    slice: list[S] = []
+    chars = 0
+    for text in texts:
+        slice.append(text)
+        chars += _chars(text)
+        if chars >= SLICE_CHARS:
+            yield slice
+            slice, chars = [], 0
+    if slice:
+        yield slice
+
+
+def _cut(found: Any) -> int:
+    """Tokens that did not fit; the pieces that were cut off have special tokens of their own."""
+    return sum(len(piece) - sum(piece.special_tokens_mask) for piece in found.overflowing)
 
 
 def choose_dtype(name: str, device: str) -> Any:

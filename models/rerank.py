@@ -63,7 +63,7 @@ class CrossEncoderReranker(RerankEngine):
         self._batcher = self._encoder.batcher(self._run)
 
     async def rerank(self, job: RerankJob) -> Ranking:
-        items = await self._encoder.pairs(job.query, job.documents)
+        items = await self._encoder.pairs(job.query, job.documents, job.owner)
         return Ranking(tuple(await self._batcher.submit(items, job.owner)), prompt_tokens=sum(map(len, items)))
 
     def _run(self, items: list[Tokens]) -> Any:

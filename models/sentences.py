@@ -48,7 +48,7 @@ class SentenceEncoder:
 
     async def vectors(self, texts: Sequence[str], owner: str = "") -> tuple[Any, int]:
         """Vectors as numpy float32 [n, dimensions], and the number of tokens read."""
-        return await self.vectors_of(await self.encoder.encode(texts), owner)
+        return await self.vectors_of(await self.encoder.encode(texts, owner), owner)
 
     async def vectors_of(self, items: Sequence[Tokens], owner: str = "") -> tuple[Any, int]:
         """The same for texts that `encoder.encode` has read already."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import logging
+import math
 import re
 import secrets
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from typing import Any, Literal, cast
 from sqlalchemy import Connection, Row, and_, delete, func, insert, or_, select, update
 
 from contract.access import Caller
-from contract.errors import NOT_FOUND, TOO_MANY_UPLOADS, without_text
+from contract.errors import NOT_FOUND, STORE_FULL, TOO_MANY_UPLOADS, without_text
 from contract.limits import OPEN_UPLOADS, UPLOAD_S
 from state.accounts import organisations
 from state.blobs.base import Blobs
@@ -90,9 +91,13 @@ class Tickets:
         self._database = database
         self._blobs = blobs
 
-    async def issue(self, caller: Caller, content_type: str, size_bytes: int) -> Ticket:
-        """A new ticket of the caller's organisation. Raises TOO_MANY_UPLOADS beyond OPEN_UPLOADS open ones."""
-        issue = partial(_issue, org_id=caller.org_id, content_type=content_type, size_bytes=size_bytes)
+    async def issue(self, caller: Caller, content_type: str, size_bytes: int, room: float = math.inf) -> Ticket:
+        """A new ticket of the caller's organisation; `room` is how many bytes all uploads together may still take.
+
+        Raises TOO_MANY_UPLOADS beyond OPEN_UPLOADS open ones, and where those of the organisation would take more than
+        they leave to others; STORE_FULL where the new one alone would.
+        """
+        issue = partial(_issue, org_id=caller.org_id, content_type=content_type, size_bytes=size_bytes, room=room)
         return await self._database.run(issue, row=caller.org_id)
 
     async def find(self, ticket_id: str) -> Ticket | None:
@@ -183,21 +188,45 @@ def _new_id() -> str:
     return f"upl_{base64.b32encode(secrets.token_bytes(16)).decode().rstrip('=').lower()}"
 
 
-def _issue(connection: Connection, org_id: int, content_type: str, size_bytes: int) -> Ticket:
+OPEN = or_(tickets.c.state != "consumed", tickets.c.blob == "")
+"""Bytes lie under a ticket, or may come. Even where it was used before: they may be on their way, and where they go no
+other process knows."""
+
+
+def _issue(connection: Connection, org_id: int, content_type: str, size_bytes: int, room: float) -> Ticket:
     organisations.lock(connection, org_id)
-    # What was used before its bytes were stored: they may be on their way, and where they go no other process knows.
-    open = or_(tickets.c.state != "consumed", tickets.c.blob == "")
-    mine = (tickets.c.org_id == org_id, open, tickets.c.expires_at > NOW_S)
+    mine = (tickets.c.org_id == org_id, OPEN, tickets.c.expires_at > NOW_S)
     count = connection.execute(select(func.count()).select_from(tickets).where(*mine)).scalar_one()
     if count >= OPEN_UPLOADS:
         raise TOO_MANY_UPLOADS(
             f"your organisation has {count} uploads that it has not used, or used before anything came, and may not "
             "have more; upload and use some, or wait until they expire"
         )
+    if room < math.inf:
+        _need_room(connection, org_id, size_bytes, room)
     made = Ticket(_new_id(), org_id, content_type, size_bytes, "issued", "", now_s(connection) + UPLOAD_S)
     row = {name: getattr(made, name) for name in COLUMNS}
     connection.execute(insert(tickets).values(**row, sweep_at=made.expires_at + AT_WORK_S))
     return made
+
+
+def _need_room(connection: Connection, org_id: int, size_bytes: int, room: float) -> None:
+    """An organisation has at most as much of the disk as stays free once all bytes have come that were promised room.
+
+    Expired tickets count, too, until their bytes have been swept.
+    """
+    total = func.coalesce(func.sum(tickets.c.size_bytes), 0)
+    promised = connection.execute(select(total).where(tickets.c.blob == "")).scalar_one()
+    held = connection.execute(select(total).where(OPEN, tickets.c.org_id == org_id)).scalar_one()
+    stays_free = room - int(promised) - size_bytes
+    if size_bytes > stays_free:
+        log.warning("the disk of recordings is full: tickets have taken all but %d bytes", stays_free + size_bytes)
+        raise STORE_FULL()
+    if held + size_bytes > stays_free:
+        raise TOO_MANY_UPLOADS(
+            f"your organisation has tickets for {held} bytes that it has not used, and {size_bytes} more would leave "
+            "too little room to others; upload and use some, or wait until they expire"
+        )
 
 
 def _due(connection: Connection, after: tuple[int, str]) -> list[Row[Any]]:

@@ -113,7 +113,7 @@ class SimilarityScorer(MeasuredScorer):
         likenesses, texts = await self.compare(job)
         spent_s = time.perf_counter() - started
         reads = tuple(Reading(_logprobs(likeness), spent_s) for likeness in likenesses)
-        leads = await self._tokens({phrase.lead for phrase in texts} - {""})
+        leads = await self._tokens({phrase.lead for phrase in texts} - {""}, job.cache_salt or "")
         tokens = sum(text.tokens for text in texts.values()) + sum(leads.values())
         return Readings(reads, tokens, temperature, windows=sum(text.windows for text in texts.values()))
 
@@ -166,10 +166,10 @@ class SimilarityScorer(MeasuredScorer):
             tuple(more if asked.statement and index == asked.statement.option else 0.0 for index in options),
         )
 
-    async def _tokens(self, texts: Iterable[str]) -> dict[str, int]:
+    async def _tokens(self, texts: Iterable[str], owner: str) -> dict[str, int]:
         """How many tokens each text has; nothing is read."""
         listed = list(texts)
-        windows = await self._encoder.windows(listed) if listed else []
+        windows = await self._encoder.windows(listed, owner) if listed else []
         return {text: _count(parts) for text, parts in zip(listed, windows, strict=True)}
 
     async def _read_whole(self, texts: Sequence[str]) -> Any:
@@ -185,8 +185,8 @@ class SimilarityScorer(MeasuredScorer):
         import numpy as np
 
         different = list(dict.fromkeys(phrases))
-        leads = await self._tokens({phrase.lead for phrase in different})
-        windows = await self._encoder.windows([f"{lead} {text}" if lead else text for lead, text in different])
+        leads = await self._tokens({phrase.lead for phrase in different}, owner)
+        windows = await self._encoder.windows([f"{lead} {text}" if lead else text for lead, text in different], owner)
         items = [window for text in windows for window in text]
         made = iter(await self._batcher.submit(items, owner))
         found = {}

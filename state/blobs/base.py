@@ -33,8 +33,8 @@ class Blobs(Protocol):
         """
         ...
 
-    async def need_room(self, size_bytes: int) -> None:
-        """Raises STORE_FULL where so many bytes more would take what must stay free. Streams are held to it, too."""
+    async def room(self) -> float:
+        """Bytes that streams may still take; `math.inf` where the store has no end. More of a stream is STORE_FULL."""
         ...
 
     async def find(self, name: str) -> bytes | None:

@@ -63,8 +63,8 @@ class FolderBlobs:
             fresh.unlink(missing_ok=True)
         return size
 
-    async def need_room(self, size_bytes: int) -> None:
-        await _in_thread(self._need_room, size_bytes)
+    async def room(self) -> float:
+        return await _in_thread(self._room)
 
     async def find(self, name: str) -> bytes | None:
         blob = await self.stream(name)
@@ -94,13 +94,13 @@ class FolderBlobs:
         return None
 
     def _write(self, file: BinaryIO, data: bytes) -> None:
-        self._need_room(len(data))
-        _write_all(file, data)
-
-    def _need_room(self, size_bytes: int) -> None:
-        if self._free_bytes(self._folder) < SPARE_BYTES + size_bytes:
+        if len(data) > self._room():
             log.warning("the disk of recordings is full: uploads leave %d bytes of it free", SPARE_BYTES)
             raise STORE_FULL()
+        _write_all(file, data)
+
+    def _room(self) -> int:
+        return self._free_bytes(self._folder) - SPARE_BYTES
 
     def _path(self, name: str) -> Path:
         return self._folder / checked(name)

@@ -675,12 +675,26 @@ async def _all(chunks: AsyncGenerator[bytes, None]) -> list[bytes]:
 async def test_503_no_ticket_where_the_disk_must_keep_what_is_free(
     api: Api, tmp_path: Path, free: int, status: int
 ) -> None:
-    """What is to be left free holds the database's own growth; a ticket is good for its whole size."""
-    api.state.blobs = FolderBlobs(tmp_path / "bytes", lambda folder: SPARE_BYTES + 1000 + free)
+    """What stays free holds the database's own growth; a ticket is good for its whole size, and leaves as much."""
+    api.state.blobs = FolderBlobs(tmp_path / "bytes", lambda folder: SPARE_BYTES + 2000 + free)
     reply = await api.send("POST", PATH, json={"mime": "audio/webm", "size": 1000})
     assert reply.status_code == status
     if status == 503:
         assert "no room for recordings" in refused(reply, 503, "state_unavailable")
+        assert reply.headers["retry-after"] == "60"
+
+
+@pytest.mark.parametrize(("free", "status"), [(-1, 429), (0, 200), (1, 200)])
+async def test_429_tickets_of_an_organisation_leave_room_to_others(
+    api: Api, tmp_path: Path, free: int, status: int
+) -> None:
+    """Nothing has come under the first one, but will."""
+    api.state.blobs = FolderBlobs(tmp_path / "bytes", lambda folder: SPARE_BYTES + 4000 + free)
+    await ticket_of(api, 1000)
+    reply = await api.send("POST", PATH, json={"mime": "audio/webm", "size": 1000})
+    assert reply.status_code == status
+    if status == 429:
+        assert "tickets for 1000 bytes that it has not used" in refused(reply, 429, "rate_limit_exceeded")
         assert reply.headers["retry-after"] == "60"
 
 

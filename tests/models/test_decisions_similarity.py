@@ -129,9 +129,9 @@ async def test_options_are_read_once_for_each_owner_and_billed_every_time(
     read: list[list[str]] = []
     windows = scorer._encoder.windows
 
-    async def noted(texts: Sequence[str]) -> Any:
+    async def noted(texts: Sequence[str], owner: str) -> Any:
         read.append(list(texts))
-        return await windows(texts)
+        return await windows(texts, owner)
 
     monkeypatch.setattr(scorer._encoder, "windows", noted)
     question = choice("ripe pears", "rusty nails")

@@ -18,10 +18,10 @@ from contract.embeddings import Embeddings, EmbeddingsJob
 from contract.errors import ApiError
 from contract.limits import CHARS_PER_TOKEN
 from models.embeddings import TransformerEmbedder
-from models.encoders import SLICE_CHARS
+from models.encoders import INLINE_CHARS, SLICE_CHARS, Encoder
 from models.sentences import SentenceOptions, read_head
 from models.weights.store import WeightsError, ensure, home_folder
-from tests.models.tiny_bert import Counted, write_tiny_bert
+from tests.models.tiny_bert import Counted, Gated, write_tiny_bert
 
 pytestmark = pytest.mark.anyio
 
@@ -143,6 +143,88 @@ async def test_without_truncation_what_would_be_cut_unread_is_refused(
         await embedder.embed(asked)
     assert (caught.value.fault.name, caught.value.param) == ("CONTEXT_LENGTH_EXCEEDED", "input")
     assert not counted.calls
+
+
+# --- who makes tokens, and when --------------------------------------------------------------------------------------
+
+SLICE = ["river " * 170] * (SLICE_CHARS // 1020 + 1)
+"""Texts that are made tokens together."""
+SMALL = ["bread " * (INLINE_CHARS // 6 + 1)]
+"""A text that takes a turn."""
+
+
+@pytest.fixture
+def gated(embedder: TransformerEmbedder):
+    encoder = embedder._sentences.encoder
+    plain, encoder.tokenizer = encoder.tokenizer, Gated(encoder.tokenizer)
+    yield encoder.tokenizer
+    encoder.tokenizer = plain
+
+
+def sent(encoder: Encoder, texts: list[str], owner: str) -> asyncio.Task[list]:
+    return asyncio.ensure_future(encoder.encode(texts, owner))
+
+
+async def test_owners_take_turns_at_making_tokens(embedder: TransformerEmbedder, gated: Gated) -> None:
+    """However much one sends, one slice of it is at work, and what another sends is made beside it."""
+    encoder = embedder._sentences.encoder
+    much = [sent(encoder, SLICE * 3, "org-1") for _ in range(15)]
+    await gated.called()
+    small = sent(encoder, SMALL, "org-2")
+    await gated.called()
+    assert gated.first == ["river", "bread"]
+    for _ in range(3):
+        gated.gate.release()
+    await small
+    assert not any(map(asyncio.Task.done, much))
+    for _ in range(50):
+        gated.gate.release()
+    assert {len(items) for items in await asyncio.gather(*much)} == {3 * len(SLICE)}
+    assert len(gated.first) == 46
+
+
+async def test_a_third_owner_waits_for_one_slice_and_not_for_calls(embedder: TransformerEmbedder, gated: Gated) -> None:
+    encoder = embedder._sentences.encoder
+    much = [sent(encoder, SLICE * 9, owner) for owner in ("org-1", "org-2") for _ in range(3)]
+    await gated.called()
+    await gated.called()
+    small = sent(encoder, SMALL, "org-3")
+    await asyncio.sleep(0)
+    gated.gate.release()
+    await gated.called()
+    assert gated.first[2] == "bread"
+    for _ in range(60):
+        gated.gate.release()
+    await asyncio.gather(small, *much)
+
+
+async def test_a_cancelled_call_makes_no_further_slice(embedder: TransformerEmbedder, gated: Gated) -> None:
+    """Its place is free only when its thread is: who comes and goes has no more threads than who stays."""
+    encoder = embedder._sentences.encoder
+    call = sent(encoder, SLICE * 5, "org-1")
+    await gated.called()
+    call.cancel()
+    after = sent(encoder, SMALL, "org-1")
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert encoder._turns.waiting == 1
+    gated.gate.release()
+    gated.gate.release()
+    await after
+    assert gated.first == ["river", "bread"]
+    assert call.cancelled()
+
+
+@pytest.mark.parametrize(("at", "slices"), [(0, 1), (len(SLICE) - 1, 1), (len(SLICE), 2)])
+async def test_a_forbidden_cut_is_found_in_the_first_slice(
+    embedder: TransformerEmbedder, counted: Counted, at: int, slices: int
+) -> None:
+    """Or in the slice where it is: the others are not made tokens, for nobody would pay for them."""
+    fits = ["river".ljust(1020)] * len(SLICE) * 4
+    texts = [*fits[:at], SLICE[0], *fits[at + 1 :]]
+    with pytest.raises(ApiError, match=rf"`input\[{at}\]` has 172 tokens"):
+        await embedder.embed(EmbeddingsJob(tuple(texts), truncate=False))
+    assert len(counted.calls) == slices
 
 
 # --- token ids -------------------------------------------------------------------------------------------------------

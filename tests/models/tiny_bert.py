@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -54,3 +56,22 @@ class Counted:
     def encode_batch_fast(self, texts: list[Any], **options: Any) -> Any:
         self.calls.append(sum(len(text) if isinstance(text, str) else sum(map(len, text)) for text in texts))
         return self._tokenizer.encode_batch_fast(texts, **options)
+
+
+class Gated:
+    """A tokenizer that lets one call pass for each release of `gate`, and notes the first word of each."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self.first: list[str] = []
+        self.entered, self.gate = threading.Semaphore(0), threading.Semaphore(0)
+
+    def encode_batch_fast(self, texts: list[Any], **options: Any) -> Any:
+        self.first.append(texts[0].partition(" ")[0])
+        self.entered.release()
+        assert self.gate.acquire(timeout=60)
+        return self._tokenizer.encode_batch_fast(texts, **options)
+
+    async def called(self) -> None:
+        """One more call has come."""
+        assert await asyncio.to_thread(self.entered.acquire, timeout=60)

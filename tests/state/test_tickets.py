@@ -199,6 +199,49 @@ async def test_an_organisation_has_so_many_unused_tickets_and_no_more(
     await issue(store, caller)
 
 
+@pytest.mark.parametrize("come", [False, True])
+async def test_tickets_of_an_organisation_are_for_no_more_than_stays_free(
+    store: Tickets, database: Database, blobs: Blobs, caller: Caller, come: bool
+) -> None:
+    """Whether bytes have come or not: two have taken what they may, half and a quarter, and a third finds room."""
+    size, took = 1000, 0
+    other, third = [await make_caller(database, org=org) for org in ("other", "third")]
+
+    async def take(taker: Caller) -> None:
+        nonlocal took
+        ticket = await store.issue(taker, "audio/webm", size, 8 * size - took)
+        if come:
+            await store.uploaded(ticket.id, ticket.new_blob())
+            took += size
+
+    for _ in range(4):
+        await take(caller)
+    assert (await refusal(take(caller))).fault.name == "TOO_MANY_UPLOADS"
+    for _ in range(2):
+        await take(other)
+    assert (await refusal(take(other))).fault.name == "TOO_MANY_UPLOADS"
+    await take(third)
+    # One more would leave nothing: that is no fault of who has none.
+    fourth = await make_caller(database, org="fourth")
+    assert (await refusal(take(fourth))).fault.name == "STORE_FULL"
+
+
+@pytest.mark.parametrize(("room", "name"), [(3999, "TOO_MANY_UPLOADS"), (4000, ""), (4001, "")])
+async def test_bytes_count_until_they_are_swept(
+    store: Tickets, database: Database, caller: Caller, room: int, name: str
+) -> None:
+    first = await issue(store, caller)
+    await pass_time(database, UPLOAD_S)
+    asked = store.issue(caller, "audio/webm", first.size_bytes, room)
+    if name:
+        assert (await refusal(asked)).fault.name == name
+        await pass_time(database, AT_WORK_S)
+        await store.sweep()
+        await store.issue(caller, "audio/webm", first.size_bytes, room)
+    else:
+        await asked
+
+
 async def test_a_ticket_that_was_used_before_anything_was_uploaded_keeps_its_place_until_it_expires(
     store: Tickets, database: Database, caller: Caller
 ) -> None:

@@ -46,8 +46,8 @@ async def issue(context: RequestContext, request: UploadRequest) -> Ticket:
     if model is None:
         raise NOT_CONFIGURED()
     await context.service.state.ledger.require_room(context.caller)
-    await context.service.state.blobs.need_room(request.size)
-    ticket = await context.service.state.tickets.issue(context.caller, content_type, request.size)
+    room = await context.service.state.blobs.room()
+    ticket = await context.service.state.tickets.issue(context.caller, content_type, request.size, room)
     context.engine(model).warm()
     return ticket
 
