@@ -70,7 +70,7 @@ CONVERSATION = {
             "content": [{"type": "tool_result", "tool_use_id": "a"}, {"type": "text", "text": "say hello"}],
         },
     ],
-    "tools": [{"name": "add", "input_schema": SCHEMA}],
+    "tools": [{"name": "add", "input_schema": SCHEMA}, {"type": "web_search_20250305"}],
     "tool_choice": {"type": "auto"},
     "thinking": {"type": "disabled"},
     "output_config": {},
@@ -93,6 +93,11 @@ ASKS = (
 )
 ANSWER = {"model": "obedient"}
 FUNCTION = {"type": "function", "name": "add"}
+GROUP = {
+    "type": "namespace",
+    "name": "crm",
+    "tools": [{"type": "function", "name": "find"}],
+}
 INPUTS = (
     {"input": "say hello"},
     {
@@ -103,10 +108,14 @@ INPUTS = (
             {"type": "function_call_output", "call_id": "a", "output": "3"},
             {"type": "custom_tool_call", "call_id": "b", "name": "note", "input": "x"},
             {"type": "custom_tool_call_output", "call_id": "b", "output": "3"},
+            {"type": "shell_call", "call_id": "c", "action": {"commands": ["ls"]}},
+            {"type": "shell_call_output", "call_id": "c", "output": "3"},
+            {"type": "apply_patch_call", "call_id": "d", "operation": {"type": "delete_file"}},
+            {"type": "apply_patch_call_output", "call_id": "d"},
             {"type": "reasoning"},
             {"role": "user", "content": "say hello"},
         ],
-        "tools": [FUNCTION, {"type": "custom", "name": "note"}],
+        "tools": [FUNCTION, {"type": "custom", "name": "note"}, GROUP],
         "tool_choice": FUNCTION,
         "text": {"format": {"type": "text"}},
         "reasoning": {},

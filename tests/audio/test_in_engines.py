@@ -61,8 +61,9 @@ def _signing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("format", FORMATS)
 async def test_a_file_comes_as_it_is_made(format: AudioFormat) -> None:
     blocks = await blocks_of(format)
-    steps = [len(TEXT)] if format in LENGTH_FIRST else [4, 8, len(TEXT)]
-    assert sorted({block.characters for block in blocks}) == steps
+    assert sorted({block.characters for block in blocks}) == [4, 8, len(TEXT)], "so far it is billed"
+    if format in LENGTH_FIRST:
+        assert {block.characters for block in blocks if block.data} == {len(TEXT)}
     assert blocks[-1].seconds == 3
     data = b"".join(block.data for block in blocks)
     assert likeness(SOUND, decoded(data, MODEL.sample_rate)) > 0.99
@@ -85,7 +86,9 @@ async def test_formats_that_can_are_signed_and_come_at_the_end(format: AudioForm
     blocks = await blocks_of(format)
     data = b"".join(block.data for block in blocks)
     assert likeness(SOUND, decoded(data, MODEL.sample_rate)) > 0.99
-    assert {block.characters for block in blocks} == ({len(TEXT)} if format in SIGNED else {4, 8, len(TEXT)})
+    assert {block.characters for block in blocks} == {4, 8, len(TEXT)}, "so far it is billed"
+    if format in SIGNED:
+        assert {block.characters for block in blocks if block.data} == {len(TEXT)}
     if format in SIGNED:
         reader = c2pa.Reader({"wav": "audio/wav", "mp3": "audio/mpeg", "flac": "audio/flac"}[format], io.BytesIO(data))
         assert reader.get_validation_state() == "Valid"

@@ -128,7 +128,7 @@ def test_a_client_that_leaves_frees_the_engine(server: Server) -> None:
 
 def test_openai_error_is_what_the_sdk_expects(server: Server) -> None:
     with pytest.raises(openai.BadRequestError) as refusal:
-        server.openai().audio.transcriptions.create(model="whisper-1", file=("a.mp3", b"x"), language="xx")
+        server.openai().audio.transcriptions.create(model="whisper-large-v3", file=("a.mp3", b"x"), language="xx")
     assert refusal.value.code == "language_not_supported"
 
 

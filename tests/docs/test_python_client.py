@@ -176,7 +176,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + bytes(8)
         (lambda g: g.embeddings["all-minilm-l6-v2"].embed([]), "invalid_request_error", "input"),
         (lambda g: g.speech["supertonic-3"].speak("a", "en", "nobody"), "unknown_voice", "voice"),
         (lambda g: g.speech["supertonic-3"].speak("a", "en", Clip(b"", 24_000)), "cloning_not_supported", "voice"),
-        (lambda g: ears(g).transcribe(b"a", language="xx"), "language_not_supported", "language"),
+        (lambda g: ears(g).transcribe(b"a", language="german"), "invalid_request_error", "language"),
         (lambda g: ears(g).transcribe(b"a", format_text=True), "invalid_request_error", "format_text"),
         (lambda g: ears(g).transcribe(b"unreadable"), "audio_unreadable", "file"),
         (lambda g: g.voice_design["qwen3-tts"].design("f"), "invalid_request_error", "age_years"),
