@@ -1,9 +1,9 @@
-"""What embedders and rerankers share: a checkpoint of transformers, its tokenizer, and batches of token ids.
+"""What encoders share: a checkpoint of transformers, its tokenizer, and batches of token ids.
 
 Texts become ids in `encode`, or two by two in `pairs`; ids become batches in `TokenBatcher`, and each batch passes the
 network in `forward`. A text that is far longer than the window is cut before it is made tokens, because each takes
 memory, and texts are made tokens a few at a time; owners take turns at that.
-What comes after the network is the business of sentences.py and rerank.py.
+What comes after the network is the business of the adapters.
 """
 
 from __future__ import annotations
