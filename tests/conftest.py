@@ -10,6 +10,18 @@ from sqlalchemy import create_engine
 
 from contract.limits import RATE_WINDOW_S
 from state.database.migrate import upgrade
+from tests.tiers import marker_of, turn_of
+
+ROOT = Path(__file__).parents[1]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Gives each test the marker of its file, and moves what takes longest to the front."""
+    files = {item.path: item.path.relative_to(ROOT).as_posix() for item in items}
+    for item in items:
+        if marker := marker_of(files[item.path]):
+            item.add_marker(marker)
+    items.sort(key=lambda item: turn_of(files[item.path]))
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.cluster
 CANARY = "canary7c1f39e02b5d"
 
 
+@pytest.mark.smoke
 def test_both_models_wake_and_are_measured(server: Server) -> None:
     body = {"state": f"I was charged twice. {CANARY}", "preset": "ticket-routing-v1", "request_id": "mine"}
     with server.http() as client:

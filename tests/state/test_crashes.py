@@ -41,6 +41,13 @@ NEVER = 1_000_000_000
 LIMIT = 700
 FAR_FUTURE_S = 10_000_000
 
+
+def deaths(few: int, some: int, many: int) -> pytest.MarkDecorator:
+    """How often a story ends with a death: before each push, on each merge, and when somebody asks for it."""
+    each = [few, pytest.param(some, marks=pytest.mark.crashes), pytest.param(many, marks=pytest.mark.slow)]
+    return pytest.mark.parametrize("crashes", each)
+
+
 Die = Callable[[str, int, str, Path], tuple[int, int]]
 
 
@@ -161,7 +168,7 @@ def folder() -> Iterator[Path]:
         yield path
 
 
-@pytest.mark.parametrize("crashes", [30, pytest.param(130, marks=pytest.mark.slow)])
+@deaths(5, 30, 130)
 async def test_sqlite_survives_death_around_every_write_and_sync(die: Die, folder: Path, crashes: int) -> None:
     template = folder / "template.db"
     await prepare(f"sqlite:///{template}")
@@ -174,7 +181,7 @@ async def test_sqlite_survives_death_around_every_write_and_sync(die: Die, folde
     await die_everywhere(die, "bill", crashes, folder / "log", fresh, books_are_right)
 
 
-@pytest.mark.parametrize("crashes", [5, pytest.param(20, marks=pytest.mark.slow)])
+@deaths(2, 5, 20)
 async def test_a_first_start_survives_death(die: Die, folder: Path, crashes: int) -> None:
     async def fresh() -> str:
         return _clear(folder)
@@ -186,7 +193,7 @@ async def test_a_first_start_survives_death(die: Die, folder: Path, crashes: int
     await die_everywhere(die, "migrate", crashes, folder / "log", fresh, starts_again)
 
 
-@pytest.mark.parametrize("crashes", [30, pytest.param(130, marks=pytest.mark.slow)])
+@deaths(5, 30, 130)
 async def test_bytes_and_voices_survive_death_around_every_write_sync_and_rename(
     die: Die, folder: Path, crashes: int
 ) -> None:
@@ -226,7 +233,7 @@ async def bytes_are_whole(url: str, acknowledged: list[str]) -> None:
     await database.close()
 
 
-@pytest.mark.parametrize("crashes", [30, pytest.param(130, marks=pytest.mark.slow)])
+@deaths(5, 30, 130)
 async def test_uploads_survive_death_around_every_write_sync_and_rename(die: Die, folder: Path, crashes: int) -> None:
     template = folder / "template.db"
     await prepare(f"sqlite:///{template}")
@@ -269,7 +276,7 @@ async def uploads_are_whole(url: str, acknowledged: list[str]) -> None:
     await database.close()
 
 
-@pytest.mark.parametrize("crashes", [30, pytest.param(130, marks=pytest.mark.slow)])
+@deaths(5, 30, 130)
 async def test_drafts_survive_death_around_every_write_sync_and_rename(die: Die, folder: Path, crashes: int) -> None:
     template = folder / "template.db"
     await prepare(f"sqlite:///{template}")
@@ -348,7 +355,7 @@ async def others_go_on(database: Database, blobs: Blobs, found: Mapping[str, Dra
     assert {str(path) for path in stored} == kept
 
 
-@pytest.mark.parametrize("crashes", [10, pytest.param(50, marks=pytest.mark.slow)])
+@deaths(2, 10, 50)
 async def test_postgresql_survives_death_of_a_client_between_all_statements(
     die: Die, postgres: Postgres, folder: Path, crashes: int
 ) -> None:
@@ -371,7 +378,9 @@ def _raise_limits(connection: Connection) -> None:
         organisations.set_limit(connection, row.org_id, row.user_id, row.spent_micro_eur + row.held_micro_eur + more)
 
 
-@pytest.mark.parametrize("acknowledged_before", [3, 17, 40])
+@pytest.mark.parametrize(
+    "acknowledged_before", [pytest.param(3, marks=pytest.mark.crashes), 17, pytest.param(40, marks=pytest.mark.crashes)]
+)
 async def test_postgresql_survives_its_own_death(postgres: Postgres, acknowledged_before: int) -> None:
     url = postgres.empty()
     database = await open_database(url)
