@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import time
 from pathlib import Path
 
@@ -13,6 +15,15 @@ from state.database.migrate import upgrade
 from tests.tiers import marker_of, turn_of
 
 ROOT = Path(__file__).parents[1]
+MEMORY = Path("/dev/shm")
+MEMORY_BYTES = 8 << 30
+"""How much of the memory's file system must be free, so that temporary folders are made there."""
+
+
+def pytest_configure() -> None:
+    """Puts temporary folders into memory where there is room: thousands of tests wait for what they write durably."""
+    if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > MEMORY_BYTES:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -17,7 +17,6 @@ pytestmark = pytest.mark.cluster
 CANARY = "canary7c1f39e02b5d"
 
 
-@pytest.mark.smoke
 def test_both_models_wake_and_are_measured(server: Server) -> None:
     body = {"state": f"I was charged twice. {CANARY}", "preset": "ticket-routing-v1", "request_id": "mine"}
     with server.http() as client:
@@ -39,6 +38,7 @@ def test_both_models_wake_and_are_measured(server: Server) -> None:
     assert {model["measurements"]["fingerprint"] for model in listed[:2]} <= kept
 
 
+@pytest.mark.smoke
 def test_repetitions_are_equal(server: Server) -> None:
     body = {"state": "The parcel came broken.", "preset": "sentiment-v1"}
     with server.http() as client:
