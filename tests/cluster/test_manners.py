@@ -52,7 +52,6 @@ def test_engine_goes_to_zero_and_comes_back_despite_disconnects(server: Server) 
     assert server.chat("sleepy", "say hi").status_code == 200
     eventually(lambda: server.replicas("sleepy") == 0, 60, "the engine never went to zero")
     assert server.chat("sleepy", "say again").status_code == 200
-    eventually(lambda: server.replicas("sleepy") == 0, 60, "the engine did not go to zero a second time")
 
 
 def test_an_engine_grows_for_calls_that_wait_in_the_ingress(server: Server) -> None:
@@ -63,15 +62,15 @@ def test_an_engine_grows_for_calls_that_wait_in_the_ingress(server: Server) -> N
         assert {call.result().status_code for call in calls} == {200}
 
 
-@pytest.mark.parametrize("round_", range(3))
-def test_busy_is_exact(server: Server, round_: int) -> None:
+def test_busy_is_exact_again_and_again(server: Server) -> None:
     server.chat("exact", "say hi")  # warm
-    replies = at_once(server, 8, "exact", "hold 1")
-    assert Counter(reply.status_code for reply in replies) == {200: 2, 429: 6}
-    busy = next(reply for reply in replies if reply.status_code == 429)
-    assert busy.json()["error"]["code"] == "busy"
-    assert busy.headers["retry-after"] == "1"
-    assert server.chat("exact", "say hi").status_code == 200  # a slot is free as soon as it is free
+    for _ in range(3):
+        replies = at_once(server, 8, "exact", "hold 1")
+        assert Counter(reply.status_code for reply in replies) == {200: 2, 429: 6}
+        busy = next(reply for reply in replies if reply.status_code == 429)
+        assert busy.json()["error"]["code"] == "busy"
+        assert busy.headers["retry-after"] == "1"
+        assert server.chat("exact", "say hi").status_code == 200  # a slot is free as soon as it is free
 
 
 @pytest.mark.smoke
