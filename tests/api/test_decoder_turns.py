@@ -20,7 +20,7 @@ from contract.access import Scope
 from contract.transcription.engine import Heard, Segment, TranscriptionJob
 from models.transcription.adapter import Recording, TranscriptionAdapter
 from tests.api.conftest import Api
-from tests.audio.test_sandbox import until
+from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
 

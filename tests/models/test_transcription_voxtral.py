@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from itertools import pairwise
 from pathlib import Path
@@ -28,6 +28,7 @@ from models.transcription.voice_activity import WINDOW_S
 from models.transcription.voxtral import Voxtral, prompt_of
 from tests.quick_speech import quick
 from tests.twins import voxtral as twin
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.anyio,
@@ -95,12 +96,6 @@ def texts(parts: list[Heard]) -> list[str]:
 
 async def spans(recording: Recording) -> list[Any]:
     return [span async for span in passages(recording)]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110 - the engine's thread sets no event of ours
-            await asyncio.sleep(0.001)
 
 
 def is_idle(engine: Voxtral) -> bool:

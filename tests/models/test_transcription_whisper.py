@@ -27,6 +27,7 @@ from models.transcription.faster_whisper import FasterWhisper
 from models.weights.files import WeightsError
 from models.weights.store import ensure
 from tests.quick_speech import quick
+from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -85,11 +86,6 @@ def text_of(parts: list[Heard]) -> str:
 
 def plain(text: str) -> str:
     return re.sub(r"[^\w\s]", "", text.lower())
-
-
-async def until(holds: Callable[[], object]) -> None:
-    while not holds():  # noqa: ASYNC110 (a thread sends no event)
-        await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("language", SAID)

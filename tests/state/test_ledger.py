@@ -18,6 +18,7 @@ from state.billing.reservation import Reservation
 from state.database.base import Database, RowRefused, T, now_s
 from state.database.tables import reservations, usage_lines
 from tests.state.books import eventually, line_count, make_caller, money, pass_time
+from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -381,8 +382,7 @@ async def test_a_limit_that_is_set_while_a_mark_is_on_its_way_finds_its_row(
 
     monkeypatch.setattr(database, "run", late)
     marking = asyncio.create_task(ledger.mark())
-    while not hold.is_stored:  # noqa: ASYNC110  # it gives nothing to wait for
-        await asyncio.sleep(0)
+    await until(lambda: hold.is_stored)
     limiting = asyncio.create_task(hold.limit(replace(caller, org_limited=True), 50))
     await asyncio.wait([limiting], timeout=0.2)
     may_write.set()
