@@ -94,12 +94,15 @@ async def read_at(client: socket.socket, bytes_per_s: int) -> None:
         await asyncio.sleep(max(0.0, began + read / bytes_per_s - loop.time()))
 
 
-@pytest.mark.parametrize(("least_bytes_per_s", "is_dropped"), [(16_000, False), (400_000, True)])
+@pytest.mark.parametrize(("least_bytes_per_s", "is_dropped"), [(16_000, False), (4_000_000, True)])
 async def test_client_is_dropped_that_always_reads_in_time_but_too_little(
     api: Api, monkeypatch: pytest.MonkeyPatch, least_bytes_per_s: int, is_dropped: bool
 ) -> None:
-    """48 KiB leave the buffers at a time, a third of `WRITE_S` each: by that alone it would be kept."""
-    monkeypatch.setattr(middleware, "WRITE_S", 1.0)
+    """48 KiB leave the buffers at a time, a sixth of `WRITE_S` each: by that alone it would be kept.
+
+    It reads for some five seconds, of which the one rate allows all and the other hardly more than two.
+    """
+    monkeypatch.setattr(middleware, "WRITE_S", 2.0)
     monkeypatch.setattr(middleware, "WRITE_LEAST_BYTES_PER_S", least_bytes_per_s)
     async with served(api) as port, asked(api, port, EVENTS) as client:
         reading = asyncio.create_task(read_at(client, 150_000))
