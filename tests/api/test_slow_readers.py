@@ -94,20 +94,17 @@ async def read_at(client: socket.socket, bytes_per_s: int) -> None:
         await asyncio.sleep(max(0.0, began + read / bytes_per_s - loop.time()))
 
 
-@pytest.mark.parametrize(("least_bytes_per_s", "is_dropped"), [(16_000, False), (4_000_000, True)])
+@pytest.mark.parametrize(("least_bytes_per_s", "bytes_per_s"), [(16_000, 150_000), (4_000_000, 50_000)])
 async def test_client_is_dropped_that_always_reads_in_time_but_too_little(
-    api: Api, monkeypatch: pytest.MonkeyPatch, least_bytes_per_s: int, is_dropped: bool
+    api: Api, monkeypatch: pytest.MonkeyPatch, least_bytes_per_s: int, bytes_per_s: int
 ) -> None:
-    """48 KiB leave the buffers at a time, a sixth of `WRITE_S` each: by that alone it would be kept.
-
-    It reads for some five seconds, of which the one rate allows all and the other hardly more than two.
-    """
-    monkeypatch.setattr(middleware, "WRITE_S", 2.0)
+    """48 KiB leave the buffers at a time, at most a third of `WRITE_S` each: by that alone it would be kept."""
+    monkeypatch.setattr(middleware, "WRITE_S", 3.0)
     monkeypatch.setattr(middleware, "WRITE_LEAST_BYTES_PER_S", least_bytes_per_s)
     async with served(api) as port, asked(api, port, EVENTS) as client:
-        reading = asyncio.create_task(read_at(client, 150_000))
+        reading = asyncio.create_task(read_at(client, bytes_per_s))
         await until(lambda: under_way(api))
         await until(lambda: not (under_way(api) or api.service.budgets.requests))
         reading.cancel()
     (line,) = await api.usage()
-    assert (line.quantities["output_tokens"] < EVENTS) == is_dropped
+    assert (line.quantities["output_tokens"] < EVENTS) == (bytes_per_s < least_bytes_per_s)
