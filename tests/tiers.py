@@ -9,24 +9,39 @@ from __future__ import annotations
 MARKERS = {
     "tests/cluster/": "cluster",
     "tests/fork_server/": "forks",
-    "tests/models/test_chat_completions_vllm.py": "engines",
-    "tests/models/test_chat_images.py": "engines",
-    "tests/models/test_chat_thinks.py": "engines",
-    "tests/models/test_chat_vllm.py": "engines",
-    "tests/models/test_decisions_images.py": "engines",
-    "tests/models/test_decisions_similarity.py": "engines",
-    "tests/models/test_decisions_vllm.py": "engines",
+    "tests/models/test_chat_": "engines",
+    "tests/models/test_decisions_": "engines",
     "tests/models/test_embeddings.py": "engines",
+    "tests/models/test_llm_": "engines",
     "tests/models/test_rerank.py": "engines",
     "tests/models/test_speech_cosyvoice.py": "engines",
+    "tests/models/test_speech_kokoro.py": "engines",
+    "tests/models/test_speech_marks.py": "engines",
     "tests/models/test_speech_qwen.py": "engines",
+    "tests/models/test_speech_supertonic.py": "engines",
+    "tests/models/test_transcription_twin.py": "engines",
     "tests/models/test_transcription_voxtral.py": "engines",
     "tests/models/test_transcription_whisper.py": "engines",
+    "tests/models/test_voice_design_kokoro.py": "engines",
     "tests/models/test_voice_design_qwen.py": "engines",
     "tests/twins/": "engines",
 }
 
-FIRST: tuple[str, ...] = ()
+FIRST = (
+    "tests/models/test_chat_vllm.py",
+    "tests/twins/",
+    "tests/models/test_chat_",
+    "tests/fork_server/",
+    "tests/models/test_decisions_",
+    "tests/models/test_llm_grammars.py",
+    "tests/state/test_crashes.py",
+    "tests/models/",
+    "tests/test_haproxy.py",
+    "tests/docs/test_snippets.py",
+    "tests/attacks/",
+    "tests/state/",
+    "tests/api/",
+)
 """What takes longest, longest first, so that no process is left alone with it at the end."""
 
 
