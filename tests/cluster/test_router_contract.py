@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import inspect
 
-import pytest
 import ray
 from ray.serve._private.router import AsyncioRouter, CurrentLoopRouter, RouterMetricsManager
 from ray.serve.request_router import PendingRequest, RequestRouter
-
-pytestmark = pytest.mark.smoke
 
 
 def test_ray_is_the_version_that_the_router_was_written_against() -> None:
