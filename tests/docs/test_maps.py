@@ -16,6 +16,7 @@ from tests.docs.pages import ROOT
 
 ROOMS = (
     "contract",
+    "text",
     "audio",
     "configs",
     "models",

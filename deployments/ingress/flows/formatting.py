@@ -24,9 +24,9 @@ from contract.transcription.engine import Segment
 from contract.transcription.transcript import NO_SPACES, Formatted
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows import chat
-from deployments.ingress.formatting.request import NoAnswer, answered, asked, joined, pieces
-from deployments.ingress.formatting.rules import structured
-from deployments.ingress.formatting.verdict import judge, unformatted
+from text.formatting.request import NoAnswer, answered, asked, joined, pieces
+from text.formatting.rules import structured
+from text.formatting.verdict import judge, unformatted
 
 log = logging.getLogger(f"parlance.{__name__}")
 

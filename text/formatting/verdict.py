@@ -23,9 +23,9 @@ from itertools import accumulate, groupby
 from rapidfuzz.distance import Levenshtein
 
 from contract.transcription.transcript import Formatted
-from deployments.ingress.formatting.ordinals import spoken_ordinal
-from deployments.ingress.formatting.tokens import Token, tokens
-from deployments.ingress.formatting.words import is_negation, is_number, negates
+from text.formatting.ordinals import spoken_ordinal
+from text.formatting.tokens import Token, tokens
+from text.formatting.words import is_negation, is_number, negates
 
 CHANGED_SHARE = 0.03
 """Share of the words that may differ; one may in short texts."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from deployments.ingress.formatting.sentences import ABBREVIATIONS
-from deployments.ingress.formatting.tokens import Token
+from text.formatting.sentences import ABBREVIATIONS
+from text.formatting.tokens import Token
 
 MOST_NAMES = 6
 """Words after a greeting, or after a closing."""

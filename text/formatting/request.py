@@ -18,7 +18,7 @@ from contract.catalog import ChatModel
 from contract.chat.engine import ChatReply
 from contract.chat.request import ChatRequest
 from contract.quantities import utf8_bytes
-from deployments.ingress.formatting.tokens import SPACE, WHITE
+from text.formatting.tokens import SPACE, WHITE
 
 PIECE_CHARS = 1500
 """From here on a piece ends with its sentence."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from deployments.ingress.formatting.ordinals import NUMBERS, WORDS
+from text.formatting.ordinals import NUMBERS, WORDS
 
 _NUMBERS = """
 null ein elf zwölf zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig hundert tausend million milliarde

@@ -7,7 +7,7 @@ import regex
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from models.speech.text import Part, passages, sentences
+from text.sentences import Part, passages, sentences
 
 MARKS = ("<breath>", "[laughter]", "<strong>", "</strong>")
 

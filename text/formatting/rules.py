@@ -14,10 +14,10 @@ from itertools import islice, pairwise
 import regex
 
 from contract.transcription.engine import Segment
-from deployments.ingress.formatting.letters import body_begins, closing_begins
-from deployments.ingress.formatting.lists import items
-from deployments.ingress.formatting.sentences import WIDE_STOPS, pauses, sentence_starts
-from deployments.ingress.formatting.tokens import STOPS, WHITE, Token, normal, tokens
+from text.formatting.letters import body_begins, closing_begins
+from text.formatting.lists import items
+from text.formatting.sentences import WIDE_STOPS, pauses, sentence_starts
+from text.formatting.tokens import STOPS, WHITE, Token, normal, tokens
 
 LONG_PAUSE_S = 2.0
 """After which a sentence begins a paragraph."""

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from deployments.ingress.formatting.tokens import tokens
-from deployments.ingress.formatting.verdict import MOST_TOKENS, judge
+from text.formatting.tokens import tokens
+from text.formatting.verdict import MOST_TOKENS, judge
 
 GERMAN = (
     "Sehr geehrte Frau Müller, wir haben zwei Punkte. Erstens ist die Rechnung über 350,50 Euro vom 12. Mai noch nicht "

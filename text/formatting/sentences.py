@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import regex
 
 from contract.transcription.engine import Segment
-from deployments.ingress.formatting.tokens import STOPS, WHITE, Token, normal
+from text.formatting.tokens import STOPS, WHITE, Token, normal
 
 _ABBREVIATIONS = """
 dr prof hr hrn fr nr no nos str bzw ca vgl evtl ggf inkl zzgl usw etc mr mrs ms st vs approx dept mme mlle sr sra dott

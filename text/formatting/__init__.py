@@ -1,4 +1,4 @@
-"""Structure for transcripts, and the proof that no wording changed. Spec 3 (Formatted transcript verdict) and 4.
+"""Structure for transcripts, and the proof that no wording changed (`docs/api.md#post-audiotranscriptions`).
 
 judge(transcript, formatted) -> Formatted      whether only structure differs
 structured(transcript, segments) -> str        paragraphs, lists, salutation and closing, by rules
@@ -13,5 +13,5 @@ lists.py       items of spoken lists
 letters.py     salutations and closings
 request.py     what a chat model is asked, piece by piece, and how its answer is read
 
-No HTTP, no state, no engine: functions of texts. `flows/formatting.py` runs them beside a transcription.
+`deployments.ingress.flows.formatting` runs these functions beside a transcription.
 """

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import regex
 
-from deployments.ingress.formatting.ordinals import spoken_ordinal
+from text.formatting.ordinals import spoken_ordinal
 
 HYPHENS = "-\u2010\u2011"
 APOSTROPHES = "'\u2019\u2018\u02bc"

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from deployments.ingress.formatting.ordinals import spoken_ordinal
-from deployments.ingress.formatting.tokens import Token
+from text.formatting.ordinals import spoken_ordinal
+from text.formatting.tokens import Token
 
 LEAST_ITEMS = 2
 LEAST_INSIDE = 3
