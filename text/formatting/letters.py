@@ -1,18 +1,18 @@
 """How dictated letters begin and end: "Sehr geehrte Frau Müller,", "Best regards, Jane".
 
-body_begins(found, text)          after the salutation
-closing_begins(found, text)       the closing, and the name below it
+body_begins(tokens, text)          after the salutation
+closing_begins(tokens, text)       the closing, and the name below it
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from text.formatting.sentences import ABBREVIATIONS
 from text.formatting.tokens import Token
+from text.sentences import ends_sentence
 
 MOST_NAMES = 6
-"""Words after a greeting, or after a closing."""
+"""Words that may follow a greeting or a closing."""
 
 GREETINGS = """
 sehr geehrte|sehr geehrter|sehr geehrtes|geehrte|werte|werter|liebe|lieber|liebes|hallo|guten tag|guten morgen
@@ -54,7 +54,7 @@ SIGNED = frozenset(_SIGNED.split())
 """Words of a signature beside names."""
 
 CERTAIN_WORDS = 3
-"""A closing of so many words needs no comma before it."""
+"""A closing of at least so many words needs no comma before it."""
 
 
 def _phrases(table: str) -> list[tuple[str, ...]]:
@@ -66,44 +66,44 @@ _GREETINGS = _phrases(GREETINGS)
 _CLOSINGS = _phrases(CLOSINGS)
 
 
-def body_begins(found: Sequence[Token], text: str) -> int | None:
+def body_begins(tokens: Sequence[Token], text: str) -> int | None:
     """Index of the first token after the salutation, None where there is none, or nothing after it."""
     body = None
-    while (begin := _after_greeting(found, text, body or 0)) is not None:
+    while (begin := _after_greeting(tokens, text, body or 0)) is not None:
         body = begin
     return body
 
 
-def closing_begins(found: Sequence[Token], text: str) -> tuple[int, int | None] | None:
+def closing_begins(tokens: Sequence[Token], text: str) -> tuple[int, int | None] | None:
     """Indices of the first token of the closing and of the name, if there is one; None without a closing."""
     longest = len(_CLOSINGS[0]) + MOST_NAMES
-    for index in range(max(1, len(found) - longest), len(found)):
-        phrase = _phrase_at(_CLOSINGS, found, index)
-        if not phrase or not (found[index].opens_clause or len(phrase) >= CERTAIN_WORDS):
+    for index in range(max(1, len(tokens) - longest), len(tokens)):
+        phrase = _phrase_at(_CLOSINGS, tokens, index)
+        if not phrase or not (tokens[index].opens_clause or len(phrase) >= CERTAIN_WORDS):
             continue
         names = index + len(phrase)
-        if all(_is_name(token, text, SIGNED) for token in found[names:]):
-            return index, names if names < len(found) else None
+        if all(_is_name(token, text, SIGNED) for token in tokens[names:]):
+            return index, names if names < len(tokens) else None
     return None
 
 
-def _after_greeting(found: Sequence[Token], text: str, start: int) -> int | None:
-    greeting = _phrase_at(_GREETINGS, found, start)
-    if not greeting or _phrase_at(_CLOSINGS, found, start):
+def _after_greeting(tokens: Sequence[Token], text: str, start: int) -> int | None:
+    greeting = _phrase_at(_GREETINGS, tokens, start)
+    if not greeting or _phrase_at(_CLOSINGS, tokens, start):
         return None
     names = start + len(greeting)
-    for index in range(names, min(names + MOST_NAMES + 1, len(found))):
-        token, previous = found[index], found[index - 1]
-        if token.opens_clause and not (token.before.strip() == "." and previous.text in ABBREVIATIONS):
+    for index in range(names, min(names + MOST_NAMES + 1, len(tokens))):
+        token = tokens[index]
+        if token.opens_clause and (token.before.strip() != "." or ends_sentence(text, token.start)):
             return index if index > names else None
         if not _is_name(token, text, ADDRESSED):
             return None
     return None
 
 
-def _phrase_at(phrases: Sequence[tuple[str, ...]], found: Sequence[Token], index: int) -> tuple[str, ...] | None:
-    """The longest of `phrases` that begins with a token. ss is as good as a sharp s."""
-    words = tuple(token.text for token in found[index : index + len(phrases[0])])
+def _phrase_at(phrases: Sequence[tuple[str, ...]], tokens: Sequence[Token], index: int) -> tuple[str, ...] | None:
+    """The longest of `phrases` that begins with a token. `ss` counts as `ß`."""
+    words = tuple(token.text for token in tokens[index : index + len(phrases[0])])
     for phrase in phrases:
         if words[: len(phrase)] in (phrase, tuple(word.replace("ß", "ss") for word in phrase)):
             return phrase

@@ -1,15 +1,103 @@
-"""Words that turn a sentence round or say how many: numbers and negations of many languages, all in one table.
+"""Words that count or negate, of many languages, all in one table: no word of it has another value in another language.
 
+spoken_ordinal(["und", "zweitens", "eier"]) -> Ordinal(value=2, is_certain=True)     what begins an item of a list
 is_number("einundzwanzig"), is_negation("keinerlei"), negates("möglich", "unmöglich")
 
-Too many are better than too few: a word that is listed here may not change at all, others may once in a while.
+Of numbers and negations too many are better than too few: a word that is listed here may not change at all, others may
+once in a while.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from text.formatting.ordinals import NUMBERS, WORDS
+CERTAIN = (
+    "erstens zweitens drittens viertens fünftens sechstens siebtens achtens neuntens zehntens",
+    "firstly secondly thirdly fourthly fifthly sixthly seventhly eighthly ninthly tenthly",
+    "premièrement deuxièmement troisièmement quatrièmement cinquièmement sixièmement septièmement huitièmement",
+)
+"""Words that do nothing but count items."""
+
+POSSIBLE = (
+    "first second third fourth fifth sixth seventh eighth ninth tenth",
+    "primero segundo tercero cuarto quinto sexto séptimo octavo noveno décimo",
+    "primo secondo terzo quarto quinto sesto settimo ottavo nono decimo",
+    "primeiro segundo terceiro quarto quinto sexto sétimo oitavo nono décimo",
+)
+"""Words that count items at the beginning of a sentence, and are adjectives elsewhere."""
+
+AFTER = {
+    "als": "erstes zweites drittes viertes fünftes sechstes siebtes achtes neuntes zehntes",
+    "ten": "eerste tweede derde vierde vijfde zesde zevende achtste negende tiende",
+    "en": "primer segundo tercer cuarto quinto",
+    "in": "primo secondo terzo quarto quinto",
+    "em": "primeiro segundo terceiro quarto quinto",
+}
+"""Words that count items after another word: `als erstes`, `ten eerste`, `en primer lugar`."""
+
+_HEADS = "punkt nummer schritt point number step item numéro étape punto número paso numero passo ponto punt stap"
+HEADS = frozenset(_HEADS.split())
+"""What is counted with numbers: `Punkt eins`, `step 2`."""
+
+NUMERALS = (
+    "eins zwei drei vier fünf sechs sieben acht neun zehn",
+    "one two three four five six seven eight nine ten",
+    "un deux trois quatre cinq six sept huit neuf dix",
+    "uno dos tres cuatro cinco seis siete ocho nueve diez",
+    "uno due tre quattro cinque sei sette otto nove dieci",
+    "um dois três quatro cinco seis sete oito nove dez",
+    "een twee drie vier vijf zes zeven acht negen tien",
+    "1 2 3 4 5 6 7 8 9 10",
+)
+
+CONNECTIVES = frozenset({"und", "and", "et", "y", "e", "en", "ed"})
+"""What may stand before the last item."""
+
+
+class Ordinal(NamedTuple):
+    """The number of an item. It `is_certain` where the word can mean nothing else."""
+
+    value: int
+    is_certain: bool
+
+
+def _values(*lines: str) -> dict[str, int]:
+    return {word: value for line in lines for value, word in enumerate(line.split(), 1)}
+
+
+_CERTAIN = _values(*CERTAIN)
+_POSSIBLE = _values(*POSSIBLE)
+_AFTER = {lead: _values(line) for lead, line in AFTER.items()}
+_NUMERALS = _values(*NUMERALS)
+
+ORDINALS = frozenset(_CERTAIN) | frozenset(_POSSIBLE) | {word for values in _AFTER.values() for word in values}
+"""Every ordinal."""
+
+
+def spoken_ordinal(words: Sequence[str]) -> Ordinal | None:
+    """The ordinal that `words`, in lower case, begin with, if it begins an item. Only three of them count."""
+    if words and words[0] in CONNECTIVES:
+        ordinal = _ordinal(words[1:])
+        # "and second" may be any second; "and secondly" is not.
+        if ordinal and ordinal.is_certain:
+            return ordinal
+    return _ordinal(words)
+
+
+def _ordinal(words: Sequence[str]) -> Ordinal | None:
+    first, second = (*words[:2], "", "")[:2]
+    if first in _CERTAIN:
+        return Ordinal(_CERTAIN[first], True)
+    if first in _POSSIBLE:
+        return Ordinal(_POSSIBLE[first], False)
+    if first in HEADS and second in _NUMERALS:
+        return Ordinal(_NUMERALS[second], False)
+    if value := _AFTER.get(first, {}).get(second):
+        return Ordinal(value, False)
+    return None
+
 
 _NUMBERS = """
 null ein elf zwölf zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig hundert tausend million milliarde
@@ -72,22 +160,23 @@ _PARTS = (
     "un|uno|due|tre|tré|quattro|cinque|sei|sette|otto|nove|dieci|venti|vent|trenta|trent|quaranta|quarant|cinquanta|"
     "cinquant|sessanta|settanta|ottanta|novanta|cento|mila|mille",
 )
-"""What numbers are put together from, in languages that write them as one word."""
+"""Parts of numbers, in languages that write them as one word."""
 
 _COMPOUND = re.compile("|".join(f"(?:{parts}){{2,12}}" for parts in _PARTS))
 _ROMAN = re.compile("(?=..)x{0,3}(ix|iv|v?i{0,3})")
 _LONGEST = 60
+"""Longer words are not compared with compound numbers, in characters."""
 
-NUMBER_WORDS = frozenset(_NUMBERS.split()) | {word for line in NUMBERS for word in line.split()} | WORDS
+NUMBER_WORDS = frozenset(_NUMBERS.split()) | {word for line in NUMERALS for word in line.split()} | ORDINALS
 NEGATIONS = frozenset(_NEGATIONS.split())
 
 _PREFIXES = "un in im il ir dis non nicht miss mis anti ohn a an ent des ont de re on не без бес"
-_BEFORE = frozenset(_PREFIXES.split())
-"""What stands before a word and may turn it into its opposite."""
+_NEGATING_PREFIXES = frozenset(_PREFIXES.split())
+"""Beginnings of words that may turn them into their opposite."""
 
 _SUFFIXES = "los lose loser loses losen frei freie freien less free loos vrij"
-_BEHIND = frozenset(_SUFFIXES.split())
-"""The same behind it."""
+_NEGATING_SUFFIXES = frozenset(_SUFFIXES.split())
+"""Endings of words that may turn them into their opposite."""
 
 
 def is_number(word: str) -> bool:
@@ -102,7 +191,7 @@ def is_negation(word: str) -> bool:
     return word in NEGATIONS or bool(_NEGATIVE.fullmatch(word))
 
 
-def negates(one: str, other: str) -> bool:
-    """Whether one of both words may be the other one turned into its opposite: `möglich` and `unmöglich`."""
-    short, long = sorted((one, other), key=len)
-    return long.removesuffix(short) in _BEFORE or long.removeprefix(short) in _BEHIND
+def negates(word: str, other: str) -> bool:
+    """Whether one of both words may be the opposite of the other: `möglich` and `unmöglich`."""
+    short, long = sorted((word, other), key=len)
+    return long.removesuffix(short) in _NEGATING_PREFIXES or long.removeprefix(short) in _NEGATING_SUFFIXES
