@@ -1,12 +1,13 @@
-"""The child process that decodes what strangers send. `audio.sandbox` starts it and listens.
+"""The program that decodes a file of a client, in a child process that `audio.sandbox` starts.
 
-It starts for every file, so it imports PyAV and no package of this project: they would triple its start.
+It starts for every file, so it imports PyAV and nothing else of this project but its sibling: packages would triple its
+start.
 
     standard input     the file, open and seekable
     standard output    little-endian 16-bit mono samples at the requested rate
     standard error     `ready`, once it is confined; one word at the end, `sound` if all went well
 
-FFmpeg is let near few formats and codecs, and near no file but this one: a playlist opens nothing.
+FFmpeg may use few formats and codecs, and no file but this one: a playlist opens nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ import av
 import av.subtitles.codeccontext  # PyAV imports these two when it opens a file; then it is too late
 import av.subtitles.stream
 from av.filter import Graph
+
+from . import confinement
 
 FORMATS = "wav,w64,aiff,flac,mp3,aac,mov,ogg,matroska"
 """Demuxers. `mov` is mp4 and m4a as well, `matroska` webm."""
@@ -43,8 +46,9 @@ class TooLong(Exception):
     """There is more sound than was requested."""
 
 
-def main(sample_rate: int, max_seconds: float) -> None:
-    """Decodes, says how it went, and ends the process, which is confined already."""
+def main(sample_rate: int, max_seconds: float, cpu_s: int) -> None:
+    """Confines the process, decodes within `cpu_s`, writes the verdict, and ends the process."""
+    confinement.confine(cpu_s)
     av.logging.set_level(None)
     _say("ready")
     limit = int((max_seconds + PADDING_S) * sample_rate) * 2

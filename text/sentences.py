@@ -16,8 +16,8 @@ from typing import NamedTuple
 import regex
 
 ABBREVIATIONS = (
-    "Abs approx bzw ca Corp Dept Dhr Dott Dr evtl Fr ggf Hr Hrn Inc inkl Jr Ltd Mevr Mlle Mme Mr Mrs Ms Nr Prof Sig "
-    "Sig.ra Sr Sra St Str Tel vgl vs zzgl"
+    "Abs approx bzw ca Corp Dept Dhr Dott Dr etc evtl Fr ggf Hr Hrn Inc inkl Jr Ltd Mevr Mlle Mme Mr Mrs Ms Nr Prof "
+    "Sig Sig.ra Sr Sra St Str Tel usw vgl vs zzgl"
 )
 """After these a dot does not end a sentence, nor after one letter ("J. Smith") or a small number ("3. Mai")."""
 
@@ -42,12 +42,11 @@ In scripts with spaces, white space must follow. Behind dots, and behind a singl
 
 _LAST_STOP = regex.compile(
     rf"""(?r)
-    (?: [\p{{Sentence_Break=STerm}}\u037e] | (?<!{_UNFINISHED}) (?<dot>{_DOT}) )
+    (?: [\p{{Sentence_Break=STerm}}\u037e] | (?<!{_UNFINISHED}) {_DOT} )
     [\s\p{{Sentence_Break=Close}}\p{{Pd}}]*+
     """,
     regex.VERBOSE,
 )
-_SMALL_LETTER = regex.compile(r"\s*\p{Ll}")
 
 _CLAUSE_END = regex.compile(r"(?:\p{Sentence_Break=SContinue}|;)\p{Sentence_Break=Close}*(?:\s+|(?<=[、，：；،]))")
 _WHITE_SPACE = regex.compile(r"\s+")
@@ -62,9 +61,7 @@ class Part(NamedTuple):
 
 def ends_sentence(text: str, end: int | None = None) -> bool:
     """Whether a sentence ends in `text` at `end`, by default at its end; white space and quotes may be between."""
-    end = len(text) if end is None else end
-    stop = _LAST_STOP.match(text, 0, end)
-    return stop is not None and not (stop["dot"] and _SMALL_LETTER.match(text, end))
+    return _LAST_STOP.match(text, 0, len(text) if end is None else end) is not None
 
 
 def sentences(text: str, limit_chars: int, tags: Iterable[str] = ()) -> Iterator[Part]:
