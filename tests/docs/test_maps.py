@@ -15,6 +15,7 @@ from contract.catalog import CATALOG_TYPES
 from tests.docs.pages import ROOT
 
 ROOMS = (
+    "concurrency",
     "contract",
     "text",
     "audio",
