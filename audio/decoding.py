@@ -35,11 +35,11 @@ RATES_HZ = (4_000, 384_000)
 """Sample rates of files. One of 1 Hz would be stretched to thousands of times its size."""
 
 PADDING_S = 0.1
-"""Silence that codecs add to a file at its ends. Nobody is refused for it."""
+"""Silence that codecs add to a file at its ends; a file is not too long because of it."""
 
 
 class Unreadable(Exception):
-    """This is no sound in a format that is known. Its text is one of the sandbox's verdicts."""
+    """The file is no sound in a known format. Its text is one of the sandbox's verdicts."""
 
 
 class TooLong(Exception):
@@ -50,7 +50,7 @@ def main(sample_rate: int, max_seconds: float, cpu_s: int) -> None:
     """Confines the process, decodes within `cpu_s`, writes the verdict, and ends the process."""
     confinement.confine(cpu_s)
     av.logging.set_level(None)
-    _say("ready")
+    _report("ready")
     limit = int((max_seconds + PADDING_S) * sample_rate) * 2
     try:
         for block in decoded(sample_rate):
@@ -65,7 +65,7 @@ def main(sample_rate: int, max_seconds: float, cpu_s: int) -> None:
         verdict = str(error)
     except av.FFmpegError:
         verdict = "unreadable"
-    _say(verdict)
+    _report(verdict)
     os._exit(0)
 
 
@@ -96,7 +96,7 @@ def decoded(sample_rate: int) -> Iterator[bytes]:
 
 
 def _frames(file: Any, stream: Any) -> Iterator[Any]:
-    """What can be decoded. A broken part is passed over, as players do; a file of broken parts is none."""
+    """The frames that can be decoded. Broken parts are skipped, as players do, unless most parts are broken."""
     good = broken = 0
     packets = file.demux(stream)
     while True:
@@ -118,7 +118,7 @@ def _frames(file: Any, stream: Any) -> Iterator[Any]:
 
 
 class _ToMono:
-    """Mixes and resamples frames of one kind. FFmpeg's own, with no thread."""
+    """Mixes and resamples frames of one kind, by FFmpeg, without threads."""
 
     def __init__(self, frame: Any, sample_rate: int) -> None:
         if not RATES_HZ[0] <= frame.sample_rate <= RATES_HZ[1]:
@@ -141,13 +141,13 @@ class _ToMono:
     def blocks(self, frame: Any) -> Iterator[bytes]:
         frame.pts = None
         self._graph.push(frame)
-        yield from self._made()
+        yield from self._output()
 
     def rest(self) -> Iterator[bytes]:
         self._graph.push(None)
-        yield from self._made()
+        yield from self._output()
 
-    def _made(self) -> Iterator[bytes]:
+    def _output(self) -> Iterator[bytes]:
         while True:
             try:
                 frame: Any = self._graph.pull()
@@ -164,7 +164,7 @@ def _refuse(url: str, flags: int, options: dict[str, str]) -> Any:
     raise Unreadable("unreadable")
 
 
-def _say(word: str) -> None:
+def _report(word: str) -> None:
     _write(2, word.encode() + b"\n")
 
 

@@ -53,7 +53,7 @@ _WHITE_SPACE = regex.compile(r"\s+")
 
 
 class Part(NamedTuple):
-    """A part of a text: itself, and how many characters of the whole text end with it."""
+    """A part of a text, and the position in the whole text at which it ends."""
 
     text: str
     end: int
@@ -89,7 +89,7 @@ def sentences(text: str, limit_chars: int, tags: Iterable[str] = ()) -> Iterator
 
 
 def passages(text: str, limit_chars: int, tags: Iterable[str] = ()) -> Iterator[Part]:
-    """As `sentences`, but each part holds as many of them as fit."""
+    """Parts as of `sentences`, each with as many sentences as fit."""
     passage = ""
     end = 0
     for part in sentences(text, limit_chars, tags):

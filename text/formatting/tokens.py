@@ -6,7 +6,7 @@ tokenize("Es sind -3,5 °C: kalt!") -> es | sind | - | 3,5 | ° | c | kalt
     sign of   a script that is written without spaces: each is a word of its own
     number    digits, and whatever stands between two of them without a space: `3,5`, `10:30`, `1.000`, `12/7`
     sign      all else that is neither white space nor punctuation of a sentence: `%`, `€`, `#`, `<`, a minus, and every
-              character that nobody sees
+              invisible character
 
 Only what lies between tokens is free: white space and the punctuation of sentences. So nothing can hide in it.
 """
@@ -80,7 +80,7 @@ class Token(NamedTuple):
         text: in the one spelling in which texts are compared.
         kind: `word`, `number` or `sign`.
         start, end: where it stands in the normalised text.
-        before, after: what is free there, up to the next token. Before the first one, the text begins with a line.
+        before, after: the text up to the neighbouring tokens, which may change. Before the first one, the text begins with a line.
         has_marker: a word before which a list marker of the same value stands: `2. Zweitens`. The marker is no token.
     """
 
