@@ -1,4 +1,4 @@
-"""Which language a text is in, for `language: auto` and for engines that follow the text (`docs/api.md#post-audiospeech`).
+"""The language of a text, for `language: auto` and for engines that follow the text: `docs/api.md#post-audiospeech`.
 
 detect("Où est la gare ?", spoken) -> "fr"
     - by its script, where only one language uses it

@@ -80,7 +80,7 @@ class Token(NamedTuple):
         text: in the one spelling in which texts are compared.
         kind: `word`, `number` or `sign`.
         start, end: where it stands in the normalised text.
-        before, after: the text up to the neighbouring tokens, which may change. Before the first one, the text begins with a line.
+        before, after: the text up to the neighbouring tokens, which may change. A line begins before the first token.
         has_marker: a word before which a list marker of the same value stands: `2. Zweitens`. The marker is no token.
     """
 
