@@ -83,7 +83,7 @@ class Child:
         return self._process.poll() is None
 
     def ask(self, line: bytes, timeout_s: float) -> bytes:
-        """The line that answers `line`. Raises OSError, ChildError."""
+        """The line that answers `line`. Raises OSError, ChildError; ValueError where another thread has closed it."""
         assert self._process.stdin
         self._process.stdin.write(line + b"\n")
         self._process.stdin.flush()
@@ -96,12 +96,13 @@ class Child:
 
     def blocks(self, timeout_s: float) -> Iterator[bytes]:
         """What the child writes until it closes its output. Raises ChildError after `timeout_s`."""
-        assert self._process.stdout
-        output, deadline = self._process.stdout.fileno(), time.monotonic() + timeout_s
+        output, deadline = self._process.stdout, time.monotonic() + timeout_s
+        assert output
         poll = select.poll()
         poll.register(output, select.POLLIN)
         while poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-            block = os.read(output, BLOCK_BYTES)
+            # Not by its descriptor, which could be another file's once `close` has run.
+            block = output.read1(BLOCK_BYTES)  # type: ignore[attr-defined]
             if not block:
                 return
             yield block
