@@ -16,13 +16,18 @@ from typing import NamedTuple
 import regex
 
 ABBREVIATIONS = (
-    "Abs approx bzw ca Corp Dept Dhr Dott Dr etc evtl Fr ggf Hr Hrn Inc inkl Jr Ltd Mevr Mlle Mme Mr Mrs Ms Nr Prof "
-    "Sig Sig.ra Sr Sra St Str Tel usw vgl vs zzgl"
+    "Abs approx bzw ca Corp Dept Dhr Dott Dr evtl Fr ggf Hr Hrn Inc inkl Jr Ltd Mevr Mlle Mme Mr Mrs Ms Nr Prof Sig "
+    "Sig.ra Sr Sra St Str Tel vgl vs zzgl"
 )
 """After these a dot does not end a sentence, nor after one letter ("J. Smith") or a small number ("3. Mai")."""
+OPEN_ENDS = " etc usw"
+"""After these a dot may end a sentence, which only what follows can tell."""
 
-_UNFINISHED = rf"""(?<![\p{{L}}\p{{N}}])
-    (?: {"|".join(map(regex.escape, ABBREVIATIONS.split()))} | [Nn]os?(?=\.\s*\d) | \p{{L}} | (?<!\d[,:])\d{{1,2}} )"""
+
+def _unfinished(abbreviations: str) -> str:
+    words = "|".join(map(regex.escape, abbreviations.split()))
+    return rf"(?<![\p{{L}}\p{{N}}])(?:{words}|[Nn]os?(?=\.\s*\d)|\p{{L}}|(?<!\d[,:])\d{{1,2}})"
+
 
 _DOT = r"[…\p{Sentence_Break=ATerm}]"
 _STOP = r"[!?\u037e…\p{Sentence_Break=ATerm}]"
@@ -30,7 +35,7 @@ _STOP = r"[!?\u037e…\p{Sentence_Break=ATerm}]"
 _SENTENCE_END = rf"""
     (?: (?![!?])\p{{Sentence_Break=STerm}} )++ (?&closing) \s*
   | (?<!{_STOP}) (?={_DOT}*+[!?\u037e]) {_STOP}++ (?&closing) (?: \s+ | \Z )
-  | (?<!{_STOP} | {_UNFINISHED})
+  | (?<!{_STOP} | {_unfinished(ABBREVIATIONS)})
     {_DOT}++ (?&closing) (?: \s+ | \Z ) (?!\p{{Ll}})
   | \n [^\S\n]* \n \s*
   | \n \s* (?!\p{{Ll}})
@@ -42,7 +47,7 @@ In scripts with spaces, white space must follow. Behind dots, and behind a singl
 
 _LAST_STOP = regex.compile(
     rf"""(?r)
-    (?: [\p{{Sentence_Break=STerm}}\u037e] | (?<!{_UNFINISHED}) {_DOT} )
+    (?: [\p{{Sentence_Break=STerm}}\u037e] | (?<!{_unfinished(ABBREVIATIONS + OPEN_ENDS)}) {_DOT} )
     [\s\p{{Sentence_Break=Close}}\p{{Pd}}]*+
     """,
     regex.VERBOSE,
