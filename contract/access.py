@@ -24,7 +24,7 @@ class Scope(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Tariff:
     """What an organisation has bought.
 
     Attributes:
@@ -39,14 +39,14 @@ class Plan:
     voices: bool
 
 
-PLANS = {
-    plan.name: plan
-    for plan in (
-        Plan("free", 20, 4, voices=False),
-        Plan("starter", 100, 20, voices=True),
-        Plan("standard", 100, 20, voices=True),
-        Plan("pro", 1000, 50, voices=True),
-        Plan("enterprise", 1000, 200, voices=True),
+TARIFFS = {
+    tariff.name: tariff
+    for tariff in (
+        Tariff("free", 20, 4, voices=False),
+        Tariff("starter", 100, 20, voices=True),
+        Tariff("standard", 100, 20, voices=True),
+        Tariff("pro", 1000, 50, voices=True),
+        Tariff("enterprise", 1000, 200, voices=True),
     )
 }
 
@@ -69,7 +69,7 @@ class Caller:
     org_id: int
     org: str
     key_id: str
-    plan: Plan
+    tariff: Tariff
     scopes: frozenset[Scope]
     user_id: int | None = None
     user: str | None = None
@@ -91,7 +91,7 @@ class Caller:
     @property
     def may_select_voices(self) -> bool:
         """Spec 5.6: from plan `starter`, or by entitlement."""
-        return self.plan.voices or VOICES in self.entitlements
+        return self.tariff.voices or VOICES in self.entitlements
 
 
 class GrantedScope(TypedDict):
@@ -133,7 +133,7 @@ class Spend(TypedDict):
     user: SpendObject | None
 
 
-class Account(TypedDict):
+class AccountDetails(TypedDict):
     """What is kept of a caller."""
 
     organisation: OrganisationObject
@@ -143,7 +143,7 @@ class Account(TypedDict):
     spend: Spend
 
 
-class MeReply(Account):
+class MeReply(AccountDetails):
     """What a key may do."""
 
     object: Literal["me"]

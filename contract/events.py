@@ -17,14 +17,14 @@ KEEP_ALIVE = b": keep-alive\n\n"
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
-def written(content: Mapping[str, Any]) -> bytes:
+def json_bytes(content: Mapping[str, Any]) -> bytes:
     """`content` as JSON, in UTF-8."""
     return _encode(content).encode()
 
 
 def event(content: Mapping[str, Any]) -> bytes:
     """`content` as one event."""
-    return b"data: " + written(content) + b"\n\n"
+    return b"data: " + json_bytes(content) + b"\n\n"
 
 
 def contents(events: bytes) -> Iterator[dict[str, Any]]:

@@ -25,7 +25,7 @@ Allowed = Literal["boolean", "integer"] | tuple[str, ...]
 """What a template variable may be: words of a client are never put into a template, so strings are listed."""
 
 
-class Thinking(Frozen):
+class ThinkingOptions(Frozen):
     """How a model is told whether to think, and how much: `thinking` of a stanza.
 
     Attributes:
@@ -48,7 +48,7 @@ class Thinking(Frozen):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ReasoningSettings:
     """What one request tells a model.
 
     Attributes:
@@ -62,24 +62,24 @@ class Told:
     budget_tokens: int | None = None
 
 
-CANNOT = Thinking()
+NO_THINKING = ThinkingOptions()
 """Of a model that does not think, or cannot be told."""
 
 
-def told(request: ChatRequest, thinking: Thinking | None) -> Told:
+def reasoning_settings(request: ChatRequest, thinking: ThinkingOptions | None) -> ReasoningSettings:
     """What `request` tells a model. What the client says of a variable goes before its effort.
 
     Raises INVALID_REQUEST for a variable that the model's stanza does not allow.
     """
-    thinking = thinking or CANNOT
+    thinking = thinking or NO_THINKING
     said = request.chat_template_kwargs or {}
     for name, value in said.items():
         _check(name, value, thinking.allowed)
     effort = request.reasoning_effort
     if effort is None:
-        return Told(said)
+        return ReasoningSettings(said)
     switched = {thinking.switch: effort != "none"} if thinking.switch else {}
-    return Told(switched | said, _nearest(effort, thinking.levels), thinking.budgets.get(effort))
+    return ReasoningSettings(switched | said, _nearest(effort, thinking.levels), thinking.budgets.get(effort))
 
 
 def _check(name: str, value: Any, allowed: dict[str, Allowed]) -> None:

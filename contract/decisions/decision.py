@@ -25,7 +25,7 @@ from contract.limits import (
     DECISION_IMAGES,
     DECISION_STATE_CHARS,
 )
-from contract.place import Place
+from contract.operator import Operator
 
 MAX_BODY_BYTES = DECISION_BODY_BYTES + DECISION_IMAGES * -(-DECISION_IMAGE_BYTES // 3) * 4
 """Of a body with its images: nothing longer can be valid."""
@@ -62,7 +62,7 @@ class DecisionResult:
     Attributes:
         id: `dec_...`.
         created: Unix time.
-        place: where the model ran.
+        operator: of the service that ran the model.
         preset: the pack whose questions were asked.
         questions: that were asked, by name.
         readings: as the engine gave them, before both orders were folded into one.
@@ -73,7 +73,7 @@ class DecisionResult:
     created: int
     decision: Decision
     model: DecisionModel
-    place: Place
+    operator: Operator
     preset: Preset | None
     questions: Mapping[str, Question]
     answers: dict[str, Answer]
@@ -81,7 +81,7 @@ class DecisionResult:
     total_s: float
 
 
-class Wire(Protocol):
+class DecisionWire(Protocol):
     """A validated body of some API that asks for decisions."""
 
     def decision(self) -> Decision:

@@ -161,8 +161,8 @@ def _reply(result: DecisionResult) -> DecisionReply:
         "model": {
             "id": model.id,
             "runtime": model.runtime,
-            "operator": result.place.operator,
-            "country": result.place.country,
+            "operator": result.operator.name,
+            "country": result.operator.country,
             "via": model.runtime_via,
         },
         "answers": result.answers,

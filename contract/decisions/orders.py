@@ -24,19 +24,21 @@ from contract.decisions.questions import ChoiceQuestion, Question
 Order = Literal["source", "both"]
 
 
-def posed(questions: Mapping[str, Question], order: Order) -> tuple[Question, ...]:
+def expand_orders(questions: Mapping[str, Question], order: Order) -> tuple[Question, ...]:
     """What the engine is asked."""
     return tuple(questions.values()) if order == "source" else both_orders(questions)
 
 
-def answered(questions: Mapping[str, Question], readings: Readings, policy: Policy, order: Order) -> dict[str, Answer]:
+def to_answers(
+    questions: Mapping[str, Question], readings: Readings, policy: Policy, order: Order
+) -> dict[str, Answer]:
     """Answers by name; those that were read in both orders say what the order changed.
 
     Raises UPSTREAM_ERROR where no probability came from the runtime.
     """
     if order == "source":
         return answers(questions, readings, policy)
-    readings, differences = folded(questions, readings)
+    readings, differences = merge_orders(questions, readings)
     found = answers(questions, readings, policy)
     for name, difference in differences.items():
         found[name]["order"] = difference
@@ -53,7 +55,7 @@ def both_orders(questions: Mapping[str, Question]) -> tuple[Question, ...]:
     return (*questions.values(), *turned)
 
 
-def folded(questions: Mapping[str, Question], readings: Readings) -> tuple[Readings, dict[str, OrderDifference]]:
+def merge_orders(questions: Mapping[str, Question], readings: Readings) -> tuple[Readings, dict[str, OrderDifference]]:
     """The readings of `both_orders` as one for each question, and by name what the order changed.
 
     Raises UPSTREAM_ERROR where no probability came from the runtime.

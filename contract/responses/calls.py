@@ -15,7 +15,7 @@ from pydantic import AliasChoices, Field
 from contract.base import Items, Lenient
 from contract.chat.request import MAX_PARTS, Part
 from contract.chat.tools import Id, Name
-from contract.responses.namespaces import Names
+from contract.responses.namespaces import ToolNames
 from contract.responses.parts import Parts
 
 
@@ -28,7 +28,7 @@ class FunctionCall(Lenient):
     namespace: str | None = None
     arguments: str
 
-    def fields(self, names: Names) -> dict[str, Any]:
+    def fields(self, names: ToolNames) -> dict[str, Any]:
         """Of the message of a chat."""
         function = {"name": names.of(self.namespace, self.name), "arguments": self.arguments}
         return _called({"id": self.call_id, "type": "function", "function": function})
@@ -43,7 +43,7 @@ class CustomToolCall(Lenient):
     namespace: str | None = None
     input: str
 
-    def fields(self, names: Names) -> dict[str, Any]:
+    def fields(self, names: ToolNames) -> dict[str, Any]:
         """Of the message of a chat."""
         custom = {"name": names.of(self.namespace, self.name), "input": self.input}
         return _called({"id": self.call_id, "type": "custom", "custom": custom})
@@ -57,7 +57,7 @@ class BuiltInCall(Lenient):
     action: dict[str, Any] | None = None
     operation: dict[str, Any] | None = None
 
-    def fields(self, _names: Names) -> dict[str, Any]:
+    def fields(self, _names: ToolNames) -> dict[str, Any]:
         """Of the message of a chat: the tool is a function to the model."""
         arguments = json.dumps(self.action or self.operation or {}, ensure_ascii=False)
         function = {"name": self.type.removesuffix("_call"), "arguments": arguments}
@@ -72,7 +72,7 @@ class BuiltInOutput(Lenient):
     output: str | Annotated[list[dict[str, Any]], Items(MAX_PARTS)] | None = None
     status: str | None = None
 
-    def fields(self, _names: Names) -> dict[str, Any]:
+    def fields(self, _names: ToolNames) -> dict[str, Any]:
         """Of the message of a chat."""
         output = self.output if isinstance(self.output, str) else json.dumps(self.output or [], ensure_ascii=False)
         text = output if self.output else self.status or ""
@@ -91,7 +91,7 @@ class CallOutput(Lenient):
         """As parts of a message."""
         return [part.part() for part in self.output if part.type == "input_image"]
 
-    def fields(self, _names: Names) -> dict[str, Any]:
+    def fields(self, _names: ToolNames) -> dict[str, Any]:
         """Of the message of a chat, with the text alone."""
         texts = [part.part() for part in self.output if part.type != "input_image"]
         return {"role": "tool", "tool_call_id": self.call_id, "content": texts}
@@ -117,7 +117,7 @@ class ServedItem(Lenient):
 
     type: Served
 
-    def fields(self, _names: Names) -> None:
+    def fields(self, _names: ToolNames) -> None:
         """No message."""
         return None
 

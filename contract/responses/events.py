@@ -17,8 +17,8 @@ from contract.body import Hold
 from contract.chat.engine import ChatBatch, reasoning_tokens
 from contract.errors import ApiError
 from contract.events import contents, event
-from contract.responses.output import MESSAGE, REASONING, Kind, Made, Status, call_of
-from contract.responses.reply import Head, ResponseStatus, ending, logprobs_of, response, usage
+from contract.responses.output import MESSAGE, REASONING, ItemBuilder, Kind, Status, call_of
+from contract.responses.reply import ResponseHead, ResponseStatus, ending, logprobs_of, response, usage
 from contract.responses.written import Logprobs
 
 
@@ -28,13 +28,13 @@ class ResponseEvents:
     `hold` is told how many bytes of logprobs are kept until the end; what it raises ends the answer.
     """
 
-    def __init__(self, head: Head, hold: Hold = lambda count: None) -> None:
+    def __init__(self, head: ResponseHead, hold: Hold = lambda count: None) -> None:
         self.head = head
         self._hold = hold
         self._number = 0
-        self._items: list[Made] = []
-        self._speaking: Made | None = None
-        self._calls: dict[int, Made] = {}
+        self._items: list[ItemBuilder] = []
+        self._speaking: ItemBuilder | None = None
+        self._calls: dict[int, ItemBuilder] = {}
         self._logprobs = Logprobs() if head.request.wants_logprobs else None
         self._finish_reason: str | None = None
         self._counted = ChatBatch(b"", 0, 0)
@@ -129,11 +129,11 @@ class ResponseEvents:
             return framed
         return framed + self._framed("response.content_part.added", **self._place(made), part=made.part())
 
-    def _delta(self, made: Made, text: str, **more: Any) -> bytes:
+    def _delta(self, made: ItemBuilder, text: str, **more: Any) -> bytes:
         made.pieces.append(text)
         return self._framed(f"{made.kind.events}.delta", **self._place(made), delta=text, **more)
 
-    def _finish(self, made: Made, status: Status) -> None:
+    def _finish(self, made: ItemBuilder, status: Status) -> None:
         made.finish(status)
         if self._logprobs and made.kind is MESSAGE:
             made.logprobs = self._logprobs.of(made)
@@ -143,7 +143,7 @@ class ResponseEvents:
         if self._logprobs:
             self._logprobs.pass_over()
 
-    def _done(self, made: Made, status: Status) -> Iterator[bytes]:
+    def _done(self, made: ItemBuilder, status: Status) -> Iterator[bytes]:
         self._finish(made, status)
         place = self._place(made)
         said: dict[str, Any] = {made.kind.key: made.text}
@@ -153,7 +153,7 @@ class ResponseEvents:
             yield self._framed("response.content_part.done", **place, part=made.part())
         yield self._framed("response.output_item.done", output_index=made.index, item=made.item())
 
-    def _place(self, made: Made) -> dict[str, Any]:
+    def _place(self, made: ItemBuilder) -> dict[str, Any]:
         place: dict[str, Any] = {"item_id": made.id, "output_index": made.index}
         return place if made.kind.part is None else place | {"content_index": 0}
 

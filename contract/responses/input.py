@@ -28,7 +28,7 @@ from contract.responses.calls import (
     Served,
     ServedItem,
 )
-from contract.responses.namespaces import Names
+from contract.responses.namespaces import ToolNames
 from contract.responses.parts import Parts
 
 
@@ -39,7 +39,7 @@ class InputMessage(Lenient):
     role: Literal["system", "developer", "user", "assistant"]
     content: Parts
 
-    def fields(self, _names: Names) -> dict[str, Any]:
+    def fields(self, _names: ToolNames) -> dict[str, Any]:
         """Of the message of a chat."""
         role = "system" if self.role == "developer" else self.role
         return {"role": role, "content": [part.part() for part in self.content]}
@@ -50,7 +50,7 @@ class ReasoningItem(Lenient):
 
     type: Literal["reasoning"]
 
-    def fields(self, _names: Names) -> None:
+    def fields(self, _names: ToolNames) -> None:
         """No message."""
         return None
 
@@ -96,7 +96,7 @@ Item = Annotated[
 ]
 
 
-def messages(instructions: str | None, items: Sequence[Item], names: Names) -> list[Message]:
+def messages(instructions: str | None, items: Sequence[Item], names: ToolNames) -> list[Message]:
     """All of them as a chat: calls join the turn of the assistant that made them. Raises INVALID_REQUEST.
 
     `names` are those by which the model knows the tools.
@@ -118,7 +118,7 @@ def messages(instructions: str | None, items: Sequence[Item], names: Names) -> l
     return [_message(place, fields) for place, fields in turns]
 
 
-def _given(items: Sequence[Item], names: Names) -> Iterator[tuple[str, dict[str, Any]]]:
+def _given(items: Sequence[Item], names: ToolNames) -> Iterator[tuple[str, dict[str, Any]]]:
     """Place and fields of each message. Images that tools gave come as the user's, after the last output of a turn."""
     images: list[Part] = []
     place = ""

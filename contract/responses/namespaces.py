@@ -20,21 +20,21 @@ Path = tuple[str | None, str]
 """The namespace of a tool, where it has one, and its name in there."""
 
 
-class Names:
+class ToolNames:
     """What the model calls the tools of one request, and back."""
 
     def __init__(self, paths: Iterable[Path]) -> None:
         self._path_of: dict[str, Path] = {}
         # Tools without a namespace keep their name, so theirs are given first.
         for path in sorted(set(paths), key=lambda path: (path[0] or "", path[1])):
-            name = told(*path)
-            self._path_of[told(*path, is_taken=True) if name in self._path_of else name] = path
+            name = model_name(*path)
+            self._path_of[model_name(*path, is_taken=True) if name in self._path_of else name] = path
         self._name_of = {path: name for name, path in self._path_of.items()}
 
     def of(self, namespace: str | None, name: str) -> str:
         """What the model calls a tool; also one that the request does not offer, but whose calls it repeats."""
         path = (namespace or None, name)
-        return self._name_of.get(path) or told(*path)
+        return self._name_of.get(path) or model_name(*path)
 
     def path(self, name: str) -> Path:
         """The tool that the model calls `name`."""
@@ -46,7 +46,7 @@ class Names:
         return [None] if None in homes else homes or [None]
 
 
-def told(namespace: str | None, name: str, *, is_taken: bool = False) -> str:
+def model_name(namespace: str | None, name: str, *, is_taken: bool = False) -> str:
     """One name for both; a digest ends it where they are too long together, hold other characters, or it `is_taken`."""
     if namespace is None:
         return name

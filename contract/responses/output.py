@@ -89,7 +89,7 @@ CUSTOM_CALL = Kind("custom_tool_call", "ctc", "response.custom_tool_call_input",
 
 
 @dataclass(slots=True)
-class Made:
+class ItemBuilder:
     """An item in the making.
 
     Attributes:

@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 
 from contract.chat.engine import ChatBatch, ChatReply, reasoning_tokens
 from contract.errors import ApiError
-from contract.responses.output import MESSAGE, REASONING, Kind, Made, OutputItem, call_of, logprob, spelling
+from contract.responses.output import MESSAGE, REASONING, ItemBuilder, Kind, OutputItem, call_of, logprob, spelling
 from contract.responses.request import ResponsesRequest
 
 
@@ -94,7 +94,7 @@ class ResponseReply(TypedDict):
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class ResponseHead:
     """What a response is known by.
 
     Attributes:
@@ -109,7 +109,7 @@ class Head:
     created_s: int
     model: str
 
-    def made(self, kind: Kind, index: int, call_id: str | None = None, name: str = "") -> Made:
+    def made(self, kind: Kind, index: int, call_id: str | None = None, name: str = "") -> ItemBuilder:
         """The item at `index` of the output, empty yet. `call_id` and `name` are those of a call in a chat."""
         tail = f"{self._stem}_{index}"
         call: dict[str, str] = {}
@@ -117,7 +117,7 @@ class Head:
             namespace, own = self.request.names.path(name)
             call = {"call_id": call_id or f"call_{tail}", "name": own}
             call |= {"namespace": namespace} if namespace is not None else {}
-        return Made(kind, index, f"{kind.prefix}_{tail}", call)
+        return ItemBuilder(kind, index, f"{kind.prefix}_{tail}", call)
 
     @property
     def id(self) -> str:
@@ -130,7 +130,7 @@ class Head:
 
 
 def response(
-    head: Head,
+    head: ResponseHead,
     status: ResponseStatus,
     output: list[OutputItem],
     usage: ResponseUsage | None = None,
@@ -156,7 +156,7 @@ def response(
     return answered
 
 
-def whole(head: Head, reply: ChatReply) -> ResponseReply:
+def whole(head: ResponseHead, reply: ChatReply) -> ResponseReply:
     """Of an answer that is there as a whole."""
     choice = reply.body["choices"][0]
     items = _made(head, choice["message"])
@@ -170,9 +170,9 @@ def whole(head: Head, reply: ChatReply) -> ResponseReply:
     return response(head, status, [made.item() for made in items], counts)
 
 
-def _made(head: Head, message: dict[str, Any]) -> list[Made]:
+def _made(head: ResponseHead, message: dict[str, Any]) -> list[ItemBuilder]:
     """Items of a chat's message: what was thought, what was said, which tools are called."""
-    items: list[Made] = []
+    items: list[ItemBuilder] = []
     calls = message.get("tool_calls") or ()
     texts = ((REASONING, message.get("reasoning_content")), (MESSAGE, message.get("content")))
     for kind, text in texts:

@@ -27,9 +27,9 @@ from contract.errors import INVALID_REQUEST
 from contract.limits import MIB
 from contract.responses.calls import CallOutput, ServedItem
 from contract.responses.input import InputMessage, Item, messages
-from contract.responses.namespaces import Names
+from contract.responses.namespaces import ToolNames
 from contract.responses.naming import here, named_here
-from contract.responses.tools import ClientTool, OfferedTool, Shown, TextConfig, ToolChoice, shown
+from contract.responses.tools import ClientTool, OfferedTool, PlacedTool, TextConfig, ToolChoice, placed_tools
 
 MAX_ECHO_BYTES = MIB
 """`instructions`, `tools`, `text` and the like as JSON: a stream repeats them in three events."""
@@ -98,7 +98,7 @@ class ResponsesRequest(Lenient):
     moderation: Any = None
 
     _chat: ChatRequest = PrivateAttr()
-    _names: Names = PrivateAttr()
+    _names: ToolNames = PrivateAttr()
     _places: list[str] = PrivateAttr()
 
     @field_validator("previous_response_id", "conversation", "prompt")
@@ -130,14 +130,14 @@ class ResponsesRequest(Lenient):
             )
         if self._images() > MAX_IMAGES:
             raise INVALID_REQUEST(f"`input` holds more than {MAX_IMAGES} images", param="input")
-        tools = list(shown(self.tools or ()))
+        tools = list(placed_tools(self.tools or ()))
         if len(tools) > MAX_TOOLS:
             raise INVALID_REQUEST(
                 f"`tools` holds {len(tools)} tools, those of namespaces included; at most {MAX_TOOLS} are allowed",
                 param="tools",
             )
         self._places = [one.place for one in tools]
-        self._names = Names((one.namespace, one.tool.name) for one in tools if isinstance(one.tool, ClientTool))
+        self._names = ToolNames((one.namespace, one.tool.name) for one in tools if isinstance(one.tool, ClientTool))
         with named_here(self._places):
             try:
                 self._chat = ChatRequest.model_validate(self._fields(tools))
@@ -151,7 +151,7 @@ class ResponsesRequest(Lenient):
         return self._chat
 
     @property
-    def names(self) -> Names:
+    def names(self) -> ToolNames:
         """What the model calls the tools."""
         return self._names
 
@@ -196,7 +196,7 @@ class ResponsesRequest(Lenient):
         answered = (item.output for item in self.input if isinstance(item, CallOutput))
         return sum(part.type == "input_image" for parts in chain(said, answered) for part in parts)
 
-    def _fields(self, tools: Sequence[Shown]) -> dict[str, Any]:
+    def _fields(self, tools: Sequence[PlacedTool]) -> dict[str, Any]:
         """Of the chat request; what is not given is left out."""
         choice = self.tool_choice
         form = self.text.format if self.text else None
@@ -214,7 +214,7 @@ class ResponsesRequest(Lenient):
             fields |= {"logprobs": True, "top_logprobs": self.top_logprobs or 0}
         return fields
 
-    def _tools(self, tools: Sequence[Shown]) -> list[dict[str, Any]]:
+    def _tools(self, tools: Sequence[PlacedTool]) -> list[dict[str, Any]]:
         return [
             one.tool.chat(self._names.of(one.namespace, one.tool.name))
             if isinstance(one.tool, ClientTool)

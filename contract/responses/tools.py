@@ -16,7 +16,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from contract.base import Items, Lenient, type_of
 from contract.chat.tools import MAX_ID_CHARS, MAX_TOOLS, BuiltInTool, Name, is_built_in
 from contract.errors import INVALID_REQUEST
-from contract.responses.namespaces import Names
+from contract.responses.namespaces import ToolNames
 
 
 class ClientTool(Lenient):
@@ -106,7 +106,7 @@ OfferedTool = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class PlacedTool:
     """A tool of the request, wherever it stands there.
 
     Attributes:
@@ -119,14 +119,14 @@ class Shown:
     namespace: str | None = None
 
 
-def shown(tools: Iterable[ClientTool | NamespaceTool | BuiltInTool]) -> Iterator[Shown]:
+def placed_tools(tools: Iterable[ClientTool | NamespaceTool | BuiltInTool]) -> Iterator[PlacedTool]:
     """All of them, in their order; namespaces are opened."""
     for index, tool in enumerate(tools):
         if isinstance(tool, NamespaceTool):
             members = enumerate(tool.members())
-            yield from (Shown(f"tools[{index}].tools[{at}]", member, tool.name) for at, member in members)
+            yield from (PlacedTool(f"tools[{index}].tools[{at}]", member, tool.name) for at, member in members)
         else:
-            yield Shown(f"tools[{index}]", tool)
+            yield PlacedTool(f"tools[{index}]", tool)
 
 
 class NamedChoice(Lenient):
@@ -136,7 +136,7 @@ class NamedChoice(Lenient):
     name: Name
     namespace: str | None = None
 
-    def chat(self, names: Names) -> dict[str, Any]:
+    def chat(self, names: ToolNames) -> dict[str, Any]:
         """As the choice of a chat. Raises INVALID_REQUEST where several tools are meant."""
         homes = names.homes(self.name) if self.namespace is None else [self.namespace]
         if len(homes) > 1:
@@ -166,7 +166,7 @@ class ToolSubset(Lenient):
         Items(MAX_TOOLS, least=1),
     ]
 
-    def chat(self, names: Names) -> dict[str, Any]:
+    def chat(self, names: ToolNames) -> dict[str, Any]:
         """As the choice of a chat. Raises INVALID_REQUEST where one name means several tools."""
         tools = [tool.chat(names) if isinstance(tool, NamedChoice) else {"type": tool.type} for tool in self.tools]
         allowed = {"mode": self.mode, "tools": tools}

@@ -11,8 +11,8 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
-from contract.events import written
-from contract.responses.output import Made, logprob, spelling
+from contract.events import json_bytes
+from contract.responses.output import ItemBuilder, logprob, spelling
 
 MARK = secrets.token_hex(16)
 """Stands for logprobs, followed by a number. No client knows it, and none ever sees it."""
@@ -32,7 +32,7 @@ class Logprobs:
 
     def add(self, tokens: Sequence[dict[str, Any]]) -> int:
         """Takes tokens of a chat. Gives the bytes that they are kept in."""
-        kept = [(token["token"], written(logprob(token))) for token in tokens]
+        kept = [(token["token"], json_bytes(logprob(token))) for token in tokens]
         self._tokens += kept
         self._new += (text for _, text in kept)
         return sum(len(text) for _, text in kept)
@@ -47,7 +47,7 @@ class Logprobs:
         """The tokens that have come spell no text of the answer."""
         self._new = []
 
-    def of(self, made: Made) -> str:
+    def of(self, made: ItemBuilder) -> str:
         """What stands for the tokens that spell all of `made`. Those of its thoughts before are let go."""
         self._texts[made.index + 1] = b",".join(spelling(made.text, self._tokens))
         self._tokens = []

@@ -25,8 +25,8 @@ from contract.errors import (
 )
 from contract.limits import SPEECH_INPUT_CHARS, SPEECH_SPEED, SPEECH_STYLE_CHARS, SPEECH_STYLE_READ_CHARS
 from contract.speech.engine import SpeechJob
-from contract.speech.marks import prepared
 from contract.speech.request import SpeechRequest
+from contract.speech.tags import prepared
 from contract.speech.voices import SYSTEM_VOICES, Voice
 
 FALLBACK_LANGUAGE = "de"
@@ -36,7 +36,7 @@ DEFAULT = "default"
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class SpeechRoute:
     """The outcome.
 
     Attributes:
@@ -58,7 +58,7 @@ def choose(
     engines: Mapping[str, SpeechModel],
     detected: str,
     today: date,
-) -> Choice:
+) -> SpeechRoute:
     """The engine, voice and language of a request.
 
     Args:
@@ -91,10 +91,10 @@ def choose(
         language = detected
     slug, spoken_as = _speaker(request, model)
     wanted = request.response_format
-    return Choice(model, slug, spoken_as, language, wanted if wanted in model.formats else model.formats[0])
+    return SpeechRoute(model, slug, spoken_as, language, wanted if wanted in model.formats else model.formats[0])
 
 
-def job_of(request: SpeechRequest, choice: Choice, engines: Mapping[str, SpeechModel]) -> SpeechJob:
+def job_of(request: SpeechRequest, choice: SpeechRoute, engines: Mapping[str, SpeechModel]) -> SpeechJob:
     """What the chosen engine is asked, without clip or recipe. Raises INVALID_REQUEST where nothing can be spoken."""
     model = choice.model
     return SpeechJob(

@@ -67,7 +67,7 @@ class Voice(Frozen):
         """Raises VOICE_NOT_IN_PLAN."""
         if not self.selectable(caller):
             raise VOICE_NOT_IN_PLAN(
-                f"voice `{self.slug}` needs voice selection, which plan `{caller.plan.name}` does not include; "
+                f"voice `{self.slug}` needs voice selection, which plan `{caller.tariff.name}` does not include; "
                 f"it begins with plan `starter`",
                 param="voice",
             )
@@ -146,11 +146,11 @@ class VoiceList(TypedDict):
 
 def access(caller: Caller) -> VoiceAccess:
     """The `access` object of the voice list: whether, and by what, the organisation may choose catalogue voices."""
-    entitled = VOICES in caller.entitlements and not caller.plan.voices
+    entitled = VOICES in caller.entitlements and not caller.tariff.voices
     hint = None if caller.may_select_voices else "voice selection begins with plan `starter`"
     return {
         "selectable": caller.may_select_voices,
         "via": "entitlement" if entitled else "tier",
-        "tier": caller.plan.name,
+        "tier": caller.tariff.name,
         "hint": hint,
     }

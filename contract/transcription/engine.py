@@ -33,7 +33,7 @@ class TranscriptionJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class TimedWord:
     """A word, with the times of its beginning and end in seconds of the recording."""
 
     text: str
@@ -57,7 +57,7 @@ class Segment:
     text: str
     start: float
     end: float
-    words: tuple[Word, ...] = ()
+    words: tuple[TimedWord, ...] = ()
     seek: int = 0
     tokens: tuple[int, ...] = ()
     temperature: float | None = None
@@ -67,7 +67,7 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class TranscriptUpdate:
     """What came of a recording since the last part.
 
     The first part comes as soon as the file is decoded, before any of it is heard: it says how long it is.
@@ -88,7 +88,7 @@ class Heard:
 class TranscriptionEngine(Protocol):
     """A transcriber, wherever it runs: an adapter in `models.transcription`, its replica, or the gate before it."""
 
-    def transcribe(self, job: TranscriptionJob) -> AsyncGenerator[Heard, None]:
+    def transcribe(self, job: TranscriptionJob) -> AsyncGenerator[TranscriptUpdate, None]:
         """What is said, as it is heard; leaving the iteration frees the engine.
 
         Raises AUDIO_UNREADABLE, AUDIO_TOO_LONG, and BUSY where too many files wait to be decoded.

@@ -119,7 +119,7 @@ def fields(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TranscriptionPlan:
     """A request that its model can answer.
 
     Attributes:
@@ -151,7 +151,7 @@ def choose(request: TranscriptionRequest, models: Sequence[TranscriptionModel]) 
     return named or next((model for model in models if model.is_default), None)
 
 
-def plan(request: TranscriptionRequest, model: TranscriptionModel) -> Plan:
+def plan(request: TranscriptionRequest, model: TranscriptionModel) -> TranscriptionPlan:
     """What `model` is asked. Raises INVALID_REQUEST and LANGUAGE_NOT_SUPPORTED for what it does not do."""
     format, granularities = request.response_format, request.timestamp_granularities
     if format not in model.formats:
@@ -175,7 +175,7 @@ def plan(request: TranscriptionRequest, model: TranscriptionModel) -> Plan:
             f"what runs `{model.id}` here cannot be told terms; leave `context_bias` out", param="context_bias"
         )
     language = _language(request.language, model)
-    return Plan(
+    return TranscriptionPlan(
         request,
         model,
         language,

@@ -16,8 +16,8 @@ from typing import Any, Literal, NotRequired
 from typing_extensions import TypedDict
 
 from contract.events import event
-from contract.transcription.engine import Heard, Segment, Word
-from contract.transcription.request import Plan
+from contract.transcription.engine import Segment, TimedWord, TranscriptUpdate
+from contract.transcription.request import TranscriptionPlan
 from contract.transcription.subtitles import srt, vtt
 
 Verdict = Literal["ok", "auffaellig"]
@@ -50,13 +50,13 @@ class Formatted:
 class Transcript:
     """What has been heard of one recording so far."""
 
-    plan: Plan
+    plan: TranscriptionPlan
     duration_s: float = 0.0
     done_s: float = 0.0
     detected: str | None = None
     segments: list[Segment] = field(default_factory=list)
 
-    def add(self, heard: Heard) -> str:
+    def add(self, heard: TranscriptUpdate) -> str:
         """Takes a part; returns its text, as it continues what was there."""
         self.duration_s, self.done_s = heard.duration_s, heard.done_s
         self.detected = heard.language or self.detected
@@ -192,7 +192,7 @@ def _add_times(body: TranscriptionReply, transcript: Transcript) -> None:
         body["segments"] = [_timed(part) for part in (words if transcript.plan.words else transcript.segments)]
 
 
-def _timed(part: Segment | Word) -> SegmentObject:
+def _timed(part: Segment | TimedWord) -> SegmentObject:
     return {"text": part.text, "start": round(part.start, 3), "end": round(part.end, 3), "speakerId": None}
 
 

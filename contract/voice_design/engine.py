@@ -40,7 +40,7 @@ class DesignJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Designed:
+class DesignResult:
     """The best attempt.
 
     Attributes:
@@ -69,6 +69,6 @@ class Designed:
 class VoiceDesignEngine(Protocol):
     """A designer of voices: an adapter in `models.voice_design`, its replica, or the gate before it."""
 
-    async def design(self, job: DesignJob) -> Designed:
+    async def design(self, job: DesignJob) -> DesignResult:
         """The voice. Raises UPSTREAM_ERROR where no attempt gave a voice at all."""
         ...

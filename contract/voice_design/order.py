@@ -27,7 +27,7 @@ from contract.limits import (
 from contract.speech.routing import FALLBACK_LANGUAGE, without_region
 from contract.speech.voices import check_slug_form
 from contract.voice_design.description import describe
-from contract.voice_design.draft import Plan
+from contract.voice_design.draft import VoiceSpec
 from contract.voice_design.pitch import DERIVED_SEMITONES, ORDERED_SEMITONES, band_hz, target_hz
 from contract.voice_design.traits import AXES, Axis, Gender, Trait, Traits
 
@@ -129,7 +129,7 @@ class SuggestRequest(Strict):
         return self
 
 
-def plan(order: DesignOrder, traits: Traits, model: VoiceDesignModel, draw: random.Random) -> Plan:
+def voice_spec(order: DesignOrder, traits: Traits, model: VoiceDesignModel, draw: random.Random) -> VoiceSpec:
     """Everything that an order leaves open, decided. Two equal orders may differ in what is drawn.
 
     Args:
@@ -147,7 +147,7 @@ def plan(order: DesignOrder, traits: Traits, model: VoiceDesignModel, draw: rand
     target = order.target_hz or target_hz(order.gender, age_years, shift)
     described = describe(order.gender, age_years, target, chosen, language, order.free_text, traits)
     label = traits.name(order.gender, age_years, (chosen["timbre"], chosen["character"]), language)
-    return Plan(
+    return VoiceSpec(
         gender=order.gender,
         age_years=age_years,
         language=language,

@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from contract.access import PLANS, Account, Caller, Scope, SpendObject
+from contract.access import TARIFFS, AccountDetails, Caller, Scope, SpendObject
 from contract.errors import INVALID_API_KEY, STATE_UNAVAILABLE, ApiError
 from contract.limits import KEY_CACHE_S
 from state.accounts import api_keys, organisations
@@ -98,14 +98,14 @@ class Accounts:
             raise INVALID_API_KEY()
         return _caller(row)
 
-    async def describe(self, caller: Caller) -> Account:
+    async def describe(self, caller: Caller) -> AccountDetails:
         """Organisation, plan, limits, user, key and spend of a caller, for `GET /me`; money in whole micro-EUR."""
         rows = await self._database.run(lambda connection: organisations.list_budgets(connection, caller.org_id))
         spend = {row.user: row for row in rows}
         return {
             "organisation": {
                 "name": caller.org,
-                "plan": caller.plan.name,
+                "plan": caller.tariff.name,
                 "entitlements": sorted(caller.entitlements),
                 "models": None if caller.models is None else sorted(caller.models),
                 "decision_model": caller.decision_model,
@@ -113,8 +113,8 @@ class Accounts:
             "user": caller.user,
             "key_id": caller.key_id,
             "limits": {
-                "requests_per_minute": caller.plan.requests_per_minute,
-                "concurrent_streams": caller.plan.concurrent_streams,
+                "requests_per_minute": caller.tariff.requests_per_minute,
+                "concurrent_streams": caller.tariff.concurrent_streams,
             },
             "spend": {
                 "organisation": _spend(spend[None]),
@@ -135,15 +135,15 @@ class Accounts:
 
 
 def _caller(row: Row[Any]) -> Caller:
-    plan = PLANS[row.org_plan]
+    tariff = TARIFFS[row.org_plan]
     return Caller(
         org_id=row.org_id,
         org=row.org_name,
         key_id=row.public_id,
-        plan=replace(
-            plan,
-            requests_per_minute=row.org_requests_per_minute or plan.requests_per_minute,
-            concurrent_streams=row.org_concurrent_streams or plan.concurrent_streams,
+        tariff=replace(
+            tariff,
+            requests_per_minute=row.org_requests_per_minute or tariff.requests_per_minute,
+            concurrent_streams=row.org_concurrent_streams or tariff.concurrent_streams,
         ),
         scopes=frozenset(Scope(name) for name in row.scopes),
         user_id=row.user_id,

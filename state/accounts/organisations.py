@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 
 from sqlalchemy import Connection, Row, insert, select, update
 
-from contract.access import PLANS, VOICES
+from contract.access import TARIFFS, VOICES
 from state.database.base import insert_new
 from state.database.tables import budgets, organisations, users
 
@@ -127,8 +127,8 @@ def _check_name(kind: str, name: str) -> None:
 
 
 def _known_plan(plan: str) -> str:
-    if plan not in PLANS:
-        raise ValueError(f"there is no plan `{plan}`; choose one of {', '.join(PLANS)}")
+    if plan not in TARIFFS:
+        raise ValueError(f"there is no plan `{plan}`; choose one of {', '.join(TARIFFS)}")
     return plan
 
 

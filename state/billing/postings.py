@@ -145,7 +145,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
+class Usage:
     """What a request has cost, and what it had for that, in `unit`.
 
     Attributes:
@@ -158,7 +158,7 @@ class Used:
     quantities: Mapping[str, int] | None = None
 
 
-NOTHING = Used(0, 0, "")
+NO_USAGE = Usage(0, 0, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class Bill:
     """What is to be a usage line. `made_s` is the monotonic time of its making: it may be recorded much later."""
 
     entry: Entry
-    used: Used
+    used: Usage
     made_s: float = field(default_factory=time.monotonic)
 
 
@@ -183,7 +183,7 @@ def reserve(connection: Connection, entry: Entry, amount: int, lease_s: int = LE
     _hold_budgets(connection, entry, amount)
 
 
-def top_up(connection: Connection, entry: Entry, amount: int, used: Used) -> bool:
+def top_up(connection: Connection, entry: Entry, amount: int, used: Usage) -> bool:
     """Holds `amount` more, and marks. Returns False if the reservation has ended; raises OverLimit."""
     topped = connection.execute(_TOP_UP, _values(used) | {"of_id": entry.id} | {"amount": amount})
     if topped.rowcount:
@@ -191,7 +191,7 @@ def top_up(connection: Connection, entry: Entry, amount: int, used: Used) -> boo
     return bool(topped.rowcount)
 
 
-def mark(connection: Connection, marks: Mapping[Entry, Used], new: Collection[Entry] = ()) -> None:
+def mark(connection: Connection, marks: Mapping[Entry, Usage], new: Collection[Entry] = ()) -> None:
     """Records what requests have used so far, and extends their leases. `new` ones hold nothing and have no row yet."""
     if new:
         row = {"state": "held", "created_at": NOW_S, "held_micro_eur": 0, **_leased}
@@ -232,7 +232,7 @@ def orphans(connection: Connection, after: tuple[int, str] = (0, "")) -> list[Ro
     return list(connection.execute(_ORPHANS, {"after_lease": after[0], "after_id": after[1]}))
 
 
-def recover(connection: Connection, reservation_id: str) -> Used | None:
+def recover(connection: Connection, reservation_id: str) -> Usage | None:
     """Ends a reservation whose lease has expired: bills what was marked, releases what was held.
 
     Returns what was used, NOTHING if no mark was made, None if somebody was faster or the lease was renewed.
@@ -241,11 +241,11 @@ def recover(connection: Connection, reservation_id: str) -> Used | None:
     if row is None:
         return None
     entry = Entry(row.id, row.org_id, row.user_id, row.key_id, row.request_id, row.line, row.model)
-    used = Used(row.used_micro_eur, row.used_quantity, row.used_unit or "", row.used_quantities)
+    used = Usage(row.used_micro_eur, row.used_quantity, row.used_unit or "", row.used_quantities)
     released = {entry.id: row.held_micro_eur}
     if not used.quantity:
         _move_budgets(connection, [entry], released, {})
-        return NOTHING
+        return NO_USAGE
     bill = Bill(entry, used)
     charged = _charges(connection, [bill], released)
     line = _line(bill, charged) | {"at_ms": 1000 * (row.lease_until - LEASE_S), "recovered": 1}
@@ -259,7 +259,7 @@ def forget(connection: Connection, kept_s: int) -> int:
     return connection.execute(_FORGET, {"kept_s": kept_s}).rowcount
 
 
-def _values(used: Used) -> dict[str, Any]:
+def _values(used: Usage) -> dict[str, Any]:
     values = {"quantity": used.quantity, "unit": used.unit, "quantities": used.quantities}
     return values | {"cost": used.cost_micro_eur}
 

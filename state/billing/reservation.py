@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from contract.access import Caller
 from contract.errors import ORG_SPEND_LIMIT, STATE_UNAVAILABLE, USER_SPEND_LIMIT, ApiError, Fault
-from state.billing.postings import NOTHING, Bill, Entry, OverLimit, Used
+from state.billing.postings import NO_USAGE, Bill, Entry, OverLimit, Usage
 
 if TYPE_CHECKING:
     from state.billing.ledger import Ledger
@@ -34,8 +34,8 @@ class Reservation:
     def __init__(self, ledger: Ledger, entry: Entry, caller: Caller) -> None:
         self.entry = entry
         self.held_micro_eur = 0
-        self.used = NOTHING
-        self.marked: Used | None = None
+        self.used = NO_USAGE
+        self.marked: Usage | None = None
         self.is_stored = False
         self._ledger = ledger
         self._caller = caller
@@ -49,7 +49,7 @@ class Reservation:
 
     def note(self, cost_micro_eur: int, quantity: int, unit: str, quantities: Mapping[str, int] | None = None) -> None:
         """What the request has used so far: what is billed if the process ends before the request does."""
-        self.used = Used(cost_micro_eur, quantity, unit, quantities)
+        self.used = Usage(cost_micro_eur, quantity, unit, quantities)
 
     async def limit(self, caller: Caller, micro_eur: int) -> None:
         """The limits of `caller` hold from now on: `micro_eur` are held if there were none before.
@@ -63,7 +63,7 @@ class Reservation:
     def is_due(self) -> bool:
         """Whether it has used more than is recorded, and is old enough to be worth it."""
         is_old = time.monotonic() - self._opened_s >= MARK_S
-        return is_old and not self.has_ended and self.used not in (NOTHING, self.marked)
+        return is_old and not self.has_ended and self.used not in (NO_USAGE, self.marked)
 
     async def top_up(self, micro_eur: int) -> None:
         """Holds more before a stream goes on.
@@ -94,7 +94,7 @@ class Reservation:
         That is less than the cost only if the cost exceeds what was held and the limits have no room for the rest.
         """
         if self._end is None:
-            bill = Bill(self.entry, Used(cost_micro_eur, quantity, unit, quantities))
+            bill = Bill(self.entry, Usage(cost_micro_eur, quantity, unit, quantities))
             self._end = self._ledger.spawn(self._ledger.settle(bill))
         return await asyncio.shield(self._end)
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from contract.access import PLANS, Scope
+from contract.access import TARIFFS, Scope
 from contract.errors import ApiError
 from state.cli import commands
 from state.open import DATABASE_VARIABLE, HOME_VARIABLE
@@ -29,7 +29,7 @@ FIRST_STEPS = f"""first steps:
   python -m state budget set --org acme --limit-micro-eur 5000000   5 EUR
   python -m state usage --org acme
 
-plans:  {", ".join(PLANS)}
+plans:  {", ".join(TARIFFS)}
 scopes: {", ".join(Scope)} (or all)
 1 EUR is 1,000,000 micro-EUR."""
 
@@ -80,14 +80,14 @@ def _org_commands(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(metavar="create|list|change|models|default-decision-model", required=True)
     create = verbs.add_parser("create", help="add an organisation")
     create.add_argument("name")
-    create.add_argument("--plan", required=True, help=", ".join(PLANS))
+    create.add_argument("--plan", required=True, help=", ".join(TARIFFS))
     create.add_argument("--entitle", default="", metavar="voices", help="what it may do beyond its plan")
     create.set_defaults(command=commands.org_create)
     verbs.add_parser("list", help="show all organisations").set_defaults(command=commands.org_list)
 
     change = verbs.add_parser("change", help="change plan, entitlements or agreed limits")
     change.add_argument("name")
-    change.add_argument("--plan", help=", ".join(PLANS))
+    change.add_argument("--plan", help=", ".join(TARIFFS))
     change.add_argument("--entitle", metavar="voices", help="the new list of entitlements; '' for none")
     change.add_argument("--requests-per-minute", type=int, metavar="N", help="of each key; 0 for what the plan says")
     change.add_argument("--concurrent-streams", type=int, metavar="N", help="of each key; 0 for what the plan says")

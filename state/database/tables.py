@@ -52,7 +52,7 @@ metadata = MetaData(
 Number = BigInteger().with_variant(Integer(), "sqlite")
 
 
-class Names(TypeDecorator[frozenset[str]]):
+class NameSet(TypeDecorator[frozenset[str]]):
     """A set of names without white space, stored as one text; NULL stays None."""
 
     impl = Text
@@ -84,8 +84,8 @@ organisations = Table(
     Column("id", Number, primary_key=True),
     Column("name", Text, nullable=False, unique=True),
     Column("plan", Text, nullable=False),
-    Column("entitlements", Names, nullable=False),
-    Column("models", Names),
+    Column("entitlements", NameSet, nullable=False),
+    Column("models", NameSet),
     Column("decision_model", Text),
     Column("requests_per_minute", Number),
     Column("concurrent_streams", Number),
@@ -115,7 +115,7 @@ api_keys = Table(
     Column("digest", LargeBinary, nullable=False),
     Column("hint", Text, nullable=False),
     Column("label", Text),
-    Column("scopes", Names, nullable=False),
+    Column("scopes", NameSet, nullable=False),
     Column("created_at", Number, nullable=False),
     Column("last_used_at", Number),
     Column("revoked_at", Number),

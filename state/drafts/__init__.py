@@ -7,7 +7,7 @@ store.py      the store: orders, workers, adoption, what is left over
 """
 
 from state.drafts.adoption import Adoption
-from state.drafts.draft import Draft, Made
-from state.drafts.store import Drafts, Held
+from state.drafts.draft import DesignedVoice, Draft
+from state.drafts.store import DraftClaim, Drafts
 
-__all__ = ["Adoption", "Draft", "Drafts", "Held", "Made"]
+__all__ = ["Adoption", "DesignedVoice", "Draft", "DraftClaim", "Drafts"]

@@ -34,19 +34,19 @@ class Adoption:
 
         Raises INVALID_REQUEST for a malformed slug, VOICE_LIMIT_REACHED for one of the platform's.
         """
-        made, plan = draft.made, draft.plan
+        made, spec = draft.made, draft.spec
         assert made is not None, "a ready draft has a clip"
-        label = self.label or plan.label
-        slug = self.slug or plan.slug or self._free_slug(draft, label, in_use)
+        label = self.label or spec.label
+        slug = self.slug or spec.slug or self._free_slug(draft, label, in_use)
         check_slug(slug, self.platform)
-        about = {"slug": slug, "provider": self.provider, "label": label, "gender": plan.gender}
-        about |= {"primary_language": plan.language, "description": plan.instruct}
-        voice = own(**about, age_group=_age_group(plan.age_years))
+        about = {"slug": slug, "provider": self.provider, "label": label, "gender": spec.gender}
+        about |= {"primary_language": spec.language, "description": spec.instruct}
+        voice = own(**about, age_group=_age_group(spec.age_years))
         return OwnVoice(voice, made.clip_blob, made.sample_blob, made.transcript, now_s, made.recipe, made.runtime)
 
     def _free_slug(self, draft: Draft, label: str, in_use: Collection[str]) -> str:
         platform = {name.lower() for name in (*self.platform, *SYSTEM_VOICES)}
-        return free_slug(label, f"voice-{draft.plan.gender}-{draft.plan.age_years}", {*platform, *in_use})
+        return free_slug(label, f"voice-{draft.spec.gender}-{draft.spec.age_years}", {*platform, *in_use})
 
 
 def _age_group(years: int) -> str:

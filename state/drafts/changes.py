@@ -20,12 +20,12 @@ from sqlalchemy import ColumnElement, Connection, Row, Update, delete, func, ins
 
 from contract.errors import NOT_FOUND, TOO_MANY_PENDING, ApiError
 from contract.limits import DRAFT_S, KEPT_DRAFTS, PENDING_DRAFTS
-from contract.voice_design.draft import TRANSITIONS, Event, refuse_adoption, sources
+from contract.voice_design.draft import TRANSITIONS, DraftEvent, refuse_adoption, sources
 from state.accounts import organisations
 from state.billing import postings
 from state.database.tables import drafts
 from state.drafts.adoption import Adoption
-from state.drafts.draft import Draft, Made, columns, draft_of, made_column
+from state.drafts.draft import DesignedVoice, Draft, columns, draft_of, made_column
 from state.voices import OwnVoice, delete_voice, insert_voice, slug_taken, slugs_in_use
 
 UNIT = "synthesis_ms"
@@ -40,8 +40,8 @@ def order(connection: Connection, draft: Draft, ends_at: int, hold_micro_eur: in
     Raises VOICE_LIMIT_REACHED if its slug is a voice's, TOO_MANY_PENDING, and OverLimit.
     """
     organisations.lock(connection, draft.org_id)
-    if draft.plan.slug in slugs_in_use(connection, draft.org_id):
-        raise slug_taken(draft.plan.slug or "")
+    if draft.spec.slug in slugs_in_use(connection, draft.org_id):
+        raise slug_taken(draft.spec.slug or "")
     recent = drafts.c.created_at > draft.created_at - DRAFT_S
     mine = (drafts.c.org_id == draft.org_id, drafts.c.state == "pending", recent)
     pending = connection.execute(select(func.count()).select_from(drafts).where(*mine)).scalar_one()
@@ -84,7 +84,7 @@ def count_failure(connection: Connection, draft_id: str, worker: str) -> int | N
 
 
 def finish(
-    connection: Connection, draft_id: str, worker: str, made: Made, cost_micro_eur: int, now_s: int
+    connection: Connection, draft_id: str, worker: str, made: DesignedVoice, cost_micro_eur: int, now_s: int
 ) -> Draft | None:
     """The draft is ready and billed. None if it is not this worker's any more."""
     held = _move("finish", draft_id).where(drafts.c.worker == worker, _in_time(now_s))
@@ -92,7 +92,7 @@ def finish(
     if draft is None:
         return None
     (charged,) = postings.settle(connection, [_bill(draft, cost_micro_eur, made.synthesis_ms)])
-    work_at = 0 if draft.plan.auto_adopt else None
+    work_at = 0 if draft.spec.auto_adopt else None
     after = update(drafts).where(drafts.c.id == draft_id).values(cost_micro_eur=charged, work_at=work_at)
     return _one(connection, after)
 
@@ -192,7 +192,7 @@ def unknown(draft_id: str) -> ApiError:
     return NOT_FOUND(f"there is no draft `{draft_id[:60]}`", param="id")
 
 
-def _move(event: Event, draft_id: str) -> Update:
+def _move(event: DraftEvent, draft_id: str) -> Update:
     known = (drafts.c.id == draft_id, drafts.c.state.in_(sources(event)))
     return update(drafts).where(*known).values(state=_INTO[event])
 
@@ -215,7 +215,7 @@ def _end(connection: Connection, change: Update, why: str, now_s: int, ends_at: 
 
 
 def _bill(draft: Draft, cost_micro_eur: int, synthesis_ms: int) -> postings.Bill:
-    return postings.Bill(draft.entry, postings.Used(cost_micro_eur, synthesis_ms, UNIT, {UNIT: synthesis_ms}))
+    return postings.Bill(draft.entry, postings.Usage(cost_micro_eur, synthesis_ms, UNIT, {UNIT: synthesis_ms}))
 
 
 def _in_time(now_s: int) -> ColumnElement[bool]:

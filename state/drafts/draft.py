@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from sqlalchemy import Row
 
 from contract.limits import DRAFT_S
-from contract.voice_design.draft import Plan, State
+from contract.voice_design.draft import DraftState, VoiceSpec
 from state.billing.postings import Entry
 
 FOLDER = "drafts"
@@ -28,7 +28,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class DesignedVoice:
     """What a designer made, once it is stored.
 
     Attributes:
@@ -80,12 +80,12 @@ class Draft:
     request_id: str
     line: str
     model: str
-    plan: Plan
-    state: State
+    spec: VoiceSpec
+    state: DraftState
     created_at: int
     work_at: int | None = None
     failures: int = 0
-    made: Made | None = None
+    made: DesignedVoice | None = None
     cost_micro_eur: int = 0
     voice_slug: str | None = None
     error: str | None = None
@@ -114,10 +114,10 @@ def new_id() -> str:
 def columns(draft: Draft) -> dict[str, Any]:
     """The draft as columns of its row."""
     row = {name: getattr(draft, name) for name in COLUMNS}
-    return row | {"plan": _plans.dump_json(draft.plan).decode()}
+    return row | {"plan": _specs.dump_json(draft.spec).decode()}
 
 
-def made_column(made: Made) -> str:
+def made_column(made: DesignedVoice) -> str:
     """What the column `made` holds."""
     return _mades.dump_json(made).decode()
 
@@ -126,8 +126,8 @@ def draft_of(row: Row[Any]) -> Draft:
     """The draft in a row."""
     about = {name: getattr(row, name) for name in COLUMNS}
     made = None if row.made is None else _mades.validate_json(row.made)
-    return Draft(**about, plan=_plans.validate_json(row.plan), made=made)
+    return Draft(**about, spec=_specs.validate_json(row.plan), made=made)
 
 
-_plans = TypeAdapter(Plan)
-_mades = TypeAdapter(Made)
+_specs = TypeAdapter(VoiceSpec)
+_mades = TypeAdapter(DesignedVoice)

@@ -10,7 +10,7 @@ from typing import TypeGuard
 
 import configs
 from contract import completions, embeddings, limits, logprobs, rerank
-from contract.access import PLANS, Scope
+from contract.access import TARIFFS, Scope
 from contract.chat import forms, schemas, thinking
 from contract.chat import request as chat
 from contract.chat import tools as chat_tools
@@ -46,7 +46,7 @@ def test_plans() -> None:
     told = {name: (_number(rate), _number(streams), voices) for name, rate, streams, voices in rows(API, "plan")}
     assert told == {
         plan.name: (plan.requests_per_minute, plan.concurrent_streams, "yes" if plan.voices else "no")
-        for plan in PLANS.values()
+        for plan in TARIFFS.values()
     }
 
 

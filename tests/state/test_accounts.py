@@ -58,7 +58,7 @@ async def refused(authenticating: Accounts, header: str | None) -> str:
 async def test_a_key_becomes_its_caller(database: Database) -> None:
     key = await make_key(database, scopes=("chat", "mcp"), user="eve")
     caller = await Accounts(database, pepper()).authenticate(f"Bearer {key.text}")
-    assert (caller.org, caller.user, caller.key_id, caller.plan.name) == ("acme", "eve", key.public_id, "starter")
+    assert (caller.org, caller.user, caller.key_id, caller.tariff.name) == ("acme", "eve", key.public_id, "starter")
     assert caller.scopes == {Scope.CHAT, Scope.MCP}
     assert caller.entitlements == {"voices"}
     assert caller.models is None
@@ -75,8 +75,8 @@ async def test_an_organisation_can_have_its_own_limits_and_models(database: Data
 
     await database.run(transaction)
     caller = await Accounts(database, pepper()).authenticate(f"Bearer {key.text}")
-    assert caller.plan.requests_per_minute == 7
-    assert caller.plan.concurrent_streams == 20
+    assert caller.tariff.requests_per_minute == 7
+    assert caller.tariff.concurrent_streams == 20
     assert caller.may_use("a")
     assert not caller.may_use("c")
     assert caller.decision_model == "decision-v2"

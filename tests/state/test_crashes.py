@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import Connection, select
 
 from contract.errors import ApiError
-from contract.voice_design.draft import State
+from contract.voice_design.draft import DraftState
 from state.accounts import organisations
 from state.billing import audit
 from state.billing.ledger import Ledger
@@ -283,7 +283,7 @@ async def test_drafts_survive_death_around_every_write_sync_and_rename(die: Die,
     await die_everywhere(die, "design", crashes, folder / "log", fresh, drafts_are_whole)
 
 
-AFTER: dict[str, set[State]] = {
+AFTER: dict[str, set[DraftState]] = {
     "ordered": {"pending", "ready"},
     "ready": {"ready"},
     "adopting": {"ready", "adopted"},

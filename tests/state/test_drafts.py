@@ -11,14 +11,14 @@ from sqlalchemy import func, select
 from contract.access import Caller
 from contract.errors import ApiError
 from contract.limits import DRAFT_KEPT_S, DRAFT_S, KEPT_DRAFTS, OWN_VOICES, PENDING_DRAFTS
-from contract.voice_design.draft import EVENTS, STATES, TRANSITIONS, Event, Plan, State
+from contract.voice_design.draft import DRAFT_EVENTS, DRAFT_STATES, TRANSITIONS, DraftEvent, DraftState, VoiceSpec
 from state import open_state
 from state.blobs.base import Blobs
 from state.blobs.store import open_blobs
 from state.database.base import Database
 from state.database.connect import open_database
 from state.database.tables import drafts, reservations
-from state.drafts import Adoption, Draft, Drafts, Held, Made
+from state.drafts import Adoption, DesignedVoice, Draft, DraftClaim, Drafts
 from state.drafts.store import DISCARDED_KEPT_S, FAILED_KEPT_S, LEASE_S, SWEEP_AGAIN_S, SWEPT_AT_ONCE
 from state.voices import OwnVoice, Voices
 from tests.state.books import line_count, make_caller, money
@@ -31,7 +31,7 @@ HOLD = 60
 COST = 15
 NOBODY = "vd_" + "a" * 26
 
-PLAN = Plan(
+PLAN = VoiceSpec(
     gender="f",
     age_years=34,
     language="de",
@@ -90,14 +90,14 @@ async def order(store: Drafts, caller: Caller, **plan: Any) -> Draft:
     )
 
 
-async def claimed(store: Drafts, caller: Caller, **plan: Any) -> Held:
+async def claimed(store: Drafts, caller: Caller, **plan: Any) -> DraftClaim:
     held = await store.claim((await order(store, caller, **plan)).id)
     assert held is not None
     return held
 
 
-def made(held: Held) -> Made:
-    return Made(
+def made(held: DraftClaim) -> DesignedVoice:
+    return DesignedVoice(
         clip_blob=f"{held.folder}/clip.wav",
         sample_blob=f"{held.folder}/sample.mp3",
         transcript="Guten Tag.",
@@ -114,7 +114,7 @@ def made(held: Held) -> Made:
     )
 
 
-async def finish(store: Drafts, held: Held, blobs: Blobs | None = None) -> Draft | None:
+async def finish(store: Drafts, held: DraftClaim, blobs: Blobs | None = None) -> Draft | None:
     what = made(held)
     for name in (what.clip_blob, what.sample_blob) if blobs else ():
         await blobs.put(name, name.encode())
@@ -145,7 +145,7 @@ async def test_a_draft_is_found_as_it_was_ordered(store: Drafts, caller: Caller)
     draft = await order(store, caller)
     assert re.fullmatch(r"vd_[a-z2-7]{26}", draft.id)
     assert (draft.state, draft.created_at, draft.expires_at) == ("pending", NOW_S, NOW_S + DRAFT_S)
-    assert (draft.plan, draft.made, draft.cost_micro_eur) == (PLAN, None, 0)
+    assert (draft.spec, draft.made, draft.cost_micro_eur) == (PLAN, None, 0)
     assert await store.find(caller.org_id, draft.id) == draft
     assert await store.of(caller.org_id) == [draft]
     assert (await order(store, caller)).id[:12] != draft.id[:12]
@@ -414,9 +414,9 @@ async def in_state(store: Drafts, caller: Caller, state: str) -> Draft:
     return draft
 
 
-@pytest.mark.parametrize("state", STATES)
-async def test_every_state_meets_every_event(store: Drafts, caller: Caller, clock: Clock, state: State) -> None:
-    for event in EVENTS:
+@pytest.mark.parametrize("state", DRAFT_STATES)
+async def test_every_state_meets_every_event(store: Drafts, caller: Caller, clock: Clock, state: DraftState) -> None:
+    for event in DRAFT_EVENTS:
         draft = await in_state(store, caller, state)
         await meet(store, caller, clock, draft, event)
         found = await store.read(draft.id)
@@ -425,9 +425,9 @@ async def test_every_state_meets_every_event(store: Drafts, caller: Caller, cloc
         await store.discard(caller.org_id, draft.id)
 
 
-async def meet(store: Drafts, caller: Caller, clock: Clock, draft: Draft, event: Event) -> None:
+async def meet(store: Drafts, caller: Caller, clock: Clock, draft: Draft, event: DraftEvent) -> None:
     """What happens to a draft."""
-    held = Held(draft, await _worker(store, draft) or "nobody")
+    held = DraftClaim(draft, await _worker(store, draft) or "nobody")
     match event:
         case "finish":
             await finish(store, held)

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, func, insert, select, update
 
-from contract.access import PLANS, Caller, Scope
+from contract.access import TARIFFS, Caller, Scope
 from contract.errors import ApiError
 from state import open_state
 from state import replies as replies_sql
 from state.billing import audit, postings, reservation
 from state.billing import ledger as ledger_module
 from state.billing.ledger import Ledger
-from state.billing.postings import LEASE_S, Bill, Entry, Used
+from state.billing.postings import LEASE_S, Bill, Entry, Usage
 from state.blobs.store import open_blobs
 from state.database.base import Database, T
 from state.database.clock import Clock
@@ -40,7 +40,7 @@ HOUR_S = 3600
 
 
 def of_key(key_id: str = "key") -> Caller:
-    return Caller(1, "acme", key_id, PLANS["pro"], frozenset(Scope))
+    return Caller(1, "acme", key_id, TARIFFS["pro"], frozenset(Scope))
 
 
 class Counting:
@@ -147,7 +147,7 @@ async def test_a_batch_charges_each_bill_as_if_it_came_alone(database: Database)
     caller = await make_caller(database, 100, 60)
     entries = [Entry(f"id-{n}", caller.org_id, caller.user_id, "k", "r", "l", "m") for n in range(4)]
     # 60 is left to the user: 25 + 25 + 10, and nothing for the last.
-    bills = [Bill(entry, Used(25, 1, "tokens")) for entry in entries]
+    bills = [Bill(entry, Usage(25, 1, "tokens")) for entry in entries]
     assert await database.run(lambda connection: postings.settle(connection, bills)) == [25, 25, 10, 0]
     assert await database.run(lambda connection: postings.settle(connection, bills)) == [25, 25, 10, 0]
     assert await money(database, caller) == (60, 0)

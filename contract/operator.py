@@ -37,16 +37,16 @@ def _known(code: str) -> str:
 
 
 Country = Annotated[str, AfterValidator(_known)]
-Operator = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=100)]
+OperatorName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=100)]
 
 
-class Place(Frozen):
+class Operator(Frozen):
     """Where the models of a catalogue run.
 
     Attributes:
-        operator: who runs them.
+        name: who runs them.
         country: ISO 3166-1 alpha-2, or `UNKNOWN_COUNTRY`.
     """
 
-    operator: Operator = "self-hosted"
+    name: OperatorName = "self-hosted"
     country: Country = UNKNOWN_COUNTRY

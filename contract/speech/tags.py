@@ -16,7 +16,7 @@ from contract.errors import INVALID_REQUEST
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class SpeechTag:
     """A mark in a text, e.g. `<breath>`, `<strong>` or `</strong>`."""
 
     text: str
@@ -37,8 +37,8 @@ def prepared(text: str, model: SpeechModel, engines: Iterable[SpeechModel]) -> s
 
     Raises INVALID_REQUEST if a span of this engine is not closed, or if nothing that can be spoken is left.
     """
-    own = marks_of(model)
-    foreign = {mark for engine in engines for mark in marks_of(engine)} - own
+    own = tags_of(model)
+    foreign = {mark for engine in engines for mark in tags_of(engine)} - own
     # Control characters first: one inside a mark must not hide it.
     text = "".join(char for char in text if char in "\t\n\r" or unicodedata.category(char) != "Cc")
     kept = "".join(_kept(piece, own) for piece in _split(text, own | foreign))
@@ -48,23 +48,23 @@ def prepared(text: str, model: SpeechModel, engines: Iterable[SpeechModel]) -> s
     return kept
 
 
-def pieces(text: str, model: SpeechModel) -> Iterator[str | Mark]:
+def pieces(text: str, model: SpeechModel) -> Iterator[str | SpeechTag]:
     """Plain text and the engine's own marks, in order."""
-    return _split(text, marks_of(model))
+    return _split(text, tags_of(model))
 
 
-def _kept(piece: str | Mark, own: set[str]) -> str:
+def _kept(piece: str | SpeechTag, own: set[str]) -> str:
     if isinstance(piece, str):
         return piece
     return piece.text if piece.text in own else " "
 
 
-def marks_of(model: SpeechModel) -> set[str]:
+def tags_of(model: SpeechModel) -> set[str]:
     """Every mark of the engine, as it is written."""
     return {*model.tags, *(f"<{name}>" for name in model.spans), *(f"</{name}>" for name in model.spans)}
 
 
-def _split(text: str, marks: set[str]) -> Iterator[str | Mark]:
+def _split(text: str, marks: set[str]) -> Iterator[str | SpeechTag]:
     if not marks:
         yield text
         return
@@ -72,10 +72,10 @@ def _split(text: str, marks: set[str]) -> Iterator[str | Mark]:
     pattern = "|".join(re.escape(mark) for mark in sorted(marks, key=len, reverse=True))
     for index, piece in enumerate(re.split(f"({pattern})", text)):
         if piece:
-            yield Mark(piece) if index % 2 else piece
+            yield SpeechTag(piece) if index % 2 else piece
 
 
-def _check_spans(parts: Iterable[str | Mark], spans: Iterable[str]) -> None:
+def _check_spans(parts: Iterable[str | SpeechTag], spans: Iterable[str]) -> None:
     """Spans may enclose one another, but each end belongs to the beginning before it."""
     open_names: list[str] = []
     for mark in parts:
