@@ -19,7 +19,7 @@ from benchmarks.load import cuts_ms
 from benchmarks.servers import make_customer, working_folder
 from contract.access import Scope
 from state import open_state
-from state.database.connect import migrate
+from state.database.base import migrate
 from state.keyring import SECRET_VARIABLE
 
 

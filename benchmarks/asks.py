@@ -22,11 +22,11 @@ from contract.chat.request import ChatRequest
 from contract.decisions.engine import DecisionJob
 from contract.decisions.questions import BinaryQuestion
 from contract.embeddings import EmbeddingsJob
-from contract.events import contents
 from contract.rerank import RerankJob
 from contract.speech.engine import SpeechJob
 from contract.transcription.engine import TranscriptionJob
 from contract.voice_design.order import DesignOrder, voice_spec
+from contract.wires import contents
 
 ANSWER_TOKENS = 256
 TEXTS = 64

@@ -18,7 +18,7 @@ from contract.chat.thinking import ThinkingOptions
 from contract.decisions.presets import Preset
 from contract.operator import Operator
 from contract.speech.voices import SpokenBy, Voice, VoiceAlias
-from contract.transcription.languages import LANGUAGES
+from contract.transcription.engine import LANGUAGES
 from contract.voice_design.traits import Traits
 
 ModelId = str

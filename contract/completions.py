@@ -16,6 +16,15 @@ from contract.base import Items, Lenient
 from contract.catalog import ChatModel
 from contract.chat import request as chat
 from contract.chat.engine import ChatUsage
+from contract.limits import (
+    MAX_CHOICES,
+    MAX_PENALTY,
+    MAX_REPETITION_PENALTY,
+    MAX_STOP_CHARS,
+    MAX_STOPS,
+    MAX_TEMPERATURE,
+    MAX_TOP_K,
+)
 from contract.quantities import likely_tokens, most_tokens, utf8_bytes
 
 MAX_COMPLETIONS = 128
@@ -64,25 +73,24 @@ class CompletionRequest(Lenient):
     ]
     suffix: str | None = None
     max_tokens: Annotated[int, Field(ge=0)] | None = None
-    temperature: Annotated[float, Field(ge=0, le=chat.MAX_TEMPERATURE)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=MAX_TEMPERATURE)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    top_k: Annotated[int, Field(ge=0, le=chat.MAX_TOP_K)] | None = None
+    top_k: Annotated[int, Field(ge=0, le=MAX_TOP_K)] | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
-    n: Annotated[int, Field(ge=1, le=chat.MAX_CHOICES)] | None = None
+    n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
     best_of: int | None = None
     stream: bool | None = None
     stream_options: chat.StreamOptions | None = None
     logprobs: Annotated[int, Field(ge=0, le=MAX_COMPLETION_LOGPROBS)] | None = None
     echo: bool | None = None
     stop: Annotated[
-        Annotated[list[Annotated[str, Field(min_length=1, max_length=chat.MAX_STOP_CHARS)]], Items(chat.MAX_STOPS)]
-        | None,
+        Annotated[list[Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]], Items(MAX_STOPS)] | None,
         BeforeValidator(lambda v: [v] if isinstance(v, str) else v, json_schema_input_type=str | list[str] | None),
     ] = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
-    presence_penalty: Annotated[float, Field(ge=-chat.MAX_PENALTY, le=chat.MAX_PENALTY)] | None = None
-    frequency_penalty: Annotated[float, Field(ge=-chat.MAX_PENALTY, le=chat.MAX_PENALTY)] | None = None
-    repetition_penalty: Annotated[float, Field(gt=0, le=chat.MAX_REPETITION_PENALTY)] | None = None
+    presence_penalty: Annotated[float, Field(ge=-MAX_PENALTY, le=MAX_PENALTY)] | None = None
+    frequency_penalty: Annotated[float, Field(ge=-MAX_PENALTY, le=MAX_PENALTY)] | None = None
+    repetition_penalty: Annotated[float, Field(gt=0, le=MAX_REPETITION_PENALTY)] | None = None
 
     @model_validator(mode="after")
     def _fields_agree(self) -> CompletionRequest:

@@ -96,6 +96,28 @@ IMAGE_PIXELS = 25_000_000
 CHAT_PIXELS = 100_000_000
 """Of all images of a chat together: eight of a telephone. Ours."""
 
+MAX_MESSAGES = 2048
+MAX_PARTS = 256
+"""Parts of one message."""
+MAX_IMAGES = 16
+"""Images of one request."""
+MAX_TOOL_CALLS = 128
+"""Tool calls of one assistant message."""
+MAX_CHOICES = 8
+MAX_TOP_LOGPROBS = 20
+MAX_STOPS = 4
+MAX_STOP_CHARS = 256
+MAX_TEMPERATURE = 2.0
+MAX_PENALTY = 2.0
+MAX_TOP_K = 1000
+"""0 is all tokens, and so is -1, which older clients of vLLM send."""
+MAX_REPETITION_PENALTY = 2.0
+LOGPROB_TOKENS = 65_536
+"""Tokens with `logprobs` in all choices of one request together, prompts that are repeated included. Each is a few
+objects in an engine and in the ingress, and up to a hundred bytes in the reply. Ours."""
+LOGPROB_OTHERS = 5
+"""Most probable tokens beside each of them; whoever asks for more gets them for fewer tokens. Ours."""
+
 CHARS_PER_TOKEN = 16
 """Of a text, for each token of the window. What is beyond is cut before it is made tokens, which takes time and memory.
 Ours: languages have two to five."""

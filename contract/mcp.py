@@ -11,8 +11,7 @@ from pydantic import Field, model_validator
 from typing_extensions import TypedDict
 
 from contract.base import Items, Strict
-from contract.chat.request import MAX_MESSAGES
-from contract.limits import DOCS_QUERY_CHARS, DOCS_RESULTS
+from contract.limits import DOCS_QUERY_CHARS, DOCS_RESULTS, MAX_MESSAGES
 from contract.rerank import MAX_DOCUMENTS
 
 DOCS_SHOWN = 5

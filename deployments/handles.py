@@ -18,10 +18,9 @@ from contract.chat.engine import ChatBatch, ChatJob, ChatReply
 from contract.chat.request import ChatRequest
 from contract.chat.thinking import reasoning_settings
 from contract.completions import CompletionJob, CompletionReply, CompletionRequest
-from contract.decisions.answers import Answer
+from contract.decisions.answers import Answer, expand_orders, to_answers
 from contract.decisions.engine import DecisionJob, Measurement
 from contract.decisions.native import DecisionRequest
-from contract.decisions.orders import expand_orders, to_answers
 from contract.decisions.presets import named
 from contract.decisions.questions import State
 from contract.embeddings import MAX_INPUTS, Embeddings, EmbeddingsRequest, job_of

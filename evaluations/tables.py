@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from contract.decisions.answers import ABSTAINING, abstain_reasons
-from contract.decisions.policy import Policy
+from contract.decisions.questions import Policy
 from evaluations.examples import OWN
 from evaluations.verdicts import Evaluated, Verdict, accuracy, interval, most_frequent
 from models.decisions.measuring import calibration_error

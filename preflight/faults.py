@@ -21,7 +21,7 @@ from models.weights import store
 from preflight import through
 from preflight.cost import replica_of
 from preflight.site import Site
-from state.blobs.store import BLOBS_VARIABLE
+from state.blobs.base import BLOBS_VARIABLE
 from state.keyring import shared_secrets
 from state.open import DATABASE_VARIABLE, REDIS_VARIABLE, is_shared, refuse_split
 

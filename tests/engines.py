@@ -34,12 +34,12 @@ from contract.errors import (
     RUNTIME_UNAVAILABLE,
     UPSTREAM_ERROR,
 )
-from contract.events import event
 from contract.rerank import Ranking, RerankJob
 from contract.speech.engine import AudioBlock, Clip, SpeechJob
 from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob
 from contract.transcription.engine import Segment, TimedWord, TranscriptionJob, TranscriptUpdate
 from contract.voice_design.engine import DesignJob, DesignResult
+from contract.wires import event
 
 
 class ObedientChat:

@@ -10,8 +10,8 @@ from typing_extensions import TypedDict
 
 from contract.catalog import ChatModel
 from contract.chat.request import ChatRequest
-from contract.events import contents
 from contract.quantities import IMAGE_TOKENS, likely_tokens, most_tokens, utf8_bytes
+from contract.wires import contents
 
 if TYPE_CHECKING:
     from contract.chat.reads import ReadJob, ReadReply

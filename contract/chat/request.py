@@ -3,7 +3,7 @@
     ChatRequest                 a validated body
       |- messages: Message      text as parts, images as `data:` addresses
       |- tools, tool_choice     contract.chat.tools
-      |- response_format, structured_outputs    contract.chat.forms
+      |- response_format, structured_outputs    contract.chat.schemas
       `- budget                 tokens of the answer, None for all that fit
 
 The limits here are those of OpenAI's schema where it has one.
@@ -18,41 +18,36 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from contract.base import Items, Lenient
 from contract.chat import schemas
-from contract.chat.arguments import check_arguments
-from contract.chat.forms import ResponseFormat, StructuredOutputs
+from contract.chat.calls import AnyCall, ToolCall, check_arguments
+from contract.chat.schemas import ResponseFormat, StructuredOutputs
 from contract.chat.tools import (
     MAX_ID_CHARS,
     MAX_TOOLS,
     AllowedChoice,
-    AnyCall,
     AnyTool,
     BuiltInTool,
     CustomTool,
     Id,
     Tool,
-    ToolCall,
     ToolChoice,
     named,
 )
 from contract.images import decoded_bytes
-from contract.logprobs import most_with_logprobs
-
-MAX_MESSAGES = 2048
-MAX_PARTS = 256
-"""Parts of one message."""
-MAX_IMAGES = 16
-"""Images of one request."""
-MAX_TOOL_CALLS = 128
-"""Tool calls of one assistant message."""
-MAX_CHOICES = 8
-MAX_TOP_LOGPROBS = 20
-MAX_STOPS = 4
-MAX_STOP_CHARS = 256
-MAX_TEMPERATURE = 2.0
-MAX_PENALTY = 2.0
-MAX_TOP_K = 1000
-"""0 is all tokens, and so is -1, which older clients of vLLM send."""
-MAX_REPETITION_PENALTY = 2.0
+from contract.limits import (
+    MAX_CHOICES,
+    MAX_IMAGES,
+    MAX_MESSAGES,
+    MAX_PARTS,
+    MAX_PENALTY,
+    MAX_REPETITION_PENALTY,
+    MAX_STOP_CHARS,
+    MAX_STOPS,
+    MAX_TEMPERATURE,
+    MAX_TOOL_CALLS,
+    MAX_TOP_K,
+    MAX_TOP_LOGPROBS,
+)
+from contract.quantities import most_with_logprobs
 
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 """How much a model may think before it answers; `none` is not at all."""

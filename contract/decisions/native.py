@@ -10,19 +10,18 @@ DecisionReply                         the reply
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal, NotRequired
+from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import model_validator
+from pydantic import Discriminator, RootModel, Tag, model_validator
 from typing_extensions import TypedDict
 
 from contract.base import Items, Strict
-from contract.chat.request import MAX_MESSAGES
 from contract.decisions.answers import Answer
 from contract.decisions.decision import Decision, DecisionResult, check_image, check_state
 from contract.decisions.engine import Readings
-from contract.decisions.policy import Policy
-from contract.decisions.questions import Questions, State, state_text
-from contract.limits import DECISION_IMAGES
+from contract.decisions.openai import OpenAIDecisionRequest
+from contract.decisions.questions import Policy, Questions, State, state_text
+from contract.limits import DECISION_IMAGES, MAX_MESSAGES
 
 
 class Turn(Strict):
@@ -198,3 +197,21 @@ def timing_ms(readings: Readings, total_s: float) -> DecisionTimes:
         "inference_max": round(max(spent_s) * 1000, 3),
         "inference_sum": round(math.fsum(spent_s) * 1000, 3),
     }
+
+
+def _shape(data: Any) -> str:
+    is_openai = isinstance(data, dict) and "input" in data and isinstance(data.get("questions"), list)
+    return "in OpenAI's shape" if is_openai else "in our own"
+
+
+class DecisionBody(
+    RootModel[
+        Annotated[
+            Annotated[DecisionRequest, Tag("in our own")] | Annotated[OpenAIDecisionRequest, Tag("in OpenAI's shape")],
+            Discriminator(_shape),
+        ]
+    ]
+):
+    """A body of POST /decisions: our own, or one with `input` in OpenAI's shape."""
+
+    # Tags are no identifiers, so that no error names them.

@@ -15,12 +15,21 @@ from pydantic import PrivateAttr, model_validator
 from typing_extensions import TypedDict
 
 from contract.base import Items, Lenient
-from contract.chat.request import MAX_MESSAGES, MAX_PARTS
 from contract.decisions.answers import Answer
-from contract.decisions.decision import Decision, DecisionResult, check_image, check_state, checked_images
+from contract.decisions.decision import (
+    FAILS,
+    HOLDS,
+    Decision,
+    DecisionResult,
+    NoPolicy,
+    check_image,
+    check_state,
+    checked_images,
+    confidence,
+    our_questions,
+)
 from contract.decisions.questions import state_text
-from contract.decisions.translation import FAILS, HOLDS, NoPolicy, confidence, our_questions
-from contract.limits import DECISION_LEVELS, DECISION_OPTIONS, DECISION_QUESTIONS
+from contract.limits import DECISION_LEVELS, DECISION_OPTIONS, DECISION_QUESTIONS, MAX_MESSAGES, MAX_PARTS
 
 
 class InputPart(Lenient):

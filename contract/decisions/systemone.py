@@ -16,9 +16,18 @@ from typing_extensions import TypedDict
 
 from contract.base import Items, Lenient
 from contract.decisions.answers import Answer, Diagnostics
-from contract.decisions.decision import Decision, DecisionResult, check_state, checked_images
+from contract.decisions.decision import (
+    FAILS,
+    HOLDS,
+    Decision,
+    DecisionResult,
+    NoPolicy,
+    check_state,
+    checked_images,
+    confidence,
+    our_questions,
+)
 from contract.decisions.questions import Question, ScoreQuestion, State, state_text
-from contract.decisions.translation import FAILS, HOLDS, NoPolicy, confidence, our_questions
 from contract.limits import DECISION_IMAGES, DECISION_LEVELS, DECISION_OPTIONS, DECISION_QUESTIONS
 
 Content = str | dict[str, Any] | list[Any]

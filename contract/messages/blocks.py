@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Discriminator, Tag, field_validator
 
 from contract.base import Items, Lenient, type_of
-from contract.chat.request import MAX_PARTS
 from contract.chat.tools import Id, Name
 from contract.images import decoded_bytes
+from contract.limits import MAX_PARTS
 
 
 class TextBlock(Lenient):

@@ -15,9 +15,8 @@ from typing import Any
 
 from contract.chat.engine import ChatBatch, reasoning_tokens
 from contract.errors import ApiError
-from contract.events import contents, event
-from contract.messages.errors import error_body
 from contract.messages.reply import opening, stop_reason, usage
+from contract.wires import contents, error_body, event
 
 
 def framed(content: dict[str, Any]) -> bytes:

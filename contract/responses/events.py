@@ -16,10 +16,9 @@ from typing import Any
 from contract.body import Hold
 from contract.chat.engine import ChatBatch, reasoning_tokens
 from contract.errors import ApiError
-from contract.events import contents, event
-from contract.responses.output import MESSAGE, REASONING, ItemBuilder, Kind, Status, call_of
+from contract.responses.output import MESSAGE, REASONING, ItemBuilder, Kind, Logprobs, Status, call_of
 from contract.responses.reply import ResponseHead, ResponseStatus, ending, logprobs_of, response, usage
-from contract.responses.written import Logprobs
+from contract.wires import contents, event
 
 
 class ResponseEvents:

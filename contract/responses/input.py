@@ -16,20 +16,20 @@ from pydantic import Discriminator, Tag, ValidationError
 
 from contract.base import Lenient, type_of
 from contract.body import explain
-from contract.chat.arguments import check_arguments
+from contract.chat.calls import check_arguments
 from contract.chat.request import Message, Part
 from contract.errors import INVALID_REQUEST
-from contract.responses.calls import (
+from contract.responses.items import (
     BuiltInCall,
     BuiltInOutput,
     CallOutput,
     CustomToolCall,
     FunctionCall,
+    Parts,
     Served,
     ServedItem,
 )
-from contract.responses.namespaces import ToolNames
-from contract.responses.parts import Parts
+from contract.responses.names import ToolNames
 
 
 class InputMessage(Lenient):

@@ -14,21 +14,13 @@ from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, field
 
 from contract.base import Items, Lenient
 from contract.body import explain
-from contract.chat.request import (
-    MAX_IMAGES,
-    MAX_MESSAGES,
-    MAX_TEMPERATURE,
-    MAX_TOP_LOGPROBS,
-    ChatRequest,
-    ReasoningEffort,
-)
+from contract.chat.request import ChatRequest, ReasoningEffort
 from contract.chat.tools import MAX_TOOLS, BuiltInTool
 from contract.errors import INVALID_REQUEST
-from contract.limits import MIB
-from contract.responses.calls import CallOutput, ServedItem
+from contract.limits import MAX_IMAGES, MAX_MESSAGES, MAX_TEMPERATURE, MAX_TOP_LOGPROBS, MIB
 from contract.responses.input import InputMessage, Item, messages
-from contract.responses.namespaces import ToolNames
-from contract.responses.naming import here, named_here
+from contract.responses.items import CallOutput, ServedItem
+from contract.responses.names import ToolNames, here, named_here
 from contract.responses.tools import ClientTool, OfferedTool, PlacedTool, TextConfig, ToolChoice, placed_tools
 
 MAX_ECHO_BYTES = MIB

@@ -16,7 +16,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from contract.base import Items, Lenient, type_of
 from contract.chat.tools import MAX_ID_CHARS, MAX_TOOLS, BuiltInTool, Name, is_built_in
 from contract.errors import INVALID_REQUEST
-from contract.responses.namespaces import ToolNames
+from contract.responses.names import ToolNames
 
 
 class ClientTool(Lenient):

@@ -2,11 +2,51 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Protocol
 
 from contract.limits import RECORDING_S
+
+_CODES = """
+af am ar as az ba be bg bn bo br bs ca cs cy da de el en es et eu fa fi fo fr gl gu ha haw he hi hr ht hu hy id is it
+ja jw ka kk km kn ko la lb ln lo lt lv mg mi mk ml mn mr ms mt my ne nl nn no oc pa pl ps pt ro ru sa sd si sk sl sn so
+sq sr su sv sw ta te tg th tk tl tr tt uk ur uz vi yi yo yue zh
+"""
+
+LANGUAGES = tuple(_CODES.split())
+
+ALIASES = {
+    "nb": "no",
+    "jv": "jw",
+    "fil": "tl",
+    "iw": "he",
+    "in": "id",
+    "ji": "yi",
+    "mo": "ro",
+    "cmn": "zh",
+}
+"""Other codes of the same languages, older and newer ones."""
+
+DETECT = "auto"
+
+_TAG = re.compile(r"([a-z]{2,3})([-_][a-z0-9]{1,8}){0,8}", re.ASCII | re.IGNORECASE)
+
+
+def named_language(code: str | None) -> str | None:
+    """The language that a request names, in the spelling of LANGUAGES; None where it is to be detected.
+
+    Regions are cut: `de-DE` is `de`. The code need be none of LANGUAGES. Raises ValueError for what is no code.
+    """
+    code = (code or "").strip()
+    if not code or code.lower() == DETECT:
+        return None
+    tag = _TAG.fullmatch(code)
+    if tag is None:
+        raise ValueError("it is no code of a language; send two letters such as `de`, also as `de-DE`")
+    language = tag[1].lower()
+    return ALIASES.get(language, language)
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +55,7 @@ class TranscriptionJob:
 
     Attributes:
         audio: the file itself, or a short-lived address from which the engine reads it (`file:`, `https:`).
-        language: a code of `contract.transcription.languages`; None where the engine is to find out.
+        language: a code of `contract.transcription.engine`; None where the engine is to find out.
         prompt: text as if it had been said before: a hint at spelling and style.
         terms: proper nouns and technical terms that may occur, without spaces.
         words: whether the time of every word is wanted; an engine that knows none gives segments without.

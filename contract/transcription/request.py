@@ -19,8 +19,7 @@ from contract.base import Lenient
 from contract.catalog import TranscriptionModel
 from contract.errors import INVALID_REQUEST, LANGUAGE_NOT_SUPPORTED
 from contract.limits import CONTEXT_TERMS, FORMAT_TEXT_S, GRANULARITIES_CHARS, RECORDING_S, TRANSCRIPTION_PROMPT_CHARS
-from contract.transcription.engine import TranscriptionJob
-from contract.transcription.languages import named_language
+from contract.transcription.engine import TranscriptionJob, named_language
 
 TranscriptFormat = Literal["json", "text", "verbose_json", "srt", "vtt"]
 
@@ -76,7 +75,7 @@ class TranscriptionRequest(Lenient):
 
     Attributes:
         upload_id: the ticket under which the recording was uploaded; None where the form brings it as `file`.
-        language: two letters, also as `de-DE`, or `auto` (`contract.transcription.languages`).
+        language: two letters, also as `de-DE`, or `auto` (`contract.transcription.engine`).
         timestamp_granularities: which times the answer has.
         context_bias: proper nouns and technical terms.
         format_text: adds a structuring pass.
@@ -123,7 +122,7 @@ class TranscriptionPlan:
     """A request that its model can answer.
 
     Attributes:
-        language: of the recording, spelt as in `contract.transcription.languages`; None where it is to be detected.
+        language: of the recording, spelt as in `contract.transcription.engine`; None where it is to be detected.
         echo: the same as the answer spells it.
         prompt, terms: hints for the engine.
         words: whether the engine is to time every word.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import unicodedata
+from collections.abc import Mapping
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -26,9 +27,8 @@ from contract.limits import (
 )
 from contract.speech.routing import FALLBACK_LANGUAGE, without_region
 from contract.speech.voices import check_slug_form
-from contract.voice_design.description import describe
 from contract.voice_design.draft import VoiceSpec
-from contract.voice_design.pitch import DERIVED_SEMITONES, ORDERED_SEMITONES, band_hz, target_hz
+from contract.voice_design.pitch import DERIVED_SEMITONES, ORDERED_SEMITONES, band_hz, pitch_words, target_hz
 from contract.voice_design.traits import AXES, Axis, Gender, Trait, Traits
 
 UNSEEN = ("Cc", "Cs", "Co")
@@ -195,3 +195,27 @@ def _speed(chosen: dict[Axis, Trait]) -> float:
         speed *= trait.speed
     low, high = SPEECH_SPEED
     return round(min(max(speed, low), high), 3)
+
+
+def describe(
+    gender: Gender,
+    age_years: int,
+    target_hz: int,
+    chosen: Mapping[Axis, Trait],
+    language: str,
+    free_text: str | None,
+    traits: Traits,
+) -> str:
+    """Gender, age and pitch, then traits, use and language, then the client's own words; INSTRUCT_CHARS at most."""
+    article = "An" if age_years == 18 or 80 <= age_years < 90 else "A"
+    words = {axis: trait.instruct for axis, trait in chosen.items()}
+    sentences = [
+        f"{article} {age_years}-year-old {traits.genders[gender].instruct} with a "
+        f"{pitch_words(gender, age_years, target_hz)} voice around {target_hz} Hz.",
+        f"The timbre is {words['timbre']}.",
+        f"The speaker sounds {words['character']} and talks at {words['tempo']}.",
+        f"A native speaker of {traits.languages[language].label('en')}, {words['use_case']}.",
+    ]
+    if free_text:
+        sentences.append(free_text)
+    return " ".join(sentences)[:INSTRUCT_CHARS].rstrip()

@@ -13,8 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from contract.transcription.engine import Segment, TimedWord
-from contract.transcription.languages import LANGUAGES
+from contract.transcription.engine import LANGUAGES, Segment, TimedWord
 
 SENTENCE_END = re.compile(r"[.!?。！？…؟।][\"'»”’)\]]*\s*$")
 

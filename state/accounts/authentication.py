@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from sqlalchemy import Connection, Row
 
@@ -18,10 +19,37 @@ from contract.access import TARIFFS, AccountDetails, Caller, Scope, SpendObject
 from contract.errors import INVALID_API_KEY, STATE_UNAVAILABLE, ApiError
 from contract.limits import KEY_CACHE_S
 from state.accounts import api_keys, organisations
-from state.accounts.cache import TtlCache
 from state.accounts.keys import Key, read_bearer
 from state.database.base import Database
 from state.keyring import Keyring
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class TtlCache(Generic[K, V]):
+    """Values that expire after `ttl_s` seconds. Of more than `max_entries`, the oldest are evicted."""
+
+    def __init__(self, max_entries: int, ttl_s: float) -> None:
+        self._max_entries = max_entries
+        self._ttl_s = ttl_s
+        self._entries: OrderedDict[K, tuple[float, V]] = OrderedDict()
+
+    def get(self, key: K, now_s: float) -> V | None:
+        """The value, None if it is missing or expired."""
+        entry = self._entries.get(key)
+        return entry[1] if entry is not None and now_s < entry[0] else None
+
+    def put(self, key: K, value: V, now_s: float) -> None:
+        """Stores `value`, which expires `ttl_s` after `now_s`."""
+        self._entries[key] = (now_s + self._ttl_s, value)
+        self._entries.move_to_end(key)
+        while len(self._entries) > self._max_entries:
+            self._entries.popitem(last=False)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
 
 log = logging.getLogger(f"parlance.{__name__}")
 

@@ -10,16 +10,14 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from state import check as secret_check
 from state import keyring
 from state.accounts import api_keys, keys, organisations
 from state.accounts.authentication import PEPPER
 from state.billing import audit, usage
 from state.cli import printing
-from state.database.base import Database
-from state.database.connect import migrate, open_database
+from state.database.base import Database, migrate, open_database
 from state.keyring import Secrets
-from state.open import default_database, is_shared
+from state.open import check_secret, default_database, is_shared, record_secret
 
 PAGE_LINES = 5_000
 
@@ -187,7 +185,7 @@ def secret_rotate(connection: Connection, options: Namespace, home: Path) -> str
     lost = sum(api_keys.generations(connection).get(kid, 0) for kid in dying)
     if lost and not options.force:
         raise ValueError(f"{lost} keys were last used before the previous rotation and would die; --force accepts that")
-    secret_check.record_secret(connection, keyring.rotate(home))
+    record_secret(connection, keyring.rotate(home))
     return "rotated; restart the server. Keys move to the new generation when they are used"
 
 
@@ -204,7 +202,7 @@ def check(connection: Connection, _options: Namespace, _home: Path) -> str:
 def _secrets(connection: Connection, home: Path) -> Secrets:
     """The secret that the servers of this database have. Raises ValueError for another one."""
     secrets = keyring.open_secrets(home, is_shared=connection.dialect.name != "sqlite")
-    secret_check.check_secret(connection, secrets)
+    check_secret(connection, secrets)
     return secrets
 
 

@@ -6,8 +6,7 @@ changes.py    every change of a draft is one of these transactions, money and vo
 store.py      the store: orders, workers, adoption, what is left over
 """
 
-from state.drafts.adoption import Adoption
-from state.drafts.draft import DesignedVoice, Draft
+from state.drafts.draft import Adoption, DesignedVoice, Draft
 from state.drafts.store import DraftClaim, Drafts
 
 __all__ = ["Adoption", "DesignedVoice", "Draft", "DraftClaim", "Drafts"]

@@ -24,8 +24,7 @@ from contract.voice_design.draft import TRANSITIONS, DraftEvent, refuse_adoption
 from state.accounts import organisations
 from state.billing import postings
 from state.database.tables import drafts
-from state.drafts.adoption import Adoption
-from state.drafts.draft import DesignedVoice, Draft, columns, draft_of, made_column
+from state.drafts.draft import Adoption, DesignedVoice, Draft, columns, draft_of, made_column
 from state.voices import OwnVoice, delete_voice, insert_voice, slug_taken, slugs_in_use
 
 UNIT = "synthesis_ms"

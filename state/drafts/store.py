@@ -19,8 +19,7 @@ from state.blobs.base import Blobs
 from state.database.base import Database
 from state.database.tables import drafts
 from state.drafts import changes
-from state.drafts.adoption import Adoption
-from state.drafts.draft import ID_PATTERN, DesignedVoice, Draft, draft_of, new_id
+from state.drafts.draft import ID_PATTERN, Adoption, DesignedVoice, Draft, draft_of, new_id
 from state.voices import OwnVoice
 
 log = logging.getLogger(f"parlance.{__name__}")

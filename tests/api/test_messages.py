@@ -9,9 +9,8 @@ import pytest
 
 from contract.access import TARIFFS, Scope
 from contract.errors import FAULTS
-from contract.events import KEEP_ALIVE
 from contract.limits import CHAT_BODY_BYTES
-from contract.messages.errors import TYPE_BY_STATUS
+from contract.wires import KEEP_ALIVE, TYPE_BY_STATUS
 from deployments.ingress import chat_streams
 from deployments.ingress.events import event_stream
 from deployments.ingress.routes import messages as route

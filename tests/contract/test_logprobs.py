@@ -12,11 +12,12 @@ from contract.body import parse
 from contract.chat.engine import ChatBatch, ChatJob
 from contract.chat.request import ChatRequest
 from contract.errors import TOO_MUCH_AT_ONCE, ApiError
-from contract.events import event
-from contract.logprobs import LOGPROB_TOKENS, check_logprobs, most_with_logprobs
+from contract.limits import LOGPROB_TOKENS
+from contract.quantities import check_logprobs, most_with_logprobs
 from contract.responses.events import ResponseEvents
 from contract.responses.reply import ResponseHead
 from contract.responses.request import ResponsesRequest
+from contract.wires import event
 from tests.catalogs import chat
 
 MODEL = chat("m").model_copy(update={"context_window": 10**6})

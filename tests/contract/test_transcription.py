@@ -13,11 +13,9 @@ import configs
 from contract.catalog import TranscriptionModel
 from contract.errors import ApiError
 from contract.limits import CONTEXT_TERMS, TRANSCRIPTION_PROMPT_CHARS, UPLOAD_BYTES
-from contract.transcription.engine import Segment, TimedWord, TranscriptUpdate
-from contract.transcription.languages import ALIASES, LANGUAGES, named_language
+from contract.transcription.engine import ALIASES, LANGUAGES, Segment, TimedWord, TranscriptUpdate, named_language
 from contract.transcription.request import TranscriptionRequest, choose, fields, plan
-from contract.transcription.subtitles import srt, vtt
-from contract.transcription.transcript import Transcript, reply
+from contract.transcription.transcript import Transcript, reply, srt, vtt
 from contract.transcription.uploads import RECORDING_TYPES, UploadRequest
 
 MODELS = configs.load("embedded").transcription

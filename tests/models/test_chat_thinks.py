@@ -12,7 +12,7 @@ from contract.chat.engine import ChatJob
 from contract.chat.request import ChatRequest
 from contract.chat.thinking import ThinkingOptions
 from contract.errors import ApiError
-from contract.events import contents
+from contract.wires import contents
 from models.chat import VllmChat
 from tests.models import tiny_models
 

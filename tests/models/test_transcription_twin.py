@@ -19,8 +19,7 @@ import models
 from audio.sandbox import OWNER_WAITING, Sound
 from contract.catalog import TranscriptionModel
 from contract.errors import ApiError
-from contract.transcription.engine import TranscriptionJob, TranscriptUpdate
-from contract.transcription.languages import LANGUAGES
+from contract.transcription.engine import LANGUAGES, TranscriptionJob, TranscriptUpdate
 from models.transcription.adapter import SAMPLE_RATE, Recording
 from models.transcription.faster_whisper import FasterWhisper
 from models.transcription.voice_activity import Block, Span, Window

@@ -18,8 +18,7 @@ from audio.sandbox import Sound
 from contract.catalog import Serving, TranscriptionModel
 from contract.errors import ApiError
 from contract.speech.engine import SpeechJob
-from contract.transcription.engine import TranscriptionJob, TranscriptUpdate
-from contract.transcription.languages import LANGUAGES
+from contract.transcription.engine import LANGUAGES, TranscriptionJob, TranscriptUpdate
 from models.options import OptionsError, check
 from models.transcription import voxtral
 from models.transcription.adapter import SAMPLE_RATE, Recording

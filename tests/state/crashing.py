@@ -30,10 +30,8 @@ from deployments.ingress.flows.uploads import store
 from state.accounts import api_keys, keys
 from state.accounts.authentication import PEPPER
 from state.billing.ledger import Ledger
-from state.blobs.base import Blobs
-from state.blobs.store import open_blobs
-from state.database.base import Database
-from state.database.connect import connect, open_database
+from state.blobs.base import Blobs, open_blobs
+from state.database.base import Database, connect, open_database
 from state.drafts import Adoption, DesignedVoice, Draft, DraftClaim, Drafts
 from state.keyring import Secrets
 from state.tickets import Tickets

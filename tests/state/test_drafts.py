@@ -13,10 +13,8 @@ from contract.errors import ApiError
 from contract.limits import DRAFT_KEPT_S, DRAFT_S, KEPT_DRAFTS, OWN_VOICES, PENDING_DRAFTS
 from contract.voice_design.draft import DRAFT_EVENTS, DRAFT_STATES, TRANSITIONS, DraftEvent, DraftState, VoiceSpec
 from state import open_state
-from state.blobs.base import Blobs
-from state.blobs.store import open_blobs
-from state.database.base import Database
-from state.database.connect import open_database
+from state.blobs.base import Blobs, open_blobs
+from state.database.base import Database, open_database
 from state.database.tables import drafts, reservations
 from state.drafts import Adoption, DesignedVoice, Draft, DraftClaim, Drafts
 from state.drafts.store import DISCARDED_KEPT_S, FAILED_KEPT_S, LEASE_S, SWEEP_AGAIN_S, SWEPT_AT_ONCE

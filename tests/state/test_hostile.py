@@ -19,10 +19,8 @@ from state.billing import audit, postings, reservation
 from state.billing import ledger as ledger_module
 from state.billing.ledger import Ledger
 from state.billing.postings import LEASE_S, Bill, Entry, Usage
-from state.blobs.store import open_blobs
-from state.database.base import Database, T
-from state.database.clock import Clock
-from state.database.connect import open_database
+from state.blobs.base import open_blobs
+from state.database.base import Clock, Database, T, open_database
 from state.database.tables import replies, reply_quotas, reservations
 from state.drafts import Drafts
 from state.idempotency import PURPOSE, Attempt, Idempotency, StoredReply

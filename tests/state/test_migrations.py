@@ -11,8 +11,7 @@ from sqlalchemy import Connection, func, insert, inspect, select
 
 from state.accounts import organisations
 from state.billing import audit
-from state.database.base import Database
-from state.database.connect import connect, migrate, open_database
+from state.database.base import Database, connect, migrate, open_database
 from state.database.migrate import STEPS, _known, bring_to, downgrade, upgrade
 from state.database.tables import (
     api_keys,

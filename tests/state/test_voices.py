@@ -7,10 +7,8 @@ from contract.errors import ApiError
 from contract.limits import OWN_VOICES
 from contract.speech.voices import Voice
 from state import open_state
-from state.blobs.base import Blobs
-from state.blobs.store import open_blobs
-from state.database.base import Database
-from state.database.connect import open_database
+from state.blobs.base import Blobs, open_blobs
+from state.database.base import Database, open_database
 from state.voices import OwnVoice, Voices, check_slug, own
 from tests.state.books import make_caller
 from tests.state.servers import Postgres

@@ -19,7 +19,7 @@ from contract.chat.thinking import reasoning_settings
 from contract.completions import CompletionJob, CompletionReply
 from contract.errors import UPSTREAM_ERROR, UPSTREAM_TIMEOUT, ApiError
 from contract.limits import STREAM_SLICE_OUTPUT_TOKENS
-from contract.logprobs import check_logprobs
+from contract.quantities import check_logprobs
 from deployments.ingress.billing import Account, bill
 from deployments.ingress.context import RequestContext
 

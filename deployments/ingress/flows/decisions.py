@@ -15,9 +15,9 @@ from typing import TypeVar
 
 from autoscaling.engine import Timings
 from contract.catalog import DecisionModel
+from contract.decisions.answers import expand_orders, to_answers
 from contract.decisions.decision import Decision, DecisionResult
 from contract.decisions.engine import DecisionEngine, DecisionJob, Measurement, Readings
-from contract.decisions.orders import expand_orders, to_answers
 from contract.decisions.presets import Preset, named
 from contract.errors import (
     ENGINE_FAILED,

@@ -14,10 +14,9 @@ from starlette.responses import JSONResponse, Response
 
 from contract.access import Scope
 from contract.catalog import DecisionModel
-from contract.decisions.bodies import DecisionBody
 from contract.decisions.decision import MAX_BODY_BYTES, Decision, DecisionWire, check_body
 from contract.decisions.models import LIMITS, DecisionModelList, describe
-from contract.decisions.native import DecisionReply
+from contract.decisions.native import DecisionBody, DecisionReply
 from contract.decisions.openai import OpenAIDecisionReply
 from contract.decisions.presets import Preset, PresetList, listed_presets
 from contract.decisions.systemone import SystemOneReply, SystemOneRequest

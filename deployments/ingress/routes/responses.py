@@ -16,7 +16,7 @@ from contract.catalog import ChatModel
 from contract.chat.engine import ChatBatch, ChatReply
 from contract.limits import CHAT_BODY_BYTES
 from contract.responses.events import ResponseEvents
-from contract.responses.naming import named_here
+from contract.responses.names import named_here
 from contract.responses.reply import ResponseHead, ResponseReply, whole
 from contract.responses.request import ResponsesRequest
 from deployments.ingress.admission import Admitted, admit

@@ -11,11 +11,11 @@ from fastapi import APIRouter, Depends
 from starlette.responses import Response
 
 from contract.access import Scope
-from contract.events import event
 from contract.limits import SPEECH_BODY_BYTES
 from contract.speech.engine import AudioBlock
 from contract.speech.request import MEDIA_TYPES, SpeechRequest
 from contract.speech.routing import SpeechRoute
+from contract.wires import event
 from deployments.ingress.admission import Admitted, admit
 from deployments.ingress.events import event_stream
 from deployments.ingress.flows import speech
