@@ -115,7 +115,7 @@ class State:
         self.ledger = Ledger(database)
         self.idempotency = Idempotency(database, secrets.derive(IDEMPOTENCY_PURPOSE))
         self.signatures = Signatures(secrets.derive(FILES_PURPOSE), clock)
-        self.voices = Voices(database, blobs, clock)
+        self.voices = Voices(database)
         self.tickets = Tickets(database, blobs)
         self.drafts = Drafts(database, blobs, clock)
         self._loops = [
@@ -149,7 +149,6 @@ class State:
             self.ledger.reap,
             self.ledger.forget_old,
             self.idempotency.forget_old,
-            self.voices.finish_removals,
             self.tickets.sweep,
             self.drafts.expire,
             self.drafts.sweep,

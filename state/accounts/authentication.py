@@ -6,6 +6,7 @@ revoked key is refused by every process within 5 seconds, and so end the streams
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections import OrderedDict
@@ -84,6 +85,7 @@ class Accounts:
         self._callers: TtlCache[bytes, Caller] = TtlCache(MAX_CALLERS, KEY_CACHE_S)
         self._current: TtlCache[str, Caller] = TtlCache(MAX_CALLERS, KEY_CACHE_S)
         self._refused: TtlCache[bytes, bool] = TtlCache(MAX_REFUSALS, KEY_CACHE_S)
+        self._renewals: dict[str, asyncio.Task[Caller]] = {}
 
     async def authenticate(self, authorization: str | None) -> Caller:
         """The caller behind the header. Raises MISSING_API_KEY, INVALID_API_KEY, STATE_UNAVAILABLE."""
@@ -108,14 +110,30 @@ class Accounts:
 
         A database that does not answer ends nothing that has begun. Raises INVALID_API_KEY where the key was revoked.
         """
-        now_s = self._monotonic()
-        current = self._current.get(caller.key_id, now_s)
+        current = self._current.get(caller.key_id, self._monotonic())
         if current is None:
-            current = await self._renewed(caller)
-            self._current.put(caller.key_id, current, now_s)
+            current = await asyncio.shield(self._renewals.get(caller.key_id) or self._start_renewal(caller))
         return current
 
-    async def _renewed(self, caller: Caller) -> Caller:
+    def _start_renewal(self, caller: Caller) -> asyncio.Task[Caller]:
+        """One look-up at a time for each key: all streams of a key find the cache expired at the same moment."""
+        renewal = asyncio.create_task(self._renew(caller))
+        self._renewals[caller.key_id] = renewal
+        renewal.add_done_callback(lambda task: self._end_renewal(caller.key_id, task))
+        return renewal
+
+    def _end_renewal(self, key_id: str, renewal: asyncio.Task[Caller]) -> None:
+        del self._renewals[key_id]
+        if not renewal.cancelled():
+            renewal.exception()  # Retrieved here, because every stream that waited may have ended.
+
+    async def _renew(self, caller: Caller) -> Caller:
+        now_s = self._monotonic()
+        current = await self._look_up_again(caller)
+        self._current.put(caller.key_id, current, now_s)
+        return current
+
+    async def _look_up_again(self, caller: Caller) -> Caller:
         try:
             row = await self._database.run(lambda connection: api_keys.find(connection, caller.key_id))
         except ApiError as error:

@@ -24,8 +24,7 @@ from weakref import WeakValueDictionary
 from contract.access import Caller
 from contract.errors import STATE_UNAVAILABLE, Fault, without_text
 from state.billing import postings, upkeep
-from state.billing.postings import Bill, Entry, OverLimit
-from state.billing.reservation import SPEND_LIMITS, Reservation, over_limit
+from state.billing.reservation import SPEND_LIMITS, Bill, Entry, OverLimit, Reservation, over_limit
 from state.billing.settling import Settling
 from state.database.base import Database
 

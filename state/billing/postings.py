@@ -18,18 +18,15 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import (
     BigInteger,
     Connection,
-    Row,
     Text,
-    and_,
     bindparam,
     case,
-    delete,
     insert,
     not_,
     or_,
@@ -37,14 +34,12 @@ from sqlalchemy import (
     update,
 )
 
+from state.billing.reservation import NO_USAGE, Bill, Entry, OverLimit, Usage
 from state.database.base import NOW_MS, NOW_S, insert_new
 from state.database.tables import Quantities, budgets, reservations, usage_lines
 
 LEASE_S = 120
 """A reservation that is not renewed for this long is taken for orphaned, and ended."""
-
-AT_ONCE = 100
-"""Orphans that are looked up, and old rows that are deleted, in one transaction."""
 
 _amount = bindparam("amount", type_=BigInteger)
 _org = (budgets.c.org_id == bindparam("of_org")) & budgets.c.user_id.is_(None)
@@ -93,81 +88,16 @@ _END = (
     .values(state=bindparam("ended"))
     .returning(reservations.c.id, reservations.c.held_micro_eur)
 )
-_expired = (reservations.c.state == "held") & (reservations.c.lease_until < NOW_S)
+EXPIRED = (reservations.c.state == "held") & (reservations.c.lease_until < NOW_S)
 _RECOVER = (
     update(reservations)
-    .where(reservations.c.id == bindparam("of_id"), _expired)
+    .where(reservations.c.id == bindparam("of_id"), EXPIRED)
     .values(state=case((reservations.c.used_quantity > 0, "settled"), else_="void"))
     .returning(*reservations.c)
 )
-_ORPHANS = (
-    select(reservations)
-    .where(_expired)
-    .where(
-        or_(
-            reservations.c.lease_until > bindparam("after_lease"),
-            and_(reservations.c.lease_until == bindparam("after_lease"), reservations.c.id > bindparam("after_id")),
-        )
-    )
-    .order_by(reservations.c.lease_until, reservations.c.id)
-    .limit(AT_ONCE)
-)
-_old = (
-    select(reservations.c.id)
-    .where(reservations.c.state.in_(("settled", "void")), reservations.c.lease_until < NOW_S - bindparam("kept_s"))
-    .limit(AT_ONCE)
-)
-_FORGET = delete(reservations).where(reservations.c.id.in_(_old))
 _COSTS = select(usage_lines.c.reservation_id, usage_lines.c.cost_micro_eur).where(
     usage_lines.c.reservation_id.in_(bindparam("of_ids", expanding=True))
 )
-
-
-class OverLimit(Exception):
-    """A spend limit has no room. `whose` is `organisation` or `user`."""
-
-    def __init__(self, whose: str) -> None:
-        super().__init__(whose)
-        self.whose = whose
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """What is billed and to whom. `id` is random and unique; `request_id` may not be."""
-
-    id: str
-    org_id: int
-    user_id: int | None
-    key_id: str
-    request_id: str
-    line: str
-    model: str
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """What a request has cost, and what it had for that, in `unit`.
-
-    Attributes:
-        quantities: what `quantity` adds up, by the units that prices are for; None where nobody says.
-    """
-
-    cost_micro_eur: int
-    quantity: int
-    unit: str
-    quantities: Mapping[str, int] | None = None
-
-
-NO_USAGE = Usage(0, 0, "")
-
-
-@dataclass(frozen=True, slots=True)
-class Bill:
-    """What is to be a usage line. `made_s` is the monotonic time of its making: it may be recorded much later."""
-
-    entry: Entry
-    used: Usage
-    made_s: float = field(default_factory=time.monotonic)
 
 
 def require_room(connection: Connection, org_id: int, user_id: int | None) -> None:
@@ -227,11 +157,6 @@ def renew(connection: Connection, ids: Collection[str]) -> None:
     connection.execute(_renew, [{"of_id": reservation_id} for reservation_id in sorted(ids)])
 
 
-def orphans(connection: Connection, after: tuple[int, str] = (0, "")) -> list[Row[Any]]:
-    """Up to AT_ONCE held reservations whose lease has expired, oldest first, after (`lease_until`, `id`)."""
-    return list(connection.execute(_ORPHANS, {"after_lease": after[0], "after_id": after[1]}))
-
-
 def recover(connection: Connection, reservation_id: str) -> Usage | None:
     """Ends a reservation whose lease has expired: bills what was marked, releases what was held.
 
@@ -252,11 +177,6 @@ def recover(connection: Connection, reservation_id: str) -> Usage | None:
     is_new = connection.execute(insert_new(connection, usage_lines), line).rowcount
     _move_budgets(connection, [entry], released, charged if is_new else {})
     return used
-
-
-def forget(connection: Connection, kept_s: int) -> int:
-    """Deletes up to AT_ONCE ended reservations whose lease expired so long ago; their usage lines stay."""
-    return connection.execute(_FORGET, {"kept_s": kept_s}).rowcount
 
 
 def _values(used: Usage) -> dict[str, Any]:

@@ -4,21 +4,76 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Any, Protocol, Self, TypeVar
 
 from contract.access import Caller
 from contract.errors import ORG_SPEND_LIMIT, STATE_UNAVAILABLE, USER_SPEND_LIMIT, ApiError, Fault
-from state.billing.postings import NO_USAGE, Bill, Entry, OverLimit, Usage
 
-if TYPE_CHECKING:
-    from state.billing.ledger import Ledger
+T = TypeVar("T")
 
 MARK_S = 1.0
 """Time between marks, and the age from which a request gets any."""
 
 SPEND_LIMITS = {"organisation": ORG_SPEND_LIMIT, "user": USER_SPEND_LIMIT}
+
+
+class OverLimit(Exception):
+    """A spend limit has no room. `whose` is `organisation` or `user`."""
+
+    def __init__(self, whose: str) -> None:
+        super().__init__(whose)
+        self.whose = whose
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is billed and to whom. `id` is random and unique; `request_id` may not be."""
+
+    id: str
+    org_id: int
+    user_id: int | None
+    key_id: str
+    request_id: str
+    line: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a request has cost, and what it had for that, in `unit`.
+
+    Attributes:
+        quantities: what `quantity` adds up, by the units that prices are for; None where nobody says.
+    """
+
+    cost_micro_eur: int
+    quantity: int
+    unit: str
+    quantities: Mapping[str, int] | None = None
+
+
+NO_USAGE = Usage(0, 0, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """What is to be a usage line. `made_s` is the monotonic time of its making: it may be recorded much later."""
+
+    entry: Entry
+    used: Usage
+    made_s: float = field(default_factory=time.monotonic)
+
+
+class Books(Protocol):
+    """What a reservation asks of the ledger that opened it."""
+
+    async def top_up(self, hold: Reservation, amount: int) -> bool: ...
+    async def settle(self, bill: Bill) -> int: ...
+    async def void(self, entry: Entry) -> None: ...
+    def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]: ...
 
 
 class Reservation:
@@ -31,7 +86,7 @@ class Reservation:
         is_stored: whether the database may have a row of it.
     """
 
-    def __init__(self, ledger: Ledger, entry: Entry, caller: Caller) -> None:
+    def __init__(self, ledger: Books, entry: Entry, caller: Caller) -> None:
         self.entry = entry
         self.held_micro_eur = 0
         self.used = NO_USAGE

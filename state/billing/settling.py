@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from state.billing import postings
-from state.billing.postings import Bill
+from state.billing.reservation import Bill
 from state.database.base import Database
 
 AT_ONCE = 100

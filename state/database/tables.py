@@ -238,7 +238,6 @@ voices = Table(
     Column("clip_blob", Text, nullable=False),
     Column("sample_blob", Text, nullable=False),
     Column("created_at", Number, nullable=False),
-    Column("removed_at", Number, index=True),
     Column("recipe", Text),
     Column("runtime", Text),
     UniqueConstraint("org_id", "slug"),

@@ -1,7 +1,6 @@
-"""Drafts of voices: ordered, made by whichever process has them, adopted or ended. Spec 2 and 3 (Voice design).
+"""Drafts of voices: ordered, made by whichever process has claimed them, adopted or ended.
 
-draft.py      what is kept of a draft, and what a designer made of it
-adoption.py   a draft as a voice
+draft.py      the row of a draft, its result, and how it becomes a voice
 changes.py    every change of a draft is one of these transactions, money and voice included
 store.py      the store: orders, workers, adoption, what is left over
 """

@@ -23,6 +23,7 @@ from contract.limits import DRAFT_S, KEPT_DRAFTS, PENDING_DRAFTS
 from contract.voice_design.draft import TRANSITIONS, DraftEvent, refuse_adoption, sources
 from state.accounts import organisations
 from state.billing import postings
+from state.billing.reservation import Bill, Usage
 from state.database.tables import drafts
 from state.drafts.draft import Adoption, DesignedVoice, Draft, columns, draft_of, made_column
 from state.voices import OwnVoice, delete_voice, insert_voice, slug_taken, slugs_in_use
@@ -213,8 +214,8 @@ def _end(connection: Connection, change: Update, why: str, now_s: int, ends_at: 
     return draft is not None
 
 
-def _bill(draft: Draft, cost_micro_eur: int, synthesis_ms: int) -> postings.Bill:
-    return postings.Bill(draft.entry, postings.Usage(cost_micro_eur, synthesis_ms, UNIT, {UNIT: synthesis_ms}))
+def _bill(draft: Draft, cost_micro_eur: int, synthesis_ms: int) -> Bill:
+    return Bill(draft.entry, Usage(cost_micro_eur, synthesis_ms, UNIT, {UNIT: synthesis_ms}))
 
 
 def _in_time(now_s: int) -> ColumnElement[bool]:

@@ -15,7 +15,7 @@ from sqlalchemy import Row
 from contract.limits import DRAFT_S
 from contract.speech.voices import SYSTEM_VOICES, free_slug
 from contract.voice_design.draft import DraftState, VoiceSpec
-from state.billing.postings import Entry
+from state.billing.reservation import Entry
 from state.voices import OwnVoice, check_slug, own
 
 FOLDER = "drafts"

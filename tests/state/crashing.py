@@ -35,7 +35,8 @@ from state.database.base import Database, connect, open_database
 from state.drafts import Adoption, DesignedVoice, Draft, DraftClaim, Drafts
 from state.keyring import Secrets
 from state.tickets import Tickets
-from state.voices import Voices, own
+from state.voices import own
+from tests.state.voices import add_voice
 
 DIED = 77
 WORKERS = 5
@@ -121,9 +122,8 @@ async def migrate(url: str, done: Callable[..., Any], _seed: int) -> None:
 
 
 async def keep(url: str, done: Callable[..., Any], _seed: int) -> None:
-    """Stores bytes, gives them to voices of organisation 1, and takes some of those away."""
+    """Stores bytes, and gives them to voices of organisation 1."""
     database, blobs = connect(url), open_blobs(Path(url.removeprefix("sqlite:///")).parent)
-    voices = Voices(database, blobs)
     about = {"provider": "qwen", "label": "x", "gender": "f", "age_group": "30", "primary_language": "de"}
 
     async def voice(number: int) -> None:
@@ -133,12 +133,8 @@ async def keep(url: str, done: Callable[..., Any], _seed: int) -> None:
         done("put", clip)
         await blobs.put(sample, bytes_of(sample))
         done("put", sample)
-        await voices.add(1, own(slug=slug, **about), clip_blob=clip, sample_blob=sample, transcript="x", taken=("M1",))
+        await add_voice(database, 1, own(slug=slug, **about), clip_blob=clip, sample_blob=sample)
         done("added", slug)
-        if number % 2:
-            done("removing", slug)
-            await voices.remove(1, slug)
-            done("removed", slug)
 
     await asyncio.gather(*(voice(number) for number in range(WORKERS)))
     await database.close()

@@ -18,7 +18,7 @@ from state.database.base import Database, open_database
 from state.database.tables import drafts, reservations
 from state.drafts import Adoption, DesignedVoice, Draft, DraftClaim, Drafts
 from state.drafts.store import DISCARDED_KEPT_S, FAILED_KEPT_S, LEASE_S, SWEEP_AGAIN_S, SWEPT_AT_ONCE
-from state.voices import OwnVoice, Voices
+from state.voices import Voices
 from tests.state.books import line_count, make_caller, money
 from tests.state.servers import Postgres
 
@@ -231,7 +231,7 @@ async def test_many_replicas_share_the_limit_the_work_and_the_bill(postgres: Pos
             assert sum(isinstance(answer, tuple) for answer in adopted) == 1
         assert await line_count(replicas[0]) == PENDING_DRAFTS * (turn + 1)
         assert await money(replicas[0], caller) == (COST * PENDING_DRAFTS * (turn + 1), 0)
-        assert len(await Voices(replicas[0], blobs).of(caller.org_id)) == PENDING_DRAFTS * (turn + 1)
+        assert len(await Voices(replicas[0]).of(caller.org_id)) == PENDING_DRAFTS * (turn + 1)
     for database in replicas:
         await database.close()
 
@@ -462,7 +462,7 @@ async def test_adoption_makes_the_voice_of_the_draft(
     voice = own.voice
     assert (voice.slug, voice.label, voice.gender, voice.age_group) == ("anne", "Änne", "f", "30-35")
     assert (voice.primary_language, voice.provider, voice.scope) == ("de", "qwen", "org")
-    assert await Voices(database, blobs).find(caller.org_id, "anne") == own
+    assert await Voices(database).find(caller.org_id, "anne") == own
 
 
 async def test_slug_and_label_of_the_adoption_come_before_those_of_the_order(store: Drafts, caller: Caller) -> None:
@@ -490,7 +490,7 @@ async def test_of_many_adoptions_one_wins(store: Drafts, database: Database, blo
         *(store.adopt(caller.org_id, draft.id, wish) for wish in wishes), return_exceptions=True
     )
     (won,) = [answer for answer in answers if isinstance(answer, tuple)]
-    assert await Voices(database, blobs).of(caller.org_id) == [won[1]]
+    assert await Voices(database).of(caller.org_id) == [won[1]]
 
 
 async def test_drafts_adopted_at_once_get_slugs_of_their_own(store: Drafts, caller: Caller) -> None:
@@ -511,7 +511,7 @@ async def test_adoption_and_discarding_at_once_leave_all_or_nothing(
             return_exceptions=True,
         )
         assert (await store.find(caller.org_id, draft.id)).state == "discarded"
-        assert await Voices(database, blobs).of(caller.org_id) == []
+        assert await Voices(database).of(caller.org_id) == []
         assert draft.made is not None
         assert not await blobs.exists(draft.made.clip_blob)
 
@@ -524,7 +524,7 @@ async def test_discarding_takes_bytes_and_voice_along(
     _, own = await store.adopt(caller.org_id, kept.id, ADOPTION)
     discarded = await store.discard(caller.org_id, gone.id)
     assert (discarded.state, discarded.voice_slug) == ("discarded", None)
-    assert await Voices(database, blobs).of(caller.org_id) == [own]
+    assert await Voices(database).of(caller.org_id) == [own]
     assert gone.made
     assert [await blobs.exists(name) for name in (gone.made.clip_blob, gone.made.sample_blob)] == [False, False]
     assert [await blobs.exists(name) for name in (own.clip_blob, own.sample_blob)] == [True, True]
@@ -618,11 +618,6 @@ class BrokenBlobs:
             raise OSError
         await self._blobs.delete_all(folder)
 
-    async def delete(self, name: str) -> None:
-        if name in self.broken:
-            raise OSError
-        await self._blobs.delete(name)
-
 
 async def test_bytes_that_cannot_be_deleted_keep_no_other_draft(
     database: Database, blobs: Blobs, caller: Caller, clock: Clock
@@ -656,27 +651,6 @@ async def test_a_round_is_bounded(store: Drafts, database: Database, caller: Cal
     clock.now_s += DRAFT_KEPT_S
     await store.sweep()
     assert await rows(database) == 1
-
-
-async def test_a_voice_whose_bytes_cannot_be_deleted_keeps_no_other(
-    database: Database, blobs: Blobs, caller: Caller
-) -> None:
-    broken: Any = BrokenBlobs(blobs)
-    store, voices = Drafts(database, blobs, time.time), Voices(database, broken)
-    owns: list[OwnVoice] = []
-    for _ in range(2):
-        draft = await ready(store, caller, blobs)
-        owns.append((await store.adopt(caller.org_id, draft.id, ADOPTION))[1])
-    broken.broken = {own.clip_blob for own in owns}
-    for own in owns:
-        with pytest.raises(OSError):  # noqa: PT011  # it has no message
-            await voices.remove(caller.org_id, own.voice.slug)
-    broken.broken = {owns[0].clip_blob}
-    await voices.finish_removals()
-    assert [await blobs.exists(own.clip_blob) for own in owns] == [True, False]
-    broken.broken = set()
-    await voices.finish_removals()
-    assert not await blobs.exists(owns[0].clip_blob)
 
 
 async def test_drafts_survive_closing(tmp_path: Path) -> None:

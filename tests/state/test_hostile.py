@@ -15,10 +15,11 @@ from contract.access import TARIFFS, Caller, Scope
 from contract.errors import ApiError
 from state import open_state
 from state import replies as replies_sql
-from state.billing import audit, postings, reservation
+from state.billing import audit, postings, reservation, upkeep
 from state.billing import ledger as ledger_module
 from state.billing.ledger import Ledger
-from state.billing.postings import LEASE_S, Bill, Entry, Usage
+from state.billing.postings import LEASE_S
+from state.billing.reservation import Bill, Entry, Usage
 from state.blobs.base import open_blobs
 from state.database.base import Clock, Database, T, open_database
 from state.database.tables import replies, reply_quotas, reservations
@@ -249,15 +250,15 @@ async def test_the_books_say_what_was_recovered(database: Database, monkeypatch:
 
 async def test_one_orphan_that_cannot_be_ended_never_stops_the_others(database: Database) -> None:
     caller, dead = await make_caller(database, 100_000), Ledger(database)
-    for n in range(postings.AT_ONCE + 5):
+    for n in range(upkeep.AT_ONCE + 5):
         await dead.reserve(caller, line="l", model="m", estimate_micro_eur=10, request_id=f"r{n}")
     await pass_time(database, LEASE_S + 1)
-    first = (await database.run(postings.orphans))[0].id
+    first = (await database.run(upkeep.orphans))[0].id
 
     def is_first(transaction: Any) -> bool:
         return getattr(transaction, "keywords", {}).get("reservation_id") == first
 
-    assert await Ledger(Counting(database, is_first)).reap() == postings.AT_ONCE + 4
+    assert await Ledger(Counting(database, is_first)).reap() == upkeep.AT_ONCE + 4
     assert await money(database, caller) == (0, 10)
 
 

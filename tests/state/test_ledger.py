@@ -13,8 +13,8 @@ from state.accounts import organisations
 from state.billing import ledger as ledger_module
 from state.billing import postings, upkeep
 from state.billing.ledger import Ledger
-from state.billing.postings import LEASE_S, Bill, Usage
-from state.billing.reservation import Reservation
+from state.billing.postings import LEASE_S
+from state.billing.reservation import Bill, Reservation, Usage
 from state.database.base import Database, RowRefused, T, now_s
 from state.database.tables import reservations, usage_lines
 from tests.state.books import eventually, line_count, make_caller, money, pass_time

@@ -11,8 +11,9 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from sqlalchemy import create_engine, select, update
 
 from state.accounts import organisations
-from state.billing import audit, postings
-from state.billing.postings import LEASE_S, NO_USAGE, Bill, Entry, OverLimit, Usage
+from state.billing import audit, postings, upkeep
+from state.billing.postings import LEASE_S
+from state.billing.reservation import NO_USAGE, Bill, Entry, OverLimit, Usage
 from state.database.tables import budgets, metadata, reservations, usage_lines
 
 AMOUNTS = st.integers(0, 60)
@@ -153,7 +154,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(passed_s=st.sampled_from([1, 50, LEASE_S + 1]))
     def reap(self, passed_s: int) -> None:
         self.connection.execute(update(reservations).values(lease_until=reservations.c.lease_until - passed_s))
-        for row in postings.orphans(self.connection):
+        for row in upkeep.orphans(self.connection):
             used = postings.recover(self.connection, row.id)
             assert used is not None
             assert used.cost_micro_eur == self.marked.get(row.id, 0)
