@@ -1,4 +1,4 @@
-"""Who may do what: scopes, plans, and the caller behind a key. Spec 5 and 8."""
+"""Who may do what: scopes, plans, and the caller behind a key."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Tariff:
-    """What an organisation has bought.
+    """What an organisation pays for; the wire and the command line call it its plan.
 
     Attributes:
         requests_per_minute: of each key.
@@ -90,7 +90,7 @@ class Caller:
 
     @property
     def may_select_voices(self) -> bool:
-        """Spec 5.6: from plan `starter`, or by entitlement."""
+        """Whether the plan includes voices (`starter` and above), or an entitlement does."""
         return self.tariff.voices or VOICES in self.entitlements
 
 
@@ -112,7 +112,7 @@ class OrganisationObject(TypedDict):
 
 
 class KeyLimits(TypedDict):
-    """Of each key of the organisation."""
+    """Limits of each key of the organisation."""
 
     requests_per_minute: int
     concurrent_streams: int
@@ -127,7 +127,7 @@ class SpendObject(TypedDict):
 
 
 class Spend(TypedDict):
-    """Of the organisation, and of the user where the key has one."""
+    """Spend of the organisation, and of the user where the key has one."""
 
     organisation: SpendObject
     user: SpendObject | None

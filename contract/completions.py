@@ -31,9 +31,9 @@ MAX_COMPLETIONS = 128
 """Prompts of one request, times the `n` answers to each."""
 MAX_COMPLETION_LOGPROBS = 5
 COMPLETION_TOKENS = 16
-"""Of each answer, where a request does not say how many. OpenAI's."""
+"""Tokens of each answer where a request does not say how many, as in OpenAI's API."""
 SCORED_PROMPT_TOKENS = 4096
-"""Of one prompt whose own `logprobs` are wanted: each takes room for a number for every token that there is. Ours."""
+"""Tokens of one prompt with `logprobs` of its own: each takes room for one number per entry of the vocabulary."""
 
 Prompt = str | tuple[int, ...]
 """A text, or ids of a model's own tokens."""
@@ -44,7 +44,7 @@ def _prompts(value: Any) -> tuple[Prompt, ...]:
     listed = value if isinstance(value, list) and not _is_ids(value) else [value]
     if not 1 <= len(listed) <= MAX_COMPLETIONS:
         raise ValueError(f"{len(listed)} prompts were sent; 1 to {MAX_COMPLETIONS} are allowed")
-    return tuple(_prompt(one, f"item {index}" if listed is value else "it") for index, one in enumerate(listed))
+    return tuple(_prompt(prompt, f"item {index}" if listed is value else "it") for index, prompt in enumerate(listed))
 
 
 def _prompt(value: Any, name: str) -> Prompt:
@@ -109,7 +109,7 @@ class CompletionRequest(Lenient):
 
     @property
     def answers(self) -> int:
-        """Of each prompt."""
+        """Answers to each prompt."""
         return self.n or 1
 
     @property

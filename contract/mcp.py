@@ -1,4 +1,4 @@
-"""POST /mcp/mcp and POST /mcp/docs/mcp: JSON-RPC messages, and what each tool takes. Spec 4 (MCP endpoints).
+"""POST /mcp/mcp and POST /mcp/docs/mcp: JSON-RPC messages, and what each tool takes.
 
 The protocol itself is the SDK's. The argument types here are also the schemas that `tools/list` shows.
 """

@@ -1,4 +1,4 @@
-"""GET /models: how a model is listed. Spec 2 (Model)."""
+"""GET /models: how a model is listed."""
 
 from __future__ import annotations
 

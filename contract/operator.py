@@ -27,7 +27,7 @@ COUNTRIES = frozenset(_CODES.split())
 """ISO 3166-1 alpha-2."""
 
 
-def _known(code: str) -> str:
+def _check_country(code: str) -> str:
     if code not in COUNTRIES and code != UNKNOWN_COUNTRY:
         raise ValueError(
             f"`{code}` is no country: two capitals of ISO 3166-1 are expected, such as `DE`, or `{UNKNOWN_COUNTRY}` "
@@ -36,7 +36,7 @@ def _known(code: str) -> str:
     return code
 
 
-Country = Annotated[str, AfterValidator(_known)]
+Country = Annotated[str, AfterValidator(_check_country)]
 OperatorName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=100)]
 
 

@@ -10,11 +10,11 @@ from contract.limits import LOGPROB_OTHERS, LOGPROB_TOKENS
 PART_TOKENS = 16
 """Control tokens around one message or text."""
 TEMPLATE_TOKENS = 512
-"""Of a chat template's own words."""
+"""Tokens of a chat template's own words."""
 BYTES_PER_TOKEN = 4
-"""Of ordinary text in any language, in UTF-8."""
+"""Bytes of UTF-8 per token, in ordinary text of any language."""
 IMAGE_TOKENS = 256
-"""That a small picture is to a model that sees."""
+"""Tokens of a small picture for a model that sees."""
 
 
 def utf8_bytes(texts: Iterable[str]) -> int:

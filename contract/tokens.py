@@ -20,11 +20,11 @@ from contract.limits import DETOKENIZE_IDS, TOKENIZE_BYTES_PER_TOKEN
 from contract.quantities import utf8_bytes
 
 FRAME_BYTES = 8192
-"""Of a reply, whatever it holds: control tokens and words of a template."""
+"""Bytes of a reply beside the text: control tokens and words of a template."""
 ID_BYTES = 8
-"""Of an id in a reply, at most."""
+"""Bytes that an id takes in a reply, at most."""
 STRING_BYTES = 6
-"""Of a string in a reply for each byte of text, at most: byte-level vocabularies write some bytes as two."""
+"""Bytes of strings in a reply for each byte of text, at most: byte-level vocabularies write some bytes as two."""
 
 
 class TokenizeText(Lenient):

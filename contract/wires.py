@@ -88,14 +88,14 @@ class MessagesErrorReply(TypedDict):
 def error_body(error: ApiError, request_id: str) -> dict[str, Any]:
     """The JSON body of `error`."""
     fault = error.fault
-    told: MessagesErrorObject = {
+    content: MessagesErrorObject = {
         "type": TYPE_BY_STATUS.get(fault.status, "invalid_request_error"),
         "message": error.message,
         "code": fault.code,
         "param": error.param,
         "details": {"error_code": fault.code},
     }
-    return {"type": "error", "error": told | error.extra, "request_id": request_id}
+    return {"type": "error", "error": content | error.extra, "request_id": request_id}
 
 
 @dataclass(frozen=True, slots=True)

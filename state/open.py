@@ -29,10 +29,10 @@ from state.tickets import Tickets
 from state.voices import Voices
 
 PURPOSE = "check"
-"""Of the derived secret that makes the value."""
+"""Purpose of the derived secret that makes the value."""
 
 NAME = "secret"
-"""Of the fact: `<generation>:<value>`."""
+"""Name of the fact, whose value is `<generation>:<signature>`."""
 
 _FIND = select(facts.c.value).where(facts.c.name == NAME)
 
@@ -52,11 +52,11 @@ def record_secret(connection: Connection, secrets: Secrets) -> None:
 
 def check_secret(connection: Connection, secrets: Secrets) -> None:
     """Raises ValueError unless this database was made under a generation of `secrets`, or under none yet."""
-    found = connection.execute(_FIND).scalar_one_or_none()
-    if found is None:
+    fact = connection.execute(_FIND).scalar_one_or_none()
+    if fact is None:
         _check_keys(connection, secrets)
         return
-    kid, _, value = found.partition(":")
+    kid, _, value = fact.partition(":")
     if not secrets.derive(PURPOSE).verify(NAME.encode(), kid, bytes.fromhex(value)):
         raise ValueError(
             "this server has another secret than the servers that used this database last; set the same "

@@ -1,4 +1,4 @@
-"""Requests per minute, per key or network address, and concurrent streams, per key. Spec 7, Rate limiting, and 8.
+"""Requests per minute, per key or network address, and concurrent streams, per key.
 
 A sliding window counter of the `limits` library: in memory with one ingress replica, in Redis with more. If Redis
 does not answer, each replica allows its share of the limit: it fails open, but bounded.

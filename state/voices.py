@@ -53,13 +53,13 @@ def own(**about: Any) -> Voice:
     return Voice(**about, origin="designed", scope="org", from_plan=True)
 
 
-def check_slug(slug: str, taken: Iterable[str]) -> None:
+def check_slug(slug: str, in_use: Iterable[str]) -> None:
     """Raises INVALID_REQUEST for a malformed slug, VOICE_LIMIT_REACHED for one of `taken`, the platform's voices.
 
     Case is ignored: `m1` beside `M1` would be a trap.
     """
     check_slug_form(slug)
-    if slug in {name.lower() for name in (*taken, *SYSTEM_VOICES)}:
+    if slug in {name.lower() for name in (*in_use, *SYSTEM_VOICES)}:
         raise slug_taken(slug)
 
 

@@ -67,16 +67,16 @@ def check_arguments(calls: Iterable[tuple[str, str]]) -> None:
 
     All of them together may hold as many values as a body: reading them takes as long, here and where a template does.
     """
-    sent = list(calls)
-    if not sent:
+    all_arguments = list(calls)
+    if not all_arguments:
         return
-    together = "".join(arguments for _, arguments in sent)
+    together = "".join(arguments for _, arguments in all_arguments)
     is_much = sum(map(together.count, ",:[{")) > JSON_VALUES
-    left = JSON_VALUES
-    for place, arguments in sent:
+    remaining_values = JSON_VALUES
+    for place, arguments in all_arguments:
         try:
             # Punctuation inside of strings, as code has it, is no value: most calls need no closer look.
-            left -= count_values(arguments.encode(), left, clear=0) if is_much else 0
+            remaining_values -= count_values(arguments.encode(), remaining_values, clear=0) if is_much else 0
             readable = isinstance(json.loads(arguments), dict)
         except ApiError:
             raise INVALID_REQUEST(

@@ -1,4 +1,4 @@
-"""POST /chat/completions: what a body may say. Spec 2 (Chat message) and 4.
+"""POST /chat/completions: what a body may say.
 
     ChatRequest                 a validated body
       |- messages: Message      text as parts, images as `data:` addresses
@@ -185,8 +185,8 @@ class ChatRequest(Lenient):
         kinds = {tool.name: tool.type for tool in tools}
         if len(kinds) < len(tools):
             raise ValueError("two tools in `tools` have the same name")
-        left = kinds if self.tool_choice == "required" else named(self.tool_choice)
-        if self.is_tool_forced and not left:
+        allowed = kinds if self.tool_choice == "required" else named(self.tool_choice)
+        if self.is_tool_forced and not allowed:
             reason = "every tool that it leaves is built-in, and none runs here" if self.tools else "`tools` is empty"
             raise ValueError(f"`tool_choice` demands a call, but {reason}")
         for tool in named(self.tool_choice):
@@ -232,10 +232,10 @@ class ChatRequest(Lenient):
     @property
     def budget(self) -> int | None:
         """Tokens that the answer may take, reasoning included; None for all that fit the window."""
-        given = self.max_completion_tokens or self.max_tokens
-        if given is None and self.logprobs:
+        limit = self.max_completion_tokens or self.max_tokens
+        if limit is None and self.logprobs:
             return most_with_logprobs(self.top_logprobs or 0) // (self.n or 1)
-        return given
+        return limit
 
     @property
     def is_tool_forced(self) -> bool:

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 MAX_REGEX_CHARS = 2048
 MAX_REPETITIONS = 1000
-"""Of one piece of a regular expression."""
+"""Repetitions of one piece of a regular expression."""
 MAX_ALLOWED_ANSWERS = 256
-"""Of `structured_outputs.choice`."""
+"""Entries of `structured_outputs.choice`."""
 MAX_ALLOWED_ANSWERS_CHARS = 8192
-"""Of all of them together."""
+"""Characters of all of them together."""
 
 REPETITION = re.compile(r"(?<!\\)\{\s*(\d*)\s*(?:,\s*(\d*)\s*)?\}")
 """A repetition within bounds, `{2}` or `{2,5}`."""
@@ -103,7 +103,7 @@ class StructuredOutputs(Lenient):
 
 
 MAX_SCHEMA_COST = 4096
-"""Of all compiled schemas of a request together, in states of a grammar; see `cost`."""
+"""States of the grammars of all compiled schemas of a request together; see `cost`."""
 REPEATED_STATES = 256
 """A longer repetition is compiled to so many states, and no more."""
 CHARS_PER_STATE = 64

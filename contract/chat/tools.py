@@ -1,4 +1,4 @@
-"""Tools of a chat request, in all forms that OpenAI's clients send. Spec 4.
+"""Tools of a chat request, in all forms that OpenAI's clients send.
 
     tools: Tool | CustomTool | BuiltInTool         a function with arguments, a tool that takes text, one that we lack
     tool_choice: a word | NamedTool | NamedCustomTool | AllowedChoice
@@ -125,7 +125,7 @@ class NamedTool(Lenient):
 
     @property
     def name(self) -> str:
-        """Of the function."""
+        """The name of the function."""
         return self.function.name
 
 
@@ -137,7 +137,7 @@ class NamedCustomTool(Lenient):
 
     @property
     def name(self) -> str:
-        """Of the custom tool."""
+        """The name of the custom tool."""
         return self.custom.name
 
 
@@ -164,9 +164,9 @@ def _choice(value: Any) -> str | None:
     return WORD if isinstance(value, str) else _branch(value)
 
 
-def one_of(known: str, branch: Any = _branch) -> Discriminator:
+def one_of(sentence: str, branch: Any = _branch) -> Discriminator:
     """Decides between the forms of a tool; its error says what is `known`."""
-    return Discriminator(branch, custom_error_type="tool_type", custom_error_message=known)
+    return Discriminator(branch, custom_error_type="tool_type", custom_error_message=sentence)
 
 
 AnyTool = Annotated[

@@ -30,7 +30,7 @@ from contract.limits import (
 from contract.operator import Operator
 
 MAX_BODY_BYTES = DECISION_BODY_BYTES + DECISION_IMAGES * -(-DECISION_IMAGE_BYTES // 3) * 4
-"""Of a body with its images: nothing longer can be valid."""
+"""Bytes of a body with its images: nothing longer can be valid."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""GET /decisions/models: who runs each decision model, where, and what was measured. Spec 4."""
+"""GET /decisions/models: who runs each decision model, where, and what was measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our own wire of decisions: POST /decisions. Spec 2 (Decision result) and 4 (decision engine).
+"""Our own wire of decisions: POST /decisions.
 
 DecisionRequest                       a validated body
 |- state or messages                what is judged
@@ -57,13 +57,13 @@ class DecisionRequest(Strict):
 
     @model_validator(mode="after")
     def _check(self) -> DecisionRequest:
-        for one, other in (("state", "messages"), ("questions", "preset")):
-            given = [name for name in (one, other) if getattr(self, name) is not None]
-            if len(given) != 1:
-                raise ValueError(f"send exactly one of `{one}` and `{other}`; {len(given) or 'none'} came")
+        for field, alternative in (("state", "messages"), ("questions", "preset")):
+            present = [name for name in (field, alternative) if getattr(self, name) is not None]
+            if len(present) != 1:
+                raise ValueError(f"send exactly one of `{field}` and `{alternative}`; {len(present) or 'none'} came")
         # Of a conversation, only what was said counts against the limit.
-        said = self._text() if self.messages is None else "".join(turn.content for turn in self.messages)
-        check_state(said)
+        text = self._text() if self.messages is None else "".join(turn.content for turn in self.messages)
+        check_state(text)
         return self
 
     def decision(self) -> Decision:
@@ -178,15 +178,15 @@ def _reply(result: DecisionResult) -> DecisionReply:
 
 def usage(readings: Readings, questions: int) -> DecisionUsage:
     """`usage` of the result."""
-    found: DecisionUsage = {
+    counts: DecisionUsage = {
         "input_tokens": readings.input_tokens,
         "output_tokens": 0,
         "evaluated_questions": questions,
         "forward_passes": len(readings.reads),
     }
     if readings.windows is not None:
-        found["encoder_windows"] = readings.windows
-    return found
+        counts["encoder_windows"] = readings.windows
+    return counts
 
 
 def timing_ms(readings: Readings, total_s: float) -> DecisionTimes:

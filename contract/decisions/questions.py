@@ -38,11 +38,11 @@ Description = Annotated[str, _at_most(DECISION_DESCRIPTION_CHARS, "a description
 
 
 def _all_different(texts: Iterable[str], what: str) -> None:
-    seen: set[str] = set()
+    earlier: set[str] = set()
     for text in texts:
-        if text in seen:
+        if text in earlier:
             raise ValueError(f"the {what} `{text[:64]}` appears twice")
-        seen.add(text)
+        earlier.add(text)
 
 
 class Option(Strict):

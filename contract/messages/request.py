@@ -105,8 +105,8 @@ class MessageTurn(Lenient):
 
     @model_validator(mode="after")
     def _fits_role(self) -> MessageTurn:
-        known = BLOCKS_OF_ROLE[self.role]
-        if other := next((block.type for block in self.content if block.type not in known), None):
+        allowed = BLOCKS_OF_ROLE[self.role]
+        if other := next((block.type for block in self.content if block.type not in allowed), None):
             raise ValueError(f"a block of type `{other}` does not belong in a message of role `{self.role}`")
         if not self.content:
             raise ValueError("`content` is empty")
@@ -115,11 +115,11 @@ class MessageTurn(Lenient):
     @property
     def images(self) -> int:
         """Number of images in this turn, those in results of tools included."""
-        found = 0
+        count = 0
         for block in self.content:
             parts = block.content if isinstance(block, ToolResultBlock) else [block]
-            found += sum(isinstance(part, ImageBlock) for part in parts)
-        return found
+            count += sum(isinstance(part, ImageBlock) for part in parts)
+        return count
 
 
 class Thinking(Lenient):

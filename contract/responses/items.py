@@ -50,7 +50,7 @@ class ContentPart(Lenient):
         return self.refusal if self.type == "refusal" else self.text
 
     def part(self) -> Part:
-        """As a part of a message."""
+        """The same as a part of a chat's message."""
         if self.image_url is None or self.type != "input_image":
             return Part(type="text", text=self._words)
         # The address was looked at above, and reading megabytes twice is dear.
@@ -79,7 +79,7 @@ class FunctionCall(Lenient):
     arguments: str
 
     def fields(self, names: ToolNames) -> dict[str, Any]:
-        """Of the message of a chat."""
+        """The fields of the chat's message."""
         function = {"name": names.of(self.namespace, self.name), "arguments": self.arguments}
         return _called({"id": self.call_id, "type": "function", "function": function})
 
@@ -94,7 +94,7 @@ class CustomToolCall(Lenient):
     input: str
 
     def fields(self, names: ToolNames) -> dict[str, Any]:
-        """Of the message of a chat."""
+        """The fields of the chat's message."""
         custom = {"name": names.of(self.namespace, self.name), "input": self.input}
         return _called({"id": self.call_id, "type": "custom", "custom": custom})
 
@@ -108,7 +108,7 @@ class BuiltInCall(Lenient):
     operation: dict[str, Any] | None = None
 
     def fields(self, _names: ToolNames) -> dict[str, Any]:
-        """Of the message of a chat: the tool is a function to the model."""
+        """The fields of the chat's message: the tool is a function to the model."""
         arguments = json.dumps(self.action or self.operation or {}, ensure_ascii=False)
         function = {"name": self.type.removesuffix("_call"), "arguments": arguments}
         return _called({"id": self.call_id, "type": "function", "function": function})
@@ -123,7 +123,7 @@ class BuiltInOutput(Lenient):
     status: str | None = None
 
     def fields(self, _names: ToolNames) -> dict[str, Any]:
-        """Of the message of a chat."""
+        """The fields of the chat's message."""
         output = self.output if isinstance(self.output, str) else json.dumps(self.output or [], ensure_ascii=False)
         text = output if self.output else self.status or ""
         return {"role": "tool", "tool_call_id": self.call_id, "content": [Part(type="text", text=text)]}
@@ -138,11 +138,11 @@ class CallOutput(Lenient):
 
     @property
     def images(self) -> list[Part]:
-        """As parts of a message."""
+        """The images as parts of a chat's message."""
         return [part.part() for part in self.output if part.type == "input_image"]
 
     def fields(self, _names: ToolNames) -> dict[str, Any]:
-        """Of the message of a chat, with the text alone."""
+        """The fields of the chat's message, with the text alone."""
         texts = [part.part() for part in self.output if part.type != "input_image"]
         return {"role": "tool", "tool_call_id": self.call_id, "content": texts}
 

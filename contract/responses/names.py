@@ -16,7 +16,7 @@ from contract.chat.tools import NAME_PATTERN
 from contract.errors import ApiError
 
 MAX_NAME_CHARS = 64
-"""Of a name that models are told; `NAME_PATTERN` allows no more."""
+"""Characters of a tool's name in the prompt; `NAME_PATTERN` allows no more."""
 DIGEST_CHARS = 8
 Path = tuple[str | None, str]
 """The namespace of a tool, where it has one, and its name in there."""
@@ -44,7 +44,7 @@ class ToolNames:
 
     def homes(self, name: str) -> list[str | None]:
         """The namespaces that have a tool `name`; `[None]` where one without a namespace, or none at all, has it."""
-        homes = [namespace for namespace, one in self._name_of if one == name]
+        homes = [namespace for namespace, tool_name in self._name_of if tool_name == name]
         return [None] if None in homes else homes or [None]
 
 
@@ -93,7 +93,7 @@ def named_here(tools: Sequence[str]) -> Iterator[None]:
 def here(field: str, tools: Sequence[str]) -> str:
     """What the `field` of a chat is called on this wire."""
     for chat, name in NAMES:
-        field, found = chat.subn(name, field)
-        if found:
+        field, replacements = chat.subn(name, field)
+        if replacements:
             return field
     return TOOL.sub(lambda tool: tools[int(tool[1])] if int(tool[1]) < len(tools) else tool[0], field)

@@ -128,7 +128,7 @@ class ItemBuilder:
         return part | {"annotations": [], "logprobs": self.logprobs} if self.kind is MESSAGE else part
 
     def item(self) -> OutputItem:
-        """As it is now; without content while it is in progress."""
+        """The item so far; without content while it is in progress."""
         item: Any = {"id": self.id, "type": self.kind.type, "status": self.status}
         if self.kind.part is None:
             item |= self.call | {self.kind.key: self.text}
@@ -136,8 +136,8 @@ class ItemBuilder:
             content = [] if self.status == "in_progress" else [self.part()]
             head: dict[str, Any] = {"summary": []} if self.kind is REASONING else {"role": "assistant"}
             item |= head | {"content": content}
-        made: OutputItem = item
-        return made
+        output_item: OutputItem = item
+        return output_item
 
 
 def call_of(call: dict[str, Any]) -> tuple[Kind, str, str]:
@@ -158,13 +158,13 @@ def spelling(text: str, tokens: Sequence[tuple[str, L]]) -> list[L]:
     spelled = "".join(token for token, _ in tokens)
     start = spelled.rfind(text) if text else -1
     if start < 0:
-        return [kept for _, kept in tokens]
-    found, at = [], 0
-    for token, kept in tokens:
+        return [value for _, value in tokens]
+    values, at = [], 0
+    for token, value in tokens:
         if at < start + len(text) and at + len(token) > start:
-            found.append(kept)
+            values.append(value)
         at += len(token)
-    return found
+    return values
 
 
 def logprob(token: dict[str, Any]) -> Logprob:
@@ -198,10 +198,10 @@ class Logprobs:
 
     def add(self, tokens: Sequence[dict[str, Any]]) -> int:
         """Takes tokens of a chat. Gives the bytes that they are kept in."""
-        kept = [(token["token"], json_bytes(logprob(token))) for token in tokens]
-        self._tokens += kept
-        self._new += (text for _, text in kept)
-        return sum(len(text) for _, text in kept)
+        encoded = [(token["token"], json_bytes(logprob(token))) for token in tokens]
+        self._tokens += encoded
+        self._new += (text for _, text in encoded)
+        return sum(len(text) for _, text in encoded)
 
     def of_delta(self) -> str:
         """What stands for the tokens that have come since the last delta."""
@@ -213,12 +213,12 @@ class Logprobs:
         """The tokens that have come spell no text of the answer."""
         self._new = []
 
-    def of(self, made: ItemBuilder) -> str:
+    def of(self, item: ItemBuilder) -> str:
         """What stands for the tokens that spell all of `made`. Those of its thoughts before are let go."""
-        self._texts[made.index + 1] = b",".join(spelling(made.text, self._tokens))
+        self._texts[item.index + 1] = b",".join(spelling(item.text, self._tokens))
         self._tokens = []
-        return f"{MARK}{made.index + 1}"
+        return f"{MARK}{item.index + 1}"
 
     def put_into(self, event: bytes) -> bytes:
         """`event` with logprobs where something stands for them."""
-        return PLACE.sub(lambda found: b'"logprobs":[%s]' % self._texts[int(found[1])], event)
+        return PLACE.sub(lambda match: b'"logprobs":[%s]' % self._texts[int(match[1])], event)

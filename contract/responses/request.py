@@ -29,7 +29,7 @@ MAX_METADATA = 16
 MAX_METADATA_KEY_CHARS = 64
 MAX_METADATA_CHARS = 512
 MAX_LABEL_CHARS = 512
-"""Of `user`, `safety_identifier` and `prompt_cache_key`."""
+"""Characters of `user`, `safety_identifier` and `prompt_cache_key`."""
 MAX_INCLUDES = 32
 
 LOGPROBS = "message.output_text.logprobs"
@@ -128,8 +128,10 @@ class ResponsesRequest(Lenient):
                 f"`tools` holds {len(tools)} tools, those of namespaces included; at most {MAX_TOOLS} are allowed",
                 param="tools",
             )
-        self._places = [one.place for one in tools]
-        self._names = ToolNames((one.namespace, one.tool.name) for one in tools if isinstance(one.tool, ClientTool))
+        self._places = [placed.place for placed in tools]
+        self._names = ToolNames(
+            (placed.namespace, placed.tool.name) for placed in tools if isinstance(placed.tool, ClientTool)
+        )
         with named_here(self._places):
             try:
                 self._chat = ChatRequest.model_validate(self._fields(tools))
@@ -184,12 +186,12 @@ class ResponsesRequest(Lenient):
         }
 
     def _images(self) -> int:
-        said = (item.content for item in self.input if isinstance(item, InputMessage))
-        answered = (item.output for item in self.input if isinstance(item, CallOutput))
-        return sum(part.type == "input_image" for parts in chain(said, answered) for part in parts)
+        contents = (item.content for item in self.input if isinstance(item, InputMessage))
+        outputs = (item.output for item in self.input if isinstance(item, CallOutput))
+        return sum(part.type == "input_image" for parts in chain(contents, outputs) for part in parts)
 
     def _fields(self, tools: Sequence[PlacedTool]) -> dict[str, Any]:
-        """Of the chat request; what is not given is left out."""
+        """The fields of the chat request, without those that are absent here."""
         choice = self.tool_choice
         form = self.text.format if self.text else None
         fields: dict[str, Any] = {
@@ -208,10 +210,10 @@ class ResponsesRequest(Lenient):
 
     def _tools(self, tools: Sequence[PlacedTool]) -> list[dict[str, Any]]:
         return [
-            one.tool.chat(self._names.of(one.namespace, one.tool.name))
-            if isinstance(one.tool, ClientTool)
-            else {"type": one.tool.type}
-            for one in tools
+            placed.tool.chat(self._names.of(placed.namespace, placed.tool.name))
+            if isinstance(placed.tool, ClientTool)
+            else {"type": placed.tool.type}
+            for placed in tools
         ]
 
 

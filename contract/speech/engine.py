@@ -1,4 +1,4 @@
-"""What a speech engine is asked and what it gives back: the job and the protocol of speech. Design section 1."""
+"""What a speech engine is asked and what it gives back: the job and the protocol of speech."""
 
 from __future__ import annotations
 

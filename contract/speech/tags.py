@@ -1,4 +1,4 @@
-"""Marks inside a text to be spoken: which belong to an engine, and what is left for one that has none. Spec 4.
+"""Tags inside a text to be spoken: which belong to an engine, and what remains for an engine without them.
 
 prepared(text, model, engines)      the text as this engine takes it; raises where nothing can be spoken
 pieces("Well <sigh> no.", model)    ["Well ", Mark("<sigh>"), " no."]: for engines that act on marks themselves
@@ -41,11 +41,11 @@ def prepared(text: str, model: SpeechModel, engines: Iterable[SpeechModel]) -> s
     foreign = {mark for engine in engines for mark in tags_of(engine)} - own
     # Control characters first: one inside a mark must not hide it.
     text = "".join(char for char in text if char in "\t\n\r" or unicodedata.category(char) != "Cc")
-    kept = "".join(_kept(piece, own) for piece in _split(text, own | foreign))
-    _check_spans(pieces(kept, model), model.spans)
-    if not any(_is_spoken(piece) for piece in pieces(kept, model) if isinstance(piece, str)):
+    spoken_text = "".join(_spoken_piece(piece, own) for piece in _split(text, own | foreign))
+    _check_spans(pieces(spoken_text, model), model.spans)
+    if not any(_is_spoken(piece) for piece in pieces(spoken_text, model) if isinstance(piece, str)):
         raise INVALID_REQUEST("`input` has no letter and no digit, so there is nothing to speak", param="input")
-    return kept
+    return spoken_text
 
 
 def pieces(text: str, model: SpeechModel) -> Iterator[str | SpeechTag]:
@@ -53,7 +53,7 @@ def pieces(text: str, model: SpeechModel) -> Iterator[str | SpeechTag]:
     return _split(text, tags_of(model))
 
 
-def _kept(piece: str | SpeechTag, own: set[str]) -> str:
+def _spoken_piece(piece: str | SpeechTag, own: set[str]) -> str:
     if isinstance(piece, str):
         return piece
     return piece.text if piece.text in own else " "

@@ -1,4 +1,4 @@
-"""What a transcriber is asked and what it gives back: the job and the protocol of transcription. Design section 1."""
+"""What a transcriber is asked and what it gives back: the job and the protocol of transcription."""
 
 from __future__ import annotations
 

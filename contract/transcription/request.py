@@ -1,4 +1,4 @@
-"""POST /audio/transcriptions: what a request may say, and what each model makes of it. Spec 4 and 8.
+"""POST /audio/transcriptions: what a request may say, and what each model makes of it.
 
 The fields are the same in a form and in JSON. A form has only texts, and may repeat a field or add `[]` to its name:
 
@@ -63,7 +63,7 @@ def _terms(value: Any) -> tuple[str, ...]:
 
 
 def _end(text: str) -> str:
-    """As much of the end of a prompt as a model can read."""
+    """The end of a prompt, as far as a model can read it."""
     return text[-TRANSCRIPTION_PROMPT_CHARS:]
 
 
@@ -71,7 +71,7 @@ Switch = Annotated[bool, BeforeValidator(_switch, json_schema_input_type=bool)]
 
 
 class TranscriptionRequest(Lenient):
-    """What is asked about a recording. Unknown fields are ignored, and so is an unknown `model` (spec 1 and 4).
+    """What is asked about a recording. Unknown fields are ignored, and so is an unknown `model`.
 
     Attributes:
         upload_id: the ticket under which the recording was uploaded; None where the form brings it as `file`.
@@ -103,18 +103,18 @@ def fields(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
 
     Raises INVALID_REQUEST for one that came twice and may come once.
     """
-    found: dict[str, Any] = {}
+    form: dict[str, Any] = {}
     for name, text in pairs:
         name = name.removesuffix("[]")
         if not text:
             continue
         if name in LISTS:
-            found.setdefault(name, []).append(text)
-        elif name in found and name in TranscriptionRequest.model_fields:
+            form.setdefault(name, []).append(text)
+        elif name in form and name in TranscriptionRequest.model_fields:
             raise INVALID_REQUEST(f"`{name}` was sent twice; send it once", param=name)
         else:
-            found[name] = text
-    return found
+            form[name] = text
+    return form
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +140,8 @@ class TranscriptionPlan:
 
     def job(self, audio: bytes | str, owner: str = "") -> TranscriptionJob:
         """What crosses to the engine, for the recording `audio`; see `TranscriptionJob`."""
-        told = self.language if self.language in self.model.languages else None
-        return TranscriptionJob(audio, told, self.prompt, self.terms, self.words, self.max_seconds, owner)
+        language = self.language if self.language in self.model.languages else None
+        return TranscriptionJob(audio, language, self.prompt, self.terms, self.words, self.max_seconds, owner)
 
 
 def choose(request: TranscriptionRequest, models: Sequence[TranscriptionModel]) -> TranscriptionModel | None:
@@ -187,7 +187,7 @@ def plan(request: TranscriptionRequest, model: TranscriptionModel) -> Transcript
 
 
 def _language(code: str | None, model: TranscriptionModel) -> str | None:
-    """As `named_language`. Raises LANGUAGE_NOT_SUPPORTED where the model obeys and does not know it."""
+    """The code as `named_language` spells it. Raises LANGUAGE_NOT_SUPPORTED where the model obeys and lacks it."""
     try:
         language = named_language(code)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""What was heard, and the forms in which it is answered. Spec 2 (Transcription result) and 4.
+"""The text of a recording, and the forms in which it is answered.
 
 transcript = Transcript(plan)
 transcript.add(heard)                      for every part
@@ -49,7 +49,7 @@ class Formatted:
 
 @dataclass(slots=True)
 class Transcript:
-    """What has been heard of one recording so far."""
+    """The text of one recording so far."""
 
     plan: TranscriptionPlan
     duration_s: float = 0.0
@@ -57,13 +57,13 @@ class Transcript:
     detected: str | None = None
     segments: list[Segment] = field(default_factory=list)
 
-    def add(self, heard: TranscriptUpdate) -> str:
+    def add(self, update: TranscriptUpdate) -> str:
         """Takes a part; returns its text, as it continues what was there."""
-        self.duration_s, self.done_s = heard.duration_s, heard.done_s
-        self.detected = heard.language or self.detected
-        texts = [segment.text for segment in heard.segments if segment.text]
+        self.duration_s, self.done_s = update.duration_s, update.done_s
+        self.detected = update.language or self.detected
+        texts = [segment.text for segment in update.segments if segment.text]
         before = bool(self.segments)
-        self.segments += heard.segments
+        self.segments += update.segments
         joined = self._space.join(texts)
         return self._space + joined if before and joined else joined
 
@@ -74,12 +74,12 @@ class Transcript:
 
     @property
     def language(self) -> str | None:
-        """As the answer gives it: what was sent; what was detected, where the model reports that."""
+        """The language in the answer: the one sent, or the one detected where the model reports it."""
         return self.plan.echo or (self.detected if self.plan.model.reports_language else None)
 
     @property
     def seconds(self) -> float:
-        """`duration`, which is billed: of the recording, or to the end of the last segment. Spec 4."""
+        """`duration`, which is billed: the length of the recording, or the end of the last segment."""
         if self.plan.model.is_detailed:
             return self.segments[-1].end if self.segments else 0.0
         return self.duration_s

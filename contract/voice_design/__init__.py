@@ -1,4 +1,4 @@
-"""Voice design. Spec 2 (Voice design), 3, 4 and 7.
+"""Voice design.
 
 traits.py        what a voice may be ordered to be: traits by axis, age groups, genders, languages
 order.py         bodies of orders, and the plan that is made of one

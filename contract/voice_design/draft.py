@@ -1,4 +1,4 @@
-"""A draft of a voice, from the order to the voice or to nothing: its states, and what may happen in each. Spec 3.
+"""A draft of a voice, from the order to the voice or to nothing: its states, and what may happen in each.
 
                finish   fail     expire   adopt      discard
     pending    ready    failed   failed   refused    discarded

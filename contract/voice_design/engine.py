@@ -1,4 +1,4 @@
-"""What a voice designer is asked and what it gives back: the job and the protocol of voice design. Design section 1."""
+"""What a voice designer is asked and what it gives back: the job and the protocol of voice design."""
 
 from __future__ import annotations
 

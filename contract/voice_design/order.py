@@ -1,4 +1,4 @@
-"""Orders of voices: what a body may say, and what is decided when it comes. Spec 4 (Voice design).
+"""Orders of voices: what a body may say, and what is decided when it comes.
 
 parse(DesignOrder, body)                    what the client said
 plan(order, traits, model, draw)            what is made of it: nothing is left open
@@ -38,7 +38,7 @@ TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200
 
 
 def _text(text: str) -> str:
-    """As it came, if it holds something that can be read, and nothing hidden but line breaks."""
+    """`text`, if it holds something readable, and no hidden characters but line breaks."""
     if not text.strip():
         raise ValueError("it is empty")
     for char in text:
@@ -98,9 +98,9 @@ class DesignOrder(Strict):
     @model_validator(mode="after")
     def _one_age(self) -> Self:
         if (self.age_years is None) == (self.age_group is None):
-            given = "neither was" if self.age_years is None else "both were"
+            which = "neither was" if self.age_years is None else "both were"
             raise INVALID_REQUEST(
-                f"exactly one of `age_years` and `age_group` is expected; {given} sent", param="age_years"
+                f"exactly one of `age_years` and `age_group` is expected; {which} sent", param="age_years"
             )
         return self
 
@@ -168,7 +168,7 @@ def _language(code: str | None, model: VoiceDesignModel) -> str:
         return FALLBACK_LANGUAGE if FALLBACK_LANGUAGE in model.languages else model.languages[0]
     language = without_region(code)
     if language not in model.languages:
-        # The table of voice design (spec 7) has no code of its own for this.
+        # The table of voice design has no code of its own for this.
         raise INVALID_REQUEST(
             f"no voice can be designed in `{code[:20]}`; allowed are {', '.join(model.languages)}",
             param="language",

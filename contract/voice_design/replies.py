@@ -1,4 +1,4 @@
-"""What is answered about designed voices: drafts, what can be ordered, suggestions. Spec 2 (Voice design) and 4."""
+"""What is answered about designed voices: drafts, what can be ordered, suggestions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a voice may be ordered to be: traits by axis, age groups, genders, languages. Spec 4 (Voice design).
+"""What a voice may be ordered to be: traits by axis, age groups, genders, languages.
 
 All of it comes from `configs/catalog/traits.toml`; what is ordered by an id that is not there is refused here.
 """

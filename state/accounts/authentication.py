@@ -1,4 +1,4 @@
-"""From an `Authorization` header to a Caller. Spec 5.
+"""From an `Authorization` header to a Caller.
 
 The hot path is a checksum, one HMAC and a lookup in a cache of 5 seconds; only a miss queries the database. So a
 revoked key is refused by every process within 5 seconds, and so end the streams that it began.

@@ -1,4 +1,4 @@
-"""Spend limits that hold: reserve before an engine is called, settle from what it counted. Spec 5.8, 7 (402) and 8.
+"""Spend limits that hold: reserve before an engine is called, settle from what it counted.
 
     async with await ledger.reserve(caller, line="chat:x", model="x", estimate_micro_eur=40, request_id=...) as hold:
         hold.note(31, quantity=190, unit="tokens")          a stream, as it goes
@@ -178,9 +178,9 @@ class Ledger:
             await self._marked_now([hold])
         used = hold.used
         transaction = partial(postings.top_up, entry=hold.entry, amount=amount, used=used)
-        held = await self._database.run(transaction, durable=False, row=hold.entry.org_id)
+        is_held = await self._database.run(transaction, durable=False, row=hold.entry.org_id)
         hold.marked = used
-        return held
+        return is_held
 
     async def settle(self, bill: Bill) -> int:
         """Posts the usage line. Returns the micro-EUR charged.

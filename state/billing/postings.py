@@ -1,4 +1,4 @@
-"""Money as SQL: every change of a budget is one of these transactions. Spec 5.8 and 8, Billing.
+"""Money as SQL: every change of a budget is one of these transactions.
 
     reserve --> held --> settle --> settled, one usage line
                  | ^
@@ -203,12 +203,12 @@ def _charges(connection: Connection, bills: Sequence[Bill], released: Mapping[st
     }
     charged = {}
     for bill in bills:
-        id, cost, held = bill.entry.id, bill.used.cost_micro_eur, released.get(bill.entry.id, 0)
+        id, cost, released_here = bill.entry.id, bill.used.cost_micro_eur, released.get(bill.entry.id, 0)
         limited = {None, bill.entry.user_id} & room.keys()
-        most = max(held, min((room[whose] for whose in limited), default=cost) + held)
+        most = max(released_here, min((room[whose] for whose in limited), default=cost) + released_here)
         charged[id] = min(cost, most)
         for whose in limited:
-            room[whose] += held - charged[id]
+            room[whose] += released_here - charged[id]
     return charged
 
 
@@ -218,8 +218,8 @@ def _write_lines(connection: Connection, bills: Sequence[Bill], charged: Mapping
     lines = insert_new(connection, usage_lines).values(at_ms=NOW_MS - late).returning(usage_lines.c.reservation_id)
     now_s = time.monotonic()
     rows = [_line(bill, charged) | {"late_ms": int(1000 * (now_s - bill.made_s))} for bill in bills]
-    written = set(connection.execute(lines, rows).scalars())
-    missing = [bill.entry.id for bill in bills if bill.entry.id not in written]
+    new_ids = set(connection.execute(lines, rows).scalars())
+    missing = [bill.entry.id for bill in bills if bill.entry.id not in new_ids]
     if not missing:
         return {}
     return {row.reservation_id: row.cost_micro_eur for row in connection.execute(_COSTS, {"of_ids": missing})}

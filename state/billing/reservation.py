@@ -128,10 +128,10 @@ class Reservation:
         if not self._is_limited or micro_eur <= 0:
             return
         try:
-            held = await self._ledger.top_up(self, micro_eur)
+            is_held = await self._ledger.top_up(self, micro_eur)
         except OverLimit as refused:
             raise self.over_limit(refused) from None
-        if not held:
+        if not is_held:
             raise STATE_UNAVAILABLE()
         self.held_micro_eur += micro_eur
 

@@ -172,16 +172,16 @@ async def usage_report(database: Database, options: Namespace) -> str:
 def secret_list(connection: Connection, _options: Namespace, home: Path) -> str:
     """Generations of the secret, and how many valid keys depend on each."""
     counts = api_keys.generations(connection)
-    known = list(_secrets(connection, home).derive(PEPPER).keys)
-    rows = [{"kid": kid, "state": "newest" if kid == known[0] else "previous"} for kid in known]
-    rows += [{"kid": kid, "state": "missing here"} for kid in counts if kid not in known]
+    kids = list(_secrets(connection, home).derive(PEPPER).keys)
+    rows = [{"kid": kid, "state": "newest" if kid == kids[0] else "previous"} for kid in kids]
+    rows += [{"kid": kid, "state": "missing here"} for kid in counts if kid not in kids]
     return printing.table(("kid", "state", "valid keys"), [r | {"valid keys": counts.get(r["kid"], 0)} for r in rows])
 
 
 def secret_rotate(connection: Connection, options: Namespace, home: Path) -> str:
     """Adds a generation, unless dropping the oldest would invalidate keys."""
-    known = list(_secrets(connection, home).derive(PEPPER).keys)
-    dying = known[keyring.GENERATIONS - 1 :]
+    kids = list(_secrets(connection, home).derive(PEPPER).keys)
+    dying = kids[keyring.GENERATIONS - 1 :]
     lost = sum(api_keys.generations(connection).get(kid, 0) for kid in dying)
     if lost and not options.force:
         raise ValueError(f"{lost} keys were last used before the previous rotation and would die; --force accepts that")

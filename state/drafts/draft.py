@@ -19,7 +19,7 @@ from state.billing.reservation import Entry
 from state.voices import OwnVoice, check_slug, own
 
 FOLDER = "drafts"
-"""Of `State.blobs`."""
+"""Folder of `State.blobs` in which clips are stored."""
 
 ID_PATTERN = re.compile(r"vd_[a-z2-7]{26}", re.ASCII)
 
@@ -27,7 +27,7 @@ COLUMNS = (
     *("id", "org_id", "user_id", "key_id", "request_id", "line", "model", "state", "created_at", "work_at"),
     *("failures", "cost_micro_eur", "voice_slug", "error"),
 )
-"""Of `drafts`, that are fields of a Draft as they are."""
+"""Columns of `drafts` that are fields of a Draft as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,24 +120,24 @@ def columns(draft: Draft) -> dict[str, Any]:
     return row | {"plan": _specs.dump_json(draft.spec).decode()}
 
 
-def made_column(made: DesignedVoice) -> str:
+def voice_column(made: DesignedVoice) -> str:
     """What the column `made` holds."""
-    return _mades.dump_json(made).decode()
+    return _voices.dump_json(made).decode()
 
 
 def draft_of(row: Row[Any]) -> Draft:
     """The draft in a row."""
     about = {name: getattr(row, name) for name in COLUMNS}
-    made = None if row.made is None else _mades.validate_json(row.made)
+    made = None if row.made is None else _voices.validate_json(row.made)
     return Draft(**about, spec=_specs.validate_json(row.plan), made=made)
 
 
 _specs = TypeAdapter(VoiceSpec)
-_mades = TypeAdapter(DesignedVoice)
+_voices = TypeAdapter(DesignedVoice)
 
 
 YEARS = 5
-"""Of an age group, e.g. 30-35."""
+"""Years of an age group, such as 30-35."""
 
 
 @dataclass(frozen=True, slots=True)
