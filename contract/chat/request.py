@@ -1,20 +1,11 @@
-"""POST /chat/completions: what a body may say.
-
-    ChatRequest                 a validated body
-      |- messages: Message      text as parts, images as `data:` addresses
-      |- tools, tool_choice     contract.chat.tools
-      |- response_format, structured_outputs    contract.chat.schemas
-      `- budget                 tokens of the answer, None for all that fit
-
-The limits here are those of OpenAI's schema where it has one.
-"""
+"""POST /chat/completions: what a body may say. Limits are those of OpenAI's schema where it has one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from contract.base import Items, Lenient
 from contract.chat import schemas
@@ -32,7 +23,7 @@ from contract.chat.tools import (
     ToolChoice,
     named,
 )
-from contract.images import decoded_bytes
+from contract.images import ImageUrl
 from contract.limits import (
     MAX_CHOICES,
     MAX_IMAGES,
@@ -56,19 +47,6 @@ ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "
 def _listed(value: Any, wrap: Any = lambda text: text) -> Any:
     """A single string where a list may stand."""
     return [wrap(value)] if isinstance(value, str) else value
-
-
-class ImageUrl(Lenient):
-    """An image in the body itself: nothing is ever fetched for a client."""
-
-    url: str
-    detail: Literal["auto", "low", "high"] | None = None
-
-    @field_validator("url")
-    @classmethod
-    def _is_data(cls, url: str) -> str:
-        decoded_bytes(url)
-        return url
 
 
 class Part(Lenient):
@@ -195,17 +173,13 @@ class ChatRequest(Lenient):
         return self
 
     @model_validator(mode="after")
-    def _calls_are_readable(self) -> ChatRequest:
+    def _fields_agree(self) -> ChatRequest:
         check_arguments(
             (f"messages[{turn}].tool_calls[{place}].function.arguments", call.function.arguments)
             for turn, message in enumerate(self.messages)
             for place, call in enumerate(message.tool_calls or ())
             if isinstance(call, ToolCall)
         )
-        return self
-
-    @model_validator(mode="after")
-    def _fields_agree(self) -> ChatRequest:
         if self.structured_outputs and self.response_format and self.response_format.type != "text":
             raise ValueError("an answer has one form: give `response_format` or `structured_outputs`")
         if self.structured_outputs and self.offered and self.tool_choice != "none":

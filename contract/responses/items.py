@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasChoices, BeforeValidator, Field, field_validator, model_validator
 
 from contract.base import Items, Lenient
-from contract.chat.request import ImageUrl, Part
+from contract.chat.request import Part
 from contract.chat.tools import Id, Name
-from contract.images import decoded_bytes
+from contract.images import ImageUrl, decoded_bytes
 from contract.limits import MAX_PARTS
 from contract.responses.names import ToolNames
 

@@ -1,7 +1,6 @@
 """The text of a recording, and the forms in which it is answered.
 
-transcript = Transcript(plan)
-transcript.add(heard)                      for every part
+transcript.add(update)                     takes what the engine has transcribed since the last update
 reply(transcript, formatted)               json and verbose_json
 plain(transcript, formatted)               text, srt and vtt
 delta(text), done(transcript, formatted)   OpenAI's events, where the answer is streamed

@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from contract.errors import INVALID_REQUEST
 from contract.voice_design.engine import DesignJob
@@ -21,8 +21,7 @@ from contract.voice_design.engine import DesignJob
 DraftState = Literal["pending", "ready", "adopted", "discarded", "failed"]
 DraftEvent = Literal["finish", "fail", "expire", "adopt", "discard"]
 
-DRAFT_STATES: tuple[DraftState, ...] = ("pending", "ready", "adopted", "discarded", "failed")
-DRAFT_EVENTS: tuple[DraftEvent, ...] = ("finish", "fail", "expire", "adopt", "discard")
+DRAFT_STATES: tuple[DraftState, ...] = get_args(DraftState)
 
 TRANSITIONS: dict[tuple[DraftState, DraftEvent], DraftState] = {
     ("pending", "finish"): "ready",

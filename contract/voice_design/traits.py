@@ -115,10 +115,6 @@ class Traits(Frozen):
         """An age group. Raises INVALID_REQUEST, which names all."""
         return _named("age_group", id, self.age_groups)
 
-    def group_of(self, age_years: int) -> AgeGroup:
-        """The age group of an age that can be ordered."""
-        return next(g for g in self.age_groups.values() if g.from_years <= age_years <= g.to_years)
-
     def chosen(self, ids: dict[str, str]) -> list[Trait]:
         """The traits of `ids`, axis to id, in the order of AXES."""
         return [self.trait(axis, ids[axis]) for axis in AXES if axis in ids]

@@ -56,13 +56,7 @@ class Ledger:
         self._owing: Counter[int] = Counter()
 
     async def reserve(
-        self,
-        caller: Caller,
-        *,
-        line: str,
-        model: str,
-        estimate_micro_eur: int,
-        request_id: str,
+        self, caller: Caller, *, line: str, model: str, estimate_micro_eur: int, request_id: str
     ) -> Reservation:
         """Holds the estimate, at least 1 micro-EUR, against the limits of the caller's organisation and user.
 
@@ -219,12 +213,8 @@ class Ledger:
     def _settled(self, bill: Bill, charged: int) -> None:
         self._open.pop(bill.entry.id, None)
         if charged < bill.used.cost_micro_eur:
-            log.warning(
-                "request %s cost %d micro-EUR, the limit left %d",
-                bill.entry.request_id,
-                bill.used.cost_micro_eur,
-                charged,
-            )
+            cost = bill.used.cost_micro_eur
+            log.warning("request %s cost %d micro-EUR, the limit left %d", bill.entry.request_id, cost, charged)
 
     async def void(self, entry: Entry) -> None:
         """Releases what is held. If that fails, the lease expires and a reaper does it."""

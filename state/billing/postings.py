@@ -21,22 +21,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    Connection,
-    Text,
-    bindparam,
-    case,
-    insert,
-    not_,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import BigInteger, Connection, Text, bindparam, case, insert, not_, or_, select, update
 
 from state.billing.reservation import NO_USAGE, Bill, Entry, OverLimit, Usage
-from state.database.base import NOW_MS, NOW_S, insert_new
-from state.database.tables import Quantities, budgets, reservations, usage_lines
+from state.database.base import NOW_MS, NOW_S, Quantities, insert_new
+from state.database.tables import budgets, reservations, usage_lines
 
 LEASE_S = 120
 """A reservation that is not renewed for this long is taken for orphaned, and ended."""

@@ -10,12 +10,24 @@ waiting task is cancelled, so a client that disconnects never leaves one half do
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, Insert, Table, select
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Dialect,
+    Insert,
+    Integer,
+    Table,
+    Text,
+    TypeDecorator,
+    select,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
@@ -29,6 +41,36 @@ WAIT_S = 4.0
 
 PATIENT_S = 60.0
 """The same for work that no client waits for."""
+
+
+# SQLite autoincrements only a column of exactly type INTEGER, and its INTEGER has 64 bits; PostgreSQL's has 32.
+Number = BigInteger().with_variant(Integer(), "sqlite")
+
+
+class NameSet(TypeDecorator[frozenset[str]]):
+    """A set of names without white space, stored as one text; NULL stays None."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: frozenset[str] | None, dialect: Dialect) -> str | None:
+        return None if value is None else " ".join(sorted(value))
+
+    def process_result_value(self, value: Any | None, dialect: Dialect) -> frozenset[str] | None:
+        return None if value is None else frozenset(value.split())
+
+
+class Quantities(TypeDecorator[Mapping[str, int]]):
+    """Whole numbers by unit, stored as a JSON object; NULL stays None."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Mapping[str, int] | None, dialect: Dialect) -> str | None:
+        return None if value is None else json.dumps(dict(value), sort_keys=True)
+
+    def process_result_value(self, value: Any | None, dialect: Dialect) -> Mapping[str, int] | None:
+        return None if value is None else json.loads(value)
 
 
 class RowRefused(Exception):

@@ -78,16 +78,6 @@ def require(connection: Connection, steps: Path = STEPS) -> None:
     _require_compatible(connection, current, revisions)
 
 
-def upgrade(connection: Connection, revision: str = "head") -> None:
-    """Migrates forwards to `revision`."""
-    bring_to(connection, revision)
-
-
-def downgrade(connection: Connection, revision: str) -> None:
-    """Migrates backwards to `revision`; `base` drops every table."""
-    bring_to(connection, revision)
-
-
 def _config(connection: Connection, steps: Path) -> Config:
     config = Config()
     config.set_main_option("script_location", str(steps))
