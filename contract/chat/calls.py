@@ -16,7 +16,7 @@ from contract.limits import JSON_VALUES
 
 
 class CalledFunction(Lenient):
-    """A call that the model made earlier. `arguments` is a JSON object as text (`check_arguments`)."""
+    """A call that the model made earlier. `arguments` is a JSON object as text."""
 
     name: Name
     arguments: Annotated[str, AfterValidator(lambda text: text or "{}")] = "{}"
