@@ -150,7 +150,7 @@ class CompletionJob:
 
 
 class CompletionLogprobs(TypedDict):
-    """Of each token its text, where that begins in `text`, its logprob, and the most probable tokens with theirs.
+    """For each token: its text, where it begins in `text`, its logprob, and the most probable tokens with theirs.
 
     The first token of a prompt has none: nothing stands before it.
     """

@@ -1,7 +1,7 @@
 """Tags inside a text to be spoken: which belong to an engine, and what remains for an engine without them.
 
 prepared(text, model, engines)      the text as this engine takes it; raises where nothing can be spoken
-pieces("Well <sigh> no.", model)    ["Well ", Mark("<sigh>"), " no."]: for engines that act on marks themselves
+pieces("Well <sigh> no.", model)    ["Well ", SpeechTag("<sigh>"), " no."]: for engines that act on tags themselves
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from contract.errors import INVALID_REQUEST
 
 @dataclass(frozen=True, slots=True)
 class SpeechTag:
-    """A mark in a text, e.g. `<breath>`, `<strong>` or `</strong>`."""
+    """A tag in a text, e.g. `<breath>`, `<strong>` or `</strong>`."""
 
     text: str
 
@@ -33,13 +33,13 @@ class SpeechTag:
 
 
 def prepared(text: str, model: SpeechModel, engines: Iterable[SpeechModel]) -> str:
-    """`text` without control characters and without the marks that only other engines know.
+    """`text` without control characters and without the tags that only other engines know.
 
     Raises INVALID_REQUEST if a span of this engine is not closed, or if nothing that can be spoken is left.
     """
     own = tags_of(model)
-    foreign = {mark for engine in engines for mark in tags_of(engine)} - own
-    # Control characters first: one inside a mark must not hide it.
+    foreign = {tag for engine in engines for tag in tags_of(engine)} - own
+    # Control characters first: one inside a tag must not hide it.
     text = "".join(char for char in text if char in "\t\n\r" or unicodedata.category(char) != "Cc")
     spoken_text = "".join(_spoken_piece(piece, own) for piece in _split(text, own | foreign))
     _check_spans(pieces(spoken_text, model), model.spans)
@@ -49,7 +49,7 @@ def prepared(text: str, model: SpeechModel, engines: Iterable[SpeechModel]) -> s
 
 
 def pieces(text: str, model: SpeechModel) -> Iterator[str | SpeechTag]:
-    """Plain text and the engine's own marks, in order."""
+    """Plain text and the engine's own tags, in order."""
     return _split(text, tags_of(model))
 
 
@@ -60,16 +60,16 @@ def _spoken_piece(piece: str | SpeechTag, own: set[str]) -> str:
 
 
 def tags_of(model: SpeechModel) -> set[str]:
-    """Every mark of the engine, as it is written."""
+    """Every tag of the engine, as it is written."""
     return {*model.tags, *(f"<{name}>" for name in model.spans), *(f"</{name}>" for name in model.spans)}
 
 
-def _split(text: str, marks: set[str]) -> Iterator[str | SpeechTag]:
-    if not marks:
+def _split(text: str, tags: set[str]) -> Iterator[str | SpeechTag]:
+    if not tags:
         yield text
         return
-    # Longest first, so that a mark that begins like another one is found whole.
-    pattern = "|".join(re.escape(mark) for mark in sorted(marks, key=len, reverse=True))
+    # Longest first, so that a tag that begins like another one is matched whole.
+    pattern = "|".join(re.escape(tag) for tag in sorted(tags, key=len, reverse=True))
     for index, piece in enumerate(re.split(f"({pattern})", text)):
         if piece:
             yield SpeechTag(piece) if index % 2 else piece
@@ -78,13 +78,13 @@ def _split(text: str, marks: set[str]) -> Iterator[str | SpeechTag]:
 def _check_spans(parts: Iterable[str | SpeechTag], spans: Iterable[str]) -> None:
     """Spans may enclose one another, but each end belongs to the beginning before it."""
     open_names: list[str] = []
-    for mark in parts:
-        if isinstance(mark, str) or mark.text.startswith("[") or mark.name not in spans:
+    for tag in parts:
+        if isinstance(tag, str) or tag.text.startswith("[") or tag.name not in spans:
             continue
-        if not mark.closes:
-            open_names.append(mark.name)
-        elif not open_names or open_names.pop() != mark.name:
-            raise INVALID_REQUEST(f"`{mark.text}` in `input` closes nothing that is open", param="input")
+        if not tag.closes:
+            open_names.append(tag.name)
+        elif not open_names or open_names.pop() != tag.name:
+            raise INVALID_REQUEST(f"`{tag.text}` in `input` closes nothing that is open", param="input")
     if open_names:
         raise INVALID_REQUEST(f"`<{open_names[-1]}>` in `input` is never closed", param="input")
 
