@@ -159,16 +159,13 @@ def access(caller: Caller) -> VoiceAccess:
     }
 
 
-_BASE_CHARS = (2, 34)
-"""Shortest and longest slug before its number, in characters."""
-
 OTHERS = re.compile(r"[^a-z0-9]+")
 
 
 def free_slug(label: str, otherwise: str, in_use: Container[str]) -> str:
     """`label` as a slug, with a number where it is taken; `otherwise` stands for labels in another script."""
     plain = unicodedata.normalize("NFKD", label.casefold()).encode("ascii", "ignore").decode()
-    low, high = _BASE_CHARS
+    low, high = 2, 34  # characters of a slug before its number
     base = OTHERS.sub("-", plain).strip("-")[:high].strip("-")
     base = base if len(base) >= low else otherwise
     return next(slug for slug in chain((base,), (f"{base}-{n}" for n in count(2))) if slug not in in_use)
