@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import create_engine
 
 from contract.limits import RATE_WINDOW_S
-from state.database.migrate import upgrade
+from state.database.migrate import bring_to
 from tests.tiers import marker_of, turn_of
 
 ROOT = Path(__file__).parents[1]
@@ -46,7 +46,7 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("migrated") / "parlance.db"
     engine = create_engine(f"sqlite:///{path}")
     with engine.begin() as connection:
-        upgrade(connection)
+        bring_to(connection)
     engine.dispose()
     return path
 

@@ -20,7 +20,7 @@ from fastapi.routing import APIRoute
 from sqlalchemy import Connection, Engine, event
 from starlette.routing import Mount, Route, WebSocketRoute
 
-from contract.access import PLANS, Scope
+from contract.access import TARIFFS, Scope
 from contract.limits import CHAT_BODY_BYTES, SPEECH_BODY_BYTES
 from deployments.ingress import app as ingress_app
 from deployments.ingress.admission import MARK
@@ -203,7 +203,7 @@ def _populate(connection: Connection, pepper: Keyring) -> dict[str, Key]:
     big = organisations.create(connection, "big", "enterprise", (), 1)
     for who, scopes in SCOPE_SETS.items():
         key(who, big, scopes)
-    for plan in PLANS:
+    for plan in TARIFFS:
         org_id = organisations.create(connection, f"{plan}-plan", plan, (), 1)
         for purpose in (*OPERATIONS, "rate"):
             key(f"{plan}, {purpose}", org_id, frozenset(Scope))
@@ -239,7 +239,7 @@ def _bearer(text: str) -> list[tuple[bytes, bytes]]:
 async def _use_up(state: State, headers: list[tuple[bytes, bytes]], leave: int) -> None:
     """Counts requests of a key until `leave` are left."""
     caller = await state.accounts.authenticate(headers[0][1].decode())
-    for _ in range(caller.plan.requests_per_minute - leave):
+    for _ in range(caller.tariff.requests_per_minute - leave):
         assert (await state.rates.hit(caller)).allowed
 
 
@@ -285,7 +285,7 @@ async def test_the_scope_decides(world: World, operation: Operation, who: str) -
         check_admitted(operation, answer)
     else:
         assert (answer.status, answer.error["code"]) == (403, "missing_scope")
-    assert answer.headers["x-ratelimit-limit"] == str(PLANS["enterprise"].requests_per_minute)
+    assert answer.headers["x-ratelimit-limit"] == str(TARIFFS["enterprise"].requests_per_minute)
 
 
 def check_admitted(operation: Operation, answer: Answer) -> None:
@@ -309,21 +309,21 @@ async def test_length_key_scope_rate_body_come_in_this_order(world: World, opera
     assert refused.headers["retry-after"] == refused.headers["x-ratelimit-reset"]
 
 
-@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize("plan", TARIFFS)
 async def test_the_plan_sets_the_rate(world: World, plan: str) -> None:
     who, me = f"{plan}, rate", next(operation for operation in OPERATIONS if operation.path == "/v1/me")
     await _use_up(world.state, world.headers[who], leave=1)
     last = await world.ask(me, who)
     assert (last.status, last.headers["x-ratelimit-remaining"]) == (200, "0")
-    assert last.headers["x-ratelimit-limit"] == str(PLANS[plan].requests_per_minute)
+    assert last.headers["x-ratelimit-limit"] == str(TARIFFS[plan].requests_per_minute)
     assert (await world.ask(me, who)).status == 429
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=str)
 async def test_the_plan_decides_about_voices_alone(world: World, operation: Operation) -> None:
-    for plan in PLANS:
+    for plan in TARIFFS:
         answer = await world.ask(operation, f"{plan}, {operation}", operation.body)
-        if operation.plain in NEED_VOICES and operation.method == "POST" and not PLANS[plan].voices:
+        if operation.plain in NEED_VOICES and operation.method == "POST" and not TARIFFS[plan].voices:
             assert (answer.status, answer.error["code"]) == (403, "voice_not_in_plan"), plan
         else:
             check_admitted(operation, answer)
