@@ -97,17 +97,17 @@ class Model(Frozen):
         kind: value of `kind` in `/models`; says which endpoint addresses the model.
         noun: capability name, the same in every folder; deployment names start with it.
         is_listed: whether `/models` names it.
-        created: Unix time the model entered the catalogue.
+        created: Unix time at which the models entered the catalogue.
         price: micro-EUR per million of each unit that the request consumes.
     """
 
     kind: ClassVar[str]
     noun: ClassVar[str]
     is_listed: ClassVar[bool] = True
+    created: ClassVar[int] = 1_790_000_000
 
     id: ModelId
     owned_by: str
-    created: int = 1_790_000_000
     display_name: str | None = None
     description: str | None = None
     license: str | None = None
@@ -191,7 +191,7 @@ class EmbeddingModel(Model):
     """Turns texts into vectors.
 
     Attributes:
-        dimensions: of a full vector; `matryoshka` models offer fewer too.
+        dimensions: numbers of a vector.
         context_window: of one text, in tokens.
         prompts: read before a text, by what it is for; empty for models that were trained without.
     """
@@ -201,7 +201,6 @@ class EmbeddingModel(Model):
 
     dimensions: PositiveInt
     context_window: PositiveInt
-    matryoshka: bool = False
     prompts: dict[InputType, str] = {}
 
 
@@ -236,7 +235,6 @@ class SpeechModel(Model):
         speaks_for_clips: speaks where a request brings a clip and names no engine.
         language_fault: row of the error table that refuses a language it lacks.
         voice_fault: row of the error table that refuses a voice of another engine.
-        sentences: what samples say, in languages that `sentences.toml` lacks.
     """
 
     kind = "tts"
@@ -262,7 +260,6 @@ class SpeechModel(Model):
     speaks_for_clips: bool = False
     language_fault: Literal["LANGUAGE_NOT_SUPPORTED", "LANGUAGE_UNPROCESSABLE"] = "LANGUAGE_NOT_SUPPORTED"
     voice_fault: Literal["VOICE_PROVIDER_MISMATCH", "UNKNOWN_VOICE"] = "VOICE_PROVIDER_MISMATCH"
-    sentences: dict[str, str] = {}
 
     def has_voice(self, slug: str) -> bool:
         """Whether a fixed voice has a sound here: its stanza lists it, or lists none because the weights bring them."""
@@ -302,8 +299,8 @@ class VoiceDesignModel(Model):
 
     provider: str
     languages: tuple[str, ...]
-    max_attempts: PositiveInt = 5
-    expected_s: PositiveFloat = 60
+    max_attempts: ClassVar[int] = 5
+    expected_s: ClassVar[float] = 60
 
 
 class TranscriptionModel(Model):

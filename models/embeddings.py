@@ -8,9 +8,9 @@ from pathlib import Path
 from contract.catalog import EmbeddingModel
 from contract.embeddings import Embeddings, EmbeddingsEngine, EmbeddingsJob, Text
 from contract.errors import CONTEXT_LENGTH_EXCEEDED
-from models.encoders import IMPORTS, Tokens
+from models.encoders import IMPORTS, EncoderOptions, Tokens
 from models.options import read
-from models.sentences import SentenceEncoder, SentenceOptions
+from models.sentences import SentenceEncoder
 from models.token_ids import TokenIds
 from models.weights.files import WeightsError
 
@@ -18,12 +18,12 @@ from models.weights.files import WeightsError
 class TransformerEmbedder(EmbeddingsEngine):
     """An embedding model of the catalogue."""
 
-    options_type = SentenceOptions
+    options_type = EncoderOptions
     imports = IMPORTS
 
     def __init__(self, model: EmbeddingModel, path: Path | None) -> None:
         self.model = model
-        self._sentences = SentenceEncoder(model, path, read(model, SentenceOptions))
+        self._sentences = SentenceEncoder(model, path, read(model, EncoderOptions))
         self._ids = TokenIds(model.id, self._sentences.encoder.tokenizer)
         size = self._sentences.encoder.network.config.hidden_size
         if size != model.dimensions:
@@ -32,13 +32,11 @@ class TransformerEmbedder(EmbeddingsEngine):
             )
 
     async def embed(self, job: EmbeddingsJob) -> Embeddings:
-        """One vector per text, in order; with `dimensions`, its first numbers scaled to length 1 again.
+        """One vector per text, in order.
 
         Texts longer than the window are cut at their end. Raises INVALID_REQUEST for ids of another tokenizer,
         CONTEXT_LENGTH_EXCEEDED where the job forbids the cut.
         """
-        import numpy as np
-
         texts = await self._texts(job)
         if not job.truncate:
             self._refuse_long(texts)
@@ -48,9 +46,6 @@ class TransformerEmbedder(EmbeddingsEngine):
                 self._refuse_cut(some, before=len(items))
             items += some
         vectors, tokens = await self._sentences.vectors_of(items, job.owner)
-        if job.dimensions and job.dimensions < vectors.shape[1]:
-            vectors = vectors[:, : job.dimensions]
-            vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         return Embeddings(vectors.astype("<f4").tobytes(), dimensions=vectors.shape[1], prompt_tokens=tokens)
 
     async def _texts(self, job: EmbeddingsJob) -> list[str]:

@@ -181,7 +181,7 @@ class CountingEmbedder:
         """Row i is len(text i), repeated."""
         import struct
 
-        size = job.dimensions or self.model.dimensions
+        size = self.model.dimensions
         lengths = [len(job.prompt) + len(text) for text in job.texts]
         if not job.truncate and max(lengths) > self.model.context_window:
             raise CONTEXT_LENGTH_EXCEEDED(f"`input` has {max(lengths)} tokens", param="input")

@@ -96,8 +96,6 @@ class ChatServing(OpenAIServingChat):
         model: ChatModel,
         template: str | None,
         grammars: Grammars,
-        *,
-        control_tokens_in_text: bool = False,
     ) -> None:
         shared: dict[str, Any] = {
             "request_logger": None,
@@ -107,7 +105,7 @@ class ChatServing(OpenAIServingChat):
             "tool_parser": model.tool_parser,
             "reasoning_parser": model.reasoning_parser or "",
         }
-        marks = None if control_tokens_in_text else marks_of(engine.renderer.tokenizer)
+        marks = marks_of(engine.renderer.tokenizer)
         renderer = TurnRenderer(engine.model_config, engine.renderer, marks, **shared)
         renderer.warmup()
         names = OpenAIServingModels(engine, [BaseModelPath(name=model.id, model_path=model.id)])

@@ -53,19 +53,10 @@ LEAST_RATE = 16_000
 """The code refuses a clip of fewer samples a second."""
 
 
-class Options(Frozen):
-    """Options of `CosyVoice`.
-
-    Attributes:
-        voices: recordings by slug.
-        fp16, load_trt, load_vllm, trt_concurrent: arguments of the official loader.
-    """
+class CosyVoiceOptions(Frozen):
+    """Options of `CosyVoice`: its recordings by slug."""
 
     voices: dict[str, StoredVoice] = Field(default_factory=dict)
-    fp16: bool = False
-    load_trt: bool = False
-    load_vllm: bool = False
-    trt_concurrent: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +77,17 @@ class Prompt:
 class CosyVoice(SpeechAdapter):
     """One loaded model. Parts of several jobs take turns on it."""
 
-    options_type = Options
+    options_type = CosyVoiceOptions
     libraries = Imports(("torch", "transformers"))
 
     def __init__(self, model: SpeechModel, path: Path | None) -> None:
         super().__init__(model, path)
         folder = need_folder(path, model.id)
-        options = read(model, Options)
+        options = read(model, CosyVoiceOptions)
         home = home_folder()
         clips = {slug: read_clip(slug, voice, home) for slug, voice in options.voices.items()}
         self._turn = threading.Lock()
-        self._code = load_code(folder, **options.model_dump(exclude={"voices"}))
+        self._code = load_code(folder)
         self._folder = TemporaryDirectory(prefix="parlance-clips-")
         self._voices = {slug: self._register(slug, clip) for slug, clip in clips.items()}
 
@@ -185,7 +176,7 @@ def closed_spans(parts: Iterable[Part], model: SpeechModel) -> Iterator[Part]:
         yield Part(text + "".join(f"</{name}>" for name in reversed(going_on)), part.end)
 
 
-def load_code(folder: Path, **arguments: Any) -> Any:
+def load_code(folder: Path) -> Any:
     """The official model, fed with safetensors and kept from logging what it speaks."""
     root = logging.getLogger()
     level, handlers = root.level, root.handlers[:]
@@ -203,7 +194,7 @@ def load_code(folder: Path, **arguments: Any) -> Any:
     if _hide_texts not in root.filters:
         root.addFilter(_hide_texts)
     networks.CosyVoiceModel.load = _load_networks
-    return official.AutoModel(model_dir=str(folder), **arguments)
+    return official.AutoModel(model_dir=str(folder))
 
 
 def _load_networks(self: Any, *files: str) -> None:

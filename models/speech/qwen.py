@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import Field, PositiveInt
+from pydantic import Field
 
 from contract.catalog import SpeechModel
 from contract.errors import STREAM_INCOMPLETE
 from contract.speech.engine import Clip, SpeechJob
 from models.options import read
-from models.qwen_tts import IMPORTS, LANGUAGES, Network, checked, load, plain_text, ran_on
+from models.qwen_tts import IMPORTS, LANGUAGES, NetworkOptions, checked, load, most_frames, plain_text, ran_on
 from models.speech.adapter import SpeechAdapter, Spoken
 from models.speech.text import passages
 from models.speech.voices import StoredVoice, read_clip
@@ -37,21 +37,19 @@ DENSE = frozenset({"zh", "ja", "ko"})
 ATTEMPTS = 2
 """The model is known to miss its end now and then, and to run on; another draw mends that."""
 
-KEPT_CLIPS = 64
+MAX_PASSAGES = 8
+"""Passages that are generated together; memory grows with them."""
+
+MAX_CLIPS = 64
+"""Clips of requests whose voices stay in memory."""
 
 Samples = np.ndarray[Any, np.dtype[np.float32]]
 
 
-class Options(Network):
-    """Options of `QwenSpeech`, beside those of its network.
-
-    Attributes:
-        voices: recordings by slug.
-        batch: parts that are generated together at most; memory grows with it.
-    """
+class QwenSpeechOptions(NetworkOptions):
+    """Options of `QwenSpeech`: its recordings by slug, beside those of its network."""
 
     voices: dict[str, StoredVoice] = Field(default_factory=dict)
-    batch: PositiveInt = 8
 
 
 @dataclass(slots=True, eq=False)
@@ -75,18 +73,18 @@ class Passage:
 class QwenSpeech(SpeechAdapter):
     """The engine."""
 
-    options_type = Options
+    options_type = QwenSpeechOptions
     libraries = IMPORTS
 
     def __init__(self, model: SpeechModel, path: Path | None) -> None:
         super().__init__(model, path)
         folder = need_folder(path, model.id)
-        self.options = read(model, Options)
+        options = read(model, QwenSpeechOptions)
         home = home_folder()
-        clips = {slug: read_clip(slug, voice, home) for slug, voice in self.options.voices.items()}
+        clips = {slug: read_clip(slug, voice, home) for slug, voice in options.voices.items()}
         self._turn = threading.Lock()
         self._waiting: deque[Passage] = deque()
-        self._tts = load(folder, self.options, "base")
+        self._tts = load(folder, options, "base")
         self._plain = plain_text(self._tts)
         self._voices = {slug: self._listen(clip) for slug, clip in clips.items()}
         self._book = threading.Lock()
@@ -103,11 +101,11 @@ class QwenSpeech(SpeechAdapter):
 
     def _speak(self, texts: Sequence[str], language: str, prompt: Any) -> list[Samples]:
         """The sound of each text. Whoever has the turn speaks for all who wait."""
-        ours = [Passage(text, language, prompt, self.options.most_frames(text)) for text in texts]
+        ours = [Passage(text, language, prompt, most_frames(text)) for text in texts]
         self._waiting.extend(ours)
         while not all(passage.is_done for passage in ours):
             with self._turn:
-                self._speak_batch([self._waiting.popleft() for _ in range(min(self.options.batch, len(self._waiting)))])
+                self._speak_batch([self._waiting.popleft() for _ in range(min(MAX_PASSAGES, len(self._waiting)))])
         for passage in ours:
             if passage.error:
                 raise passage.error
@@ -167,7 +165,7 @@ class QwenSpeech(SpeechAdapter):
             prompt = self._listen(clip)
         with self._book:
             self._clips[key] = prompt
-            if len(self._clips) > KEPT_CLIPS:
+            if len(self._clips) > MAX_CLIPS:
                 self._clips.popitem(last=False)
         return prompt
 

@@ -18,7 +18,17 @@ from contract.catalog import VoiceDesignModel
 from contract.voice_design.engine import DesignJob
 from models.imports import SOUND
 from models.options import read
-from models.qwen_tts import IMPORTS, LANGUAGES, SAMPLE_RATE, Network, checked, load, plain_text, ran_on
+from models.qwen_tts import (
+    IMPORTS,
+    LANGUAGES,
+    SAMPLE_RATE,
+    NetworkOptions,
+    checked,
+    load,
+    most_frames,
+    plain_text,
+    ran_on,
+)
 from models.voice_design.adapter import DesignAdapter, Try
 from models.weights.files import need_folder
 
@@ -46,14 +56,13 @@ class Description:
 class QwenDesigner(DesignAdapter[Description]):
     """The loaded variant `voice_design`."""
 
-    options_type = Network
+    options_type = NetworkOptions
     imports = SOUND + IMPORTS
     sample_rate = SAMPLE_RATE
 
     def __init__(self, model: VoiceDesignModel, path: Path | None) -> None:
         super().__init__(model, path)
-        self.options = read(model, Network)
-        self._tts = load(need_folder(path, model.id), self.options, "voice_design")
+        self._tts = load(need_folder(path, model.id), read(model, NetworkOptions), "voice_design")
         self._plain = plain_text(self._tts)
 
     def propose(self, job: DesignJob, tries: Sequence[Try[Description]]) -> Description:
@@ -68,7 +77,7 @@ class QwenDesigner(DesignAdapter[Description]):
         import torch
 
         torch.manual_seed(voice.seed)
-        most = self.options.most_frames(job.text)
+        most = most_frames(job.text)
         made, rate = self._tts.generate_voice_design(
             text=self._plain(job.text),
             instruct=self._plain(voice.instruct),

@@ -145,7 +145,7 @@ def test_stanza_of_another_profile_is_checked_too(tmp_path: Path) -> None:
         ("speech.toml", 'provider = "mistral"', 'provider = "qwen"', r"speech.toml \[qwen3-tts\] `provider`"),
         ("voices.toml", 'provider = "qwen"', 'provider = "nobody"', r"voices.toml \[rooom-f-01\] `provider`"),
         ("voices.toml", 'gender = "f"', 'gender = "x"', r"voices.toml \[F1\] `gender`"),
-        ("sentences.toml", "\nzh = ", "\nxx = ", r"speech.toml \[cosyvoice-3\] `sentences`: .*no sentence for zh"),
+        ("sentences.toml", "\nzh = ", "\nxx = ", r"sentences.toml: there is no sentence for `zh`, which \[cosyvoice-3\]"),
         ("sentences.toml", "\nzh = ", "\nzh = 1 #", "sentences.toml `zh`: a string is expected"),
     ],
 )
@@ -190,22 +190,17 @@ def test_engines_among_which_none_could_be_chosen_are_refused(
     assert re.match(complaint, refusal(edited(tmp_path, "speech.toml", *changes)))
 
 
-def test_a_stanza_brings_the_sentence_of_a_new_language(tmp_path: Path) -> None:
+def test_a_new_language_needs_a_sentence(tmp_path: Path) -> None:
     ten = '"de", "en", "fr", "es", "it", "pt", "ru", "ja", "ko", "zh"'
     qwen = (f"languages = [{ten}]", f'languages = [{ten}, "sw"]')
-    assert "no sentence for sw" in refusal(edited(tmp_path, "speech.toml", qwen))
-    sentence = ("takeover_order = 10", 'takeover_order = 10\nsentences = { sw = "Habari ya asubuhi." }')
-    catalog = load("embedded", edited(tmp_path, "speech.toml", qwen, sentence))
+    folder = edited(tmp_path, "speech.toml", qwen)
+    assert "no sentence for `sw`, which [qwen3-tts] of speech.toml speaks" in refusal(folder)
+    with (folder / "sentences.toml").open("a") as file:
+        file.write('sw = "Habari ya asubuhi."\n')
+    catalog = load("embedded", folder)
     assert catalog.sentences["sw"] == "Habari ya asubuhi."
     assert catalog.sentences.keys() == load("embedded").sentences.keys() | {"sw"}
     assert catalog.spoken_languages == load("embedded").spoken_languages | {"sw"}
-
-
-def test_a_language_has_one_sentence(tmp_path: Path) -> None:
-    folder = edited(
-        tmp_path, "speech.toml", ("takeover_order = 10", 'takeover_order = 10\nsentences = { de = "Hallo." }')
-    )
-    assert refusal(folder).startswith("speech.toml [qwen3-tts] `sentences.de`")
 
 
 @pytest.mark.parametrize("profile", PROFILES)

@@ -301,7 +301,7 @@ def test_kokoro_refuses_what_it_has_not(kokoro: Kokoro) -> None:
         kokoro.speak("Hello.", "en", KokoroVoice(styles={"af_nobody": 1}))
 
 
-def test_every_preset_has_both_mouths() -> None:
+def test_every_preset_has_a_voice_of_both_synthesizers() -> None:
     seen = set()
     for profile in configs.PROFILES:
         catalog = configs.load(profile)
