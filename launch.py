@@ -190,7 +190,7 @@ def _models(args: dict[str, Any]) -> list[Model]:
         refuse(plan, Site.of_process())
     except (CatalogError, UnfitError) as error:
         raise StartError(str(error)) from None
-    return list(plan.catalog.set_up())
+    return list(plan.catalog.deployed())
 
 
 def _fetch_weights(models: list[Model], *, offline: bool) -> None:

@@ -4,7 +4,7 @@
     remedies.py                     why each of them happens, and what to do
     limits.py        section 8      numbers that hold for all models
     access.py        section 5      scopes, plans, the caller behind a key
-    catalog.py       section 2      types of the catalogue: what a model's stanza may say
+    catalog/         section 2      types of the catalogue: what a model's stanza may say
     models.py        section 2      how a model is listed
     base.py  body.py  images.py     how strictly bodies are read: types, JSON, `data:` addresses
     events.py        section 4      server-sent events

@@ -57,7 +57,7 @@ def obedient_speaker(model: SpeechModel) -> SpeechModel:
         "adapter": "tests.engines:ObedientSpeaker",
         "runtime": "obedient",
         "languages": (),
-        "elsewhere": None,
+        "fallback": None,
         "weights": None,
         "max_ongoing_requests": 1,
         "options": {},

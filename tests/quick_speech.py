@@ -49,13 +49,13 @@ class Espeak(ExpressiveAdapter):
 def quick(model: SpeechModel) -> SpeechModel:
     """`model` with the tags, styles and voices of its stanza, but espeak-ng speaks all of its languages."""
     assert model.serving
-    assert model.serving.elsewhere
+    assert model.serving.fallback
     change = {
         "adapter": "tests.quick_speech:Espeak",
-        "runtime": model.serving.elsewhere.runtime,
-        "license": model.serving.elsewhere.license,
+        "runtime": model.serving.fallback.runtime,
+        "license": model.serving.fallback.license,
         "languages": (),
-        "elsewhere": None,
+        "fallback": None,
         "weights": None,
         "options": {"voices": {slug: voice["espeak"] for slug, voice in model.serving.options["voices"].items()}},
     }

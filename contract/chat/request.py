@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from contract.base import Items, Lenient
+from contract.catalog.chat import ReasoningEffort
 from contract.chat import schemas
 from contract.chat.arguments import check_arguments
 from contract.chat.forms import ResponseFormat, StructuredOutputs
@@ -53,9 +54,6 @@ MAX_PENALTY = 2.0
 MAX_TOP_K = 1000
 """0 is all tokens, and so is -1, which older clients of vLLM send."""
 MAX_REPETITION_PENALTY = 2.0
-
-ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
-"""How much a model may think before it answers; `none` is not at all."""
 
 
 def _listed(value: Any, wrap: Any = lambda text: text) -> Any:

@@ -8,7 +8,7 @@ from models.weights.files import WeightsError
 def weights_of(profile: str) -> set[str]:
     """Names of the weights that `profile` loads. Raises WeightsError for a profile that there is not."""
     try:
-        servings = [model.serving for model in configs.load(profile).set_up()]
+        servings = [model.serving for model in configs.load(profile).deployed()]
     except configs.CatalogError as error:
         raise WeightsError(str(error)) from None
     return {serving.weights for serving in servings if serving and serving.weights}

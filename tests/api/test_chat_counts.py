@@ -46,7 +46,7 @@ async def serving(state: State, prefix: str = "x-service-", **price: int) -> Asy
     thinking = Thinking(switch="enable_thinking")
     model = model.model_copy(update={"serving": runs, "price": PRICE | price, "thinking": thinking})
     catalog = behaving(obedient=model)
-    service = Service(catalog, {m.deployment: LocalEngine(m) for m in catalog.set_up()}, state, header_prefix=prefix)
+    service = Service(catalog, {m.deployment: LocalEngine(m) for m in catalog.deployed()}, state, header_prefix=prefix)
     transport = httpx.ASGITransport(build_app(service), raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
         api = Api(service, client)

@@ -312,5 +312,5 @@ def test_every_preset_has_a_voice_of_both_synthesizers() -> None:
                 voices: Callable[..., Any] = model.serving.options["voices"]
                 assert set(voices) == slugs, model.id
                 assert all("espeak" in said for said in model.serving.options["voices"].values())
-                assert model.serving.elsewhere
+                assert model.serving.fallback
     assert {"embedded", "cpu"} <= seen
