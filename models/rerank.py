@@ -1,4 +1,4 @@
-"""Relevance of documents to a query. Spec 4, POST /rerank.
+"""Relevance of documents to a query.
 
 CrossEncoderReranker    reads query and document together: the real thing, one pass per document
 CosineReranker          compares two sentence vectors: fast and rough, for profiles without a cross-encoder

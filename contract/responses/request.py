@@ -14,13 +14,13 @@ from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, field
 
 from contract.base import Items, Lenient
 from contract.body import explain
+from contract.catalog.chat import ReasoningEffort
 from contract.chat.request import (
     MAX_IMAGES,
     MAX_MESSAGES,
     MAX_TEMPERATURE,
     MAX_TOP_LOGPROBS,
     ChatRequest,
-    ReasoningEffort,
 )
 from contract.chat.tools import MAX_TOOLS, BuiltInTool
 from contract.errors import INVALID_REQUEST

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from contract.base import Lenient
+from contract.catalog import Thinking
 from contract.chat.request import ChatRequest, Message, Part
-from contract.chat.thinking import Thinking, told
+from contract.chat.thinking import told
 from contract.chat.tools import AllowedChoice, NamedCustomTool, NamedTool
 
 COPIED = (

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 from audio.turns import Turns
 from models.imports import ONNX, Imports
 from models.kokoro import phonemes
-from models.kokoro.styles import MOST_PHONEMES, Styles, expected
-from models.kokoro.voices import KokoroVoice
+from models.kokoro.styles import MOST_PHONEMES, KokoroVoice, Styles, expected
 from models.weights.files import WeightsError
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from models.espeak import library
 from models.espeak.library import Manner
 from models.espeak.voices import VoiceSettings, language_of, settings_for
 from models.kokoro.speaker import IMPORTS, SAMPLE_RATE, Kokoro
-from models.kokoro.styles import at_home, expected, mixture
-from models.kokoro.voices import KokoroVoice
+from models.kokoro.styles import KokoroVoice, at_home, expected, mixture
 from models.options import read
 from models.speech.expressive import ExpressiveAdapter, ProsodyChange, Sound, Synthesizer
 from models.speech.text import Part, sentences

@@ -30,15 +30,16 @@ from models.stepping import Stepper
 from models.transcription.adapter import SAMPLE_RATE, Recording, TranscriptionAdapter
 from models.transcription.segments import in_order, is_heard, lasts, sentences
 from models.transcription.voice_activity import Block, Window, blocks, rest, spoken
-from models.transcription.whisper_doubts import (
+from models.transcription.whisper import (
     MAX_NO_SPEECH,
     MAX_REPETITION,
     MIN_LOGPROB,
+    check_languages,
     is_bearable,
     is_doubtful,
     is_no_speech,
+    load,
 )
-from models.transcription.whisper_weights import check_languages, load
 from models.weights.files import need_folder
 
 TEMPERATURES = (0.0, 0.4, 0.8)

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from contract.catalog import VoiceDesignModel
 from contract.voice_design.engine import DesignJob
@@ -25,10 +25,9 @@ from models.espeak.library import Manner
 from models.espeak.voices import VoiceSettings, language_of, reach
 from models.imports import SOUND
 from models.kokoro.speaker import IMPORTS, SAMPLE_RATE, Kokoro
-from models.kokoro.voices import KokoroVoice
+from models.kokoro.styles import KokoroVoice
 from models.voice_design.adapter import DesignAdapter, Try
 from models.voice_design.palette import Ends, ends, mixed, outermost, pitch_of, wanted
-from models.voice_design.solving import Point, setting_for
 from models.weights.files import need_folder
 
 if TYPE_CHECKING:
@@ -154,3 +153,38 @@ def _variant(job: DesignJob, draw: Random) -> str:
     other = "m" if job.gender == "f" else "f"
     drawn = [*draw.sample(VARIANTS[job.gender], 5), *draw.sample(VARIANTS[other], 5)]
     return min(drawn, key=miss_hz)
+
+
+STEPS = 400
+"""Places at which the corrected curve is looked at."""
+
+
+class Point(NamedTuple):
+    """A setting, and the median pitch in Hz that it gives."""
+
+    setting: float
+    f0_hz: float
+
+
+def setting_for(target_hz: float, expected: Sequence[Point], measured: Sequence[Point]) -> float:
+    """The setting whose pitch should come nearest to `target_hz`; the lowest or highest where that is out of reach.
+
+    What was expected is corrected by what was measured, in octaves, as pitch is heard. With two measurements around the
+    target this is the secant method.
+
+    Args:
+        target_hz: pitch wanted.
+        expected: at least one point, settings rising. Between two the pitch moves evenly.
+        measured: any number, in any order.
+    """
+    import numpy as np
+
+    curve = np.array(expected, float)
+    settings = np.linspace(curve[0, 0], curve[-1, 0], STEPS + 1)
+    settings = np.union1d(settings, [point.setting for point in measured])
+    octaves = np.interp(settings, curve[:, 0], np.log2(curve[:, 1]))
+    if measured:
+        seen = np.array(sorted(measured), float)
+        errors = np.log2(seen[:, 1]) - np.interp(seen[:, 0], curve[:, 0], np.log2(curve[:, 1]))
+        octaves = octaves + np.interp(settings, seen[:, 0], errors)
+    return float(settings[np.argmin(np.abs(octaves - np.log2(target_hz)))])

@@ -10,8 +10,7 @@ from tempfile import TemporaryDirectory
 
 from models.weights.files import Digests, WeightsError, pin_all, refuse_code, regular_files
 from models.weights.lock import LOCK, update
-from models.weights.repositories import repositories
-from models.weights.stanzas import Stanza
+from models.weights.stanzas import Stanza, repositories
 from models.weights.store import ensure, home_folder, is_offline, manifest
 
 EXAMPLES = """examples:

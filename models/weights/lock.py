@@ -18,8 +18,7 @@ from pydantic import ValidationError
 
 from models.weights.child import last_line
 from models.weights.files import PinnedFile, WeightsError, hash_file, refuse_code
-from models.weights.repositories import Repository
-from models.weights.stanzas import FetchedFile, Stanza, read
+from models.weights.stanzas import FetchedFile, Repository, Stanza, read
 
 LOCK = Path(__file__).with_name("hub.lock")
 

@@ -25,9 +25,8 @@ from contract.base import Frozen
 from contract.catalog import Model
 from models.weights.files import Digests, PinnedFile, Sha256, WeightsError, pin_all, refuse_code, regular_files, verify
 from models.weights.lock import LOCK, fits, update
-from models.weights.repositories import repositories
 from models.weights.sources import FETCHERS, RESUMES, progress, run_converter
-from models.weights.stanzas import Stanza, read
+from models.weights.stanzas import Stanza, read, repositories
 
 __all__ = ["Stanza", "UnlockedError", "WeightsError", "ensure", "hashes_of", "home_folder", "manifest"]
 

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from contract.access import Scope
+from contract.catalog import Thinking
 from contract.chat.engine import ChatBatch, ChatJob, ChatReply
-from contract.chat.thinking import Thinking
 from deployments.ingress.app import build_app
 from deployments.ingress.service import Service
 from state import State

@@ -16,7 +16,7 @@ from contract.errors import ApiError
 from contract.models import describe
 from contract.transcription.request import TranscriptionRequest, plan
 from models.options import check
-from models.weights.repositories import repositories
+from models.weights.stanzas import repositories
 from models.weights.store import manifest
 
 PRODUCTION = configs.load("production")

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from contract.catalog import ChatModel
+from contract.catalog import ChatModel, Thinking
 from contract.chat.request import ChatRequest
-from contract.chat.thinking import EFFORTS, MAX_VARIABLE, Thinking, Told, told
+from contract.chat.thinking import EFFORTS, MAX_VARIABLE, Told, told
 from contract.errors import ApiError
 
 SWITCHED = Thinking(switch="enable_thinking", budgets={"minimal": 512, "low": 2048})

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from contract.catalog import ChatModel, Serving
+from contract.catalog import ChatModel, Serving, Thinking
 from contract.chat.engine import ChatJob
 from contract.chat.request import ChatRequest
-from contract.chat.thinking import Thinking
 from contract.errors import ApiError
 from contract.events import contents
 from models.chat import VllmChat

@@ -21,7 +21,7 @@ from contract.catalog import SpeechModel
 from contract.errors import ApiError
 from contract.speech.engine import Clip, SpeechJob
 from models.kokoro.speaker import LEVEL, SAMPLE_RATE, Kokoro
-from models.kokoro.voices import KokoroVoice
+from models.kokoro.styles import KokoroVoice
 from models.speech.adapter import SpeechAdapter
 from models.speech.kokoro import FIRST_CHARS, KokoroSpeech
 from models.weights.store import WeightsError, ensure

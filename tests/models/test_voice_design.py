@@ -19,7 +19,7 @@ from contract.catalog import FallbackRuntime, Serving, VoiceDesignModel
 from contract.errors import ApiError
 from contract.voice_design.engine import DesignJob
 from models.voice_design.adapter import DesignAdapter, Try, trimmed
-from models.voice_design.solving import Point, setting_for
+from models.voice_design.kokoro import Point, setting_for
 
 pytestmark = pytest.mark.anyio
 

@@ -17,8 +17,7 @@ import models
 from audio.marking import read_marks
 from audio.pitch import Pitch, measure
 from contract.voice_design.engine import DesignJob
-from models.kokoro.styles import measured
-from models.kokoro.voices import KokoroVoice
+from models.kokoro.styles import KokoroVoice, measured
 from models.voice_design.adapter import Try
 from models.voice_design.kokoro import KokoroDesigner
 from models.voice_design.palette import Ends, ends, mixed, outermost, pitch_of, sheet, wanted

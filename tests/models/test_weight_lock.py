@@ -17,8 +17,7 @@ import pytest
 from models.weights import store
 from models.weights.cli import main
 from models.weights.lock import resolve, update
-from models.weights.repositories import SHIPPED, Repository, repositories
-from models.weights.stanzas import read
+from models.weights.stanzas import SHIPPED, Repository, read, repositories
 from models.weights.store import WeightsError
 from tests.docs.pages import ROOT
 from tests.models.toy_weights import digest
