@@ -30,10 +30,10 @@ def read(file: Path) -> dict[str, Any]:
 
 def stanzas(file: Path) -> dict[str, dict[str, Any]]:
     """The tables of a file by id. Raises CatalogError."""
-    found = read(file)
-    for id, stanza in found.items():
+    tables = read(file)
+    for id, stanza in tables.items():
         check_table(file, id, stanza)
-    return found
+    return tables
 
 
 def serving_tables(file: Path, id: str, tables: Any, profiles: Collection[str]) -> dict[str, dict[str, Any]]:

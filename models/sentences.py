@@ -72,10 +72,12 @@ def read_head(folder: Path) -> Head:
 
 def _published_pooling(folder: Path | None) -> str | None:
     """The one pooling mode in the file of sentence-transformers, in its newer or its older form."""
-    said = (read_json(folder / "config.json") if folder else None) or {}
-    if mode := said.get("pooling_mode"):
+    config = (read_json(folder / "config.json") if folder else None) or {}
+    if mode := config.get("pooling_mode"):
         return str(mode)
-    flags = {key.removeprefix("pooling_mode_"): value for key, value in said.items() if key.startswith("pooling_mode_")}
+    flags = {
+        key.removeprefix("pooling_mode_"): value for key, value in config.items() if key.startswith("pooling_mode_")
+    }
     chosen = [flag for flag, value in flags.items() if value]
     return PUBLISHED.get(chosen[0]) if len(chosen) == 1 else None
 

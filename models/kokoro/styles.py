@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, np.dtype[np.float32]]
 
 MOST_PHONEMES = 510
-"""Rows of a table: one for each length of what is said, from 1."""
+"""Rows of a table: one for each number of phonemes, from 1."""
 
 STYLE_NUMBERS = 256
 MEASURED = Path(__file__).with_name("measured.toml")
@@ -40,7 +40,7 @@ NATIVE = {
     "it": {"f": "if_sara", "m": "im_nicola"},
     "pt": {"f": "pf_dora", "m": "pm_alex"},
 }
-"""ISO 639-1 code and gender to a style that was made from recordings in that language. Of French there is one."""
+"""A style made from recordings in a language, by ISO 639-1 code and gender. French has only one."""
 
 NATIVE_SHARE = 0.5
 
@@ -84,10 +84,10 @@ def measured() -> dict[str, Measured]:
 
 def expected(shares: Mapping[str, float]) -> Measured:
     """How a mixture will sound, nearly: the weighted mean of its styles."""
-    known = measured()
+    styles = measured()
     return Measured(
-        sum(share * known[name].f0_hz for name, share in shares.items()),
-        sum(share * known[name].loudness for name, share in shares.items()),
+        sum(share * styles[name].f0_hz for name, share in shares.items()),
+        sum(share * styles[name].loudness for name, share in shares.items()),
     )
 
 

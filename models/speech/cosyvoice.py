@@ -40,12 +40,12 @@ from models.speech.voices import StoredVoice, read_clip
 from models.weights.files import need_folder
 from models.weights.store import home_folder
 
-TOLD = "You are a helpful assistant."
-END = "<|endofprompt|>"
+INSTRUCTION = "You are a helpful assistant."
+END_OF_PROMPT = "<|endofprompt|>"
 
 PART_CHARS = 200
 DENSE_PART_CHARS = 60
-"""Of a language that writes a syllable or more with each character. Some 80 tokens, as the official code cuts."""
+"""Characters of a part where each writes a syllable or more: some 80 tokens, as the official code cuts."""
 
 DENSE = frozenset({"zh", "ja", "ko"})
 
@@ -110,7 +110,7 @@ class CosyVoice(SpeechAdapter):
 
     def _register(self, slug: str, clip: Clip) -> Prompt:
         file = self._write(clip)
-        self._code.add_zero_shot_spk(f"{TOLD}{END}{_plain(clip.transcript or '')}", file, slug)
+        self._code.add_zero_shot_spk(f"{INSTRUCTION}{END_OF_PROMPT}{_plain(clip.transcript or '')}", file, slug)
         return Prompt(file, clip.transcript, slug)
 
     def _prompt(self, job: SpeechJob) -> tuple[Prompt, bool]:
@@ -126,15 +126,15 @@ class CosyVoice(SpeechAdapter):
         manner: dict[str, Any] = {"stream": False, "speed": job.speed, "text_frontend": False}
         if job.style:
             # Never with a registered voice: its own text would take the place of the style (CosyVoice issue 1400).
-            told = f"{TOLD} {_plain(job.style)}{END}"
-            yield from self._code.inference_instruct2(text, told, prompt.file, **manner)
+            instruction = f"{INSTRUCTION} {_plain(job.style)}{END_OF_PROMPT}"
+            yield from self._code.inference_instruct2(text, instruction, prompt.file, **manner)
         elif prompt.registered:
             yield from self._code.inference_zero_shot(text, "", "", zero_shot_spk_id=prompt.registered, **manner)
         elif prompt.transcript:
-            heard = f"{TOLD}{END}{_plain(prompt.transcript)}"
-            yield from self._code.inference_zero_shot(text, heard, prompt.file, **manner)
+            transcript = f"{INSTRUCTION}{END_OF_PROMPT}{_plain(prompt.transcript)}"
+            yield from self._code.inference_zero_shot(text, transcript, prompt.file, **manner)
         else:
-            yield from self._code.inference_cross_lingual(f"{TOLD}{END}{text}", prompt.file, **manner)
+            yield from self._code.inference_cross_lingual(f"{INSTRUCTION}{END_OF_PROMPT}{text}", prompt.file, **manner)
 
     def _parts(self, job: SpeechJob) -> Iterator[Part]:
         limit = DENSE_PART_CHARS if job.language in DENSE else PART_CHARS

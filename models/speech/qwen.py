@@ -101,28 +101,28 @@ class QwenSpeech(SpeechAdapter):
 
     def _speak(self, texts: Sequence[str], language: str, prompt: Any) -> list[Samples]:
         """The sound of each text. Whoever has the turn speaks for all who wait."""
-        ours = [Passage(text, language, prompt, most_frames(text)) for text in texts]
-        self._waiting.extend(ours)
-        while not all(passage.is_done for passage in ours):
+        queued = [Passage(text, language, prompt, most_frames(text)) for text in texts]
+        self._waiting.extend(queued)
+        while not all(passage.is_done for passage in queued):
             with self._turn:
                 self._speak_batch([self._waiting.popleft() for _ in range(min(MAX_PASSAGES, len(self._waiting)))])
-        for passage in ours:
+        for passage in queued:
             if passage.error:
                 raise passage.error
-        return [passage.sound for passage in ours if passage.sound is not None]
+        return [passage.sound for passage in queued if passage.sound is not None]
 
     def _speak_batch(self, batch: list[Passage]) -> None:
         """Where it fails each passage is tried alone, so that one fails nobody else."""
         if not batch:
             return
         try:
-            made, rate = self._tts.generate_voice_clone(
+            outputs, rate = self._tts.generate_voice_clone(
                 text=[passage.text for passage in batch],
                 language=[passage.language for passage in batch],
                 voice_clone_prompt=[passage.prompt for passage in batch],
                 max_new_tokens=max(passage.most_frames for passage in batch),
             )
-            sounds = [checked(samples, rate, self.sample_rate, self.model.id) for samples in made]
+            sounds = [checked(samples, rate, self.sample_rate, self.model.id) for samples in outputs]
         except Exception as error:
             if len(batch) == 1:
                 batch[0].error = error

@@ -82,8 +82,8 @@ class Supertonic(SpeechAdapter):
 
     def _sound(self, text: str, voice: str, language: str) -> Any:
         """float32 [n]. The graphs give whole blocks; what is beyond the duration that they predicted is no speech."""
-        known = language if language in self.model.languages else UNKNOWN_LANGUAGE
-        waves, seconds = self._tts.model([text], self._styles[voice], DIFFUSION_STEPS, SPEED, known)
+        code = language if language in self.model.languages else UNKNOWN_LANGUAGE
+        waves, seconds = self._tts.model([text], self._styles[voice], DIFFUSION_STEPS, SPEED, code)
         return waves[0, : int(seconds[0] * self.sample_rate)].clip(-1, 1)
 
     def _readable(self, text: str) -> str:

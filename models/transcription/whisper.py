@@ -75,11 +75,11 @@ def load(folder: Path, *, device: str, compute_type: str, threads: int) -> Any:
 def check_languages(whisper: Any, lacks_languages: tuple[str, ...], model_id: str) -> None:
     """Raises WeightsError where the stanza is wrong about what the weights lack: requests are judged by it."""
     token = whisper.hf_tokenizer.token_to_id
-    known = (
+    languages = (
         {code for code in LANGUAGES if token(f"<|{code}|>") is not None} if whisper.model.is_multilingual else {"en"}
     )
-    if wrong := set(LANGUAGES) - known ^ set(lacks_languages):
+    if wrong := set(LANGUAGES) - languages ^ set(lacks_languages):
         raise WeightsError(
             f"`lacks_languages` of `{model_id}` is wrong about {', '.join(sorted(wrong)[:5])}: "
-            f"the weights lack {', '.join(sorted(set(LANGUAGES) - known)) or 'none'}"
+            f"the weights lack {', '.join(sorted(set(LANGUAGES) - languages)) or 'none'}"
         )

@@ -68,7 +68,7 @@ class QwenDesigner(DesignAdapter[Description]):
     def propose(self, job: DesignJob, tries: Sequence[Try[Description]]) -> Description:
         if not tries:
             return Description(job.instruct, job.seed, FIRST_TEMPERATURE)
-        last = next((one.pitch for one in reversed(tries) if one.pitch), None)
+        last = next((attempt.pitch for attempt in reversed(tries) if attempt.pitch), None)
         instruct = f"{job.instruct} {hint(last, job.target_hz)}" if last else job.instruct
         return Description(instruct, job.seed + len(tries), LATER_TEMPERATURE)
 
@@ -78,16 +78,16 @@ class QwenDesigner(DesignAdapter[Description]):
 
         torch.manual_seed(voice.seed)
         most = most_frames(job.text)
-        made, rate = self._tts.generate_voice_design(
+        outputs, rate = self._tts.generate_voice_design(
             text=self._plain(job.text),
             instruct=self._plain(voice.instruct),
             language=LANGUAGES[job.language],
             max_new_tokens=most,
             temperature=voice.temperature,
         )
-        if ran_on(made[0], most):
+        if ran_on(outputs[0], most):
             return np.empty(0, np.float32)
-        return checked(made[0], rate, self.sample_rate, self.model.id)
+        return checked(outputs[0], rate, self.sample_rate, self.model.id)
 
     def recipe(self, voice: Description) -> None:
         """The clip is all that there is of it."""

@@ -123,11 +123,11 @@ def download_sdist(requirement: str, into: Path) -> None:
 
 def _settings() -> dict[str, str]:
     """Pip's configuration, its files and the environment together."""
-    found: dict[str, dict[str, str]] = {section: {} for section in _SECTIONS}
+    settings: dict[str, dict[str, str]] = {section: {} for section in _SECTIONS}
     for line in run_child(["-m", "pip", "config", "list"], doing="read the configuration of pip").splitlines():
-        if (setting := _SETTING.match(line)) and setting["section"] in found:
-            found[setting["section"]][setting["key"]] = str(ast.literal_eval(setting["value"]))
-    return found["global"] | found["download"] | found[":env:"]
+        if (setting := _SETTING.match(line)) and setting["section"] in settings:
+            settings[setting["section"]][setting["key"]] = str(ast.literal_eval(setting["value"]))
+    return settings["global"] | settings["download"] | settings[":env:"]
 
 
 def _pages(settings: dict[str, str], name: str) -> Iterator[str]:
