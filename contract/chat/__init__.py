@@ -4,8 +4,9 @@ request.py     bodies
 tools.py       tools, which of them may be called, and calls
 arguments.py   arguments of calls that a client repeats
 forms.py       forms that an answer is made to follow
-schemas.py     which JSON schemas are compiled, and what that costs
+schemas.py     what it costs to compile JSON schemas to a grammar
 thinking.py    how much a model thinks, in the terms of that model
+usage.py       tokens of a call
 engine.py      what crosses to an LLM: job, reply, batches of a stream
 reads.py       what crosses to an LLM that a scorer reads through
 """

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from contract.chat.engine import ChatBatch, reasoning_tokens
+from contract.chat.engine import ChatBatch
+from contract.chat.usage import reasoning_tokens
 from contract.errors import ApiError
 from contract.events import contents, event
 from contract.messages.errors import error_body

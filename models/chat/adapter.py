@@ -248,7 +248,7 @@ class VllmChat(ChatEngine):
 
     async def _refused_field(self, refusal: grammars.Refused, job: ChatJob) -> str:
         """The field of the schema that was refused; of several the first that is refused alone, or the dearest."""
-        fields = dict(schemas.compiled(job.request))
+        fields = job.request.compiled_schemas()
         kind: grammars.Kind | grammars.Syntax = "PARSE" if refusal.reason == "invalid" else "JSON"
         if refusal.reason in ("invalid", "empty", "slow") and len(fields) > 1:
             specs = [json.dumps(schema) for schema in fields.values()]
@@ -257,7 +257,7 @@ class VllmChat(ChatEngine):
                 return list(fields)[place]
         if job.request.structured_outputs:
             return f"structured_outputs.{'regex' if job.request.structured_outputs.regex else 'choice'}"
-        return schemas.dearest(job.request) if fields else "tools"
+        return schemas.dearest(fields) if fields else "tools"
 
     def _refuse_images(self, request: ChatRequest) -> None:
         if self._model.vision:

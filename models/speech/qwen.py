@@ -10,13 +10,14 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cachetools import LRUCache
 from pydantic import Field
 
 from contract.catalog import SpeechModel
@@ -54,7 +55,7 @@ class QwenSpeechOptions(NetworkOptions):
 
 @dataclass(slots=True, eq=False)
 class Passage:
-    """A part of a text, and what became of it: `sound` or `error`."""
+    """A part of a text, and its outcome: `sound` or `error`."""
 
     text: str
     language: str
@@ -71,7 +72,7 @@ class Passage:
 
 
 class QwenSpeech(SpeechAdapter):
-    """The engine."""
+    """Qwen3-TTS, variant `base`."""
 
     options_type = QwenSpeechOptions
     libraries = IMPORTS
@@ -86,9 +87,9 @@ class QwenSpeech(SpeechAdapter):
         self._waiting: deque[Passage] = deque()
         self._tts = load(folder, options, "base")
         self._plain = plain_text(self._tts)
-        self._voices = {slug: self._listen(clip) for slug, clip in clips.items()}
-        self._book = threading.Lock()
-        self._clips: OrderedDict[str, Any] = OrderedDict()
+        self._voices = {slug: self._encode_clip(clip) for slug, clip in clips.items()}
+        self._clips_lock = threading.Lock()
+        self._clips: LRUCache[str, Any] = LRUCache(MAX_CLIPS)
 
     def render(self, job: SpeechJob) -> Iterator[Spoken]:
         """All of the sound, once all of it is made."""
@@ -100,7 +101,7 @@ class QwenSpeech(SpeechAdapter):
             yield Spoken(samples, part.end)
 
     def _speak(self, texts: Sequence[str], language: str, prompt: Any) -> list[Samples]:
-        """The sound of each text. Whoever has the turn speaks for all who wait."""
+        """The sound of each text. The thread that has the model speaks for all that wait."""
         queued = [Passage(text, language, prompt, most_frames(text)) for text in texts]
         self._waiting.extend(queued)
         while not all(passage.is_done for passage in queued):
@@ -112,7 +113,7 @@ class QwenSpeech(SpeechAdapter):
         return [passage.sound for passage in queued if passage.sound is not None]
 
     def _speak_batch(self, batch: list[Passage]) -> None:
-        """Where it fails each passage is tried alone, so that one fails nobody else."""
+        """Speaks a batch. If it fails, each passage is tried alone, so that one fails no other."""
         if not batch:
             return
         try:
@@ -144,32 +145,29 @@ class QwenSpeech(SpeechAdapter):
             passage.error = STREAM_INCOMPLETE()
 
     def _prompt(self, job: SpeechJob) -> Any:
-        """What the model needs to know of a voice."""
+        """The prompt that describes the voice to the model."""
         if job.clip:
-            return self._remembered(job.clip, job.owner)
+            return self._cached_prompt(job.clip, job.owner)
         slug = job.voice or self.model.default_voice
         if slug not in self._voices:
             raise self.switched_off(slug)
         return self._voices[slug]
 
-    def _remembered(self, clip: Clip, owner: str) -> Any:
-        """An organisation's voice comes with every request, and is listened to once; for another one, once more."""
+    def _cached_prompt(self, clip: Clip, owner: str) -> Any:
+        """The prompt of a clip. A client sends its clip with every request; it is encoded once per organisation."""
         words = (clip.transcript or "").encode()
         head = json.dumps([owner, clip.sample_rate, len(words)]).encode()
         key = hashlib.sha256(head + words + clip.samples).hexdigest()
-        with self._book:
+        with self._clips_lock:
             if key in self._clips:
-                self._clips.move_to_end(key)
                 return self._clips[key]
         with self._turn:
-            prompt = self._listen(clip)
-        with self._book:
+            prompt = self._encode_clip(clip)
+        with self._clips_lock:
             self._clips[key] = prompt
-            if len(self._clips) > MAX_CLIPS:
-                self._clips.popitem(last=False)
         return prompt
 
-    def _listen(self, clip: Clip) -> Any:
+    def _encode_clip(self, clip: Clip) -> Any:
         """Voice and manner of a clip; without its words, only the voice."""
         samples = np.frombuffer(clip.samples, "<i2").astype(np.float32) / 32768
         words = self._plain(clip.transcript) if clip.transcript else None

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from contract.body import validated
-from contract.chat import forms, schemas
+from contract.chat import forms
 from contract.chat.engine import ChatJob
 from contract.chat.request import ChatRequest
 from contract.errors import ApiError
@@ -58,7 +58,7 @@ def test_engines_are_given_a_function_for_a_custom_tool() -> None:
     assert list(function.parameters["properties"]) == ["input"]
     assert body.offered[1].function.name == "weather"
     assert body.custom_tools == {"code"}
-    assert [param for param, _ in schemas.compiled(body)] == ["tools[0].function.parameters"]
+    assert list(body.compiled_schemas()) == ["tools[0].function.parameters"]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from models.weights import store
-from models.weights.cli import main
+from models.weights.__main__ import main
 from models.weights.lock import resolve, update
 from models.weights.stanzas import SHIPPED, Repository, read, repositories
 from models.weights.store import WeightsError
@@ -191,7 +191,7 @@ def test_the_command_locks_what_a_profile_loads(
     home.mkdir()
     (home / "repositories.toml").write_text('[toy]\nrepository = "owner/toy"\nlicence = "MIT"\n')
     program = (
-        "from models.weights.cli import main\n"
+        "from models.weights.__main__ import main\n"
         f"main(['lock', 'mine', '--into', {str(lock)!r}], weights_of=lambda profile: {{'toy', 'of-a-wheel'}})"
     )
     environ = os.environ | {"HF_ENDPOINT": hub.address}
@@ -249,7 +249,7 @@ def test_weights_of_the_hub_are_locked_at_their_first_use_where_that_is_allowed(
         store.ensure("toy")
     with pytest.raises(WeightsError, match="are not locked to a commit"):
         store.ensure("toy", may_lock=True, offline=True)
-    program = "from models.weights.cli import main; main(['fetch', 'toy'])"
+    program = "from models.weights.__main__ import main; main(['fetch', 'toy'])"
     environ = os.environ | {"HF_ENDPOINT": hub.address}
     for _ in range(2):
         child = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environ, capture_output=True, check=False)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from models.weights.cli import main
+from models.weights.__main__ import main
 from models.weights.store import WeightsError, ensure, manifest
 from tests.models.toy_weights import FILES, declare, declare_wheel, digest, found, put
 
