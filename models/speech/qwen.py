@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from cachetools import LRUCache
 from pydantic import Field
 
 from contract.catalog import SpeechModel
@@ -78,6 +77,8 @@ class QwenSpeech(SpeechAdapter):
     libraries = IMPORTS
 
     def __init__(self, model: SpeechModel, path: Path | None) -> None:
+        from cachetools import LRUCache
+
         super().__init__(model, path)
         folder = need_folder(path, model.id)
         options = read(model, QwenSpeechOptions)

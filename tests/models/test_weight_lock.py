@@ -161,7 +161,7 @@ def test_a_lock_of_another_repository_is_made_anew(hub: Shelf, lock: Path) -> No
         ({"tags": ["license:cc-by-nc-4.0"]}, "is under `cc-by-nc-4.0` by now, and repositories.toml says `MIT`"),
         ({"files": {"config.json": b"{}"}}, "has no weights among"),
         ({"files": {LARGE: b"w", "config.json": b'{"auto_map": {}}'}}, "asks for code of its own"),
-        ({"commit": "main"}, "the hub told no commit"),
+        ({"commit": "main"}, "the hub gave no commit"),
         ({"files": {"../config.json": b"{}", LARGE: b"w"}}, "could not download|names of files outside"),
     ],
 )
