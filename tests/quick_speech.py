@@ -13,7 +13,7 @@ from models.imports import Imports
 from models.options import read
 from models.speech.expressive import ExpressiveAdapter
 from models.speech.kokoro import EspeakSynthesizer, median_pitch_hz
-from models.speech.text import Part, sentences
+from text.sentences import Part, sentences
 
 SENTENCE_CHARS = 300
 

@@ -7,7 +7,6 @@ cosyvoice.py          its official code; clones, styles, marks; cosyvoice_weight
 qwen.py               Qwen3-TTS: stored voices, and clips of an organisation's own
 mistral.py            an HTTP API of the provider's schema
 expressive.py         tags and styles, for synthesizers that know neither
-text.py               sentences, so that long texts are spoken part by part
 voices.py             stored voices: recordings that an engine imitates
 
 engine = models.load(catalog.speech["supertonic-3"])

@@ -23,8 +23,8 @@ from models.kokoro.speaker import IMPORTS, SAMPLE_RATE, Kokoro
 from models.kokoro.styles import KokoroVoice, at_home, expected, mixture
 from models.options import read
 from models.speech.expressive import ExpressiveAdapter, ProsodyChange, Sound, Synthesizer
-from models.speech.text import Part, sentences
 from models.weights.files import need_folder
+from text.sentences import Part, sentences
 
 if TYPE_CHECKING:
     import numpy as np
