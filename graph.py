@@ -88,9 +88,9 @@ def build(args: GraphArgs) -> Application:
 
 def wire(catalog: Catalog, ingress: IngressArgs, *, fork_server: bool = True) -> Application:
     """The picture above, over any catalogue. Raises CatalogError where `ingress.warm` names what is not set up."""
-    if absent := set(ingress.warm) - {model.id for model in catalog.set_up()}:
+    if absent := set(ingress.warm) - {model.id for model in catalog.deployed()}:
         raise configs.CatalogError(f"ingress.warm: the profile `{catalog.profile}` sets up no model `{min(absent)}`")
-    bind: Binder = partial(bind_each, pythons=commands(catalog.set_up()) if fork_server else {})
+    bind: Binder = partial(bind_each, pythons=commands(catalog.deployed()) if fork_server else {})
     chats = bind(Chat, catalog.chat)
     engines = (
         chats

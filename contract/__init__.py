@@ -5,7 +5,7 @@
     limits.py                       numbers that hold for all models, and their units
     access.py                       scopes, tariffs, the caller behind a key
     operator.py                     who runs the service, and in which country
-    catalog.py                      types of the catalogue: what a model's stanza may say
+    catalog/                        types of the catalogue: what a model's stanza may say
     models.py                       how a model is listed
     base.py  body.py  images.py     how strictly bodies are read: types, JSON, `data:` addresses
     wires.py                        how replies are written: server-sent events, the shape of errors

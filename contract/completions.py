@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 from contract.base import Items, Lenient
 from contract.catalog import ChatModel
 from contract.chat import request as chat
-from contract.chat.engine import ChatUsage
+from contract.chat.usage import ChatUsage
 from contract.limits import (
     MAX_CHOICES,
     MAX_PENALTY,

@@ -110,14 +110,12 @@ class EmbeddingsJob:
     """Texts to turn into vectors.
 
     Attributes:
-        dimensions: cuts and renormalises where the model allows it; None is all.
         prompt: read before each text.
         truncate: whether a text beyond the window is cut at its end; else CONTEXT_LENGTH_EXCEEDED.
         owner: for whom; owners take turns.
     """
 
     texts: tuple[Text, ...]
-    dimensions: int | None = None
     prompt: str = ""
     truncate: bool = True
     owner: str = ""
@@ -166,20 +164,17 @@ class EmbeddingsEngine(Protocol):
 def job_of(request: EmbeddingsRequest, model: EmbeddingModel) -> EmbeddingsJob:
     """The job that `request` is to `model`. Raises INVALID_REQUEST for a vector length that it does not offer."""
     prompt = model.prompts.get(request.input_type, "") if request.input_type else ""
-    return EmbeddingsJob(request.input, _dimensions(request, model), prompt, request.truncate)
-
-
-def _dimensions(request: EmbeddingsRequest, model: EmbeddingModel) -> int:
-    requested = request.dimensions or model.dimensions
-    if requested == model.dimensions or (model.matryoshka and requested < model.dimensions):
-        return requested
-    offer = f"1 to {model.dimensions}" if model.matryoshka else f"{model.dimensions} only"
-    raise INVALID_REQUEST(f"`dimensions` {requested} was requested; `{model.id}` offers {offer}", param="dimensions")
+    if request.dimensions not in (None, model.dimensions):
+        raise INVALID_REQUEST(
+            f"`dimensions` {request.dimensions} was requested; `{model.id}` offers {model.dimensions} only",
+            param="dimensions",
+        )
+    return EmbeddingsJob(request.input, prompt, request.truncate)
 
 
 def reply_bytes(job: EmbeddingsJob, model: EmbeddingModel, encoding_format: EncodingFormat) -> int:
     """Length of the reply at most. Raises INVALID_REQUEST for more numbers than the form `float` may have."""
-    count, dimensions = len(job.texts), job.dimensions or model.dimensions
+    count, dimensions = len(job.texts), model.dimensions
     if encoding_format == "float" and count * dimensions > MAX_FLOATS:
         raise INVALID_REQUEST(
             f"{count} vectors of {dimensions} numbers were asked for as `float`; {MAX_FLOATS} numbers are allowed; ask "

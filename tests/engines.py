@@ -19,9 +19,10 @@ from typing import Any
 
 from contract.base import Frozen
 from contract.catalog import Model
-from contract.chat.engine import ChatBatch, ChatJob, ChatReply, usage_of
+from contract.chat.engine import ChatBatch, ChatJob, ChatReply
 from contract.chat.reads import ReadJob, ReadReply
 from contract.chat.request import ChatRequest
+from contract.chat.usage import usage_of
 from contract.completions import CompletionJob, CompletionReply
 from contract.decisions.engine import DecisionJob, Measurement, Reading, Readings
 from contract.embeddings import Embeddings, EmbeddingsJob
@@ -181,7 +182,7 @@ class CountingEmbedder:
         """Row i is len(text i), repeated."""
         import struct
 
-        size = job.dimensions or self.model.dimensions
+        size = self.model.dimensions
         lengths = [len(job.prompt) + len(text) for text in job.texts]
         if not job.truncate and max(lengths) > self.model.context_window:
             raise CONTEXT_LENGTH_EXCEEDED(f"`input` has {max(lengths)} tokens", param="input")

@@ -8,7 +8,8 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 from contract.catalog import ChatModel, TranscriptionModel
-from contract.chat.engine import ChatBatch, ChatCompletion, ChatJob, ChatReply, usage_of
+from contract.chat.engine import ChatBatch, ChatCompletion, ChatJob, ChatReply
+from contract.chat.usage import usage_of
 from contract.transcription.engine import Segment, TranscriptionJob, TranscriptUpdate
 
 MODEL = "obedient"

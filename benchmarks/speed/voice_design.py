@@ -178,7 +178,7 @@ def styles(catalog: Catalog) -> str:
     """The table `styles` of models/voice_design/styles.toml, of all styles that there are."""
     from audio.pitch import measure
     from models.kokoro.speaker import SAMPLE_RATE, Kokoro
-    from models.kokoro.voices import KokoroVoice
+    from models.kokoro.styles import KokoroVoice
     from models.weights import store
 
     kokoro = Kokoro(store.ensure("kokoro-82m"), None)

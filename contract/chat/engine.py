@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NotRequired, Protocol
+from typing import Any, Literal, Protocol
 
 from typing_extensions import TypedDict
 
 from contract.catalog import ChatModel
+from contract.chat.reads import ReadJob, ReadReply
 from contract.chat.request import ChatRequest
+from contract.chat.usage import ChatUsage
+from contract.completions import CompletionJob, CompletionReply
 from contract.quantities import IMAGE_TOKENS, likely_tokens, most_tokens, utf8_bytes
+from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob
 from contract.wires import contents
-
-if TYPE_CHECKING:
-    from contract.chat.reads import ReadJob, ReadReply
-    from contract.completions import CompletionJob, CompletionReply
-    from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob
-
 
 COUNT_S = 0.25
 """Seconds between two counts of an answer that is generated in one piece."""
@@ -61,55 +59,6 @@ class ChatChoice(TypedDict):
     message: dict[str, Any]
     logprobs: dict[str, Any] | None
     finish_reason: str | None
-
-
-class PromptTokens(TypedDict):
-    """How many tokens of the prompt an earlier request had left in the cache."""
-
-    cached_tokens: int
-
-
-class CompletionTokens(TypedDict):
-    """How many tokens of the answer are thoughts."""
-
-    reasoning_tokens: int
-
-
-class ChatUsage(TypedDict):
-    """Tokens of the call. `prompt_tokens_cut` is there where input was cut from the top, and says how much."""
-
-    prompt_tokens: int
-    completion_tokens: int
-    total_tokens: int
-    prompt_tokens_details: PromptTokens
-    completion_tokens_details: CompletionTokens
-    prompt_tokens_cut: NotRequired[int]
-
-
-def usage_of(
-    prompt_tokens: int,
-    completion_tokens: int,
-    *,
-    cached_tokens: int = 0,
-    reasoning_tokens: int = 0,
-    cut_tokens: int = 0,
-) -> ChatUsage:
-    """`usage` of a call with these tokens."""
-    usage: ChatUsage = {
-        "prompt_tokens": prompt_tokens,
-        "completion_tokens": completion_tokens,
-        "total_tokens": prompt_tokens + completion_tokens,
-        "prompt_tokens_details": {"cached_tokens": cached_tokens},
-        "completion_tokens_details": {"reasoning_tokens": reasoning_tokens},
-    }
-    if cut_tokens:
-        usage["prompt_tokens_cut"] = cut_tokens
-    return usage
-
-
-def reasoning_tokens(usage: ChatUsage) -> int:
-    """How many tokens of the answer are thoughts."""
-    return usage["completion_tokens_details"]["reasoning_tokens"]
 
 
 class ChatCompletion(TypedDict):

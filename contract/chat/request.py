@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from contract.base import Items, Lenient
+from contract.catalog.chat import ReasoningEffort
 from contract.chat import schemas
 from contract.chat.calls import AnyCall, ToolCall, check_arguments
 from contract.chat.schemas import ResponseFormat, StructuredOutputs
@@ -19,6 +20,8 @@ from contract.chat.tools import (
     BuiltInTool,
     CustomTool,
     Id,
+    NamedCustomTool,
+    NamedTool,
     Tool,
     ToolChoice,
     named,
@@ -39,9 +42,6 @@ from contract.limits import (
     MAX_TOP_LOGPROBS,
 )
 from contract.quantities import most_with_logprobs
-
-ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
-"""How much a model may think before it answers; `none` is not at all."""
 
 
 def _listed(value: Any, wrap: Any = lambda text: text) -> Any:
@@ -188,7 +188,7 @@ class ChatRequest(Lenient):
             raise ValueError("`top_logprobs` needs `logprobs: true`")
         if sum(message.images for message in self.messages) > MAX_IMAGES:
             raise ValueError(f"`messages` hold more than {MAX_IMAGES} images")
-        schemas.check(self)
+        schemas.check(self.compiled_schemas())
         return self
 
     def texts(self) -> Iterator[str]:
@@ -226,6 +226,21 @@ class ChatRequest(Lenient):
             names = {tool.name for tool in named(self.tool_choice)}
             tools = {place: tool for place, tool in tools.items() if tool.name in names}
         return {place: tool.as_function for place, tool in tools.items()}
+
+    def compiled_schemas(self) -> dict[str, dict[str, Any]]:
+        """The JSON schemas that are compiled to a grammar, by the field that each stands in."""
+        form, fields = self.response_format, {}
+        if form and form.type == "json_schema" and form.json_schema and not self.is_tool_forced:
+            fields["response_format"] = form.json_schema.schema_
+        if self.tool_choice == "none":
+            return fields
+        name = self.tool_choice.name if isinstance(self.tool_choice, NamedTool | NamedCustomTool) else None
+        for place, tool in self.offered.items():
+            function = tool.function
+            is_strict = self.is_tool_forced if function.strict is None else function.strict
+            if is_strict and function.parameters and name in (None, tool.name):
+                fields[f"tools[{place}].function.parameters"] = function.parameters
+        return fields
 
     @property
     def left_out(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""JSON schemas that an answer is made to follow: which of a request those are, and what following one costs.
+"""JSON schemas that an answer is made to follow, and what following one costs.
 
 Only such schemas are compiled to a grammar, and only they are bounded. The schema of a tool that the model may call or
 leave is text in the prompt: the bounds of a body hold for it, and nothing else.
@@ -10,18 +10,15 @@ limit of time and memory in `models.llm.grammars`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from contract.base import Items, Lenient
-from contract.chat.tools import Name, NamedCustomTool, NamedTool
+from contract.chat.tools import Name
 from contract.errors import INVALID_REQUEST
-
-if TYPE_CHECKING:
-    from contract.chat.request import ChatRequest
 
 MAX_REGEX_CHARS = 2048
 MAX_REPETITIONS = 1000
@@ -124,25 +121,13 @@ REFERENCE = re.compile(r"#(/(\$defs|definitions)/[^/]+)?")
 """Where a `$ref` may point. A path to anywhere else could name a value that is no schema and was not looked at."""
 
 
-def compiled(request: ChatRequest) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The schemas of `request` that are compiled, each after the field that it stands in."""
-    form = request.response_format
-    if form and form.type == "json_schema" and form.json_schema and not request.is_tool_forced:
-        yield "response_format", form.json_schema.schema_
-    if request.tool_choice == "none":
-        return
-    named = request.tool_choice.name if isinstance(request.tool_choice, NamedTool | NamedCustomTool) else None
-    for index, tool in request.offered.items():
-        function = tool.function
-        is_strict = request.is_tool_forced if function.strict is None else function.strict
-        if is_strict and function.parameters and named in (None, tool.name):
-            yield f"tools[{index}].function.parameters", function.parameters
+def check(schemas: Mapping[str, dict[str, Any]]) -> None:
+    """Checks the compiled schemas of a request, by the field that each stands in.
 
-
-def check(request: ChatRequest) -> None:
-    """Raises INVALID_REQUEST for a reference that leads nowhere, and for schemas that are too dear together."""
+    Raises INVALID_REQUEST for a reference that leads nowhere, and for schemas that are too dear together.
+    """
     total = 0
-    for param, schema in compiled(request):
+    for param, schema in schemas.items():
         try:
             total += cost(schema)
             _refuse_loops(schema)
@@ -157,9 +142,9 @@ def check(request: ChatRequest) -> None:
             )
 
 
-def dearest(request: ChatRequest) -> str:
-    """The field of the compiled schema that costs most. At least one must be compiled."""
-    return max(compiled(request), key=lambda item: cost(item[1]))[0]
+def dearest(schemas: Mapping[str, dict[str, Any]]) -> str:
+    """The field of the schema that costs most. There is at least one."""
+    return max(schemas, key=lambda param: cost(schemas[param]))
 
 
 def cost(schema: dict[str, Any]) -> int:

@@ -7,12 +7,10 @@ chat_template_kwargs   variables of the model's own template: those that its sta
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
-from pydantic import PositiveInt
-
-from contract.base import Frozen
-from contract.chat.request import ChatRequest, ReasoningEffort
+from contract.catalog.chat import Allowed, ReasoningEffort, ThinkingOptions
+from contract.chat.request import ChatRequest
 from contract.errors import INVALID_REQUEST, ApiError
 
 EFFORTS: tuple[ReasoningEffort, ...] = get_args(ReasoningEffort)
@@ -20,31 +18,6 @@ EFFORTS: tuple[ReasoningEffort, ...] = get_args(ReasoningEffort)
 
 MAX_VARIABLE = 2**31 - 1
 """The largest whole number in `chat_template_kwargs`."""
-
-Allowed = Literal["boolean", "integer"] | tuple[str, ...]
-"""What a template variable may be: words of a client are never put into a template, so strings are listed."""
-
-
-class ThinkingOptions(Frozen):
-    """How a model is told whether to think, and how much: `thinking` of a stanza.
-
-    Attributes:
-        switch: boolean variable of the chat template, true where the model shall think; None where it cannot be told.
-        levels: values that its template's `reasoning_effort` may have; an effort that is not there becomes the nearest.
-        budgets: tokens after which the engine ends the thoughts, by effort; it needs a `reasoning_parser`.
-        variables: further variables that clients may set.
-    """
-
-    switch: str | None = None
-    levels: tuple[ReasoningEffort, ...] = ()
-    budgets: dict[ReasoningEffort, PositiveInt] = {}
-    variables: dict[str, Allowed] = {}
-
-    @property
-    def allowed(self) -> dict[str, Allowed]:
-        """Names that `chat_template_kwargs` may have, and what each may be."""
-        switch: dict[str, Allowed] = {self.switch: "boolean"} if self.switch else {}
-        return switch | self.variables
 
 
 @dataclass(frozen=True, slots=True)

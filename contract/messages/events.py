@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from contract.chat.engine import ChatBatch, reasoning_tokens
+from contract.chat.engine import ChatBatch
+from contract.chat.usage import reasoning_tokens
 from contract.errors import ApiError
 from contract.messages.reply import opening, stop_reason, usage
 from contract.wires import contents, error_body, event

@@ -11,7 +11,8 @@ from typing import Any, Literal, NotRequired
 from pydantic_core import from_json
 from typing_extensions import TypedDict
 
-from contract.chat.engine import ChatBatch, ChatReply, reasoning_tokens
+from contract.chat.engine import ChatBatch, ChatReply
+from contract.chat.usage import reasoning_tokens
 
 StopReason = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use"]
 

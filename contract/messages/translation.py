@@ -16,7 +16,8 @@ from itertools import groupby
 from typing import Any
 
 from contract.body import validated
-from contract.chat.request import ChatRequest, ReasoningEffort
+from contract.catalog.chat import ReasoningEffort
+from contract.chat.request import ChatRequest
 from contract.messages.blocks import Block, ImageBlock, TextBlock, ToolResultBlock, ToolUseBlock
 from contract.messages.request import Conversation, MessagesRequest, MessageTool, ServerTool
 

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from contract.body import Hold
-from contract.chat.engine import ChatBatch, reasoning_tokens
+from contract.chat.engine import ChatBatch
+from contract.chat.usage import reasoning_tokens
 from contract.errors import ApiError
 from contract.responses.output import MESSAGE, REASONING, ItemBuilder, Kind, Logprobs, Status, call_of
 from contract.responses.reply import ResponseHead, ResponseStatus, ending, logprobs_of, response, usage

@@ -12,7 +12,8 @@ from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from contract.chat.engine import ChatBatch, ChatReply, reasoning_tokens
+from contract.chat.engine import ChatBatch, ChatReply
+from contract.chat.usage import reasoning_tokens
 from contract.errors import ApiError
 from contract.responses.output import MESSAGE, REASONING, ItemBuilder, Kind, OutputItem, call_of, logprob, spelling
 from contract.responses.request import ResponsesRequest

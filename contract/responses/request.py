@@ -14,7 +14,8 @@ from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, field
 
 from contract.base import Items, Lenient
 from contract.body import explain
-from contract.chat.request import ChatRequest, ReasoningEffort
+from contract.catalog.chat import ReasoningEffort
+from contract.chat.request import ChatRequest
 from contract.chat.tools import MAX_TOOLS, BuiltInTool
 from contract.errors import INVALID_REQUEST
 from contract.limits import MAX_IMAGES, MAX_MESSAGES, MAX_TEMPERATURE, MAX_TOP_LOGPROBS, MIB

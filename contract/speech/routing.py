@@ -85,7 +85,7 @@ def choose(
     _check_length(request, model)
     _check_speed(request, model)
     _check_style(request, model)
-    if model.obeys_language:
+    if model.selects_language:
         _check_language(language, model)
     else:
         language = detected

@@ -178,7 +178,7 @@ def plan(request: TranscriptionRequest, model: TranscriptionModel) -> Transcript
         request,
         model,
         language,
-        language if model.obeys_language or language is None else (request.language or "").strip(),
+        language if model.selects_language or language is None else (request.language or "").strip(),
         request.prompt if model.takes_prompt and request.prompt else None,
         request.context_bias,
         _times_words(request, model),
@@ -191,10 +191,10 @@ def _language(code: str | None, model: TranscriptionModel) -> str | None:
     try:
         language = named_language(code)
     except ValueError as error:
-        if not model.obeys_language:
+        if not model.selects_language:
             raise INVALID_REQUEST(f"`language` was sent as `{(code or '')[:40]}`: {error}", param="language") from None
         language = ""
-    if language is not None and model.obeys_language and language not in model.languages:
+    if language is not None and model.selects_language and language not in model.languages:
         raise LANGUAGE_NOT_SUPPORTED(
             f"language `{(code or '')[:40]}` is not one that this model knows; `supported` lists them",
             param="language",

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from contract.base import Lenient
+from contract.catalog import ThinkingOptions
 from contract.chat.request import ChatRequest, Message, Part
-from contract.chat.thinking import ThinkingOptions, reasoning_settings
+from contract.chat.thinking import reasoning_settings
 from contract.chat.tools import AllowedChoice, NamedCustomTool, NamedTool
 
 COPIED = (

@@ -1,4 +1,4 @@
-"""What every transcriber shares: the file is fetched, decoded in a sandbox, and then listened to.
+"""What every transcriber shares: the file is fetched, decoded in a sandbox, and then transcribed.
 
 transcribe(job) -> Heard, Heard, ...      the first as soon as the file is decoded
 listen(job, recording) -> Heard, ...      the engine's own part
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     import numpy as np
 
 SAMPLE_RATE = 16_000
-"""Of what engines listen to, in Hz."""
+"""Samples per second of the sound that engines transcribe."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A file that can be heard.
+    """A decoded file.
 
     Attributes:
         file: as the client sent it, in memory or on disk.
-        sound: what is in it, at SAMPLE_RATE.
+        sound: its samples, at SAMPLE_RATE.
     """
 
     file: bytes | Path
@@ -53,7 +53,7 @@ class Recording:
 
 
 class TranscriptionAdapter(TranscriptionEngine):
-    """One engine. Subclasses load in their constructor, after this one, and listen."""
+    """One engine. Subclasses load in their constructor, after this one, and implement `listen`."""
 
     def __init__(self, model: TranscriptionModel, path: Path | None) -> None:
         assert isinstance(model.serving, Serving), "only an engine that is set up is loaded"

@@ -191,7 +191,7 @@ async def state(tmp_path: Path, migrated: Path) -> AsyncIterator[State]:
 @pytest.fixture
 async def api(state: State) -> AsyncIterator[Api]:
     catalog = behaving(obedient=chat("obedient"))
-    service = Service(catalog, {m.deployment: LocalEngine(m) for m in catalog.set_up()}, state)
+    service = Service(catalog, {m.deployment: LocalEngine(m) for m in catalog.deployed()}, state)
     transport = httpx.ASGITransport(app_over(service), raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
         api = Api(service, client)

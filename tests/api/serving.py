@@ -45,7 +45,7 @@ def as_in_serve(app: ASGIApp) -> ASGIApp:
 async def listening(catalog: Catalog, state: State) -> AsyncIterator[tuple[int, Service]]:
     """The app over `catalog`, whose engines run in this process, at a port of its own on loopback."""
     take_bodies_as_they_are_read()
-    service = Service(catalog, {m.deployment: LocalEngine(m) for m in catalog.set_up()}, state)
+    service = Service(catalog, {m.deployment: LocalEngine(m) for m in catalog.deployed()}, state)
     config = uvicorn.Config(as_in_serve(build_app(service)), port=0, lifespan="off", log_level="error")
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve())

@@ -89,7 +89,7 @@ async def heir(tmp_path: Path, dead: tuple[str, dict[str, str]]) -> AsyncIterato
     state = await open_state(tmp_path)
     state.drafts = Drafts(state.database, state.blobs, lambda: time.time() + LEASE_S)
     catalog = behaving(obedient=chat("obedient"))
-    service = Service(catalog, {m.deployment: LocalEngine(m) for m in catalog.set_up()}, state)
+    service = Service(catalog, {m.deployment: LocalEngine(m) for m in catalog.deployed()}, state)
     transport = httpx.ASGITransport(build_app(service), raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
         yield Api(service, client, dead[0])

@@ -173,7 +173,7 @@ async def world() -> AsyncIterator[World]:
         state = await open_state(home)
         # A window of a minute could end between two requests of one test; this one ends in 2053.
         state.rates = Rates(window_s=YEARS_S)
-        engines = {model.deployment: LocalEngine(model) for model in CATALOG.set_up()}
+        engines = {model.deployment: LocalEngine(model) for model in CATALOG.deployed()}
         made = World(build_app(Service(CATALOG, engines, state)), state)
         pepper = state.secrets.derive(PEPPER)
         for who, key in (await state.database.run(lambda connection: _populate(connection, pepper))).items():

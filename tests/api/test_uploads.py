@@ -799,7 +799,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
 async def s3(bucket: Bucket, tmp_path: Path) -> AsyncIterator[Api]:
     state = await open_state(tmp_path, blobs_url="s3://store/some/prefix")
     catalog = behaving(obedient=chat("obedient"))
-    service = Service(catalog, {m.deployment: LocalEngine(m) for m in catalog.set_up()}, state)
+    service = Service(catalog, {m.deployment: LocalEngine(m) for m in catalog.deployed()}, state)
     transport = httpx.ASGITransport(build_app(service), raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
         api = Api(service, client)

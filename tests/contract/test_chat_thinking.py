@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from contract.catalog import ChatModel
+from contract.catalog import ChatModel, ThinkingOptions
 from contract.chat.request import ChatRequest
-from contract.chat.thinking import EFFORTS, MAX_VARIABLE, ReasoningSettings, ThinkingOptions, reasoning_settings
+from contract.chat.thinking import EFFORTS, MAX_VARIABLE, ReasoningSettings, reasoning_settings
 from contract.errors import ApiError
 
 SWITCHED = ThinkingOptions(switch="enable_thinking", budgets={"minimal": 512, "low": 2048})

@@ -58,7 +58,7 @@ def test_engines_are_given_a_function_for_a_custom_tool() -> None:
     assert list(function.parameters["properties"]) == ["input"]
     assert body.offered[1].function.name == "weather"
     assert body.custom_tools == {"code"}
-    assert [param for param, _ in schemas.compiled(body)] == ["tools[0].function.parameters"]
+    assert list(body.compiled_schemas()) == ["tools[0].function.parameters"]
 
 
 @pytest.mark.parametrize(

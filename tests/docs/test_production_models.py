@@ -20,7 +20,7 @@ ROWS = [
     for line in PAGE.read_text("utf-8").splitlines()
     if line.startswith("| `")
 ]
-MODELS = {model.deployment: model for model in configs.load("production").set_up()}
+MODELS = {model.deployment: model for model in configs.load("production").deployed()}
 
 
 def test_every_model_of_production_has_a_row() -> None:

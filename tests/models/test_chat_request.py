@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from contract.catalog import ThinkingOptions
 from contract.chat.request import ChatRequest
-from contract.chat.thinking import ThinkingOptions
 from models.chat.request import answer_reserve, engine_fields
 
 ALLOWED = {

@@ -1,4 +1,4 @@
-"""Thinking on, off and for so long, with a tiny model that would think for ever."""
+"""ThinkingOptions on, off and for so long, with a tiny model that would think for ever."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from contract.catalog import ChatModel, Serving
+from contract.catalog import ChatModel, Serving, ThinkingOptions
 from contract.chat.engine import ChatJob
 from contract.chat.request import ChatRequest
-from contract.chat.thinking import ThinkingOptions
 from contract.errors import ApiError
 from contract.wires import contents
 from models.chat import VllmChat

@@ -19,7 +19,7 @@ from contract.speech.engine import SpeechJob
 from contract.speech.tags import tags_of
 from contract.transcription.engine import TranscriptionJob
 from models.speech.adapter import SpeechAdapter
-from models.speech.manners import unmarked
+from models.speech.expressive import unmarked
 from models.weights.files import WeightsError
 from models.weights.store import ensure
 

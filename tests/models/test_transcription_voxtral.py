@@ -22,9 +22,8 @@ from contract.transcription.engine import LANGUAGES, TranscriptionJob, Transcrip
 from models.options import OptionsError, check
 from models.transcription import voxtral
 from models.transcription.adapter import SAMPLE_RATE, Recording
-from models.transcription.passages import ENOUGH_S, passages
 from models.transcription.voice_activity import WINDOW_S
-from models.transcription.voxtral import Voxtral, prompt_of
+from models.transcription.voxtral import ENOUGH_S, Voxtral, passages, prompt_of
 from tests.quick_speech import quick
 from tests.twins import voxtral as twin
 from tests.waiting import until

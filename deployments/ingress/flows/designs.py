@@ -53,7 +53,7 @@ async def order(context: RequestContext, request: DesignOrder) -> Draft:
         context.caller,
         planned,
         model=model.id,
-        line=model.line,
+        line=model.billing_key,
         estimate_micro_eur=model.cost_micro_eur(synthesis_ms=round(model.expected_s * 1000)),
         request_id=context.request_id,
     )

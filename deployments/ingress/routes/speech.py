@@ -63,6 +63,6 @@ async def _events(blocks: AsyncGenerator[AudioBlock, None]) -> AsyncGenerator[by
 def _headers(admitted: Admitted, request: SpeechRequest, choice: SpeechRoute) -> dict[str, str]:
     """Who spoke, as what, and what truly ran."""
     headers = {"X-Voice-Provider": choice.model.provider, "X-Voice": choice.spoken_as}
-    if choice.model.obeys_language:
+    if choice.model.selects_language:
         headers["X-Voice-Language"] = choice.language
     return headers | served_by(admitted.context, choice.model, request.model, choice.language)
