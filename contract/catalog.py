@@ -56,8 +56,6 @@ class Serving(Frozen):
         idle_s: seconds without a request before the last replica goes.
         load_s: expected seconds of a cold start, until one has been measured.
         threads: CPU threads of the model; None leaves it to the library.
-        reads_through: id of the chat model whose replicas a decision model is read through; None for an engine of its
-            own.
         deployment: Serve's deployment options under Serve's names, e.g. `autoscaling_config`, `ray_actor_options` and
             `placement_group_bundles`. Ray checks them when the graph starts.
     """
@@ -79,7 +77,6 @@ class Serving(Frozen):
     idle_s: PositiveFloat = 300
     load_s: PositiveFloat = 30
     threads: PositiveInt | None = None
-    reads_through: ModelId | None = None
     deployment: dict[str, Any] = {}
 
     @property
@@ -417,11 +414,6 @@ class Catalog(Frozen):
     def spoken_languages(self) -> frozenset[str]:
         """ISO 639-1 codes of every language that at least one speech engine knows."""
         return frozenset(language for model in self.speech.values() for language in model.languages)
-
-    def read_through(self, model: Model) -> ChatModel | None:
-        """The chat model whose replicas read for `model`; None where it has an engine of its own."""
-        id = model.serving.reads_through if model.serving else None
-        return self.chat.get(id) if id is not None else None
 
     def set_up(self) -> Iterator[Model]:
         """The models that this profile runs."""

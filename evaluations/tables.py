@@ -9,7 +9,7 @@ from contract.decisions.answers import ABSTAINING, abstain_reasons
 from contract.decisions.policy import Policy
 from evaluations.examples import OWN
 from evaluations.verdicts import Evaluated, Verdict, accuracy, interval, most_frequent
-from models.decisions.measuring import calibration_error
+from models.decisions.calibration import calibration_error
 
 THRESHOLDS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 

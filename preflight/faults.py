@@ -18,7 +18,6 @@ from deployments.ingress.proxies import PUBLIC_VARIABLE
 from deployments.ingress.proxies import VARIABLE as PROXIES_VARIABLE
 from models import options
 from models.weights import store
-from preflight import through
 from preflight.cost import replica_of
 from preflight.site import Site
 from state.blobs.store import BLOBS_VARIABLE
@@ -205,7 +204,6 @@ def _place(model: Model) -> str:
 
 CHECKS: tuple[Callable[[Plan, Site], Iterator[str]], ...] = (
     _stanzas,
-    through.faults,
     _shared_state,
     _secret,
     _proxies,

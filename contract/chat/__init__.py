@@ -7,5 +7,4 @@ forms.py       forms that an answer is made to follow
 schemas.py     which JSON schemas are compiled, and what that costs
 thinking.py    how much a model thinks, in the terms of that model
 engine.py      what crosses to an LLM: job, reply, batches of a stream
-reads.py       what crosses to an LLM that a scorer reads through
 """

@@ -14,7 +14,6 @@ from contract.events import contents
 from contract.quantities import IMAGE_TOKENS, likely_tokens, most_tokens, utf8_bytes
 
 if TYPE_CHECKING:
-    from contract.chat.reads import ReadJob, ReadReply
     from contract.completions import CompletionJob, CompletionReply
     from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob
 
@@ -202,8 +201,4 @@ class ChatEngine(Protocol):
 
     async def detokenize(self, job: DetokenizeJob) -> str:
         """The text that the ids spell. Raises INVALID_REQUEST for an id that the vocabulary lacks."""
-        ...
-
-    async def read(self, job: ReadJob) -> ReadReply:
-        """How likely each label is after its prompt. Raises INVALID_REQUEST for a job that no scorer sends."""
         ...

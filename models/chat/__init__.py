@@ -8,7 +8,6 @@ tools.py       calls of custom tools, put back from the functions that engines k
 completions.py plain prompts, continued
 choices.py     engine outputs of those, as choices and events
 tokens.py      texts as token ids and back
-reads.py       prompts of scorers that read through this model
 turns.py       messages of clients cannot forge turns: control tokens in them are text
 events.py      engine outputs as events of a stream
 smollm2.jinja  a chat template with tools, for weights whose own has none

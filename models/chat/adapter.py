@@ -16,15 +16,13 @@ from pydantic import field_validator
 from contract.catalog import ChatModel
 from contract.chat import schemas
 from contract.chat.engine import COUNT_S, ChatBatch, ChatEngine, ChatJob, ChatReply
-from contract.chat.reads import ReadJob, ReadReply
 from contract.chat.request import ChatRequest
 from contract.completions import CompletionJob, CompletionReply
 from contract.errors import BUSY, IMAGES_UNSUPPORTED
 from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob
-from models.chat.reads import Reads
 from models.chat.request import engine_fields
 from models.imports import Imports
-from models.llm import engine, grammars, head
+from models.llm import engine, grammars
 from models.llm.arguments import EngineOptions
 from models.options import read
 from models.weights.files import need_folder
@@ -74,10 +72,7 @@ class VllmChat(ChatEngine):
     def __init__(self, model: ChatModel, path: Path | None) -> None:
         self._model = model
         options = read(model, Options)
-        spec = _spec(model, options, need_folder(path, model.id))
-        self._engine = engine.start(spec)
-        if options.engine.get("hf_overrides", {}).get("head_dtype"):
-            head.keep(self._engine)  # as scorers do, which read through this model then
+        self._engine = engine.start(_spec(model, options, need_folder(path, model.id)))
 
         from vllm.tokenizers import cached_tokenizer_from_config
 
@@ -97,7 +92,6 @@ class VllmChat(ChatEngine):
             control_tokens_in_text=options.control_tokens_in_text,
         )
         self._completions = Completions(self._engine, model, self._tokens)
-        self._reads = Reads(self._engine, model, spec.path, spec.arguments, self._tokens.size)
         self._tokenizing = asyncio.Lock()
         self._streams = 0
 
@@ -188,10 +182,6 @@ class VllmChat(ChatEngine):
         """The text that the ids spell. Raises INVALID_REQUEST for an id that the vocabulary lacks."""
         self._tokens.check(job.ids, "tokens")
         return await self._tokens.text(job.ids)
-
-    async def read(self, job: ReadJob) -> ReadReply:
-        """How likely each label is after its prompt. Raises INVALID_REQUEST, UPSTREAM_ERROR."""
-        return await self._reads.read(job)
 
     async def check_health(self) -> None:
         """Raises if the engine has died, or has work and does not get on with it."""

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 class Cached:
     """Tokens of the prompt that an earlier request had left in the cache.
 
-    Of several answers all but the first find what that one has just left, so the fewest count.
+    Of several answers all but the first find the tokens of the first in the cache, so the lowest count holds.
     """
 
     def __init__(self) -> None:
         self._fewest: int | None = None
 
-    def see(self, result: RequestOutput) -> None:
+    def update(self, result: RequestOutput) -> None:
         """Takes the count of `result`, where it has one."""
         count = result.num_cached_tokens
         if count is not None:
@@ -38,7 +38,7 @@ class Cached:
 
 
 class Choice:
-    """One of the `n` answers of a stream. `custom_tools` are names of tools whose calls are said as custom ones."""
+    """One of the `n` answers of a stream. `custom_tools` are names of tools whose calls are those of custom tools."""
 
     def __init__(self, index: int, parser: Parser | None, custom_tools: Collection[str] = ()) -> None:
         self.index = index
@@ -82,8 +82,8 @@ class EventStream:
         parsers: of reasoning and tool calls, one for each choice; None for models that have neither.
         logprobs_of: the `logprobs` object of an output, where the request wants one.
         counts_reasoning: whether the parsers know how many tokens were reasoning.
-        cut_tokens: cut from the top of the input.
-        custom_tools: names of tools whose calls are said as custom ones.
+        cut_tokens: number of tokens that were cut from the top of the input.
+        custom_tools: names of tools whose calls are those of custom tools.
     """
 
     def __init__(
@@ -108,16 +108,16 @@ class EventStream:
         self._cached = Cached()
         self._cut_tokens = cut_tokens
         self._stop_sequence: str | None = None
-        self._begun = False
+        self._has_roles = False
 
     def batch(self, result: RequestOutput) -> ChatBatch:
-        """Everything that `result` adds, as events; before the first, each choice gets its role."""
+        """Everything that `result` adds, as events; the first events give each choice its role."""
         if result.prompt_token_ids is not None:
             self._prompt_tokens = len(result.prompt_token_ids)
-        self._cached.see(result)
+        self._cached.update(result)
         chunks: list[dict[str, Any]] = []
-        if not self._begun:
-            self._begun = True
+        if not self._has_roles:
+            self._has_roles = True
             chunks += [_choice(c.index, {"role": "assistant", "content": ""}) for c in self._choices]
         for output in result.outputs:
             choice = self._choices[output.index]
@@ -138,9 +138,9 @@ class EventStream:
         choice.finished = True
         if choice.index == 0:
             self._stop_sequence = stop_of(output.stop_reason)
-        # As OpenAI's API has it: a forced function ends with `stop`, a chosen one with `tool_calls`.
-        called = choice.called_tools and not self._forced_name and output.finish_reason == "stop"
-        return _choice(choice.index, delta, logprobs, "tool_calls" if called else output.finish_reason)
+        # As in OpenAI's API: a forced function ends with `stop`, a chosen one with `tool_calls`.
+        ends_in_call = choice.called_tools and not self._forced_name and output.finish_reason == "stop"
+        return _choice(choice.index, delta, logprobs, "tool_calls" if ends_in_call else output.finish_reason)
 
     def _usage(self) -> ChatUsage:
         parsed = [c for c in self._choices if c.parser] if self._counts_reasoning else []

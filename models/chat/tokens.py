@@ -15,10 +15,10 @@ from vllm.renderers import TokenizeParams
 from vllm.utils.mistral import is_mistral_tokenizer
 
 from contract.errors import INVALID_REQUEST
-from models.chat.cut import CutAtTop
 from models.chat.serving import EngineRequest
 from models.llm.plain_text import PlainText
 from models.llm.threads import background
+from models.llm.vllm_internals.tokenizing import CutAtTop
 
 
 class WholeRequest(EngineRequest):
@@ -30,7 +30,7 @@ class WholeRequest(EngineRequest):
 
 
 class TextTokens:
-    """The tokenizer of one model, for texts that go through no chat template.
+    """The tokenizer of one model, for texts without a chat template.
 
     Args:
         name: of the model, for error messages.
@@ -68,8 +68,8 @@ class TextTokens:
 
     async def strings(self, ids: Sequence[int]) -> list[str]:
         """Each of `ids` as the vocabulary writes it. The ids are in the vocabulary."""
-        found: list[str] = await self._run(self._tokenizer.convert_ids_to_tokens, list(ids))
-        return found
+        strings: list[str] = await self._run(self._tokenizer.convert_ids_to_tokens, list(ids))
+        return strings
 
     def check(self, ids: Sequence[int], param: str) -> None:
         """Raises INVALID_REQUEST if one of `ids`, which stand in the field `param`, is not in the vocabulary."""

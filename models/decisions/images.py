@@ -1,4 +1,4 @@
-"""Images of a decision, from `data:` addresses to pixels, within bounds. Spec 4: at most two, each of at most 4 MB.
+"""Images of a decision, from `data:` addresses to pixels, within bounds (docs/decision-models.md#images).
 
 A small file may hold a picture of any size, so its header is looked at before any pixel is computed. Nothing is
 fetched, and only the declared format is tried.
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 MAX_RATIO = 100
-"""Of the longer side to the shorter. Models scale by one side, and the other must not become endless."""
+"""Largest ratio of the longer side to the shorter. Models scale by one side; the other must stay bounded."""
 READ_PIXELS = 1024 * 1024
-"""Of an image as a model gets it; larger ones are scaled down."""
+"""Pixels of an image as a model gets it; larger ones are scaled down."""
 
 
 class Pictures:
     """Decodes one image at a time, away from the event loop: one in full size takes some hundred megabytes."""
 
     def __init__(self) -> None:
-        self._one = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def decode(self, addresses: Sequence[str]) -> list[Image]:
         """Images in RGB, in order. Raises INVALID_REQUEST."""
-        async with self._one:
+        async with self._lock:
             return [await asyncio.to_thread(decode, address) for address in addresses]
 
 
@@ -74,5 +74,5 @@ def _decode(data: bytes, format_name: str) -> Image:
 
 
 def unreadable(message: str) -> ApiError:
-    """What an image at fault is answered with."""
+    """The error for an image that cannot be read."""
     return INVALID_REQUEST(message, param="images")

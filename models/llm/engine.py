@@ -151,11 +151,11 @@ def _start(spec: EngineSpec) -> AsyncLLM:
     arguments["structured_outputs_config"] = StructuredOutputsConfig(backend="xgrammar")
     config = AsyncEngineArgs(model=str(spec.path), **arguments).create_engine_config(UsageContext.ENGINE_CONTEXT)
     if not spec.in_process:
-        from models.llm.watched import WatchedLLM
+        from models.llm.vllm_internals.process_engine import ProcessLLM
 
-        return WatchedLLM.from_vllm_config(config, disable_log_stats=True)
+        return ProcessLLM.from_vllm_config(config, disable_log_stats=True)
 
-    from models.llm.core import ThreadedLLM
+    from models.llm.vllm_internals.core import ThreadedLLM
 
     return ThreadedLLM(config, spec.threads)
 

@@ -1,7 +1,7 @@
-"""Pictures in `data:` addresses, before they are decoded: how large they are, and what caches know them by.
+"""Pictures in `data:` addresses, before they are decoded: how large they are, and their names in caches.
 
-A file of 20 kB may hold a picture of a gigabyte. Its header is looked at first, and nothing else is read of one that is
-too large. Needs Pillow.
+A file of 20 kB may hold a picture of a gigabyte. Its header is read first, and nothing else of one that is too large.
+Needs Pillow.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from contract.limits import CHAT_PIXELS, IMAGE_PIXELS
 
 
 def refuse_large(pictures: Sequence[tuple[str, str]]) -> None:
-    """Raises INVALID_REQUEST for one that is too large or no picture, and for too many pixels together.
+    """Raises INVALID_REQUEST for one that is too large or not a picture, and for too many pixels together.
 
     Blocks, some milliseconds a megabyte. `pictures` are fields of the request and the addresses in them.
     """
@@ -41,7 +41,7 @@ def _size(address: str, param: str) -> tuple[int, int]:
 
     try:
         data = base64.b64decode(address[ADDRESS.match(address).end() :], validate=True)  # type: ignore[union-attr]
-        # Of the kinds that are taken, whichever the address names: many clients say `png` of all.
+        # Any kind that is accepted, whichever the address names: many clients name `png` for all.
         with Image.open(BytesIO(data), formats=[kind.upper() for kind in KINDS]) as image:
             return image.size
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
@@ -53,10 +53,10 @@ def _size(address: str, param: str) -> tuple[int, int]:
         raise INVALID_REQUEST(f"an image cannot be read as one of {', '.join(KINDS)}", param=param) from None
 
 
-def known_by(addresses: Sequence[str], salt: str | None) -> list[str]:
-    """What caches know each picture by: for each salt another, so that no time tells what others have sent.
+def cache_names(addresses: Sequence[str], salt: str | None) -> list[str]:
+    """The name of each picture in caches: another for each salt, so that response times tell nothing about others.
 
-    Without a salt nobody finds it again.
+    Without a salt no later request finds it.
     """
     secret = (salt or secrets.token_hex(16)).encode()
     return [hashlib.blake2b(address.encode(), key=hashlib.sha256(secret).digest()).hexdigest() for address in addresses]

@@ -181,7 +181,8 @@ def cut(ids: list[int], window: int, reserve: int, hashes: str = "") -> tuple[li
     """What is left of `ids`, where its images begin, and their pixels. Every run of 9 is an image."""
     from vllm.multimodal.inputs import MultiModalKwargsItems, PlaceholderRange
 
-    from models.chat.cut import CutAtTop, cut_expanded
+    from models.chat.cut import cut_expanded
+    from models.llm.vllm_internals.tokenizing import CutAtTop
 
     runs = [(m.start(), m.end() - m.start()) for m in re.finditer("9+", "".join(map(str, ids)))]
     hashes = hashes or "abcdefg"[: len(runs)]

@@ -23,7 +23,7 @@ def loading() -> Any:
     for name in ("torch", "vllm"):
         pytest.importorskip(name)
     prepare_environment(True, True, 2)
-    return importlib.import_module("models.llm.loading")
+    return importlib.import_module("models.llm.vllm_internals.loading")
 
 
 def resident_bytes() -> int:
@@ -31,7 +31,7 @@ def resident_bytes() -> int:
 
 
 def test_a_large_cache_of_zeros_takes_no_memory_until_it_is_written_to(loading: Any) -> None:
-    torch, size = loading.torch, loading.LARGE
+    torch, size = loading.torch, loading.LARGE_BYTES
     before = resident_bytes()
     with loading.quick_core():
         cache = torch.zeros(8 * size, dtype=torch.int8, device=torch.device("cpu"))

@@ -13,7 +13,6 @@ import asyncio
 import logging
 import queue
 import threading
-import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -34,16 +33,17 @@ from vllm.v1.engine.output_processor import OutputProcessor
 from vllm.v1.executor import Executor
 
 from models.llm.grammars import CHILDREN
-from models.llm.loading import quick_core, quick_tokenizers
 from models.llm.threads import ThreadGovernor, background
+from models.llm.vllm_internals.loading import quick_core, quick_tokenizers
+from models.stalls import StallDetector
 
 log = logging.getLogger(f"parlance.{__name__}")
 
 JOIN_S = 10.0
-"""How long a shutdown waits for the step in progress."""
+"""Seconds that a shutdown waits for the step in progress."""
 
 STALL_S = 60.0
-"""Work waits, but no step has finished for this long: the engine hangs. The longest honest step takes seconds."""
+"""Seconds after which a step or a command counts as stalled. The longest step of a healthy engine takes seconds."""
 
 
 class ThreadedCore(InprocClient):
@@ -51,7 +51,7 @@ class ThreadedCore(InprocClient):
 
     Attributes:
         resources.engine_dead: set when the thread has died; `AsyncLLM` reads it.
-        moved_at: `time.monotonic()` of the last step or command, or of the moment an idle core was given work.
+        stalls: watches each step and each command.
     """
 
     engine_ranks_managed = (0,)
@@ -59,7 +59,7 @@ class ThreadedCore(InprocClient):
     def __init__(self, vllm_config: VllmConfig, threads: int | None) -> None:
         """Blocks until the model is loaded. Raises what the loading raised."""
         self.resources = SimpleNamespace(engine_dead=False)
-        self.moved_at = time.monotonic()
+        self.stalls = StallDetector(STALL_S)
         self._commands: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._outputs: asyncio.Queue[EngineCoreOutputs | None] = asyncio.Queue()
@@ -78,7 +78,8 @@ class ThreadedCore(InprocClient):
             if threads:
                 # OpenMP counts threads per calling thread: what another thread sets is not seen here.
                 torch.set_num_threads(threads)
-            self._governor = ThreadGovernor(threads or torch.get_num_threads())
+            # vLLM's CPU worker replaces `torch.set_num_threads` by a warning, for the pinning of its own processes.
+            self._governor = ThreadGovernor(threads or torch.get_num_threads(), torch._C.set_num_threads)
             with quick_core():
                 super().__init__(vllm_config, Executor.get_class(vllm_config), log_stats=False)
             self._compile_beside()
@@ -96,7 +97,7 @@ class ThreadedCore(InprocClient):
             super().shutdown()
 
     def _compile_beside(self) -> None:
-        """Lets no short grammar wait for a long one: of those, CHILDREN are under way at most. vLLM has one thread."""
+        """Lets no short grammar wait for a long one: at most CHILDREN long ones are under way. vLLM has one thread."""
         manager = self.engine_core.structured_output_manager
         if hasattr(manager, "executor"):
             manager.executor.shutdown(wait=False)
@@ -110,15 +111,16 @@ class ThreadedCore(InprocClient):
                 command = self._commands.get()
                 if command is None:
                     return
-                command()
-            outputs = self.get_output()
-            self.moved_at = time.monotonic()
+                with self.stalls.watching():
+                    command()
+            with self.stalls.watching():
+                outputs = self.get_output()
             self._governor.after_step()
             if outputs.outputs or outputs.scheduler_stats:
                 self._publish(outputs)
 
     def _publish(self, outputs: EngineCoreOutputs | None) -> None:
-        """Hands `outputs` to the loop; None says that no more will come."""
+        """Hands `outputs` to the loop; None means that no more will come."""
         loop = self._loop
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._outputs.put_nowait, outputs)
@@ -126,8 +128,6 @@ class ThreadedCore(InprocClient):
     def _command(self, command: Callable[[], None]) -> None:
         if self.resources.engine_dead:
             raise EngineDeadError()
-        if not self.busy:
-            self.moved_at = time.monotonic()
         self._commands.put(command)
 
     @property
@@ -176,7 +176,7 @@ class ThreadedCore(InprocClient):
             self._publish(EngineCoreOutputs(outputs=[failed]))
 
     async def abort_requests_async(self, request_ids: list[str]) -> None:
-        """Frees what the requests hold before the next step."""
+        """Frees what the requests occupy before the next step."""
         if request_ids and not self.resources.engine_dead:
             self._command(lambda: self.abort_requests(request_ids))
 
@@ -204,7 +204,7 @@ class ThreadedCore(InprocClient):
         return await asyncio.to_thread(self.call, lambda: self.collective_rpc(method, timeout, args, kwargs))
 
     def shutdown(self, timeout: float | None = None) -> None:
-        """Ends the thread after the step in progress; requests that are left get `EngineDeadError`. May be repeated."""
+        """Ends the thread after the step in progress; unfinished requests get `EngineDeadError`. May be repeated."""
         if self._thread.is_alive():
             self._commands.put(None)
             self._thread.join(JOIN_S if timeout is None else timeout)
@@ -257,8 +257,7 @@ class ThreadedLLM(AsyncLLM):
         """Nothing: the thread is a daemon, and vLLM's finalizer fails in an interpreter that is ending."""
 
     async def check_health(self) -> None:
-        """As vLLM's; raises also where there is work, but no step has finished for `STALL_S`."""
+        """As vLLM's; raises also where a step has not finished within STALL_S."""
         await super().check_health()
-        core = self.engine_core
-        if core.busy and time.monotonic() - core.moved_at > STALL_S:
-            raise RuntimeError(f"the engine has work, but took no step for {STALL_S:.0f} s")
+        stalls = self.engine_core.stalls
+        stalls.check(f"the engine has work, but finished no step for {stalls.limit_s:.0f} s")
