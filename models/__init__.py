@@ -5,13 +5,13 @@
     imports.py                      what an adapter imports while it loads
     precision.py                    the floating-point type that a processor computes in
     stepping.py                     engines that block, advanced in threads
+    stalls.py                       whether what an engine does takes too long
     provider.py                     engines behind a provider's HTTP API
     llm/                            vLLM, started from a small spec by chat, decisions and transcription
     espeak/  kokoro/                synthesisers on a CPU, for what speaks and for what designs voices
     qwen_tts.py                     Qwen3-TTS's package, likewise
     chat/  decisions/               language models
-    embeddings.py  rerank.py        encoders; both stand on encoders.py, sentences.py and batching.py
-    token_ids.py                    ids that clients send instead of texts
+    embeddings.py  rerank.py        encoders; both stand on encoders.py, sentences.py, tokenizer.py and batching.py
     speech/  transcription/         voices and ears
     voice_design/                   voices that nobody has yet
 

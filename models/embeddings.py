@@ -8,10 +8,10 @@ from pathlib import Path
 from contract.catalog import EmbeddingModel
 from contract.embeddings import Embeddings, EmbeddingsEngine, EmbeddingsJob, Text
 from contract.errors import CONTEXT_LENGTH_EXCEEDED
-from models.encoders import IMPORTS, Tokens
+from models.encoders import IMPORTS
 from models.options import read
 from models.sentences import SentenceEncoder, SentenceOptions
-from models.token_ids import TokenIds
+from models.tokenizer import TokenIds, Tokens
 from models.weights.files import WeightsError
 
 

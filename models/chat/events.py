@@ -1,17 +1,17 @@
-"""Engine outputs of one request as server-sent events in OpenAI's schema. Clients expect exactly these keys."""
+"""Engine outputs of one request in OpenAI's schema: as events of a stream, or as one reply. Clients need these keys."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
-from contract.chat.engine import ChatBatch, ChatUsage, usage_of
+from contract.chat.engine import ChatBatch, ChatCompletion, ChatUsage, usage_of
 from contract.events import event
-from models.chat.tools import CustomCalls
+from models.chat.tools import CustomCalls, restore_custom_call
 
 if TYPE_CHECKING:
     from vllm.entrypoints.generate.base.protocol import DeltaMessage
-    from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
+    from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest, ChatCompletionResponse
     from vllm.outputs import CompletionOutput, RequestOutput
     from vllm.parser import Parser
 
@@ -185,4 +185,41 @@ def _plain(delta: DeltaMessage) -> dict[str, Any]:
         fields["content"] = delta.content
     if delta.reasoning:
         fields["reasoning_content"] = delta.reasoning
+    return fields
+
+
+def reply_body(
+    response: ChatCompletionResponse, usage: ChatUsage, custom_tools: Collection[str] = ()
+) -> ChatCompletion:
+    """A `chat.completion` in OpenAI's schema with `usage`: vLLM's additions are left out.
+
+    `custom_tools` are names of tools whose calls are returned as calls of custom tools.
+    """
+    return {
+        "id": response.id,
+        "object": "chat.completion",
+        "created": response.created,
+        "model": response.model,
+        "choices": [
+            {
+                "index": choice.index,
+                "message": _message(choice.message, custom_tools),
+                "logprobs": choice.logprobs.model_dump() if choice.logprobs else None,
+                "finish_reason": choice.finish_reason,
+            }
+            for choice in response.choices
+        ],
+        "usage": usage,
+    }
+
+
+def _message(message: Any, custom_tools: Collection[str]) -> dict[str, Any]:
+    fields = {"role": message.role, "content": message.content, "refusal": None}
+    if message.tool_calls:
+        fields["content"] = message.content or None
+        fields["tool_calls"] = [
+            restore_custom_call(call.model_dump(exclude_none=True), custom_tools) for call in message.tool_calls
+        ]
+    if message.reasoning:
+        fields["reasoning_content"] = message.reasoning
     return fields

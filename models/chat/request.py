@@ -9,9 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from contract.base import Lenient
+from contract.catalog import ChatModel
 from contract.chat.request import ChatRequest, Message, Part
 from contract.chat.thinking import Thinking, told
 from contract.chat.tools import AllowedChoice, NamedCustomTool, NamedTool
+from contract.errors import IMAGES_UNSUPPORTED
 
 COPIED = (
     "top_p", "min_p", "n", "seed", "presence_penalty", "frequency_penalty", "repetition_penalty", "stop",
@@ -52,6 +54,15 @@ def engine_fields(
     return fields
 
 
+def refuse_images(request: ChatRequest, model: ChatModel) -> None:
+    """Raises IMAGES_UNSUPPORTED if a message has an image and `model` reads none."""
+    for index, message in enumerate(request.messages):
+        if message.images and not model.vision:
+            raise IMAGES_UNSUPPORTED(
+                f"model `{model.id}` reads no images; message {index} has one", param=f"messages.{index}.content"
+            )
+
+
 def _sampling(request: ChatRequest) -> dict[str, Any]:
     if request.temperature == 0 and (request.n or 1) > 1:
         # vLLM refuses several greedy answers; the most probable token alone is the same thing.
@@ -63,11 +74,11 @@ def _sampling(request: ChatRequest) -> dict[str, Any]:
 
 
 def _thinking(request: ChatRequest, thinking: Thinking | None) -> dict[str, Any]:
-    said = told(request, thinking)
+    settings = told(request, thinking)
     fields = {
-        "chat_template_kwargs": said.variables or None,
-        "reasoning_effort": said.level,
-        "thinking_token_budget": said.budget_tokens,
+        "chat_template_kwargs": settings.variables or None,
+        "reasoning_effort": settings.level,
+        "thinking_token_budget": settings.budget_tokens,
     }
     return {name: value for name, value in fields.items() if value is not None}
 

@@ -1,4 +1,4 @@
-"""vLLM's chat serving (templates, tools, reasoning, schemas) with our event stream, our cut and our errors.
+"""vLLM's chat serving (templates, tools, reasoning, schemas) with our event stream and our cut.
 
 Imported where an engine has been started: it needs vLLM.
 """
@@ -6,17 +6,16 @@ Imported where an engine has been started: it needs vLLM.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Callable, Collection
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from functools import partial
 from typing import Any, cast, get_args
 
 from pydantic import PrivateAttr
 from vllm.config import ModelConfig
-from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest, ChatCompletionResponse
+from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 from vllm.entrypoints.openai.models.protocol import BaseModelPath
 from vllm.entrypoints.openai.models.serving import OpenAIServingModels
-from vllm.entrypoints.serve import create_error_response
 from vllm.entrypoints.serve.engine.protocol import ErrorResponse
 from vllm.outputs import RequestOutput
 from vllm.renderers import TokenizeParams
@@ -27,15 +26,9 @@ from vllm.v1.structured_output.backend_types import StructuredOutputOptions
 from vllm.v1.structured_output.request import get_structured_output_key
 
 from contract.catalog import ChatModel
-from contract.chat import schemas
-from contract.chat.engine import ChatBatch, ChatCompletion, ChatReply, ChatUsage, usage_of
-from contract.chat.request import ChatRequest
-from contract.completions import CompletionRequest
-from contract.errors import INVALID_REQUEST, UPSTREAM_ERROR, ApiError
-from contract.limits import SCHEMA_COMPILE_S, SCHEMA_STEP_MS
-from models.chat.events import Cached, EventStream, stop_of
+from contract.chat.engine import ChatBatch, ChatReply, usage_of
+from models.chat.events import Cached, EventStream, reply_body, stop_of
 from models.chat.request import answer_reserve
-from models.chat.tools import restore_custom_call
 from models.chat.turns import TurnRenderer, sentinels_for
 from models.llm.grammars import Grammars, Kind, Refused
 from models.llm.vllm_internals.serving import OpenServingChat
@@ -214,90 +207,3 @@ async def whole(
     if answer is not None:
         answer.outputs.sort(key=lambda output: output.index)
         yield answer
-
-
-GRAMMAR_ERRORS = ("Invalid grammar specification", "Grammar error")
-"""First words of vLLM's errors for a JSON schema."""
-
-
-def error_of(failure: Exception | ErrorResponse, request: ChatRequest | CompletionRequest) -> ApiError:
-    """The API error for what vLLM raised or returned: its 4xx are the client's faults, all others the server's."""
-    if isinstance(failure, ApiError):
-        return failure
-    error = (failure if isinstance(failure, ErrorResponse) else create_error_response(failure)).error
-    if not 400 <= error.code < 500:
-        return UPSTREAM_ERROR()
-    if isinstance(request, CompletionRequest):
-        return INVALID_REQUEST(error.message, param=error.param or "prompt")
-    if error.message.startswith(GRAMMAR_ERRORS):
-        return _schema_error(error.message, request)
-    return INVALID_REQUEST(error.message, param=error.param or "messages")
-
-
-def _schema_error(detail: str, request: ChatRequest) -> ApiError:
-    return schema_refused(Refused("invalid", detail), next(schemas.compiled(request), ("tools", {}))[0])
-
-
-FORMS = {
-    "structured_outputs.regex": "the regular expression",
-    "structured_outputs.choice": "the list of answers",
-}
-"""What a field holds that has no JSON schema."""
-
-
-def schema_refused(refusal: Refused, param: str) -> ApiError:
-    """The 400 for a schema or another form in the field `param` that is not compiled."""
-    match refusal.reason:
-        case "invalid":
-            why = f"cannot be followed: {refusal.detail}"
-        case "empty":
-            why = "fits no answer"
-            if refusal.detail:
-                why = f"has a part that no answer can fit: after `{refusal.detail}` nothing can follow"
-        case "slow":
-            why = (
-                f"takes too long to follow: {refusal.detail} ms for a token; at most {SCHEMA_STEP_MS} ms are allowed. "
-                "Give it fewer branches that the same text fits"
-            )
-        case "time":
-            why = f"takes too long to compile: more than {SCHEMA_COMPILE_S} s; give it fewer and smaller bounds"
-        case _:
-            why = "takes too much memory to compile; give it fewer and smaller bounds"
-    return INVALID_REQUEST(f"{FORMS.get(param, 'the JSON schema')} in `{param}` {why}", param=param)
-
-
-def reply_body(
-    response: ChatCompletionResponse, usage: ChatUsage, custom_tools: Collection[str] = ()
-) -> ChatCompletion:
-    """A `chat.completion` in OpenAI's schema with `usage`: vLLM's additions are left out.
-
-    `custom_tools` are names of tools whose calls are returned as calls of custom tools.
-    """
-    return {
-        "id": response.id,
-        "object": "chat.completion",
-        "created": response.created,
-        "model": response.model,
-        "choices": [
-            {
-                "index": choice.index,
-                "message": _message(choice.message, custom_tools),
-                "logprobs": choice.logprobs.model_dump() if choice.logprobs else None,
-                "finish_reason": choice.finish_reason,
-            }
-            for choice in response.choices
-        ],
-        "usage": usage,
-    }
-
-
-def _message(message: Any, custom_tools: Collection[str]) -> dict[str, Any]:
-    fields = {"role": message.role, "content": message.content, "refusal": None}
-    if message.tool_calls:
-        fields["content"] = message.content or None
-        fields["tool_calls"] = [
-            restore_custom_call(call.model_dump(exclude_none=True), custom_tools) for call in message.tool_calls
-        ]
-    if message.reasoning:
-        fields["reasoning_content"] = message.reasoning
-    return fields

@@ -26,9 +26,9 @@ from vllm.utils.mistral import is_mistral_tokenizer
 from audio.turns import Turns
 from contract.errors import INVALID_REQUEST
 from models.chat.cut import cut_expanded, dropped, has_images, newest
-from models.llm.pictures import cache_names, refuse_large
+from models.llm.images import cache_names, refuse_large
 from models.llm.plain_text import PlainText
-from models.llm.vllm_internals.tokenizing import forget_images, split_texts_at
+from models.llm.vllm_internals.tokenizing import split_texts_at
 
 IMAGE_REQUESTS = 4
 """Requests with images that are decoded at a time; each takes up to a gigabyte. An organisation has at most three."""
@@ -114,7 +114,10 @@ class TurnRenderer(OnlineRenderer):
         if prompt["type"] != "multimodal":
             return prompt
         cut = cut_expanded(prompt, request.build_tok_params(self.model_config), self.renderer.tokenizer)
-        forget_images(self.renderer, dropped(prompt, cut))
+        cache = self.renderer.mm_processor_cache
+        for image in dropped(prompt, cut) if cache else ():
+            # The cache assumes that the engine has received each image.
+            cache.invalidate(image)
         return cut
 
 

@@ -21,13 +21,12 @@ from contract.decisions.presets import Preset
 from contract.errors import REQUEST_TOO_LARGE, UPSTREAM_ERROR, ApiError
 from contract.limits import DECISION_IMAGES
 from models.decisions import calibration
-from models.decisions.images import Pictures, unreadable
 from models.decisions.measured_scorer import MeasuredScorer
 from models.decisions.prompts import PROMPT_VERSION, Batch, LabelPrompt, PromptBook
 from models.imports import Imports
 from models.llm import engine
 from models.llm.arguments import EngineOptions
-from models.llm.pictures import cache_names
+from models.llm.images import ImageDecoder, cache_names, unreadable
 from models.llm.vllm_internals import float32_head
 from models.options import read
 from models.weights import store as weights
@@ -81,7 +80,7 @@ class LabelScorer(MeasuredScorer):
         self._renderer: Any = self._engine.renderer
         block_tokens = self._engine.vllm_config.cache_config.block_size
         self.book = PromptBook(self._renderer.get_tokenizer(), block_tokens, parts=model.reads_images)
-        self._pictures = Pictures()
+        self._decoder = ImageDecoder()
         self._numbers = itertools.count()
 
     async def check_health(self) -> None:
@@ -99,7 +98,7 @@ class LabelScorer(MeasuredScorer):
             ApiError: INVALID_REQUEST for an image that cannot be read, REQUEST_TOO_LARGE if the model's window is too
                 small, UPSTREAM_ERROR if the engine fails.
         """
-        images = await self._pictures.decode(job.images) if job.images else []
+        images = await self._decoder.decode(job.images) if job.images else []
         try:
             return await self._read_all(job, images, temperature)
         except ApiError:
@@ -125,8 +124,8 @@ class LabelScorer(MeasuredScorer):
             self._read(prompt, f"decision-{number}-{index}", job.cache_salt, head)
             for index, prompt in enumerate(batch.prompts)
         )
-        pictures = head["mm_placeholders"]["image"] if head else ()
-        tokens = batch.input_tokens + sum(picture.length for picture in pictures)
+        placeholders = head["mm_placeholders"]["image"] if head else ()
+        tokens = batch.input_tokens + sum(image.length for image in placeholders)
         return Readings(tuple(await asyncio.gather(*reads)), tokens, temperature)
 
     async def _read(self, prompt: LabelPrompt, request_id: str, cache_salt: str | None, head: Any) -> Reading:

@@ -36,8 +36,9 @@ from models.decisions.token_vectors import (
     max_sim,
     max_sim_both_ways,
 )
-from models.encoders import IMPORTS, Encoder, EncoderOptions, Tokens
+from models.encoders import IMPORTS, Encoder, EncoderOptions
 from models.options import read
+from models.tokenizer import Tokens
 from models.weights import store as weights
 from models.weights.files import need_folder
 

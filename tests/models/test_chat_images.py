@@ -24,7 +24,7 @@ from contract.limits import CHAT_PIXELS, IMAGE_PIXELS
 from contract.tokens import TokenizeJob
 from models.chat import VllmChat
 from models.chat.request import engine_fields
-from models.llm.pictures import refuse_large
+from models.llm.images import refuse_large
 from tests.models import tiny_models
 
 pytestmark = [

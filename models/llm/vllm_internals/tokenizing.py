@@ -1,13 +1,11 @@
-"""How vLLM makes tokens of a prompt: a cut at the top, texts that are taken apart, and its cache of images."""
+"""How vLLM makes tokens of a prompt: with a cut at the top, and piece by piece at sentinels."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from vllm.renderers import TokenizeParams
-from vllm.renderers.base import BaseRenderer
 from vllm.tokenizers import TokenizerLike
 
 
@@ -80,10 +78,3 @@ def split_texts_at(tokenizer: Any, sentinel: str) -> None:
     SplittingTokenizer.__name__ = original.__name__
     SplittingTokenizer.__qualname__ = original.__qualname__
     tokenizer.__class__ = SplittingTokenizer
-
-
-def forget_images(renderer: BaseRenderer, hashes: Iterable[str]) -> None:
-    """Removes images from the cache of `renderer`, which assumes that the engine has received each of them."""
-    cache = renderer._mm_processor_cache
-    for name in hashes if cache else ():
-        cache.invalidate(name)
