@@ -45,12 +45,12 @@ from models.weights.files import need_folder
 VERSION = "2"
 
 OPTION_SCALE, EXAMPLE_SCALE = 13.9, 11.8
-"""What a difference of similarity is worth, as a logarithm: fitted to `evaluations/examples/development.jsonl` by
-`python -m evaluations similarity`."""
+"""What a difference of similarity is worth, as a logarithm: fitted to `benchmarks/quality/examples/development.jsonl`
+by `python -m benchmarks.quality similarity`."""
 
 STATEMENT_SCALE, MARGIN = 10.0, 0.04
 """The same for a statement, and how much liker than ordinary texts one is that holds with a probability of one half.
-Chosen, not fitted: `evaluations/results/decisions.md` has the table."""
+Chosen, not fitted: `benchmarks/quality/results/decisions.md` has the table."""
 
 SPECIAL_TOKENS = 2
 """Number of tokens of begin and end around each window. They are not the client's, and not counted."""
