@@ -12,6 +12,7 @@
     qwen_tts.py                     Qwen3-TTS's package, likewise
     chat/  decisions/               language models
     embeddings.py  rerank.py        encoders; both stand on encoders.py, sentences.py, tokenizer.py and batching.py
+    token_ids.py                    ids that clients send instead of texts
     speech/  transcription/         voices and ears
     voice_design/                   voices that nobody has yet
 

@@ -11,7 +11,8 @@ from contract.errors import CONTEXT_LENGTH_EXCEEDED
 from models.encoders import IMPORTS
 from models.options import read
 from models.sentences import SentenceEncoder, SentenceOptions
-from models.tokenizer import TokenIds, Tokens
+from models.token_ids import TokenIds
+from models.tokenizer import Tokens
 from models.weights.files import WeightsError
 
 

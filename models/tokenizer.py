@@ -1,4 +1,4 @@
-"""Texts as token ids, for encoders, and back.
+"""Texts as token ids, for encoders.
 
 A text that is far longer than the window is cut before it is made tokens, because each takes memory. Texts are made
 tokens a few at a time, and owners take turns.
@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 from audio.turns import Turns
-from contract.errors import INVALID_REQUEST, ApiError
 from contract.limits import CHARS_PER_TOKEN
 
 INLINE_CHARS = 1_000
@@ -27,8 +26,6 @@ SLICE_CHARS = 32 * 1024
 
 CONCURRENT_SLICES = 2
 """Slices that are tokenised at the same time, one of each owner."""
-
-REMEDY = "send the text itself (LangChain: `check_embedding_ctx_length=False`)"
 
 S = TypeVar("S", bound=str | Sequence[int])
 T = TypeVar("T")
@@ -176,53 +173,6 @@ class WindowTokenizer:
     def _windows(self, texts: Sequence[str]) -> list[list[Tokens]]:
         encoded = self.tokenizer.encode_batch_fast(texts)
         return [[Tokens(part.ids, part.type_ids) for part in (text, *text.overflowing)] for text in encoded]
-
-
-class TokenIds:
-    """Token ids that clients send instead of texts, decoded to the text that they came from.
-
-    Ids mean nothing without the tokenizer that made them, and nothing in a request says which that was. So what comes
-    out is tokenised again: ids that do not come back are of another tokenizer, and are refused. A vector of some other
-    text would be worse than an error.
-
-    Args:
-        model_id: for error messages.
-        tokenizer: the model's, of the `tokenizers` library.
-    """
-
-    def __init__(self, model_id: str, tokenizer: Any) -> None:
-        self._model_id = model_id
-        # A copy: the model's own cuts at its window, and these ids must come back whole.
-        self._tokenizer = type(tokenizer).from_str(tokenizer.to_str())
-        self._tokenizer.no_truncation()
-        self._tokenizer.no_padding()
-        self._vocabulary = self._tokenizer.get_vocab_size(with_added_tokens=True)
-        framed = self._tokenizer.encode("a")
-        plain = len(self._tokenizer.encode("a", add_special_tokens=False).ids)
-        before = next((index for index, special in enumerate(framed.special_tokens_mask) if not special), 0)
-        self._head, self._tail = framed.ids[:before], framed.ids[before + plain :]
-
-    def text(self, ids: Sequence[int], field: str) -> str:
-        """The text of `ids`, with or without the special tokens around it.
-
-        Raises INVALID_REQUEST for ids that this tokenizer does not make; `field` is where they are in the request.
-        """
-        if (largest := max(ids)) >= self._vocabulary:
-            raise self._refusal(f"token id {largest} of {field} is beyond the {self._vocabulary} of")
-        inner = self._unframed(list(ids))
-        text: str = self._tokenizer.decode(inner, skip_special_tokens=False)
-        if not inner or self._tokenizer.encode(text, add_special_tokens=False).ids != inner:
-            raise self._refusal(f"the token ids of {field} are not from the tokenizer of")
-        return text
-
-    def _unframed(self, ids: list[int]) -> list[int]:
-        """`ids` without the special tokens that the tokenizer puts around a text."""
-        head, tail = len(self._head), len(self._tail)
-        is_framed = len(ids) >= head + tail and ids[:head] == self._head and ids[len(ids) - tail :] == self._tail
-        return ids[head : len(ids) - tail] if is_framed else ids
-
-    def _refusal(self, what: str) -> ApiError:
-        return INVALID_REQUEST(f"{what} `{self._model_id}`; {REMEDY}", param="input")
 
 
 def _chars(text: str | Sequence[int]) -> int:
