@@ -6,7 +6,7 @@ with images   cut once each placeholder has become as many tokens as its image h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
@@ -15,9 +15,7 @@ from vllm.inputs import tokens_input
 from vllm.tokenizers import TokenizerLike
 
 from contract.errors import INVALID_REQUEST
-from models.llm.vllm_internals.tokenizing import CutAtTop
-
-Message = Mapping[str, Any]
+from models.llm.vllm_internals.serving import CutAtTop
 
 
 def cut_expanded(prompt: Any, params: CutAtTop, tokenizer: TokenizerLike | None) -> Any:
@@ -90,11 +88,6 @@ def dropped(before: Any, after: Any) -> set[str]:
         return {name for hashes in prompt.get("mm_hashes", {}).values() for name in hashes}
 
     return of(before) - of(after)
-
-
-def has_images(messages: Iterable[Message]) -> bool:
-    """Whether a message has an image."""
-    return any(isinstance(message.get("content"), list) for message in messages)
 
 
 def newest(messages: list[Any], most_chars: int) -> list[Any]:

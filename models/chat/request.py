@@ -88,7 +88,7 @@ def _plain(value: Lenient) -> dict[str, Any]:
 
 
 def _tools(request: ChatRequest) -> list[dict[str, Any]]:
-    """As functions; a call that is forced follows its schema, where the client does not say `strict: false`."""
+    """The tools as functions; a forced call follows its schema, unless the client says `strict: false`."""
     tools = [_plain(tool) for tool in request.offered.values()]
     if request.is_tool_forced:
         for tool in tools:

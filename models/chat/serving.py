@@ -31,8 +31,7 @@ from models.chat.events import Cached, EventStream, reply_body, stop_of
 from models.chat.request import answer_reserve
 from models.chat.turns import TurnRenderer, sentinels_for
 from models.llm.grammars import Grammars, Kind, Refused
-from models.llm.vllm_internals.serving import OpenServingChat
-from models.llm.vllm_internals.tokenizing import Cut, CutAtTop
+from models.llm.vllm_internals.serving import Cut, CutAtTop, OpenServingChat
 
 Counted = Callable[[ChatBatch], None]
 """A callback that gets the tokens of a whole answer so far, as a batch without events."""
@@ -60,7 +59,7 @@ class EngineRequest(ChatCompletionRequest):
         return self._cut.tokens
 
     def to_sampling_params(self, max_tokens: int, default_sampling_params: dict[str, Any]) -> SamplingParams:
-        """As vLLM's; several answers, or one that is counted, come piece by piece, each with its cached tokens."""
+        """Works as vLLM's; several answers, or one that is counted, come piece by piece, with the cached tokens."""
         params = super().to_sampling_params(max_tokens, default_sampling_params)
         if params.n > 1 or self._counted:
             params.output_kind = RequestOutputKind.DELTA
@@ -109,7 +108,7 @@ class ChatServing(OpenServingChat):
         self._grammars = grammars
 
     async def render_chat_request(self, request: ChatCompletionRequest) -> Any:
-        """As vLLM's; then the grammar that the engine would compile for `request` is checked.
+        """Works as vLLM's; then the grammar that the engine would compile for `request` is checked.
 
         Raises Refused and Crowded of `models.llm.grammars`.
         """
@@ -134,7 +133,7 @@ class ChatServing(OpenServingChat):
         *arguments: Any,
         **options: Any,
     ) -> ChatReply | ErrorResponse:
-        """As vLLM's, but for what it returns."""
+        """Returns our reply; else as vLLM's."""
         cached = Cached()
         answer = await super().chat_completion_full_generator(
             request, whole(result_generator, cached, cast(EngineRequest, request)._counted), *arguments, **options
@@ -166,7 +165,7 @@ class ChatServing(OpenServingChat):
         chat_template_kwargs: dict[str, Any] | None = None,
         mm_token_counts: Any = None,
     ) -> AsyncGenerator[ChatBatch, None]:
-        """As vLLM's, but for what it yields: a batch for each output of the engine, and the token counts at the end."""
+        """Yields a batch for each output of the engine, and the token counts at the end; else as vLLM's."""
         head = {"id": request_id, "created": int(time.time()), "model": model_name}
         events = EventStream(
             request,

@@ -24,7 +24,7 @@ from models.chat.request import engine_fields
 from models.chat.serving import EngineRequest
 from models.llm.plain_text import PlainText
 from models.llm.threads import background
-from models.llm.vllm_internals.tokenizing import CutAtTop
+from models.llm.vllm_internals.serving import CutAtTop
 
 
 class WholeRequest(EngineRequest):

@@ -25,10 +25,10 @@ from vllm.utils.mistral import is_mistral_tokenizer
 
 from audio.turns import Turns
 from contract.errors import INVALID_REQUEST
-from models.chat.cut import cut_expanded, dropped, has_images, newest
+from models.chat.cut import cut_expanded, dropped, newest
 from models.llm.images import cache_names, refuse_large
 from models.llm.plain_text import PlainText
-from models.llm.vllm_internals.tokenizing import split_texts_at
+from models.llm.vllm_internals.serving import split_texts_at
 
 IMAGE_REQUESTS = 4
 """Requests with images that are decoded at a time; each takes up to a gigabyte. An organisation has at most three."""
@@ -83,9 +83,9 @@ class TurnRenderer(OnlineRenderer):
         tool_dicts: list[dict[str, Any]] | None = None,
         **options: Any,
     ) -> Any:
-        """As vLLM's; messages and tools are what goes through the template."""
+        """Works as vLLM's; messages and tools are what goes through the template."""
         options |= {"tool_dicts": tool_dicts}
-        if not has_images(messages):
+        if not any(isinstance(message.get("content"), list) for message in messages):  # text alone
             return await self._rendered(request, messages, *arguments, **options)
         messages = self._newest(messages, tool_dicts)
         messages = await asyncio.to_thread(named, messages, request.cache_salt)

@@ -145,13 +145,13 @@ class SimilarityScorer(MeasuredScorer):
         how = (VERSION, OPTION_SCALE, EXAMPLE_SCALE, STATEMENT_SCALE, MARGIN, LENGTH_GAIN, str(self._encoder.dtype))
         return calibration.fingerprint(weights.hashes_of(self.model, self._path), how, packs)
 
-    def _likeness(self, state: Phrase, asked: WordedQuestion, texts: Mapping[Phrase, TokenVectors]) -> Likeness:
-        question, judged = asked.question, texts[state].vectors
+    def _likeness(self, state: Phrase, wording: WordedQuestion, texts: Mapping[Phrase, TokenVectors]) -> Likeness:
+        question, judged = wording.question, texts[state].vectors
         options = range(len(question.labels))
-        likenesses = [max_sim(texts[phrase].vectors, judged) for phrase in asked.phrases]
+        likenesses = [max_sim(texts[phrase].vectors, judged) for phrase in wording.phrases]
         surplus = 0.0
-        if asked.statement:
-            text = texts[asked.phrases[0]].vectors
+        if wording.statement:
+            text = texts[wording.phrases[0]].vectors
             expected = max(expected_max_sim(text, ordinary, len(judged)) for ordinary in self._ordinary)
             surplus = likenesses[0] - expected - MARGIN
             likenesses = [0.0 for _ in options]
@@ -166,7 +166,7 @@ class SimilarityScorer(MeasuredScorer):
         return Likeness(
             tuple(likenesses),
             tuple(like - middle for like in best),
-            tuple(surplus if asked.statement and index == asked.statement.option else 0.0 for index in options),
+            tuple(surplus if wording.statement and index == wording.statement.option else 0.0 for index in options),
         )
 
     async def _tokens(self, texts: Iterable[str], owner: str) -> dict[str, int]:

@@ -182,7 +182,7 @@ def cut(ids: list[int], window: int, reserve: int, hashes: str = "") -> tuple[li
     from vllm.multimodal.inputs import MultiModalKwargsItems, PlaceholderRange
 
     from models.chat.cut import cut_expanded
-    from models.llm.vllm_internals.tokenizing import CutAtTop
+    from models.llm.vllm_internals.serving import CutAtTop
 
     runs = [(m.start(), m.end() - m.start()) for m in re.finditer("9+", "".join(map(str, ids)))]
     hashes = hashes or "abcdefg"[: len(runs)]

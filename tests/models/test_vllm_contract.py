@@ -54,10 +54,6 @@ INNER = {
     "vllm.v1.engine.core_client:InprocClient.add_request": ["self", "request"],
     "vllm.v1.engine.core_client:InprocClient.abort_requests": ["self", "request_ids"],
     "vllm.v1.engine.core_client:InprocClient.get_supported_tasks": ["self"],
-    "vllm.v1.engine.core_client:InprocClient.reset_mm_cache": ["self"],
-    "vllm.v1.engine.core_client:InprocClient.reset_prefix_cache": [
-        "self", "reset_running_requests", "reset_connector",
-    ],
     "vllm.v1.engine.core_client:InprocClient.collective_rpc": ["self", "method", "timeout", "args", "kwargs"],
     "vllm.v1.engine.core_client:InprocClient.shutdown": ["self", "timeout"],
     "vllm.v1.engine.core_client:AsyncMPClient.get_output_async": ["self"],

@@ -4,8 +4,7 @@ core.py            vLLM's engine core in a thread of this process
 loading.py         what vLLM does while it loads, in less time: three names of it are replaced meanwhile
 process_engine.py  vLLM with its core in processes of its own, and a health check that notices when they hang
 float32_head.py    logits in float32 without making the head again in every step
-tokenizing.py      prompts as tokens: a cut at the top, texts split at sentinels
-serving.py         chat serving: parsers, logprobs and failures
+serving.py         chat serving: parsers, logprobs and failures; prompts as tokens, cut at their top or split
 
 `tests/models/test_vllm_contract.py` names everything that is used, and fails by name when an upgrade moves it.
 """

@@ -47,7 +47,7 @@ STALL_S = 60.0
 
 
 class ThreadedCore(InprocClient):
-    """vLLM's in-process client, owned by one thread, with the asynchronous half that `AsyncLLM` calls.
+    """vLLM's in-process client, owned by one thread, with the asynchronous methods that serving calls.
 
     Attributes:
         resources.engine_dead: set when the thread has died; `AsyncLLM` reads it.
@@ -180,29 +180,6 @@ class ThreadedCore(InprocClient):
         if request_ids and not self.resources.engine_dead:
             self._command(lambda: self.abort_requests(request_ids))
 
-    async def get_supported_tasks_async(self) -> Any:
-        return await asyncio.to_thread(self.call, self.get_supported_tasks)
-
-    async def reset_mm_cache_async(self) -> None:
-        await asyncio.to_thread(self.call, self.reset_mm_cache)
-
-    async def reset_prefix_cache_async(
-        self, reset_running_requests: bool = False, reset_connector: bool = False
-    ) -> bool:
-        """Forgets prompts computed before; False while requests hold some."""
-        return await asyncio.to_thread(
-            self.call, lambda: self.reset_prefix_cache(reset_running_requests, reset_connector)
-        )
-
-    async def collective_rpc_async(
-        self,
-        method: str,
-        timeout: float | None = None,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> list[Any]:
-        return await asyncio.to_thread(self.call, lambda: self.collective_rpc(method, timeout, args, kwargs))
-
     def shutdown(self, timeout: float | None = None) -> None:
         """Ends the thread after the step in progress; unfinished requests get `EngineDeadError`. May be repeated."""
         if self._thread.is_alive():
@@ -257,7 +234,7 @@ class ThreadedLLM(AsyncLLM):
         """Nothing: the thread is a daemon, and vLLM's finalizer fails in an interpreter that is ending."""
 
     async def check_health(self) -> None:
-        """As vLLM's; raises also where a step has not finished within STALL_S."""
+        """Works as vLLM's; raises also where a step has not finished within STALL_S."""
         await super().check_health()
         stalls = self.engine_core.stalls
         stalls.check(f"the engine has work, but finished no step for {stalls.limit_s:.0f} s")

@@ -49,7 +49,7 @@ class ProcessLLM(AsyncLLM):
         self.watch = OutputWatch(self.engine_core)
 
     async def check_health(self) -> None:
-        """As vLLM's; raises also where requests wait, but no output came for SILENCE_S."""
+        """Works as vLLM's; raises also where requests wait, but no output came for SILENCE_S."""
         await super().check_health()
         # The process may owe an answer of another kind: the first request asks for one before it counts.
         owes_answer = bool(getattr(self.engine_core, "utility_results", None))
