@@ -10,11 +10,12 @@ import math
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
-
-from cachetools import LRUCache
+from typing import TYPE_CHECKING, Any
 
 from models.decisions.phrases import Phrase
+
+if TYPE_CHECKING:
+    from cachetools import LRUCache
 
 CACHED_TOKENS = 20_000
 """Bounds the tokens in the cache, of all owners together: 31 MB where a vector has 384 dimensions."""
@@ -43,6 +44,8 @@ class TokenVectorCache:
     """Phrases that were read, by owner; the least recently used are evicted. Used from one event loop."""
 
     def __init__(self, most_tokens: int = CACHED_TOKENS) -> None:
+        from cachetools import LRUCache
+
         self._entries: LRUCache[tuple[str, Phrase], TokenVectors] = LRUCache(
             most_tokens, lambda entry: len(entry.vectors)
         )

@@ -28,13 +28,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from cachetools import LRUCache
-
 from audio.turns import Crowded, Turns
 from contract.limits import REGEX_STATES, SCHEMA_COMPILE_S, SCHEMA_STEP_MS
 from models.llm.grammar_process import Child
 
 if TYPE_CHECKING:
+    from cachetools import LRUCache
     from vllm.v1.engine.async_llm import AsyncLLM
 
 __all__ = ["Crowded", "Grammars", "Refused", "of_engine"]
@@ -105,6 +104,8 @@ class Grammars:
     """
 
     def __init__(self, vocabulary: Callable[[], str], cpu_s: int = SCHEMA_COMPILE_S) -> None:
+        from cachetools import LRUCache
+
         self._vocabulary, self._cpu_s = vocabulary, cpu_s
         self._turns = Turns(CHILDREN, OWNER_WAITING, ALL_WAITING)
         self._vocabulary_line: asyncio.Task[bytes] | None = None
