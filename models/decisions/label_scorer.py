@@ -27,7 +27,6 @@ from models.imports import Imports
 from models.llm import engine
 from models.llm.arguments import EngineOptions
 from models.llm.images import ImageDecoder, cache_names, unreadable
-from models.llm.vllm_internals import float32_head
 from models.options import read
 from models.weights import store as weights
 from models.weights.files import need_folder
@@ -76,7 +75,9 @@ class LabelScorer(MeasuredScorer):
         self._options = read(model, LabelOptions)
         super().__init__(model, calibrated=self._options.calibrated, images=self._options.images)
         self._engine = engine.start(_spec(model, self._options, self._path))
-        float32_head.cache_heads(self._engine)
+        from models.llm.vllm_internals.cpu import cache_heads
+
+        cache_heads(self._engine)
         self._renderer: Any = self._engine.renderer
         block_tokens = self._engine.vllm_config.cache_config.block_size
         self.book = PromptBook(self._renderer.get_tokenizer(), block_tokens, parts=model.reads_images)

@@ -22,7 +22,7 @@ def loading() -> Any:
     for name in ("torch", "vllm"):
         pytest.importorskip(name)
     prepare_environment(True, True, 2)
-    return importlib.import_module("models.llm.vllm_internals.loading")
+    return importlib.import_module("models.llm.vllm_internals.cpu")
 
 
 def resident_bytes() -> int:

@@ -34,7 +34,7 @@ from vllm.v1.executor import Executor
 
 from models.llm.grammars import CHILDREN
 from models.llm.threads import ThreadGovernor, background
-from models.llm.vllm_internals.loading import quick_core, quick_tokenizers
+from models.llm.vllm_internals.cpu import quick_core, quick_tokenizers
 from models.stalls import StallDetector
 
 log = logging.getLogger(f"parlance.{__name__}")
