@@ -17,7 +17,7 @@ from contract.catalog import ChatModel
 from contract.chat.engine import COUNT_S, ChatBatch, ChatEngine, ChatJob, ChatReply
 from contract.chat.request import ChatRequest
 from contract.completions import CompletionJob, CompletionReply, CompletionRequest
-from contract.errors import BUSY
+from contract.errors import BUSY, ApiError
 from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob
 from models.chat.request import engine_fields, refuse_images
 from models.imports import Imports
@@ -232,6 +232,8 @@ class VllmChat(ChatEngine):
                             await asyncio.sleep(wait_s)
             finally:
                 self._streams -= 1
+        except ApiError:
+            raise
         except Exception as failure:
             raise error_of(failure, request) from failure
 
