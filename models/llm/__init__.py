@@ -7,7 +7,6 @@ threads.py       how many CPU threads a step takes, and threads of lower priorit
 plain_text.py    what clients send never becomes a control token
 images.py        images of clients: sizes, names in caches, pixels within bounds
 grammars.py      which grammars of clients the engine may compile; they are compiled before by
-  grammar_process.py, which runs
   grammar_child.py, a program that compiles them under limits, and
   grammar_walk.py, which checks that their steps are cheap and a token may always follow
 regular.py       regular expressions and lists of answers as grammars whose every step is cheap

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import logging
 import math
 import time
@@ -26,11 +27,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from audio.turns import Crowded, Turns
+from concurrency.child import Child
 from contract.limits import REGEX_STATES, SCHEMA_COMPILE_S, SCHEMA_STEP_MS
-from models.llm.grammar_process import Child
 
 if TYPE_CHECKING:
     from cachetools import LRUCache
@@ -44,6 +46,9 @@ Kind = Literal["JSON", "STRUCTURAL_TAG", "REGEX", "CHOICE"]
 """What `spec` is: a JSON schema, a structural tag of vLLM, a regular expression, or a JSON list of texts."""
 Syntax = Literal["PARSE"]
 """A JSON schema of which only the syntax is checked."""
+
+PROGRAM = Path(__file__).with_name("grammar_child.py")
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 CHILDREN = 2
 """Compilations at a time. Later ones wait for a turn; an owner has one at a time."""
@@ -165,7 +170,7 @@ class Grammars:
         for task in self._tasks:
             task.cancel()
         for child in self._children:
-            child.end()
+            child.close()
         self._idle.clear()
         self._children.clear()
         self._threads.shutdown(wait=False)
@@ -192,16 +197,11 @@ class Grammars:
             return verdict
 
     async def _compiled(self, kind: Kind | Syntax, spec: str, cpu_s: int) -> _Verdict:
-        child = await self._child()
         wall_s = WALL_PER_CPU * cpu_s
+        child = await self._child(2 * wall_s)
         limits = {"cpu_s": cpu_s, "wall_s": wall_s, "states": REGEX_STATES, "step_ms": SCHEMA_STEP_MS}
         request = {"kind": kind, "spec": spec} | limits
-        try:
-            answer = await asyncio.get_running_loop().run_in_executor(self._threads, child.ask, request, 2 * wall_s)
-        except BaseException:
-            self._children.discard(child)
-            child.end()
-            raise
+        answer = json.loads(await self._ask(child, json.dumps(request).encode(), 2 * wall_s))
         self._idle.append(child)
         spent_s = answer["spent_s"]
         if "bytes" in answer:
@@ -213,22 +213,35 @@ class Grammars:
         log.warning("a grammar of %d characters was given up: too much %s", len(spec), answer["died"])
         return _Verdict(VERDICT_BYTES, spent_s, (answer["died"], ""), time.monotonic() + RETRY_S)
 
-    async def _child(self) -> Child:
+    async def _child(self, timeout_s: float) -> Child:
         """A child that is idle and alive."""
         while self._idle:
             child = self._idle.pop()
             if child.is_alive:
                 return child
-            self._children.discard(child)
-            child.end()
-        child = Child(await self._first_line())
+            self._close(child)
+        vocabulary = await self._first_line()
+        child = Child(PROGRAM, environ=ONE_THREAD)
         self._children.add(child)
+        await self._ask(child, vocabulary, timeout_s)
         return child
+
+    async def _ask(self, child: Child, line: bytes, timeout_s: float) -> bytes:
+        """The answer of `child`. A child that fails, or whose answer is no longer awaited, is closed."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, child.ask, line, timeout_s)
+        except BaseException:
+            self._close(child)
+            raise
+
+    def _close(self, child: Child) -> None:
+        self._children.discard(child)
+        child.close()
 
     async def _first_line(self) -> bytes:
         """The first line that a child reads: the vocabulary."""
         line = self._vocabulary_line
         if line is None or (line.done() and line.exception()):
-            line = asyncio.create_task(asyncio.to_thread(lambda: self._vocabulary().encode() + b"\n"))
+            line = asyncio.create_task(asyncio.to_thread(lambda: self._vocabulary().encode()))
             self._vocabulary_line = line
         return await asyncio.shield(line)
