@@ -11,7 +11,7 @@ from typing import Any
 from contract.base import Lenient
 from contract.catalog import ChatModel
 from contract.chat.request import ChatRequest, Message, Part
-from contract.chat.thinking import Thinking, told
+from contract.chat.thinking import ThinkingOptions, reasoning_settings
 from contract.chat.tools import AllowedChoice, NamedCustomTool, NamedTool
 from contract.errors import IMAGES_UNSUPPORTED
 
@@ -24,7 +24,7 @@ DEFAULT_TEMPERATURE = 1.0
 
 
 def engine_fields(
-    request: ChatRequest, cache_salt: str | None = None, thinking: Thinking | None = None
+    request: ChatRequest, cache_salt: str | None = None, thinking: ThinkingOptions | None = None
 ) -> dict[str, Any]:
     """Keyword arguments of vLLM's `ChatCompletionRequest` for `request`.
 
@@ -73,8 +73,8 @@ def _sampling(request: ChatRequest) -> dict[str, Any]:
     return sampling if request.top_k is None else sampling | {"top_k": max(request.top_k, 0)}
 
 
-def _thinking(request: ChatRequest, thinking: Thinking | None) -> dict[str, Any]:
-    settings = told(request, thinking)
+def _thinking(request: ChatRequest, thinking: ThinkingOptions | None) -> dict[str, Any]:
+    settings = reasoning_settings(request, thinking)
     fields = {
         "chat_template_kwargs": settings.variables or None,
         "reasoning_effort": settings.level,

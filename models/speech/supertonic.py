@@ -20,7 +20,7 @@ from contract.base import Frozen
 from contract.catalog import SpeechModel
 from contract.errors import INVALID_REQUEST
 from contract.speech.engine import SpeechJob
-from contract.speech.marks import pieces
+from contract.speech.tags import pieces
 from models.imports import ONNX, Imports
 from models.options import read
 from models.speech.adapter import SpeechAdapter, Spoken
