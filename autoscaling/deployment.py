@@ -121,8 +121,7 @@ def _defaults(serving: Serving) -> dict[str, Any]:
             "look_back_period_s": LOOK_BACK_S,
         },
         # No runtime environment: a replica without one of its own can use a worker that is already there.
-        # What reads through another model computes nothing.
-        "ray_actor_options": {"num_cpus": 0.25 if serving.reads_through else 1.0, "runtime_env": {}},
+        "ray_actor_options": {"num_cpus": 1.0, "runtime_env": {}},
         "graceful_shutdown_timeout_s": DRAIN_S,
         "health_check_period_s": HEALTH_PERIOD_S,
         "health_check_timeout_s": HEALTH_TIMEOUT_S,

@@ -55,7 +55,7 @@ R = TypeVar("R")
 
 
 class Gate:
-    """One engine, as one ingress process sees it. It is cold also where the one `behind` it is, which it calls.
+    """One engine, as one ingress process sees it.
 
     `sharers` says how many processes have a gate before the same slots.
     """
@@ -67,12 +67,10 @@ class Gate:
         serving: Serving,
         handle: DeploymentHandle,
         watch: StartWatch,
-        behind: Gate | None = None,
         sharers: Callable[[], int] = alone,
     ) -> None:
         self.name = name
         self.serving = serving
-        self._needed = (self, behind) if behind else (self,)
         self._key = (app_name, name)
         self._watch = watch
         # `.options` is what makes the handle create its router, and with it the view, before the first request.
@@ -91,11 +89,7 @@ class Gate:
         )
 
     def running(self) -> int:
-        """Replicas that run; none where the engine behind is cold."""
-        return min(gate._own() for gate in self._needed)
-
-    def _own(self) -> int:
-        """Replicas of this engine. A handle whose router has no news yet counts as cold."""
+        """Replicas that run. A handle whose router has no news yet counts as cold."""
         view = views.VIEWS.get(self._key)
         return view.running() if view else 0
 
@@ -106,7 +100,7 @@ class Gate:
 
     def is_failing(self) -> bool:
         """No replica runs, and the last start is known to have failed."""
-        return any(not gate._own() and gate.start is Start.FAILED for gate in self._needed)
+        return not self.running() and self.start is Start.FAILED
 
     @property
     def start(self) -> Start:
@@ -184,7 +178,7 @@ class Gate:
 
         Raises WARMING_UP after `within_s` seconds, and ENGINE_FAILED.
         """
-        if self._own():
+        if self.running():
             return
         self.warm()
         started = time.perf_counter()
@@ -194,13 +188,11 @@ class Gate:
             timings.load += time.perf_counter() - started
 
     async def _enter(self, timings: Timings) -> None:
-        """Returns once a replica runs, and one of the engine behind. Raises WARMING_UP or ENGINE_FAILED."""
-        for gate in self._needed:
-            if gate._own() or self.serving.when_cold == "wait":
-                await gate.ready(self.serving.wait_s, timings=timings)
-                continue
-            gate.warm()
-            raise ENGINE_FAILED() if gate.start is Start.FAILED else WARMING_UP(retry_after_s=gate._retry_after_s())
+        """Returns once a replica runs. Raises WARMING_UP or ENGINE_FAILED."""
+        if self.running() or self.serving.when_cold == "wait":
+            return await self.ready(self.serving.wait_s, timings=timings)
+        self.warm()
+        raise ENGINE_FAILED() if self.start is Start.FAILED else WARMING_UP(retry_after_s=self._retry_after_s())
 
     async def _until_running(self, within_s: float) -> None:
         assert self._warming is not None
@@ -210,7 +202,7 @@ class Gate:
             done, _ = await asyncio.wait({self._warming, failed}, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
             failed.cancel()
-        if self._own():
+        if self.running():
             return
         if failed in done and not failed.cancelled():
             raise ENGINE_FAILED()

@@ -8,7 +8,6 @@ from contextlib import aclosing
 from ray import serve
 
 from contract.chat.engine import ChatBatch, ChatEngine, ChatJob, ChatReply
-from contract.chat.reads import ReadJob, ReadReply
 from contract.completions import CompletionJob, CompletionReply
 from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob
 from deployments.replica import Replica
@@ -46,6 +45,3 @@ class Chat(Replica[ChatEngine]):
 
     async def detokenize(self, job: DetokenizeJob) -> str:
         return await self.engine.detokenize(job)
-
-    async def read(self, job: ReadJob) -> ReadReply:
-        return await self.engine.read(job)

@@ -5,12 +5,13 @@
     imports.py                      what an adapter imports while it loads
     precision.py                    the floating-point type that a processor computes in
     stepping.py                     engines that block, advanced in threads
+    stalls.py                       whether what an engine does takes too long
     provider.py                     engines behind a provider's HTTP API
     llm/                            vLLM, started from a small spec by chat, decisions and transcription
     espeak/  kokoro/                synthesizers on a CPU, for engines that speak and designers of voices
     qwen_tts.py                     Qwen3-TTS's package, for both as well
     chat/  decisions/               language models
-    embeddings.py  rerank.py        encoders; both stand on encoders.py, sentences.py and batching.py
+    embeddings.py  rerank.py        encoders; both stand on encoders.py, sentences.py, tokenizer.py and batching.py
     speech/  transcription/         text to speech, and speech to text
     voice_design/                   new voices from descriptions
 

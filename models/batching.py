@@ -20,12 +20,13 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-STALL_S = 300.0
-"""One call of the model that takes longer than this is no progress."""
+from models.stalls import StallDetector
 
+STALL_S = 300.0
+"""Seconds after which a call of the model counts as stalled."""
 
 PRESENT_S = 2.0
-"""So long after its last call an owner counts as somebody who comes."""
+"""Seconds after its last call during which an owner counts as present."""
 
 
 class Sized(Protocol):
@@ -133,7 +134,7 @@ class TokenBatcher(Generic[Item, Result]):
         self._changed = threading.Condition()
         self.is_closed = False
         self._waiting_tokens = 0
-        self._busy_since: dict[int, float] = {}
+        self._stalls = StallDetector(STALL_S)
         self._workers = [
             threading.Thread(target=self._work, name=f"{name}-{i}", daemon=True) for i in range(workers + 1)
         ]
@@ -162,9 +163,7 @@ class TokenBatcher(Generic[Item, Result]):
         alive = [worker.is_alive() for worker in self._workers]
         if not (any(alive) if self.is_closed else all(alive)):  # closed, each ends when its slice is done
             raise RuntimeError("a worker thread of the model is not alive")
-        since = min(self._busy_since.copy().values(), default=None)
-        if since is not None and time.monotonic() - since > STALL_S:
-            raise RuntimeError(f"one call of the model has taken longer than {STALL_S:.0f} s")
+        self._stalls.check(f"one call of the model has taken longer than {self._stalls.limit_s:.0f} s")
 
     def close(self) -> None:
         """Ends the workers after their present slice; waiting callers get a RuntimeError."""
@@ -269,10 +268,9 @@ class TokenBatcher(Generic[Item, Result]):
         turns = [turn for turn in turns if not turn.job.is_over]
         if not turns:
             return
-        worker = threading.get_ident()
-        self._busy_since[worker] = time.monotonic()
         try:
-            results = self._run([turn.item for turn in turns])
+            with self._stalls.watching():
+                results = self._run([turn.item for turn in turns])
         except Exception as error:
             if len(turns) == 1:
                 _fail(turns[0].job, error)
@@ -280,8 +278,6 @@ class TokenBatcher(Generic[Item, Result]):
                 for turn in turns:
                     self._call([turn])
             return
-        finally:
-            self._busy_since.pop(worker, None)
         for turn, result in zip(turns, results, strict=True):
             turn.job.put(turn.index, result)
 

@@ -9,9 +9,10 @@ from typing import Any
 from contract.catalog import EmbeddingModel
 from contract.embeddings import Embeddings, EmbeddingsEngine, EmbeddingsJob, Text
 from contract.errors import CONTEXT_LENGTH_EXCEEDED, INVALID_REQUEST, ApiError
-from models.encoders import IMPORTS, EncoderOptions, Tokens
+from models.encoders import IMPORTS, EncoderOptions
 from models.options import read
 from models.sentences import SentenceEncoder
+from models.tokenizer import Tokens
 from models.weights.files import WeightsError
 
 

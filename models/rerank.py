@@ -11,9 +11,10 @@ from typing import Any
 
 from contract.catalog import RerankModel
 from contract.rerank import Ranking, RerankEngine, RerankJob
-from models.encoders import IMPORTS, Encoder, EncoderOptions, Tokens
+from models.encoders import IMPORTS, Encoder, EncoderOptions
 from models.options import read
 from models.sentences import SentenceEncoder
+from models.tokenizer import Tokens
 from models.weights.files import WeightsError, need_folder
 
 

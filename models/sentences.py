@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from contract.catalog import EncoderModel
-from models.encoders import Encoder, EncoderOptions, Tokens, read_json
+from models.encoders import Encoder, EncoderOptions, read_json
+from models.tokenizer import Tokens
 from models.weights.files import WeightsError, need_folder
 
 Pooling = Literal["mean", "cls", "lasttoken"]

@@ -20,7 +20,6 @@ from typing import Any
 from contract.base import Frozen
 from contract.catalog import Model
 from contract.chat.engine import ChatBatch, ChatJob, ChatReply
-from contract.chat.reads import ReadJob, ReadReply
 from contract.chat.request import ChatRequest
 from contract.chat.usage import usage_of
 from contract.completions import CompletionJob, CompletionReply
@@ -112,17 +111,6 @@ class ObedientChat:
 
     async def detokenize(self, job: DetokenizeJob) -> str:
         return "".join(map(chr, job.ids))
-
-    async def read(self, job: ReadJob) -> ReadReply:
-        """Each label half as likely as the one before it. Sixteen prompts or more are never done."""
-        self.under_way += 1
-        try:
-            if len(job.prompts) >= 16:
-                await asyncio.Event().wait()
-        finally:
-            self.under_way -= 1
-        halves = [tuple(-math.log(2) * (i + 1) for i in range(len(prompt.label_ids))) for prompt in job.prompts]
-        return ReadReply(tuple(Reading(logprobs, 0.001) for logprobs in halves), "obedient", 16)
 
     async def check_health(self) -> None:
         if self.is_sick:

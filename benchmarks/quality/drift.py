@@ -1,7 +1,7 @@
-"""How far the probabilities of one request move with what else the engine reads, and what it costs that they do not.
+"""How far the probabilities of one request move with what else the engine reads.
 
     python -m benchmarks.quality drift
-    python -m benchmarks.quality drift --rounds 5 --modes plain exact
+    python -m benchmarks.quality drift --rounds 5 --modes plain float32
 
 The adapter on the embedded weights, without Ray and HTTP, in a process for each mode. A request of three questions is
 read alone, again from the prefix cache, one question at a time, and in the middle of 31 others of one question, whose
@@ -34,7 +34,6 @@ MODES: dict[str, dict[str, Any]] = {
     "plain": {},
     "head in bfloat16": {"engine": {"hf_overrides": {}}},
     "float32": {"engine": {"dtype": "float32", "kv_cache_memory_bytes": 1 << 29}},  # twice the bytes for each token
-    "exact": {"exact": True},
 }
 """What each row changes in the options of the stanza; `engine` holds arguments of vLLM."""
 

@@ -125,7 +125,7 @@ def _inject(dice: random.Random, kind: str, case: Case) -> Injected:
 
 
 def spoken(question: Question, index: int) -> str:
-    """What a model of the strategy `labels` says for the answer `index`."""
+    """What a model that is read by labels says for the answer `index`."""
     if question.type == "binary":
         return ("Yes", "No")[index]
     return f"{index}" if question.type == "score" else "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[index]

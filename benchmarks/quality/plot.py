@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.quality.verdicts import Evaluated, Verdict, interval
-from models.decisions.measuring import BINS
+from models.decisions.calibration import BINS
 
 
 def draw(found: Sequence[Evaluated], file: Path) -> None:

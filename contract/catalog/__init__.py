@@ -79,11 +79,6 @@ class Catalog(Frozen):
         """ISO 639-1 codes of every language that at least one speech engine knows."""
         return frozenset(language for model in self.speech.values() for language in model.languages)
 
-    def read_through(self, model: Model) -> ChatModel | None:
-        """The chat model whose replicas read for `model`; None where it has an engine of its own."""
-        id = model.serving.reads_through if model.serving else None
-        return self.chat.get(id) if id is not None else None
-
     def deployed(self) -> Iterator[Model]:
         """The models that this profile runs."""
         return (model for model in self.models() if model.serving)

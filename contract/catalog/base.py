@@ -40,8 +40,6 @@ class Serving(Frozen):
         idle_s: seconds without a request after which the last replica stops.
         load_s: expected seconds of a cold start, until one has been measured.
         threads: CPU threads of the model; None leaves it to the library.
-        reads_through: id of the chat model whose replicas a decision model is read through; None for an engine of its
-            own.
         deployment: Serve's deployment options under Serve's names, e.g. `autoscaling_config`, `ray_actor_options` and
             `placement_group_bundles`. Ray checks them when the graph starts.
     """
@@ -63,7 +61,6 @@ class Serving(Frozen):
     idle_s: PositiveFloat = 300
     load_s: PositiveFloat = 30
     threads: PositiveInt | None = None
-    reads_through: ModelId | None = None
     deployment: dict[str, Any] = {}
 
     @property

@@ -7,5 +7,4 @@ schemas.py     forms that an answer must follow: which are compiled, and what th
 thinking.py    how much a model thinks, in the terms of that model
 usage.py       tokens of a call
 engine.py      what crosses to an LLM: job, reply, batches of a stream
-reads.py       what crosses to an LLM that a scorer reads through
 """

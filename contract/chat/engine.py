@@ -9,7 +9,6 @@ from typing import Any, Literal, Protocol
 from typing_extensions import TypedDict
 
 from contract.catalog import ChatModel
-from contract.chat.reads import ReadJob, ReadReply
 from contract.chat.request import ChatRequest
 from contract.chat.usage import ChatUsage
 from contract.completions import CompletionJob, CompletionReply
@@ -151,8 +150,4 @@ class ChatEngine(Protocol):
 
     async def detokenize(self, job: DetokenizeJob) -> str:
         """The text that the ids spell. Raises INVALID_REQUEST for an id that the vocabulary lacks."""
-        ...
-
-    async def read(self, job: ReadJob) -> ReadReply:
-        """How likely each label is after its prompt. Raises INVALID_REQUEST for a job that no scorer sends."""
         ...

@@ -90,14 +90,14 @@ def ingresses() -> int:
 def gates(
     catalog: Catalog, app_name: str, handles: Mapping[str, DeploymentHandle], watch: StartWatch
 ) -> dict[str, Gate]:
-    """A gate before each engine, by deployment name. Behind a scorer stands the chat model that it reads through."""
-    made: dict[str, Gate] = {}
-    for model in catalog.deployed():  # chat models come first
-        assert model.serving
-        through, name = catalog.read_through(model), model.deployment
-        behind = made[through.deployment] if through else None
-        made[name] = Gate(name, app_name, model.serving, handles[name], watch, behind, ingresses)
-    return made
+    """A gate before each engine, by deployment name."""
+    return {
+        model.deployment: Gate(
+            model.deployment, app_name, model.serving, handles[model.deployment], watch, sharers=ingresses
+        )
+        for model in catalog.deployed()
+        if model.serving
+    }
 
 
 async def wake(engines: Sequence[Engine], watch: StartWatch) -> None:

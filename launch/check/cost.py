@@ -38,14 +38,12 @@ class Row:
 
     Attributes:
         disk_bytes: None where its weights are not pinned, and 0 where it has none.
-        is_loaded: its replicas hold the weights; those that read through another model only their tokenizer.
     """
 
     name: str
     weights: str | None
     replica: Replica
     disk_bytes: int | None
-    is_loaded: bool = True
 
     @property
     def memory_bytes(self) -> int:
@@ -53,7 +51,7 @@ class Row:
         if self.replica.memory_bytes is not None:
             return self.replica.memory_bytes
         loaded = 0 if self.replica.gpus or not self.disk_bytes else self.disk_bytes
-        return LIBRARIES_BYTES + (CACHE_BYTES + loaded if self.weights and self.is_loaded else 0)
+        return LIBRARIES_BYTES + (CACHE_BYTES + loaded if self.weights else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +87,7 @@ def rows(catalog: Catalog) -> Iterator[Row]:
         name = model.serving.weights if model.serving else None
         stanza = pinned.get(name) if name else None
         disk = (stanza.size_bytes or None if stanza else None) if name else 0
-        through = model.serving.reads_through if model.serving else None
-        yield Row(model.deployment, name, replica_of(model), disk, is_loaded=not through)
+        yield Row(model.deployment, name, replica_of(model), disk)
 
 
 def at_zero(parts: Sequence[Row]) -> Sum:

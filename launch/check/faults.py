@@ -16,7 +16,6 @@ from autoscaling.deployment import DeploymentTableError, deployment_options
 from contract.catalog import Catalog, Model
 from deployments.ingress.proxies import PUBLIC_VARIABLE
 from deployments.ingress.proxies import VARIABLE as PROXIES_VARIABLE
-from launch.check import through
 from launch.check.cost import replica_of
 from launch.check.site import Site
 from models import options
@@ -205,7 +204,6 @@ def _place(model: Model) -> str:
 
 CHECKS: tuple[Callable[[Plan, Site], Iterator[str]], ...] = (
     _stanzas,
-    through.faults,
     _shared_state,
     _secret,
     _proxies,

@@ -2,15 +2,15 @@
 
 adapter.py     VllmChat: complete, stream, check_health, close
 request.py     what of a request reaches vLLM
-serving.py     vLLM's chat serving with our events and our errors
+serving.py     vLLM's chat serving with our events and our cut
+errors.py      what vLLM and the check of grammars refuse, as errors of the API
 cut.py         inputs that are too long, cut at their top around whole images
 tools.py       calls of custom tools, put back from the functions that engines know
 completions.py plain prompts, continued
 choices.py     engine outputs of those, as choices and events
 tokens.py      texts as token ids and back
-reads.py       prompts of scorers that read through this model
 turns.py       messages of clients cannot forge turns: control tokens in them are text
-events.py      engine outputs as events of a stream
+events.py      engine outputs as events of a stream, or as one reply
 smollm2.jinja  a chat template with tools, for weights whose own has none
 """
 

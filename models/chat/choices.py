@@ -26,8 +26,8 @@ class Prepared:
 
     Attributes:
         budget: tokens that each answer may take.
-        cut_tokens: that were cut from its top.
-        text: what `echo` repeats.
+        cut_tokens: number of tokens that were cut from its top.
+        text: the text that `echo` repeats.
         first: the text of its first token, which has no logprob.
     """
 
@@ -67,22 +67,22 @@ class Ledger:
 
     @property
     def prompt_tokens(self) -> int:
-        """Of the prompts that the engine has begun."""
+        """Tokens of the prompts that the engine has begun."""
         return sum(len(self.prompts[number].ids) for number in self._read)
 
     @property
     def cached_tokens(self) -> int:
-        """Of these, the tokens that were in the cache."""
+        """Those of them that were in the cache."""
         return sum(cached.tokens for cached in self._read.values())
 
     @property
     def cut_tokens(self) -> int:
-        """Of all prompts."""
+        """Tokens that were cut from the prompts."""
         return sum(prompt.cut_tokens for prompt in self.prompts)
 
     def choices(self, number: int, result: RequestOutput) -> list[CompletionChoice]:
         """What `result` adds to the answers to prompt `number`."""
-        self._read.setdefault(number, Cached()).see(result)
+        self._read.setdefault(number, Cached()).update(result)
         # Kept for all answers: vLLM loses those that come with the first token of one and the second of another.
         if result.prompt_logprobs:
             self._scores.setdefault(number, result.prompt_logprobs)
@@ -130,11 +130,11 @@ class Ledger:
         return CompletionChoice(index=index, text=text, logprobs=logprobs, finish_reason=reason)
 
     def _logprobs(
-        self, answer: Answer, ids: Sequence[int], found: Sequence[Mapping[int, Logprob] | None], first: str = ""
+        self, answer: Answer, ids: Sequence[int], likelihoods: Sequence[Mapping[int, Logprob] | None], first: str = ""
     ) -> CompletionLogprobs:
         """The `logprobs` of the tokens `ids`, which follow what `answer` has; one without any is `first`."""
         logprobs = CompletionLogprobs(text_offset=[], token_logprobs=[], tokens=[], top_logprobs=[])
-        for token, likely in zip(ids, found, strict=False):
+        for token, likely in zip(ids, likelihoods, strict=False):
             chosen = likely[token] if likely else None
             text = (chosen.decoded_token or "") if chosen else first
             logprobs["tokens"].append(text)
@@ -156,24 +156,24 @@ class Ledger:
 
 def whole(pieces: Iterable[CompletionChoice]) -> list[CompletionChoice]:
     """The choices that come in `pieces`, by their index."""
-    found: dict[int, CompletionChoice] = {}
+    choices: dict[int, CompletionChoice] = {}
     for piece in pieces:
-        so_far = found.setdefault(piece["index"], piece)
+        so_far = choices.setdefault(piece["index"], piece)
         if so_far is not piece:
             so_far["text"] += piece["text"]
             so_far["finish_reason"] = piece["finish_reason"]
             if so_far["logprobs"] and piece["logprobs"]:
                 so_far["logprobs"] = _joined([so_far["logprobs"], piece["logprobs"]])
-    return [found[index] for index in sorted(found)]
+    return [choices[index] for index in sorted(choices)]
 
 
 def _by_text(likely: Mapping[int, Logprob]) -> dict[str, float]:
     """Logprobs by the text of their tokens; of several with the same text the most probable."""
-    found: dict[str, float] = {}
-    for one in likely.values():
-        text = one.decoded_token or ""
-        found[text] = max(one.logprob, found.get(text, LEAST_LOGPROB), LEAST_LOGPROB)
-    return found
+    highest: dict[str, float] = {}
+    for token in likely.values():
+        text = token.decoded_token or ""
+        highest[text] = max(token.logprob, highest.get(text, LEAST_LOGPROB), LEAST_LOGPROB)
+    return highest
 
 
 def _joined(parts: list[CompletionLogprobs]) -> CompletionLogprobs:

@@ -38,7 +38,7 @@ from models.chat.request import DEFAULT_TEMPERATURE, answer_reserve
 from models.chat.tokens import TextTokens
 
 SEQUENCES_AT_ONCE = 8
-"""Of one request in the engine, as many as one chat may have: a request with a hundred prompts does not fill it."""
+"""Sequences of one request in the engine, as many as one chat may have: a hundred prompts do not fill it."""
 
 COPIED = ("top_p", "top_k", "min_p", "repetition_penalty", "seed", "stop", "presence_penalty", "frequency_penalty")
 """Fields that have the same name and meaning in vLLM's sampling parameters; None is left out."""
@@ -101,16 +101,16 @@ class Completions:
             running = [self._running(job, prompt, kind, name) for prompt, name in zip(prompts, names, strict=True)]
             async with aclosing(merge_async_iterators(*running)) as outputs:
                 async for index, output in outputs:
-                    if any(one.finish_reason == "error" for one in output.outputs):
+                    if any(part.finish_reason == "error" for part in output.outputs):
                         raise UPSTREAM_ERROR()
                     yield start + index, output
 
     def _running(
         self, job: CompletionJob, prompt: Prepared, kind: RequestOutputKind, request_id: str
     ) -> AsyncGenerator[RequestOutput, None]:
-        given = tokens_input(prompt.ids, cache_salt=job.cache_salt)
+        engine_input = tokens_input(prompt.ids, cache_salt=job.cache_salt)
         outputs: AsyncGenerator[RequestOutput, None] = self._engine.generate(
-            given, sampling(job.request, prompt, kind), request_id
+            engine_input, sampling(job.request, prompt, kind), request_id
         )
         return outputs
 

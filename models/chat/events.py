@@ -1,18 +1,18 @@
-"""Engine outputs of one request as server-sent events in OpenAI's schema. Clients expect exactly these keys."""
+"""Engine outputs of one request in OpenAI's schema: as events of a stream, or as one reply. Clients need these keys."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
-from contract.chat.engine import ChatBatch
+from contract.chat.engine import ChatBatch, ChatCompletion
 from contract.chat.usage import ChatUsage, usage_of
 from contract.wires import event
-from models.chat.tools import CustomCalls
+from models.chat.tools import CustomCalls, restore_custom_call
 
 if TYPE_CHECKING:
     from vllm.entrypoints.generate.base.protocol import DeltaMessage
-    from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
+    from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest, ChatCompletionResponse
     from vllm.outputs import CompletionOutput, RequestOutput
     from vllm.parser import Parser
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 class Cached:
     """Tokens of the prompt that an earlier request had left in the cache.
 
-    Of several answers all but the first find what that one has just left, so the fewest count.
+    Of several answers all but the first find the tokens of the first in the cache, so the lowest count holds.
     """
 
     def __init__(self) -> None:
         self._fewest: int | None = None
 
-    def see(self, result: RequestOutput) -> None:
+    def update(self, result: RequestOutput) -> None:
         """Takes the count of `result`, where it has one."""
         count = result.num_cached_tokens
         if count is not None:
@@ -39,7 +39,7 @@ class Cached:
 
 
 class Choice:
-    """One of the `n` answers of a stream. `custom_tools` are names of tools whose calls are said as custom ones."""
+    """One of the `n` answers of a stream. `custom_tools` are names of tools whose calls are those of custom tools."""
 
     def __init__(self, index: int, parser: Parser | None, custom_tools: Collection[str] = ()) -> None:
         self.index = index
@@ -83,8 +83,8 @@ class EventStream:
         parsers: of reasoning and tool calls, one for each choice; None for models that have neither.
         logprobs_of: the `logprobs` object of an output, where the request wants one.
         counts_reasoning: whether the parsers know how many tokens were reasoning.
-        cut_tokens: cut from the top of the input.
-        custom_tools: names of tools whose calls are said as custom ones.
+        cut_tokens: number of tokens that were cut from the top of the input.
+        custom_tools: names of tools whose calls are those of custom tools.
     """
 
     def __init__(
@@ -109,16 +109,16 @@ class EventStream:
         self._cached = Cached()
         self._cut_tokens = cut_tokens
         self._stop_sequence: str | None = None
-        self._begun = False
+        self._has_roles = False
 
     def batch(self, result: RequestOutput) -> ChatBatch:
-        """Everything that `result` adds, as events; before the first, each choice gets its role."""
+        """Everything that `result` adds, as events; the first events give each choice its role."""
         if result.prompt_token_ids is not None:
             self._prompt_tokens = len(result.prompt_token_ids)
-        self._cached.see(result)
+        self._cached.update(result)
         chunks: list[dict[str, Any]] = []
-        if not self._begun:
-            self._begun = True
+        if not self._has_roles:
+            self._has_roles = True
             chunks += [_choice(c.index, {"role": "assistant", "content": ""}) for c in self._choices]
         for output in result.outputs:
             choice = self._choices[output.index]
@@ -139,9 +139,9 @@ class EventStream:
         choice.finished = True
         if choice.index == 0:
             self._stop_sequence = stop_of(output.stop_reason)
-        # As OpenAI's API has it: a forced function ends with `stop`, a chosen one with `tool_calls`.
-        called = choice.called_tools and not self._forced_name and output.finish_reason == "stop"
-        return _choice(choice.index, delta, logprobs, "tool_calls" if called else output.finish_reason)
+        # As in OpenAI's API: a forced function ends with `stop`, a chosen one with `tool_calls`.
+        ends_in_call = choice.called_tools and not self._forced_name and output.finish_reason == "stop"
+        return _choice(choice.index, delta, logprobs, "tool_calls" if ends_in_call else output.finish_reason)
 
     def _usage(self) -> ChatUsage:
         parsed = [c for c in self._choices if c.parser] if self._counts_reasoning else []
@@ -186,4 +186,41 @@ def _plain(delta: DeltaMessage) -> dict[str, Any]:
         fields["content"] = delta.content
     if delta.reasoning:
         fields["reasoning_content"] = delta.reasoning
+    return fields
+
+
+def reply_body(
+    response: ChatCompletionResponse, usage: ChatUsage, custom_tools: Collection[str] = ()
+) -> ChatCompletion:
+    """A `chat.completion` in OpenAI's schema with `usage`: vLLM's additions are left out.
+
+    `custom_tools` are names of tools whose calls are returned as calls of custom tools.
+    """
+    return {
+        "id": response.id,
+        "object": "chat.completion",
+        "created": response.created,
+        "model": response.model,
+        "choices": [
+            {
+                "index": choice.index,
+                "message": _message(choice.message, custom_tools),
+                "logprobs": choice.logprobs.model_dump() if choice.logprobs else None,
+                "finish_reason": choice.finish_reason,
+            }
+            for choice in response.choices
+        ],
+        "usage": usage,
+    }
+
+
+def _message(message: Any, custom_tools: Collection[str]) -> dict[str, Any]:
+    fields = {"role": message.role, "content": message.content, "refusal": None}
+    if message.tool_calls:
+        fields["content"] = message.content or None
+        fields["tool_calls"] = [
+            restore_custom_call(call.model_dump(exclude_none=True), custom_tools) for call in message.tool_calls
+        ]
+    if message.reasoning:
+        fields["reasoning_content"] = message.reasoning
     return fields

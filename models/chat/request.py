@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from contract.base import Lenient
-from contract.catalog import ThinkingOptions
+from contract.catalog import ChatModel, ThinkingOptions
 from contract.chat.request import ChatRequest, Message, Part
 from contract.chat.thinking import reasoning_settings
 from contract.chat.tools import AllowedChoice, NamedCustomTool, NamedTool
+from contract.errors import IMAGES_UNSUPPORTED
 
 COPIED = (
     "top_p", "min_p", "n", "seed", "presence_penalty", "frequency_penalty", "repetition_penalty", "stop",
@@ -53,6 +54,15 @@ def engine_fields(
     return fields
 
 
+def refuse_images(request: ChatRequest, model: ChatModel) -> None:
+    """Raises IMAGES_UNSUPPORTED if a message has an image and `model` reads none."""
+    for index, message in enumerate(request.messages):
+        if message.images and not model.vision:
+            raise IMAGES_UNSUPPORTED(
+                f"model `{model.id}` reads no images; message {index} has one", param=f"messages.{index}.content"
+            )
+
+
 def _sampling(request: ChatRequest) -> dict[str, Any]:
     if request.temperature == 0 and (request.n or 1) > 1:
         # vLLM refuses several greedy answers; the most probable token alone is the same thing.
@@ -64,11 +74,11 @@ def _sampling(request: ChatRequest) -> dict[str, Any]:
 
 
 def _thinking(request: ChatRequest, thinking: ThinkingOptions | None) -> dict[str, Any]:
-    said = reasoning_settings(request, thinking)
+    settings = reasoning_settings(request, thinking)
     fields = {
-        "chat_template_kwargs": said.variables or None,
-        "reasoning_effort": said.level,
-        "thinking_token_budget": said.budget_tokens,
+        "chat_template_kwargs": settings.variables or None,
+        "reasoning_effort": settings.level,
+        "thinking_token_budget": settings.budget_tokens,
     }
     return {name: value for name, value in fields.items() if value is not None}
 
@@ -78,7 +88,7 @@ def _plain(value: Lenient) -> dict[str, Any]:
 
 
 def _tools(request: ChatRequest) -> list[dict[str, Any]]:
-    """As functions; a call that is forced follows its schema, where the client does not say `strict: false`."""
+    """The tools as functions; a forced call follows its schema, unless the client says `strict: false`."""
     tools = [_plain(tool) for tool in request.offered.values()]
     if request.is_tool_forced:
         for tool in tools:

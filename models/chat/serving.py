@@ -1,4 +1,4 @@
-"""vLLM's chat serving (templates, tools, reasoning, schemas) with our event stream, our cut and our errors.
+"""vLLM's chat serving (templates, tools, reasoning, schemas) with our event stream and our cut.
 
 Imported where an engine has been started: it needs vLLM.
 """
@@ -6,20 +6,18 @@ Imported where an engine has been started: it needs vLLM.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Callable, Collection
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from functools import partial
 from typing import Any, cast, get_args
 
 from pydantic import PrivateAttr
 from vllm.config import ModelConfig
-from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest, ChatCompletionResponse
-from vllm.entrypoints.openai.chat_completion.serving import OpenAIServingChat
+from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 from vllm.entrypoints.openai.models.protocol import BaseModelPath
 from vllm.entrypoints.openai.models.serving import OpenAIServingModels
-from vllm.entrypoints.serve import create_error_response
 from vllm.entrypoints.serve.engine.protocol import ErrorResponse
-from vllm.outputs import CompletionOutput, RequestOutput
+from vllm.outputs import RequestOutput
 from vllm.renderers import TokenizeParams
 from vllm.sampling_params import RequestOutputKind, SamplingParams, StructuredOutputsParams
 from vllm.tokenizers import TokenizerLike
@@ -28,25 +26,20 @@ from vllm.v1.structured_output.backend_types import StructuredOutputOptions
 from vllm.v1.structured_output.request import get_structured_output_key
 
 from contract.catalog import ChatModel
-from contract.chat.engine import ChatBatch, ChatCompletion, ChatReply
-from contract.chat.request import ChatRequest
-from contract.chat.usage import ChatUsage, usage_of
-from contract.completions import CompletionRequest
-from contract.errors import INVALID_REQUEST, UPSTREAM_ERROR, ApiError
-from contract.limits import SCHEMA_COMPILE_S, SCHEMA_STEP_MS
-from models.chat.cut import Cut, CutAtTop
-from models.chat.events import Cached, EventStream, stop_of
+from contract.chat.engine import ChatBatch, ChatReply
+from contract.chat.usage import usage_of
+from models.chat.events import Cached, EventStream, reply_body, stop_of
 from models.chat.request import answer_reserve
-from models.chat.tools import said
-from models.chat.turns import TurnRenderer, marks_of
+from models.chat.turns import TurnRenderer, sentinels_for
 from models.llm.grammars import Grammars, Kind, Refused
+from models.llm.vllm_internals.serving import Cut, CutAtTop, OpenServingChat
 
 Counted = Callable[[ChatBatch], None]
-"""Is told the tokens of a whole answer so far, as a batch without events."""
+"""A callback that gets the tokens of a whole answer so far, as a batch without events."""
 
 
 class EngineRequest(ChatCompletionRequest):
-    """vLLM's request, built from `engine_fields` only, that is cut and not refused when too long.
+    """vLLM's request, built from `engine_fields` only. It is cut where it is too long, and not refused.
 
     Attributes:
         custom_tools: names of the functions that are custom tools to the client.
@@ -58,16 +51,16 @@ class EngineRequest(ChatCompletionRequest):
     _counted: Counted | None = PrivateAttr(None)
 
     def count(self, counted: Counted) -> None:
-        """Has `counted` told of each token of a whole answer."""
+        """Makes `counted` get each token of a whole answer."""
         self._counted = counted
 
     @property
     def cut_tokens(self) -> int:
-        """Cut from the top of the input, once that has become tokens."""
+        """Tokens that were cut from the top of the input, once it has become tokens."""
         return self._cut.tokens
 
     def to_sampling_params(self, max_tokens: int, default_sampling_params: dict[str, Any]) -> SamplingParams:
-        """As vLLM's; what is counted comes piece by piece, and several answers do: each says what it found cached."""
+        """Works as vLLM's; several answers, or one that is counted, come piece by piece, with the cached tokens."""
         params = super().to_sampling_params(max_tokens, default_sampling_params)
         if params.n > 1 or self._counted:
             params.output_kind = RequestOutputKind.DELTA
@@ -87,7 +80,7 @@ class EngineRequest(ChatCompletionRequest):
         )
 
 
-class ChatServing(OpenAIServingChat):
+class ChatServing(OpenServingChat):
     """`OpenAIServingChat` whose streams are `ChatBatch`es and raise where vLLM's write an error event."""
 
     def __init__(
@@ -105,8 +98,9 @@ class ChatServing(OpenAIServingChat):
             "tool_parser": model.tool_parser,
             "reasoning_parser": model.reasoning_parser or "",
         }
-        marks = marks_of(engine.renderer.tokenizer)
-        renderer = TurnRenderer(engine.model_config, engine.renderer, marks, **shared)
+        renderer = TurnRenderer(
+            engine.model_config, engine.renderer, sentinels_for(engine.renderer.tokenizer), **shared
+        )
         renderer.warmup()
         names = OpenAIServingModels(engine, [BaseModelPath(name=model.id, model_path=model.id)])
         super().__init__(engine, names, "assistant", online_renderer=renderer, **shared)
@@ -114,7 +108,7 @@ class ChatServing(OpenAIServingChat):
         self._grammars = grammars
 
     async def render_chat_request(self, request: ChatCompletionRequest) -> Any:
-        """As vLLM's; then the grammar that the engine would compile for `request` is checked.
+        """Works as vLLM's; then the grammar that the engine would compile for `request` is checked.
 
         Raises Refused and Crowded of `models.llm.grammars`.
         """
@@ -139,7 +133,7 @@ class ChatServing(OpenAIServingChat):
         *arguments: Any,
         **options: Any,
     ) -> ChatReply | ErrorResponse:
-        """As vLLM's, but for what it returns."""
+        """Returns our reply; else as vLLM's."""
         cached = Cached()
         answer = await super().chat_completion_full_generator(
             request, whole(result_generator, cached, cast(EngineRequest, request)._counted), *arguments, **options
@@ -171,40 +165,22 @@ class ChatServing(OpenAIServingChat):
         chat_template_kwargs: dict[str, Any] | None = None,
         mm_token_counts: Any = None,
     ) -> AsyncGenerator[ChatBatch, None]:
-        """As vLLM's, but for what it yields: a batch for each output of the engine, and the token counts at the end."""
-
-        def parser() -> Any:
-            return self._make_parser(request, tokenizer, chat_template_kwargs) if self.parser_cls else None
-
+        """Yields a batch for each output of the engine, and the token counts at the end; else as vLLM's."""
         head = {"id": request_id, "created": int(time.time()), "model": model_name}
-        parsers = [parser() for _ in range(request.n or 1)]
-        logprobs_of = partial(self._logprobs_of, request)
-        custom = cast(EngineRequest, request).custom_tools
         events = EventStream(
             request,
             head,
-            parsers,
-            logprobs_of,
+            self.parsers(request, tokenizer, chat_template_kwargs),
+            partial(self.logprobs_of, request),
             counts_reasoning=self._counts_reasoning,
             cut_tokens=cut_of(request),
-            custom_tools=custom,
+            custom_tools=cast(EngineRequest, request).custom_tools,
         )
         async with aclosing(result_generator) as results:
             async for result in results:
-                for output in result.outputs:
-                    self._raise_if_error(output.finish_reason, request_id)
+                self.raise_on_failure(result.outputs, request_id)
                 yield events.batch(result)
         yield events.usage()
-
-    def _logprobs_of(self, request: ChatCompletionRequest, output: CompletionOutput) -> dict[str, Any] | None:
-        """The `logprobs` object of a choice; None for an output without tokens."""
-        if not output.token_ids or output.logprobs is None:
-            return None
-        logprobs = self._create_chat_logprobs(
-            output.token_ids, output.logprobs, self.renderer.tokenizer, request.top_logprobs
-        )
-        plain: dict[str, Any] = logprobs.model_dump()
-        return plain
 
 
 def cut_of(request: ChatCompletionRequest) -> int:
@@ -215,103 +191,18 @@ def cut_of(request: ChatCompletionRequest) -> int:
 async def whole(
     results: AsyncGenerator[RequestOutput, None], cached: Cached, counted: Counted | None = None
 ) -> AsyncGenerator[RequestOutput, None]:
-    """The last of `results`, or all of them as one where they come piece by piece. `cached` sees each."""
-    made: RequestOutput | None = None
+    """The last of `results`, or all of them as one where they come piece by piece. `cached` is updated with each."""
+    answer: RequestOutput | None = None
     async with aclosing(results):
         async for result in results:
-            cached.see(result)
-            if made is None:
-                made = result
+            cached.update(result)
+            if answer is None:
+                answer = result
             else:
-                made.add(result, aggregate=True)
+                answer.add(result, aggregate=True)
             if counted:
-                written = sum(len(output.token_ids) for output in made.outputs)
-                counted(ChatBatch(b"", len(made.prompt_token_ids or ()), written, cached.tokens))
-    if made is not None:
-        made.outputs.sort(key=lambda output: output.index)
-        yield made
-
-
-GRAMMAR_ERRORS = ("Invalid grammar specification", "Grammar error")
-"""How vLLM's refusals of a JSON schema begin."""
-
-
-def error_of(failure: Exception | ErrorResponse, request: ChatRequest | CompletionRequest) -> ApiError:
-    """The row of our table for what vLLM raised or returned: its 4xx name a fault of the request, all else is ours."""
-    if isinstance(failure, ApiError):
-        return failure
-    error = (failure if isinstance(failure, ErrorResponse) else create_error_response(failure)).error
-    if not 400 <= error.code < 500:
-        return UPSTREAM_ERROR()
-    if isinstance(request, CompletionRequest):
-        return INVALID_REQUEST(error.message, param=error.param or "prompt")
-    if error.message.startswith(GRAMMAR_ERRORS):
-        return _schema_error(error.message, request)
-    return INVALID_REQUEST(error.message, param=error.param or "messages")
-
-
-def _schema_error(detail: str, request: ChatRequest) -> ApiError:
-    return schema_refused(Refused("invalid", detail), next(iter(request.compiled_schemas()), "tools"))
-
-
-WHAT = {
-    "structured_outputs.regex": "the regular expression",
-    "structured_outputs.choice": "the list of answers",
-}
-"""What stands in a field, where that is no JSON schema."""
-
-
-def schema_refused(refusal: Refused, param: str) -> ApiError:
-    """The 400 for a schema or another form in the field `param` that is not compiled."""
-    match refusal.reason:
-        case "invalid":
-            why = f"cannot be followed: {refusal.detail}"
-        case "empty":
-            why = "fits no answer"
-            if refusal.detail:
-                why = f"has a part that no answer can fit: after `{refusal.detail}` nothing can follow"
-        case "slow":
-            why = (
-                f"takes too long to follow: {refusal.detail} ms for a token; at most {SCHEMA_STEP_MS} ms are allowed. "
-                "Give it fewer branches that the same text fits"
-            )
-        case "time":
-            why = f"takes too long to compile: more than {SCHEMA_COMPILE_S} s; give it fewer and smaller bounds"
-        case _:
-            why = "takes too much memory to compile; give it fewer and smaller bounds"
-    return INVALID_REQUEST(f"{WHAT.get(param, 'the JSON schema')} in `{param}` {why}", param=param)
-
-
-def reply_body(
-    response: ChatCompletionResponse, usage: ChatUsage, custom_tools: Collection[str] = ()
-) -> ChatCompletion:
-    """A `chat.completion` in OpenAI's schema with `usage`: vLLM's additions are left out.
-
-    `custom_tools` are names of tools whose calls are said as custom ones.
-    """
-    return {
-        "id": response.id,
-        "object": "chat.completion",
-        "created": response.created,
-        "model": response.model,
-        "choices": [
-            {
-                "index": choice.index,
-                "message": _message(choice.message, custom_tools),
-                "logprobs": choice.logprobs.model_dump() if choice.logprobs else None,
-                "finish_reason": choice.finish_reason,
-            }
-            for choice in response.choices
-        ],
-        "usage": usage,
-    }
-
-
-def _message(message: Any, custom_tools: Collection[str]) -> dict[str, Any]:
-    fields = {"role": message.role, "content": message.content, "refusal": None}
-    if message.tool_calls:
-        fields["content"] = message.content or None
-        fields["tool_calls"] = [said(call.model_dump(exclude_none=True), custom_tools) for call in message.tool_calls]
-    if message.reasoning:
-        fields["reasoning_content"] = message.reasoning
-    return fields
+                tokens = sum(len(output.token_ids) for output in answer.outputs)
+                counted(ChatBatch(b"", len(answer.prompt_token_ids or ()), tokens, cached.tokens))
+    if answer is not None:
+        answer.outputs.sort(key=lambda output: output.index)
+        yield answer

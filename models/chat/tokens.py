@@ -11,26 +11,46 @@ from collections.abc import Sequence
 from typing import Any
 
 from vllm.config import ModelConfig
+from vllm.entrypoints.serve.engine.protocol import ErrorResponse
 from vllm.renderers import TokenizeParams
 from vllm.utils.mistral import is_mistral_tokenizer
 
+from contract.catalog import ChatModel
+from contract.chat.request import ChatRequest
 from contract.errors import INVALID_REQUEST
-from models.chat.cut import CutAtTop
+from contract.tokens import TokenizeJob
+from models.chat.errors import error_of
+from models.chat.request import engine_fields
 from models.chat.serving import EngineRequest
 from models.llm.plain_text import PlainText
 from models.llm.threads import background
+from models.llm.vllm_internals.serving import CutAtTop
 
 
 class WholeRequest(EngineRequest):
-    """A conversation whose tokens are wanted and no answer: nothing of it is cut."""
+    """A conversation of which only the tokens are needed: nothing of it is cut."""
 
     def build_tok_params(self, model_config: ModelConfig) -> TokenizeParams:
         """How the rendered prompt becomes tokens."""
         return CutAtTop(max_total_tokens=None, add_special_tokens=self.add_special_tokens)
 
 
+async def rendered_ids(renderer: Any, model: ChatModel, job: TokenizeJob, request: ChatRequest) -> list[int]:
+    """The tokens of the prompt of `request`, none of them cut. Raises ApiError."""
+    fields = {"add_generation_prompt": job.add_generation_prompt, "add_special_tokens": job.add_special_tokens}
+    try:
+        whole = WholeRequest(model=model.id, **engine_fields(request, thinking=model.thinking) | fields)
+        rendered = await renderer.render_chat(whole, skip_mm_cache=True)
+    except Exception as failure:
+        raise error_of(failure, request) from failure
+    if isinstance(rendered, ErrorResponse):
+        raise error_of(rendered, request)
+    _, (prompt,) = rendered
+    return list(prompt["prompt_token_ids"])
+
+
 class TextTokens:
-    """The tokenizer of one model, for texts that go through no chat template.
+    """The tokenizer of one model, for texts without a chat template.
 
     Args:
         name: of the model, for error messages.
@@ -67,8 +87,8 @@ class TextTokens:
 
     async def strings(self, ids: Sequence[int]) -> list[str]:
         """Each of `ids` as the vocabulary writes it. The ids are in the vocabulary."""
-        found: list[str] = await self._run(self._tokenizer.convert_ids_to_tokens, list(ids))
-        return found
+        strings: list[str] = await self._run(self._tokenizer.convert_ids_to_tokens, list(ids))
+        return strings
 
     def check(self, ids: Sequence[int], param: str) -> None:
         """Raises INVALID_REQUEST if one of `ids`, which stand in the field `param`, is not in the vocabulary."""

@@ -11,8 +11,8 @@ from pydantic_core import from_json
 from contract.chat.tools import INPUT
 
 
-def said(call: dict[str, Any], custom: Collection[str]) -> dict[str, Any]:
-    """`call` of a finished answer as the client knows its tool. `custom` are the names of its custom tools."""
+def restore_custom_call(call: dict[str, Any], custom: Collection[str]) -> dict[str, Any]:
+    """`call` of a finished answer in the form of its tool. `custom` are the names of the client's custom tools."""
     name, arguments = call["function"]["name"], call["function"]["arguments"]
     if name not in custom:
         return call
@@ -21,7 +21,7 @@ def said(call: dict[str, Any], custom: Collection[str]) -> dict[str, Any]:
 
 
 def _text(arguments: str, *, partial: bool = False) -> str | None:
-    """The text in `arguments`, as far as it is there; None where they are none of a custom tool, or not yet."""
+    """The text in `arguments` so far; None where they are not those of a custom tool, or not yet."""
     try:
         value = from_json(arguments, allow_partial="trailing-strings" if partial else False)
     except ValueError:
@@ -33,12 +33,12 @@ def _text(arguments: str, *, partial: bool = False) -> str | None:
 @dataclass
 class _Call:
     arguments: str = ""
-    sent: int = 0
+    sent_chars: int = 0
 
 
 @dataclass
 class CustomCalls:
-    """Deltas of the tool calls of one answer, of which some are said as custom ones.
+    """Deltas of the tool calls of one answer, some of which are calls of custom tools.
 
     Attributes:
         custom: names of the custom tools.
@@ -48,7 +48,7 @@ class CustomCalls:
     _open: dict[int, _Call] = field(default_factory=dict)
 
     def delta(self, part: dict[str, Any]) -> dict[str, Any] | None:
-        """What the client is sent for `part` of a call; None where that is nothing yet."""
+        """The delta that the client gets for `part` of a call; None where there is none yet."""
         index, function = part["index"], part.get("function") or {}
         begins = function.get("name") in self.custom
         if begins:
@@ -57,17 +57,17 @@ class CustomCalls:
         if call is None:
             return part
         call.arguments += function.get("arguments") or ""
-        text = (_text(call.arguments, partial=True) or "")[call.sent :]
-        call.sent += len(text)
+        text = (_text(call.arguments, partial=True) or "")[call.sent_chars :]
+        call.sent_chars += len(text)
         if begins:
             head = {key: value for key, value in part.items() if key != "function"}
             return head | {"type": "custom", "custom": {"name": function["name"], "input": text}}
         return _more(index, text) if text else None
 
     def rest(self) -> Iterator[dict[str, Any]]:
-        """At the end: of calls whose arguments were none of a custom tool, all that the model wrote."""
+        """At the end: all that the model wrote, for calls whose arguments were not those of a custom tool."""
         for index, call in self._open.items():
-            if not call.sent and call.arguments and _text(call.arguments) is None:
+            if not call.sent_chars and call.arguments and _text(call.arguments) is None:
                 yield _more(index, call.arguments)
         self._open.clear()
 

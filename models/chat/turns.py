@@ -1,12 +1,12 @@
 """Messages of clients cannot forge turns: what spells a control token in them is text. Needs vLLM.
 
 A chat template puts messages together as one text, in which nobody can tell `<|im_end|>` of the template from that of a
-user. So whatever spells a control token in a message is marked first, with a mark that nobody can guess; and the
-tokenizer takes the finished text apart at the marks, so that no control token is ever seen whole. Text without control
-tokens has no marks, and becomes the same tokens as before.
+user. So whatever spells a control token in a message first gets a sentinel inside, which nobody can guess; and the
+tokenizer takes the finished text apart there, so that no control token is ever seen whole. Text without control tokens
+has no sentinels, and becomes the same tokens as before.
 
-Arguments of earlier calls are JSON in a string, in which `<` has several spellings: they are read first, and marked as
-values.
+Arguments of earlier calls are JSON in a string, in which `<` has several spellings: they are parsed first, and their
+values get the sentinels.
 """
 
 from __future__ import annotations
@@ -25,52 +25,55 @@ from vllm.utils.mistral import is_mistral_tokenizer
 
 from audio.turns import Turns
 from contract.errors import INVALID_REQUEST
-from models.chat.cut import cut_expanded, dropped, has_images, newest
-from models.llm.pictures import known_by, refuse_large
+from models.chat.cut import cut_expanded, dropped, newest
+from models.llm.images import cache_names, refuse_large
 from models.llm.plain_text import PlainText
+from models.llm.vllm_internals.serving import split_texts_at
 
-PICTURED = 4
-"""Requests with images that are decoded at a time; each takes up to a gigabyte. One place is no one organisation's."""
+IMAGE_REQUESTS = 4
+"""Requests with images that are decoded at a time; each takes up to a gigabyte. An organisation has at most three."""
 
 OPAQUE = frozenset({"image_url"})
 """Members of a message that no template puts into its text."""
 
 
-class Marks:
-    """Marks control tokens in what clients send, for one tokenizer, and makes that tokenizer heed the marks.
+class Sentinels:
+    """Puts a sentinel into whatever spells a control token, and makes one tokenizer take texts apart there.
 
     Args:
         tokenizer: a fast one of Hugging Face; it is changed.
     """
 
     def __init__(self, tokenizer: Any) -> None:
-        self._mark = secrets.token_hex(12)
+        self._sentinel = secrets.token_hex(12)
         self._plain = PlainText(tokenizer)
-        _take_apart(tokenizer, self._mark)
+        split_texts_at(tokenizer, self._sentinel)
 
-    def marked(self, value: Any) -> Any:
-        """A copy of messages or tools in which every control token of every text is marked."""
+    def insert(self, value: Any) -> Any:
+        """A copy of messages or tools with a sentinel in every control token of every text."""
         if isinstance(value, str):
-            return self._plain.cut(value, self._mark)
+            return self._plain.cut(value, self._sentinel)
         if isinstance(value, BaseModel):
-            return self.marked(value.model_dump(exclude_none=True))
+            return self.insert(value.model_dump(exclude_none=True))
         if isinstance(value, Mapping):
             return {
-                self._plain.cut(name, self._mark): inner if name in OPAQUE else self.marked(inner)
+                self._plain.cut(name, self._sentinel): inner if name in OPAQUE else self.insert(inner)
                 for name, inner in value.items()
             }
         if isinstance(value, Iterable) and not isinstance(value, bytes):
-            return [self.marked(inner) for inner in value]
+            return [self.insert(inner) for inner in value]
         return value
 
 
 class TurnRenderer(OnlineRenderer):
-    """vLLM's renderer, over marked messages, with our cut around images. The request itself stays as it is."""
+    """vLLM's renderer, over messages with sentinels, with our cut around images. The request itself is not changed."""
 
-    def __init__(self, model_config: ModelConfig, renderer: BaseRenderer, marks: Marks | None, **shared: Any) -> None:
+    def __init__(
+        self, model_config: ModelConfig, renderer: BaseRenderer, sentinels: Sentinels | None, **shared: Any
+    ) -> None:
         super().__init__(model_config, renderer, **shared)
-        self._marks = marks
-        self._pictured = Turns(PICTURED, each=PICTURED - 1)
+        self._sentinels = sentinels
+        self._image_turns = Turns(IMAGE_REQUESTS, each=IMAGE_REQUESTS - 1)
 
     async def preprocess_chat(
         self,
@@ -80,24 +83,24 @@ class TurnRenderer(OnlineRenderer):
         tool_dicts: list[dict[str, Any]] | None = None,
         **options: Any,
     ) -> Any:
-        """As vLLM's; messages and tools are what goes through the template."""
+        """Works as vLLM's; messages and tools are what goes through the template."""
         options |= {"tool_dicts": tool_dicts}
-        if not has_images(messages):
+        if not any(isinstance(message.get("content"), list) for message in messages):  # text alone
             return await self._rendered(request, messages, *arguments, **options)
         messages = self._newest(messages, tool_dicts)
         messages = await asyncio.to_thread(named, messages, request.cache_salt)
-        async with self._pictured.of(request.cache_salt or ""):
+        async with self._image_turns.of(request.cache_salt or ""):
             conversation, prompts = await self._rendered(request, messages, *arguments, **options)
         return conversation, [self._cut(request, prompt) for prompt in prompts]
 
     async def _rendered(self, request: Any, messages: list[Any], *arguments: Any, **options: Any) -> Any:
-        if self._marks:
-            messages = self._marks.marked(map(with_values, messages))
-            options["tool_dicts"] = self._marks.marked(options["tool_dicts"])
+        if self._sentinels:
+            messages = self._sentinels.insert(map(with_values, messages))
+            options["tool_dicts"] = self._sentinels.insert(options["tool_dicts"])
         return await super().preprocess_chat(request, messages, *arguments, **options)
 
     def _newest(self, messages: list[Any], tools: list[dict[str, Any]] | None) -> list[Any]:
-        """`messages` without text that is surely cut: making tokens of it would take long."""
+        """`messages` without text that is cut in any case: making tokens of it would take long."""
         most_chars = self.model_config.max_model_len * self.renderer.get_tokenizer().max_chars_per_token
         if tools and len(json.dumps(tools)) > most_chars:
             raise INVALID_REQUEST("`tools` are longer than the window of the model", param="tools")
@@ -107,36 +110,37 @@ class TurnRenderer(OnlineRenderer):
         return newest(messages, most_chars)
 
     def _cut(self, request: Any, prompt: Any) -> Any:
-        """`prompt`, cut where it is too long with all its images. The engine gets those that are left."""
+        """`prompt`, cut where it is too long with all its images. The engine gets the images that remain."""
         if prompt["type"] != "multimodal":
             return prompt
         cut = cut_expanded(prompt, request.build_tok_params(self.model_config), self.renderer.tokenizer)
-        cache = self.renderer._mm_processor_cache
+        cache = self.renderer.mm_processor_cache
         for image in dropped(prompt, cut) if cache else ():
-            # It takes for granted that the engine has seen each image.
+            # The cache assumes that the engine has received each image.
             cache.invalidate(image)
         return cut
 
 
 def named(messages: list[Any], salt: str | None) -> list[Any]:
-    """`messages`, each image with the name that caches know it by. Blocks.
+    """`messages`, each image with its name in caches. Blocks.
 
     Raises INVALID_REQUEST for images that are too large.
     """
     images = [
-        (f"messages.{place}.content", part["image_url"]["url"])
-        for place, message in enumerate(messages)
+        (f"messages.{index}.content", part["image_url"]["url"])
+        for index, message in enumerate(messages)
         for part in _parts(message)
         if part["type"] == "image_url"
     ]
     refuse_large(images)
-    names = iter(known_by([address for _, address in images], salt))
+    names = iter(cache_names([address for _, address in images], salt))
 
-    def told(part: dict[str, Any]) -> dict[str, Any]:
+    def with_name(part: dict[str, Any]) -> dict[str, Any]:
         return part | {"uuid": next(names)} if part["type"] == "image_url" else part
 
     return [
-        message | {"content": list(map(told, parts))} if (parts := _parts(message)) else message for message in messages
+        message | {"content": list(map(with_name, parts))} if (parts := _parts(message)) else message
+        for message in messages
     ]
 
 
@@ -156,30 +160,6 @@ def _read(function: dict[str, Any]) -> dict[str, Any]:
     return function | {"arguments": json.loads(function["arguments"])}
 
 
-def marks_of(tokenizer: Any) -> Marks | None:
-    """Marks for `tokenizer`; None for Mistral's own, which never reads control tokens in a message."""
-    return None if tokenizer is None or is_mistral_tokenizer(tokenizer) else Marks(tokenizer)
-
-
-def _take_apart(tokenizer: Any, mark: str) -> None:
-    """Makes `tokenizer` encode a text with marks piece by piece. As vLLM's own cache does, it changes its class."""
-    plain: Any = type(tokenizer)
-
-    class TakenApart(plain):
-        def __call__(self, text: Any = None, *arguments: Any, **options: Any) -> Any:
-            if not isinstance(text, str) or mark not in text:
-                return super().__call__(text, *arguments, **options)
-            first, *others = text.split(mark)
-            ids = list(super().__call__(first, *arguments, **options)["input_ids"])
-            # All at once and by the library below: there may be ten thousand.
-            for more in self.backend_tokenizer.encode_batch_fast(others, add_special_tokens=False):
-                ids += more.ids
-            return {"input_ids": ids}
-
-        def __reduce__(self) -> Any:
-            # A copy in another process is an ordinary one: no text with marks gets there.
-            return plain.__reduce__(self)
-
-    TakenApart.__name__ = plain.__name__
-    TakenApart.__qualname__ = plain.__qualname__
-    tokenizer.__class__ = TakenApart
+def sentinels_for(tokenizer: Any) -> Sentinels | None:
+    """Sentinels for `tokenizer`; None for Mistral's own, which never reads control tokens in a message."""
+    return None if tokenizer is None or is_mistral_tokenizer(tokenizer) else Sentinels(tokenizer)

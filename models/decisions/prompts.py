@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from string import ascii_uppercase
 from typing import Any
 
-from contract.chat.reads import LabelPrompt
 from contract.decisions.questions import BinaryQuestion, ChoiceQuestion, Option, Question, ScoreQuestion
 from models.llm.plain_text import PlainText
 
@@ -31,7 +30,7 @@ BINARY = "Question: {instructions}\nYes: {true}\nNo: {false}\nAnswer with Yes or
 RULE = "-"
 
 _SLOT = "PARLANCE_SLOT"
-"""Stands in the chat template where our text goes."""
+"""A placeholder in the chat template where our text goes."""
 
 CHOICE_LABELS = tuple(ascii_uppercase)
 SCORE_LABELS = tuple("0123456789")
@@ -109,9 +108,17 @@ def _turns(state: str, question: Question, label: str) -> list[dict[str, Any]]:
 
 
 def _in_parts(turn: dict[str, Any], images: int = 0) -> dict[str, Any]:
-    """A turn whose content is a list: so many images, then its text."""
+    """A turn whose content is a list: `images` images, then its text."""
     pictures: list[dict[str, str]] = [{"type": "image"}] * images
     return turn | {"content": [*pictures, {"type": "text", "text": turn["content"]}]}
+
+
+@dataclass(frozen=True, slots=True)
+class LabelPrompt:
+    """Token ids up to the label, and the ids of the labels in source order."""
+
+    token_ids: list[int]
+    label_ids: list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +126,7 @@ class Batch:
     """The prompts of one request.
 
     Attributes:
-        input_tokens: of the state once and of each question; our own words are not counted.
+        input_tokens: tokens of the state once and of each question; our own words are not counted.
     """
 
     prompts: list[LabelPrompt]
@@ -154,7 +161,7 @@ class PromptBook:
             raise LabelError("two labels are the same token")
 
     def head(self, images: int) -> list[int]:
-        """What comes before a state with so many images; one placeholder stands for each."""
+        """What comes before a state with `images` images; one placeholder stands for each."""
         return self._encode(self._frame(INTRO_IMAGES, images)[0])
 
     def batch(self, state: str, questions: Sequence[Question], head: Sequence[int] | None = None) -> Batch:
@@ -210,5 +217,5 @@ class PromptBook:
 
     def _plain_end(self) -> list[int]:
         """What follows the last control token of every prompt."""
-        start = max((place + 1 for place, token in enumerate(self._tail) if token in self.control_ids), default=0)
+        start = max((index + 1 for index, token in enumerate(self._tail) if token in self.control_ids), default=0)
         return self._tail[start:]

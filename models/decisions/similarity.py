@@ -9,13 +9,12 @@ MaxSim of an option is the mean, over its tokens, of the best cosine with any to
 read whole, window by window, and what answers a question may stand anywhere in it.
 
 A statement, asked with options that say nothing by themselves, holds as far as it is liker to the state than to
-ordinary texts (ordinary.py): to as many of their tokens, for a long text is liker to anything.
+ordinary texts (phrases.py): to as many of their tokens, for a long text is liker to anything.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,13 +25,20 @@ from contract.catalog import DecisionModel
 from contract.decisions.engine import DecisionJob, Reading, Readings
 from contract.decisions.presets import Preset
 from contract.decisions.questions import Question, state_text
-from models.decisions import measuring
-from models.decisions.kept import Kept, Text
-from models.decisions.measured import MeasuredScorer
-from models.decisions.ordinary import ORDINARY
-from models.decisions.phrases import Asked, Phrase, posed
-from models.encoders import IMPORTS, Encoder, EncoderOptions, Tokens
+from models.decisions import calibration
+from models.decisions.measured_scorer import MeasuredScorer
+from models.decisions.phrases import ORDINARY_TEXTS, Phrase, WordedQuestion, worded
+from models.decisions.token_vectors import (
+    LENGTH_GAIN,
+    TokenVectorCache,
+    TokenVectors,
+    expected_max_sim,
+    max_sim,
+    max_sim_both_ways,
+)
+from models.encoders import IMPORTS, Encoder, EncoderOptions
 from models.options import read
+from models.tokenizer import Tokens
 from models.weights import store as weights
 from models.weights.files import need_folder
 
@@ -43,15 +49,11 @@ OPTION_SCALE, EXAMPLE_SCALE = 13.9, 11.8
 by `python -m benchmarks.quality similarity`."""
 
 STATEMENT_SCALE, MARGIN = 10.0, 0.04
-"""The same of a statement, and how much liker than ordinary texts one is that holds as likely as not. Chosen, not
-fitted: `benchmarks/quality/results/decisions.md` has the table."""
+"""The same for a statement, and how much liker than ordinary texts one is that holds with a probability of one half.
+Chosen, not fitted: `benchmarks/quality/results/decisions.md` has the table."""
 
-TWICE_AS_LONG = 0.065
-"""So much liker to a false statement is a text of twice as many tokens: of 500 to 2,000 tokens, from texts of the
-evaluation set that stood one after the other."""
-
-MARKS = 2
-"""Tokens of begin and end around each window. They are ours, and not counted."""
+SPECIAL_TOKENS = 2
+"""Number of tokens of begin and end around each window. They are not the client's, and not counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ class Example:
 class Likeness:
     """How like a state each option of one question is, and its examples; 0 where there are none.
 
-    `statements` is 0 but for what is asked of a statement: by how much more than ordinary texts the state is like it.
+    `statements` is 0 unless a statement is judged: by how much more than ordinary texts the state is like it.
     """
 
     options: tuple[float, ...]
@@ -92,20 +94,20 @@ class SimilarityScorer(MeasuredScorer):
         self._batcher = self._encoder.batcher(self._run)
         self._examples: Mapping[str, list[Example]] = {}
         self._ordinary: Sequence[Any] = ()
-        self._kept = Kept()
+        self._cache = TokenVectorCache()
 
     async def prepare(self, presets: Sequence[Preset]) -> None:
         """Reads ordinary texts and the states of the examples, which are compared with what clients send."""
-        self._ordinary = [await self._read_whole(texts) for texts in ORDINARY.values()]
-        found: dict[str, list[Example]] = {}
+        self._ordinary = [await self._read_whole(texts) for texts in ORDINARY_TEXTS.values()]
+        examples: dict[str, list[Example]] = {}
         for preset in presets:
             for example in preset.examples:
                 state = state_text(example.state)
                 vectors = await self._read_whole([state])
                 for name, question in preset.questions.items():
                     label = preset.expected_index(name, example.expected[name])
-                    found.setdefault(_key(question), []).append(Example(state, vectors, label))
-        self._examples = found
+                    examples.setdefault(_key(question), []).append(Example(state, vectors, label))
+        self._examples = examples
 
     async def read_job(self, job: DecisionJob, temperature: float) -> Readings:
         """A reading for each question, in order. All have the same `inference_s`, because they are read together."""
@@ -117,18 +119,18 @@ class SimilarityScorer(MeasuredScorer):
         tokens = sum(text.tokens for text in texts.values()) + sum(leads.values())
         return Readings(reads, tokens, temperature, windows=sum(text.windows for text in texts.values()))
 
-    async def compare(self, job: DecisionJob) -> tuple[list[Likeness], Mapping[Phrase, Text]]:
-        """Similarities before they become probabilities, and the texts they are of.
+    async def compare(self, job: DecisionJob) -> tuple[list[Likeness], Mapping[Phrase, TokenVectors]]:
+        """Similarities before they become probabilities, and the vectors of the texts that were compared.
 
-        Options that were read before are not read again, but count as if: no bill depends on what was asked before.
+        Options that were read before are not read again, but are counted all the same: no bill depends on the cache.
         """
-        asked = [posed(question) for question in job.questions]
-        phrases = list(dict.fromkeys(phrase for one in asked for phrase in one.phrases))
+        questions = [worded(question) for question in job.questions]
+        phrases = list(dict.fromkeys(phrase for question in questions for phrase in question.phrases))
         owner, state = job.cache_salt or "", Phrase("", job.state)
-        known = self._kept.known(owner, phrases)
-        texts = known | await self._read([state, *(phrase for phrase in phrases if phrase not in known)], owner)
-        self._kept.keep(owner, {phrase: texts[phrase] for phrase in phrases})
-        return await asyncio.to_thread(lambda: [self._likeness(state, one, texts) for one in asked]), texts
+        cached = self._cache.get(owner, phrases)
+        texts = cached | await self._read([state, *(phrase for phrase in phrases if phrase not in cached)], owner)
+        self._cache.put(owner, {phrase: texts[phrase] for phrase in phrases})
+        return await asyncio.to_thread(lambda: [self._likeness(state, each, texts) for each in questions]), texts
 
     async def check_health(self) -> None:
         """Raises RuntimeError if the model makes no progress."""
@@ -138,64 +140,65 @@ class SimilarityScorer(MeasuredScorer):
         self._batcher.close()
 
     def fingerprint(self, presets: Sequence[Preset]) -> str:
-        """Of weights, scales and examples."""
+        """A hash of weights, scales and examples."""
         packs: list[Any] = [preset.model_dump() for preset in presets]
-        how = (VERSION, OPTION_SCALE, EXAMPLE_SCALE, STATEMENT_SCALE, MARGIN, TWICE_AS_LONG, str(self._encoder.dtype))
-        return measuring.fingerprint(weights.hashes_of(self.model, self._path), how, packs)
+        how = (VERSION, OPTION_SCALE, EXAMPLE_SCALE, STATEMENT_SCALE, MARGIN, LENGTH_GAIN, str(self._encoder.dtype))
+        return calibration.fingerprint(weights.hashes_of(self.model, self._path), how, packs)
 
-    def _likeness(self, state: Phrase, asked: Asked, texts: Mapping[Phrase, Text]) -> Likeness:
-        question, judged = asked.question, texts[state].vectors
+    def _likeness(self, state: Phrase, wording: WordedQuestion, texts: Mapping[Phrase, TokenVectors]) -> Likeness:
+        question, judged = wording.question, texts[state].vectors
         options = range(len(question.labels))
-        likenesses = [_max_sim(texts[phrase].vectors, judged) for phrase in asked.phrases]
-        more = 0.0
-        if asked.statement:
-            told = texts[asked.phrases[0]].vectors
-            more = likenesses[0] - max(_usual(told, ordinary, len(judged)) for ordinary in self._ordinary) - MARGIN
+        likenesses = [max_sim(texts[phrase].vectors, judged) for phrase in wording.phrases]
+        surplus = 0.0
+        if wording.statement:
+            text = texts[wording.phrases[0]].vectors
+            expected = max(expected_max_sim(text, ordinary, len(judged)) for ordinary in self._ordinary)
+            surplus = likenesses[0] - expected - MARGIN
             likenesses = [0.0 for _ in options]
-        # An example says nothing about itself: whoever sends one gets a reading and not the answer that is filed.
-        known = [example for example in self._examples.get(_key(question), ()) if example.state != state.text]
-        near = [_both_ways(judged, example.vectors) for example in known]
+        # An example says nothing about itself: a client that sends one gets a reading and not the answer on file.
+        examples = [example for example in self._examples.get(_key(question), ()) if example.state != state.text]
+        near = [max_sim_both_ways(judged, example.vectors) for example in examples]
         middle = sum(near) / len(near) if near else 0.0
         best = [
-            max((one for one, example in zip(near, known, strict=True) if example.label == label), default=middle)
+            max((like for like, example in zip(near, examples, strict=True) if example.label == label), default=middle)
             for label in options
         ]
         return Likeness(
             tuple(likenesses),
-            tuple(one - middle for one in best),
-            tuple(more if asked.statement and index == asked.statement.option else 0.0 for index in options),
+            tuple(like - middle for like in best),
+            tuple(surplus if wording.statement and index == wording.statement.option else 0.0 for index in options),
         )
 
     async def _tokens(self, texts: Iterable[str], owner: str) -> dict[str, int]:
-        """How many tokens each text has; nothing is read."""
+        """How many tokens each text has; the network reads nothing."""
         listed = list(texts)
         windows = await self._encoder.windows(listed, owner) if listed else []
         return {text: _count(parts) for text, parts in zip(listed, windows, strict=True)}
 
     async def _read_whole(self, texts: Sequence[str]) -> Any:
-        """Vectors of all texts, one after the other."""
+        """The vectors of all texts, one after the other."""
         import numpy as np
 
         phrases = [Phrase("", text) for text in texts]
-        found = await self._read(phrases, "")
-        return np.concatenate([found[phrase].vectors for phrase in phrases])
+        texts_read = await self._read(phrases, "")
+        return np.concatenate([texts_read[phrase].vectors for phrase in phrases])
 
-    async def _read(self, phrases: Sequence[Phrase], owner: str) -> dict[Phrase, Text]:
-        """Each different phrase. Of what has a lead, the tokens of the lead are read and left out."""
+    async def _read(self, phrases: Sequence[Phrase], owner: str) -> dict[Phrase, TokenVectors]:
+        """The vectors of each different phrase. The tokens of a lead are read with it and left out."""
         import numpy as np
 
         different = list(dict.fromkeys(phrases))
         leads = await self._tokens({phrase.lead for phrase in different}, owner)
         windows = await self._encoder.windows([f"{lead} {text}" if lead else text for lead, text in different], owner)
         items = [window for text in windows for window in text]
-        made = iter(await self._batcher.submit(items, owner))
-        found = {}
+        window_vectors = iter(await self._batcher.submit(items, owner))
+        entries = {}
         for phrase, parts in zip(different, windows, strict=True):
-            vectors, before = np.concatenate([next(made) for _ in parts]), leads[phrase.lead]
-            # Copied, for a view would keep the lead as well. What has no token of its own is compared by its lead.
+            vectors, before = np.concatenate([next(window_vectors) for _ in parts]), leads[phrase.lead]
+            # Copied, because a view would keep the lead as well. What has no token of its own is compared by its lead.
             own = vectors[before:].copy() if len(vectors) > before else vectors
-            found[phrase] = Text(own, tokens=max(0, _count(parts) - before), windows=len(parts))
-        return found
+            entries[phrase] = TokenVectors(own, tokens=max(0, _count(parts) - before), windows=len(parts))
+        return entries
 
     def _run(self, items: list[Tokens]) -> list[Any]:
         import torch
@@ -203,9 +206,9 @@ class SimilarityScorer(MeasuredScorer):
         with torch.inference_mode():
             output, _mask = self._encoder.forward(items)
             hidden = torch.nn.functional.normalize(output.last_hidden_state.float(), dim=2).cpu().numpy()
-        # Without the marks of begin and end, unless there is nothing else.
+        # Without the tokens of begin and end, unless there are no others.
         return [
-            row[1 : len(item) - 1] if len(item) > MARKS else row[: len(item)]
+            row[1 : len(item) - 1] if len(item) > SPECIAL_TOKENS else row[: len(item)]
             for row, item in zip(hidden, items, strict=True)
         ]
 
@@ -215,28 +218,8 @@ def _key(question: Question) -> str:
     return question.model_dump_json()
 
 
-def _max_sim(text: Any, state: Any) -> float:
-    return float((text @ state.T).max(1).mean())
-
-
-def _usual(text: Any, ordinary: Any, tokens: int) -> float:
-    """MaxSim of `text` with so many tokens of ordinary texts, in the mean: a long text is liker to anything.
-
-    Where `ordinary` has fewer, what more of them would have added is estimated.
-    """
-    length = min(tokens, len(ordinary))
-    pieces = len(ordinary) // length
-    cosines = (text @ ordinary[: pieces * length].T).reshape(len(text), pieces, length)
-    return float(cosines.max(2).mean()) + TWICE_AS_LONG * math.log2(max(1.0, tokens / length))
-
-
 def _count(windows: Sequence[Tokens]) -> int:
-    return sum(max(0, len(window) - MARKS) for window in windows)
-
-
-def _both_ways(one: Any, other: Any) -> float:
-    cosines = one @ other.T
-    return float(cosines.max(1).mean() + cosines.max(0).mean()) / 2
+    return sum(max(0, len(window) - SPECIAL_TOKENS) for window in windows)
 
 
 def _logprobs(likeness: Likeness) -> tuple[float, ...]:

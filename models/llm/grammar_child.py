@@ -96,9 +96,9 @@ def _attempt(judge: Callable[[], dict[str, object]], request: dict[str, object])
             os._exit(0)
     os.close(writing)
     with open(reading, "rb") as answer:
-        said = answer.read()
+        output = answer.read()
     _, status, used = os.wait4(pid, 0)
-    return (json.loads(said) if said else _died(status)) | {"spent_s": used.ru_utime + used.ru_stime}
+    return (json.loads(output) if output else _died(status)) | {"spent_s": used.ru_utime + used.ru_stime}
 
 
 def _died(status: int) -> dict[str, object]:

@@ -19,16 +19,17 @@ import numpy as np
 STEPS = 64
 """Tokens of a walk. It goes deeper for half of them, and then comes back."""
 WALKS = 4
-"""From the beginning of an answer, and from the tools together; from each tool one at least."""
-DEAR_STEPS = 4
-"""Steps beyond the bound that end a walk; one of so many times the bound does too. Fewer may be the machine's."""
+"""Walks from the beginning of an answer, and from the tools together; at least one from each tool."""
+SLOW_STEPS = 4
+"""Steps beyond the bound that end a walk; one step of so many times the bound does, too. Fewer may be noise."""
 TRIES = 3
-"""A walk that was slow is walked again: what others do on a machine counts as processor time, too."""
+"""How often a slow walk is repeated: what others do on a machine counts as processor time, too."""
 SHOWN_BYTES = 60
-"""Of a text that nothing can follow: its end."""
+"""Bytes that are shown of the end of a text that nothing can follow."""
 
 OPENERS = (b'[{":,]}1tn', b'{"[:,}]1tn')
-"""What a walk prefers outside of texts, in this order; walks take turns at them, and at staying inside of texts."""
+"""Characters that a walk prefers outside of texts, in this order. Walks alternate between both, and between leaving
+a text and staying in it."""
 CLOSERS = b']},":[{1tn'
 WORD_BITS = 32
 CHOICES = 64
@@ -40,7 +41,7 @@ class Fault(NamedTuple):
 
     Attributes:
         reason: `empty`, where no token may come next and the answer is not complete, or `slow`.
-        detail: the text that nothing can follow, or the milliseconds of the dearest token.
+        detail: the text that nothing can follow, or the milliseconds of the slowest token.
     """
 
     reason: str
@@ -52,16 +53,16 @@ def starts(spec: str) -> list[str]:
 
     `spec` is a structural tag, or the JSON schema that vLLM makes where a call of one of several tools is forced.
     """
-    found, left = [], [json.loads(spec)]
-    while left:
-        part = left.pop()
+    beginnings, parts = [], [json.loads(spec)]
+    while parts:
+        part = parts.pop()
         match part:
             case {"begin": str(begin)}:
-                found.append(begin)
+                beginnings.append(begin)
             case {"properties": {"name": {"enum": [str(name)]}, "parameters": _}}:
-                found.append(f'[{{"name":{json.dumps(name)},"parameters":')
-        left.extend(part.values() if isinstance(part, dict) else part if isinstance(part, list) else ())
-    return ["", *dict.fromkeys(filter(None, found))]
+                beginnings.append(f'[{{"name":{json.dumps(name)},"parameters":')
+        parts.extend(part.values() if isinstance(part, dict) else part if isinstance(part, list) else ())
+    return ["", *dict.fromkeys(filter(None, beginnings))]
 
 
 class Ground:
@@ -84,32 +85,32 @@ class Ground:
         self._quoting = np.array([b'"' in text for text in self._tokens], dtype=bool)
 
     def fault(self, compiled: Any, beginnings: list[str], step_ms: float) -> Fault | None:
-        """The first fault found in a grammar, walking from each of `beginnings` that it allows."""
-        self._taken = np.zeros(len(self._tokens), dtype=np.uint16)
+        """The first fault of a grammar on walks from each of `beginnings` that it allows."""
+        self._uses = np.zeros(len(self._tokens), dtype=np.uint16)
         each = max(1, WALKS // max(1, len(beginnings) - 1))
-        walks = [begun for begun in beginnings for _ in range(each if begun else WALKS)]
-        for place, begun in enumerate(walks):
-            if found := self._surely(compiled, begun, place, step_ms):
-                return found
+        walks = [beginning for beginning in beginnings for _ in range(each if beginning else WALKS)]
+        for number, beginning in enumerate(walks):
+            if fault := self._repeatable(compiled, beginning, number, step_ms):
+                return fault
         return None
 
-    def _surely(self, compiled: Any, begun: str, place: int, step_ms: float) -> Fault | None:
-        """The fault that a walk finds; a slow one only where it is slow every time, on the same way."""
-        taken, found = self._taken.copy(), None
+    def _repeatable(self, compiled: Any, beginning: str, number: int, step_ms: float) -> Fault | None:
+        """The fault of walk `number`; a slow one only where it is slow each time, along the same tokens."""
+        uses, fault = self._uses.copy(), None
         for _ in range(TRIES):
-            self._taken[:] = taken
+            self._uses[:] = uses
             matcher = self._matcher(compiled)
-            if begun and not matcher.accept_string(begun):
+            if beginning and not matcher.accept_string(beginning):
                 return None
-            found = self._walk(matcher, begun, place, step_ms)
-            if found is None or found.reason != "slow":
-                return found
-        return found
+            fault = self._walk(matcher, beginning, number, step_ms)
+            if fault is None or fault.reason != "slow":
+                return fault
+        return fault
 
-    def _walk(self, matcher: Any, begun: str, place: int, step_ms: float) -> Fault | None:
+    def _walk(self, matcher: Any, beginning: str, number: int, step_ms: float) -> Fault | None:
         mask = np.zeros((1, self._words), dtype=np.int32)
-        openers, stays = OPENERS[place % len(OPENERS)], place // len(OPENERS) % 2 == 1
-        text, dear, longest_ms = begun.encode(), 0.0, 0.0
+        openers, stays = OPENERS[number % len(OPENERS)], number // len(OPENERS) % 2 == 1
+        text, excess, longest_ms = beginning.encode(), 0.0, 0.0
         token: int | None = None
         for step in range(STEPS):
             since = time.process_time()
@@ -118,8 +119,8 @@ class Ground:
             if not matcher.fill_next_token_bitmask(mask):
                 mask[:] = -1
             cost_ms = (time.process_time() - since) * 1000
-            dear, longest_ms = dear + cost_ms // step_ms, max(longest_ms, cost_ms)
-            if dear >= DEAR_STEPS:
+            excess, longest_ms = excess + cost_ms // step_ms, max(longest_ms, cost_ms)
+            if excess >= SLOW_STEPS:
                 return Fault("slow", f"{longest_ms:.0f}")
             token = self._next(mask[0], openers if step < STEPS // 2 else CLOSERS, text.count(b'"') % 2 == 1, stays)
             if token is None:
@@ -129,8 +130,8 @@ class Ground:
         return None
 
     def _next(self, words: Any, preferred: bytes, is_inside: bool, stays: bool) -> int | None:
-        """A token of those that the bits of `words` allow, not one that stops; None where there is no such."""
-        for character in self._wanted(preferred, is_inside, stays):
+        """A token that the bits of `words` allow and that does not stop; None where there is none."""
+        for character in self._preferred(preferred, is_inside, stays):
             token = self._ids.get(character, -1)
             if token >= 0 and words[token // WORD_BITS] >> token % WORD_BITS & 1:
                 return token
@@ -142,11 +143,11 @@ class Ground:
         tokens = allowed.nonzero()[0][: -CHOICES - 1 : -1]
         if not len(tokens):
             return None
-        token = int(tokens[self._taken[tokens].argmin()])
-        self._taken[token] += 1
+        token = int(tokens[self._uses[tokens].argmin()])
+        self._uses[token] += 1
         return token
 
-    def _wanted(self, preferred: bytes, is_inside: bool, stays: bool) -> Iterator[int]:
+    def _preferred(self, preferred: bytes, is_inside: bool, stays: bool) -> Iterator[int]:
         if not is_inside:
             yield from preferred
         elif not stays:

@@ -1,18 +1,18 @@
-"""Grammars of strangers are compiled in a child first, and reach the engine only if that was cheap.
+"""Grammars of clients are compiled in a child first, and reach the engine only if that was cheap.
 
     grammars = Grammars(vocabulary)
     await grammars.check(kind, spec, owner)     returns what the engine may compile, else raises
       |- Refused    it cannot be compiled, took too long or too much memory, or would harm the engine's steps
       `- Crowded    too many wait
-    await grammars.first_refused(kind, specs, owner)    which of them it was, as far as the time of one suffices
+    await grammars.first_refused(kind, specs, owner)    which of several is refused, within the time of one
 
 vLLM compiles inside the engine, one grammar after the other, and no compilation there can be ended: one of a minute
 would stop everybody's structured answers. A child (`grammar_child.py`) can be. The engine then compiles the same once
 more, within the time that was proven: a compiled grammar of 2 MB is 13 MB of JSON and takes longer to read than to
 make. The child also walks through what it compiled (`grammar_walk.py`): a grammar that leaves no token fails in the
-engine, and one whose tokens cost much holds up everybody's step. Owners take turns at the children, so no more reaches
-the engine than they let through. What was found is remembered for its owner alone: others learn nothing from the time
-that it takes, and are not refused what took too long while he loaded the machine.
+engine, and one whose tokens cost much delays everybody's step. Owners take turns at the children, so no more reaches
+the engine than they let through. A verdict is cached for its owner alone: others learn nothing from response times, and
+are not refused what took too long while that owner loaded the machine.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ import json
 import logging
 import math
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -35,6 +35,7 @@ from concurrency.child import Child
 from contract.limits import REGEX_STATES, SCHEMA_COMPILE_S, SCHEMA_STEP_MS
 
 if TYPE_CHECKING:
+    from cachetools import LRUCache
     from vllm.v1.engine.async_llm import AsyncLLM
 
 __all__ = ["Crowded", "Grammars", "Refused", "of_engine"]
@@ -44,23 +45,25 @@ log = logging.getLogger(f"parlance.{__name__}")
 Kind = Literal["JSON", "STRUCTURAL_TAG", "REGEX", "CHOICE"]
 """What `spec` is: a JSON schema, a structural tag of vLLM, a regular expression, or a JSON list of texts."""
 Syntax = Literal["PARSE"]
-"""A JSON schema of which only the syntax is looked at."""
+"""A JSON schema of which only the syntax is checked."""
 
 PROGRAM = Path(__file__).with_name("grammar_child.py")
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 CHILDREN = 2
-"""Compilations at a time. Who comes later waits for a turn; an owner has one."""
+"""Compilations at a time. Later ones wait for a turn; an owner has one at a time."""
 OWNER_WAITING = 8
+"""Compilations of one owner that may wait."""
 ALL_WAITING = 64
-PATIENCE = 3
+"""Compilations of all owners that may wait."""
+WALL_PER_CPU = 3
 """Seconds that a child may take for each second of processor time that it may use: it does not run alone."""
-KEPT_BYTES = 256 * 1024**2
-"""Compiled grammars that are remembered as cheap: half of what vLLM keeps, so what is remembered is still there."""
+CACHE_BYTES = 256 * 1024**2
+"""Bytes of compiled grammars with a cached verdict: half of vLLM's own cache, so that what passed is still in there."""
 VERDICT_BYTES = 4096
-"""What a verdict counts for at least, so that their number is bounded too."""
+"""The least that a verdict counts for in the cache, so that their number is bounded too."""
 RETRY_S = 60.0
-"""A grammar that took too long is refused at once for so long; then the machine may have more time for it."""
+"""Seconds during which a grammar that took too long is refused at once; later the machine may have more time for it."""
 
 
 class Refused(ValueError):
@@ -106,17 +109,20 @@ class Grammars:
     """
 
     def __init__(self, vocabulary: Callable[[], str], cpu_s: int = SCHEMA_COMPILE_S) -> None:
+        from cachetools import LRUCache
+
         self._vocabulary, self._cpu_s = vocabulary, cpu_s
         self._turns = Turns(CHILDREN, OWNER_WAITING, ALL_WAITING)
-        self._written: asyncio.Task[bytes] | None = None
+        self._vocabulary_line: asyncio.Task[bytes] | None = None
         self._threads = ThreadPoolExecutor(CHILDREN, thread_name_prefix="grammars")
         self._idle: list[Child] = []
         self._children: set[Child] = set()
         self._tasks: set[asyncio.Task[_Verdict]] = set()
-        self._asking: set[asyncio.Task[Any] | None] = set()
-        """Those of the tasks whose turn it is."""
-        self._kept: OrderedDict[bytes, _Verdict] = OrderedDict()
-        self._kept_bytes = 0
+        self._compiling: set[asyncio.Task[Any] | None] = set()
+        """Those of the tasks that have a child."""
+        self._verdicts: LRUCache[bytes, _Verdict] = LRUCache(
+            CACHE_BYTES, getsizeof=lambda verdict: verdict.weight_bytes
+        )
 
     async def check(self, kind: Kind | Syntax, spec: str, owner: str) -> str:
         """Returns where `spec` can be compiled in the time there is. Raises Refused, Crowded as the module says.
@@ -129,9 +135,9 @@ class Grammars:
         return verdict.grammar
 
     async def first_refused(self, kind: Kind | Syntax, specs: Sequence[str], owner: str) -> int | None:
-        """Which of `specs` is refused alone. None where none is, or none was found in the time that one has."""
+        """The index of the first of `specs` that is refused alone; None where none was within the time of one."""
         left_s = float(self._cpu_s)
-        for place, spec in enumerate(specs):
+        for index, spec in enumerate(specs):
             if left_s <= 0:
                 break
             try:
@@ -139,14 +145,14 @@ class Grammars:
             except Crowded:
                 break
             if verdict.refusal:
-                return place if verdict.refusal[0] != "time" else None
+                return index if verdict.refusal[0] != "time" else None
             left_s -= verdict.spent_s
         return None
 
     async def _verdict(self, kind: Kind | Syntax, spec: str, owner: str, cpu_s: int) -> _Verdict:
-        """What is known of `spec`, or is found within `cpu_s`. Raises Crowded."""
+        """The verdict on `spec`, cached or made within `cpu_s`. Raises Crowded."""
         key = hashlib.sha256(f"{owner}\n{kind}\n{spec}".encode("utf-8", "surrogatepass")).digest()
-        if verdict := self._known(key):
+        if verdict := self._cached(key):
             return replace(verdict, spent_s=0)
         task = asyncio.create_task(self._judged(key, kind, spec, owner, cpu_s))
         self._tasks.add(task)
@@ -154,8 +160,8 @@ class Grammars:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            # A client that leaves gives its turn up, but a child in the middle of an answer is heard out.
-            if task not in self._asking:
+            # A client that leaves gives up its turn, but a child may finish an answer that it has begun.
+            if task not in self._compiling:
                 task.cancel()
             raise
 
@@ -171,29 +177,27 @@ class Grammars:
 
     def _forget(self, task: asyncio.Task[_Verdict]) -> None:
         self._tasks.discard(task)
-        self._asking.discard(task)
+        self._compiling.discard(task)
         if not task.cancelled():
-            task.exception()  # nobody may be left to hear it
+            task.exception()  # marked as retrieved: no caller may wait for it any more
 
-    def _known(self, key: bytes) -> _Verdict | None:
-        verdict = self._kept.get(key)
-        if verdict is None or verdict.until < time.monotonic():
-            return None
-        self._kept.move_to_end(key)
-        return verdict
+    def _cached(self, key: bytes) -> _Verdict | None:
+        verdict = self._verdicts.get(key)
+        return None if verdict is None or verdict.until < time.monotonic() else verdict
 
     async def _judged(self, key: bytes, kind: Kind | Syntax, spec: str, owner: str, cpu_s: int) -> _Verdict:
         async with self._turns.of(owner):
-            self._asking.add(asyncio.current_task())
-            verdict = self._known(key)
+            self._compiling.add(asyncio.current_task())
+            verdict = self._cached(key)
             if verdict is None:
                 verdict = await self._compiled(kind, spec, cpu_s)
                 if cpu_s >= self._cpu_s or not verdict.refusal:
-                    self._keep(key, verdict)
+                    with suppress(ValueError):  # one that is larger than the cache is not stored
+                        self._verdicts[key] = verdict
             return verdict
 
     async def _compiled(self, kind: Kind | Syntax, spec: str, cpu_s: int) -> _Verdict:
-        wall_s = PATIENCE * cpu_s
+        wall_s = WALL_PER_CPU * cpu_s
         child = await self._child(2 * wall_s)
         limits = {"cpu_s": cpu_s, "wall_s": wall_s, "states": REGEX_STATES, "step_ms": SCHEMA_STEP_MS}
         request = {"kind": kind, "spec": spec} | limits
@@ -210,20 +214,20 @@ class Grammars:
         return _Verdict(VERDICT_BYTES, spent_s, (answer["died"], ""), time.monotonic() + RETRY_S)
 
     async def _child(self, timeout_s: float) -> Child:
-        """A child that is free and alive."""
+        """A child that is idle and alive."""
         while self._idle:
             child = self._idle.pop()
             if child.is_alive:
                 return child
             self._close(child)
-        vocabulary = await self._vocabulary_line()
+        vocabulary = await self._first_line()
         child = Child(PROGRAM, environ=ONE_THREAD)
         self._children.add(child)
         await self._ask(child, vocabulary, timeout_s)
         return child
 
     async def _ask(self, child: Child, line: bytes, timeout_s: float) -> bytes:
-        """What the child answers. A child that fails, or whose answer is awaited no longer, is closed."""
+        """The answer of `child`. A child that fails, or whose answer is no longer awaited, is closed."""
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, child.ask, line, timeout_s)
         except BaseException:
@@ -234,17 +238,10 @@ class Grammars:
         self._children.discard(child)
         child.close()
 
-    async def _vocabulary_line(self) -> bytes:
-        """The first line that a child reads."""
-        if self._written is None or (self._written.done() and self._written.exception()):
-            self._written = asyncio.create_task(asyncio.to_thread(lambda: self._vocabulary().encode()))
-        return await asyncio.shield(self._written)
-
-    def _keep(self, key: bytes, verdict: _Verdict) -> None:
-        if old := self._kept.pop(key, None):
-            self._kept_bytes -= old.weight_bytes
-        self._kept[key] = verdict
-        self._kept_bytes += verdict.weight_bytes
-        while self._kept_bytes > KEPT_BYTES:
-            _, oldest = self._kept.popitem(last=False)
-            self._kept_bytes -= oldest.weight_bytes
+    async def _first_line(self) -> bytes:
+        """The first line that a child reads: the vocabulary."""
+        line = self._vocabulary_line
+        if line is None or (line.done() and line.exception()):
+            line = asyncio.create_task(asyncio.to_thread(lambda: self._vocabulary().encode()))
+            self._vocabulary_line = line
+        return await asyncio.shield(line)

@@ -63,12 +63,12 @@ def _rules(automaton: Any, live: set[Any]) -> Iterator[str]:
     symbols: dict[Any, list[str]] = {}
     for symbol, transition in automaton.alphabet.items():
         symbols.setdefault(transition, []).append(symbol)
-    known = [symbol for symbol in automaton.alphabet if symbol != anything_else]
+    others = [symbol for symbol in automaton.alphabet if symbol != anything_else]
 
     def characters(transitions: list[Any]) -> str:
         chosen = {symbol for transition in transitions for symbol in symbols[transition]}
         if anything_else in chosen:
-            return f"[^{_escaped(({*known} - chosen) | {chr(0)})}]"
+            return f"[^{_escaped(({*others} - chosen) | {chr(0)})}]"
         return f"[{_escaped(chosen - {chr(0)})}]" if chosen - {chr(0)} else ""
 
     names = {automaton.initial: "root"}

@@ -11,12 +11,13 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import get_native_id
 
 CHECK_S = 0.5
-"""Time between two looks; a look reads one small file for each thread."""
+"""Seconds between two looks; a look reads one small file for each thread."""
 CROWDED = 0.6
 """Share of the time that our threads waited for a core, above which one thread is better.
 
@@ -26,40 +27,40 @@ together. A process that never sleeps adds a third runnable thread, so each wait
 FREE_CORES = 0.4
 """Idle cores for each further thread, above which more are tried. Beside one thread and the graph 0.75 are idle."""
 NICENESS = 10
-"""Of threads that work beside the steps."""
+"""The niceness of threads that work beside the steps."""
 TASKS = Path("/proc/self/task")
 STAT = Path("/proc/stat")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class ThreadGovernor:
-    """Decides between 1 and `most` threads. Called by the thread that computes, after each step."""
+    """Decides between 1 and `most` threads. Called by the thread that computes, after each step.
 
-    def __init__(self, most: int) -> None:
-        from torch import _C
+    `set_threads` sets their number for the thread that calls it.
+    """
 
-        # vLLM's CPU worker replaces `torch.set_num_threads` by a warning, for the pinning of its own processes.
-        self._set = _C.set_num_threads
+    def __init__(self, most: int, set_threads: Callable[[int], None]) -> None:
+        self._set_threads = set_threads
         self._most = self.threads = most
-        self._seen = self._look()
+        self._figures = self._look()
 
     def after_step(self) -> None:
         """Looks, if it is time, and changes the number of threads for the steps that follow."""
-        if self._most == 1 or time.monotonic() - self._seen[0] < CHECK_S:
+        if self._most == 1 or time.monotonic() - self._figures[0] < CHECK_S:
             return
-        before, self._seen = self._seen, self._look()
-        passed, waited, idle = (now - then for now, then in zip(self._seen, before, strict=True))
-        wanted = wanted_threads(self.threads, self._most, waited / passed, idle / passed)
-        if wanted != self.threads:
-            self.threads = wanted
-            self._set(wanted)
+        before, self._figures = self._figures, self._look()
+        passed, waited, idle = (now - then for now, then in zip(self._figures, before, strict=True))
+        target = target_threads(self.threads, self._most, waited / passed, idle / passed)
+        if target != self.threads:
+            self.threads = target
+            self._set_threads(target)
 
     def _look(self) -> tuple[float, float, float]:
-        """Now, seconds that our threads have waited for a core, idle seconds of all cores; both since they began."""
+        """The time, seconds that our threads have waited for a core, and idle seconds of all cores."""
         return time.monotonic(), waited_s(), idle_s()
 
 
-def wanted_threads(threads: int, most: int, waiting: float, idle_cores: float) -> int:
+def target_threads(threads: int, most: int, waiting: float, idle_cores: float) -> int:
     """The next number of threads, from the share of time spent waiting and the cores that were idle."""
     if threads > 1:
         return 1 if waiting > CROWDED else threads
@@ -87,9 +88,9 @@ def idle_s() -> float:
 
 def background(threads: int, name: str) -> ThreadPoolExecutor:
     """Threads whose work goes after the steps, where threads have priorities of their own (Linux)."""
-    return ThreadPoolExecutor(threads, name, initializer=_step_back)
+    return ThreadPoolExecutor(threads, name, initializer=_lower_priority)
 
 
-def _step_back() -> None:
+def _lower_priority() -> None:
     if sys.platform == "linux":
         os.setpriority(os.PRIO_PROCESS, get_native_id(), NICENESS)

@@ -9,7 +9,6 @@ from pydantic import BaseModel
 from ray.serve import Application
 
 import configs
-from contract.catalog import DecisionModel, Serving
 from deployments.ingress.deployment import IngressArgs
 from graph import wire
 from tests.catalogs import FEW_CPUS, chat, obedient_designer, obedient_speaker, obedient_transcriber
@@ -29,24 +28,8 @@ MANNERS = (
     chat("late", deadline_s=1),
     chat("elsewhere", deployment=ELSEWHERE),
     chat("broken", "BrokenChat", wait_s=60),
-    chat("read", max_ongoing_requests=3),
     chat("growing", max_ongoing_requests=1, deployment=FEW_CPUS | GROWS),
 )
-
-THROUGH = DecisionModel(
-    id="decision-through",
-    owned_by="tests",
-    via="label-reads",
-    context_window=8192,
-    serving=Serving(
-        adapter="models.decisions:ThroughScorer",
-        reads_through="read",
-        runtime="read",
-        weights="smollm2-135m-instruct",
-        deployment=FEW_CPUS,
-    ),
-)
-"""Read by a chat model that obeys, with prompts of the real tokenizer."""
 
 
 class Args(BaseModel):
@@ -70,6 +53,5 @@ def build(args: Args) -> Application:
         "speech": speech,
         "transcription": catalog.transcription | {whisper.id: whisper},
         "voice_design": {designer.id: designer},
-        "decisions": catalog.decisions | {THROUGH.id: THROUGH},
     }
     return wire(catalog.model_copy(update=changed), IngressArgs())

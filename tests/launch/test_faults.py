@@ -228,7 +228,7 @@ def test_a_profile_that_sets_up_no_model() -> None:
 def test_every_reason_is_told_at_once() -> None:
     plan = Plan(changed(adapter="models.chat:Nobody", weights="mine"), 2)
     assert len(list(faults(plan, Site({})))) == 4
-    assert len(CHECKS) == 9
+    assert len(CHECKS) == 8
 
 
 def test_the_graph_is_not_built_where_it_cannot_work(monkeypatch: pytest.MonkeyPatch) -> None:

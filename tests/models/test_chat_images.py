@@ -24,7 +24,7 @@ from contract.limits import CHAT_PIXELS, IMAGE_PIXELS
 from contract.tokens import TokenizeJob
 from models.chat import VllmChat
 from models.chat.request import engine_fields
-from models.llm.pictures import refuse_large
+from models.llm.images import refuse_large
 from tests.models import tiny_models
 from tests.waiting import until
 
@@ -182,7 +182,8 @@ def cut(ids: list[int], window: int, reserve: int, hashes: str = "") -> tuple[li
     """What is left of `ids`, where its images begin, and their pixels. Every run of 9 is an image."""
     from vllm.multimodal.inputs import MultiModalKwargsItems, PlaceholderRange
 
-    from models.chat.cut import CutAtTop, cut_expanded
+    from models.chat.cut import cut_expanded
+    from models.llm.vllm_internals.serving import CutAtTop
 
     runs = [(m.start(), m.end() - m.start()) for m in re.finditer("9+", "".join(map(str, ids)))]
     hashes = hashes or "abcdefg"[: len(runs)]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from models.chat.tools import CustomCalls, said
+from models.chat.tools import CustomCalls, restore_custom_call
 
 TEXTS = ["", "plain", 'a "b"\n\tc \\\\', "é 😀 \u2028", "{}", "x" * 5000]
 
@@ -28,7 +28,7 @@ def written(text: str, *, plain: bool) -> str:
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("plain", [True, False])
 def test_the_text_is_what_the_model_wrote(text: str, plain: bool) -> None:
-    assert said(call("code", written(text, plain=plain)), {"code"}) == {
+    assert restore_custom_call(call("code", written(text, plain=plain)), {"code"}) == {
         "id": "c1",
         "type": "custom",
         "custom": {"name": "code", "input": text},
@@ -49,7 +49,7 @@ def test_pieces_make_up_the_same_text(text: str, size: int) -> None:
 
 def test_functions_stay_as_they_are() -> None:
     whole = call("f", '{"input": "a"}')
-    assert said(whole, {"code"}) is whole
+    assert restore_custom_call(whole, {"code"}) is whole
     calls = CustomCalls({"code"})
     sent = parts('{"input": "a"}', 2, name="f")
     assert [calls.delta(part) for part in sent] == sent
@@ -58,7 +58,7 @@ def test_functions_stay_as_they_are() -> None:
 
 @pytest.mark.parametrize("arguments", ['{"code": "a"}', "print(1)", '{"input": 5}', "[1]"])
 def test_arguments_without_the_text_are_given_as_they_are(arguments: str) -> None:
-    assert said(call("code", arguments), {"code"})["custom"]["input"] == arguments
+    assert restore_custom_call(call("code", arguments), {"code"})["custom"]["input"] == arguments
     calls = CustomCalls({"code"})
     sent = [more for part in parts(arguments, 3) if (more := calls.delta(part))] + list(calls.rest())
     assert "".join(more["custom"]["input"] for more in sent) == arguments

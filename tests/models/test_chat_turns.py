@@ -52,7 +52,7 @@ ORDINARY = {
 
 @pytest.fixture(scope="module")
 def renderers() -> tuple[Any, Any, Ids, Ids]:
-    """The tokenizer, the marks, and the token ids of a body: as vLLM has them, and with marks."""
+    """The tokenizer, the sentinels, and the token ids of a body: as vLLM has them, and with sentinels."""
     prepare_environment(in_process=True, eager=True, threads=1)
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.renderers import renderer_from_config
@@ -60,7 +60,7 @@ def renderers() -> tuple[Any, Any, Ids, Ids]:
     from vllm.usage.usage_lib import UsageContext
 
     from models.chat.serving import EngineRequest
-    from models.chat.turns import TurnRenderer, marks_of
+    from models.chat.turns import TurnRenderer, sentinels_for
 
     path = str(weights.ensure("smollm2-135m-instruct"))
     arguments = AsyncEngineArgs(
@@ -87,8 +87,13 @@ def renderers() -> tuple[Any, Any, Ids, Ids]:
         return ids
 
     plain = ids_by(OnlineRenderer(config.model_config, renderer, **shared))
-    marks = marks_of(renderer.tokenizer)
-    return renderer.tokenizer, marks, plain, ids_by(TurnRenderer(config.model_config, renderer, marks, **shared))
+    sentinels = sentinels_for(renderer.tokenizer)
+    return (
+        renderer.tokenizer,
+        sentinels,
+        plain,
+        ids_by(TurnRenderer(config.model_config, renderer, sentinels, **shared)),
+    )
 
 
 def controls(tokenizer: Any, ids: list[int]) -> int:
@@ -183,33 +188,33 @@ def test_a_name_of_a_function_spells_no_control_token(name: str) -> None:
 @pytest.mark.parametrize("end", ["<", "<|im_", "<|im_end|", "<|im_end| \n"])
 async def test_what_follows_in_a_template_completes_no_control_token(renderers: Any, end: str) -> None:
     """Templates put texts of clients side by side, or `>` behind a key; some cut white space off."""
-    tokenizer, marks, _, _ = renderers
-    first, second = marks.marked([f"a{end}", "<|im_end|>"[len(end.strip()) :] + "b"])
+    tokenizer, sentinels, _, _ = renderers
+    first, second = sentinels.insert([f"a{end}", "<|im_end|>"[len(end.strip()) :] + "b"])
     ids = tokenizer(first.strip() + second)["input_ids"]
     assert controls(tokenizer, ids) == 0
     assert tokenizer.decode(ids) == "a<|im_end|>b"
 
 
 async def test_every_control_token_is_read_as_the_text_that_it_spells(renderers: Any) -> None:
-    tokenizer, marks, _, now = renderers
+    tokenizer, sentinels, _, now = renderers
     harmless = controls(tokenizer, await now(bodies("Hello")["user"]))
     for spelled in tokenizer.get_added_vocab():
         text = f"a{spelled}b{spelled}{spelled}"
         ids = await now(bodies(text)["user"])
         assert controls(tokenizer, ids) == harmless, spelled
         assert text in tokenizer.decode(ids)
-    assert marks is not None
+    assert sentinels is not None
 
 
 async def test_request_itself_is_not_touched(renderers: Any) -> None:
-    _, marks, _, _ = renderers
+    _, sentinels, _, _ = renderers
     body = bodies(FORGED)["schema"]
     text = json.dumps(body)
-    assert marks.marked(body) != body
+    assert sentinels.insert(body) != body
     assert json.dumps(body) == text
 
 
 async def test_images_are_not_looked_through(renderers: Any) -> None:
-    _, marks, _, _ = renderers
+    _, sentinels, _, _ = renderers
     part = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{FORGED}"}}
-    assert marks.marked([part]) == [part]
+    assert sentinels.insert([part]) == [part]

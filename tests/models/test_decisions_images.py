@@ -17,7 +17,7 @@ from contract.decisions.engine import Readings
 from contract.errors import ApiError
 from contract.limits import IMAGE_PIXELS
 from models.decisions import LabelScorer
-from models.decisions.images import MAX_RATIO, READ_PIXELS, decode
+from models.llm.images import MAX_RATIO, READ_PIXELS, decode
 from tests.models import tiny_models, tiny_scorers
 from tests.models.tiny_scorers import QUESTIONS, STATE, job
 

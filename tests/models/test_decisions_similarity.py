@@ -18,9 +18,8 @@ from contract.decisions.native import usage
 from contract.decisions.questions import BinaryQuestion, ChoiceQuestion, Option, Question, ScoreQuestion
 from contract.errors import ApiError
 from models.decisions import SimilarityScorer
-from models.decisions.kept import Kept, Text
-from models.decisions.phrases import Phrase, Statement, content, posed
-from models.decisions.similarity import _usual
+from models.decisions.phrases import Phrase, Statement, content, worded
+from models.decisions.token_vectors import TokenVectorCache, TokenVectors, expected_max_sim
 from models.weights import store as weights
 
 pytestmark = [
@@ -145,12 +144,12 @@ async def test_options_are_read_once_for_each_owner_and_billed_every_time(
 
 @pytest.mark.parametrize(("room", "left"), [(3, {"a", "b"}), (2, {"b"}), (0, set())])
 def test_what_was_asked_for_longest_ago_makes_room(room: int, left: set[str]) -> None:
-    kept = Kept(room)
+    cache = TokenVectorCache(room)
     asked = [Phrase("", text) for text in "abc"]
-    kept.keep("me", {asked[0]: Text([1], 1, 1), asked[1]: Text([1, 2], 2, 1)})
-    assert {phrase.text for phrase in kept.known("me", asked)} == left
-    assert kept.known("you", asked) == {}
-    assert kept.known("me", [Phrase("after a lead", text) for text in "abc"]) == {}
+    cache.put("me", {asked[0]: TokenVectors([1], 1, 1), asked[1]: TokenVectors([1, 2], 2, 1)})
+    assert {phrase.text for phrase in cache.get("me", asked)} == left
+    assert cache.get("you", asked) == {}
+    assert cache.get("me", [Phrase("after a lead", text) for text in "abc"]) == {}
 
 
 async def test_an_end_far_behind_the_window_still_counts(scorer: SimilarityScorer) -> None:
@@ -235,7 +234,7 @@ async def test_a_long_state_makes_a_false_statement_no_more_likely(scorer: Simil
 def test_ordinary_texts_count_as_long_as_the_state_is(tokens: int, expected: float) -> None:
     """Three of four ordinary tokens are the one of the statement, which has one."""
     same, other = [1.0, 0.0], [0.0, 1.0]
-    found = _usual(np.array([same]), np.array([same, same, other, same]), tokens)
+    found = expected_max_sim(np.array([same]), np.array([same, same, other, same]), tokens)
     longer = 0.065 * math.log2(5 / 4) if tokens == 5 else 0.0
     assert found == pytest.approx(expected + longer)
 
@@ -256,7 +255,7 @@ def test_ordinary_texts_count_as_long_as_the_state_is(tokens: int, expected: flo
 )
 def test_what_is_left_of_bare_options(options: tuple[str, ...], expected: Statement | None) -> None:
     question = ChoiceQuestion(type="choice", instructions="asked", options=[Option(id=option) for option in options])
-    assert posed(question).statement == expected
+    assert worded(question).statement == expected
 
 
 @pytest.mark.parametrize(
@@ -279,7 +278,7 @@ def test_a_question_is_read_before_its_options_as_far_as_it_is_short(chars: int)
     question = ChoiceQuestion(
         type="choice", instructions="x" * chars, options=[Option(id="a_b", description="c"), Option(id="d")]
     )
-    assert posed(question).phrases == [Phrase("x" * min(chars, 120), "a b: c"), Phrase("x" * min(chars, 120), "d")]
+    assert worded(question).phrases == [Phrase("x" * min(chars, 120), "a b: c"), Phrase("x" * min(chars, 120), "d")]
 
 
 @pytest.mark.parametrize("state", ["🙂", "\u200b", "\u0301", "[SEP]", "[CLS] [SEP] [PAD]", "漢" * 600, "x" * 3000])

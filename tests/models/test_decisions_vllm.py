@@ -19,7 +19,7 @@ from contract.decisions.answers import distribution
 from contract.decisions.engine import Readings
 from contract.decisions.questions import Question
 from contract.errors import ApiError
-from models.decisions import LabelScorer, measuring
+from models.decisions import LabelScorer, calibration
 from models.weights import store as weights
 from tests.models.tiny_scorers import job
 from tests.waiting import until
@@ -111,7 +111,7 @@ async def test_the_second_start_remembers(scorer: LabelScorer, home: Path, monke
         await scorer.measure(PRESETS[:1])
     assert await scorer.measured() == first
     assert len(list((home / "measurements").iterdir())) == 1
-    assert isinstance(measuring.recall(home / "measurements", str(first and first.fingerprint)), type(first))
+    assert isinstance(calibration.load(home / "measurements", str(first and first.fingerprint)), type(first))
 
 
 async def test_reads_have_one_logprob_per_label(scorer: LabelScorer) -> None:
@@ -211,7 +211,7 @@ INJECTIONS = injections(load(CATALOG.presets), 300)
 
 
 def test_no_injection_brings_a_control_token(scorer: LabelScorer) -> None:
-    book = scorer._strategy.book
+    book = scorer.book
     for one in INJECTIONS:
         frame, tried = (book.batch(state, [one.question]).prompts[0].token_ids for state in ("x", one.state))
         assert [t for t in tried if t in book.control_ids] == [t for t in frame if t in book.control_ids], one.state

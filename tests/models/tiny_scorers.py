@@ -54,5 +54,5 @@ def start(path: Path, **options: Any) -> LabelScorer:
     """A scorer of the weights in `path` that answers at once."""
     scorer = LabelScorer(stanza(**options), path)
     figures = {"questions": 1, "accuracy": 1.0, "label_mass": 1.0, "calibration_error": 0.0, "temperature": 1.0}
-    scorer._measured = Measurement(measured_at=0, fingerprint="f", prompt_version="1", latency_ms=1.0, **figures)
+    scorer._measurement = Measurement(measured_at=0, fingerprint="f", prompt_version="1", latency_ms=1.0, **figures)
     return scorer

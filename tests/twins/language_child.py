@@ -205,7 +205,7 @@ async def decision_facts(engine: Any, model: DecisionModel) -> dict[str, Any]:
         "window": engine._engine.model_config.max_model_len,
         "architecture": engine._engine.model_config.architecture,
         "head_dtype": str(engine._engine.model_config.head_dtype),
-        "labels": [len(engine._strategy.book.label_ids(question)) for question in QUESTIONS],
+        "labels": [len(engine.book.label_ids(question)) for question in QUESTIONS],
         "reads": [[read.logprobs for read in found.reads] for found in (without, *seen)],
         "input_tokens": [found.input_tokens for found in (without, *seen)],
     }

@@ -65,7 +65,7 @@ async def decide(
     """
     questions = preset.questions if preset else decision.questions
     asked = expand_orders(questions, decision.order)
-    job = DecisionJob(decision.state, asked, decision.images, context.owner, context.caller.org_id)
+    job = DecisionJob(decision.state, asked, decision.images, context.owner)
     count = len(job.questions)
     estimate = {"input_tokens": job.most_input_tokens(model), "questions": count}
     async with bill(

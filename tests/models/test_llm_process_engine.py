@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from models.llm import engine, pulse
+from models.llm import engine
 from models.weights import store as weights
 
 pytestmark = [
@@ -32,14 +32,23 @@ class SilentCore:
         return await self.outputs.get()
 
 
-async def test_silence_counts_only_while_there_is_work(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silence_counts_only_while_there_is_work() -> None:
+    pytest.importorskip("vllm")
+    engine.prepare_environment(True, True, 2)
+    from models.llm.vllm_internals.process_engine import SILENCE_S, OutputWatch
+
     core = SilentCore()
-    watch = pulse.Pulse(core)
-    watch.moved_at_s -= pulse.STALL_S + 1
+    watch = OutputWatch(core)
+
+    def be_silent() -> None:
+        watch.silences.started_s = {key: start - SILENCE_S - 1 for key, start in watch.silences.started_s.items()}
+
+    watch.check(has_work=True)
+    be_silent()
     watch.check(has_work=False)
     watch.check(has_work=True)
-    watch.moved_at_s -= pulse.STALL_S + 1
-    with pytest.raises(RuntimeError, match="given nothing back for 60 s"):
+    be_silent()
+    with pytest.raises(RuntimeError, match="returned nothing for 60 s"):
         watch.check(has_work=True)
     core.outputs.put_nowait("one")
     assert await core.get_output_async() == "one"
@@ -62,11 +71,11 @@ async def stopped(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Any]:
 
 
 @pytest.mark.slow
-async def test_engine_process_that_hangs_fails_its_health_check(stopped: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_engine_process_that_hangs_fails_its_health_check(stopped: Any) -> None:
     from vllm import SamplingParams
 
-    monkeypatch.setattr(pulse, "STALL_S", 2.0)
     llm, pids = stopped
+    llm.watch.silences.limit_s = 2.0
     await llm.check_health()
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
@@ -82,7 +91,7 @@ async def test_engine_process_that_hangs_fails_its_health_check(stopped: Any, mo
             await llm.check_health()
             await asyncio.sleep(0.1)
 
-    with pytest.raises(RuntimeError, match="given nothing back"):
+    with pytest.raises(RuntimeError, match="returned nothing"):
         await until_unwell()
     for pid in pids:
         os.kill(pid, signal.SIGCONT)

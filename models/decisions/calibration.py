@@ -1,7 +1,7 @@
 """What labelled examples say about a runtime: accuracy, calibration error, and the temperature that fits best.
 
-The result is kept under `PARLANCE_HOME/measurements`, named by everything it depends on, so that only the first start
-with some weights and wording has to measure.
+The result is stored under `PARLANCE_HOME/measurements`, named by a hash of everything it depends on, so that only the
+first start with given weights and wording has to measure.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from contract.decisions.engine import Measurement, Reading
 log = logging.getLogger(f"parlance.{__name__}")
 
 BINS = 10
+"""Number of bins of the calibration error, of equal width."""
 TEMPERATURES = (0.25, 4.0)
 """Bounds of a fitted temperature: a handful of examples must not make a model certain of everything, or of nothing."""
 STEPS = 48
-"""Of the search; each narrows the bounds by a third."""
+"""Steps of the search for a temperature; each narrows the bounds by a third."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +57,17 @@ def measurement(
         prompt_version=prompt_version,
         questions=len(labelled),
         accuracy=statistics.fmean(right for _, right in judged),
-        label_mass=statistics.fmean(distribution(one.reading, 1.0).label_mass for one in labelled),
+        label_mass=statistics.fmean(distribution(answer.reading, 1.0).label_mass for answer in labelled),
         calibration_error=calibration_error(judged),
         temperature=fitted_temperature(labelled) if calibrated else 1.0,
-        latency_ms=statistics.median(one.reading.inference_s for one in labelled) * 1000,
+        latency_ms=statistics.median(answer.reading.inference_s for answer in labelled) * 1000,
     )
 
 
 def _judged(labelled: Iterable[Labelled], temperature: float) -> list[tuple[float, bool]]:
-    """Of each question the highest probability, and whether it sat on the right option."""
-    found = [(distribution(one.reading, temperature), one.expected) for one in labelled]
-    return [(max(d.probabilities), d.best == expected) for d, expected in found]
+    """The highest probability of each question, and whether it was that of the right option."""
+    pairs = [(distribution(answer.reading, temperature), answer.expected) for answer in labelled]
+    return [(max(d.probabilities), d.best == expected) for d, expected in pairs]
 
 
 def calibration_error(judged: Sequence[tuple[float, bool]]) -> float:
@@ -92,12 +93,12 @@ def fitted_temperature(labelled: Sequence[Labelled]) -> float:
 
 def _loss(labelled: Sequence[Labelled], sharpness: float) -> float:
     """Mean negative log-likelihood of the right answers."""
-    return math.fsum(_surprise(one, sharpness) for one in labelled) / len(labelled)
+    return math.fsum(_surprise(answer, sharpness) for answer in labelled) / len(labelled)
 
 
-def _surprise(one: Labelled, sharpness: float) -> float:
-    values = [value for value in one.reading.logprobs if value is not None]
-    right = one.reading.logprobs[one.expected]
+def _surprise(answer: Labelled, sharpness: float) -> float:
+    values = [value for value in answer.reading.logprobs if value is not None]
+    right = answer.reading.logprobs[answer.expected]
     if right is None:
         return 0.0  # no temperature brings back what the runtime left out
     highest = max(values)
@@ -109,22 +110,22 @@ def fingerprint(*parts: object) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:32]
 
 
-def recall(folder: Path, wanted: str) -> Measurement | None:
-    """The measurement with the fingerprint `wanted`, if an earlier start left one that can be read."""
+def load(folder: Path, fingerprint: str) -> Measurement | None:
+    """The measurement with this `fingerprint`, if an earlier start stored one that can be read."""
     try:
-        kept = Measurement.model_validate_json((folder / f"{wanted}.json").read_text())
+        stored = Measurement.model_validate_json((folder / f"{fingerprint}.json").read_text())
     except (OSError, ValidationError):
         return None
-    return kept if kept.fingerprint == wanted else None
+    return stored if stored.fingerprint == fingerprint else None
 
 
-def keep(folder: Path, measured: Measurement) -> None:
-    """Leaves `measured` for the next start. A folder that cannot be written costs a measurement, not the start."""
-    target = folder / f"{measured.fingerprint}.json"
+def save(folder: Path, result: Measurement) -> None:
+    """Stores `result` for the next start. A folder that cannot be written costs a measurement, not the start."""
+    target = folder / f"{result.fingerprint}.json"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         partial = target.with_suffix(f".{os.getpid()}")
-        partial.write_text(measured.model_dump_json(indent=1))
+        partial.write_text(result.model_dump_json(indent=1))
         partial.replace(target)
     except OSError as error:
-        log.warning("the measurement could not be kept in `%s`: %s", folder, error.strerror)
+        log.warning("the measurement could not be stored in `%s`: %s", folder, error.strerror)

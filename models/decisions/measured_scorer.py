@@ -1,6 +1,6 @@
-"""MeasuredScorer: what all ways of reading share. It answers once it is measured on the examples of the presets.
+"""MeasuredScorer: what all decision models share. It answers once it is measured on the examples of the presets.
 
-A subclass says how a job is read (`read_job`) and what its measurement depends on (`fingerprint`).
+A subclass defines how a job is read (`read_job`) and what its measurement depends on (`fingerprint`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contract.decisions.engine import DecisionEngine, DecisionJob, Measurement, 
 from contract.decisions.presets import Preset
 from contract.decisions.questions import state_text
 from contract.errors import IMAGES_UNSUPPORTED, RUNTIME_UNAVAILABLE
-from models.decisions import measuring
+from models.decisions import calibration
 from models.weights import store as weights
 
 log = logging.getLogger(f"parlance.{__name__}")
@@ -30,30 +30,30 @@ class MeasuredScorer(DecisionEngine):
         self.model = model
         self._calibrated = calibrated
         self._images = images
-        self._measured: Measurement | None = None
+        self._measurement: Measurement | None = None
 
     async def measure(self, presets: Iterable[Preset]) -> Measurement:
-        """Reads the presets' examples, unless an earlier start has with the same weights and wording."""
+        """Reads the presets' examples, unless an earlier start did so with the same weights and wording."""
         presets = list(presets)
         await self.prepare(presets)
         folder = weights.home_folder() / "measurements"
-        wanted = await asyncio.to_thread(self.fingerprint, presets)
-        kept = measuring.recall(folder, wanted)
-        if kept is None:
-            kept = measuring.measurement(
+        fingerprint = await asyncio.to_thread(self.fingerprint, presets)
+        result = calibration.load(folder, fingerprint)
+        if result is None:
+            result = calibration.measurement(
                 await self._labelled(presets),
                 calibrated=self._calibrated,
-                fingerprint=wanted,
+                fingerprint=fingerprint,
                 prompt_version=self.version,
             )
-            measuring.keep(folder, kept)
-            log.info("%s measured: accuracy %.2f, label mass %.2f", self.model.id, kept.accuracy, kept.label_mass)
-        self._measured = kept
-        return kept
+            calibration.save(folder, result)
+            log.info("%s measured: accuracy %.2f, label mass %.2f", self.model.id, result.accuracy, result.label_mass)
+        self._measurement = result
+        return result
 
     async def measured(self, job: None = None) -> Measurement | None:
-        """The measurement, once there is one."""
-        return self._measured
+        """The measurement; None before there is one."""
+        return self._measurement
 
     async def decide(self, job: DecisionJob) -> Readings:
         """A reading for each question, in order.
@@ -61,14 +61,14 @@ class MeasuredScorer(DecisionEngine):
         Raises:
             ApiError: RUNTIME_UNAVAILABLE before a measurement, IMAGES_UNSUPPORTED, and what `read_job` raises.
         """
-        if self._measured is None:
+        if self._measurement is None:
             raise RUNTIME_UNAVAILABLE()
         if job.images and not self._images:
             raise IMAGES_UNSUPPORTED(f"model `{self.model.id}` reads no images here", param="images")
-        return await self.read_job(job, self._measured.temperature)
+        return await self.read_job(job, self._measurement.temperature)
 
     async def prepare(self, presets: Sequence[Preset]) -> None:
-        """What a way of reading takes from the presets before it reads anything."""
+        """Reads what a subclass needs of the presets before it reads a job."""
 
     @abstractmethod
     async def read_job(self, job: DecisionJob, temperature: float) -> Readings:
@@ -76,16 +76,16 @@ class MeasuredScorer(DecisionEngine):
 
     @abstractmethod
     def fingerprint(self, presets: Sequence[Preset]) -> str:
-        """Of everything that a measurement depends on."""
+        """A hash of everything that a measurement depends on."""
 
-    async def _labelled(self, presets: Iterable[Preset]) -> list[measuring.Labelled]:
-        """One state after the other, as requests would come."""
+    async def _labelled(self, presets: Iterable[Preset]) -> list[calibration.Labelled]:
+        """The examples, read one after the other, as requests would come."""
         labelled = []
         for preset in presets:
             for example in preset.examples:
                 job = DecisionJob(state_text(example.state), tuple(preset.questions.values()))
-                found = await self.read_job(job, 1.0)
-                for name, reading in zip(preset.questions, found.reads, strict=True):
+                readings = await self.read_job(job, 1.0)
+                for name, reading in zip(preset.questions, readings.reads, strict=True):
                     expected = preset.expected_index(name, example.expected[name])
-                    labelled.append(measuring.Labelled(reading, expected))
+                    labelled.append(calibration.Labelled(reading, expected))
         return labelled

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from contract.decisions.engine import Reading
-from models.decisions import measuring
-from models.decisions.measuring import Labelled, calibration_error, fitted_temperature, measurement
+from models.decisions import calibration
+from models.decisions.calibration import Labelled, calibration_error, fitted_temperature, measurement
 
 
 def drawn(count: int, temperature: float, seed: int = 1) -> list[Labelled]:
@@ -57,25 +57,25 @@ def test_a_fitted_temperature_calibrates() -> None:
 
 def test_a_measurement_is_kept_for_the_next_start(tmp_path: Path) -> None:
     made = measurement(drawn(10, 1.0), calibrated=True, fingerprint="f" * 32, prompt_version="1")
-    assert measuring.recall(tmp_path / "m", made.fingerprint) is None
-    measuring.keep(tmp_path / "m", made)
-    assert measuring.recall(tmp_path / "m", made.fingerprint) == made
-    assert measuring.recall(tmp_path / "m", "0" * 32) is None
+    assert calibration.load(tmp_path / "m", made.fingerprint) is None
+    calibration.save(tmp_path / "m", made)
+    assert calibration.load(tmp_path / "m", made.fingerprint) == made
+    assert calibration.load(tmp_path / "m", "0" * 32) is None
 
 
 @pytest.mark.parametrize("content", ["", "{", "{}", "[]", '{"measured_at": 1}'])
 def test_a_measurement_that_cannot_be_read_is_made_again(tmp_path: Path, content: str) -> None:
     (tmp_path / "f.json").write_text(content)
-    assert measuring.recall(tmp_path, "f") is None
+    assert calibration.load(tmp_path, "f") is None
 
 
 def test_a_folder_that_cannot_be_written_does_not_stop_the_start(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     made = measurement(drawn(10, 1.0), calibrated=False, fingerprint="f", prompt_version="1")
-    measuring.keep(tmp_path / "file" / "m", made)
+    calibration.save(tmp_path / "file" / "m", made)
 
 
 def test_the_fingerprint_depends_on_every_part() -> None:
-    marks = {measuring.fingerprint({"a": "1"}, "1", {}), measuring.fingerprint({"a": "2"}, "1", {})}
-    assert len(marks | {measuring.fingerprint({"a": "1"}, "2", {})}) == 3
-    assert measuring.fingerprint({"a": 1, "b": 2}) == measuring.fingerprint({"b": 2, "a": 1})
+    marks = {calibration.fingerprint({"a": "1"}, "1", {}), calibration.fingerprint({"a": "2"}, "1", {})}
+    assert len(marks | {calibration.fingerprint({"a": "1"}, "2", {})}) == 3
+    assert calibration.fingerprint({"a": 1, "b": 2}) == calibration.fingerprint({"b": 2, "a": 1})

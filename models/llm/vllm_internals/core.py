@@ -13,7 +13,6 @@ import asyncio
 import logging
 import queue
 import threading
-import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -34,24 +33,25 @@ from vllm.v1.engine.output_processor import OutputProcessor
 from vllm.v1.executor import Executor
 
 from models.llm.grammars import CHILDREN
-from models.llm.loading import quick_core, quick_tokenizers
 from models.llm.threads import ThreadGovernor, background
+from models.llm.vllm_internals.cpu import quick_core, quick_tokenizers
+from models.stalls import StallDetector
 
 log = logging.getLogger(f"parlance.{__name__}")
 
 JOIN_S = 10.0
-"""How long a shutdown waits for the step in progress."""
+"""Seconds that a shutdown waits for the step in progress."""
 
 STALL_S = 60.0
-"""Work waits, but no step has finished for this long: the engine hangs. The longest honest step takes seconds."""
+"""Seconds after which a step or a command counts as stalled. The longest step of a healthy engine takes seconds."""
 
 
 class ThreadedCore(InprocClient):
-    """vLLM's in-process client, owned by one thread, with the asynchronous half that `AsyncLLM` calls.
+    """vLLM's in-process client, owned by one thread, with the asynchronous methods that serving calls.
 
     Attributes:
         resources.engine_dead: set when the thread has died; `AsyncLLM` reads it.
-        moved_at: `time.monotonic()` of the last step or command, or of the moment an idle core was given work.
+        stalls: watches each step and each command.
     """
 
     engine_ranks_managed = (0,)
@@ -59,7 +59,7 @@ class ThreadedCore(InprocClient):
     def __init__(self, vllm_config: VllmConfig, threads: int | None) -> None:
         """Blocks until the model is loaded. Raises what the loading raised."""
         self.resources = SimpleNamespace(engine_dead=False)
-        self.moved_at = time.monotonic()
+        self.stalls = StallDetector(STALL_S)
         self._commands: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._outputs: asyncio.Queue[EngineCoreOutputs | None] = asyncio.Queue()
@@ -78,7 +78,8 @@ class ThreadedCore(InprocClient):
             if threads:
                 # OpenMP counts threads per calling thread: what another thread sets is not seen here.
                 torch.set_num_threads(threads)
-            self._governor = ThreadGovernor(threads or torch.get_num_threads())
+            # vLLM's CPU worker replaces `torch.set_num_threads` by a warning, for the pinning of its own processes.
+            self._governor = ThreadGovernor(threads or torch.get_num_threads(), torch._C.set_num_threads)
             with quick_core():
                 super().__init__(vllm_config, Executor.get_class(vllm_config), log_stats=False)
             self._compile_beside()
@@ -96,7 +97,7 @@ class ThreadedCore(InprocClient):
             super().shutdown()
 
     def _compile_beside(self) -> None:
-        """Lets no short grammar wait for a long one: of those, CHILDREN are under way at most. vLLM has one thread."""
+        """Lets no short grammar wait for a long one: at most CHILDREN long ones are under way. vLLM has one thread."""
         manager = self.engine_core.structured_output_manager
         if hasattr(manager, "executor"):
             manager.executor.shutdown(wait=False)
@@ -110,15 +111,16 @@ class ThreadedCore(InprocClient):
                 command = self._commands.get()
                 if command is None:
                     return
-                command()
-            outputs = self.get_output()
-            self.moved_at = time.monotonic()
+                with self.stalls.watching():
+                    command()
+            with self.stalls.watching():
+                outputs = self.get_output()
             self._governor.after_step()
             if outputs.outputs or outputs.scheduler_stats:
                 self._publish(outputs)
 
     def _publish(self, outputs: EngineCoreOutputs | None) -> None:
-        """Hands `outputs` to the loop; None says that no more will come."""
+        """Hands `outputs` to the loop; None means that no more will come."""
         loop = self._loop
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._outputs.put_nowait, outputs)
@@ -126,8 +128,6 @@ class ThreadedCore(InprocClient):
     def _command(self, command: Callable[[], None]) -> None:
         if self.resources.engine_dead:
             raise EngineDeadError()
-        if not self.busy:
-            self.moved_at = time.monotonic()
         self._commands.put(command)
 
     @property
@@ -176,35 +176,12 @@ class ThreadedCore(InprocClient):
             self._publish(EngineCoreOutputs(outputs=[failed]))
 
     async def abort_requests_async(self, request_ids: list[str]) -> None:
-        """Frees what the requests hold before the next step."""
+        """Frees what the requests occupy before the next step."""
         if request_ids and not self.resources.engine_dead:
             self._command(lambda: self.abort_requests(request_ids))
 
-    async def get_supported_tasks_async(self) -> Any:
-        return await asyncio.to_thread(self.call, self.get_supported_tasks)
-
-    async def reset_mm_cache_async(self) -> None:
-        await asyncio.to_thread(self.call, self.reset_mm_cache)
-
-    async def reset_prefix_cache_async(
-        self, reset_running_requests: bool = False, reset_connector: bool = False
-    ) -> bool:
-        """Forgets prompts computed before; False while requests hold some."""
-        return await asyncio.to_thread(
-            self.call, lambda: self.reset_prefix_cache(reset_running_requests, reset_connector)
-        )
-
-    async def collective_rpc_async(
-        self,
-        method: str,
-        timeout: float | None = None,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> list[Any]:
-        return await asyncio.to_thread(self.call, lambda: self.collective_rpc(method, timeout, args, kwargs))
-
     def shutdown(self, timeout: float | None = None) -> None:
-        """Ends the thread after the step in progress; requests that are left get `EngineDeadError`. May be repeated."""
+        """Ends the thread after the step in progress; unfinished requests get `EngineDeadError`. May be repeated."""
         if self._thread.is_alive():
             self._commands.put(None)
             self._thread.join(JOIN_S if timeout is None else timeout)
@@ -257,8 +234,7 @@ class ThreadedLLM(AsyncLLM):
         """Nothing: the thread is a daemon, and vLLM's finalizer fails in an interpreter that is ending."""
 
     async def check_health(self) -> None:
-        """As vLLM's; raises also where there is work, but no step has finished for `STALL_S`."""
+        """Works as vLLM's; raises also where a step has not finished within STALL_S."""
         await super().check_health()
-        core = self.engine_core
-        if core.busy and time.monotonic() - core.moved_at > STALL_S:
-            raise RuntimeError(f"the engine has work, but took no step for {STALL_S:.0f} s")
+        stalls = self.engine_core.stalls
+        stalls.check(f"the engine has work, but finished no step for {stalls.limit_s:.0f} s")

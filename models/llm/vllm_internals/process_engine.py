@@ -1,0 +1,56 @@
+"""vLLM with its engine core in processes of its own, and a health check that notices when they hang.
+
+vLLM's own check knows only whether the processes live. One that hangs returns nothing while requests wait, so the time
+since its last output is watched.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from vllm.v1.engine.async_llm import AsyncLLM
+
+from models.stalls import StallDetector
+
+SILENCE_S = 60.0
+"""Seconds without an output, while requests wait, after which the engine counts as stalled. Steps take seconds."""
+
+
+class Core(Protocol):
+    """The part of vLLM's client of an engine core that is watched."""
+
+    async def get_output_async(self) -> Any: ...
+
+
+class OutputWatch:
+    """Notices that a core gives no output while there is work. Serve's health check looks more often than SILENCE_S."""
+
+    def __init__(self, core: Core) -> None:
+        self.silences = StallDetector(SILENCE_S)
+        self._next_output = core.get_output_async
+        core.get_output_async = self._observed  # type: ignore[method-assign]
+
+    def check(self, has_work: bool) -> None:
+        """Raises RuntimeError where there is work and the core has been silent for too long."""
+        (self.silences.begin if has_work else self.silences.end)(self)
+        self.silences.check(f"requests wait, but the engine has returned nothing for {self.silences.limit_s:.0f} s")
+
+    async def _observed(self) -> Any:
+        outputs = await self._next_output()
+        self.silences.end(self)
+        return outputs
+
+
+class ProcessLLM(AsyncLLM):
+    """`AsyncLLM` whose health check raises when the process of its engine core hangs."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.watch = OutputWatch(self.engine_core)
+
+    async def check_health(self) -> None:
+        """Works as vLLM's; raises also where requests wait, but no output came for SILENCE_S."""
+        await super().check_health()
+        # The process may owe an answer of another kind: the first request asks for one before it counts.
+        owes_answer = bool(getattr(self.engine_core, "utility_results", None))
+        self.watch.check(self.output_processor.has_unfinished_requests() or owes_answer)
