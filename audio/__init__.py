@@ -5,7 +5,6 @@ marking.py      says in every file that it is AI-generated (IPTC digital source 
 watermark.py    says it inaudibly
 signing.py      says it under a signature (C2PA)
 sandbox.py      files of clients, decoded in a child process with bounds; all that an ingress sees of this package
-turns.py        whose file is next there
 shares.py       how much of the disk an owner's sound may fill
 decoding.py     any such file to samples; what that child runs
 confinement.py  takes from the child all that it does not need

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 
-from autoscaling.engine import Timings
+from autoscaling.engine import CallContext
 from autoscaling.gate import Gate
 from autoscaling.watch import StartWatch
 from contract.catalog import ChatModel, DecisionModel
@@ -65,6 +65,6 @@ def reader(
     gate = Gate(through.deployment, app_name, serving, handle, watch, sharers=lambda: 2)
 
     async def read(job: ReadJob) -> ReadReply:
-        return await gate.call(ChatEngine.read, job, timings=Timings(organisation=job.organisation))
+        return await gate.call(ChatEngine.read, job, context=CallContext(job.owner))
 
     return read

@@ -12,13 +12,14 @@ calls where padding would cost more than a further call.
 from __future__ import annotations
 
 import asyncio
-import math
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
+
+from concurrency.fairness import FairQueue, OwnerCounter
 
 STALL_S = 300.0
 """One call of the model that takes longer than this is no progress."""
@@ -123,12 +124,10 @@ class TokenBatcher(Generic[Item, Result]):
         self._run = run
         self._slice_tokens = slice_tokens
         self._call_tokens = call_tokens
-        self._lines: dict[Hashable, deque[_Job[Item, Result]]] = {}
-        """Jobs with items that wait, by owner; an owner who was served stands last."""
+        self._queue: FairQueue[_Job[Item, Result]] = FairQueue()
+        """Jobs with items that wait."""
         self._each = workers
-        self._came_s: dict[Hashable, float] = {}
-        """When each owner last came, the latest at the end."""
-        self._served: Counter[Hashable] = Counter()
+        self._served = OwnerCounter()
         """Workers that have something of an owner, by owner."""
         self._changed = threading.Condition()
         self.is_closed = False
@@ -151,8 +150,8 @@ class TokenBatcher(Generic[Item, Result]):
         with self._changed:
             if self.is_closed:
                 raise RuntimeError("the model is closed")
-            self._note(owner)
-            self._lines.setdefault(owner, deque()).append(job)
+            self._queue.note(owner)
+            self._queue.add(owner, job)
             self._waiting_tokens += sum(map(len, items))
             self._changed.notify_all()
         return await job.future
@@ -173,9 +172,8 @@ class TokenBatcher(Generic[Item, Result]):
             self._changed.notify_all()
         for worker in self._workers:
             worker.join()
-        for line in self._lines.values():
-            for job in line:
-                _fail(job, RuntimeError("the model was closed"))
+        for job in self._queue:
+            _fail(job, RuntimeError("the model was closed"))
 
     def _work(self) -> None:
         while taken := self._take():
@@ -193,33 +191,25 @@ class TokenBatcher(Generic[Item, Result]):
             while not taken and not self.is_closed:
                 self._changed.wait_for(lambda: self.is_closed or self._owners())
                 taken = self._slice()
-            self._served.update({turn.job.owner for turn in taken})
+            for owner in {turn.job.owner for turn in taken}:
+                self._served.take(owner)
             return [] if self.is_closed else taken
 
     def _leave(self, owners: set[Hashable]) -> None:
         """A slice with something of `owners` is done."""
         with self._changed:
-            self._served.subtract(owners)
-            self._served += Counter()  # forgets who has none
+            for owner in owners:
+                self._served.give_back(owner)
             self._changed.notify_all()
 
     def _owners(self) -> list[Hashable]:
         """Those who have something that may begin, in the order of their turns."""
-        return [owner for owner in self._lines if self._served[owner] < self._most(owner)]
+        return [owner for owner in self._queue.owners() if self._served[owner] < self._most(owner)]
 
     def _most(self, owner: Hashable) -> int:
         """Workers that `owner` may have at a time."""
-        since_s = time.monotonic() - PRESENT_S
-        other = next((came_s for one, came_s in reversed(self._came_s.items()) if one != owner), -math.inf)
-        return max(1, self._each - 1) if other > since_s else self._each
-
-    def _note(self, owner: Hashable) -> None:
-        """Keeps that `owner` is here, and forgets those who are not."""
-        now_s = time.monotonic()
-        self._came_s.pop(owner, None)
-        self._came_s[owner] = now_s
-        while (oldest := next(iter(self._came_s))) != owner and self._came_s[oldest] < now_s - PRESENT_S:
-            del self._came_s[oldest]
+        has_company = next(self._queue.others(owner, PRESENT_S), None) is not None
+        return max(1, self._each - 1) if has_company else self._each
 
     def _slice(self) -> list[_Turn[Item, Result]]:
         """One item of each owner in turn, until the tokens are spent. Each may have an equal share of them."""
@@ -244,25 +234,18 @@ class TokenBatcher(Generic[Item, Result]):
 
     def _first(self, owner: Hashable) -> _Turn[Item, Result] | None:
         """The item of `owner` that is next; None if none is left. Jobs whose caller has gone are dropped."""
-        line = self._lines.get(owner, deque())
-        while line and line[0].is_over:
-            gone = line.popleft()
-            self._waiting_tokens -= sum(len(gone.items[index]) for index in gone.waiting)
-        if line:
-            return _Turn(line[0], line[0].waiting[0])
-        self._lines.pop(owner, None)
-        return None
+        while (job := self._queue.first(owner)) and job.is_over:
+            self._queue.remove(owner, job)
+            self._waiting_tokens -= sum(len(job.items[index]) for index in job.waiting)
+        return _Turn(job, job.waiting[0]) if job else None
 
     def _begin(self, turn: _Turn[Item, Result]) -> None:
         """Takes `turn` out of those that wait; its job and its owner stand last from now on."""
-        line = self._lines.pop(turn.job.owner)
-        line.popleft()
-        turn.job.waiting.popleft()
+        job = self._queue.pop(turn.job.owner)
+        job.waiting.popleft()
         self._waiting_tokens -= turn.tokens
-        if turn.job.waiting:
-            line.append(turn.job)
-        if line:
-            self._lines[turn.job.owner] = line
+        if job.waiting:
+            self._queue.add(job.owner, job)
 
     def _call(self, turns: list[_Turn[Item, Result]]) -> None:
         """One call of the model. Where it fails each item is tried alone, so that one fails nobody else."""

@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import PositiveInt
 
-from audio.turns import Turns
+from concurrency.semaphore import FairSemaphore
 from contract.base import Frozen
 from contract.catalog import EncoderModel
 from contract.limits import CHARS_PER_TOKEN
@@ -180,7 +180,7 @@ class Encoder:
         self.tokenizer.no_padding()
         self.tokenizer.enable_truncation(self.window, strategy="longest_first", direction="right")
         self._frame = Frame.of(self.tokenizer)
-        self._turns = Turns(AT_ONCE)
+        self._slots = FairSemaphore(AT_ONCE)
 
     async def encode(self, texts: Sequence[str], owner: str = "") -> list[Tokens]:
         """Token ids of each text."""
@@ -215,7 +215,7 @@ class Encoder:
         return [made async for some in self.slices(work, texts, owner) for made in some]
 
     async def _in_turn(self, work: Callable[[Sequence[S]], list[T]], some: Sequence[S], owner: str) -> list[T]:
-        async with self._turns.of(owner):
+        async with self._slots.of(owner):
             made = asyncio.ensure_future(asyncio.to_thread(work, some))
             try:
                 return await asyncio.shield(made)

@@ -24,13 +24,11 @@ class ReadJob:
     """Prompts to read. Without any, the reply only says what runs there.
 
     Attributes:
-        cache_salt: the server's and not the client's; keeps the prefix caches of organisations apart.
-        organisation: for whom it is read; 0 where no key asked.
+        owner: for whom; owners take turns, and share no prefix cache.
     """
 
     prompts: tuple[LabelPrompt, ...] = ()
-    cache_salt: str | None = None
-    organisation: int = 0
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -214,14 +214,14 @@ class VllmChat(ChatEngine):
         request = job.request.model_copy(update={"stream": stream})
         self._refuse_images(request)
         try:
-            fields = engine_fields(request, job.cache_salt, self._model.thinking)
+            fields = engine_fields(request, job.owner, self._model.thinking)
             engine_request = EngineRequest(model=self._model.id, **fields)
             if counted:
                 engine_request.count(counted)
             answer = await self._serving.create_chat_completion(engine_request)
         except grammars.Refused as refusal:
             raise schema_refused(refusal, await self._refused_field(refusal, job)) from refusal
-        except grammars.Crowded:
+        except grammars.QueueFull:
             raise BUSY("too many grammars wait to be compiled; send the request again in a moment") from None
         except Exception as failure:
             raise error_of(failure, request) from failure
@@ -258,7 +258,7 @@ class VllmChat(ChatEngine):
         kind: grammars.Kind | grammars.Syntax = "PARSE" if refusal.reason == "invalid" else "JSON"
         if refusal.reason in ("invalid", "empty", "slow") and len(fields) > 1:
             specs = [json.dumps(schema) for schema in fields.values()]
-            place = await self._grammars.first_refused(kind, specs, job.cache_salt or "")
+            place = await self._grammars.first_refused(kind, specs, job.owner)
             if place is not None:
                 return list(fields)[place]
         if job.request.structured_outputs:

@@ -108,7 +108,7 @@ class Completions:
     def _running(
         self, job: CompletionJob, prompt: Prepared, kind: RequestOutputKind, request_id: str
     ) -> AsyncGenerator[RequestOutput, None]:
-        given = tokens_input(prompt.ids, cache_salt=job.cache_salt)
+        given = tokens_input(prompt.ids, cache_salt=job.owner or None)
         outputs: AsyncGenerator[RequestOutput, None] = self._engine.generate(
             given, sampling(job.request, prompt, kind), request_id
         )

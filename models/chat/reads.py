@@ -47,7 +47,7 @@ class Reads:
         # Scorers come and go, and each counts from one: names of theirs would meet here.
         name = f"read-{secrets.token_hex(8)}"
         reads = (
-            read_labels(self._engine, prompt, f"{name}-{index}", cache_salt=job.cache_salt)
+            read_labels(self._engine, prompt, f"{name}-{index}", cache_salt=job.owner or None)
             for index, prompt in enumerate(job.prompts)
         )
         try:

@@ -23,7 +23,7 @@ from vllm.renderers.base import BaseRenderer
 from vllm.renderers.online_renderer import OnlineRenderer
 from vllm.utils.mistral import is_mistral_tokenizer
 
-from audio.turns import Turns
+from concurrency.semaphore import FairSemaphore
 from contract.errors import INVALID_REQUEST
 from models.chat.cut import cut_expanded, dropped, has_images, newest
 from models.llm.pictures import known_by, refuse_large
@@ -70,7 +70,7 @@ class TurnRenderer(OnlineRenderer):
     def __init__(self, model_config: ModelConfig, renderer: BaseRenderer, marks: Marks | None, **shared: Any) -> None:
         super().__init__(model_config, renderer, **shared)
         self._marks = marks
-        self._pictured = Turns(PICTURED, each=PICTURED - 1)
+        self._pictured = FairSemaphore(PICTURED, each=PICTURED - 1)
 
     async def preprocess_chat(
         self,

@@ -43,7 +43,7 @@ class LabelReads:
                 self._engine,
                 prompt,
                 f"{request.request_id}-{index}",
-                cache_salt=job.cache_salt,
+                cache_salt=job.owner or None,
                 whole=head and head | {"prompt_token_ids": prompt.token_ids},
             )
             for index, prompt in enumerate(batch.prompts)
@@ -60,10 +60,10 @@ class LabelReads:
         prompt = TokensPrompt(
             prompt_token_ids=ids,
             multi_modal_data={"image": list(request.images)},
-            multi_modal_uuids={"image": known_by(request.job.images, request.job.cache_salt)},
+            multi_modal_uuids={"image": known_by(request.job.images, request.job.owner)},
         )
-        if request.job.cache_salt is not None:
-            prompt["cache_salt"] = request.job.cache_salt
+        if request.job.owner:
+            prompt["cache_salt"] = request.job.owner
         try:
             return await self._renderer.process_for_engine_async(prompt, time.time(), skip_mm_cache=True)
         except ValueError:

@@ -87,7 +87,7 @@ class VllmReads:
                 chat_template_kwargs=None,
                 lora_request=None,
                 priority=0,
-                cache_salt=job.cache_salt,
+                cache_salt=job.owner or None,
                 media={"image": request.images} if request.images else None,
             )
         except TooLong:

@@ -113,7 +113,7 @@ class ThroughScorer(MeasuredScorer):
         assert book is not None, "`prepare` comes first"
         batch = book.batch(job.state, job.questions)
         check_length(batch, self.model)
-        reply = await self._read(ReadJob(tuple(batch.prompts), job.cache_salt, job.organisation))
+        reply = await self._read(ReadJob(tuple(batch.prompts), job.owner))
         if reply.runtime != measured:
             raise OtherRuntime
         return Readings(reply.reads, batch.input_tokens, temperature)

@@ -3,7 +3,7 @@
     grammars = Grammars(vocabulary)
     await grammars.check(kind, spec, owner)     returns what the engine may compile, else raises
       |- Refused    it cannot be compiled, took too long or too much memory, or would harm the engine's steps
-      `- Crowded    too many wait
+      `- QueueFull  too many wait
     await grammars.first_refused(kind, specs, owner)    which of them it was, as far as the time of one suffices
 
 vLLM compiles inside the engine, one grammar after the other, and no compilation there can be ended: one of a minute
@@ -28,14 +28,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from audio.turns import Crowded, Turns
+from concurrency.fairness import QueueFull
+from concurrency.semaphore import FairSemaphore
 from contract.limits import REGEX_STATES, SCHEMA_COMPILE_S, SCHEMA_STEP_MS
 from models.llm.grammar_process import Child
 
 if TYPE_CHECKING:
     from vllm.v1.engine.async_llm import AsyncLLM
 
-__all__ = ["Crowded", "Grammars", "Refused", "of_engine"]
+__all__ = ["Grammars", "QueueFull", "Refused", "of_engine"]
 
 log = logging.getLogger(f"parlance.{__name__}")
 
@@ -102,7 +103,7 @@ class Grammars:
 
     def __init__(self, vocabulary: Callable[[], str], cpu_s: int = SCHEMA_COMPILE_S) -> None:
         self._vocabulary, self._cpu_s = vocabulary, cpu_s
-        self._turns = Turns(CHILDREN, OWNER_WAITING, ALL_WAITING)
+        self._slots = FairSemaphore(CHILDREN, OWNER_WAITING, ALL_WAITING)
         self._written: asyncio.Task[bytes] | None = None
         self._threads = ThreadPoolExecutor(CHILDREN, thread_name_prefix="grammars")
         self._idle: list[Child] = []
@@ -114,7 +115,7 @@ class Grammars:
         self._kept_bytes = 0
 
     async def check(self, kind: Kind | Syntax, spec: str, owner: str) -> str:
-        """Returns where `spec` can be compiled in the time there is. Raises Refused, Crowded as the module says.
+        """Returns where `spec` can be compiled in the time there is. Raises Refused, QueueFull as the module says.
 
         Gives the grammar that the engine compiles instead, for a regular expression or a list of texts, else "".
         """
@@ -131,7 +132,7 @@ class Grammars:
                 break
             try:
                 verdict = await self._verdict(kind, spec, owner, math.ceil(left_s))
-            except Crowded:
+            except QueueFull:
                 break
             if verdict.refusal:
                 return place if verdict.refusal[0] != "time" else None
@@ -139,7 +140,7 @@ class Grammars:
         return None
 
     async def _verdict(self, kind: Kind | Syntax, spec: str, owner: str, cpu_s: int) -> _Verdict:
-        """What is known of `spec`, or is found within `cpu_s`. Raises Crowded."""
+        """What is known of `spec`, or is found within `cpu_s`. Raises QueueFull."""
         key = hashlib.sha256(f"{owner}\n{kind}\n{spec}".encode("utf-8", "surrogatepass")).digest()
         if verdict := self._known(key):
             return replace(verdict, spent_s=0)
@@ -178,7 +179,7 @@ class Grammars:
         return verdict
 
     async def _judged(self, key: bytes, kind: Kind | Syntax, spec: str, owner: str, cpu_s: int) -> _Verdict:
-        async with self._turns.of(owner):
+        async with self._slots.of(owner):
             self._asking.add(asyncio.current_task())
             verdict = self._known(key)
             if verdict is None:

@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import Field
 
-from audio.turns import Turns
+from concurrency.semaphore import FairSemaphore
 from contract.base import Frozen
 from contract.catalog import TranscriptionModel
 from contract.transcription.engine import Heard, Segment, TranscriptionJob, Word
@@ -105,7 +105,7 @@ class FasterWhisper(TranscriptionAdapter):
         self._stepper = Stepper(self.serving.max_ongoing_requests, self.serving.deadline_s, model.id)
         # On a GPU one batch is prepared while another is heard. The place more is for whoever else comes.
         each = 2 if self.serving.on_gpu else 1
-        self._turns = Turns(each + 1, each=each)
+        self._slots = FairSemaphore(each + 1, each=each)
         self._warm_up()
 
     def listen(self, job: TranscriptionJob, recording: Recording) -> AsyncGenerator[Heard, None]:
@@ -134,7 +134,7 @@ class FasterWhisper(TranscriptionAdapter):
 
     def _in_turn(self, work: Callable[..., T], task: Task, *given: Any) -> T:
         """What `work` gives for `task`, once it is the turn of its owner."""
-        with self._turns.blocking(task.owner):
+        with self._slots.blocking(task.owner):
             return work(task, *given)
 
     def _beam_size(self, duration_s: float) -> int:

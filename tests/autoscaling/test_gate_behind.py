@@ -131,14 +131,14 @@ async def test_reads_of_one_organisation_do_not_hold_up_those_of_another(behind:
     """Of 16 slots a scorer hands out 8 while several organisations read, and keeps two of them for who holds fewer."""
     behind.replicas, handle = 1, Handle(behind)
     read = way(handle)
-    await read(ReadJob(organisation=2))
+    await read(ReadJob(owner="org-2"))
     handle.response = Response(asyncio.Event())
-    flood = [asyncio.create_task(read(ReadJob(organisation=1))) for _ in range(23)]
+    flood = [asyncio.create_task(read(ReadJob(owner="org-1"))) for _ in range(23)]
     await asyncio.sleep(0)
     assert len(handle.jobs) == 1 + 6
-    other = asyncio.create_task(read(ReadJob(organisation=2)))
+    other = asyncio.create_task(read(ReadJob(owner="org-2")))
     await asyncio.sleep(0)
-    assert handle.jobs[-1] == ("read", ReadJob(organisation=2))
+    assert handle.jobs[-1] == ("read", ReadJob(owner="org-2"))
     handle.response.outcome.set()
     await asyncio.gather(*flood, other)
 

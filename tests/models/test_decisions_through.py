@@ -148,9 +148,9 @@ async def test_chats_beside_it_move_a_probability_by_rounding_only(chat: VllmCha
 
 async def test_one_job_is_one_call_with_its_salt(scorer: ThroughScorer, way: Way) -> None:
     way.jobs.clear()
-    assert len((await scorer.decide(replace(job(cache_salt="acme"), organisation=7))).reads) == len(QUESTIONS)
+    assert len((await scorer.decide(job(owner="acme"))).reads) == len(QUESTIONS)
     (sent,) = way.jobs
-    assert (len(sent.prompts), sent.cache_salt, sent.organisation) == (len(QUESTIONS), "acme", 7)
+    assert (len(sent.prompts), sent.owner) == (len(QUESTIONS), "acme")
 
 
 async def test_a_state_beyond_the_window_is_too_large_and_goes_nowhere(scorer: ThroughScorer, way: Way) -> None:
@@ -239,7 +239,7 @@ async def test_a_chat_model_that_is_replaced_while_it_is_measured(folder: Path, 
 
 
 async def test_a_cancelled_decision_frees_the_chat_engine(chat: VllmChat, scorer: ThroughScorer) -> None:
-    task = asyncio.create_task(scorer.decide(job(LONG, cache_salt="leaves")))
+    task = asyncio.create_task(scorer.decide(job(LONG, owner="leaves")))
     async with asyncio.timeout(30):
         while not chat.unfinished:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
