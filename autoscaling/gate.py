@@ -31,7 +31,7 @@ from ray.serve.handle import DeploymentHandle
 from autoscaling import views
 from autoscaling.engine import CallContext, Timings
 from autoscaling.queue import QueueTimeout, SlotQueue, alone
-from autoscaling.report import counted_as_waiting, report_waiting
+from autoscaling.ray_internals.metrics import counted_as_waiting, report_waiting
 from autoscaling.watch import Start, StartWatch
 from concurrency.fairness import QueueFull
 from contract.catalog import Serving
