@@ -139,7 +139,7 @@ class SlotQueue:
     def try_enter(self, owner: str) -> bool:
         """Takes a slot for a call that need not wait, at an engine that runs. Returns whether there was one."""
         self._ready.note(owner)
-        if self._ready or self._free() <= 0 or not self._may_work(owner):
+        if self._ready or not (may_work := self._admission()) or not may_work(owner):
             return False
         self._at_work.take(owner)
         self._ready.end_turn(owner)
@@ -153,8 +153,8 @@ class SlotQueue:
 
     def _hand_out(self) -> None:
         """Hands every free slot out, and looks again later if calls still wait."""
-        while self._ready and self._free() > 0:
-            owner = self._ready.next(self._at_work, self._may_work)
+        while self._ready and (may_work := self._admission()):
+            owner = self._ready.next(self._at_work, may_work)
             if owner is None:
                 break
             entry = self._ready.pop(owner)
@@ -170,14 +170,15 @@ class SlotQueue:
         self._timer = None
         self._hand_out()
 
-    def _may_work(self, owner: Hashable) -> bool:
-        """Whether a slot that is free is one for `owner`."""
-        if not self._reserves or not self._has_company(owner):
-            return True
-        slots = max(1, self._slots())
+    def _admission(self) -> Callable[[Hashable], bool] | None:
+        """Says of an owner whether a slot that is free now is one for it; None if no slot is free."""
+        slots, at_work = max(1, self._slots()), self._at_work
+        if slots <= at_work.total:
+            return None
         share = math.ceil(slots / self._sharers())
         reserved_slots = max(1, share // RESERVED_SHARE) if slots > 1 else 0
-        return self._at_work.total + reserved_slots < share or self._at_work[owner] < reserved_slots
+        is_free_for_all = not self._reserves or at_work.total + reserved_slots < share
+        return lambda owner: is_free_for_all or at_work[owner] < reserved_slots or not self._has_company(owner)
 
     def _free(self) -> int:
         return max(1, self._slots()) - self._at_work.total
