@@ -14,11 +14,11 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from contract.base import Frozen
-from contract.chat.thinking import Thinking
+from contract.chat.thinking import ThinkingOptions
 from contract.decisions.presets import Preset
-from contract.place import Place
+from contract.operator import Operator
 from contract.speech.voices import SpokenBy, Voice, VoiceAlias
-from contract.transcription.languages import LANGUAGES
+from contract.transcription.engine import LANGUAGES
 from contract.voice_design.traits import Traits
 
 ModelId = str
@@ -171,7 +171,7 @@ class ChatModel(Model):
     vision: bool = False
     reasoning_parser: str | None = None
     tool_parser: str | None = None
-    thinking: Thinking | None = None
+    thinking: ThinkingOptions | None = None
     fill_in: FillIn | None = None
 
     @model_validator(mode="after")
@@ -389,12 +389,12 @@ EncoderModel = EmbeddingModel | RerankModel | DecisionModel
 class Catalog(Frozen):
     """All models that the API knows, by kind and id, in the order of their files.
 
-    `place` says where they run. Beside them come presets by id, voices by slug, what stands for other names of voices,
-    the sentence of samples by language, and traits of voices to design.
+    `operator` says who runs them. Beside them come presets by id, voices by slug, what stands for other names of
+    voices, the sentence of samples by language, and traits of voices to design.
     """
 
     profile: str
-    place: Place = Place()
+    operator: Operator = Operator()
     chat: dict[ModelId, ChatModel] = {}
     embeddings: dict[ModelId, EmbeddingModel] = {}
     rerank: dict[ModelId, RerankModel] = {}

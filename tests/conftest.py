@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import create_engine
 
 from contract.limits import RATE_WINDOW_S
-from state.database.migrate import upgrade
+from state.database.migrate import bring_to
 
 
 @pytest.fixture(scope="session")
@@ -23,7 +23,7 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("migrated") / "parlance.db"
     engine = create_engine(f"sqlite:///{path}")
     with engine.begin() as connection:
-        upgrade(connection)
+        bring_to(connection)
     engine.dispose()
     return path
 

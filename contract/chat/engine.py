@@ -1,4 +1,4 @@
-"""What an LLM is asked and what it gives back: the job and the protocol of chat. Design section 1."""
+"""What an LLM is asked and what it gives back: the job and the protocol of chat."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing_extensions import TypedDict
 
 from contract.catalog import ChatModel
 from contract.chat.request import ChatRequest
-from contract.events import contents
 from contract.quantities import IMAGE_TOKENS, likely_tokens, most_tokens, utf8_bytes
+from contract.wires import contents
 
 if TYPE_CHECKING:
     from contract.chat.reads import ReadJob, ReadReply
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 COUNT_S = 0.25
-"""Between two counts of an answer that is made in one piece."""
+"""Seconds between two counts of an answer that is generated in one piece."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +64,13 @@ class ChatChoice(TypedDict):
 
 
 class PromptTokens(TypedDict):
-    """Of the prompt, the tokens that an earlier request had left in the cache."""
+    """How many tokens of the prompt an earlier request had left in the cache."""
 
     cached_tokens: int
 
 
 class CompletionTokens(TypedDict):
-    """Of the answer, the tokens of thoughts."""
+    """How many tokens of the answer are thoughts."""
 
     reasoning_tokens: int
 
@@ -108,7 +108,7 @@ def usage_of(
 
 
 def reasoning_tokens(usage: ChatUsage) -> int:
-    """Of the answer, the tokens of thoughts."""
+    """How many tokens of the answer are thoughts."""
     return usage["completion_tokens_details"]["reasoning_tokens"]
 
 

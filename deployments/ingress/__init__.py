@@ -4,7 +4,6 @@
     app.py          build_app(service) -> FastAPI: routes at `/` and `/v1`, error handlers
     routes/         HTTP: one router per family. Parse the body, call the flow, make the response
     flows/          what a capability does for a caller: bill, call the engine, settle. No HTTP
-    formatting/     structure for transcripts, and the proof that no wording changed. No HTTP, no state
     mcp/            tools over the Model Context Protocol, and the search of the documentation
     service.py      what one process works with: catalogue, engines, state
     context.py      what a flow knows of one request: who asks, its id, its timings
@@ -26,7 +25,6 @@
     ending.py       bills what is open when the process is told to end
     streams.py      bytes as an engine makes them
     events.py       server-sent events: keep-alive, errors inside a stream; chat_streams.py: those of chat, on any wire
-    language.py     names the language of a text
     openapi.py      the OpenAPI document
 
 The app is built late, in the replica, so the whole HTTP contract is testable without Ray: `build_app` needs no cluster.

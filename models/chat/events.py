@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from contract.chat.engine import ChatBatch, ChatUsage, usage_of
-from contract.events import event
+from contract.wires import event
 from models.chat.tools import CustomCalls
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any
 
 from contract.base import Lenient
 from contract.chat.request import ChatRequest, Message, Part
-from contract.chat.thinking import Thinking, told
+from contract.chat.thinking import ThinkingOptions, reasoning_settings
 from contract.chat.tools import AllowedChoice, NamedCustomTool, NamedTool
 
 COPIED = (
@@ -21,7 +21,7 @@ COPIED = (
 DEFAULT_TEMPERATURE = 1.0
 
 
-def engine_fields(request: ChatRequest, owner: str = "", thinking: Thinking | None = None) -> dict[str, Any]:
+def engine_fields(request: ChatRequest, owner: str = "", thinking: ThinkingOptions | None = None) -> dict[str, Any]:
     """Keyword arguments of vLLM's `ChatCompletionRequest` for `request`.
 
     Prefix caches are salted with `owner`, so that nobody can time what another has sent. `thinking` is the model's.
@@ -60,8 +60,8 @@ def _sampling(request: ChatRequest) -> dict[str, Any]:
     return sampling if request.top_k is None else sampling | {"top_k": max(request.top_k, 0)}
 
 
-def _thinking(request: ChatRequest, thinking: Thinking | None) -> dict[str, Any]:
-    said = told(request, thinking)
+def _thinking(request: ChatRequest, thinking: ThinkingOptions | None) -> dict[str, Any]:
+    said = reasoning_settings(request, thinking)
     fields = {
         "chat_template_kwargs": said.variables or None,
         "reasoning_effort": said.level,

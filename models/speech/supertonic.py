@@ -20,12 +20,12 @@ from contract.base import Frozen
 from contract.catalog import SpeechModel
 from contract.errors import INVALID_REQUEST
 from contract.speech.engine import SpeechJob
-from contract.speech.marks import pieces
+from contract.speech.tags import pieces
 from models.imports import ONNX, Imports
 from models.options import read
 from models.speech.adapter import SpeechAdapter, Spoken
-from models.speech.text import passages
 from models.weights.files import WeightsError, need_folder
+from text.sentences import passages
 
 PASSAGE_CHARS = 300
 """The model leaves words out of what takes it more than some 13 s to say."""

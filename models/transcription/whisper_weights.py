@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from contract.transcription.languages import LANGUAGES
+from contract.transcription.engine import LANGUAGES
 from models.weights.files import WeightsError
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from contract.access import PLANS, Caller, Scope
+from contract.access import TARIFFS, Caller, Scope
 from contract.errors import ApiError
 from contract.limits import KEYLESS_AT_ONCE, MIB
 from deployments.ingress import budgets as budgets_module
@@ -22,12 +22,12 @@ from tests.api.conftest import Api
 
 pytestmark = pytest.mark.anyio
 
-FREE = PLANS["free"].concurrent_streams * 4
+FREE = TARIFFS["free"].concurrent_streams * 4
 HELD = {"model": "obedient", "messages": [{"role": "user", "content": "hold 30"}]}
 
 
 def caller(org_id: int = 1, key_id: str = "one", streams: int = 4) -> Caller:
-    return Caller(org_id, "acme", key_id, replace(PLANS["pro"], concurrent_streams=streams), frozenset(Scope))
+    return Caller(org_id, "acme", key_id, replace(TARIFFS["pro"], concurrent_streams=streams), frozenset(Scope))
 
 
 def refused(error: pytest.ExceptionInfo[ApiError]) -> tuple[int, str]:

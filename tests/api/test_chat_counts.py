@@ -12,7 +12,7 @@ import pytest
 
 from contract.access import Scope
 from contract.chat.engine import ChatBatch, ChatJob, ChatReply
-from contract.chat.thinking import Thinking
+from contract.chat.thinking import ThinkingOptions
 from deployments.ingress.app import build_app
 from deployments.ingress.service import Service
 from state import State
@@ -43,7 +43,7 @@ async def serving(state: State, prefix: str = "x-service-", **price: int) -> Asy
     model = chat("obedient")
     assert model.serving
     runs = model.serving.model_copy(update={"adapter": f"{__name__}:Counting"})
-    thinking = Thinking(switch="enable_thinking")
+    thinking = ThinkingOptions(switch="enable_thinking")
     model = model.model_copy(update={"serving": runs, "price": PRICE | price, "thinking": thinking})
     catalog = behaving(obedient=model)
     service = Service(catalog, {m.deployment: LocalEngine(m) for m in catalog.set_up()}, state, header_prefix=prefix)

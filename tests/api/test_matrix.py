@@ -20,7 +20,7 @@ from fastapi.routing import APIRoute
 from sqlalchemy import Connection, Engine, event
 from starlette.routing import Mount, Route, WebSocketRoute
 
-from contract.access import PLANS, Scope
+from contract.access import TARIFFS, Scope
 from contract.limits import CHAT_BODY_BYTES, SPEECH_BODY_BYTES
 from deployments.ingress import app as ingress_app
 from deployments.ingress.admission import MARK
@@ -190,7 +190,7 @@ def _populate(connection: Connection, pepper: Keyring) -> dict[str, Key]:
     big = organisations.create(connection, "big", "enterprise", (), 1)
     for who, scopes in SCOPE_SETS.items():
         key(who, big, scopes)
-    for plan, limited in product(PLANS, BUDGETS):
+    for plan, limited in product(TARIFFS, BUDGETS):
         org_id = organisations.create(connection, f"{plan}-{limited.replace(' ', '-')}", plan, (), 1)
         user_id = organisations.ensure_user(connection, org_id, "ann", 1)
         if limited != "no limit":
@@ -225,7 +225,7 @@ def _bearer(text: str) -> list[tuple[bytes, bytes]]:
 async def _use_up(state: State, headers: list[tuple[bytes, bytes]], leave: int) -> None:
     """Counts requests of a key until `leave` are left."""
     caller = await state.accounts.authenticate(headers[0][1].decode())
-    for _ in range(caller.plan.requests_per_minute - leave):
+    for _ in range(caller.tariff.requests_per_minute - leave):
         assert (await state.rates.hit(caller)).allowed
 
 
@@ -263,7 +263,7 @@ async def test_the_scope_decides(world: World, operation: Operation, who: str) -
         assert answer.status < 500 or (answer.status == 501 and operation.plain in NOT_AVAILABLE)
     else:
         assert (answer.status, answer.error["code"]) == (403, "missing_scope")
-    assert answer.headers["x-ratelimit-limit"] == str(PLANS["enterprise"].requests_per_minute)
+    assert answer.headers["x-ratelimit-limit"] == str(TARIFFS["enterprise"].requests_per_minute)
 
 
 # --- order, rate, plan and budget ------------------------------------------------------------------------------------
@@ -280,22 +280,22 @@ async def test_length_key_scope_rate_body_come_in_this_order(world: World, opera
     assert refused.headers["retry-after"] == refused.headers["x-ratelimit-reset"]
 
 
-@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize("plan", TARIFFS)
 async def test_the_plan_sets_the_rate(world: World, plan: str) -> None:
     who, me = f"{plan}, no limit, rate", next(operation for operation in OPERATIONS if operation.path == "/v1/me")
     await _use_up(world.state, world.headers[who], leave=1)
     last = await world.ask(me, who)
     assert (last.status, last.headers["x-ratelimit-remaining"]) == (200, "0")
-    assert last.headers["x-ratelimit-limit"] == str(PLANS[plan].requests_per_minute)
+    assert last.headers["x-ratelimit-limit"] == str(TARIFFS[plan].requests_per_minute)
     assert (await world.ask(me, who)).status == 429
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=str)
 @pytest.mark.parametrize("limited", BUDGETS)
-@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize("plan", TARIFFS)
 async def test_plan_and_budget_decide(world: World, operation: Operation, plan: str, limited: str) -> None:
     answer = await world.ask(operation, f"{plan}, {limited}, {operation}", operation.body)
-    if operation.plain in NEED_VOICES and operation.method == "POST" and not PLANS[plan].voices:
+    if operation.plain in NEED_VOICES and operation.method == "POST" and not TARIFFS[plan].voices:
         assert (answer.status, answer.error["code"]) == (403, "voice_not_in_plan")
     elif operation in NEED_BUDGET and limited != "no limit":
         assert (answer.status, answer.error["type"]) == (402, SPENT_TYPES.get(operation.plain, "insufficient_quota"))

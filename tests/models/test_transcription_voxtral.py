@@ -18,8 +18,7 @@ from audio.sandbox import Sound
 from contract.catalog import Serving, TranscriptionModel
 from contract.errors import ApiError
 from contract.speech.engine import SpeechJob
-from contract.transcription.engine import Heard, TranscriptionJob
-from contract.transcription.languages import LANGUAGES
+from contract.transcription.engine import LANGUAGES, TranscriptionJob, TranscriptUpdate
 from models.options import OptionsError, check
 from models.transcription import voxtral
 from models.transcription.adapter import SAMPLE_RATE, Recording
@@ -85,11 +84,11 @@ def recorded(*parts: Samples | float) -> Recording:
     return Recording(b"", Sound(samples.tobytes(), SAMPLE_RATE, len(samples) / SAMPLE_RATE))
 
 
-async def heard(engine: Voxtral, recording: Recording, **fields: Any) -> list[Heard]:
+async def heard(engine: Voxtral, recording: Recording, **fields: Any) -> list[TranscriptUpdate]:
     return [part async for part in engine.listen(TranscriptionJob(b"", **fields), recording)]
 
 
-def texts(parts: list[Heard]) -> list[str]:
+def texts(parts: list[TranscriptUpdate]) -> list[str]:
     return [segment.text for part in parts for segment in part.segments]
 
 

@@ -13,8 +13,8 @@ from state.accounts import organisations
 from state.billing import ledger as ledger_module
 from state.billing import postings, upkeep
 from state.billing.ledger import Ledger
-from state.billing.postings import LEASE_S, Bill, Used
-from state.billing.reservation import Reservation
+from state.billing.postings import LEASE_S
+from state.billing.reservation import Bill, Reservation, Usage
 from state.database.base import Database, RowRefused, T, now_s
 from state.database.tables import reservations, usage_lines
 from tests.state.books import eventually, line_count, make_caller, money, pass_time
@@ -68,7 +68,7 @@ async def test_the_other_users_budget_is_its_own(database: Database) -> None:
         return organisations.ensure_user(connection, caller.org_id, "bob", 0)
 
     bob = await database.run(second_user)
-    other = Caller(caller.org_id, caller.org, "k", caller.plan, caller.scopes, bob, "bob", org_limited=True)
+    other = Caller(caller.org_id, caller.org, "k", caller.tariff, caller.scopes, bob, "bob", org_limited=True)
     await reserve(ledger, other, 90)
     assert await refusal(ledger, other, 1) == "ORG_SPEND_LIMIT"
 
@@ -104,7 +104,7 @@ async def test_the_same_settlement_from_two_processes_bills_once(database: Datab
     caller = await make_caller(database, 1000)
     first, second = Ledger(database), Ledger(database)
     hold = await reserve(first, caller, 50)
-    bill = Bill(hold.entry, Used(40, 1, "tokens"))
+    bill = Bill(hold.entry, Usage(40, 1, "tokens"))
     await asyncio.gather(*(ledger.settle(bill) for ledger in (first, second) for _ in range(5)))
     assert await money(database, caller) == (40, 0)
     assert await line_count(database) == 1

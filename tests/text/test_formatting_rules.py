@@ -1,0 +1,166 @@
+"""Structure by rules: what is broken where, and that no text whatever loses or gains a word."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from contract.transcription.engine import Segment
+from text.formatting.rules import structured
+from text.formatting.verdict import judge
+
+ATOMS = (
+    "Erstens zweitens drittens und First second Punkt eins 1 2 2. 1. 3,5 -5 - – : . , ! ? … „ “ ( ) Hallo Peter Dear "
+    "Smith Mit freundlichen Grüßen Viele Grüße Best regards Max No. no nicht can't E-Mail Dr. * # % € a b 你 好 。 "
+    "ก ข \u200b \u202e \u0301 \u00a0 \n \t \x1c \x85 \u2028 1.000 12:30 ½ ² www.a.de aa.bb --- ß İ ſ"
+)
+SPOKEN = st.lists(st.sampled_from(ATOMS.split(" ")), max_size=30).flatmap(
+    lambda words: st.sampled_from([" ", "", "  ", "\n"]).map(lambda space: space.join(words))
+)
+PAUSES_S = st.lists(st.sampled_from([0.0, 1.0, 3.0]), max_size=30)
+
+
+def spoken(*passages: tuple[str, float]) -> tuple[str, list[Segment]]:
+    """A transcript of passages, each of one second after so many seconds of silence."""
+    segments, now = [], 0.0
+    for text, silence_s in passages:
+        segments.append(Segment(text, now + silence_s, now + silence_s + 1))
+        now += silence_s + 1
+    return " ".join(text for text, _ in passages), segments
+
+
+def lined(text: str) -> list[str]:
+    """The lines of `text` with its structure, spoken without a pause."""
+    return structured(text, []).split("\n")
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.one_of(SPOKEN, st.text(max_size=80)), PAUSES_S)
+@example("Foo 1. Erstens. Bar 1. Zweitens", [3.0, 3.0, 3.0])
+@example("no. First a. Second b.", [])
+@example("Milch - zweitens 5 - 6", [])
+def test_no_text_loses_or_gains_a_word(text: str, pauses_s: list[float]) -> None:
+    words = text.split(" ")
+    passages = [(word, pauses_s[i] if i < len(pauses_s) else 0.0) for i, word in enumerate(words)]
+    _, segments = spoken(*passages)
+    verdict = judge(text, structured(text, segments))
+    assert (verdict.verdict, verdict.coverage, verdict.reason) == ("ok", 1.0, None)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text())
+def test_a_text_says_what_it_says(text: str) -> None:
+    assert judge(text, text).verdict == "ok"
+
+
+def test_a_german_letter() -> None:
+    text = (
+        "Sehr geehrte Frau Müller, wir haben drei Punkte. Erstens, die Rechnung ist offen. Zweitens, der Termin ist am "
+        "12. Mai. Drittens, bitte rufen Sie an. Das war alles. Mit freundlichen Grüßen Max Muster"
+    )
+    assert structured(text, []) == (
+        "Sehr geehrte Frau Müller,\n\nwir haben drei Punkte.\n\n1. Erstens, die Rechnung ist offen.\n"
+        "2. Zweitens, der Termin ist am 12. Mai.\n3. Drittens, bitte rufen Sie an.\n\nDas war alles.\n\n"
+        "Mit freundlichen Grüßen\nMax Muster"
+    )
+
+
+def test_an_english_letter() -> None:
+    text = "Hi John, two things. First, we need milk. Second, call me. That is all. Best regards, Jane"
+    assert structured(text, []) == (
+        "Hi John,\n\ntwo things.\n\n1. First, we need milk.\n2. Second, call me.\n\nThat is all.\n\nBest regards,\nJane"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Premièrement, du lait. Deuxièmement, des œufs.",
+        "Primero, la leche. Segundo, los huevos.",
+        "Primo, il latte. Secondo, le uova.",
+        "Primeiro, o leite. Segundo, os ovos.",
+        "Ten eerste melk. Ten tweede eieren.",
+        "Point one: milk. Point two: eggs.",
+        "Punkt 1: Milch. Punkt 2: Eier.",
+        "Als Erstes Milch. Als Zweites Eier.",
+        "Firstly, milk, secondly, eggs.",
+        "First of all, milk. Secondly, eggs.",
+    ],
+)
+def test_ordinals_make_a_list(text: str) -> None:
+    lines = lined(text)
+    assert len(lines) == 2
+    assert lines[0].startswith("1. ")
+    assert lines[1].startswith("2. ")
+
+
+def test_items_inside_a_sentence_make_a_list_from_three_on() -> None:
+    assert lined("Wir brauchen erstens Milch und zweitens Eier.") == ["Wir brauchen erstens Milch und zweitens Eier."]
+    assert lined("Wir brauchen erstens Milch, zweitens Eier und drittens Brot.") == [
+        "Wir brauchen",
+        "",
+        "1. erstens Milch,",
+        "2. zweitens Eier",
+        "3. und drittens Brot.",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The first time I saw it I was five. The second time I was ten.",
+        "First we went home. It was late.",
+        "Second, this is wrong. Third, this too.",
+        "Wait a second. I was first. He was second.",
+        "Der erste Mai ist ein Feiertag. Der zweite nicht.",
+        "Liebe ist schön, wenn sie hält.",
+        "Hallo, ich wollte nur kurz fragen.",
+        "Hallo ich bin Peter, wie geht es dir?",
+        "Viele Grüße an deine Frau.",
+        "Am 12. Mai kam Dr. Meier um 3.",
+    ],
+)
+def test_what_is_no_list_and_no_letter_stays_one_line(text: str) -> None:
+    assert lined(text) == [text]
+
+
+def test_a_second_list_begins_at_one_again() -> None:
+    lines = lined("Erstens Milch. Zweitens Eier. Und nun. Erstens Brot. Zweitens Butter.")
+    assert [line[:3] for line in lines if line] == ["1. ", "2. ", "Und", "1. ", "2. "]
+
+
+def test_markers_that_were_heard_are_not_doubled() -> None:
+    assert "1. 1." not in structured("1. Erstens Milch. 2. Zweitens Eier.", [])
+
+
+@pytest.mark.parametrize(("silence_s", "paragraphs"), [(1.9, 1), (2.0, 2), (2.1, 2)])
+def test_a_long_pause_begins_a_paragraph(silence_s: float, paragraphs: int) -> None:
+    text, segments = spoken(("Wir gehen heute nach Hause.", 0), ("Es ist spät.", silence_s))
+    assert structured(text, segments).count("\n\n") == paragraphs - 1
+
+
+def test_a_pause_inside_a_sentence_breaks_nothing() -> None:
+    text, segments = spoken(("Wir gehen heute noch", 0), ("nach Hause.", 9.0))
+    assert structured(text, segments) == text
+
+
+@pytest.mark.parametrize(("sentences", "paragraphs"), [(5, 1), (6, 1), (7, 2)])
+def test_a_paragraph_has_six_sentences_at_most(sentences: int, paragraphs: int) -> None:
+    text = " ".join(["Wir gehen nach Hause."] * sentences)
+    assert structured(text, []).count("\n\n") == paragraphs - 1
+
+
+@pytest.mark.parametrize(
+    "sentences", ["Erstens kam er nach Hause.", "Erstens Milch. Zweitens Eier.", "Hallo Peter und"]
+)
+def test_a_long_speech_is_structured_in_linear_time(sentences: str) -> None:
+    def seconds(times: int) -> float:
+        text, segments = spoken(*[(sentences, 1.0)] * times)
+        began = time.perf_counter()
+        structured(text, segments)
+        return time.perf_counter() - began
+
+    assert min(seconds(2000) for _ in range(3)) < 40 * min(seconds(200) for _ in range(3))

@@ -1,0 +1,378 @@
+"""The verdict over a formatted transcript: what is structure, what is a word, and what nobody may slip through."""
+
+from __future__ import annotations
+
+import time
+import unicodedata
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from text.formatting.tokens import tokenize
+from text.formatting.verdict import MOST_TOKENS, judge
+
+GERMAN = (
+    "Sehr geehrte Frau Müller, wir haben zwei Punkte. Erstens ist die Rechnung über 350,50 Euro vom 12. Mai noch nicht "
+    "bezahlt. Zweitens kommt der Techniker am Montag um 14:30 Uhr zu Ihnen ins Büro, und er bringt das neue Gerät mit. "
+    "Bitte sagen Sie uns Bescheid, falls das nicht geht. Mit freundlichen Grüßen Max Muster"
+)
+ENGLISH = (
+    "Dear Ms Smith, there are two things. First, the invoice for 350.50 euros of May 12 has not been paid yet. Second, "
+    "the engineer comes to your office on Monday at 2:30 and brings the new device along. Please let us know if that "
+    "doesn't work for you. Best regards, Jane Miller"
+)
+LANGUAGES = pytest.mark.parametrize("text", [GERMAN, ENGLISH], ids=["de", "en"])
+
+PLAIN = (
+    "Der Hund lief gestern mit seinem Freund durch den großen Park und freute sich sehr über das schöne Wetter dort."
+)
+
+
+def verdict(transcript: str, formatted: str) -> str:
+    """`ok`, `auffaellig`, or the reason why the formatted text was not taken."""
+    found = judge(transcript, formatted)
+    assert found.text == (transcript if found.reason else formatted)
+    assert 0 <= found.coverage <= 1
+    return found.reason or found.verdict
+
+
+def changed(transcript: str, old: str, new: str) -> str:
+    """The verdict where `old` was replaced."""
+    assert transcript.count(old) == 1
+    return verdict(transcript, transcript.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("text", "formatted"),
+    [
+        (
+            GERMAN,
+            "Sehr geehrte Frau Müller,\n\nwir haben zwei Punkte:\n\n1. Erstens: Ist die Rechnung über 350,50 Euro vom "
+            "12. Mai noch nicht bezahlt?\n2. Zweitens kommt der Techniker am Montag um 14:30 Uhr zu Ihnen ins Büro – "
+            "und er bringt das neue Gerät mit.\n\nBitte sagen Sie uns Bescheid, falls das nicht geht!\n\n"
+            "Mit freundlichen Grüßen\nMax Muster",
+        ),
+        (
+            ENGLISH,
+            "Dear Ms Smith,\n\nThere are two things:\n\n1. First, the invoice for 350.50 euros of May 12 has not been "
+            "paid yet.\n2. Second, the engineer comes to your office on Monday at 2:30, and brings the new device "
+            "along.\n\nPlease let us know if that doesn’t work for you.\n\nBest regards,\nJane Miller",
+        ),
+    ],
+    ids=["de", "en"],
+)
+def test_a_pure_restructuring_is_ok(text: str, formatted: str) -> None:
+    found = judge(text, formatted)
+    assert (found.verdict, found.coverage, found.reason, found.text) == ("ok", 1.0, None, formatted)
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new"),
+    [
+        (GERMAN, "12. Mai", "13. Mai"),
+        (GERMAN, "350,50", "350,60"),
+        (GERMAN, "14:30", "4:30"),
+        (ENGLISH, "May 12", "May 13"),
+        (ENGLISH, "350.50", "35050"),
+    ],
+)
+def test_a_changed_digit_is_refused(text: str, old: str, new: str) -> None:
+    assert changed(text, old, new) == "wording_changed"
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new"),
+    [
+        (GERMAN, "kommt der Techniker", "kommt der Techniker nicht"),
+        (GERMAN, "noch nicht bezahlt", "noch bezahlt"),
+        (GERMAN, "das neue Gerät", "kein neues Gerät"),
+        (ENGLISH, "the engineer comes", "the engineer never comes"),
+        (ENGLISH, "has not been", "has been"),
+        (ENGLISH, "doesn't work", "does work"),
+    ],
+)
+def test_an_added_nicht_or_a_lost_one_is_refused(text: str, old: str, new: str) -> None:
+    assert changed(text, old, new) == "wording_changed"
+
+
+@pytest.mark.parametrize(
+    ("text", "summary"),
+    [
+        (GERMAN, "Rechnung offen, Techniker kommt am Montag um 14:30 Uhr. Max Muster"),
+        (ENGLISH, "The invoice is unpaid, and the engineer comes on Monday at 2:30."),
+    ],
+    ids=["de", "en"],
+)
+def test_a_summary_is_refused(text: str, summary: str) -> None:
+    found = judge(text, summary)
+    assert (found.text, found.verdict, found.reason) == (text, "auffaellig", "wording_changed")
+    assert found.coverage < 0.5
+
+
+@LANGUAGES
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: "",
+        lambda text: text + " " + text,
+        lambda text: "Here is the formatted text: " + text,
+        lambda text: "Gerne! " + text,
+        lambda text: text + " Fertig.",
+        lambda text: " ".join(reversed(text.split())),
+        lambda text: ". ".join(reversed(text.split(". "))),
+        lambda text: "Le texte est dans une autre langue, et il parle de tout autre chose que le premier.",
+        lambda text: f"**{text}**",
+        lambda text: "# " + text,
+        lambda text: f"```\n{text}\n```",
+        lambda text: f"<p>{text}</p>",
+        lambda text: text.replace("Monday", "[Monday](x)").replace("Montag", "[Montag](x)"),
+        lambda text: text.replace(". ", ".\n\n---\n\n"),
+        lambda text: text.replace("neue", "ne\u200bue").replace("new ", "ne\u200bw "),
+        lambda text: "\u202e" + text,
+        lambda text: "\ufeff" + text,
+        lambda text: text.replace("Ger", "Ger\u00ad").replace("dev", "dev\u00ad"),
+        lambda text: text.replace("Müller", "M\u00fcll\u0435r").replace("Smith", "Sm\u0456th"),
+        lambda text: text.replace("neue", "n\u0335eue").replace("new ", "n\u0335ew "),
+        lambda text: text.replace("Montag", "\U0001d40c\U0001d428ntag").replace("Monday", "\U0001d40c\U0001d428nday"),
+        lambda text: text.replace("ü", "\ufe0fü").replace("new ", "new\ufe0f "),
+        lambda text: text.replace("Mai", "Juni").replace("May", "June"),
+        lambda text: text.replace("Euro", "Dollar").replace("euros", "dollars"),
+        lambda text: text.replace("Punkte", "🙂 Punkte").replace("things", "🙂 things"),
+    ],
+    ids=[
+        *("emptied", "doubled", "preface", "one word before", "one word behind", "reversed", "other order"),
+        *("other language", "bold", "heading", "fence", "html", "link", "rule", "zero width", "bidi", "bom"),
+        *("soft hyphen", "homoglyph", "strike", "mathematical", "selector", "month", "currency", "emoji"),
+    ],
+)
+def test_what_is_no_structure_is_refused(text: str, change: object) -> None:
+    formatted = change(text)  # type: ignore[operator]
+    assert formatted != text
+    assert verdict(text, formatted) == "wording_changed"
+
+
+@pytest.mark.parametrize(
+    ("transcript", "formatted"),
+    [
+        ("Es kostet 3,5 Euro.", "Es kostet 35 Euro."),
+        ("Es kostet 3,5 Euro.", "Es kostet 3, 5 Euro."),
+        ("Es kostet 3.5 Euro.", "Es kostet 3,5 Euro."),
+        ("Es sind 1.000 Leute.", "Es sind 1 000 Leute."),
+        ("Es sind 1 000 Leute.", "Es sind 1000 Leute."),
+        ("Es sind 12 5 Leute.", "Es sind 125 Leute."),
+        ("Es sind -5 Grad.", "Es sind 5 Grad."),
+        ("Es sind 5 Grad.", "Es sind -5 Grad."),
+        ("Es sind – 5 Grad.", "Es sind 5 Grad."),
+        ("Es sind \u22125 Grad.", "Es sind 5 Grad."),
+        ("Es sind minus fünf Grad.", "Es sind fünf Grad."),
+        ("Es sind 5 % mehr.", "Es sind 5 mehr."),
+        ("Es sind 5 % mehr.", "Es sind 5 Prozent mehr."),
+        ("Es kostet 5 €.", "Es kostet 5 $."),
+        ("Es kostet 5 € mehr.", "Es kostet 5 mehr."),
+        ("Das sind 10² Meter.", "Das sind 102 Meter."),
+        ("Das ist ½ Liter.", "Das ist 12 Liter."),
+        ("Um 10:30 Uhr.", "Um 1030 Uhr."),
+        ("Das Spiel endet 2 : 1 heute.", "Das Spiel endet 2, 1 heute."),
+        ("Das Spiel endet 2 • 1 heute.", "Das Spiel endet 2 1 heute."),
+        ("Das ist 3 · 5 heute.", "Das ist 3 5 heute."),
+        ("Das ist .5 Liter.", "Das ist 5 Liter."),
+        ("Am 3-5 Mai.", "Am 35 Mai."),
+        ("Am 3/5 Mai.", "Am 3 5 Mai."),
+        ("2 Äpfel kaufen wir.", "2. Äpfel kaufen wir."),
+        ("Wir kaufen ein. 2 Äpfel bitte.", "Wir kaufen ein.\n\n2. Äpfel bitte."),
+        ("Wir kaufen ein. 2 Äpfel bitte.", "Wir kaufen ein.\n2) Äpfel bitte."),
+        ("Milch und Eier kaufen wir heute.", "1. Milch und\n2. Eier kaufen wir heute."),
+        ("Wir treffen uns am Mai in Berlin.", "Wir treffen uns am\n12. Mai in Berlin."),
+        ("Ich nehme fünf Tabletten.", "Ich nehme sechs Tabletten."),
+        ("Ich nehme fünf Tabletten.", "Ich nehme 5 Tabletten."),
+        ("Ich nehme einundzwanzig Tabletten.", "Ich nehme zweiundzwanzig Tabletten."),
+        ("Ich nehme morgens 5 mg davon.", "Ich nehme morgens 5 g davon."),
+        ("Der Preis ist heute um 5 gestiegen.", "Der Preis ist heute auf 5 gestiegen."),
+        ("Er kam als 1st an, und wir gingen.", "Er kam als 1 an, und wir gingen."),
+        ("Das Zimmer No. 5 ist frei.", "Das Zimmer no 5 ist frei."),
+        ("Kapitel IV lesen wir heute noch.", "Kapitel VI lesen wir heute noch."),
+        ("Schreiben Sie an anna@firma.de bitte.", "Schreiben Sie an anna firma.de bitte."),
+        ("Die Seite ist firma.de und heißt so.", "Die Seite ist firma. De und heißt so."),
+        ("Der Wert von a+b ist groß genug.", "Der Wert von a b ist groß genug."),
+        ("They cant do it today at all.", "They can't do it today at all."),
+        ("They can't do it today at all.", "They can do it today at all."),
+        ("There is no table in this room today.", "There is notable in this room today."),
+        ("That is notable in this room today.", "That is not-able in this room today."),
+        ("Das ist heute leider möglich geworden.", "Das ist heute leider unmöglich geworden."),
+        ("Das ist heute wohl sinnvoll geworden.", "Das ist heute wohl sinnlos geworden nie."),
+        ("That was a fearless thing to do today.", "That was a fear thing to do today."),
+        ("Ich komme heute mit Peter dorthin.", "Ich komme heute ohne Peter dorthin."),
+        ("Ja.", "Nein."),
+        ("Hallo.", "Tschüss."),
+        ("", "Vielen Dank."),
+        ("Danke.", ""),
+        ("我不去那里看他。", "我去那里看他。"),
+        ("三个人来了这里。", "四个人来了这里。"),
+        ("Он не придёт завтра домой к нам.", "Он придёт завтра домой к нам."),
+        ("Je ne viens pas demain chez toi.", "Je viens demain chez toi."),
+        ("No quiero ir mañana a la escuela.", "Quiero ir mañana a la escuela."),
+        ("Non voglio andare domani a scuola.", "Voglio andare domani a scuola."),
+        ("Não quero ir amanhã para a escola.", "Quero ir amanhã para a escola."),
+        ("Ik kom morgen niet naar jullie huis.", "Ik kom morgen naar jullie huis."),
+    ],
+)
+def test_no_figure_no_sign_and_no_negation_is_lost_or_won(transcript: str, formatted: str) -> None:
+    assert verdict(transcript, formatted) == "wording_changed"
+
+
+@pytest.mark.parametrize(
+    ("transcript", "formatted"),
+    [
+        ("das ist gut und das ist schön", "Das ist gut.\n\nUnd das ist schön!"),
+        ("Wie geht's dir?", "Wie geht’s dir?"),
+        ("Das war z.B. gut", "Das war z. B. gut."),
+        ("Er sagte komm her", 'Er sagte: "Komm her!"'),
+        ("Schicken Sie eine E-Mail", "Schicken Sie eine Email."),
+        ("Schicken Sie eine Email", "Schicken Sie eine E-Mail."),
+        ("Schicken Sie eine E-Mail", "Schicken Sie eine E Mail."),
+        ("Milch, Eier, Brot", "- Milch\n- Eier\n- Brot"),
+        ("Milch, Eier, Brot", "• Milch\n• Eier\n• Brot"),
+        ("Am 2 Mai kommt er", "Am 2. Mai kommt er."),
+        ("1. Milch 2. Eier", "1. Milch\n2. Eier"),
+        ("Erstens Milch, zweitens Eier", "1. Erstens Milch\n2. Zweitens Eier"),
+        ("Erstens Milch, zweitens Eier", "1. Milch\n2. Eier"),
+        ("Erstens Milch, zweitens Eier", "1) Erstens Milch\n2) Eier"),
+        ("Also. Erstens Milch, zweitens Eier und drittens Brot.", "Also.\n1. Milch\n2. Eier\n3. und drittens Brot."),
+        ("Punkt eins Milch, Punkt zwei Eier", "1. Punkt eins: Milch\n2. Punkt zwei: Eier"),
+        ("Es sind -5 bis 3-5 Grad", "Es sind –5 bis 3–5 Grad."),
+        ("M\u00fcller", "Mu\u0308ller"),
+        ("你好。我走了。", "你好。\n\n我走了。"),
+        ("Το τέλος. ΟΔΟΣ", "Το τέλος.\n\nΟδός".replace("ό", "ο")),
+        ("می‌خواهم بروم.", "می‌خواهم\nبروم."),
+        ("", ""),
+        ("...", ""),
+    ],
+)
+def test_white_space_punctuation_case_and_list_marks_are_ok(transcript: str, formatted: str) -> None:
+    assert verdict(transcript, formatted) == "ok"
+
+
+@pytest.mark.parametrize(
+    ("transcript", "formatted"),
+    [
+        ("Erstens Milch, zweitens Eier", "1. Erstens Milch\n3. Zweitens Eier"),
+        ("Erstens Milch, zweitens Eier", "2. Milch\n1. Eier"),
+        ("Erstens Milch, zweitens Eier", "Milch\nEier"),
+        ("First aid is important", "1. aid is important"),
+        ("Ich war Zweiter. Zweitens Eier", "Ich war Zweiter.\n2. Eier"),
+        ("1. Erstens Milch. 2. Zweitens Eier.", "Erstens Milch. Zweitens Eier."),
+        ("Am 1. Erstens Milch, zweitens Eier.", "Am. Erstens Milch, zweitens Eier."),
+        ("Am. Erstens Milch, zweitens Eier.", "Am 1. Erstens Milch, zweitens Eier."),
+    ],
+)
+def test_markers_that_say_something_else_are_refused(transcript: str, formatted: str) -> None:
+    assert verdict(transcript, formatted) == "wording_changed"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Hund", "Kater"),
+        ("gestern", "gestern abend"),
+        ("sehr ", ""),
+        ("Park", "P\u00e4rk"),
+        ("großen", "grossen"),
+        ("Wetter", "Wet ter"),
+    ],
+)
+def test_single_words_that_differ_are_conspicuous(old: str, new: str) -> None:
+    formatted = PLAIN.replace(old, new)
+    count = 2 if old == "Wetter" else 1
+    # Two words are more than 3 % of 20, but not of 80.
+    found = judge(f"{PLAIN} {PLAIN} {PLAIN} {PLAIN}", f"{formatted} {PLAIN} {PLAIN} {PLAIN}")
+    assert (found.verdict, found.reason) == ("auffaellig", None)
+    assert found.coverage == pytest.approx(1 - count / 80)
+
+
+@pytest.mark.parametrize(("differing", "outcome"), [(2, "auffaellig"), (3, "auffaellig"), (4, "wording_changed")])
+def test_three_percent_may_differ(differing: int, outcome: str) -> None:
+    words = ["laufen"] * 100
+    for index in range(differing):
+        words[10 + 20 * index] = "gehen"
+    assert verdict(" ".join(["laufen"] * 100), " ".join(words)) == outcome
+
+
+@pytest.mark.parametrize(("row", "outcome"), [(1, "auffaellig"), (2, "auffaellig"), (3, "wording_changed")])
+def test_two_words_in_a_row_may_differ(row: int, outcome: str) -> None:
+    words = ["laufen"] * 200
+    words[50 : 50 + row] = ["gehen"] * row
+    assert verdict(" ".join(["laufen"] * 200), " ".join(words)) == outcome
+
+
+def test_names_that_were_replaced_are_never_ok() -> None:
+    assert changed(GERMAN, "Müller", "Meier") == "auffaellig"
+    assert changed(ENGLISH, "Smith", "Smythe") == "auffaellig"
+
+
+SENTENCE = st.lists(
+    st.text(st.characters(categories=["L", "Nd"], max_codepoint=0x24F), min_size=1, max_size=8)
+    | st.sampled_from(["nicht", "3,5", "E-Mail", "Erstens", "zweitens", "2.", "und", "-5", "can't", "no", "你好"]),
+    min_size=1,
+    max_size=25,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(SENTENCE, st.data())
+def test_a_word_that_was_deleted_is_never_ok(words: list[str], data: st.DataObject) -> None:
+    text = unicodedata.normalize("NFC", " ".join(words))
+    token = data.draw(st.sampled_from(tokenize(text)))
+    assert verdict(text, text[: token.start] + text[token.end :]) != "ok"
+
+
+@settings(max_examples=300, deadline=None)
+@given(SENTENCE, st.text(st.characters(categories=["L"], max_codepoint=0x24F), min_size=1, max_size=6), st.data())
+def test_a_word_that_was_replaced_is_never_ok(words: list[str], other: str, data: st.DataObject) -> None:
+    text = unicodedata.normalize("NFC", " ".join(words))
+    token = data.draw(st.sampled_from(tokenize(text)))
+    assume(other.lower() != token.text)
+    assert verdict(text, f"{text[: token.start]}{other}{text[token.end :]}") != "ok"
+
+
+@settings(max_examples=200, deadline=None)
+@given(SENTENCE, st.characters(exclude_categories=["Z", "P"]), st.data())
+def test_no_character_slips_in(words: list[str], character: str, data: st.DataObject) -> None:
+    assume(character not in "\t\r\n")
+    text = unicodedata.normalize("NFC", " ".join(words))
+    place = data.draw(st.integers(0, len(text)))
+    assert verdict(text, text[:place] + character + text[place:]) != "ok"
+
+
+@pytest.mark.parametrize(
+    ("count", "reason"), [(MOST_TOKENS - 1, None), (MOST_TOKENS, None), (MOST_TOKENS + 1, "transcript_too_long")]
+)
+def test_very_long_transcripts_stay_as_they_are(count: int, reason: str | None) -> None:
+    text = "wort " * count
+    assert judge(text, text).reason == reason
+
+
+@pytest.mark.parametrize(
+    ("heard", "written"),
+    [
+        ("a ", "b "),
+        ("a b ", "b a a "),
+        ("a-", "a "),
+        ("erstens ", "1. "),
+        ("ein", "ein"),
+        ("5 ", "5. "),
+        ("e\u0301\u0323", "e\u0323\u0301"),
+    ],
+)
+def test_hostile_texts_take_no_longer_than_others_of_their_length(heard: str, written: str) -> None:
+    """The bound is a text of so many different words, one in forty of them changed."""
+
+    def seconds(transcript: str, formatted: str) -> float:
+        began = time.perf_counter()
+        judge(transcript, formatted)
+        return time.perf_counter() - began
+
+    count = 5000
+    usual = " ".join(f"wort{chr(97 + i % 26)}{chr(97 + i // 26 % 26)}{chr(97 + i // 676)}" for i in range(count))
+    other = usual.replace("worta", "ort")
+    assert min(seconds(heard * count, written * count) for _ in range(2)) < 10 * seconds(usual, other)
