@@ -5,7 +5,6 @@ provenance.py   states in every file that it is AI-generated (IPTC digital sourc
 watermark.py    the same, inaudibly
 signing.py      the same, under a signature (C2PA)
 sandbox.py      files of clients, decoded in a child process with bounds; all that an ingress sees of this package
-turns.py        whose file is next there
 shares.py       how much of the disk an owner's sound may fill
 decoding.py     the program of that child: any file to samples
 confinement.py  takes every right from the child that it does not need

@@ -1,9 +1,10 @@
 """Decodes audio files of clients in a process of its own, which holds no secrets and can do nothing else.
 
     decode(data, sample_rate, max_seconds, owner) -> Sound
-      |- NotAudio     no sound in a format that is known; also a file that needed too much time or memory
-      |- TooLong      more sound than was requested
-      `- Crowded      too many files wait, or too much sound lies on the disk
+      |- NotAudio          no sound in a format that is known; also a file that needed too much time or memory
+      |- TooLong           more sound than was requested
+      |- QueueFull         too many files wait
+      `- SharesExhausted   too much sound lies on the disk
 
 An attacker who finds a flaw in a codec gains a process that was to end anyway. `audio.confinement` says what that
 process cannot do; it gets no environment either. This module loads neither codecs nor models.
@@ -25,14 +26,15 @@ from threading import Lock
 from typing import Self
 from weakref import finalize
 
-from audio.shares import Shares
-from audio.turns import Crowded, Turns
+from audio.shares import Shares, SharesExhausted
 from concurrency.child import Child, ChildError
+from concurrency.fairness import QueueFull
+from concurrency.semaphore import FairSemaphore
 
-__all__ = ["Crowded", "NotAudio", "Sound", "TooLong", "decode"]
+__all__ = ["NotAudio", "QueueFull", "SharesExhausted", "Sound", "TooLong", "decode"]
 
 CHILDREN = 2
-"""Processes at a time. Who comes later waits for a turn; see `audio.turns`."""
+"""Processes at a time. Later files wait; owners take turns."""
 
 OWNER_WAITING = 8
 ALL_WAITING = 64
@@ -74,7 +76,7 @@ PROGRAM = Path(__file__).with_name("decoding.py")
 """What a child runs."""
 
 _threads = ThreadPoolExecutor(CHILDREN, thread_name_prefix="sandbox")
-_turns = Turns(CHILDREN, OWNER_WAITING, ALL_WAITING)
+_slots = FairSemaphore(CHILDREN, OWNER_WAITING, ALL_WAITING)
 _disk = Shares(ON_DISK_BYTES)
 
 
@@ -120,11 +122,12 @@ async def decode(data: bytes | Path, sample_rate: int, max_seconds: float, owner
 
     Raises:
         NotAudio, TooLong: as the module says.
-        Crowded: too many files wait, of this owner or in all, or too much sound is held.
+        QueueFull: too many files wait, of this owner or in all.
+        SharesExhausted: too much sound is held.
     """
     if data == b"":
         raise NotAudio("it is empty")
-    async with _turns.of(owner):
+    async with _slots.of(owner):
         decoder = _Decoder()
         loop = asyncio.get_running_loop()
         try:
@@ -199,7 +202,7 @@ class _Output:
         self.size = 0
 
     def write(self, block: bytes) -> None:
-        """Raises Crowded where there is no more room on the disk."""
+        """Raises SharesExhausted where there is no more room on the disk."""
         self.size += len(block)
         if self.size > IN_MEMORY_BYTES:
             self._disk.take(self._owner, self.size - self._on_disk)

@@ -2,11 +2,10 @@
 
 engine.py       what a caller needs of an engine; whose a call is, and the times that it took
 gate.py         one way in to an engine: cold, busy, deadlines, translation of every Ray error
-room.py         who waits for a busy engine, and whose turn it is: organisations one after the other
+queue.py        who waits for a busy engine, and whose turn it is: organisations one after the other
 views.py        the running replicas of an engine, as this process sees them: no RPC, 0.2 us a look
 router.py       the request router that feeds the view and refuses when every slot is taken
-report.py       a call that waits at zero is reported at once
 watch.py        starting or failed? Serve is queried by one poller, only while somebody waits for a cold engine
-cluster.py      what Ray knows of machines: how many, and what accelerators this one has
 deployment.py   a stanza's `serving` as Serve's deployment options, checked by Ray
+ray_internals/  names of Ray that are not public: what we change and what we call
 """

@@ -1,4 +1,4 @@
-"""What the ingress sees of an engine; whose a call is, and where its time went.
+"""What the ingress sees of an engine; whose call it is, and where its time went.
 
 Needs no Ray: routes are tested without it.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from autoscaling import views
@@ -17,8 +17,16 @@ J = TypeVar("J")
 R = TypeVar("R")
 
 
-NOBODY = 0
-"""The organisation of calls that no key made. Ids of organisations begin at 1."""
+def owner_name(organisation: int) -> str:
+    """The owner of every job of an organisation. Engines serve owners in turn, and share nothing between them.
+
+    It is the organisation and never the key, so that fifty keys have one turn.
+    """
+    return f"org-{organisation}"
+
+
+NOBODY = owner_name(0)
+"""The owner of calls that no key made. Ids of organisations begin at 1."""
 
 
 @dataclass(slots=True)
@@ -26,14 +34,12 @@ class Timings:
     """Where the time of one call went, in seconds. `queue` is the wait for a slot, `load` the wait for a replica.
 
     Attributes:
-        organisation: whose call it is: engines that are busy serve organisations in turn.
         has_begun: whether the last call has gone out to a replica.
     """
 
     queue: float = 0.0
     load: float = 0.0
     engine: float = 0.0
-    organisation: int = NOBODY
     has_begun: bool = False
 
     @contextmanager
@@ -58,20 +64,28 @@ class Timings:
             count()
 
 
+@dataclass(frozen=True, slots=True)
+class CallContext:
+    """What goes with a call beside its job: whose it is, and the stopwatch that it fills."""
+
+    owner: str = NOBODY
+    timings: Timings = field(default_factory=Timings)
+
+
 class Engine(Protocol):
     """An engine of any capability. `Gate` is one on Ray; tests put a model behind it without Ray.
 
     What is called is a method of the capability's protocol, so the types of its job and its answer survive:
 
-        reply = await engine.call(ChatEngine.complete, ChatJob(request), timings=timings)
+        reply = await engine.call(ChatEngine.complete, ChatJob(request), context=context)
     """
 
-    async def call(self, method: Callable[[Any, J], Awaitable[R]], job: J, *, timings: Timings) -> R:
+    async def call(self, method: Callable[[Any, J], Awaitable[R]], job: J, *, context: CallContext) -> R:
         """The answer to `job`. Raises ApiError only."""
         ...
 
     def stream(
-        self, method: Callable[[Any, J], AsyncIterator[R]], job: J, *, timings: Timings
+        self, method: Callable[[Any, J], AsyncIterator[R]], job: J, *, context: CallContext
     ) -> AsyncGenerator[R, None]:
         """The items of the answer to `job`. Raises ApiError only, at the first item or later."""
         ...

@@ -1,10 +1,10 @@
-"""The one way in to an engine. Design section 3: cold and busy are read from replica state.
+"""The one way in to an engine. Cold and busy are read from replica state (docs/concepts.md#cold, #busy).
 
     no replica runs    when_cold = refuse    503 WARMING_UP, and one warm call is left behind: it wakes the engine
                        when_cold = wait      held until a replica runs, at most `wait_s`, then 503
                        start keeps failing   503 ENGINE_FAILED
     all slots taken    when_busy = refuse    429 BUSY, from the router
-                       when_busy = queue     waits in `autoscaling.room`, which serves organisations in turn; 429 BUSY
+                       when_busy = queue     waits in `autoscaling.queue`, which serves organisations in turn; 429 BUSY
                                              once `max_queued` of this process wait, for those that have most waiting
     deadline passed                          504 UPSTREAM_TIMEOUT
     replica died or raised                   502 UPSTREAM_ERROR
@@ -29,10 +29,11 @@ from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, 
 from ray.serve.handle import DeploymentHandle
 
 from autoscaling import views
-from autoscaling.engine import Timings
-from autoscaling.report import counted_as_waiting, report_waiting
-from autoscaling.room import Full, Late, WaitingRoom, alone
+from autoscaling.engine import CallContext, Timings
+from autoscaling.queue import QueueTimeout, SlotQueue, alone
+from autoscaling.ray_internals.metrics import counted_as_waiting, report_waiting
 from autoscaling.watch import Start, StartWatch
+from concurrency.fairness import QueueFull
 from contract.catalog import Serving
 from contract.errors import (
     BUSY,
@@ -79,10 +80,10 @@ class Gate:
         self._warming: asyncio.Task[None] | None = None
         self._load_s = serving.load_s
         queues = serving.when_busy == "queue"
-        self._room = WaitingRoom(
-            self._places,
+        self._queue = SlotQueue(
+            self._slots,
             serving.max_queued if queues else 0,
-            keeps=queues,
+            reserves=queues,
             sharers=sharers,
             # What Serve sees waiting is what makes it add replicas.
             waits=partial(counted_as_waiting, self._handle),
@@ -96,7 +97,7 @@ class Gate:
     def free(self) -> int:
         """Requests that the running replicas could work on beside those of this process."""
         view = views.VIEWS.get(self._key)
-        return max(0, view.slots() - self._room.inside) if view else 0
+        return max(0, view.slots() - self._queue.inside) if view else 0
 
     def is_failing(self) -> bool:
         """No replica runs, and the last start is known to have failed."""
@@ -112,20 +113,20 @@ class Gate:
         if self._warming is None or self._warming.done():
             self._warming = asyncio.create_task(self._wake(), name=f"warm {self.name}")
 
-    async def call(self, method: Callable[[Any, J], Awaitable[R]], job: J, *, timings: Timings) -> R:
+    async def call(self, method: Callable[[Any, J], Awaitable[R]], job: J, *, context: CallContext) -> R:
         """The answer to `job` by `method` of the capability's protocol. Raises ApiError only."""
-        async with self._place(timings) as left_s:
-            with timings.measured():
+        async with self._slot(context) as left_s:
+            with context.timings.measured():
                 async with _deadline(left_s):
                     answer: R = await getattr(self._handle, method.__name__).remote(job)
                     return answer
 
     async def stream(
-        self, method: Callable[[Any, J], AsyncIterator[R]], job: J, *, timings: Timings
+        self, method: Callable[[Any, J], AsyncIterator[R]], job: J, *, context: CallContext
     ) -> AsyncGenerator[R, None]:
         """The items of the answer; the deadline holds for each. Leaving the iteration cancels the work."""
-        async with self._place(timings) as left_s:
-            with timings.measured() as count:
+        async with self._slot(context) as left_s:
+            with context.timings.measured() as count:
                 response = getattr(self._stream_handle, method.__name__).remote(job)
                 try:
                     while True:
@@ -140,19 +141,21 @@ class Gate:
                     response.cancel()
 
     @asynccontextmanager
-    async def _place(self, timings: Timings) -> AsyncIterator[float]:
-        """A place at work while the block runs; gives what is left of the deadline, in seconds.
+    async def _slot(self, context: CallContext) -> AsyncIterator[float]:
+        """A slot while the block runs; gives what is left of the deadline, in seconds.
 
         Raises BUSY, UPSTREAM_TIMEOUT, and what `_enter` raises.
         """
+        owner, timings = context.owner, context.timings
         started, loaded, timings.has_begun = time.perf_counter(), timings.load, False
         try:
-            await self._room.enter(timings.organisation, partial(self._enter, timings), self.serving.deadline_s)
-        except Full:
+            if not self.running() or not self._queue.try_enter(owner):
+                await self._queue.enter(owner, partial(self._enter, timings), self.serving.deadline_s)
+        except QueueFull:
             raise BUSY(
                 f"{self.serving.max_queued} requests wait for this engine already; send this one again shortly"
             ) from None
-        except Late:
+        except QueueTimeout:
             raise UPSTREAM_TIMEOUT() from None
         finally:
             queued_s = time.perf_counter() - started - (timings.load - loaded)
@@ -160,9 +163,9 @@ class Gate:
         try:
             yield max(0.0, self.serving.deadline_s - queued_s)
         finally:
-            self._room.leave(timings.organisation)
+            self._queue.leave(owner)
 
-    def _places(self) -> int:
+    def _slots(self) -> int:
         """Calls that may be at work or on their way there.
 
         Where Serve's router refuses, it is the one who does, exactly, over all ingress replicas.

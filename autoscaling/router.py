@@ -2,7 +2,7 @@
 
 `max_ongoing_requests` is enforced by the replica and counts over all ingress replicas, so "busy" is exact. Built on
 `ray.serve.request_router`, a public alpha interface, plus one private call, which
-tests/cluster/test_router_contract.py holds on to: without `_remove_pending_request_from_indices` each refused request
+tests/autoscaling/test_ray_internals.py holds on to: without `_remove_pending_request_from_indices` each refused request
 would stay in the router for ever. Should an upgrade break it, `DeploymentHandle.choose_replica` with a time limit gives
 the same answers from public parts, for one more round trip per call (docs/decisions/0006-router-view.md).
 

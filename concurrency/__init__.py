@@ -1,4 +1,6 @@
-"""What several owners share, and who is next. Pure Python: it knows no engine, no request and no Ray.
+"""What many share: whose turn it is, and processes that run apart. Pure Python; it knows no engine, request or Ray.
 
+fairness.py     a queue and a counter that tell owners apart
+semaphore.py    slots for threads and event loops, handed to owners in turn
 child.py        a child process that runs one program apart, and can be killed at any time
 """

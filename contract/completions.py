@@ -125,10 +125,10 @@ class CompletionRequest(Lenient):
 
 @dataclass(frozen=True, slots=True)
 class CompletionJob:
-    """Prompts to continue. `cache_salt` keeps the prefix caches of organisations apart."""
+    """Prompts to continue for `owner`; owners take turns, and share no prefix cache."""
 
     request: CompletionRequest
-    cache_salt: str | None = None
+    owner: str = ""
 
     def most_input_tokens(self, model: ChatModel) -> int:
         """An upper bound of the tokens of all prompts."""

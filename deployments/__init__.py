@@ -5,8 +5,6 @@ replica.py      what every model replica has: load, warm, health, close
 client.py       typed handles for researchers (`graph.connect`)
 handles.py      what each of them can be asked; sound_handles.py: likewise, of what speaks and listens
 calls.py        how an answer is waited for, awaited, or iterated over
-bodies.py       lets bodies into memory no faster than routes read them; ignores headers against our care
-loopback.py     keeps the replicas' own port off the network on a machine that serves alone
 fork_server/    starts of engines without their imports
 ingress/        the HTTP side. Never imports `models` or torch
 haproxy         HAProxy with our changes

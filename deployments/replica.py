@@ -7,8 +7,8 @@ import os
 import time
 from typing import Any, Generic, TypeVar
 
+from autoscaling.ray_internals.replica import keep_replica_port_local
 from contract.catalog import Model
-from deployments.loopback import keep_replica_port_local
 
 log = logging.getLogger(f"parlance.{__name__}")
 

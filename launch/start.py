@@ -180,19 +180,14 @@ async def _demo_key(home: Path) -> str | None:
 
 def _build(config: dict[str, Any]) -> list[Any]:
     """The applications of a config file, before anything of Ray runs. Raises StartError for a stanza at fault."""
-    from ray._common.utils import import_attr
-    from ray.serve._private.api import call_user_app_builder_with_args_if_necessary
-
     from autoscaling.deployment import DeploymentTableError
+    from autoscaling.ray_internals.start import build_application
     from configs import CatalogError
     from launch.check.faults import UnfitError
     from models.options import OptionsError
 
     try:
-        return [
-            call_user_app_builder_with_args_if_necessary(import_attr(app["import_path"]), app["args"])
-            for app in config["applications"]
-        ]
+        return [build_application(app) for app in config["applications"]]
     except (CatalogError, DeploymentTableError, OptionsError, UnfitError) as error:
         raise StartError(str(error)) from None
 
@@ -201,14 +196,14 @@ def _deploy(config: dict[str, Any], built: list[Any], http: dict[str, Any]) -> N
     import ray
     from ray import serve
 
-    from deployments.loopback import ADDRESS
+    from autoscaling.ray_internals.replica import LOOPBACK_ADDRESS
 
     ray.init(
         include_dashboard=False,
         log_to_driver=False,
         logging_level="ERROR",
         object_store_memory=512 * 1024 * 1024,
-        _node_ip_address=ADDRESS,
+        _node_ip_address=LOOPBACK_ADDRESS,
     )
     logging.getLogger("ray.serve").setLevel(logging.WARNING)
     serve.start(proxy_location=config["proxy_location"], http_options=http)

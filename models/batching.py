@@ -12,14 +12,13 @@ calls where padding would cost more than a further call.
 from __future__ import annotations
 
 import asyncio
-import math
 import threading
-import time
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from concurrency.fairness import FairQueue, OwnerCounter
 from models.stalls import StallDetector
 
 STALL_S = 300.0
@@ -74,7 +73,7 @@ class _Job(Generic[Item, Result]):
 
 
 @dataclass(frozen=True, slots=True)
-class _Turn(Generic[Item, Result]):
+class _Entry(Generic[Item, Result]):
     """One item on its way through the model."""
 
     job: _Job[Item, Result]
@@ -124,12 +123,10 @@ class TokenBatcher(Generic[Item, Result]):
         self._run = run
         self._slice_tokens = slice_tokens
         self._call_tokens = call_tokens
-        self._lines: dict[Hashable, deque[_Job[Item, Result]]] = {}
-        """Jobs with items that wait, by owner; an owner who was served stands last."""
-        self._each = workers
-        self._came_s: dict[Hashable, float] = {}
-        """When each owner last came, the latest at the end."""
-        self._served: Counter[Hashable] = Counter()
+        self._queue: FairQueue[_Job[Item, Result]] = FairQueue()
+        """Jobs with items that wait."""
+        self._most_workers = workers
+        self._served = OwnerCounter()
         """Workers that have something of an owner, by owner."""
         self._changed = threading.Condition()
         self.is_closed = False
@@ -152,8 +149,8 @@ class TokenBatcher(Generic[Item, Result]):
         with self._changed:
             if self.is_closed:
                 raise RuntimeError("the model is closed")
-            self._note(owner)
-            self._lines.setdefault(owner, deque()).append(job)
+            self._queue.note(owner)
+            self._queue.add(owner, job)
             self._waiting_tokens += sum(map(len, items))
             self._changed.notify_all()
         return await job.future
@@ -172,114 +169,98 @@ class TokenBatcher(Generic[Item, Result]):
             self._changed.notify_all()
         for worker in self._workers:
             worker.join()
-        for line in self._lines.values():
-            for job in line:
-                _fail(job, RuntimeError("the model was closed"))
+        for job in self._queue:
+            _fail(job, RuntimeError("the model was closed"))
 
     def _work(self) -> None:
-        while taken := self._take():
-            taken.sort(key=lambda turn: turn.tokens)
+        while entries := self._next_slice():
+            entries.sort(key=lambda entry: entry.tokens)
             start = 0
-            for size in calls_of([turn.tokens for turn in taken], self._call_tokens):
-                self._call(taken[start : start + size])
+            for size in calls_of([entry.tokens for entry in entries], self._call_tokens):
+                self._call(entries[start : start + size])
                 start += size
-            self._leave({turn.job.owner for turn in taken})
+            self._release({entry.job.owner for entry in entries})
 
-    def _take(self) -> list[_Turn[Item, Result]]:
+    def _next_slice(self) -> list[_Entry[Item, Result]]:
         """The next slice, for which it waits; empty once closed."""
         with self._changed:
-            taken: list[_Turn[Item, Result]] = []
-            while not taken and not self.is_closed:
+            entries: list[_Entry[Item, Result]] = []
+            while not entries and not self.is_closed:
                 self._changed.wait_for(lambda: self.is_closed or self._owners())
-                taken = self._slice()
-            self._served.update({turn.job.owner for turn in taken})
-            return [] if self.is_closed else taken
+                entries = self._slice()
+            for owner in {entry.job.owner for entry in entries}:
+                self._served.take(owner)
+            return [] if self.is_closed else entries
 
-    def _leave(self, owners: set[Hashable]) -> None:
+    def _release(self, owners: set[Hashable]) -> None:
         """A slice with something of `owners` is done."""
         with self._changed:
-            self._served.subtract(owners)
-            self._served += Counter()  # forgets who has none
+            for owner in owners:
+                self._served.give_back(owner)
             self._changed.notify_all()
 
     def _owners(self) -> list[Hashable]:
         """Those who have something that may begin, in the order of their turns."""
-        return [owner for owner in self._lines if self._served[owner] < self._most(owner)]
+        return [owner for owner in self._queue.owners() if self._served[owner] < self._most(owner)]
 
     def _most(self, owner: Hashable) -> int:
         """Workers that `owner` may have at a time."""
-        since_s = time.monotonic() - PRESENT_S
-        other = next((came_s for one, came_s in reversed(self._came_s.items()) if one != owner), -math.inf)
-        return max(1, self._each - 1) if other > since_s else self._each
+        has_company = next(self._queue.others(owner, PRESENT_S), None) is not None
+        return max(1, self._most_workers - 1) if has_company else self._most_workers
 
-    def _note(self, owner: Hashable) -> None:
-        """Keeps that `owner` is here, and forgets those who are not."""
-        now_s = time.monotonic()
-        self._came_s.pop(owner, None)
-        self._came_s[owner] = now_s
-        while (oldest := next(iter(self._came_s))) != owner and self._came_s[oldest] < now_s - PRESENT_S:
-            del self._came_s[oldest]
-
-    def _slice(self) -> list[_Turn[Item, Result]]:
+    def _slice(self) -> list[_Entry[Item, Result]]:
         """One item of each owner in turn, until the tokens are spent. Each may have an equal share of them."""
-        taken: list[_Turn[Item, Result]] = []
+        entries: list[_Entry[Item, Result]] = []
         tokens: Counter[Hashable] = Counter()
         # A share of what waits, so that the other workers find some too; but not so small that the call costs more.
-        share = max(self._call_tokens, -(-self._waiting_tokens // self._each))
+        share = max(self._call_tokens, -(-self._waiting_tokens // self._most_workers))
         limit = min(self._slice_tokens, share)
-        turns = deque(self._owners())
-        each = max(self._call_tokens, limit // max(1, len(turns)))
-        while turns and (tokens.total() < limit or not taken):
-            owner = turns.popleft()
-            turn = self._first(owner)
-            if turn is None or (taken and tokens.total() + turn.tokens > self._slice_tokens):
+        owners = deque(self._owners())
+        each = max(self._call_tokens, limit // max(1, len(owners)))
+        while owners and (tokens.total() < limit or not entries):
+            owner = owners.popleft()
+            entry = self._first(owner)
+            if entry is None or (entries and tokens.total() + entry.tokens > self._slice_tokens):
                 continue  # what is too long for this slice stands first in the next
-            self._begin(turn)
-            taken.append(turn)
-            tokens[owner] += turn.tokens
+            self._begin(entry)
+            entries.append(entry)
+            tokens[owner] += entry.tokens
             if tokens[owner] < each:
-                turns.append(owner)
-        return taken
+                owners.append(owner)
+        return entries
 
-    def _first(self, owner: Hashable) -> _Turn[Item, Result] | None:
+    def _first(self, owner: Hashable) -> _Entry[Item, Result] | None:
         """The item of `owner` that is next; None if none is left. Jobs whose caller has gone are dropped."""
-        line = self._lines.get(owner, deque())
-        while line and line[0].is_over:
-            gone = line.popleft()
-            self._waiting_tokens -= sum(len(gone.items[index]) for index in gone.waiting)
-        if line:
-            return _Turn(line[0], line[0].waiting[0])
-        self._lines.pop(owner, None)
-        return None
+        while (job := self._queue.first(owner)) and job.is_over:
+            self._queue.remove(owner, job)
+            self._waiting_tokens -= sum(len(job.items[index]) for index in job.waiting)
+        return _Entry(job, job.waiting[0]) if job else None
 
-    def _begin(self, turn: _Turn[Item, Result]) -> None:
-        """Takes `turn` out of those that wait; its job and its owner stand last from now on."""
-        line = self._lines.pop(turn.job.owner)
-        line.popleft()
-        turn.job.waiting.popleft()
-        self._waiting_tokens -= turn.tokens
-        if turn.job.waiting:
-            line.append(turn.job)
-        if line:
-            self._lines[turn.job.owner] = line
+    def _begin(self, entry: _Entry[Item, Result]) -> None:
+        """Takes `entry` out of those that wait; its job and its owner stand last from now on."""
+        job = self._queue.pop(entry.job.owner)
+        job.waiting.popleft()
+        self._waiting_tokens -= entry.tokens
+        if job.waiting:
+            self._queue.add(job.owner, job)
 
-    def _call(self, turns: list[_Turn[Item, Result]]) -> None:
+    def _call(self, entries: list[_Entry[Item, Result]]) -> None:
         """One call of the model. Where it fails each item is tried alone, so that one fails nobody else."""
-        turns = [turn for turn in turns if not turn.job.is_over]
-        if not turns:
+        entries = [entry for entry in entries if not entry.job.is_over]
+        if not entries:
             return
         try:
             with self._stalls.watching():
-                results = self._run([turn.item for turn in turns])
+                results = self._run([entry.item for entry in entries])
         except Exception as error:
-            if len(turns) == 1:
-                _fail(turns[0].job, error)
+            if len(entries) == 1:
+                _fail(entries[0].job, error)
             else:
-                for turn in turns:
-                    self._call([turn])
+                for entry in entries:
+                    self._call([entry])
             return
-        for turn, result in zip(turns, results, strict=True):
-            turn.job.put(turn.index, result)
+        for entry, result in zip(entries, results, strict=True):
+            entry.job.put(entry.index, result)
 
 
 def _fail(job: _Job[Any, Any], error: Exception) -> None:

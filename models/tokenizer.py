@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from audio.turns import Turns
+from concurrency.semaphore import FairSemaphore
 from contract.limits import CHARS_PER_TOKEN
 
 INLINE_CHARS = 1_000
@@ -117,7 +117,7 @@ class WindowTokenizer:
         self.tokenizer.no_padding()
         self.tokenizer.enable_truncation(window, strategy="longest_first", direction="right")
         self._frame = PairFrame.of(tokenizer)
-        self._turns = Turns(CONCURRENT_SLICES)
+        self._slots = FairSemaphore(CONCURRENT_SLICES)
 
     async def encode(self, texts: Sequence[str], owner: str = "") -> list[Tokens]:
         """Token ids of each text."""
@@ -152,7 +152,7 @@ class WindowTokenizer:
         return [result async for results in self.slices(work, texts, owner) for result in results]
 
     async def _in_turn(self, work: Callable[[Sequence[S]], list[T]], part: Sequence[S], owner: str) -> list[T]:
-        async with self._turns.of(owner):
+        async with self._slots.of(owner):
             working = asyncio.ensure_future(asyncio.to_thread(work, part))
             try:
                 return await asyncio.shield(working)

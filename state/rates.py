@@ -23,10 +23,11 @@ from limits.aio.strategies import SlidingWindowCounterRateLimiter
 from limits.errors import StorageError
 from redis.exceptions import RedisError
 
+from concurrency.fairness import OwnerCounter
 from contract.access import Caller
 from contract.errors import RATE_LIMIT_EXCEEDED, ApiError
 from contract.limits import KEYLESS_REQUESTS, RATE_WINDOW_S
-from state.streams import LocalStreams, SharedStreams
+from state.streams import SharedStreams
 
 log = logging.getLogger(f"parlance.{__name__}")
 
@@ -76,7 +77,7 @@ class Rates:
         self._redis = _redis(redis_url) if redis_url else None
         self._shared = SlidingWindowCounterRateLimiter(self._redis) if self._redis else None
         self._paused_until_s = 0.0
-        self._local_streams = LocalStreams()
+        self._local_streams = OwnerCounter()
         self._shared_streams = SharedStreams(self._redis.bridge.get_connection()) if self._redis else None
 
     async def hit(self, caller: Caller) -> RateVerdict:
@@ -117,7 +118,7 @@ class Rates:
             except RedisError as error:
                 self._pause(error)
         share = max(1, limit // self._replicas) if name is None else limit
-        if not self._local_streams.take(caller.key_id, share):
+        if not self._local_streams.take(caller.key_id, limit=share):
             raise _too_many(caller, share)
         try:
             yield

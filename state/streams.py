@@ -7,7 +7,6 @@ renews nothing, and what it held is free again after `LEASE_S`.
 from __future__ import annotations
 
 import secrets
-from collections import Counter
 from typing import Any
 
 LEASE_S = 120
@@ -27,26 +26,6 @@ local now = tonumber(redis.call('TIME')[1])
 for place = 2, #ARGV do redis.call('ZADD', KEYS[1], now + ARGV[1], ARGV[place]) end
 redis.call('EXPIRE', KEYS[1], ARGV[1])
 """
-
-
-class LocalStreams:
-    """Open streams of one process."""
-
-    def __init__(self) -> None:
-        self.open: Counter[str] = Counter()
-
-    def take(self, key_id: str, limit: int) -> bool:
-        """Whether one more stream was allowed, and counted."""
-        if self.open[key_id] >= limit:
-            return False
-        self.open[key_id] += 1
-        return True
-
-    def give_back(self, key_id: str) -> None:
-        """A stream has ended."""
-        self.open[key_id] -= 1
-        if not self.open[key_id]:
-            del self.open[key_id]
 
 
 class SharedStreams:

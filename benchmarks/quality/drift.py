@@ -94,7 +94,7 @@ async def _drifts(
     questions = tuple(preset.questions.values())
 
     async def read(text: str, asked: tuple[Question, ...], kind: str) -> Readings:
-        return await scorer.decide(DecisionJob(text, asked, cache_salt=f"{salt} {kind}"))
+        return await scorer.decide(DecisionJob(text, asked, owner=f"{salt} {kind}"))
 
     started_s = time.perf_counter()
     alone = await read(state, questions, "alone")

@@ -26,11 +26,11 @@ class ChatJob:
 
     Attributes:
         request: the body, as it was validated.
-        cache_salt: the server's and not the client's; keeps the prefix caches of organisations apart.
+        owner: for whom; owners take turns, and share no prefix cache.
     """
 
     request: ChatRequest
-    cache_salt: str | None = None
+    owner: str = ""
 
     def most_input_tokens(self, model: ChatModel) -> int:
         """An upper bound of the tokens of the prompt. An image may be as long as the window."""

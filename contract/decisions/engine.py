@@ -19,13 +19,13 @@ class DecisionJob:
         state: the text that is judged.
         questions: 1 to 16, and each choice once more where it is read in both orders.
         images: up to two `data:` addresses, for a model that sees.
-        cache_salt: the server's and not the client's; keeps the prefix caches of organisations apart.
+        owner: for whom; owners take turns, and share no cache.
     """
 
     state: str
     questions: tuple[Question, ...]
     images: tuple[str, ...] = ()
-    cache_salt: str | None = None
+    owner: str = ""
 
     def most_input_tokens(self, model: DecisionModel) -> int:
         """An upper bound of the tokens that are read. An image may be as long as the window, like any prompt."""

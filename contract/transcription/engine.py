@@ -60,7 +60,7 @@ class TranscriptionJob:
         terms: proper nouns and technical terms that may occur, without spaces.
         words: whether the time of every word is wanted; an engine that knows none gives segments without.
         max_seconds: a longer recording is refused before any of it is heard.
-        owner: for whom; files of one owner wait for each other, not for those of others.
+        owner: for whom; owners take turns.
     """
 
     audio: bytes | str

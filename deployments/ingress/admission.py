@@ -102,7 +102,6 @@ def admit(
         _refuse_beyond(rate)
         trace.held.enter_context(trace.service.budgets.call(caller))
         trace.holder = caller
-        trace.timings.organisation = caller.org_id
         context = RequestContext(trace.service, caller, trace.request_id, trace.started_s, trace.timings)
         return Admitted(request, context, max_body_bytes, max_values)
 

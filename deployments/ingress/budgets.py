@@ -23,8 +23,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from audio.turns import Turns
-from autoscaling.engine import NOBODY
+from autoscaling.engine import NOBODY, owner_name
+from concurrency.fairness import OwnerCounter
+from concurrency.semaphore import FairSemaphore
 from contract.access import Caller
 from contract.errors import OVERLOADED, TOO_MUCH_AT_ONCE, ApiError
 from contract.limits import (
@@ -66,25 +67,21 @@ class Tally:
     """How much of one thing is held: in all, by organisation, by key."""
 
     def __init__(self) -> None:
-        self.total = 0
-        self.of_organisation: Counter[int] = Counter()
-        self.of_key: Counter[str] = Counter()
+        self.of_organisation, self.of_key = OwnerCounter(), OwnerCounter()
+
+    @property
+    def total(self) -> int:
+        """What all hold together."""
+        return self.of_organisation.total
 
     def take(self, holder: Holder, amount: int) -> None:
         """Adds; a negative `amount` gives back."""
-        key, organisation = _names(holder)
-        self.total += amount
-        self.of_organisation[organisation] += amount
-        self.of_key[key] += amount
-        if not self.of_organisation[organisation]:
-            del self.of_organisation[organisation]
-        if not self.of_key[key]:
-            del self.of_key[key]
+        self.of_organisation.take(owner_of(holder), amount)
+        self.of_key.take(_key(holder), amount)
 
     def of(self, holder: Holder) -> tuple[int, int]:
         """What its key holds, and its organisation."""
-        key, organisation = _names(holder)
-        return self.of_key[key], self.of_organisation[organisation]
+        return self.of_key[_key(holder)], self.of_organisation[owner_of(holder)]
 
 
 @dataclass
@@ -104,9 +101,9 @@ class Budgets:
     most_requests: int = REQUESTS_OF_PROCESS
     requests: int = 0
     calls: Tally = field(default_factory=Tally)
-    uploads: Counter[int] = field(default_factory=Counter)
+    uploads: OwnerCounter = field(default_factory=OwnerCounter)
     body_bytes: Tally = field(default_factory=Tally)
-    reading: Turns = field(default_factory=lambda: Turns(1))
+    reading: FairSemaphore = field(default_factory=lambda: FairSemaphore(1))
     refused: Counter[str] = field(default_factory=Counter)
     _reported: Counter[str] = field(default_factory=Counter)
     _reported_at_s: float = 0.0
@@ -141,15 +138,13 @@ class Budgets:
         """One recording that comes under a ticket: for up to an hour, and no key is asked for. Raises as above."""
         if self.uploads[organisation] >= (most := UPLOADS_OF_ORGANISATION):
             raise _too_much(f"your organisation has {most} uploads under way, as many as it may")
-        if self.uploads.total() >= self.most_requests // 4:
+        if self.uploads.total >= self.most_requests // 4:
             raise OVERLOADED(retry_after_s=_again_s())
-        self.uploads[organisation] += 1
+        self.uploads.take(organisation)
         try:
             yield
         finally:
-            self.uploads[organisation] -= 1
-            if not self.uploads[organisation]:
-                del self.uploads[organisation]
+            self.uploads.give_back(organisation)
 
     @contextmanager
     def body(self, holder: Holder) -> Iterator[Callable[[int], None]]:
@@ -200,15 +195,13 @@ class Budgets:
 
 
 def owner_of(holder: Holder) -> str:
-    """Whose turn it is where organisations take turns; everybody without a key is one of them."""
-    return f"org-{_names(holder)[1]}"
+    """The organisation of `holder`; everybody without a key is one of them."""
+    return NOBODY if isinstance(holder, Stranger) else owner_name(holder.org_id)
 
 
-def _names(holder: Holder) -> tuple[str, int]:
-    """What the key and the organisation of `holder` are counted under."""
-    if isinstance(holder, Stranger):
-        return f"from {holder.network}", NOBODY
-    return holder.key_id, holder.org_id
+def _key(holder: Holder) -> str:
+    """What the key of `holder` is counted under."""
+    return f"from {holder.network}" if isinstance(holder, Stranger) else holder.key_id
 
 
 def _whose(holder: Holder) -> tuple[str, str]:

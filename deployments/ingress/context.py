@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from autoscaling.engine import Engine, Timings
+from autoscaling.engine import CallContext, Engine, Timings, owner_name
 from contract.access import Caller
 from contract.catalog import Model
 from contract.errors import MODEL_NOT_FOUND
@@ -56,8 +56,10 @@ class RequestContext:
 
     @property
     def owner(self) -> str:
-        """For whom engines work. They serve owners in turn, and what they keep of one is nothing to another.
+        """For whom engines work: the caller's organisation, whichever of its keys was used."""
+        return owner_name(self.caller.org_id)
 
-        So prefix caches are salted with it: no one can time what another has sent.
-        """
-        return f"org-{self.caller.org_id}"
+    @property
+    def call(self) -> CallContext:
+        """What goes with every call of an engine for this request."""
+        return CallContext(self.owner, self.timings)

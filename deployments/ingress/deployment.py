@@ -16,10 +16,14 @@ from ray.serve.handle import DeploymentHandle
 from autoscaling.deployment import DRAIN_S
 from autoscaling.engine import Engine
 from autoscaling.gate import Gate
+from autoscaling.ray_internals.replica import (
+    bound_body_queue,
+    ignore_client_control_headers,
+    keep_replica_port_local,
+)
 from autoscaling.watch import StartWatch
 from contract.catalog import Catalog
 from contract.limits import REQUESTS_OF_PROCESS
-from deployments.bodies import ignore_headers_against_care, take_bodies_as_they_are_read
 from deployments.ingress.addresses import public_address
 from deployments.ingress.app import build_app
 from deployments.ingress.browsers import listed_origins
@@ -27,7 +31,6 @@ from deployments.ingress.budgets import Budgets
 from deployments.ingress.ending import do_before_exit
 from deployments.ingress.proxies import PUBLIC_VARIABLE, Proxies
 from deployments.ingress.service import Service
-from deployments.loopback import keep_replica_port_local
 from state import open_state
 
 SPARE_REQUESTS = 500
@@ -119,8 +122,8 @@ class Ingress:
 
     async def __init__(self, args: IngressArgs, catalog: Catalog, handles: dict[str, DeploymentHandle]) -> None:  # type: ignore[misc]  # Serve awaits it
         keep_replica_port_local()
-        ignore_headers_against_care()
-        take_bodies_as_they_are_read()
+        ignore_client_control_headers()
+        bound_body_queue()
         public_url = args.reached_at()
         state = await open_state(
             Path(os.environ.get("PARLANCE_HOME", "var")),

@@ -22,7 +22,7 @@ from contextlib import asynccontextmanager
 from contextvars import Context
 from typing import TypeVar
 
-from autoscaling.engine import Engine, Timings
+from autoscaling.engine import CallContext, Engine, Timings, owner_name
 from contract.catalog import Catalog
 from contract.errors import (
     BUSY,
@@ -134,7 +134,7 @@ class Drafting:
     async def _work(self, draft_id: str) -> None:
         try:
             if held := await self._state.drafts.claim(draft_id):
-                timings = Timings(organisation=held.draft.org_id)
+                timings = Timings()
                 try:
                     async with self._leased(held):
                         await self._make(held, timings)
@@ -201,7 +201,8 @@ class Drafting:
         job = draft.spec.job(self._catalog.sentences[draft.spec.language], model.max_attempts)
         timings.engine = 0.0
         try:
-            return await self._engines[model.deployment].call(VoiceDesignEngine.design, job, timings=timings)
+            engine, context = self._engines[model.deployment], CallContext(owner_name(draft.org_id), timings)
+            return await engine.call(VoiceDesignEngine.design, job, context=context)
         except ApiError:
             timings.has_begun = False
             raise

@@ -12,8 +12,8 @@ from typing import Any
 import yaml
 
 import configs
-from autoscaling import cluster
 from autoscaling.deployment import DeploymentTableError
+from autoscaling.ray_internals import start
 from launch.check import cost
 from launch.check.faults import faults, plan_of
 from launch.check.site import Site
@@ -93,7 +93,7 @@ def _file(profile: str) -> Path:
 
 def _site(options: argparse.Namespace) -> Site:
     if options.nodes is None:
-        return Site(os.environ, gpus=cluster.gpus_here() if options.gpus is None else options.gpus)
+        return Site(os.environ, gpus=start.gpus_here() if options.gpus is None else options.gpus)
     return Site(os.environ, nodes=options.nodes, gpus=options.gpus, is_here=False)
 
 

@@ -6,12 +6,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from autoscaling import cluster
+from autoscaling.ray_internals import start
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A machine or a cluster.
+    """A machine or a start.
 
     Attributes:
         environ: environment of the Ray processes.
@@ -31,7 +31,7 @@ class Site:
 
         How far a cluster grows is known to its autoscaler alone, so its GPUs are not judged.
         """
-        nodes = cluster.nodes()
+        nodes = start.nodes()
         if nodes is None:
-            return cls(os.environ, gpus=cluster.gpus_here())
+            return cls(os.environ, gpus=start.gpus_here())
         return cls(os.environ, nodes=nodes, is_here=False)

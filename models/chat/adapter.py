@@ -177,14 +177,14 @@ class VllmChat(ChatEngine):
         request = job.request.model_copy(update={"stream": stream})
         refuse_images(request, self._model)
         try:
-            fields = engine_fields(request, job.cache_salt, self._model.thinking)
+            fields = engine_fields(request, job.owner, self._model.thinking)
             engine_request = EngineRequest(model=self._model.id, **fields)
             if counted:
                 engine_request.count(counted)
             answer = await self._serving.create_chat_completion(engine_request)
         except grammars.Refused as refusal:
             raise schema_refused(refusal, await refused_field(refusal, job, self._grammars)) from refusal
-        except grammars.Crowded:
+        except grammars.QueueFull:
             raise BUSY("too many grammars wait to be compiled; send the request again in a moment") from None
         except Exception as failure:
             raise error_of(failure, request) from failure

@@ -108,7 +108,7 @@ class Completions:
     def _running(
         self, job: CompletionJob, prompt: Prepared, kind: RequestOutputKind, request_id: str
     ) -> AsyncGenerator[RequestOutput, None]:
-        engine_input = tokens_input(prompt.ids, cache_salt=job.cache_salt)
+        engine_input = tokens_input(prompt.ids, cache_salt=job.owner or None)
         outputs: AsyncGenerator[RequestOutput, None] = self._engine.generate(
             engine_input, sampling(job.request, prompt, kind), request_id
         )

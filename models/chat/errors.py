@@ -71,7 +71,7 @@ async def refused_field(refusal: Refused, job: ChatJob, grammars: Grammars) -> s
     kind: Kind | Syntax = "PARSE" if refusal.reason == "invalid" else "JSON"
     if refusal.reason in ("invalid", "empty", "slow") and len(fields) > 1:
         specs = [json.dumps(schema) for schema in fields.values()]
-        index = await grammars.first_refused(kind, specs, job.cache_salt or "")
+        index = await grammars.first_refused(kind, specs, job.owner)
         if index is not None:
             return list(fields)[index]
     if job.request.structured_outputs:

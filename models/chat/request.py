@@ -23,13 +23,11 @@ COPIED = (
 DEFAULT_TEMPERATURE = 1.0
 
 
-def engine_fields(
-    request: ChatRequest, cache_salt: str | None = None, thinking: ThinkingOptions | None = None
-) -> dict[str, Any]:
+def engine_fields(request: ChatRequest, owner: str = "", thinking: ThinkingOptions | None = None) -> dict[str, Any]:
     """Keyword arguments of vLLM's `ChatCompletionRequest` for `request`.
 
-    `cache_salt` is the server's and not the client's: it keeps the prefix caches of tenants apart. `thinking` is the
-    model's. Raises INVALID_REQUEST for template variables that it does not allow.
+    Prefix caches are salted with `owner`, so that nobody can time what another has sent. `thinking` is the model's.
+    Raises INVALID_REQUEST for template variables that it does not allow.
     """
     fields: dict[str, Any] = {name: value for name in COPIED if (value := getattr(request, name)) is not None}
     fields["messages"] = [_message(message) for message in request.messages]
@@ -49,8 +47,8 @@ def engine_fields(
         fields["response_format"] = _plain(request.response_format)
     if request.structured_outputs:
         fields["structured_outputs"] = _plain(request.structured_outputs)
-    if cache_salt is not None:
-        fields["cache_salt"] = cache_salt
+    if owner:
+        fields["cache_salt"] = owner
     return fields
 
 

@@ -110,7 +110,7 @@ class ChatServing(OpenServingChat):
     async def render_chat_request(self, request: ChatCompletionRequest) -> Any:
         """Works as vLLM's; then the grammar that the engine would compile for `request` is checked.
 
-        Raises Refused and Crowded of `models.llm.grammars`.
+        Raises Refused and QueueFull of `models.llm.grammars`.
         """
         rendered = await super().render_chat_request(request)
         structure = request.extract_structured_outputs()

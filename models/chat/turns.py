@@ -23,7 +23,7 @@ from vllm.renderers.base import BaseRenderer
 from vllm.renderers.online_renderer import OnlineRenderer
 from vllm.utils.mistral import is_mistral_tokenizer
 
-from audio.turns import Turns
+from concurrency.semaphore import FairSemaphore
 from contract.errors import INVALID_REQUEST
 from models.chat.cut import cut_expanded, dropped, newest
 from models.llm.images import cache_names, refuse_large
@@ -73,7 +73,7 @@ class TurnRenderer(OnlineRenderer):
     ) -> None:
         super().__init__(model_config, renderer, **shared)
         self._sentinels = sentinels
-        self._image_turns = Turns(IMAGE_REQUESTS, each=IMAGE_REQUESTS - 1)
+        self._image_slots = FairSemaphore(IMAGE_REQUESTS, each=IMAGE_REQUESTS - 1)
 
     async def preprocess_chat(
         self,
@@ -89,7 +89,7 @@ class TurnRenderer(OnlineRenderer):
             return await self._rendered(request, messages, *arguments, **options)
         messages = self._newest(messages, tool_dicts)
         messages = await asyncio.to_thread(named, messages, request.cache_salt)
-        async with self._image_turns.of(request.cache_salt or ""):
+        async with self._image_slots.of(request.cache_salt or ""):
             conversation, prompts = await self._rendered(request, messages, *arguments, **options)
         return conversation, [self._cut(request, prompt) for prompt in prompts]
 

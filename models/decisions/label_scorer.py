@@ -122,14 +122,14 @@ class LabelScorer(MeasuredScorer):
         check_length(batch, self.model)
         number = next(self._numbers)
         reads = (
-            self._read(prompt, f"decision-{number}-{index}", job.cache_salt, head)
+            self._read(prompt, f"decision-{number}-{index}", job.owner, head)
             for index, prompt in enumerate(batch.prompts)
         )
         placeholders = head["mm_placeholders"]["image"] if head else ()
         tokens = batch.input_tokens + sum(image.length for image in placeholders)
         return Readings(tuple(await asyncio.gather(*reads)), tokens, temperature)
 
-    async def _read(self, prompt: LabelPrompt, request_id: str, cache_salt: str | None, head: Any) -> Reading:
+    async def _read(self, prompt: LabelPrompt, request_id: str, owner: str, head: Any) -> Reading:
         """How likely each label is as the first token after `prompt`."""
         from vllm.entrypoints.generate.label_reads import next_token_label_reads
         from vllm.inputs import tokens_input
@@ -139,7 +139,7 @@ class LabelScorer(MeasuredScorer):
         # Images lie in the head, so their places are the same in every prompt.
         whole = head and head | {"prompt_token_ids": prompt.token_ids}
         started = time.perf_counter()
-        engine_input = whole or tokens_input(prompt.token_ids, cache_salt=cache_salt)
+        engine_input = whole or tokens_input(prompt.token_ids, cache_salt=owner or None)
         (label_read,) = await next_token_label_reads(self._engine, [engine_input], [params], request_id)
         return Reading(tuple(label_read.logprobs), time.perf_counter() - started)
 
@@ -150,10 +150,10 @@ class LabelScorer(MeasuredScorer):
         prompt = TokensPrompt(
             prompt_token_ids=self.book.head(len(images)),
             multi_modal_data={"image": list(images)},
-            multi_modal_uuids={"image": cache_names(job.images, job.cache_salt)},
+            multi_modal_uuids={"image": cache_names(job.images, job.owner or None)},
         )
-        if job.cache_salt is not None:
-            prompt["cache_salt"] = job.cache_salt
+        if job.owner:
+            prompt["cache_salt"] = job.owner
         try:
             return await self._renderer.process_for_engine_async(prompt, time.time(), skip_mm_cache=True)
         except ValueError:

@@ -115,7 +115,7 @@ class SimilarityScorer(MeasuredScorer):
         likenesses, texts = await self.compare(job)
         spent_s = time.perf_counter() - started
         reads = tuple(Reading(_logprobs(likeness), spent_s) for likeness in likenesses)
-        leads = await self._tokens({phrase.lead for phrase in texts} - {""}, job.cache_salt or "")
+        leads = await self._tokens({phrase.lead for phrase in texts} - {""}, job.owner)
         tokens = sum(text.tokens for text in texts.values()) + sum(leads.values())
         return Readings(reads, tokens, temperature, windows=sum(text.windows for text in texts.values()))
 
@@ -126,7 +126,7 @@ class SimilarityScorer(MeasuredScorer):
         """
         questions = [worded(question) for question in job.questions]
         phrases = list(dict.fromkeys(phrase for question in questions for phrase in question.phrases))
-        owner, state = job.cache_salt or "", Phrase("", job.state)
+        owner, state = job.owner, Phrase("", job.state)
         cached = self._cache.get(owner, phrases)
         texts = cached | await self._read([state, *(phrase for phrase in phrases if phrase not in cached)], owner)
         self._cache.put(owner, {phrase: texts[phrase] for phrase in phrases})

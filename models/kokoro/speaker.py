@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from audio.turns import Turns
+from concurrency.semaphore import FairSemaphore
 from models.imports import ONNX, Imports
 from models.kokoro import phonemes
 from models.kokoro.styles import MOST_PHONEMES, KokoroVoice, Styles, expected
@@ -63,7 +63,7 @@ class Kokoro:
             raise WeightsError(f"`{folder}` holds no styles of Kokoro")
         self._number_of: dict[str, int] = json.loads((folder / "vocab.json").read_text("utf-8"))["vocab"]
         self._session = _session(folder / "model.onnx", threads)
-        self._turns = Turns(OWNERS_AT_ONCE)
+        self._slots = FairSemaphore(OWNERS_AT_ONCE)
 
     def speak(self, text: str, language: str, voice: KokoroVoice, speed: float = 1.0, owner: str = "") -> Samples:
         """The sound of a sentence or clause: float32 [n] at SAMPLE_RATE. Blocks; safe for several threads.
@@ -88,7 +88,7 @@ class Kokoro:
         return [partial(self._in_turn, owner, run, voice, pace) for run in texts]
 
     def _in_turn(self, owner: str, spelling: str, voice: KokoroVoice, speed: float) -> Samples:
-        with self._turns.blocking(owner):
+        with self._slots.blocking(owner):
             return self._run(spelling, voice, speed)
 
     def _run(self, spelling: str, voice: KokoroVoice, speed: float) -> Samples:

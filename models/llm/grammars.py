@@ -3,7 +3,7 @@
     grammars = Grammars(vocabulary)
     await grammars.check(kind, spec, owner)     returns what the engine may compile, else raises
       |- Refused    it cannot be compiled, took too long or too much memory, or would harm the engine's steps
-      `- Crowded    too many wait
+      `- QueueFull  too many wait
     await grammars.first_refused(kind, specs, owner)    which of several is refused, within the time of one
 
 vLLM compiles inside the engine, one grammar after the other, and no compilation there can be ended: one of a minute
@@ -30,15 +30,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from audio.turns import Crowded, Turns
 from concurrency.child import Child
+from concurrency.fairness import QueueFull
+from concurrency.semaphore import FairSemaphore
 from contract.limits import REGEX_STATES, SCHEMA_COMPILE_S, SCHEMA_STEP_MS
 
 if TYPE_CHECKING:
     from cachetools import LRUCache
     from vllm.v1.engine.async_llm import AsyncLLM
 
-__all__ = ["Crowded", "Grammars", "Refused", "of_engine"]
+__all__ = ["Grammars", "QueueFull", "Refused", "of_engine"]
 
 log = logging.getLogger(f"parlance.{__name__}")
 
@@ -112,7 +113,7 @@ class Grammars:
         from cachetools import LRUCache
 
         self._vocabulary, self._cpu_s = vocabulary, cpu_s
-        self._turns = Turns(CHILDREN, OWNER_WAITING, ALL_WAITING)
+        self._slots = FairSemaphore(CHILDREN, OWNER_WAITING, ALL_WAITING)
         self._vocabulary_line: asyncio.Task[bytes] | None = None
         self._threads = ThreadPoolExecutor(CHILDREN, thread_name_prefix="grammars")
         self._idle: list[Child] = []
@@ -125,7 +126,7 @@ class Grammars:
         )
 
     async def check(self, kind: Kind | Syntax, spec: str, owner: str) -> str:
-        """Returns where `spec` can be compiled in the time there is. Raises Refused, Crowded as the module says.
+        """Returns where `spec` can be compiled in the time there is. Raises Refused, QueueFull as the module says.
 
         Gives the grammar that the engine compiles instead, for a regular expression or a list of texts, else "".
         """
@@ -142,7 +143,7 @@ class Grammars:
                 break
             try:
                 verdict = await self._verdict(kind, spec, owner, math.ceil(left_s))
-            except Crowded:
+            except QueueFull:
                 break
             if verdict.refusal:
                 return index if verdict.refusal[0] != "time" else None
@@ -150,7 +151,7 @@ class Grammars:
         return None
 
     async def _verdict(self, kind: Kind | Syntax, spec: str, owner: str, cpu_s: int) -> _Verdict:
-        """The verdict on `spec`, cached or made within `cpu_s`. Raises Crowded."""
+        """The verdict on `spec`, cached or made within `cpu_s`. Raises QueueFull."""
         key = hashlib.sha256(f"{owner}\n{kind}\n{spec}".encode("utf-8", "surrogatepass")).digest()
         if verdict := self._cached(key):
             return replace(verdict, spent_s=0)
@@ -186,7 +187,7 @@ class Grammars:
         return None if verdict is None or verdict.until < time.monotonic() else verdict
 
     async def _judged(self, key: bytes, kind: Kind | Syntax, spec: str, owner: str, cpu_s: int) -> _Verdict:
-        async with self._turns.of(owner):
+        async with self._slots.of(owner):
             self._compiling.add(asyncio.current_task())
             verdict = self._cached(key)
             if verdict is None:

@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 import httpx
 
-from audio.sandbox import Crowded, NotAudio, Sound, TooLong, decode
+from audio.sandbox import NotAudio, QueueFull, SharesExhausted, Sound, TooLong, decode
 from contract.catalog import Serving, TranscriptionModel
 from contract.errors import AUDIO_TOO_LONG, AUDIO_UNREADABLE, BUSY, UPSTREAM_ERROR
 from contract.limits import UPLOAD_BYTES
@@ -78,7 +78,7 @@ class TranscriptionAdapter(TranscriptionEngine):
                 ) from None
             except NotAudio as error:
                 raise AUDIO_UNREADABLE(f"the recording cannot be decoded: {error}", param="file") from None
-            except Crowded as error:
+            except (QueueFull, SharesExhausted) as error:
                 raise BUSY(f"too many {error}; try again in a moment") from None
             yield TranscriptUpdate(sound.seconds)
             async with aclosing(self.listen(job, Recording(file, sound))) as parts:

@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import Field
 
-from audio.turns import Turns
+from concurrency.semaphore import FairSemaphore
 from contract.base import Frozen
 from contract.catalog import TranscriptionModel
 from contract.transcription.engine import Segment, TimedWord, TranscriptionJob, TranscriptUpdate
@@ -105,7 +105,7 @@ class FasterWhisper(TranscriptionAdapter):
         self._stepper = Stepper(self.serving.max_ongoing_requests, self.serving.deadline_s, model.id)
         # On a GPU one batch is prepared while another is transcribed. One slot more is for another owner.
         each = 2 if self.serving.on_gpu else 1
-        self._turns = Turns(each + 1, each=each)
+        self._slots = FairSemaphore(each + 1, each=each)
         self._warm_up()
 
     def listen(self, job: TranscriptionJob, recording: Recording) -> AsyncGenerator[TranscriptUpdate, None]:
@@ -134,7 +134,7 @@ class FasterWhisper(TranscriptionAdapter):
 
     def _in_turn(self, work: Callable[..., T], task: Task, *arguments: Any) -> T:
         """The result of `work` for `task`, computed when it is its owner's turn."""
-        with self._turns.blocking(task.owner):
+        with self._slots.blocking(task.owner):
             return work(task, *arguments)
 
     def _beam_size(self, duration_s: float) -> int:

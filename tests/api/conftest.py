@@ -20,7 +20,7 @@ from starlette.middleware import Middleware
 
 import models
 from autoscaling import views
-from autoscaling.engine import Timings
+from autoscaling.engine import CallContext, Timings
 from contract.access import Scope
 from contract.catalog import Model
 from contract.errors import UPSTREAM_ERROR, ApiError
@@ -39,31 +39,31 @@ class LocalEngine:
     """The gate's interface straight over an adapter: always warm, never busy; its faults become 502 as on Ray.
 
     Attributes:
-        callers: the organisation of each call.
+        callers: the owner of each call.
         given: items of streams.
     """
 
     def __init__(self, model: Model) -> None:
         self.adapter = models.load(model)
         self.warmed = 0
-        self.callers: list[int] = []
+        self.callers: list[str] = []
         self.given = 0
 
-    async def call(self, method: Any, job: Any, *, timings: Timings) -> Any:
-        self.callers.append(timings.organisation)
+    async def call(self, method: Any, job: Any, *, context: CallContext) -> Any:
+        self.callers.append(context.owner)
         try:
-            with at_work(timings):
+            with at_work(context.timings):
                 return await getattr(self.adapter, method.__name__)(job)
         except ApiError:
             raise
         except Exception:
             raise UPSTREAM_ERROR() from None
 
-    async def stream(self, method: Any, job: Any, *, timings: Timings) -> AsyncGenerator[Any, None]:
-        self.callers.append(timings.organisation)
+    async def stream(self, method: Any, job: Any, *, context: CallContext) -> AsyncGenerator[Any, None]:
+        self.callers.append(context.owner)
         items = getattr(self.adapter, method.__name__)(job)
         try:
-            with at_work(timings) as count:
+            with at_work(context.timings) as count:
                 async for item in items:
                     count()
                     self.given += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from autoscaling.engine import Timings
+from autoscaling.engine import CallContext
 from contract.errors import ApiError
 from tests.api.conftest import Api, LocalEngine
 from tests.scripted import Script, ScriptedChat
@@ -34,9 +34,9 @@ class Refusing(LocalEngine):
     def __init__(self, error: ApiError) -> None:
         self.error = error
 
-    async def call(self, method: Any, job: Any, *, timings: Timings) -> Any:
+    async def call(self, method: Any, job: Any, *, context: CallContext) -> Any:
         raise self.error
 
-    async def stream(self, method: Any, job: Any, *, timings: Timings) -> AsyncGenerator[Any, None]:
+    async def stream(self, method: Any, job: Any, *, context: CallContext) -> AsyncGenerator[Any, None]:
         raise self.error
         yield

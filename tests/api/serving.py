@@ -16,9 +16,9 @@ import uvicorn
 from ray.serve._private.direct_ingress_http_util import ASGIDIReceiveProxy
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from autoscaling.ray_internals.replica import bound_body_queue
 from contract.access import Scope as KeyScope
 from contract.catalog import Catalog
-from deployments.bodies import take_bodies_as_they_are_read
 from deployments.ingress.app import build_app
 from deployments.ingress.service import Service
 from state import State, open_state
@@ -44,7 +44,7 @@ def as_in_serve(app: ASGIApp) -> ASGIApp:
 @asynccontextmanager
 async def listening(catalog: Catalog, state: State) -> AsyncIterator[tuple[int, Service]]:
     """The app over `catalog`, whose engines run in this process, at a port of its own on loopback."""
-    take_bodies_as_they_are_read()
+    bound_body_queue()
     service = Service(catalog, {m.deployment: LocalEngine(m) for m in catalog.deployed()}, state)
     config = uvicorn.Config(as_in_serve(build_app(service)), port=0, lifespan="off", log_level="error")
     server = uvicorn.Server(config)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from autoscaling.engine import Timings
+from autoscaling.engine import NOBODY, CallContext, Timings, owner_name
 from contract.access import Scope
 from tests.api.bodies import BODIES, FORM_TYPE, FORMS
 from tests.api.conftest import Api, LocalEngine
@@ -23,10 +23,10 @@ class Watched(LocalEngine):
         self.runs = runs
         self.asked = asked
 
-    async def call(self, method: Any, job: Any, *, timings: Timings) -> Any:
+    async def call(self, method: Any, job: Any, *, context: CallContext) -> Any:
         self.asked.append(method.__name__)
 
-    async def stream(self, method: Any, job: Any, *, timings: Timings) -> AsyncGenerator[Any, None]:
+    async def stream(self, method: Any, job: Any, *, context: CallContext) -> AsyncGenerator[Any, None]:
         self.asked.append(method.__name__)
         return
         yield
@@ -120,10 +120,10 @@ async def test_samples_are_made_in_the_turn_of_their_callers_organisation(api: A
     engine = api.service.engines["speech-supertonic-3"]
     assert isinstance(engine, LocalEngine)
     caller = await api.state.accounts.authenticate(f"Bearer {api.everything}")
-    for key, organisation in ((api.everything, caller.org_id), ("", 0)):
+    for key, owner in ((api.everything, owner_name(caller.org_id)), ("", NOBODY)):
         reply = await api.client.get(
             f"/v1/audio/voices/M1/samples/{'de' if key else 'en'}.mp3",
             headers={"Authorization": f"Bearer {key}"} if key else {},
         )
         assert reply.status_code == 200
-        assert engine.callers[-1] == organisation
+        assert engine.callers[-1] == owner

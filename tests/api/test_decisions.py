@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, select
 
-from autoscaling.engine import Timings
+from autoscaling.engine import CallContext
 from contract.access import Scope
 from contract.errors import ENGINE_FAILED, WARMING_UP, ApiError
 from state.accounts import organisations
@@ -182,7 +182,7 @@ async def test_where_the_default_may_not_be_used_a_model_has_to_be_named(
 
 @pytest.mark.parametrize("fault", [WARMING_UP(retry_after_s=9), ENGINE_FAILED()])
 async def test_no_other_model_steps_in(api: Api, monkeypatch: pytest.MonkeyPatch, fault: ApiError) -> None:
-    async def refuse(method: str, *args: Any, timings: Timings) -> Any:
+    async def refuse(method: str, *args: Any, context: CallContext) -> Any:
         raise fault
 
     engines: Any = api.service.engines

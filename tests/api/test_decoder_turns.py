@@ -64,7 +64,7 @@ async def test_fifty_keys_of_an_organisation_hold_up_no_other(api: Api, send: Ca
     keys = [await api.key(*Scope) for _ in range(KEYS)]
     tasks = [asyncio.create_task(send(api, key)) for key in keys]
     # One is decoded, two where each key is an owner; the others wait or were refused.
-    await until(lambda: sandbox._turns.waiting + sum(task.done() for task in tasks) >= KEYS - sandbox.CHILDREN)
+    await until(lambda: sandbox._slots.waiting + sum(task.done() for task in tasks) >= KEYS - sandbox.CHILDREN)
     served = [task for task in tasks if task.done() and task.result().status_code == 200]
     reply = await send(api, theirs)
     assert reply.status_code == 200, reply.text

@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
+from autoscaling.engine import owner_name
 from contract.access import Scope
 from contract.errors import BUSY, WARMING_UP
 from contract.limits import DRAFT_S, INSTRUCT_CHARS, KEPT_DRAFTS, OWN_VOICES, PENDING_DRAFTS, VOICE_LABEL_CHARS
@@ -160,7 +161,7 @@ async def test_the_designer_serves_organisations_in_turn(api: Api) -> None:
     draft = await made(api)
     held = await api.state.drafts.read(draft["id"])
     assert held is not None
-    assert engine.callers == [held.org_id]
+    assert engine.callers == [owner_name(held.org_id)]
 
 
 async def test_the_designer_gets_the_plan_and_the_sample_sentence(api: Api) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoscaling.engine import Timings
+from autoscaling.engine import CallContext, Timings
 from contract.chat.engine import ChatJob, ChatReply
 from contract.errors import BUSY, ENGINE_FAILED, PROVIDER_BUSY, UPSTREAM_ERROR, WARMING_UP, ApiError
 from contract.transcription.engine import Segment
@@ -40,13 +40,13 @@ class Scribe:
         self.jobs: list[ChatJob] = []
         self.under_way = self.most_under_way = self.warmed = 0
 
-    async def call(self, method: Any, job: ChatJob, *, timings: Timings) -> ChatReply:
+    async def call(self, method: Any, job: ChatJob, *, context: CallContext) -> ChatReply:
         self.jobs.append(job)
         self.asked.set()
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
-        timings.engine += 1
-        timings.has_begun = True
+        context.timings.engine += 1
+        context.timings.has_begun = True
         try:
             text = self.write(said(job))
             if isinstance(text, Exception):
@@ -58,7 +58,7 @@ class Scribe:
         body: Any = {"choices": [{"index": 0, "message": message, "finish_reason": self.finish_reason}]}
         return ChatReply(body, 7, 3)
 
-    async def stream(self, method: Any, job: Any, *, timings: Timings) -> AsyncGenerator[Any, None]:
+    async def stream(self, method: Any, job: Any, *, context: CallContext) -> AsyncGenerator[Any, None]:
         raise NotImplementedError
         yield
 

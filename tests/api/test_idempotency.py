@@ -12,7 +12,7 @@ import openai
 import pytest
 from starlette.types import Message
 
-from autoscaling.engine import Engine, Timings
+from autoscaling.engine import CallContext, Engine
 from contract.access import Scope
 from contract.errors import ApiError
 from deployments.ingress.app import build_app
@@ -43,11 +43,11 @@ class Paused:
         self.called = asyncio.Event()
         self.go = asyncio.Event()
 
-    async def call(self, method: Any, job: Any, *, timings: Timings) -> Any:
+    async def call(self, method: Any, job: Any, *, context: CallContext) -> Any:
         self.calls += 1
         self.called.set()
         await self.go.wait()
-        return await self.engine.call(method, job, timings=timings)
+        return await self.engine.call(method, job, context=context)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from autoscaling.engine import Timings
+from autoscaling.engine import CallContext, Timings
 from contract.catalog import Model
 from contract.errors import UPSTREAM_ERROR, UPSTREAM_TIMEOUT, ApiError
 from contract.speech.engine import AudioBlock
@@ -32,12 +32,12 @@ class Holding(LocalEngine):
         self.asked = asyncio.Event()
         self.under_way = 0
 
-    async def call(self, method: Any, job: Any, *, timings: Timings) -> Any:
-        async for _ in self._held(timings):
+    async def call(self, method: Any, job: Any, *, context: CallContext) -> Any:
+        async for _ in self._held(context.timings):
             raise AssertionError("an answer in one piece has no items")
 
-    async def stream(self, method: Any, job: Any, *, timings: Timings) -> AsyncGenerator[Any, None]:
-        async for item in self._held(timings):
+    async def stream(self, method: Any, job: Any, *, context: CallContext) -> AsyncGenerator[Any, None]:
+        async for item in self._held(context.timings):
             yield item
 
     async def _held(self, timings: Timings) -> AsyncGenerator[Any, None]:

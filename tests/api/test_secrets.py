@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, select
 
-from autoscaling.engine import Timings
+from autoscaling.engine import CallContext
 from contract.access import Scope
 from contract.catalog import Model
 from contract.chat.engine import ChatBatch
@@ -49,12 +49,12 @@ class Leaky(LocalEngine):
         super().__init__(model)
         self.failing = failing
 
-    async def call(self, method: Any, job: Any, *, timings: Timings) -> Any:
+    async def call(self, method: Any, job: Any, *, context: CallContext) -> Any:
         if self.failing[0]:
             raise ValueError(f"cannot digest {job!r}") from KeyError(repr(job))
-        return await super().call(method, job, timings=timings)
+        return await super().call(method, job, context=context)
 
-    async def stream(self, method: Any, job: Any, *, timings: Timings) -> AsyncGenerator[Any, None]:
+    async def stream(self, method: Any, job: Any, *, context: CallContext) -> AsyncGenerator[Any, None]:
         yield ChatBatch(b"data: {}\n\n", 1, 1)
         raise ValueError(f"cannot digest {job!r}")
 

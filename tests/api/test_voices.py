@@ -13,12 +13,12 @@ from typing import Any
 import httpx
 import pytest
 
-from autoscaling.engine import Timings
+from autoscaling.engine import CallContext, Timings
 from contract.access import Scope
 from contract.speech.voices import SAMPLE_ADDRESS_S
 from deployments.ingress.app import build_app
 from deployments.ingress.flows import voices as flows
-from deployments.ingress.flows.voices import STRANGERS
+from deployments.ingress.flows.voices import ANONYMOUS_REQUESTS
 from state.voices import own
 from tests.api.conftest import Api
 from tests.state.books import eventually
@@ -233,9 +233,9 @@ class Asleep:
         self.ready_calls += 1
         await self.woken.wait()
 
-    async def call(self, method: Any, job: Any, *, timings: Timings) -> Any:
+    async def call(self, method: Any, job: Any, *, context: CallContext) -> Any:
         self.calls += 1
-        return await self.engine.call(method, job, timings=timings)
+        return await self.engine.call(method, job, context=context)
 
 
 @pytest.fixture
@@ -304,14 +304,14 @@ async def test_samples_for_strangers_are_made_one_at_a_time_and_few_wait(
     monkeypatch.setattr(asleep, "call", slow)
     model = api.service.speech_engines["supertonic"]
     paths = [f"/v1/audio/voices/M1/samples/{code}.mp3" for code in model.languages]
-    playing = [asyncio.create_task(api.client.get(path)) for path in paths[:STRANGERS]]
+    playing = [asyncio.create_task(api.client.get(path)) for path in paths[:ANONYMOUS_REQUESTS]]
 
     async def present() -> bool:
-        return under_way == 1 and flows._strangers._present == STRANGERS
+        return under_way == 1 and flows._anonymous.waiting == ANONYMOUS_REQUESTS - 1
 
     await eventually(present)
-    refused = await api.client.get(paths[STRANGERS])
+    refused = await api.client.get(paths[ANONYMOUS_REQUESTS])
     assert (refused.status_code, refused.json()["error"]["code"]) == (503, "sample_unavailable")
     go.set()
     assert {reply.status_code for reply in await asyncio.gather(*playing)} == {200}
-    assert (await api.client.get(paths[STRANGERS])).status_code == 200
+    assert (await api.client.get(paths[ANONYMOUS_REQUESTS])).status_code == 200

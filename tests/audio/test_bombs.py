@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from audio import sandbox
-from audio.sandbox import IN_MEMORY_BYTES, Crowded, NotAudio, Sound, TooLong, decode
-from audio.shares import Shares
+from audio.sandbox import IN_MEMORY_BYTES, NotAudio, QueueFull, Sound, TooLong, decode
+from audio.shares import Shares, SharesExhausted
 from benchmarks.attacks.bombs import BOMBS, RATE, encoded
 from tests.audio.test_sandbox import children, stuck
 from tests.waiting import until
@@ -86,10 +86,10 @@ async def test_sound_on_disk_is_bounded_for_an_owner_and_in_all(monkeypatch: pyt
         await decode(encoded("flac", "flac", np.zeros(300 * RATE, np.float32)), RATE, 200, "greedy")
     assert disk.free == 4 * size
     held = [await sound("greedy"), await sound("greedy")]
-    with pytest.raises(Crowded, match="hours of sound"):
+    with pytest.raises(SharesExhausted, match="hours of sound"):
         await sound("greedy")
     held.append(await sound("modest"))
-    with pytest.raises(Crowded, match="hours of sound"):
+    with pytest.raises(SharesExhausted, match="hours of sound"):
         await sound("late")
     assert (await decode(encoded("flac", "flac", np.zeros(RATE, np.float32)), RATE, 600, "late")).seconds == 1
     samples = np.frombuffer(held[0].samples, "<i2")
@@ -105,7 +105,7 @@ async def test_files_of_one_owner_wait_and_too_many_are_refused(tmp_path: Path) 
     good = encoded("flac", "flac", np.zeros(RATE, np.float32))
     async with stuck(tmp_path, count=9, owner="greedy") as tasks:
         await until(lambda: len(children() - before) == 1)
-        with pytest.raises(Crowded, match="of one owner"):
+        with pytest.raises(QueueFull, match="of one owner"):
             await decode(good, RATE, 30, "greedy")
         assert (await decode(good, RATE, 30, "modest")).seconds == 1
         assert not any(task.done() for task in tasks)

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audio.shares import Shares
-from audio.turns import Crowded
+from audio.shares import Shares, SharesExhausted
 
 
 @pytest.mark.parametrize(("amount", "is_given"), [(49, True), (50, True), (51, False)])
@@ -17,7 +16,7 @@ def test_an_owner_has_at_most_what_stays_free(amount: int, is_given: bool) -> No
         shares.take("a", amount)
         assert shares.free == 100 - amount
     else:
-        with pytest.raises(Crowded):
+        with pytest.raises(SharesExhausted):
             shares.take("a", amount)
         assert shares.free == 100
 
@@ -28,10 +27,10 @@ def test_the_next_one_has_half_of_the_rest_and_what_is_given_back_can_be_taken_a
         shares.give_back("a", 0)  # as a finaliser does, which may run while `take` is under way
     shares.take("a", 30)
     shares.take("a", 20)
-    with pytest.raises(Crowded):
+    with pytest.raises(SharesExhausted):
         shares.take("a", 1)
     shares.take("b", 25)
-    with pytest.raises(Crowded):
+    with pytest.raises(SharesExhausted):
         shares.take("b", 1)
     shares.take("c", 12)
     shares.give_back("a", 50)
@@ -45,7 +44,7 @@ def test_whatever_is_taken_something_is_left(steps: list[tuple[str, int, bool]])
     for owner, amount, gives_back in steps:
         try:
             shares.take(owner, amount)
-        except Crowded:
+        except SharesExhausted:
             assert sum(own for who, own in taken if who == owner) + amount > shares.free - amount
         else:
             taken.append((owner, amount))

@@ -13,7 +13,7 @@ import pytest
 from ray.serve._private.router import CurrentLoopRouter
 
 from autoscaling import views
-from autoscaling.engine import Timings
+from autoscaling.engine import CallContext, owner_name
 from autoscaling.gate import Gate
 from contract.catalog import Serving
 from tests.autoscaling.test_gate import APP, Some, View, Watch
@@ -86,7 +86,7 @@ class Serve:
         """Seconds until an answer of `job` seconds came, less those."""
         loop = asyncio.get_running_loop()
         began_s = loop.time()
-        await self.gates[ingress].call(Some.answer, job, timings=Timings(organisation=organisation))  # type: ignore[arg-type]
+        await self.gates[ingress].call(Some.answer, job, context=CallContext(owner_name(organisation)))  # type: ignore[arg-type]
         return loop.time() - began_s - job
 
     async def seen(self, organisation: int) -> None:

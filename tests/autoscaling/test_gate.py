@@ -12,7 +12,7 @@ from ray.exceptions import ActorDiedError, RayTaskError
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
 from autoscaling import views
-from autoscaling.engine import Timings
+from autoscaling.engine import NOBODY, CallContext, Timings
 from autoscaling.gate import Gate
 from autoscaling.watch import Start, StartWatch
 from contract.catalog import Serving
@@ -148,12 +148,12 @@ def gate(handle: Handle, **serving: Any) -> Gate:
     return Gate("engine", APP, Serving(adapter="tests.engines:X", runtime="x", **serving), handle, Watch())  # type: ignore[arg-type]
 
 
-def ask(engine: Gate, timings: Timings | None = None) -> Coroutine[Any, Any, str]:
-    return engine.call(Some.answer, "a job", timings=timings or Timings())
+def ask(engine: Gate, timings: Timings | None = None, owner: str = NOBODY) -> Coroutine[Any, Any, str]:
+    return engine.call(Some.answer, "a job", context=CallContext(owner, timings or Timings()))
 
 
 def items_of(engine: Gate, timings: Timings | None = None) -> AsyncGenerator[str, None]:
-    return engine.stream(Some.items, "a job", timings=timings or Timings())
+    return engine.stream(Some.items, "a job", context=CallContext(timings=timings or Timings()))
 
 
 async def fault_of(call: Any) -> str:
@@ -328,9 +328,9 @@ async def test_engine_time_of_a_stream_is_known_at_its_first_item(view: View, ha
     await items.aclose()
 
 
-async def crowd(engine: Gate, count: int, organisation: int = 1) -> list[asyncio.Task[str]]:
+async def crowd(engine: Gate, count: int, owner: str = "org-1") -> list[asyncio.Task[str]]:
     """Calls of one organisation that came one after the other."""
-    calls = [asyncio.create_task(ask(engine, Timings(organisation=organisation))) for _ in range(count)]
+    calls = [asyncio.create_task(ask(engine, owner=owner)) for _ in range(count)]
     await asyncio.sleep(0)
     return calls
 
@@ -366,23 +366,23 @@ async def test_other_organisation_is_next_however_many_of_one_wait(view: View, h
     engine, done = gate(handle), []
     unanswered = iter(answers)
 
-    async def one(organisation: int) -> None:
-        await ask(engine, Timings(organisation=organisation))
-        done.append(organisation)
+    async def one(owner: str) -> None:
+        await ask(engine, owner=owner)
+        done.append(owner)
 
     class Each:
         def __getattr__(self, name: str) -> Any:
             return (lambda *_: Response(next(unanswered))) if name == "remote" else self
 
     engine._handle = Each()  # type: ignore[assignment]
-    calls = [asyncio.create_task(one(1)) for _ in range(6)]
+    calls = [asyncio.create_task(one("org-1")) for _ in range(6)]
     await asyncio.sleep(0)
-    calls.append(asyncio.create_task(one(2)))
+    calls.append(asyncio.create_task(one("org-2")))
     for answer in answers[:2]:
         answer.set()
         for _ in range(5):
             await asyncio.sleep(0)
-    assert done == [1, 2]
+    assert done == ["org-1", "org-2"]
     for answer in answers:
         answer.set()
     await asyncio.gather(*calls)
@@ -410,7 +410,7 @@ async def test_client_that_leaves_the_queue_leaves_no_gap(view: View, handle: Ha
     (third,) = await crowd(engine, 1)
     handle.response.outcome.set()
     assert await asyncio.gather(first, third) == ["late", "late"]
-    assert not engine._room._at_work
+    assert not engine._queue._at_work
 
 
 async def test_stream_gives_its_place_back_when_it_is_left(view: View, handle: Handle) -> None:
@@ -420,4 +420,4 @@ async def test_stream_gives_its_place_back_when_it_is_left(view: View, handle: H
     items = items_of(engine)
     await anext(items)
     await items.aclose()
-    assert not engine._room._at_work
+    assert not engine._queue._at_work

@@ -71,9 +71,9 @@ def tokenizer(path: Path) -> Any:
     return transformers.AutoTokenizer.from_pretrained(path)
 
 
-def job(prompt: Any, cache_salt: str | None = None, **fields: Any) -> CompletionJob:
+def job(prompt: Any, owner: str = "", **fields: Any) -> CompletionJob:
     body = {"model": "small", "prompt": prompt, "temperature": 0, "max_tokens": 4}
-    return CompletionJob(CompletionRequest.model_validate(body | fields), cache_salt)
+    return CompletionJob(CompletionRequest.model_validate(body | fields), owner)
 
 
 def texts(reply: CompletionReply) -> list[str]:

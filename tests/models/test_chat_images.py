@@ -301,12 +301,12 @@ async def test_a_bomb_is_refused_before_it_is_decoded_by_chats_and_by_counts_of_
 
 
 async def test_organisations_take_turns_at_decoding_and_text_waits_for_none(sees: VllmChat) -> None:
-    turns = sees._serving.online_renderer._pictured
-    async with turns.of("org-1"), turns.of("org-1"), turns.of("org-1"):
-        waits = asyncio.create_task(sees.complete(replace(ask(image("red")), cache_salt="org-1")))
-        await until(lambda: turns.waiting)
-        assert (await sees.complete(replace(ask(image("blue")), cache_salt="org-2"))).completion_tokens
-        assert (await sees.complete(replace(ask(words(3)), cache_salt="org-1"))).completion_tokens
+    slots = sees._serving.online_renderer._image_slots
+    async with slots.of("org-1"), slots.of("org-1"), slots.of("org-1"):
+        waits = asyncio.create_task(sees.complete(replace(ask(image("red")), owner="org-1")))
+        await until(lambda: slots.waiting)
+        assert (await sees.complete(replace(ask(image("blue")), owner="org-2"))).completion_tokens
+        assert (await sees.complete(replace(ask(words(3)), owner="org-1"))).completion_tokens
         assert not waits.done()
     assert (await waits).completion_tokens
 

@@ -394,7 +394,7 @@ async def test_json_mode_answers_beside_schema_bombs(chat: VllmChat, monkeypatch
         fields = {f"f{k}": {"type": "string", "maxLength": 300 + 20 * i + k} for k in range(15)}
         schema = {"type": "object", "properties": fields}
         form = {"type": "json_schema", "json_schema": {"name": "bomb", "schema": schema}}
-        return replace(ask(response_format=form), cache_salt="attacker")
+        return replace(ask(response_format=form), owner="attacker")
 
     async def other() -> float:
         began = time.monotonic()
@@ -464,7 +464,7 @@ async def test_an_input_that_fits_is_not_cut_and_its_budget_is(chat: VllmChat) -
 
 async def test_what_an_organisation_has_sent_before_is_counted_and_nobody_elses(chat: VllmChat) -> None:
     def again(salt: str, **fields: Any) -> ChatJob:
-        return replace(ask("Tell me about rivers. " * 40, max_tokens=2, **fields), cache_salt=salt)
+        return replace(ask("Tell me about rivers. " * 40, max_tokens=2, **fields), owner=salt)
 
     for salt in ("one", "two"):
         first, second = await chat.complete(again(salt)), await chat.complete(again(salt))
@@ -478,7 +478,7 @@ async def test_what_an_organisation_has_sent_before_is_counted_and_nobody_elses(
 
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_several_answers_find_nothing_cached_that_they_left_themselves(chat: VllmChat, streamed: bool) -> None:
-    job = replace(ask("Tell me of seas. " * 40, n=3, temperature=1, max_tokens=2), cache_salt=f"new-{streamed}")
+    job = replace(ask("Tell me of seas. " * 40, n=3, temperature=1, max_tokens=2), owner=f"new-{streamed}")
     first = (await batches(chat, job))[-1] if streamed else await chat.complete(job)
     again = (await batches(chat, job))[-1] if streamed else await chat.complete(job)
     assert first.cached_tokens == 0 < again.cached_tokens < again.prompt_tokens

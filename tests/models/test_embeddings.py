@@ -200,7 +200,7 @@ async def test_a_cancelled_call_makes_no_further_slice(embedder: TransformerEmbe
     after = sent(encoder, SMALL, "org-1")
     for _ in range(5):
         await asyncio.sleep(0)
-    assert encoder._turns.waiting == 1
+    assert encoder._slots.waiting == 1
     gated.gate.release()
     gated.gate.release()
     await after

@@ -13,7 +13,7 @@ import pytest
 
 from contract.limits import REGEX_STATES
 from models.llm import grammars as module
-from models.llm.grammars import Crowded, Grammars, Refused
+from models.llm.grammars import Grammars, QueueFull, Refused
 from models.weights import store as weights
 from tests.waiting import until
 
@@ -308,7 +308,7 @@ async def test_bombs_of_one_owner_do_not_hold_up_another(grammars: Grammars) -> 
     for i in range(3):
         assert await reason(grammars, json.dumps({"const": i}), "victim") == ""
         assert not all(task.done() for task in waiting)
-    crowded = [task for task in waiting if task.done() and isinstance(task.exception(), Crowded)]
+    crowded = [task for task in waiting if task.done() and isinstance(task.exception(), QueueFull)]
     assert len(crowded) == 2
     assert sum(not task.done() for task in waiting) >= module.OWNER_WAITING - 2
     for task in waiting:
@@ -319,7 +319,7 @@ async def test_bombs_of_one_owner_do_not_hold_up_another(grammars: Grammars) -> 
 async def test_a_client_that_leaves_breaks_no_answer_of_another(vocabulary: Callable[[], str]) -> None:
     grammars = Grammars(vocabulary, CPU_S)
     leaving = asyncio.create_task(reason(grammars, BOMB))
-    await until(lambda: grammars._turns._inside)
+    await until(lambda: grammars._slots._holders)
     leaving.cancel()
     assert await reason(grammars, CHEAP) == ""
     assert await reason(grammars, '{"type": "nonsense"}') == "invalid"
@@ -329,13 +329,13 @@ async def test_a_client_that_leaves_breaks_no_answer_of_another(vocabulary: Call
 async def test_clients_that_leave_give_up_their_turns(vocabulary: Callable[[], str]) -> None:
     grammars = Grammars(vocabulary, CPU_S)
     bombs = [asyncio.create_task(reason(grammars, strings(*range(500 + i, 514 + i)))) for i in range(5)]
-    await until(lambda: grammars._turns.waiting >= 4 and grammars._compiling)
+    await until(lambda: grammars._slots.waiting >= 4 and grammars._compiling)
     for task in bombs:
         task.cancel()
     await asyncio.gather(*bombs, return_exceptions=True)
-    while grammars._turns.waiting:  # noqa: ASYNC110 - the moment when none waits is what is looked at
+    while grammars._slots.waiting:  # noqa: ASYNC110 - the moment when none waits is what is looked at
         await asyncio.sleep(0)
-    assert grammars._turns._inside == {"a": 1}
+    assert grammars._slots._holders == {"a": 1}
     grammars.close()
 
 

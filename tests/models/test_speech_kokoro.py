@@ -226,7 +226,7 @@ def test_a_short_first_sentence_is_not_cut(engine: KokoroSpeech, humming: Tones,
 @needs_weights
 def test_a_short_text_waits_for_no_long_one_of_another_owner(engine: KokoroSpeech, humming: Tones) -> None:
     humming.is_open.clear()
-    turns = engine._kokoro._turns
+    turns = engine._kokoro._slots
     with ThreadPoolExecutor(4) as threads:
         long = [threads.submit(sound_of, engine, SpeechJob(LONG, "en", owner="much")) for _ in range(3)]
         assert humming.began.acquire(timeout=30)

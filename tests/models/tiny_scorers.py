@@ -32,9 +32,9 @@ def job(
     state: str = STATE,
     questions: Sequence[Question] = QUESTIONS,
     images: Sequence[str] = (),
-    cache_salt: str | None = None,
+    owner: str = "",
 ) -> DecisionJob:
-    return DecisionJob(state, tuple(questions), tuple(images), cache_salt)
+    return DecisionJob(state, tuple(questions), tuple(images), owner)
 
 
 def stanza(**options: Any) -> DecisionModel:

@@ -158,7 +158,7 @@ async def test_streams_of_a_key_are_bounded_and_given_back(open_rates: Open) -> 
             raise ZeroDivisionError
     async with rates.stream(of), rates.stream(of):
         pass
-    assert not rates._local_streams.open
+    assert not rates._local_streams
 
 
 @pytest.mark.parametrize(("streams", "replicas", "share"), [(50, 4, 12), (4, 8, 1), (4, 1, 4)])

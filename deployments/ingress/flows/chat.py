@@ -68,7 +68,7 @@ async def _answered(
     if leavers.get(org_id, time.monotonic()):
         return cast(A, await _counted(context, model, job, account))
     try:
-        return await engine.call(method, job, timings=context.timings)
+        return await engine.call(method, job, context=context.call)
     except (asyncio.CancelledError, ApiError) as error:
         is_work_lost = not isinstance(error, ApiError) or error.fault is UPSTREAM_TIMEOUT
         if is_work_lost and context.timings.has_begun:
@@ -81,7 +81,7 @@ async def _counted(
 ) -> ChatReply | CompletionReply:
     reply: ChatReply | CompletionReply | None = None
     deadline_s = model.serving.deadline_s if model.serving else 0.0
-    async with aclosing(context.engine(model).stream(ChatEngine.counted, job, timings=context.timings)) as counts:
+    async with aclosing(context.engine(model).stream(ChatEngine.counted, job, context=context.call)) as counts:
         async for count in counts:
             if not isinstance(count, ChatBatch):
                 reply = count
@@ -108,7 +108,7 @@ async def streamed(
         bill(
             context, model, _estimate(job, model, first_slice), begun=partial(_begun, job, model), is_stream=True
         ) as account,
-        aclosing(context.engine(model).stream(method, job, timings=context.timings)) as batches,
+        aclosing(context.engine(model).stream(method, job, context=context.call)) as batches,
     ):
         async for batch in batches:
             await account.progress(**_quantities(model, batch))

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from autoscaling.engine import Timings
+from autoscaling.engine import CallContext
 from contract.catalog import DecisionModel
 from contract.decisions.answers import expand_orders, to_answers
 from contract.decisions.decision import Decision, DecisionResult
@@ -97,14 +97,14 @@ async def measurement(context: RequestContext, model: DecisionModel) -> Measurem
         with suppress(ApiError, TimeoutError):
             async with asyncio.timeout(MEASUREMENT_WAIT_S):
                 await context.service.state.ledger.require_room(context.caller)
-                if found := await engine.call(DecisionEngine.measured, None, timings=Timings()):
+                if found := await engine.call(DecisionEngine.measured, None, context=CallContext()):
                     last[model.id] = found
     return last.get(model.id)
 
 
 async def _read(context: RequestContext, model: DecisionModel, job: DecisionJob) -> Readings:
     try:
-        return await context.engine(model).call(DecisionEngine.decide, job, timings=context.timings)
+        return await context.engine(model).call(DecisionEngine.decide, job, context=context.call)
     except ApiError as error:
         if error.fault in (WARMING_UP, ENGINE_FAILED):
             raise RUNTIME_UNAVAILABLE(retry_after_s=error.retry_after_s) from None

@@ -22,7 +22,7 @@ async def embed(
     async with bill(
         context, model, estimate, begun=lambda: {"input_tokens": job.likely_input_tokens(model)}
     ) as account:
-        vectors = await context.engine(model).call(EmbeddingsEngine.embed, job, timings=context.timings)
+        vectors = await context.engine(model).call(EmbeddingsEngine.embed, job, context=context.call)
         rendered = await render(vectors)
         await account.settle(input_tokens=vectors.prompt_tokens)
     return rendered

@@ -126,7 +126,7 @@ class Formatting:
         try:
             async with self._free:
                 # Its own timings: those of the request are the transcriber's.
-                timings = Timings(organisation=self._context.caller.org_id)
+                timings = Timings()
                 self._timings.append(timings)
                 context = replace(self._context, timings=timings)
                 # Billed whether or not it can be used: that is no fault of the engine's.

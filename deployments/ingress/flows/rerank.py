@@ -20,7 +20,7 @@ async def rerank(context: RequestContext, model: RerankModel, job: RerankJob, re
     async with bill(
         context, model, estimate, begun=lambda: {"input_tokens": job.likely_input_tokens(model)}
     ) as account:
-        ranking = await context.engine(model).call(RerankEngine.rerank, job, timings=context.timings)
+        ranking = await context.engine(model).call(RerankEngine.rerank, job, context=context.call)
         rendered = render(ranking)
         await account.settle(input_tokens=ranking.prompt_tokens)
     return rendered

@@ -13,7 +13,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from audio.sandbox import Crowded, NotAudio, TooLong, decode
+from audio.sandbox import NotAudio, QueueFull, SharesExhausted, TooLong, decode
 from contract.catalog import SpeechModel
 from contract.errors import (
     BUSY,
@@ -91,7 +91,7 @@ async def _as_made(context: RequestContext, prepared: Prepared) -> AsyncGenerato
     model, total, is_settled = prepared.choice.model, len(prepared.job.text), False
     async with _account(context, model, total, min(total, FIRST_CHARS)) as account:
         job = await _with_clip(context, prepared)
-        async with aclosing(context.engine(model).stream(SpeechEngine.speak, job, timings=context.timings)) as made:
+        async with aclosing(context.engine(model).stream(SpeechEngine.speak, job, context=context.call)) as made:
             async for block in made:
                 if not is_settled:
                     await account.progress(characters=block.characters)
@@ -109,7 +109,7 @@ async def _in_one_piece(context: RequestContext, prepared: Prepared) -> AsyncGen
     async with _account(context, model, total, total) as account:
         job = await _with_clip(context, prepared)
         try:
-            block = await context.engine(model).call(SpeechEngine.speak_whole, job, timings=context.timings)
+            block = await context.engine(model).call(SpeechEngine.speak_whole, job, context=context.call)
         except ApiError as error:
             if error.fault is UPSTREAM_ERROR:
                 raise STREAM_INCOMPLETE() from None
@@ -156,7 +156,7 @@ async def _sent_clip(context: RequestContext, request: SpeechRequest, file: byte
     """What a request brought. Raises INVALID_REQUEST, and BUSY where too many clips wait to be decoded."""
     try:
         sound = await decode(file, CLIP_RATE, SPEECH_CLIP_S, owner=context.owner)
-    except Crowded as error:
+    except (QueueFull, SharesExhausted) as error:
         raise BUSY(f"too many {error}; send the request again shortly") from None
     except TooLong as error:
         raise INVALID_REQUEST(

@@ -37,10 +37,10 @@ async def tokenize(context: RequestContext, model: ChatModel, job: TokenizeJob) 
     await context.service.state.ledger.require_room(context.caller)
     with context.service.budgets.body(context.caller) as hold:
         hold(reply_bytes(job))
-        return await context.engine(model).call(ChatEngine.tokenize, job, timings=context.timings)
+        return await context.engine(model).call(ChatEngine.tokenize, job, context=context.call)
 
 
 async def detokenize(context: RequestContext, model: ChatModel, job: DetokenizeJob) -> str:
     """The text of some tokens. Raises INVALID_REQUEST for an id that the vocabulary lacks, and a spend limit."""
     await context.service.state.ledger.require_room(context.caller)
-    return await context.engine(model).call(ChatEngine.detokenize, job, timings=context.timings)
+    return await context.engine(model).call(ChatEngine.detokenize, job, context=context.call)

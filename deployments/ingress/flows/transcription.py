@@ -98,7 +98,7 @@ async def _heard(
     try:
         if is_held:
             await engine.ready(_left_s(context, plan.model), timings=context.timings)
-        async with aclosing(engine.stream(TranscriptionEngine.transcribe, job, timings=context.timings)) as parts:
+        async with aclosing(engine.stream(TranscriptionEngine.transcribe, job, context=context.call)) as parts:
             while True:
                 async with asyncio.timeout_at(ends_at):
                     part = await anext(parts, None)

@@ -7,10 +7,10 @@ need_open(service, ticket_id)         asked while they come: whether the ticket 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 
+from concurrency.fairness import OwnerCounter
 from contract.errors import (
     ALREADY_UPLOADED,
     BUSY,
@@ -29,7 +29,7 @@ from state.tickets import Ticket
 AT_ONCE = 2
 """PUTs of one ticket: a client whose connection died may begin again before we know of it."""
 
-_under_way: Counter[str] = Counter()
+_under_way = OwnerCounter()
 """PUTs by ticket."""
 
 
@@ -104,15 +104,12 @@ def nothing_came() -> ApiError:
 
 @contextmanager
 def _one_of_few(ticket: Ticket) -> Iterator[None]:
-    if _under_way[ticket.id] >= AT_ONCE:
+    if not _under_way.take(ticket.id, limit=AT_ONCE):
         raise BUSY(f"{AT_ONCE} uploads under this ticket are under way; wait for one of them to end")
-    _under_way[ticket.id] += 1
     try:
         yield
     finally:
-        _under_way[ticket.id] -= 1
-        if not _under_way[ticket.id]:
-            del _under_way[ticket.id]
+        _under_way.give_back(ticket.id)
 
 
 async def _bounded(chunks: AsyncGenerator[bytes, None], most_bytes: int) -> AsyncGenerator[bytes, None]:

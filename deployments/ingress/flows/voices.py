@@ -6,12 +6,12 @@ key never wakes an engine for it, and never takes more than one of its streams.
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 
-from autoscaling.engine import NOBODY, Timings
+from autoscaling.engine import NOBODY, CallContext, owner_name
+from concurrency.fairness import QueueFull
+from concurrency.semaphore import FairSemaphore
 from contract.access import Caller
 from contract.catalog import SpeechModel
 from contract.errors import NOT_CONFIGURED, SAMPLE_UNAVAILABLE
@@ -52,50 +52,34 @@ async def sample(service: Service, model: SpeechModel, slug: str, language: str,
     now_s = time.monotonic()
     if played := service.played.get(name, now_s):
         return played
-    if kept := await service.state.blobs.find(name):
-        service.played.put(name, kept, now_s)
-        return kept
-    engine, turns = service.engine(model), _strangers if caller is None else _callers
-    timings = Timings(organisation=NOBODY if caller is None else caller.org_id)
+    if stored := await service.state.blobs.find(name):
+        service.played.put(name, stored, now_s)
+        return stored
+    engine, slots = service.engine(model), _anonymous if caller is None else _keyed
+    call = CallContext(NOBODY if caller is None else owner_name(caller.org_id))
     if caller is not None:
         await service.state.ledger.require_room(caller)
-        # Before the turn begins: nobody else waits through a cold start.
-        await engine.ready(model.serving.wait_s, timings=timings)
-    async with turns.one():
-        if kept := await service.state.blobs.find(name):
-            return kept
-        if caller is None and not engine.free():
-            raise SAMPLE_UNAVAILABLE()
-        job = SpeechJob(service.catalog.sentences[language], language, slug, format="mp3")
-        made = await engine.call(SpeechEngine.speak_whole, job, timings=timings)
-        await service.state.blobs.put(name, made.data)
-    return made.data
+        # Before it waits for a slot: nobody else waits through a cold start.
+        await engine.ready(model.serving.wait_s, timings=call.timings)
+    try:
+        async with slots.of("" if caller is None else call.owner):
+            if stored := await service.state.blobs.find(name):
+                return stored
+            if caller is None and not engine.free():
+                raise SAMPLE_UNAVAILABLE()
+            job = SpeechJob(service.catalog.sentences[language], language, slug, format="mp3", owner=call.owner)
+            speech = await engine.call(SpeechEngine.speak_whole, job, context=call)
+            await service.state.blobs.put(name, speech.data)
+    except QueueFull:
+        raise SAMPLE_UNAVAILABLE() from None
+    return speech.data
 
 
-class _Turns:
-    """One sample at a time in this process, and a bounded number of requests that wait for it."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._present = 0
-        self._turn = asyncio.Lock()
-
-    @asynccontextmanager
-    async def one(self) -> AsyncIterator[None]:
-        """A turn. Raises SAMPLE_UNAVAILABLE where `most` requests have one or wait for it."""
-        if self._present >= self._most:
-            raise SAMPLE_UNAVAILABLE()
-        self._present += 1
-        try:
-            async with self._turn:
-                yield
-        finally:
-            self._present -= 1
-
-
-STRANGERS = 8
+ANONYMOUS_REQUESTS = 8
 """Requests without a key that have samples made for them, in this process, at a time."""
-CALLERS = 32
+KEYED_REQUESTS = 32
 """The same with a key."""
 
-_strangers, _callers = _Turns(STRANGERS), _Turns(CALLERS)
+_anonymous = FairSemaphore(1, all_waiting=ANONYMOUS_REQUESTS - 1)
+_keyed = FairSemaphore(1, all_waiting=KEYED_REQUESTS - 1)
+"""One sample at a time is made for each of the two, so that no engine has more than two of its slots taken by them."""

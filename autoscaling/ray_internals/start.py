@@ -1,6 +1,9 @@
-"""What Ray knows of machines: how many there are, and what accelerators this one has."""
+"""What a start asks of Ray: machines, the accelerators of this one, and the applications of a config file."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 
 def nodes() -> int | None:
@@ -20,3 +23,11 @@ def gpus_here() -> int:
     count: int = manager.get_current_node_num_accelerators()
     visible = manager.get_current_process_visible_accelerator_ids()
     return count if visible is None else min(count, len(visible))
+
+
+def build_application(app: Mapping[str, Any]) -> Any:
+    """One of `applications` of a Serve config file, bound; nothing of Ray runs yet. Raises what its builder raises."""
+    from ray._common.utils import import_attr
+    from ray.serve._private.api import call_user_app_builder_with_args_if_necessary
+
+    return call_user_app_builder_with_args_if_necessary(import_attr(app["import_path"]), app["args"])

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from autoscaling.engine import NOBODY
-from autoscaling.room import Late, WaitingRoom
+from autoscaling.queue import QueueTimeout, SlotQueue
 
 pytestmark = pytest.mark.anyio
 
@@ -17,7 +17,7 @@ async def ready() -> None:
     """An engine that runs."""
 
 
-async def come(room: WaitingRoom, organisation: int, count: int = 1) -> list[asyncio.Task[None]]:
+async def come(room: SlotQueue, organisation: int, count: int = 1) -> list[asyncio.Task[None]]:
     """So many calls of one organisation; those that can be at work are."""
     tasks = [asyncio.create_task(room.enter(organisation, ready, 60)) for _ in range(count)]
     await settled()
@@ -46,31 +46,31 @@ async def end(*tasks: asyncio.Task[None]) -> None:
 
 @pytest.mark.parametrize(("count", "waits"), [(3, 0), (4, 0), (5, 1)])
 async def test_as_many_work_as_there_are_places(count: int, waits: int) -> None:
-    tasks = await come(WaitingRoom(lambda: 4, 10), 1, count)
+    tasks = await come(SlotQueue(lambda: 4, 10), 1, count)
     assert outcomes(tasks)["waits"] == waits
     await end(*tasks)
 
 
 @pytest.mark.parametrize(("count", "full"), [(5, 0), (6, 0), (7, 1)])
 async def test_one_organisation_alone_may_fill_every_place_and_the_whole_queue(count: int, full: int) -> None:
-    tasks = await come(WaitingRoom(lambda: 4, 2), 1, count)
-    assert outcomes(tasks)["Full"] == full
+    tasks = await come(SlotQueue(lambda: 4, 2), 1, count)
+    assert outcomes(tasks)["QueueFull"] == full
     await end(*tasks)
 
 
 async def test_full_queue_takes_from_the_longest(monkeypatch: pytest.MonkeyPatch) -> None:
-    room = WaitingRoom(lambda: 1, 4, keeps=False)
+    room = SlotQueue(lambda: 1, 4, reserves=False)
     crowd, others = await come(room, 1, 5), await come(room, 2, 2)
-    assert outcomes(crowd) == {"works": 1, "waits": 2, "Full": 2}
-    assert outcomes(crowd[-2:]) == {"Full": 2}, "the last that came"
+    assert outcomes(crowd) == {"works": 1, "waits": 2, "QueueFull": 2}
+    assert outcomes(crowd[-2:]) == {"QueueFull": 2}, "the last that came"
     assert outcomes(others) == {"waits": 2}
-    assert outcomes(await come(room, 2)) == {"Full": 1}, "it has as many as the first one"
+    assert outcomes(await come(room, 2)) == {"QueueFull": 1}, "it has as many as the first one"
     assert room.waiting == 4
     await end(*crowd, *others)
 
 
 async def test_organisations_take_turns() -> None:
-    room, order = WaitingRoom(lambda: 1, 100, keeps=False), []
+    room, order = SlotQueue(lambda: 1, 100, reserves=False), []
     await room.enter(9, ready, 60)
 
     async def work(organisation: int) -> None:
@@ -86,7 +86,7 @@ async def test_organisations_take_turns() -> None:
 
 
 async def test_who_has_least_at_work_is_next() -> None:
-    room = WaitingRoom(lambda: 3, 100, keeps=False)
+    room = SlotQueue(lambda: 3, 100, reserves=False)
     await come(room, 1, 2)
     await come(room, 2)
     first, second = (await come(room, 1))[0], (await come(room, 2))[0]
@@ -99,7 +99,7 @@ async def test_who_has_least_at_work_is_next() -> None:
 
 @pytest.mark.parametrize(("places", "kept"), [(1, 0), (2, 1), (4, 1), (8, 2), (16, 4), (64, 16)])
 async def test_one_place_in_four_is_kept_for_organisations_that_hold_few(places: int, kept: int) -> None:
-    room = WaitingRoom(lambda: places, 1000)
+    room = SlotQueue(lambda: places, 1000)
     (short,) = await come(room, 2)
     assert short.done()
     room.leave(2)
@@ -111,18 +111,18 @@ async def test_one_place_in_four_is_kept_for_organisations_that_hold_few(places:
 
 
 async def test_no_place_is_kept_where_nobody_else_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    room = WaitingRoom(lambda: 4, 1000)
+    room = SlotQueue(lambda: 4, 1000)
     await come(room, NOBODY)
     room.leave(NOBODY)
     await come(room, 2)
     room.leave(2)
-    monkeypatch.setattr("autoscaling.room.PRESENT_S", 0.0)  # long ago now
+    monkeypatch.setattr("autoscaling.queue.PRESENT_S", 0.0)  # long ago now
     assert outcomes(await come(room, 1, 4)) == {"works": 4}
 
 
 async def test_new_places_are_taken_though_no_call_ended() -> None:
     places = 1
-    room = WaitingRoom(lambda: places, 100)
+    room = SlotQueue(lambda: places, 100)
     tasks = await come(room, 1, 3)
     assert outcomes(tasks) == {"works": 1, "waits": 2}
     places = 3
@@ -130,24 +130,24 @@ async def test_new_places_are_taken_though_no_call_ended() -> None:
 
 
 async def test_engine_without_a_replica_gets_one_call_which_wakes_it() -> None:
-    tasks = await come(WaitingRoom(lambda: 0, 100), 1, 2)
+    tasks = await come(SlotQueue(lambda: 0, 100), 1, 2)
     assert outcomes(tasks) == {"works": 1, "waits": 1}
     await end(*tasks)
 
 
 async def test_turn_that_does_not_come_in_time_is_late_and_leaves_nothing() -> None:
-    room = WaitingRoom(lambda: 1, 100)
+    room = SlotQueue(lambda: 1, 100)
     await come(room, 1)
-    with pytest.raises(Late):
+    with pytest.raises(QueueTimeout):
         await room.enter(2, ready, 0.01)
     assert (room.waiting, room._at_work) == (0, {1: 1})
     room.leave(1)
     assert not room._at_work
-    assert not room._queues
+    assert not room._ready
 
 
 async def test_call_that_is_cancelled_as_its_turn_comes_gives_the_place_back() -> None:
-    room = WaitingRoom(lambda: 1, 100)
+    room = SlotQueue(lambda: 1, 100)
     await come(room, 1)
     first, second = await come(room, 1, 2)
     room.leave(1)
@@ -158,7 +158,7 @@ async def test_call_that_is_cancelled_as_its_turn_comes_gives_the_place_back() -
 
 
 async def test_what_goes_wrong_while_an_engine_starts_leaves_nothing() -> None:
-    room, starting = WaitingRoom(lambda: 1, 1, keeps=False), asyncio.Event()
+    room, starting = SlotQueue(lambda: 1, 1, reserves=False), asyncio.Event()
 
     async def until_started() -> None:
         await starting.wait()
@@ -166,8 +166,8 @@ async def test_what_goes_wrong_while_an_engine_starts_leaves_nothing() -> None:
 
     tasks = [asyncio.create_task(room.enter(1, until_started, 60)) for _ in range(3)]
     await settled()
-    assert outcomes(tasks) == {"waits": 2, "Full": 1}, "the queue is bounded while it starts, too"
+    assert outcomes(tasks) == {"waits": 2, "QueueFull": 1}, "the queue is bounded while it starts, too"
     starting.set()
     await asyncio.wait(tasks)
-    assert outcomes(tasks) == {"ZeroDivisionError": 2, "Full": 1}
+    assert outcomes(tasks) == {"ZeroDivisionError": 2, "QueueFull": 1}
     assert (room.waiting, room._at_work) == (0, {})

@@ -1,16 +1,16 @@
-"""Few places, many owners: who is let in, in which order, and that nobody who leaves keeps a place."""
+"""Few slots, many owners: who gets one, in which order, and that nobody who leaves keeps one."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 import threading
-from collections import Counter
 from collections.abc import Callable
 
 import pytest
 
-from audio.turns import Crowded, Turns
+from concurrency.fairness import QueueFull
+from concurrency.semaphore import FairSemaphore
 
 pytestmark = pytest.mark.anyio
 
@@ -18,15 +18,15 @@ pytestmark = pytest.mark.anyio
 class Visitors:
     """Callers that stay until they are sent away."""
 
-    def __init__(self, turns: Turns) -> None:
-        self.turns = turns
+    def __init__(self, semaphore: FairSemaphore) -> None:
+        self.semaphore = semaphore
         self.inside: list[str] = []
         self.order: list[str] = []
         self._sent: dict[str, asyncio.Event] = {}
         self.tasks: dict[str, asyncio.Task[None]] = {}
 
     async def come(self, *names: str) -> None:
-        """`a1` is the first of owner `a`. Returns once all are inside or wait."""
+        """`a1` is the first of owner `a`. Resemaphore once all are inside or wait."""
         for name in names:
             self._sent[name] = asyncio.Event()
             self.tasks[name] = asyncio.create_task(self._stay(name))
@@ -39,7 +39,7 @@ class Visitors:
             await settled()
 
     async def _stay(self, name: str) -> None:
-        async with self.turns.of(name.rstrip("0123456789")):
+        async with self.semaphore.of(name.rstrip("0123456789")):
             self.inside.append(name)
             self.order.append(name)
             await self._sent[name].wait()
@@ -52,8 +52,8 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-async def test_places_are_few_and_owners_take_turns() -> None:
-    visitors = Visitors(Turns(2, 8, 64))
+async def test_places_are_few_and_owners_take_semaphore() -> None:
+    visitors = Visitors(FairSemaphore(2, 8, 64))
     await visitors.come("a1", "a2", "a3", "b1", "b2", "c1")
     assert visitors.inside == ["a1", "b1"]
     await visitors.send("a1")
@@ -65,7 +65,7 @@ async def test_places_are_few_and_owners_take_turns() -> None:
 
 
 async def test_files_of_one_owner_wait_for_each_other_though_a_place_is_free() -> None:
-    visitors = Visitors(Turns(2, 8, 64))
+    visitors = Visitors(FairSemaphore(2, 8, 64))
     await visitors.come("a1", "a2")
     assert visitors.inside == ["a1"]
     await visitors.come("b1")
@@ -74,7 +74,7 @@ async def test_files_of_one_owner_wait_for_each_other_though_a_place_is_free() -
 
 
 async def test_without_an_owner_nobody_waits_for_each_other() -> None:
-    visitors = Visitors(Turns(2, 1, 64))
+    visitors = Visitors(FairSemaphore(2, 1, 64))
     await visitors.come("1", "2", "3", "4", "5")
     assert visitors.inside == ["1", "2"]
     await visitors.send("2", "1", "3", "4", "5")
@@ -83,16 +83,16 @@ async def test_without_an_owner_nobody_waits_for_each_other() -> None:
 
 @pytest.mark.parametrize(("waiting", "is_let"), [(2, True), (3, True), (4, False)])
 async def test_an_owner_has_few_waiting(waiting: int, is_let: bool) -> None:
-    visitors = Visitors(Turns(1, 3, 64))
+    visitors = Visitors(FairSemaphore(1, 3, 64))
     await visitors.come("a1", *(f"a{number}" for number in range(2, waiting + 1)))
     if is_let:
         await visitors.come("a9")
-        assert visitors.turns.waiting == waiting
+        assert visitors.semaphore.waiting == waiting
         names = [*visitors.tasks]
     else:
         names = [*visitors.tasks]
-        with pytest.raises(Crowded, match="of one owner"):
-            async with visitors.turns.of("a"):
+        with pytest.raises(QueueFull, match="of one owner"):
+            async with visitors.semaphore.of("a"):
                 raise AssertionError
         await visitors.come("b1")
         names.append("b1")
@@ -101,14 +101,14 @@ async def test_an_owner_has_few_waiting(waiting: int, is_let: bool) -> None:
 
 @pytest.mark.parametrize(("waiting", "is_let"), [(2, True), (3, False)])
 async def test_all_together_have_few_waiting(waiting: int, is_let: bool) -> None:
-    visitors = Visitors(Turns(1, 3, 3))
+    visitors = Visitors(FairSemaphore(1, 3, 3))
     await visitors.come("a1", *(f"{owner}1" for owner in "bcd"[:waiting]))
     if is_let:
         await visitors.come("e1")
-        assert visitors.turns.waiting == waiting + 1
+        assert visitors.semaphore.waiting == waiting + 1
     else:
-        with pytest.raises(Crowded, match=r"^files wait"):
-            async with visitors.turns.of("e"):
+        with pytest.raises(QueueFull, match=r"^requests wait"):
+            async with visitors.semaphore.of("e"):
                 raise AssertionError
     await visitors.send(*visitors.tasks)
 
@@ -127,46 +127,46 @@ async def test_all_together_have_few_waiting(waiting: int, is_let: bool) -> None
 async def test_where_all_wait_that_may_the_last_of_the_longest_line_makes_room(
     waiting: tuple[str, ...], comes: str, goes: str | None
 ) -> None:
-    visitors = Visitors(Turns(1, 8, len(waiting)))
+    visitors = Visitors(FairSemaphore(1, 8, len(waiting)))
     await visitors.come("a1", *waiting, comes)
     sent_away = [name for name, task in visitors.tasks.items() if task.done()]
     assert sent_away == [goes or comes]
-    assert visitors.turns.waiting == len(waiting)
-    with pytest.raises(Crowded, match=r"^files wait"):
+    assert visitors.semaphore.waiting == len(waiting)
+    with pytest.raises(QueueFull, match=r"^requests wait"):
         await visitors.tasks.pop(sent_away[0])
     await visitors.send("a1")
     assert len(visitors.inside) == 1  # no place was lost, and none was given twice
     for task in visitors.tasks.values():
         task.cancel()
     await settled()
-    assert (visitors.turns._free, visitors.turns.waiting) == (1, 0)
+    assert (visitors.semaphore.free, visitors.semaphore.waiting) == (1, 0)
 
 
 async def test_who_is_sent_away_at_the_moment_of_leaving_gives_no_place_back() -> None:
-    visitors = Visitors(Turns(1, 8, 2))
+    visitors = Visitors(FairSemaphore(1, 8, 2))
     await visitors.come("a1", "a2", "a3")
-    coming = asyncio.ensure_future(visitors.turns._enter("b"))
+    coming = asyncio.ensure_future(visitors.semaphore._acquire("b"))
     await asyncio.sleep(0)  # it has come, and what it did to the line has not been heard there yet
     visitors.tasks["a3"].cancel()
     await settled()
-    assert (visitors.turns._free, visitors.turns._inside, visitors.turns.waiting) == (0, Counter({"a": 1}), 2)
+    assert (visitors.semaphore.free, visitors.semaphore._holders, visitors.semaphore.waiting) == (0, {"a": 1}, 2)
     coming.cancel()
     await visitors.send("a1", "a2")
 
 
 async def test_who_goes_while_waiting_leaves_no_gap() -> None:
-    visitors = Visitors(Turns(1, 8, 64))
+    visitors = Visitors(FairSemaphore(1, 8, 64))
     await visitors.come("a1", "b1", "c1")
     visitors.tasks["b1"].cancel()
     await settled()
-    assert visitors.turns.waiting == 1
+    assert visitors.semaphore.waiting == 1
     await visitors.send("a1")
     assert visitors.inside == ["c1"]
     await visitors.send("c1")
 
 
 async def test_who_goes_at_the_moment_of_being_let_in_passes_the_place_on() -> None:
-    visitors = Visitors(Turns(1, 8, 64))
+    visitors = Visitors(FairSemaphore(1, 8, 64))
     await visitors.come("a1", "b1", "c1")
     visitors._sent["a1"].set()
     while "a1" in visitors.inside:  # noqa: ASYNC110
@@ -181,21 +181,21 @@ async def test_who_goes_at_the_moment_of_being_let_in_passes_the_place_on() -> N
 
 
 async def test_an_error_inside_frees_the_place() -> None:
-    turns = Turns(1, 8, 64)
+    semaphore = FairSemaphore(1, 8, 64)
     for _ in range(3):
         with pytest.raises(ZeroDivisionError):
-            async with turns.of("a"):
+            async with semaphore.of("a"):
                 raise ZeroDivisionError
 
 
 async def test_whatever_happens_no_place_is_lost() -> None:
-    turns, seen = Turns(2, 4, 8), 0
+    semaphore, seen = FairSemaphore(2, 4, 8), 0
     dice = random.Random(7)
     inside: set[int] = set()
 
     async def visit(number: int) -> None:
         nonlocal seen
-        async with turns.of(dice.choice(["a", "b", "c", ""])):
+        async with semaphore.of(dice.choice(["a", "b", "c", ""])):
             inside.add(number)
             seen = max(seen, len(inside))
             try:
@@ -212,16 +212,16 @@ async def test_whatever_happens_no_place_is_lost() -> None:
         if dice.random() < 0.5:
             await asyncio.sleep(0)
     results = await asyncio.gather(*tasks, return_exceptions=True)
-    assert {type(result) for result in results} == {type(None), Crowded, asyncio.CancelledError}
+    assert {type(result) for result in results} == {type(None), QueueFull, asyncio.CancelledError}
     assert seen == 2
-    assert turns.waiting == 0
-    async with turns.of("a"), turns.of("b"):
-        assert turns._free == 0
-    assert (turns._free, turns._inside, turns._lines) == (2, Counter(), {})
+    assert semaphore.waiting == 0
+    async with semaphore.of("a"), semaphore.of("b"):
+        assert semaphore.free == 0
+    assert (semaphore.free, semaphore._holders, semaphore.waiting) == (2, {}, 0)
 
 
 async def test_an_owner_may_have_several_places_but_never_all() -> None:
-    visitors = Visitors(Turns(3, each=2))
+    visitors = Visitors(FairSemaphore(3, each=2))
     await visitors.come("a1", "a2", "a3")
     assert visitors.inside == ["a1", "a2"]
     await visitors.come("b1", "b2")
@@ -233,53 +233,53 @@ async def test_an_owner_may_have_several_places_but_never_all() -> None:
 
 
 def test_threads_wait_where_they_are() -> None:
-    turns, inside = Turns(1), threading.Semaphore(0)
+    semaphore, inside = FairSemaphore(1), threading.Semaphore(0)
 
     def visit() -> None:
-        with turns.blocking("a"):
+        with semaphore.blocking("a"):
             inside.release()
 
-    with turns.blocking("a"):
+    with semaphore.blocking("a"):
         thread = threading.Thread(target=visit)
         thread.start()
-        while not turns.waiting:
+        while not semaphore.waiting:
             pass
         assert not inside.acquire(blocking=False)
     thread.join()
     assert inside.acquire(blocking=False)
-    with pytest.raises(ZeroDivisionError), turns.blocking("a"):
+    with pytest.raises(ZeroDivisionError), semaphore.blocking("a"):
         raise ZeroDivisionError
-    with turns.blocking("b"):
+    with semaphore.blocking("b"):
         pass
 
 
 def test_a_thread_is_sent_away_as_well() -> None:
-    turns, sent_away = Turns(1, 8, 2), threading.Event()
+    semaphore, sent_away = FairSemaphore(1, 8, 2), threading.Event()
 
     def visit() -> None:
-        with pytest.raises(Crowded), turns.blocking("a"):
+        with pytest.raises(QueueFull), semaphore.blocking("a"):
             raise AssertionError
         sent_away.set()
 
-    with turns.blocking("a"):
-        first = turns._take("a")
+    with semaphore.blocking("a"):
+        first = semaphore._request("a")
         thread = threading.Thread(target=visit)
         thread.start()
-        while turns.waiting < 2:
+        while semaphore.waiting < 2:
             pass
-        other = turns._take("b")
+        other = semaphore._request("b")
         assert sent_away.wait(10)
-        assert (first.done(), other.done(), turns.waiting) == (False, False, 2)
+        assert (first.done(), other.done(), semaphore.waiting) == (False, False, 2)
     thread.join()
 
 
 def test_callers_of_two_event_loops_share_the_places() -> None:
-    turns, inside, most = Turns(1, 64, 128), 0, 0
+    semaphore, inside, most = FairSemaphore(1, 64, 128), 0, 0
     lock = threading.Lock()
 
     async def visit(owner: str) -> None:
         nonlocal inside, most
-        async with turns.of(owner):
+        async with semaphore.of(owner):
             with lock:
                 inside += 1
                 most = max(most, inside)
@@ -298,4 +298,4 @@ def test_callers_of_two_event_loops_share_the_places() -> None:
         thread.start()
     for thread in threads:
         thread.join(30)
-    assert (most, inside, turns.waiting) == (1, 0, 0)
+    assert (most, inside, semaphore.waiting) == (1, 0, 0)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from ray.serve._private.router import CurrentLoopRouter
 
-from autoscaling.report import REPORTS, counted_as_waiting, report_waiting
+from autoscaling.ray_internals.metrics import REPORTS, counted_as_waiting, report_waiting
 
 
 class Metrics:

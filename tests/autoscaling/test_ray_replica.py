@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from deployments.bodies import CARELESS, MESSAGES
+from autoscaling.ray_internals.replica import MESSAGES, UNTRUSTED_HEADER_PARSERS
 
 SCRIPT = """
 import asyncio
 from ray.serve._private.direct_ingress_http_util import ASGIDIReceiveProxy
-from deployments.bodies import take_bodies_as_they_are_read
+from autoscaling.ray_internals.replica import bound_body_queue
 
 taken = 0
 
@@ -24,7 +24,7 @@ async def receive():
     return {"type": "http.request", "body": b"x", "more_body": True} if taken < 1000 else {"type": "http.disconnect"}
 
 async def run():
-    take_bodies_as_they_are_read()
+    bound_body_queue()
     proxy = ASGIDIReceiveProxy({"type": "http"}, receive, asyncio.get_running_loop())
     fetching = proxy.fetch_until_disconnect_task()
     for _ in range(5000):
@@ -42,19 +42,19 @@ asyncio.run(run())
 
 HEADERS = """
 from ray.serve._private import replica
-from deployments.bodies import ignore_headers_against_care
+from autoscaling.ray_internals.replica import ignore_client_control_headers
 import sys
 if sys.argv[1:]:
     delattr(replica, sys.argv[1])
-ignore_headers_against_care()
+ignore_client_control_headers()
 headers = {b"x-request-disconnect-disabled": b"?1", b"x-request-timeout-seconds": b"0.01"}
 print(replica.parse_disconnect_disabled_header(headers), replica.parse_request_timeout_header(headers, 7.0))
 """
 
 LOOPBACK = """
 from ray.serve._private import replica
-from deployments.loopback import NAME, keep_replica_port_local
-delattr(replica, NAME)
+from autoscaling.ray_internals.replica import PORT_OPENER, keep_replica_port_local
+delattr(replica, PORT_OPENER)
 keep_replica_port_local()
 """
 
@@ -68,7 +68,7 @@ def test_headers_that_would_switch_off_care_mean_nothing_to_serve() -> None:
     assert _run(HEADERS).stdout.split() == ["False", "7.0"]
 
 
-@pytest.mark.parametrize("name", CARELESS)
+@pytest.mark.parametrize("name", UNTRUSTED_HEADER_PARSERS)
 def test_start_is_refused_where_serve_reads_those_headers_with_something_else(name: str) -> None:
     done = _run(HEADERS, name)
     assert done.returncode == 1

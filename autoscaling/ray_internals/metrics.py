@@ -6,8 +6,7 @@
 Serve means to do the first: a handle without replicas reports when its first call comes. But it reports what it had
 counted before that call, which is nothing, and the count goes out with its next report, up to half a second later.
 Reports more often would cost a tenth of a core. The second it cannot know: in its own queue the calls would stand
-behind each other whoever made them. Both use private names of Ray, which tests/cluster/test_router_contract.py holds
-on to.
+behind each other whoever made them.
 """
 
 from __future__ import annotations

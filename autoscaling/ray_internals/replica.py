@@ -1,0 +1,94 @@
+"""Hardens how Serve's replica takes requests, before the app sees them.
+
+    bound_body_queue                 a body comes into memory no faster than its route reads it
+    ignore_client_control_headers    clients cannot switch off how disconnects and time limits are treated
+    keep_replica_port_local          the replicas' own port stays off the network on a machine that serves alone
+
+Serve's replica takes a body from the network as fast as it comes and queues it without a bound: of a recording that
+comes faster than the disk writes, and of one that never ends, all would be in memory. With a bound the network waits.
+
+Serve's replicas take each other's calls on a gRPC port that listens on every interface and unpickles what arrives. On a
+cluster that port must be reachable from the other nodes, and the network between them must be closed to others (README,
+"Security"). On one machine it belongs on loopback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+
+MESSAGES = 8
+"""Messages of a body, of some 64 KiB each, that wait to be read."""
+
+UNTRUSTED_HEADER_PARSERS = {
+    "parse_disconnect_disabled_header": lambda headers: False,
+    "parse_request_timeout_header": lambda headers, default: default,
+}
+"""Functions with which Serve's replica reads two headers, and what replaces each. HAProxy drops these headers; a client
+that reaches the replica's own port could still send them."""
+
+LOOPBACK_ADDRESS = "127.0.0.2"
+"""Address of a node that is alone. Ray would replace 127.0.0.1 by an address of the network."""
+
+LOOPBACK_VARIABLE = "PARLANCE_LOOPBACK"
+
+PORT_OPENER = "add_port_to_grpc_server"
+"""The function with which Serve's replica opens its port."""
+
+
+def ignore_client_control_headers() -> None:
+    """Called in the constructor of the ingress.
+
+    Raises RuntimeError where this version of Ray reads those headers with other functions: the start is refused then.
+    """
+    from ray.serve._private import replica
+
+    for name, parser in UNTRUSTED_HEADER_PARSERS.items():
+        if not hasattr(replica, name):
+            raise RuntimeError(
+                f"this version of Ray has no `{name}` in `{replica.__name__}`, so clients might switch off how Serve "
+                "treats disconnects; use the version in requirements/"
+            )
+        setattr(replica, name, parser)
+
+
+def bound_body_queue() -> None:
+    """Called in the constructor of the ingress, before Serve takes requests.
+
+    Acts only where routes run in the replica's own event loop, as `configs/ray.env` has it: only there does Serve wait
+    for room in its queue.
+    """
+    from ray.serve._private import constants
+    from ray.serve._private.direct_ingress_http_util import ASGIDIReceiveProxy
+
+    if constants.RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD:
+        return
+
+    def queue(proxy: Any) -> asyncio.Queue[Any]:
+        if proxy._queue is None:
+            proxy._queue = asyncio.Queue(MESSAGES)
+        bounded: asyncio.Queue[Any] = proxy._queue
+        return bounded
+
+    ASGIDIReceiveProxy.queue = property(queue)
+
+
+def keep_replica_port_local() -> None:
+    """Called in each replica's constructor, before Serve opens the port. Acts only if PARLANCE_LOOPBACK is set.
+
+    Raises RuntimeError where it cannot: the start is refused then.
+    """
+    if not os.environ.get(LOOPBACK_VARIABLE):
+        return
+    from ray.serve._private import replica
+
+    if not hasattr(replica, PORT_OPENER):
+        raise RuntimeError(
+            f"this version of Ray has no `{PORT_OPENER}` in `{replica.__name__}`, so the port of replicas would be "
+            f"open to the network; use the version in requirements/, or unset {LOOPBACK_VARIABLE} where a firewall "
+            "closes that port"
+        )
+    replica.add_port_to_grpc_server = lambda server, address: server.add_insecure_port(
+        address.replace("[::]", LOOPBACK_ADDRESS)
+    )
