@@ -67,9 +67,9 @@ PATIENCE = 10
 gives way."""
 
 REASONS = {
-    "unreadable": "it is no audio file, or in no format that is known",
-    "no_sound": "there is no sound in it that can be decoded",
-    "rate": "its sample rate is out of range",
+    "unreadable": "the file is not audio, or its format is not supported",
+    "no_sound": "the file contains no sound that can be decoded",
+    "rate": "the sample rate is out of range",
 }
 """A child's verdicts. Its text is not read: after a bad file, nobody knows who writes it."""
 
@@ -128,7 +128,7 @@ async def decode(data: bytes | Path, sample_rate: int, max_seconds: float, owner
         Crowded: too many files wait, of this owner or in all, or too much sound is held.
     """
     if data == b"":
-        raise NotAudio("it is empty")
+        raise NotAudio("the file is empty")
     async with _turns.of(owner):
         child = _Child()
         loop = asyncio.get_running_loop()
@@ -169,7 +169,7 @@ class _Child:
     def _started(self, file: int, start: str) -> subprocess.Popen[bytes]:
         spec = find_spec("av")
         if spec is None or spec.origin is None:
-            raise RuntimeError("PyAV is not installed: nothing can be decoded")
+            raise RuntimeError("PyAV is not installed, so no audio can be decoded; install the locked requirements")
         paths = [str(Path(__file__).parent), str(Path(spec.origin).parents[1])]
         with self._lock:
             if self._is_stopped:
@@ -251,7 +251,7 @@ def _read(process: subprocess.Popen[bytes], given: _Given, limit_bytes: int, dea
         given.write(block)
         if given.size > limit_bytes:
             break
-    raise NotAudio("decoding it took too long")
+    raise NotAudio("decoding took too long")
 
 
 def _check(said: str, max_seconds: float) -> None:
@@ -265,4 +265,4 @@ def _check(said: str, max_seconds: float) -> None:
         case "too_long":
             raise TooLong(max_seconds)
         case word:
-            raise NotAudio(REASONS.get(word, "decoding it failed, or took too much time or memory"))
+            raise NotAudio(REASONS.get(word, "decoding failed, or took too much time or memory"))

@@ -36,7 +36,7 @@ class Shares:
         with self._lock:
             self._collect()
             if self._taken[owner] + amount > self._free - amount:
-                raise Crowded("hours of sound are being heard")
+                raise Crowded("hours of audio are being processed")
             self._taken[owner] += amount
             self._free -= amount
 

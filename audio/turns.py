@@ -92,7 +92,7 @@ class Turns:
             self._admit(key, ticket)
             return ticket
         if len(line) >= self._owner_waiting:
-            raise Crowded("files of one owner wait to be decoded")
+            raise Crowded("files of your organisation wait to be decoded")
         self._make_room(line)
         line.append(ticket)
         self._lines[key] = line

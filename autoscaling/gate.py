@@ -156,7 +156,7 @@ class Gate:
             await self._room.enter(timings.organisation, partial(self._enter, timings), self.serving.deadline_s)
         except Full:
             raise BUSY(
-                f"{self.serving.max_queued} requests wait for this engine already; send this one again shortly"
+                f"{self.serving.max_queued} requests already wait for this engine; send this one again shortly"
             ) from None
         except Late:
             raise UPSTREAM_TIMEOUT() from None
@@ -264,5 +264,5 @@ def _translated(error: Exception) -> ApiError:
     cause = error.cause if isinstance(error, RayTaskError) else error
     if isinstance(cause, ApiError):
         return ApiError(*cause.args)
-    log.error("an engine failed: %s", without_text(cause))
+    log.error("an engine failed during a call: %s", without_text(cause))
     return UPSTREAM_ERROR()

@@ -75,7 +75,7 @@ def _preset(file: Path) -> Preset:
     except ApiError as error:
         raise CatalogError(f"{file.name}: {error.message}") from None
     if preset.id != file.stem:
-        raise CatalogError(f"{file.name}: the id is `{preset.id}`; it must be the name of the file")
+        raise CatalogError(f"{file.name}: the id is `{preset.id}`, but it must equal the name of the file")
     return preset
 
 

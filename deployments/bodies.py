@@ -33,8 +33,9 @@ def ignore_headers_against_care() -> None:
     for name, careful in CARELESS.items():
         if not hasattr(replica, name):
             raise RuntimeError(
-                f"this version of Ray has no `{name}` in `{replica.__name__}`, so clients might switch off how Serve "
-                "treats disconnects; use the version in requirements/"
+                f"this version of Ray has no `{name}` in `{replica.__name__}`, so clients might switch off the way "
+                "in which Serve "
+                "handles disconnects; install the version in requirements/"
             )
         setattr(replica, name, careful)
 

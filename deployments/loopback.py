@@ -30,6 +30,6 @@ def keep_replica_port_local() -> None:
     if not hasattr(replica, NAME):
         raise RuntimeError(
             f"this version of Ray has no `{NAME}` in `{replica.__name__}`, so the port of replicas would be open to "
-            f"the network; use the version in requirements/, or unset {VARIABLE} where a firewall closes that port"
+            f"the network; install the version in requirements/, or unset {VARIABLE} if a firewall closes that port"
         )
     replica.add_port_to_grpc_server = lambda server, address: server.add_insecure_port(address.replace("[::]", ADDRESS))

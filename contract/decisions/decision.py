@@ -96,10 +96,10 @@ class Wire(Protocol):
 def check_state(text: str) -> None:
     """Raises ValueError where there is nothing to judge, and REQUEST_TOO_LARGE where there is too much."""
     if not text.strip():
-        raise ValueError("there is nothing to judge: the state is empty")
+        raise ValueError("the state is empty; send a text or an image to decide about")
     if len(text) > DECISION_STATE_CHARS:
         raise REQUEST_TOO_LARGE(
-            f"a state of {len(text)} characters was sent; {DECISION_STATE_CHARS} are allowed", param="state"
+            f"a state of {len(text)} characters was sent; at most {DECISION_STATE_CHARS} are allowed", param="state"
         )
 
 
@@ -117,7 +117,7 @@ def check_image(address: str) -> str:
     size = decoded_bytes(address)
     if size > DECISION_IMAGE_BYTES:
         raise REQUEST_TOO_LARGE(
-            f"an image of {size} bytes was sent; {DECISION_IMAGE_BYTES} are allowed", param="images"
+            f"an image of {size} bytes was sent; at most {DECISION_IMAGE_BYTES} are allowed", param="images"
         )
     return address
 
@@ -127,5 +127,5 @@ def check_body(body_bytes: int, images: Sequence[str]) -> None:
     size = body_bytes - sum(len(address) - address.index(",") - 1 for address in images)
     if size > DECISION_BODY_BYTES:
         raise REQUEST_TOO_LARGE(
-            f"the body has {size} bytes without its images' data; {DECISION_BODY_BYTES} are allowed"
+            f"the body has {size} bytes besides its images' data; at most {DECISION_BODY_BYTES} are allowed"
         )

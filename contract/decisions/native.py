@@ -61,7 +61,7 @@ class DecisionRequest(Strict):
         for one, other in (("state", "messages"), ("questions", "preset")):
             given = [name for name in (one, other) if getattr(self, name) is not None]
             if len(given) != 1:
-                raise ValueError(f"send exactly one of `{one}` and `{other}`; {len(given) or 'none'} came")
+                raise ValueError(f"send exactly one of `{one}` and `{other}`, not {'both' if given else 'neither'}")
         # Of a conversation, only what was said counts against the limit.
         said = self._text() if self.messages is None else "".join(turn.content for turn in self.messages)
         check_state(said)

@@ -18,5 +18,7 @@ class Policy(Strict):
     @model_validator(mode="after")
     def _check(self) -> Policy:
         if (self.mode == "threshold") != (self.threshold is not None):
-            raise ValueError("`threshold` (a number from 0 to 1) goes with the mode `threshold`, and only with it")
+            raise ValueError(
+                "`threshold` (a number from 0 to 1) is required with the mode `threshold`, and allowed only with it"
+            )
         return self

@@ -27,7 +27,7 @@ def _at_most(chars: int, what: str) -> AfterValidator:
         if not text.strip():
             raise ValueError(f"{what} must not be empty")
         if len(text) > chars:
-            raise REQUEST_TOO_LARGE(f"{what} of {len(text)} characters was sent; {chars} are allowed")
+            raise REQUEST_TOO_LARGE(f"{what} of {len(text)} characters was sent; at most {chars} are allowed")
         return text
 
     return AfterValidator(check)

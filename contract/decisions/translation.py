@@ -18,8 +18,8 @@ HOLDS, FAILS = "the statement is true", "the statement is false"
 def _refuse_policy(policy: Any) -> None:
     if policy is not None:
         raise INVALID_REQUEST(
-            "`policy` was sent, and a reply in this shape cannot say that an answer is withheld; "
-            "POST /decisions with `state` and `questions` by name takes one",
+            "`policy` was sent, but a reply of this shape cannot mark an answer as withheld; "
+            "send `state` and named `questions` to POST /decisions, which supports `policy`",
             param="policy",
         )
 

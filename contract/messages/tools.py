@@ -59,7 +59,7 @@ class ToolChoice(Lenient):
     @model_validator(mode="after")
     def _is_named(self) -> ToolChoice:
         if self.type == "tool" and self.name is None:
-            raise ValueError("a choice of type `tool` needs the field `name`")
+            raise ValueError("a `tool_choice` of type `tool` needs the field `name`")
         return self
 
 

@@ -35,7 +35,7 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
 
 NOT_READY: dict[State, str] = {
     "pending": "is not finished; poll it until its `status` is `ready`",
-    "adopted": "has been adopted already",
+    "adopted": "has already been adopted",
     "discarded": "has been discarded",
     "failed": "has failed; order a new one",
 }
