@@ -209,7 +209,7 @@ def main() -> None:
     for way, seconds in at_once.items():
         if seconds:
             each = ", ".join(f"{one:.1f}" for one in seconds)
-            print(f"\n{', '.join(TOGETHER)} asked at once, {way}: the last has answered after {each} s")
+            print(f"\n{', '.join(TOGETHER)} requested at once, {way}: the last answered after {each} s")
     print(f"\nload average {os.getloadavg()[0]:.1f}")
     if options.plot:
         rows = {engine: {way: median(starts[engine, way]) for way in checkouts} for engine in options.engines}

@@ -161,10 +161,10 @@ class TokenBatcher(Generic[Item, Result]):
         """Raises RuntimeError if a worker is dead or one call of the model does not end."""
         alive = [worker.is_alive() for worker in self._workers]
         if not (any(alive) if self.is_closed else all(alive)):  # closed, each ends when its slice is done
-            raise RuntimeError("a worker thread of the model is not alive")
+            raise RuntimeError("a worker thread of the model has died")
         since = min(self._busy_since.copy().values(), default=None)
         if since is not None and time.monotonic() - since > STALL_S:
-            raise RuntimeError(f"one call of the model has taken longer than {STALL_S:.0f} s")
+            raise RuntimeError(f"a call of the model has taken longer than {STALL_S:.0f} s")
 
     def close(self) -> None:
         """Ends the workers after their present slice; waiting callers get a RuntimeError."""

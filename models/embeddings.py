@@ -28,7 +28,7 @@ class TransformerEmbedder(EmbeddingsEngine):
         size = self._sentences.encoder.network.config.hidden_size
         if size != model.dimensions:
             raise WeightsError(
-                f"the weights of `{model.id}` give {size} dimensions, its stanza says {model.dimensions}"
+                f"the weights of `{model.id}` give {size} dimensions, but its stanza says {model.dimensions}"
             )
 
     async def embed(self, job: EmbeddingsJob) -> Embeddings:
@@ -75,7 +75,7 @@ class TransformerEmbedder(EmbeddingsEngine):
             if len(text) > encoder.most_chars:
                 raise CONTEXT_LENGTH_EXCEEDED(
                     f"`input[{index}]` has {len(text)} characters; `{self.model.id}` reads {encoder.window} tokens and "
-                    f"looks at {encoder.most_chars} characters, and `truncate` is false",
+                    f"at most {encoder.most_chars} characters, and `truncate` is false; shorten it or set `truncate`",
                     param="input",
                 )
 
@@ -84,7 +84,7 @@ class TransformerEmbedder(EmbeddingsEngine):
             if item.cut:
                 raise CONTEXT_LENGTH_EXCEEDED(
                     f"`input[{index}]` has {len(item) + item.cut} tokens; `{self.model.id}` reads "
-                    f"{self._sentences.encoder.window}, and `truncate` is false",
+                    f"{self._sentences.encoder.window}, and `truncate` is false; shorten it or set `truncate`",
                     param="input",
                 )
 

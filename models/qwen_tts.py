@@ -76,7 +76,7 @@ def checked(samples: Any, rate: int, sample_rate: int, model_id: str) -> Samples
     import numpy as np
 
     if rate != sample_rate:
-        raise RuntimeError(f"the weights of `{model_id}` speak at {rate} Hz, its stanza says {sample_rate}")
+        raise RuntimeError(f"the weights of `{model_id}` speak at {rate} Hz, but its stanza says {sample_rate}")
     return np.asarray(samples, np.float32).clip(-1, 1)
 
 
@@ -97,7 +97,7 @@ def load(folder: Path, network: Network, variant: Literal["base", "voice_design"
         package = importlib.import_module("qwen_tts")
     except ImportError as error:
         raise RuntimeError(
-            f"`{sys.executable}` has no qwen-tts; `make setup-qwen` makes the environment whose interpreter "
+            f"`{sys.executable}` has no qwen-tts; run `make setup-qwen` to make the environment whose interpreter "
             f"`py_executable` should name"
         ) from error
     device = network.device or ("cuda:0" if torch.cuda.is_available() else "cpu")
@@ -110,5 +110,5 @@ def load(folder: Path, network: Network, variant: Literal["base", "voice_design"
         use_safetensors=True,
     )
     if tts.model.tts_model_type != variant:
-        raise WeightsError(f"`{folder}` holds `{tts.model.tts_model_type}`, but `{variant}` is needed")
+        raise WeightsError(f"`{folder}` contains `{tts.model.tts_model_type}`, but `{variant}` is needed")
     return tts

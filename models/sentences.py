@@ -76,7 +76,8 @@ def read_head(folder: Path, options: SentenceOptions) -> Head:
     pooling: Any = options.pooling or _published_pooling(kinds.get("Pooling"))
     if pooling not in get_args(Pooling):
         raise WeightsError(
-            f"`{folder}` publishes pooling `{pooling}`; set `options.pooling` to one of {', '.join(get_args(Pooling))}"
+            f"`{folder}` has the pooling `{pooling}`, which is not supported; set `options.pooling` to one of "
+            f"{', '.join(get_args(Pooling))}"
         )
     return Head(pooling, "Normalize" in kinds if options.normalise is None else options.normalise)
 

@@ -41,7 +41,7 @@ class TokenIds:
         Raises INVALID_REQUEST for ids that this tokenizer does not make; `place` is theirs in the request.
         """
         if (largest := max(ids)) >= self._vocabulary:
-            raise self._refusal(f"token id {largest} of {place} is beyond the {self._vocabulary} of")
+            raise self._refusal(f"token id {largest} of {place} is beyond the {self._vocabulary} ids of")
         inner = self._unframed(list(ids))
         text: str = self._tokenizer.decode(inner, skip_special_tokens=False)
         if not inner or self._tokenizer.encode(text, add_special_tokens=False).ids != inner:

@@ -45,7 +45,7 @@ def check_secret(connection: Connection, secrets: Secrets) -> None:
     kid, _, value = found.partition(":")
     if not secrets.derive(PURPOSE).verify(NAME.encode(), kid, bytes.fromhex(value)):
         raise ValueError(
-            "this server has another secret than the servers that used this database last; set the same "
+            "this server's secret differs from that of the servers that used this database last; set the same "
             f"{SECRET_VARIABLE} everywhere, or the previous one behind it after a comma, or restore the file `secrets`"
         )
 
@@ -55,7 +55,8 @@ def _check_keys(connection: Connection, secrets: Secrets) -> None:
     generations = api_keys.generations(connection)
     if generations and not generations.keys() & secrets.derive(PEPPER).keys.keys():
         raise ValueError(
-            f"no API key of this database was made under this server's secret; restore it or set {SECRET_VARIABLE}"
+            "no API key of this database was made with this server's secret; restore that secret or set "
+            f"{SECRET_VARIABLE}"
         )
 
 

@@ -118,7 +118,7 @@ async def _repeat(steps: list[Callable[[], Awaitable[object]]], every_s: float) 
                 await step()
             except Exception as error:
                 # Of any kind: if this ended, the leases of live reservations would expire.
-                log.error("could not %s, next try in %g s: %s", step.__name__, every_s, without_text(error))
+                log.error("could not %s; trying again in %g s: %s", step.__name__, every_s, without_text(error))
 
 
 def default_database(home: Path) -> str:
@@ -169,10 +169,14 @@ def is_shared(url: str) -> bool:
 def refuse_split(url: str | None, redis_url: str | None, blobs_url: str | None, replicas: int) -> None:
     """Raises ValueError where several replicas would not share counters, rows and bytes. No `url` is SQLite."""
     if replicas > 1 and not (url and is_shared(url)):
-        raise ValueError(f"{replicas} ingress replicas cannot share SQLite; set {DATABASE_VARIABLE} to a PostgreSQL")
+        raise ValueError(
+            f"{replicas} ingress replicas cannot share SQLite; set {DATABASE_VARIABLE} to a PostgreSQL database"
+        )
     if replicas > 1 and redis_url is None:
         raise ValueError(
-            f"{replicas} ingress replicas would each count requests for themselves; set {REDIS_VARIABLE} to a Redis"
+            f"{replicas} ingress replicas would each count requests separately; set {REDIS_VARIABLE} to a Redis server"
         )
     if replicas > 1 and blobs_url is None:
-        raise ValueError(f"{replicas} ingress replicas would each keep files for themselves; set {BLOBS_VARIABLE}")
+        raise ValueError(
+            f"{replicas} ingress replicas would each store files separately; set {BLOBS_VARIABLE} to a common store"
+        )

@@ -145,7 +145,7 @@ class Voices:
                     await self._finish(row)
                 except Exception as error:
                     # One voice whose bytes cannot be deleted must not keep the others.
-                    log.error("a removed voice could not be deleted yet: %s", without_text(error))
+                    log.error("could not delete a removed voice yet: %s", without_text(error))
                     await self._database.run(partial(_finish_later, voice_id=row.id))
                     failed += 1
             if failed == len(rows) or len(rows) < FINISHED_AT_ONCE:
@@ -179,7 +179,7 @@ def insert_voice(connection: Connection, org_id: int, made: OwnVoice) -> None:
         raise slug_taken(made.voice.slug)
     count = connection.execute(select(func.count()).select_from(_kept(org_id).subquery())).scalar_one()
     if count > OWN_VOICES:
-        raise VOICE_LIMIT_REACHED(f"your organisation has {OWN_VOICES} voices of its own, and may not have more")
+        raise VOICE_LIMIT_REACHED(f"your organisation has {OWN_VOICES} voices of its own, which is its limit")
 
 
 def delete_voice(connection: Connection, org_id: int, slug: str) -> None:
@@ -198,4 +198,4 @@ def _own_voice(row: Row[Any]) -> OwnVoice:
 
 def slug_taken(slug: str) -> ApiError:
     """Another voice has this slug."""
-    return VOICE_LIMIT_REACHED(f"the slug `{slug}` is taken; choose another one", param="slug")
+    return VOICE_LIMIT_REACHED(f"the slug `{slug}` is in use; choose another one", param="slug")

@@ -58,7 +58,9 @@ class Options(EngineOptions):
     def _exists(cls, name: str) -> str:
         known = sorted(file.name for file in TEMPLATES.glob("*.jinja"))
         if name not in known:
-            raise ValueError(f"there is no template `{name}`; there are {', '.join(f'`{one}`' for one in known)}")
+            raise ValueError(
+                f"there is no template `{name}`; the templates are {', '.join(f'`{one}`' for one in known)}"
+            )
         return name
 
 
@@ -222,7 +224,7 @@ class VllmChat(ChatEngine):
         except grammars.Refused as refusal:
             raise schema_refused(refusal, await self._refused_field(refusal, job)) from refusal
         except grammars.Crowded:
-            raise BUSY("too many grammars wait to be compiled; send the request again in a moment") from None
+            raise BUSY("too many grammars wait to be compiled; send the request again shortly") from None
         except Exception as failure:
             raise error_of(failure, request) from failure
         # vLLM answers a cancelled call with an error object; here a cancelled task stays cancelled.
@@ -271,7 +273,7 @@ class VllmChat(ChatEngine):
         for index, message in enumerate(request.messages):
             if message.images:
                 raise IMAGES_UNSUPPORTED(
-                    f"model `{self._model.id}` reads no images; message {index} has one",
+                    f"model `{self._model.id}` does not read images, but message {index} has one",
                     param=f"messages.{index}.content",
                 )
 

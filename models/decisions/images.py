@@ -44,7 +44,7 @@ def decode(address: str) -> Image:
     """
     head = ADDRESS.match(address)
     if head is None:
-        raise unreadable("an image is not a base64 `data:` address of a type that is read")
+        raise unreadable("an image is not a base64 `data:` address of a supported type")
     kind = head[0].removeprefix("data:image/").removesuffix(";base64,")
     try:
         return _decode(base64.b64decode(address[head.end() :], validate=True), kind.upper())
@@ -52,7 +52,7 @@ def decode(address: str) -> Image:
         raise
     except Exception:
         # Decoders raise anything, and Pillow has a bound of its own above ours.
-        raise unreadable(f"an image cannot be read as `image/{kind}`, which its address says it is") from None
+        raise unreadable(f"an image cannot be read as `image/{kind}`, the type that its address states") from None
 
 
 def _decode(data: bytes, format_name: str) -> Image:
@@ -63,10 +63,13 @@ def _decode(data: bytes, format_name: str) -> Image:
     with Image.open(BytesIO(data), formats=[format_name]) as image:
         width, height = image.size
         if width * height > IMAGE_PIXELS:
-            raise unreadable(f"an image of {width} x {height} pixels was sent; {IMAGE_PIXELS} pixels are allowed")
+            raise unreadable(
+                f"an image of {width} x {height} pixels was sent; at most {IMAGE_PIXELS} pixels are allowed"
+            )
         if max(width, height) > MAX_RATIO * min(width, height):
             raise unreadable(
-                f"an image of {width} x {height} pixels was sent; one side may be {MAX_RATIO} times as long"
+                f"an image of {width} x {height} pixels was sent; one side may be at most {MAX_RATIO} times as long "
+                "as the other"
             )
         image.load()  # here, because what follows hides that a file is cut short
         small: Image.Image = cap_pixels(convert_image_mode(normalize_image(image), "RGB"), READ_PIXELS)

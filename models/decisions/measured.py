@@ -64,7 +64,7 @@ class MeasuredScorer(DecisionEngine):
         if self._measured is None:
             raise RUNTIME_UNAVAILABLE()
         if job.images and not self._images:
-            raise IMAGES_UNSUPPORTED(f"model `{self.model.id}` reads no images here", param="images")
+            raise IMAGES_UNSUPPORTED(f"model `{self.model.id}` does not read images here; send none", param="images")
         return await self.read_job(job, self._measured.temperature)
 
     async def prepare(self, presets: Sequence[Preset]) -> None:

@@ -127,4 +127,4 @@ def keep(folder: Path, measured: Measurement) -> None:
         partial.write_text(measured.model_dump_json(indent=1))
         partial.replace(target)
     except OSError as error:
-        log.warning("the measurement could not be kept in `%s`: %s", folder, error.strerror)
+        log.warning("the measurement could not be stored in `%s`: %s", folder, error.strerror)

@@ -29,7 +29,7 @@ def known(folder: Path) -> Iterator[None]:
         of = _architectures(folder)
         if any(part in str(error) for part in UNKNOWN):
             raise WeightsError(
-                f"the weights in `{folder}` are of the architecture {of}, which vLLM {_vllm()} does not know; name "
+                f"the weights in `{folder}` have the architecture {of}, which vLLM {_vllm()} does not know; name "
                 "other weights in the stanza, or install a vLLM that knows it"
             ) from None
         if NOT_LOADED not in str(error):

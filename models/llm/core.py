@@ -261,4 +261,4 @@ class ThreadedLLM(AsyncLLM):
         await super().check_health()
         core = self.engine_core
         if core.busy and time.monotonic() - core.moved_at > STALL_S:
-            raise RuntimeError(f"the engine has work, but took no step for {STALL_S:.0f} s")
+            raise RuntimeError(f"the engine has work, but has made no step for {STALL_S:.0f} s")

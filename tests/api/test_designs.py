@@ -286,7 +286,7 @@ async def test_auto_adopt_that_is_refused_leaves_the_draft_ready_and_says_why(ap
     await eventually(told)
     draft = await poll(api, mine)
     assert (draft["status"], draft["voice"]) == ("ready", None)
-    assert "`our-anna` is taken" in draft["error"]
+    assert "`our-anna` is in use" in draft["error"]
     reply = await adopt(api, draft, slug="our-bea")
     assert reply.status_code == 200
     assert (await poll(api, draft))["error"] is None

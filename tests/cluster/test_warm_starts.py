@@ -113,7 +113,7 @@ def test_an_engine_starts_without_a_server_and_the_next_one_is_a_fork_again(fork
     assert alone not in forks.forked()
     assert forks.pid() != killed
     assert forks.start() in forks.forked()
-    assert forks.log.count(f" {alone} imports by itself: the fork server could not be used: ") == 1
+    assert forks.log.count(f" {alone} imports the libraries itself: the fork server could not be used: ") == 1
 
 
 def test_a_server_that_is_stopped_in_a_start_delays_it_and_makes_no_second_replica(forks: Forks) -> None:

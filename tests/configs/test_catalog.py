@@ -104,9 +104,9 @@ def test_every_price_of_what_is_set_up_is_above_zero() -> None:
         (STANZA + SERVING.replace("embedded", "moon"), "chat.toml [m.serving]: there is no profile `moon`"),
         (STANZA + SERVING + "cpus = 1\n", "chat.toml [m.serving.embedded] `cpus`"),
         (STANZA + SERVING + "deployment = 1\n", "chat.toml [m.serving.embedded] `deployment`"),
-        (STANZA + "serving = 1\n", "chat.toml `m.serving`: a table is expected"),
+        (STANZA + "serving = 1\n", "chat.toml `m.serving` must be a table"),
         (STANZA + "serving.embedded = 1\n", "chat.toml [m.serving.embedded]: input should be a valid dictionary"),
-        ("m = 1\n", "chat.toml `m`: a table is expected"),
+        ("m = 1\n", "chat.toml `m` must be a table"),
         (STANZA + STANZA, "chat.toml:"),
         ("[m", "chat.toml:"),
     ],
@@ -146,7 +146,7 @@ def test_stanza_of_another_profile_is_checked_too(tmp_path: Path) -> None:
         ("voices.toml", 'provider = "qwen"', 'provider = "nobody"', r"voices.toml \[rooom-f-01\] `provider`"),
         ("voices.toml", 'gender = "f"', 'gender = "x"', r"voices.toml \[F1\] `gender`"),
         ("sentences.toml", "\nzh = ", "\nxx = ", r"speech.toml \[cosyvoice-3\] `sentences`: .*no sentence for zh"),
-        ("sentences.toml", "\nzh = ", "\nzh = 1 #", "sentences.toml `zh`: a string is expected"),
+        ("sentences.toml", "\nzh = ", "\nzh = 1 #", "sentences.toml `zh` must be a string"),
     ],
 )
 def test_engines_voices_and_sentences_fit_together(
@@ -238,5 +238,5 @@ def test_voices_sound_alike_in_the_profiles_of_small_machines() -> None:
 
 
 def test_unknown_profile_is_named() -> None:
-    with pytest.raises(CatalogError, match="no profile `moon`; there are cpu, embedded, production, twins"):
+    with pytest.raises(CatalogError, match="no profile `moon`; the profiles are cpu, embedded, production, twins"):
         load("moon")

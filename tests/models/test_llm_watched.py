@@ -39,7 +39,7 @@ async def test_silence_counts_only_while_there_is_work(monkeypatch: pytest.Monke
     watch.check(has_work=False)
     watch.check(has_work=True)
     watch.moved_at_s -= pulse.STALL_S + 1
-    with pytest.raises(RuntimeError, match="given nothing back for 60 s"):
+    with pytest.raises(RuntimeError, match="returned nothing for 60 s"):
         watch.check(has_work=True)
     core.outputs.put_nowait("one")
     assert await core.get_output_async() == "one"
@@ -82,7 +82,7 @@ async def test_engine_process_that_hangs_fails_its_health_check(stopped: Any, mo
             await llm.check_health()
             await asyncio.sleep(0.1)
 
-    with pytest.raises(RuntimeError, match="given nothing back"):
+    with pytest.raises(RuntimeError, match="returned nothing"):
         await until_unwell()
     for pid in pids:
         os.kill(pid, signal.SIGCONT)

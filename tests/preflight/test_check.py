@@ -55,7 +55,7 @@ def test_a_cluster_is_judged_by_what_is_said_of_it(capsys: pytest.CaptureFixture
     with pytest.raises(SystemExit) as caught:
         main(["check", "production", "--nodes", "2", "--gpus", "0.1"])
     assert "GPU and there are 0.1" in str(caught.value)
-    assert "does not exist, and it runs" not in str(caught.value)
+    assert "does not exist, but it must run" not in str(caught.value)
     capsys.readouterr()
 
 
