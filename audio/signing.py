@@ -1,4 +1,4 @@
-"""Signs files with C2PA content credentials: who made them, and that a machine did, in a way that can be checked.
+"""Signs files with C2PA content credentials, a provenance that can be checked: who made them, and that a machine did.
 
 A deployment that wants it names a certificate chain and its key in PARLANCE_C2PA_CERTIFICATE and PARLANCE_C2PA_KEY. A
 signature covers the whole file, so signed formats are not streamed. C2PA knows no place for one in Ogg or ADTS.

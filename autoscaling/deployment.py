@@ -35,7 +35,7 @@ METRICS_INTERVAL_S = 0.5
 LOOK_BACK_S = 1.0
 
 IDLE_VARIABLE = "PARLANCE_IDLE_S"
-"""One idle time for all engines, for tests."""
+"""One idle timeout for all engines, for tests."""
 
 HEALTH_PERIOD_S = 5
 HEALTH_TIMEOUT_S = 20

@@ -114,7 +114,7 @@ class Gate:
         return self._watch[self.name]
 
     def warm(self) -> None:
-        """Wakes the engine, unless a warm call is on its way already."""
+        """Starts the engine by one warm call, which serves a thundering herd of requests."""
         if self._warming is None or self._warming.done():
             self._warming = asyncio.create_task(self._wake(), name=f"warm {self.name}")
 

@@ -1,4 +1,4 @@
-"""The waiting room of an engine, as one ingress process has it: places at work go to organisations in turn.
+"""The fair queue of an engine, as one ingress process has it: places at work go to organisations in turn.
 
     a place is free              a call goes to work at once
     none is                      it waits. The organisation with the fewest calls at work is next, and among equals the

@@ -1,4 +1,4 @@
-"""Images inside a request body, as `data:` addresses. Nothing is ever fetched for a client."""
+"""Images inside a request body, as `data:` addresses. The server fetches no address of a client: no SSRF."""
 
 from __future__ import annotations
 

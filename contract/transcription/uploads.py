@@ -28,7 +28,7 @@ class UploadRequest(Lenient):
     Attributes:
         mime: one of RECORDING_TYPES; parameters such as `; codecs=opus` are cut.
         size: of the file, in bytes.
-        model: that the recording is meant for, so that the right one warms up; not in the spec.
+        model: that will transcribe the recording, so that it starts meanwhile.
     """
 
     mime: str

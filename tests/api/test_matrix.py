@@ -1,4 +1,4 @@
-"""Who may do what: every operation of the route table with every state of a key, plan and budget. Spec 5 and 7.
+"""Who may do what: every operation of the route table with every state of a key, plan and budget.
 
 The table of `build_app` makes the cases, so a new route brings its own. One app and one state serve all of them, and
 all organisations and keys are made in one transaction.

@@ -111,7 +111,7 @@ def stored(tmp_path: Path) -> list[Path]:
     return [path for path in (tmp_path / "bytes").rglob("*") if path.is_file()]
 
 
-# --- POST /audio/uploads: spec 2, 4 and 7 ----------------------------------------------------------------------------
+# --- POST /audio/uploads ---------------------------------------------------------------------------------------------
 
 
 async def test_issued_a_ticket_says_where_and_as_what(api: Api) -> None:
@@ -213,7 +213,7 @@ async def test_a_repeated_request_gets_the_same_ticket(api: Api) -> None:
     refused(reply, 422, "idempotency_mismatch")
 
 
-# --- PUT: spec 3 and design 7.17 -------------------------------------------------------------------------------------
+# --- PUT -------------------------------------------------------------------------------------------------------------
 
 
 async def test_uploaded_once_bytes_were_put(api: Api) -> None:
@@ -371,7 +371,7 @@ async def test_400_nothing_came(api: Api, tmp_path: Path, declared: bool) -> Non
     assert (await put(api, ticket)).status_code == 200
 
 
-# --- transcriptions of what was uploaded: spec 3 and 7 ---------------------------------------------------------------
+# --- transcriptions of uploaded recordings ---------------------------------------------------------------------------
 
 
 async def transcribe(api: Api, ticket: dict[str, Any], key: str | None = None) -> httpx.Response:

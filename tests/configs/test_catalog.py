@@ -21,7 +21,7 @@ CHAT = {
     "gemma-4-26b-a4b": ("vision", 262144),
     "qwen3.5-9b": ("default", None),
 }
-"""Spec 2: chat models with tier and context window, where it names one."""
+"""The promised chat models, each with its tier and, where promised, its context window."""
 
 STANZA = '[m]\nowned_by = "x"\ntier = "default"\ncontext_window = 10\n'
 SERVING = '[m.serving.embedded]\nadapter = "models.chat:VllmChat"\nruntime = "m"\n'
