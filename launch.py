@@ -113,8 +113,8 @@ def _arguments() -> argparse.Namespace:
 
 def _read_config(file: Path) -> dict[str, Any]:
     if not file.exists():
-        known = ", ".join(sorted(f.stem for f in (ROOT / "configs").glob("*.yaml")))
-        raise StartError(f"there is no config file {file}; the profiles are {known}")
+        profiles = ", ".join(sorted(f.stem for f in (ROOT / "configs").glob("*.yaml")))
+        raise StartError(f"there is no config file {file}; the profiles are {profiles}")
     config: dict[str, Any] = yaml.safe_load(file.read_text("utf-8"))
     return config
 

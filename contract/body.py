@@ -106,13 +106,9 @@ def explain(error: ValidationError) -> ApiError:
     return INVALID_REQUEST(f"`{field}`: {reason}" if field else reason, param=field or None)
 
 
-def _miscounted(found: Mapping[str, Any]) -> str:
-    bound = (
-        f"at most {found['max_length']} are allowed"
-        if "max_length" in found
-        else f"{found['min_length']} or more are needed"
-    )
-    return f"{found['actual_length']} items were sent; {bound}"
+def _miscounted(count: Mapping[str, Any]) -> str:
+    bound = f"at most {count['max_length']}" if "max_length" in count else f"at least {count['min_length']}"
+    return f"{count['actual_length']} items were sent; send {bound}"
 
 
 def _path(loc: tuple[int | str, ...]) -> str:

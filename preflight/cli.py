@@ -72,8 +72,8 @@ def _parser() -> argparse.ArgumentParser:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    known = ", ".join(configs.PROFILES)
-    check.add_argument("profile", metavar="PROFILE", help=f"one of {known}, or a Serve config file")
+    profiles = ", ".join(configs.PROFILES)
+    check.add_argument("profile", metavar="PROFILE", help=f"one of {profiles}, or a Serve config file")
     check.add_argument("--nodes", type=_positive, help="number of machines of the cluster")
     check.add_argument(
         "--gpus", type=float, help="GPUs of the whole cluster, including those that an autoscaler may add"

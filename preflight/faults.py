@@ -57,8 +57,8 @@ def plan_of(args: Mapping[str, Any]) -> Plan:
 
 def refuse(plan: Plan, site: Site) -> None:
     """Raises UnfitError if `plan` cannot work at `site`."""
-    if found := list(faults(plan, site)):
-        raise UnfitError("\n".join(found))
+    if sentences := list(faults(plan, site)):
+        raise UnfitError("\n".join(sentences))
 
 
 def faults(plan: Plan, site: Site) -> Iterator[str]:

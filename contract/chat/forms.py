@@ -51,7 +51,7 @@ class ResponseFormat(Lenient):
 ELSEWHERE = {
     "json": "put a JSON schema into `response_format`",
     "json_object": "request any JSON object with `response_format`",
-    "grammar": "a grammar is not supported, because the cost of its tokens has no known bound",
+    "grammar": "a grammar is not supported, because there is no bound on the cost of its tokens",
     "structural_tag": "a structural tag is not supported; declare tools in `tools`",
 }
 """Forms of vLLM's that are refused, and what to do instead."""

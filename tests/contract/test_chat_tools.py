@@ -180,6 +180,6 @@ def test_forms_are_bounded(surplus: int) -> None:
 
 def test_an_answer_has_one_form() -> None:
     form = {"choice": ["a"]}
-    assert "one form" in refused(structured_outputs=form, response_format={"type": "json_object"})[1]
+    assert "not both" in refused(structured_outputs=form, response_format={"type": "json_object"})[1]
     assert "tools" in refused(structured_outputs=form, tools=[WEATHER])[1]
     assert request(structured_outputs=form, response_format={"type": "text"}, tools=[WEATHER], tool_choice="none")

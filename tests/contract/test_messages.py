@@ -124,8 +124,8 @@ REFUSED = {
     ),
     "another effort": ({"output_config": {"effort": "huge"}}, "output_config.effort", "'low'"),
     "an answer in XML": ({"output_config": {"format": {"type": "xml"}}}, "output_config.format.type", "json_schema"),
-    "servers of tools": ({"mcp_servers": [{"type": "url"}]}, None, "`mcp_servers` is not served"),
-    "a container": ({"container": "x"}, None, "`container` is not served"),
+    "servers of tools": ({"mcp_servers": [{"type": "url"}]}, None, "`mcp_servers` is not supported"),
+    "a container": ({"container": "x"}, None, "`container` is not supported"),
 }
 
 
