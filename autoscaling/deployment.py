@@ -156,7 +156,7 @@ def _check(place: str, path: str, schema: type[BaseModel], table: Mapping[str, A
             raise _unknown(place, f"{path}{key}", schema.model_fields)
         if inner := _schema_of(schema.model_fields[key].annotation):
             if not isinstance(value, dict):
-                raise DeploymentTableError(f"{place}: `{path}{key}`must be a table")
+                raise DeploymentTableError(f"{place}: `{path}{key}` must be a table")
             _check(place, f"{path}{key}.", inner, value)
     try:
         # Read as JSON, because in strict mode Python's own values would have to be instances of Ray's classes.
@@ -177,13 +177,13 @@ def _check_actor(place: str, actor: Mapping[str, Any]) -> None:
     """What Ray's schema leaves open."""
     for name, amount in actor.get("resources", {}).items():
         if type(amount) not in (int, float):
-            raise DeploymentTableError(f"{place}: `ray_actor_options.resources.{name}`must be a number")
+            raise DeploymentTableError(f"{place}: `ray_actor_options.resources.{name}` must be a number")
     path, runtime_env = "ray_actor_options.runtime_env", actor["runtime_env"]
     for key in runtime_env:
         if key not in RuntimeEnv.known_fields:  # Ray takes it for a plug-in's
             raise _unknown(place, f"{path}.{key}", RuntimeEnv.known_fields)
     if not isinstance(runtime_env.get("py_executable", ""), str):
-        raise DeploymentTableError(f"{place}: `{path}.py_executable`must be a string")
+        raise DeploymentTableError(f"{place}: `{path}.py_executable` must be a string")
     try:
         RuntimeEnv(**runtime_env)
     except (TypeError, ValueError) as error:

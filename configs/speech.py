@@ -57,7 +57,7 @@ def load_sentences(file: Path, engines: Engines) -> dict[str, str]:
     sentences: dict[str, str] = {}
     for language, sentence in read(file).items():
         if not isinstance(sentence, str):
-            raise CatalogError(f"{file.name} `{language}`must be a string")
+            raise CatalogError(f"{file.name} `{language}` must be a string")
         sentences[language] = sentence
     for model in engines:
         if twice := sentences.keys() & model.sentences.keys():

@@ -38,7 +38,7 @@ def stanzas(file: Path) -> dict[str, dict[str, Any]]:
 def check_table(file: Path, place: str, value: Any) -> None:
     """Raises CatalogError for what is not a table."""
     if not isinstance(value, dict):
-        raise CatalogError(f"{file.name} `{place}`must be a table")
+        raise CatalogError(f"{file.name} `{place}` must be a table")
 
 
 def validated(kind: type[Stanza], values: dict[str, Any], file: Path, id: str, profile: str | None = None) -> Stanza:
