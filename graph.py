@@ -40,9 +40,9 @@ from deployments.rerank import Reranker
 from deployments.speech import Speaker
 from deployments.transcription import Transcriber
 from deployments.voice_design import VoiceDesigner
+from launch.check.faults import Plan, refuse
+from launch.check.site import Site
 from models.options import check
-from preflight.faults import Plan, refuse
-from preflight.site import Site
 
 __all__ = ["GraphArgs", "build", "connect", "wire"]
 

@@ -78,7 +78,12 @@ def test_a_catalogue_without_traits_has_none() -> None:
         ("traits.toml", "speed = 0.8", "speed = 0", r"traits.toml \[traits\] `axes.tempo.very_slow.speed`"),
         ("traits.toml", "is_plain = true", "", r"traits.toml `timbre`: exactly one trait .* 0 have"),
         ("traits.toml", "semitones = -2", "is_plain = true", r"traits.toml `timbre`: exactly one trait .* 2 have"),
-        ("traits.toml", "from_years = 16", "from_years = 17", r"traits.toml \[age_groups.16-19\] `from_years` must be 16"),
+        (
+            "traits.toml",
+            "from_years = 16",
+            "from_years = 17",
+            r"traits.toml \[age_groups.16-19\] `from_years` must be 16",
+        ),
         ("traits.toml", "to_years = 29", "to_years = 28", r"traits.toml \[age_groups.30-39\] `from_years` must be 29"),
         ("traits.toml", "to_years = 29", "to_years = 30", r"traits.toml \[age_groups.30-39\] `from_years` must be 31"),
         ("traits.toml", "to_years = 19", "to_years = 15", r"traits.toml \[age_groups.16-19\] `to_years`"),

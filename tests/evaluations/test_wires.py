@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from typing import Any
 
-from evaluations.wires import FILE, FORMS, Tally, openai, system_one, table
+from benchmarks.quality.wires import FILE, FORMS, Tally, openai, system_one, table
 
 GROUPS: dict[str, Any] = tomllib.loads(FILE.read_text("utf-8"))
 
