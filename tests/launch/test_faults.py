@@ -57,7 +57,7 @@ def test_sqlite_with_two_ingress_replicas(url: str | None) -> None:
     environ = {name: value for name, value in SHARED.items() if name != "PARLANCE_DATABASE_URL"}
     environ |= {"PARLANCE_DATABASE_URL": url} if url else {}
     assert only(Plan(EMBEDDED, 2), Site(environ)) == (
-        "2 ingress replicas cannot share SQLite; set PARLANCE_DATABASE_URL to a PostgreSQL"
+        "2 ingress replicas cannot share SQLite; set PARLANCE_DATABASE_URL to a PostgreSQL database"
     )
     assert list(faults(Plan(EMBEDDED, 1), Site(environ))) == []
     assert list(faults(Plan(EMBEDDED, 2), Site(SHARED))) == []
