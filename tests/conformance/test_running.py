@@ -151,7 +151,7 @@ def test_without_node_its_programs_are_not_run(runner: Runner) -> None:
 
 @pytest.mark.parametrize("line", [b"", b"null", b"[]", b'{"other": 1}', b"\xff", json.dumps("step").encode()])
 def test_other_output_tells_nothing(line: bytes) -> None:
-    assert running._told(line) is None
+    assert running._record(line) is None
 
 
 def test_a_step_that_is_not_in_the_file_is_not_counted() -> None:
