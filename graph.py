@@ -78,7 +78,7 @@ def build(args: GraphArgs) -> Application:
     Raises CatalogError, and UnfitError where the profile cannot work here.
     """
     if args.country == UNKNOWN_COUNTRY:
-        log.warning("decisions name no country: set `country` in the args of the profile `%s`", args.profile)
+        log.warning("decisions will name no country; set `country` in the args of the profile `%s`", args.profile)
     operator = Operator(name=args.operator, country=args.country)
     catalog = configs.load(args.profile).model_copy(update={"operator": operator})
     refuse(Plan(catalog, args.ingress.replicas, args.only_pinned_weights), Site.of_process())

@@ -66,9 +66,9 @@ PATIENCE = 10
 gives way."""
 
 REASONS = {
-    "unreadable": "it is no audio file, or in no format that is known",
-    "no_sound": "there is no sound in it that can be decoded",
-    "rate": "its sample rate is out of range",
+    "unreadable": "the file is not audio, or its format is not supported",
+    "no_sound": "the file contains no sound that can be decoded",
+    "rate": "the sample rate is out of range",
 }
 """A child's verdicts. Its text is not read: after a bad file, nobody knows who writes it."""
 
@@ -126,7 +126,7 @@ async def decode(data: bytes | Path, sample_rate: int, max_seconds: float, owner
         SharesExhausted: too much sound is held.
     """
     if data == b"":
-        raise NotAudio("it is empty")
+        raise NotAudio("the file is empty")
     async with _slots.of(owner):
         decoder = _Decoder()
         loop = asyncio.get_running_loop()
@@ -236,7 +236,7 @@ def _read(child: Child, output: _Output, limit_bytes: int, timeout_s: float) -> 
                 break
         else:
             return
-    raise NotAudio("decoding it took too long")
+    raise NotAudio("decoding took too long")
 
 
 def _check(report: str, max_seconds: float) -> None:
@@ -250,4 +250,4 @@ def _check(report: str, max_seconds: float) -> None:
         case "too_long":
             raise TooLong(max_seconds)
         case word:
-            raise NotAudio(REASONS.get(word, "decoding it failed, or took too much time or memory"))
+            raise NotAudio(REASONS.get(word, "decoding failed, or took too much time or memory"))

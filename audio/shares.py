@@ -40,7 +40,7 @@ class Shares:
         with self._lock:
             self._collect()
             if not self._shares.take(owner, amount, limit=self._most - self._shares.total - amount):
-                raise SharesExhausted("hours of sound are being heard")
+                raise SharesExhausted("hours of audio are being processed")
 
     def give_back(self, owner: str, amount: int) -> None:
         """Takes no lock: a finaliser may call it in any thread at any moment, also in one that holds the lock."""

@@ -72,7 +72,7 @@ class Signature:
         except c2pa.C2paError as error:
             raise SigningError(
                 f"the certificate {certificate} of {CERTIFICATE} cannot sign content ({error}): it must be valid now,"
-                " not sign itself, allow digital signatures, and name a purpose that C2PA takes, such as e-mail"
+                " not be self-signed, allow digital signatures, and name a purpose that C2PA accepts, such as e-mail"
                 " protection"
             ) from error
 
@@ -84,7 +84,7 @@ def configured() -> Signature | None:
         return None
     for name, path in paths.items():
         if not path:
-            raise SigningError(f"{name} is not set, but its partner is: set both to sign speech, or none")
+            raise SigningError(f"{name} is not set, but its counterpart is: set both to sign speech, or neither")
     return Signature(Path(paths[CERTIFICATE]), Path(paths[KEY]))
 
 
@@ -102,7 +102,8 @@ def _read(path: Path, name: str) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise SigningError(
-            f"{name} names {path}, which cannot be read ({error.strerror}): correct the path, or let this user read it"
+            f"{name} names {path}, which cannot be read ({error.strerror}): correct the path, or let this user read "
+            "the file"
         ) from error
 
 
@@ -115,13 +116,13 @@ def _algorithm(chain: bytes, key: bytes) -> str:
     try:
         leaf = x509.load_pem_x509_certificates(chain)[0]
     except ValueError as error:
-        raise SigningError(f"{CERTIFICATE} names a file that holds no certificates: it must be a PEM chain") from error
+        raise SigningError(f"{CERTIFICATE} names a file without certificates: it must be a PEM chain") from error
     try:
         private = load_pem_private_key(key, None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise SigningError(f"{KEY} names a file that holds no key: it must be PEM, and not encrypted") from error
+        raise SigningError(f"{KEY} names a file without a private key: it must be PEM and not encrypted") from error
     if leaf.public_key() != private.public_key():
-        raise SigningError(f"{KEY} is not the key of the first certificate in {CERTIFICATE}: name a pair")
+        raise SigningError(f"{KEY} does not belong to the first certificate in {CERTIFICATE}: name a matching pair")
     return _algorithm_of(private)
 
 
@@ -137,4 +138,4 @@ def _algorithm_of(private: PrivateKeyTypes) -> str:
             return "ps256"
         case EllipticCurvePrivateKey() if private.curve.name in _CURVES:
             return _CURVES[private.curve.name]
-    raise SigningError(f"{KEY} is of a kind that C2PA does not take: use P-256, P-384, P-521, Ed25519 or RSA")
+    raise SigningError(f"{KEY} has a type that C2PA does not accept: use P-256, P-384, P-521, Ed25519 or RSA")

@@ -35,7 +35,7 @@ METRICS_INTERVAL_S = 0.5
 LOOK_BACK_S = 1.0
 
 IDLE_VARIABLE = "PARLANCE_IDLE_S"
-"""One idle time for all engines, for tests."""
+"""One idle timeout for all engines, for tests."""
 
 HEALTH_PERIOD_S = 5
 HEALTH_TIMEOUT_S = 20
@@ -45,13 +45,13 @@ DRAIN_S = 900
 (`configs/ray.env`). A replica without requests stops at once."""
 
 NOT_HERE = {
-    "name": "the kind and the id of the model are the name",
-    "num_replicas": "replicas come and go; `autoscaling_config` says how many",
-    "max_ongoing_requests": "it belongs one table up, because adapter and gate read it too",
-    "max_queued_requests": "the gate queues; `max_queued` one table up says how many",
-    "backpressure_config": "the gate answers for a busy engine; `when_busy` one table up says how",
-    "request_router_config": "the gate needs the router that every engine has",
-    "user_config": "engines have `options` instead, one table up",
+    "name": "the name is made of the kind and the id of the model",
+    "num_replicas": "replicas are scaled; `autoscaling_config` sets how many",
+    "max_ongoing_requests": "set it one table up, where the adapter and the gate read it too",
+    "max_queued_requests": "the gate queues requests; `max_queued` one table up sets how many",
+    "backpressure_config": "the gate answers for a busy engine; `when_busy` one table up sets how",
+    "request_router_config": "the gate needs the router that all engines share",
+    "user_config": "engines are configured by `options`, one table up",
 }
 """Options of Serve that a table `deployment` may not hold, and why."""
 
@@ -155,7 +155,7 @@ def _check(place: str, path: str, schema: type[BaseModel], table: Mapping[str, A
             raise _unknown(place, f"{path}{key}", schema.model_fields)
         if inner := _schema_of(schema.model_fields[key].annotation):
             if not isinstance(value, dict):
-                raise DeploymentTableError(f"{place}: `{path}{key}`: a table is expected")
+                raise DeploymentTableError(f"{place}: `{path}{key}` must be a table")
             _check(place, f"{path}{key}.", inner, value)
     try:
         # Read as JSON, because in strict mode Python's own values would have to be instances of Ray's classes.
@@ -176,13 +176,13 @@ def _check_actor(place: str, actor: Mapping[str, Any]) -> None:
     """What Ray's schema leaves open."""
     for name, amount in actor.get("resources", {}).items():
         if type(amount) not in (int, float):
-            raise DeploymentTableError(f"{place}: `ray_actor_options.resources.{name}`: a number is expected")
+            raise DeploymentTableError(f"{place}: `ray_actor_options.resources.{name}` must be a number")
     path, runtime_env = "ray_actor_options.runtime_env", actor["runtime_env"]
     for key in runtime_env:
         if key not in RuntimeEnv.known_fields:  # Ray takes it for a plug-in's
             raise _unknown(place, f"{path}.{key}", RuntimeEnv.known_fields)
     if not isinstance(runtime_env.get("py_executable", ""), str):
-        raise DeploymentTableError(f"{place}: `{path}.py_executable`: a string is expected")
+        raise DeploymentTableError(f"{place}: `{path}.py_executable` must be a string")
     try:
         RuntimeEnv(**runtime_env)
     except (TypeError, ValueError) as error:

@@ -109,7 +109,7 @@ class Gate:
         return self._watch[self.name]
 
     def warm(self) -> None:
-        """Wakes the engine, unless a warm call is on its way already."""
+        """Starts the engine by one warm call, which serves a thundering herd of requests."""
         if self._warming is None or self._warming.done():
             self._warming = asyncio.create_task(self._wake(), name=f"warm {self.name}")
 
@@ -153,7 +153,7 @@ class Gate:
                 await self._queue.enter(owner, partial(self._enter, timings), self.serving.deadline_s)
         except QueueFull:
             raise BUSY(
-                f"{self.serving.max_queued} requests wait for this engine already; send this one again shortly"
+                f"{self.serving.max_queued} requests already wait for this engine; send this one again shortly"
             ) from None
         except QueueTimeout:
             raise UPSTREAM_TIMEOUT() from None
@@ -259,5 +259,5 @@ def _translated(error: Exception) -> ApiError:
     cause = error.cause if isinstance(error, RayTaskError) else error
     if isinstance(cause, ApiError):
         return ApiError(*cause.args)
-    log.error("an engine failed: %s", without_text(cause))
+    log.error("an engine failed during a call: %s", without_text(cause))
     return UPSTREAM_ERROR()

@@ -65,7 +65,7 @@ class StartWatch:
             try:
                 self._read(await asyncio.to_thread(self._ask))
             except Exception as error:
-                log.warning("Serve does not say which engines start: %s", without_text(error))
+                log.warning("could not read from Serve which engines are starting: %s", without_text(error))
             self._asked_at_s = time.monotonic()
 
     async def until_failed(self, deployment: str) -> None:

@@ -42,7 +42,7 @@ PROFILES = profiles()
 def load(profile: str, folder: Path = FOLDER / "catalog") -> Catalog:
     """The catalogue with the `serving` tables of `profile`. Raises CatalogError."""
     if profile not in PROFILES:
-        raise CatalogError(f"there is no profile `{profile}`; there are {', '.join(PROFILES)}")
+        raise CatalogError(f"there is no profile `{profile}`; the profiles are {', '.join(PROFILES)}")
     kinds: dict[str, Any] = {
         noun: _models(folder / f"{noun}.toml", kind, profile) for noun, kind in CATALOG_TYPES.items()
     }
@@ -75,7 +75,7 @@ def _preset(file: Path) -> Preset:
     except ApiError as error:
         raise CatalogError(f"{file.name}: {error.message}") from None
     if preset.id != file.stem:
-        raise CatalogError(f"{file.name}: the id is `{preset.id}`; it must be the name of the file")
+        raise CatalogError(f"{file.name}: the id is `{preset.id}`, but it must equal the name of the file")
     return preset
 
 

@@ -22,7 +22,9 @@ def check_routing(file: Path, engines: Engines, today: date) -> None:
     _check_default(file, engines, today)
     _check_clips(file, engines)
     if not any(model.takeover_order is not None for model in engines):
-        raise CatalogError(f"{file.name}: no stanza has `takeover_order`, so nobody speaks what the default lacks")
+        raise CatalogError(
+            f"{file.name}: no stanza has `takeover_order`, so no engine speaks the languages that the default lacks"
+        )
     _check_unique(file, engines, "takeover_order", lambda model: model.takeover_order)
 
 
@@ -32,7 +34,7 @@ def load_voices(file: Path, engines: Engines) -> dict[str, Voice]:
     voices = {slug: validated(Voice, {**stanza, "slug": slug}, file, slug) for slug, stanza in stanzas(file).items()}
     for slug, voice in voices.items():
         if voice.provider not in providers:
-            raise CatalogError(f"{file.name} [{slug}] `provider`: no engine in speech.toml is called so")
+            raise CatalogError(f"{file.name} [{slug}] `provider`: speech.toml has no engine of this name")
     return voices
 
 
@@ -42,7 +44,7 @@ def load_aliases(file: Path, voices: Mapping[str, Voice], engines: Engines) -> d
     languages = {"auto", *(code for model in engines for code in model.languages)}
     for name, alias in aliases.items():
         if name in voices or name in SYSTEM_VOICES:
-            raise CatalogError(f"{file.name} [{name}]: a voice is called so")
+            raise CatalogError(f"{file.name} [{name}]: a voice already has this name")
         if unknown := set(alias.voices) - voices.keys():
             raise CatalogError(f"{file.name} [{name}] `voices`: there is no voice `{min(unknown)}`")
         if alias.language is not None and alias.language not in languages:
@@ -55,7 +57,7 @@ def load_sentences(file: Path, engines: Engines) -> dict[str, str]:
     sentences: dict[str, str] = {}
     for language, sentence in read(file).items():
         if not isinstance(sentence, str):
-            raise CatalogError(f"{file.name} `{language}`: a string is expected")
+            raise CatalogError(f"{file.name} `{language}` must be a string")
         sentences[language] = sentence
     for model in engines:
         if missing := set(model.languages) - sentences.keys():
@@ -88,4 +90,4 @@ def _check_unique(file: Path, engines: Engines, key: str, value_of: Callable[[Sp
     for model in engines:
         value = value_of(model)
         if value is not None and first.setdefault(value, model.id) != model.id:
-            raise CatalogError(f"{file.name} [{model.id}] `{key}`: [{first[value]}] says the same")
+            raise CatalogError(f"{file.name} [{model.id}] `{key}`: [{first[value]}] has the same value")

@@ -61,7 +61,7 @@ def serving_tables(file: Path, id: str, tables: Any, profiles: Collection[str]) 
 def check_table(file: Path, place: str, value: Any) -> None:
     """Raises CatalogError for what is not a table."""
     if not isinstance(value, dict):
-        raise CatalogError(f"{file.name} `{place}`: a table is expected")
+        raise CatalogError(f"{file.name} `{place}` must be a table")
 
 
 def validated(kind: type[Stanza], values: dict[str, Any], file: Path, id: str, profile: str | None = None) -> Stanza:

@@ -26,7 +26,7 @@ def load_traits(folder: Path) -> Traits:
     _check_axes(file, traits)
     _check_ages(file, traits)
     if set(traits.genders) != {"m", "f"}:
-        raise CatalogError(f"{file.name} `genders`: `m` and `f` are expected")
+        raise CatalogError(f"{file.name} `genders` must be `m` and `f`")
     _check_words(file, traits)
     _check_figures(figures, traits)
     return traits
@@ -44,7 +44,7 @@ def check_designers(
     for model in designers:
         place = f"{file.name} [{model.id}]"
         if model.provider not in speakers:
-            raise CatalogError(f"{place} `provider`: no engine in speech.toml is called so")
+            raise CatalogError(f"{place} `provider`: speech.toml has no engine of this name")
         if unspoken := set(model.languages) - set(speakers[model.provider].languages):
             raise CatalogError(f"{place} `languages`: engine `{model.provider}` does not speak {min(unspoken)}")
         if silent := set(model.languages) - sentences.keys():
@@ -71,7 +71,9 @@ def _check_axes(file: Path, traits: Traits) -> None:
     for axis in AXES:
         plain = [trait.id for trait in traits.axes.get(axis, {}).values() if trait.is_plain]
         if len(plain) != 1:
-            raise CatalogError(f"{file.name} `{axis}`: exactly one trait has `is_plain = true`, here {len(plain)} have")
+            raise CatalogError(
+                f"{file.name} `{axis}`: exactly one trait must have `is_plain = true`, but {len(plain)} have it"
+            )
 
 
 def _check_ages(file: Path, traits: Traits) -> None:
@@ -79,30 +81,34 @@ def _check_ages(file: Path, traits: Traits) -> None:
     expected = AGE_YEARS[0]
     for group in traits.age_groups.values():
         if group.from_years != expected:
-            raise CatalogError(f"{file.name} [age_groups.{group.id}] `from_years`: {expected} is expected")
+            raise CatalogError(f"{file.name} [age_groups.{group.id}] `from_years` must be {expected}")
         if group.to_years < group.from_years:
-            raise CatalogError(f"{file.name} [age_groups.{group.id}] `to_years`: it is below `from_years`")
+            raise CatalogError(f"{file.name} [age_groups.{group.id}] `to_years` must not be below `from_years`")
         expected = group.to_years + 1
     if expected != AGE_YEARS[1] + 1:
-        raise CatalogError(f"{file.name} `age_groups`: the oldest ends at {expected - 1}, not at {AGE_YEARS[1]}")
+        raise CatalogError(
+            f"{file.name} `age_groups`: the oldest group ends at {expected - 1}, but it must end at {AGE_YEARS[1]}"
+        )
 
 
 def _check_words(file: Path, traits: Traits) -> None:
     for field, id, named in traits.named():
         place = f"{field if field in AXES else field + 's'}.{id}"
         if "en" not in named.labels:
-            raise CatalogError(f"{file.name} [{place}] `labels`: there is none in English")
+            raise CatalogError(f"{file.name} [{place}] `labels` must have one in English")
         for language, words in named.heard.items():
             if language not in traits.vocabulary.wording:
-                raise CatalogError(f"{file.name} [{place}] `heard.{language}`: suggestions have no wording in it")
+                raise CatalogError(
+                    f"{file.name} [{place}] `heard.{language}`: suggestions do not support this language"
+                )
             if any(not word.strip(" -") for word in words):
-                raise CatalogError(f"{file.name} [{place}] `heard.{language}`: one of the words is empty")
+                raise CatalogError(f"{file.name} [{place}] `heard.{language}`: a word is empty")
             if long := next((word for word in words if len(word.split()[0]) > LONGEST_ENTRY), None):
-                raise CatalogError(f"{file.name} [{place}] `heard.{language}`: `{long}` is too long to be found")
+                raise CatalogError(f"{file.name} [{place}] `heard.{language}`: `{long}` is too long to be matched")
 
 
 def _check_figures(file: Path, traits: Traits) -> None:
     for figure in traits.figures:
         for axis, id in figure.traits.items():
             if id not in next((traits.axes[known] for known in AXES if known == axis), {}):
-                raise CatalogError(f"{file.name} [{figure.names[0]}] `{axis}`: there is no `{id}`")
+                raise CatalogError(f"{file.name} [{figure.names[0]}] `{axis}`: there is no trait `{id}`")

@@ -82,7 +82,7 @@ class Caller:
     def require(self, scope: Scope) -> None:
         """Raises MISSING_SCOPE if the key was not given `scope`."""
         if scope not in self.scopes:
-            raise MISSING_SCOPE(f"this key has no scope `{scope}`; create one that has it")
+            raise MISSING_SCOPE(f"this key does not have the scope `{scope}`; create a key that has it")
 
     def may_use(self, model_id: str) -> bool:
         """Whether the organisation has `model_id` enabled."""

@@ -50,7 +50,7 @@ def decode(raw: bytes, most_values: int = JSON_VALUES, hold: Hold | None = None)
     `hold` is told what the values will take in memory before they are built; what it raises goes through.
     """
     if raw.count(b"\\") > JSON_ESCAPES:
-        raise INVALID_JSON(f"the body holds more than {JSON_ESCAPES} backslashes; send it in parts")
+        raise INVALID_JSON(f"the body has more than {JSON_ESCAPES} backslashes; split it into several requests")
     count = count_values(raw, most_values)
     if hold:
         hold(count * VALUE_BYTES)
@@ -71,7 +71,7 @@ def decode(raw: bytes, most_values: int = JSON_VALUES, hold: Hold | None = None)
         if ("\\ud" in text or "\\uD" in text) and _SURROGATE.search(text):
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
-        raise INVALID_JSON("the body has a lone surrogate, which is no character") from None
+        raise INVALID_JSON("the body has an unpaired surrogate, which is not a character") from None
     except UnicodeDecodeError as error:
         raise INVALID_JSON(f"the body is not UTF-8: byte {error.start} cannot be decoded") from None
     except RecursionError:
@@ -82,7 +82,7 @@ def decode(raw: bytes, most_values: int = JSON_VALUES, hold: Hold | None = None)
         ) from None
     except ValueError:
         most = sys.get_int_max_str_digits()
-        raise INVALID_JSON(f"a whole number has more than {most} digits") from None
+        raise INVALID_JSON(f"an integer has more than {most} digits; at most {most} are allowed") from None
     _check_depth(value)
     if beyond:
         raise _not_finite(value, beyond[0])
@@ -108,7 +108,7 @@ def explain(error: ValidationError) -> ApiError:
 
 def _miscounted(context: Mapping[str, Any]) -> str:
     bound = f"at most {context['max_length']}" if "max_length" in context else f"at least {context['min_length']}"
-    return f"{context['actual_length']} items were sent; {bound} are allowed"
+    return f"{context['actual_length']} items were sent; send {bound}"
 
 
 def _path(loc: tuple[int | str, ...]) -> str:
@@ -149,7 +149,7 @@ def _not_finite(value: Any, came: str) -> ApiError:
     shown = came if len(came) <= 32 else f"{came[:32]}..."
     place = _joined(next(_infinite(value, ())))
     return INVALID_JSON(
-        f"{f'`{place}`' if place else 'a number'} is {shown}, which is beyond what a number may be, 1.8e308",
+        f"{f'`{place}`' if place else 'a number'} is {shown}, which is outside the range of numbers, up to 1.8e308",
         param=place or None,
     )
 
@@ -180,9 +180,11 @@ def count_values(raw: bytes, most: int = JSON_VALUES, clear: int | None = None) 
         too_many = plain.count(b'"') > 2 * most
         items, others = (most, 1) if too_many else _separators(b"".join(plain.split(b'"')[::2]))
         if items + others > most:
-            raise INVALID_JSON(f"the body holds more than {most} keys and values; send it in parts")
+            raise INVALID_JSON(f"the body has more than {most} keys and values; split it into several requests")
         if others > JSON_VALUES:
-            raise INVALID_JSON(f"the body holds more than {JSON_VALUES} keys, arrays and objects; send it in parts")
+            raise INVALID_JSON(
+                f"the body has more than {JSON_VALUES} keys, arrays and objects; split it into several requests"
+            )
     return items + others
 
 

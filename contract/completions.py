@@ -55,7 +55,7 @@ def _prompt(value: Any, name: str) -> Prompt:
     if isinstance(value, str):
         return value
     if min(value) < 0:
-        raise ValueError(f"{name} holds the token id {min(value)}; no id is below 0")
+        raise ValueError(f"{name} has the token id {min(value)}; ids are 0 or more")
     return tuple(value)
 
 
@@ -95,14 +95,14 @@ class CompletionRequest(Lenient):
     @model_validator(mode="after")
     def _fields_agree(self) -> CompletionRequest:
         if self.best_of is not None and self.best_of != self.answers:
-            raise ValueError(f"`best_of` is {self.best_of}; it can only be what `n` is, {self.answers}")
+            raise ValueError(f"`best_of` is {self.best_of}; it must equal `n`, which is {self.answers}")
         if len(self.prompt) * self.answers > MAX_COMPLETIONS:
             raise ValueError(
-                f"{len(self.prompt)} prompts with {self.answers} answers each were asked for; "
-                f"{MAX_COMPLETIONS} answers together are allowed"
+                f"{len(self.prompt)} prompts with {self.answers} answers each were requested; "
+                f"at most {MAX_COMPLETIONS} answers together are allowed"
             )
         if self.budget == 0 and not self.echo:
-            raise ValueError("`max_tokens` is 0, which only a request with `echo: true` can mean")
+            raise ValueError("`max_tokens` is 0, which is allowed only with `echo: true`")
         if self.suffix is not None and self.echo:
             raise ValueError("`suffix` and `echo` cannot be used together")
         return self

@@ -52,14 +52,14 @@ def _texts(value: Any) -> tuple[Text, ...]:
     if isinstance(value, str):
         return (_text(value, "the string"),)
     if not isinstance(value, list):
-        raise ValueError("a string, an array of strings, or token ids are expected")
+        raise ValueError("it must be a string, an array of strings, or token ids")
     if value and type(value[0]) is int:
         return (_text(value, "the array"),)
     if not 1 <= len(value) <= MAX_INPUTS:
         raise ValueError(f"{len(value)} texts were sent; 1 to {MAX_INPUTS} are allowed")
     texts = tuple(_text(item, f"item {index}") for index, item in enumerate(value))
     if len({type(text) for text in texts}) > 1:
-        raise ValueError("strings and token ids are mixed; send either of them")
+        raise ValueError("strings and token ids are mixed; send only one of the two")
     return texts
 
 
@@ -73,14 +73,14 @@ def _text(value: Any, name: str) -> Text:
     if not value:
         raise ValueError(f"{name} has no token ids")
     if not all(type(id) is int and 0 <= id <= MAX_TOKEN_ID for id in value):
-        raise ValueError(f"{name} has a token id that is no whole number from 0 to {MAX_TOKEN_ID}")
+        raise ValueError(f"{name} has a token id that is not an integer from 0 to {MAX_TOKEN_ID}")
     return tuple(value)
 
 
 def _input_type(value: Any) -> Any:
     if value is None or (isinstance(value, str) and value in INPUT_TYPES):
         return value and INPUT_TYPES[value]
-    raise ValueError(f"it is one of {', '.join(INPUT_TYPES)}")
+    raise ValueError(f"it must be one of {', '.join(INPUT_TYPES)}")
 
 
 class EmbeddingsRequest(Lenient):
@@ -166,7 +166,7 @@ def job_of(request: EmbeddingsRequest, model: EmbeddingModel) -> EmbeddingsJob:
     prompt = model.prompts.get(request.input_type, "") if request.input_type else ""
     if request.dimensions not in (None, model.dimensions):
         raise INVALID_REQUEST(
-            f"`dimensions` {request.dimensions} was requested; `{model.id}` offers {model.dimensions} only",
+            f"`dimensions` {request.dimensions} is not available; `{model.id}` offers {model.dimensions} only",
             param="dimensions",
         )
     return EmbeddingsJob(request.input, prompt, request.truncate)
@@ -177,8 +177,8 @@ def reply_bytes(job: EmbeddingsJob, model: EmbeddingModel, encoding_format: Enco
     count, dimensions = len(job.texts), model.dimensions
     if encoding_format == "float" and count * dimensions > MAX_FLOATS:
         raise INVALID_REQUEST(
-            f"{count} vectors of {dimensions} numbers were asked for as `float`; {MAX_FLOATS} numbers are allowed; ask "
-            "for `base64`, as OpenAI's clients do by themselves, or send fewer texts",
+            f"{count} vectors of {dimensions} numbers were requested as `float`; at most {MAX_FLOATS} are allowed; use "
+            "`base64`, as OpenAI's clients do by default, or send fewer texts",
             param="encoding_format",
         )
     return count * (dimensions * NUMBER_BYTES[encoding_format] + VECTOR_BYTES)

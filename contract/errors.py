@@ -1,4 +1,4 @@
-"""Every error the API can answer, in one table. Spec 2 (Error object) and 7.
+"""Every error the API can answer, in one table. `docs/errors.md` shows it with causes and remedies.
 
     ApiError                      what is raised, anywhere below or in the ingress
       `- fault: Fault             which row of the table; gives status, type, code, headers
@@ -161,12 +161,12 @@ AUDIO_UNREADABLE = _row("AUDIO_UNREADABLE", 400)
 AUDIO_TOO_LONG = _row("AUDIO_TOO_LONG", 400)
 
 MISSING_API_KEY = _row("MISSING_API_KEY", 401)
-INVALID_API_KEY = _row("INVALID_API_KEY", 401, text="the API key is not valid or has been revoked")
+INVALID_API_KEY = _row("INVALID_API_KEY", 401, text="the API key is unknown or revoked; check it, or create another")
 AMBIGUOUS_API_KEY = _row(
     "AMBIGUOUS_API_KEY",
     401,
     "invalid_api_key",
-    text="`Authorization` and `x-api-key` came with different keys; send one of the two headers",
+    text="`Authorization` and `x-api-key` hold different keys; send only one of the two headers",
 )
 
 ORG_SPEND_LIMIT = _row("ORG_SPEND_LIMIT", 402)
@@ -201,42 +201,63 @@ TOO_MUCH_AT_ONCE = _row("TOO_MUCH_AT_ONCE", 429, "rate_limit_exceeded")
 TOO_MANY_UPLOADS = _row("TOO_MANY_UPLOADS", 429, "rate_limit_exceeded", retry_after_s=60)
 BUSY = _row("BUSY", 429, retry_after_s=1)
 PROVIDER_BUSY = _row(
-    "PROVIDER_BUSY", 429, "busy", text="the provider of this engine takes no more requests at the moment"
+    "PROVIDER_BUSY",
+    429,
+    "busy",
+    text="the provider of this engine accepts no more requests now; send it again in a few seconds",
 )
 
 INTERNAL_ERROR = _row(
-    "INTERNAL_ERROR", 500, text="the server met an error of its own; the time of the request helps us find it"
+    "INTERNAL_ERROR", 500, text="internal server error; include the `x-request-id` of this reply when you report it"
 )
 NOT_IMPLEMENTED = _row("NOT_IMPLEMENTED", 501, should_retry=False)
-UPSTREAM_ERROR = _row("UPSTREAM_ERROR", 502, text="the engine failed while it worked on this request")
+UPSTREAM_ERROR = _row("UPSTREAM_ERROR", 502, text="the engine failed while it processed this request; send it again")
 STREAM_INCOMPLETE = _row(
-    "STREAM_INCOMPLETE", 502, text="the engine broke off before the announcement was whole; nothing of it was delivered"
+    "STREAM_INCOMPLETE",
+    502,
+    text="the engine failed before the audio was complete; nothing was delivered, so send it again",
 )
 WARMING_UP = _row("WARMING_UP", 503, text="the engine is warming up; send the request again in about a minute")
-ENGINE_FAILED = _row("ENGINE_FAILED", 503, text="the engine could not be started")
-NOT_CONFIGURED = _row("NOT_CONFIGURED", 503, text="this engine is not set up in this deployment", should_retry=False)
+ENGINE_FAILED = _row(
+    "ENGINE_FAILED", 503, text="the engine cannot be started; only the operator of this server can repair it"
+)
+NOT_CONFIGURED = _row(
+    "NOT_CONFIGURED",
+    503,
+    text="this engine is not set up in this deployment; `GET /models` shows what is",
+    should_retry=False,
+)
 SAMPLE_UNAVAILABLE = _row(
     "SAMPLE_UNAVAILABLE",
     503,
-    text="nobody has played this sample yet, and its engine sleeps or is busy; play it with an API key, or later",
+    text="this sample is not generated yet, and its engine is asleep or busy; request it with an API key, or later",
     retry_after_s=60,
 )
-RUNTIME_UNAVAILABLE = _row("RUNTIME_UNAVAILABLE", 503, text="no measured runtime of this model can be reached")
-OVERLOADED = _row("OVERLOADED", 503, text="the server has as much to do as it can hold; send the request again shortly")
+RUNTIME_UNAVAILABLE = _row(
+    "RUNTIME_UNAVAILABLE",
+    503,
+    text="no measured runtime of this model is reachable; `GET /decisions/models` says which are",
+)
+OVERLOADED = _row("OVERLOADED", 503, text="the server is at capacity; send the request again shortly")
 STATE_UNAVAILABLE = _row(
-    "STATE_UNAVAILABLE", 503, text="the service cannot record this request at the moment", retry_after_s=5
+    "STATE_UNAVAILABLE",
+    503,
+    text="the server's database or file store does not respond; send the request again shortly",
+    retry_after_s=5,
 )
 STORE_FULL = _row(
     "STORE_FULL",
     503,
     "state_unavailable",
-    text="the server has no room for recordings at the moment; send the request again later",
+    text="the server's disk for recordings is full; send the request again later",
     retry_after_s=60,
 )
 RECORDING_TIMEOUT = _row(
     "RECORDING_TIMEOUT",
     504,
     "upstream_timeout",
-    text="the engine was not done with this recording in time; split it and send the parts",
+    text="the engine did not finish this recording in time; split it and send the parts",
 )
-UPSTREAM_TIMEOUT = _row("UPSTREAM_TIMEOUT", 504, text="the engine did not answer in time")
+UPSTREAM_TIMEOUT = _row(
+    "UPSTREAM_TIMEOUT", 504, text="the engine did not answer in time; send the request again or ask for less"
+)

@@ -1,4 +1,4 @@
-"""Images inside a request body, as `data:` addresses. Nothing is ever fetched for a client."""
+"""Images inside a request body, as `data:` addresses. The server fetches no address of a client: no SSRF."""
 
 from __future__ import annotations
 
@@ -28,14 +28,16 @@ def address(image: bytes) -> str:
     for kind, start in KINDS.items():
         if start.match(image):
             return f"data:image/{kind};base64,{base64.b64encode(image).decode()}"
-    raise ValueError(f"the image is no file of these kinds: {', '.join(KINDS)}")
+    raise ValueError(f"the image must be a file of one of these types: {', '.join(KINDS)}")
 
 
 def decoded_bytes(address: str) -> int:
     """Length of the image at a `data:` address. Raises ValueError for an address of another kind and for bad base64."""
     start = ADDRESS.match(address)
     if not start:
-        raise ValueError("images are taken as `data:image/png;base64,...` (or jpeg, webp, gif) only; none is fetched")
+        raise ValueError(
+            "images must be sent as `data:image/png;base64,...` (or jpeg, webp, gif); the server fetches none"
+        )
     try:
         return len(base64.b64decode(address[start.end() :], validate=True))
     except (binascii.Error, ValueError):

@@ -54,49 +54,49 @@ class ChatTurn(Strict):
 class ChatArguments(Strict):
     """A question, or a conversation that ends with one."""
 
-    message: Annotated[str | None, Field(description="What to ask. Either this or `messages`.")] = None
+    message: Annotated[str | None, Field(description="The question. Send either this or `messages`.")] = None
     messages: Annotated[
         Annotated[list[ChatTurn], Items(MAX_MESSAGES)] | None,
-        Field(description="The conversation so far, oldest turn first."),
+        Field(description="The conversation so far, oldest message first."),
     ] = None
-    model: Annotated[str | None, Field(description="Id of a chat model; the first one without it.")] = None
-    max_tokens: Annotated[int | None, Field(ge=1, description="Tokens that the answer may have.")] = None
+    model: Annotated[str | None, Field(description="Id of a chat model; by default the first one.")] = None
+    max_tokens: Annotated[int | None, Field(ge=1, description="The answer has at most this many tokens.")] = None
 
     @model_validator(mode="after")
     def _asks_once(self) -> ChatArguments:
         if (self.message is None) == (self.messages is None):
-            raise ValueError("give either `message` or `messages`")
+            raise ValueError("send either `message` or `messages`")
         return self
 
 
 class SearchArguments(Strict):
     """Documents to sort by how well they fit a query; without documents, the documentation is searched."""
 
-    query: Annotated[str, Field(min_length=1, description="What to look for.")]
+    query: Annotated[str, Field(min_length=1, description="The words or the question to search for.")]
     documents: Annotated[
         Annotated[list[str], Items(MAX_DOCUMENTS)] | None,
-        Field(description="Texts to sort; without them this server's documentation is searched."),
+        Field(description="The texts to sort; without them, the tool searches this server's documentation."),
     ] = None
-    model: Annotated[str | None, Field(description="Id of a model that sorts; the first one without it.")] = None
-    top_n: Annotated[int | None, Field(ge=1, description="Only the best so many.")] = None
+    model: Annotated[str | None, Field(description="Id of a reranking model; by default the first one.")] = None
+    top_n: Annotated[int | None, Field(ge=1, description="Return only this many of the best texts.")] = None
 
 
 class PictureArguments(Strict):
     """What a picture or a film should show."""
 
-    prompt: Annotated[str, Field(description="What it should show.")]
+    prompt: Annotated[str, Field(description="A description of what it should show.")]
 
 
 class SearchDocsArguments(Strict):
     """Words to look for in the documentation."""
 
     query: Annotated[
-        str, Field(min_length=1, max_length=DOCS_QUERY_CHARS, description="A question, or words to look for.")
+        str, Field(min_length=1, max_length=DOCS_QUERY_CHARS, description="A question, or words to search for.")
     ]
-    top_n: Annotated[int, Field(ge=1, le=DOCS_RESULTS, description="How many sections to show.")] = DOCS_SHOWN
+    top_n: Annotated[int, Field(ge=1, le=DOCS_RESULTS, description="How many sections to return.")] = DOCS_SHOWN
 
 
 class ReadDocArguments(Strict):
     """A page of the documentation, or a section of one."""
 
-    id: Annotated[str, Field(description="As `search_docs` shows it: `docs/api.md`, or `docs/api.md#errors`.")]
+    id: Annotated[str, Field(description="An id from `search_docs`, such as `docs/api.md` or `docs/api.md#errors`.")]

@@ -30,8 +30,9 @@ COUNTRIES = frozenset(_CODES.split())
 def _check_country(code: str) -> str:
     if code not in COUNTRIES and code != UNKNOWN_COUNTRY:
         raise ValueError(
-            f"`{code}` is no country: two capitals of ISO 3166-1 are expected, such as `DE`, or `{UNKNOWN_COUNTRY}` "
-            "where it is not known"
+            f"`{code}` is not a country: it must be two capital letters of ISO 3166-1, such as `DE`, or "
+            f"`{UNKNOWN_COUNTRY}` "
+            "if the country is not known"
         )
     return code
 

@@ -45,7 +45,8 @@ def check_logprobs(tokens: int, others: int, param: str) -> None:
     """Raises INVALID_REQUEST for more `tokens` with so many `others` each than one reply holds."""
     if tokens > (most := most_with_logprobs(others)):
         raise INVALID_REQUEST(
-            f"`{param}` of up to {tokens} tokens were asked for, with {others} others each; one request has at most "
-            f"{most} such tokens, all its answers together",
+            f"`{param}` of up to {tokens} tokens were requested, with {others} others each; one request may have at "
+            "most "
+            f"{most} such tokens in all its answers together",
             param=param,
         )

@@ -33,7 +33,7 @@ class Document(Lenient):
 def _documents(value: Any) -> tuple[str, ...]:
     """`documents` as texts; each may be a string or an object with `text`. Raises ValueError."""
     if not isinstance(value, list):
-        raise ValueError("an array of strings is expected")
+        raise ValueError("it must be an array of strings")
     if not 1 <= len(value) <= MAX_DOCUMENTS:
         raise ValueError(f"{len(value)} documents were sent; 1 to {MAX_DOCUMENTS} are allowed")
     texts: list[Any] = [item.get("text") if isinstance(item, dict) else item for item in value]

@@ -146,7 +146,7 @@ def check_length(job: TokenizeJob, model: ChatModel) -> None:
     if length > most:
         field = "messages" if job.request else "prompt"
         raise INVALID_REQUEST(
-            f"`{field}` holds {length} bytes of text; with the window of `{model.id}`, {model.context_window} tokens, "
+            f"`{field}` has {length} bytes of text; with the window of `{model.id}`, {model.context_window} tokens, "
             f"one request may have at most {most}",
             param=field,
         )

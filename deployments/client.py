@@ -40,7 +40,7 @@ class Handles(dict[str, H]):
     """Handles by model id; one that is missing is told with those that are there."""
 
     def __missing__(self, id: str) -> H:
-        raise KeyError(f"no model `{id}` of this kind is set up; there are: {', '.join(self) or 'none'}")
+        raise KeyError(f"no model `{id}` of this kind is set up; choose one of: {', '.join(self) or 'none'}")
 
 
 @dataclass(frozen=True, slots=True)

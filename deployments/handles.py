@@ -98,7 +98,9 @@ class ChatHandle(Handle[ChatModel]):
             turns = [{"role": "user", "content": _content(question, images)}] if isinstance(question, str) else question
             body = {"messages": turns}
         if images and not isinstance(question, str):
-            raise INVALID_REQUEST("`images` go with a question that is a string; put them into messages otherwise")
+            raise INVALID_REQUEST(
+                "`images` can only be sent with a question that is a string; otherwise put them into the messages"
+            )
         request = validated(ChatRequest, body | fields | {"model": self.model.id})
         reasoning_settings(request, self.model.thinking)  # what it refuses starts no engine
         return ChatJob(request)
@@ -169,7 +171,7 @@ class DecisionsHandle(Handle[DecisionModel]):
         decision = validated(DecisionRequest, {"state": state, **asked, "images": shown, **fields}).decision()
         preset = None if decision.preset is None else named(self.catalog.presets, decision.preset)
         if shown and not self.model.reads_images:
-            raise IMAGES_UNSUPPORTED(f"model `{self.model.id}` reads no images here; send none", param="images")
+            raise IMAGES_UNSUPPORTED(f"model `{self.model.id}` does not read images here; send none", param="images")
         wanted = preset.questions if preset else decision.questions
         job = DecisionJob(decision.state, expand_orders(wanted, decision.order), decision.images)
         return self._ask("decide", job, lambda readings: to_answers(wanted, readings, decision.policy, decision.order))

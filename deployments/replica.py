@@ -42,7 +42,7 @@ class Replica(Generic[E]):
         started = time.perf_counter()
         self._adapter: Any = models.load(model)
         self.load_s = time.perf_counter() - started
-        log.info("%s loaded in %.1f s", model.id, self.load_s)
+        log.info("loaded %s in %.1f s", model.id, self.load_s)
 
     @property
     def engine(self) -> E:

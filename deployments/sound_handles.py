@@ -55,7 +55,7 @@ class SpeechHandle(Handle[SpeechModel]):
 
     def _job(self, text: str, language: str, voice: Speaker, fields: dict[str, Any]) -> SpeechJob:
         if "reference_audio_b64" in fields:
-            raise INVALID_REQUEST("the clip to imitate is given as `voice`, a `Clip`", param="reference_audio_b64")
+            raise INVALID_REQUEST("pass the reference clip as `voice`, a `Clip`", param="reference_audio_b64")
         slug = voice if isinstance(voice, str) else None
         body = {"input": text, "language": language, "voice": slug, **fields, "provider": self.model.provider}
         request = validated(SpeechRequest, body)
@@ -72,7 +72,9 @@ class SpeechHandle(Handle[SpeechModel]):
         if isinstance(voice, DesignResult) and is_own and voice.recipe is not None:
             return replace(job, voice=None, recipe=voice.recipe)
         if not (self.model.has_cloning or (is_designed and is_own)):
-            raise CLONING_NOT_SUPPORTED(f"engine `{self.model.provider}` cannot imitate a clip", param="voice")
+            raise CLONING_NOT_SUPPORTED(
+                f"engine `{self.model.provider}` cannot clone the voice of a clip", param="voice"
+            )
         return replace(job, voice=None, clip=voice.clip if isinstance(voice, DesignResult) else voice)
 
     @property
@@ -116,9 +118,14 @@ class TranscriptionHandle(Handle[TranscriptionModel]):
     def _plan(self, fields: dict[str, Any]) -> TranscriptionPlan:
         request = validated(TranscriptionRequest, fields)
         if request.upload_id is not None:
-            raise INVALID_REQUEST("uploads belong to organisations of the API; give the recording", param="upload_id")
+            raise INVALID_REQUEST(
+                "uploads belong to organisations of the API; pass the recording itself", param="upload_id"
+            )
         if request.format_text:
-            raise INVALID_REQUEST("`format_text` is a pass of the API over what was heard; ask it", param="format_text")
+            raise INVALID_REQUEST(
+                "`format_text` is a pass that only the API makes over a transcript; request it there",
+                param="format_text",
+            )
         return plan(request, self.model)
 
 

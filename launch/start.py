@@ -96,23 +96,25 @@ def serve_until_stopped(
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m launch",
-        description="Run a Parlance graph on this machine until Ctrl-C.",
-        epilog="PARLANCE_HOME (default var/) holds database, keys and weights. Also: `python -m launch check PROFILE` "
-        "says whether a profile can work here, `python -m launch weights` manages weights.",
+        description="Run a Parlance graph on this machine until Ctrl-C stops it.",
+        epilog="The folder PARLANCE_HOME (default var/) holds the database, the keys and the weights. "
+        "`python -m launch check PROFILE` checks a profile, `python -m launch weights` manages weights.",
     )
     default = ROOT / "configs/embedded.yaml"
-    parser.add_argument("config", nargs="?", type=Path, default=default, help="Serve config file (embedded)")
-    parser.add_argument("--port", type=int, help="HTTP port instead of the config file's")
-    parser.add_argument("--warm", action="store_true", help="wake the chat engine once the graph is ready")
+    parser.add_argument("config", nargs="?", type=Path, default=default, help="Serve config file (default: embedded)")
+    parser.add_argument("--port", type=int, help="HTTP port that replaces the config file's")
+    parser.add_argument("--warm", action="store_true", help="start the chat engine as soon as the graph is ready")
     parser.add_argument("--weights-only", action="store_true", help="fetch and verify the weights, then stop")
-    parser.add_argument("--offline", action="store_true", help="never touch the network: weights must be there already")
+    parser.add_argument(
+        "--offline", action="store_true", help="never use the network: the weights must be on this machine"
+    )
     return parser
 
 
 def _read_config(file: Path) -> dict[str, Any]:
     if not file.exists():
-        known = ", ".join(sorted(f.stem for f in (ROOT / "configs").glob("*.yaml")))
-        raise StartError(f"there is no config file {file}; profiles are: {known}")
+        profiles = ", ".join(sorted(f.stem for f in (ROOT / "configs").glob("*.yaml")))
+        raise StartError(f"there is no config file {file}; the profiles are {profiles}")
     config: dict[str, Any] = yaml.safe_load(file.read_text("utf-8"))
     return config
 
@@ -123,7 +125,9 @@ def _check_port(host: str, port: int) -> None:
         try:
             probe.bind((host, port))
         except OSError as error:
-            raise StartError(f"{host}:{port} cannot be used ({error.strerror}); choose another with PORT=...") from None
+            raise StartError(
+                f"{host}:{port} cannot be used ({error.strerror}); choose another port with PORT=..."
+            ) from None
 
 
 def _models(config: dict[str, Any]) -> list[Model]:

@@ -46,15 +46,17 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    fetch = commands.add_parser("fetch", help="fetch, verify and convert; what is there already is only verified")
+    fetch = commands.add_parser(
+        "fetch", help="fetch, verify and convert weights; those on this machine are only verified"
+    )
     fetch.add_argument(
-        "names", nargs="+", metavar="NAME", help="name in the manifest; `-` reads names from standard input"
+        "names", nargs="+", metavar="NAME", help="a name in the manifest; `-` reads names from standard input"
     )
     fetch.set_defaults(command=_fetch)
-    verify = commands.add_parser("verify", help="verify weights that are on this machine; fetches nothing")
-    verify.add_argument("names", nargs="*", metavar="NAME", help="default: all that are there")
+    verify = commands.add_parser("verify", help="verify the weights on this machine; fetches nothing")
+    verify.add_argument("names", nargs="*", metavar="NAME", help="default: all weights on this machine")
     verify.set_defaults(command=_verify)
-    listing = commands.add_parser("list", help="show the manifest and what is on this machine")
+    listing = commands.add_parser("list", help="show the manifest and which weights are on this machine")
     listing.set_defaults(command=_list)
     pin = commands.add_parser("pin", help="print a stanza with the hashes of a local folder")
     pin.add_argument("name", metavar="NAME")
@@ -64,13 +66,13 @@ def _parser() -> argparse.ArgumentParser:
     pin.add_argument("--revision", help="40-digit revision of a hub source")
     pin.add_argument("--licence", required=True, help="SPDX name, e.g. Apache-2.0")
     pin.set_defaults(command=_pin)
-    lock = commands.add_parser("lock", help="lock weights of the model hub to commits and hashes; fetches none")
-    lock.add_argument("profile", metavar="PROFILE", help="whose weights; what else is locked stays as it is")
-    lock.add_argument("--upgrade", action="store_true", help="take the newest commits also of what is locked")
+    lock = commands.add_parser("lock", help="lock the weights of the model hub to commits and hashes; fetches none")
+    lock.add_argument("profile", metavar="PROFILE", help="lock the weights of this profile; all other locks stay")
+    lock.add_argument("--upgrade", action="store_true", help="move existing locks to the newest commits too")
     lock.add_argument("--into", type=Path, default=LOCK, metavar="FILE", help="default: models/weights/hub.lock")
     lock.set_defaults(command=_lock)
     for command in (fetch, verify, listing, pin, lock):
-        command.add_argument("--offline", action="store_true", default=None, help="never touch the network")
+        command.add_argument("--offline", action="store_true", default=None, help="never use the network")
     return parser
 
 
@@ -107,7 +109,7 @@ def _pin(options: argparse.Namespace) -> None:
         elif kind == "dir":
             folder = home_folder() / Path(place).expanduser()
         else:
-            raise WeightsError("`pin` takes `dir:FOLDER`, or `hub:OWNER/NAME` with --revision and a network")
+            raise WeightsError("`pin` needs `dir:FOLDER`, or `hub:OWNER/NAME` with --revision and a network")
         refuse_code(regular_files(folder))
         pins = pin_all(folder, Digests(Path(spool) / "digests"))
     lines = [f'["{options.name}"]', f'source = "{options.source}"', f'licence = "{options.licence}"']
@@ -119,13 +121,13 @@ def _pin(options: argparse.Namespace) -> None:
 
 def _lock(options: argparse.Namespace) -> None:
     if is_offline() if options.offline is None else options.offline:
-        raise WeightsError("`lock` asks the model hub, and offline mode is on")
+        raise WeightsError("`lock` must reach the model hub, but offline mode is on")
     hub = repositories(home_folder())
     selected = {name: hub[name] for name in sorted(_weights_of(options.profile)) if name in hub}
     changed = update(selected, options.into, upgrade=options.upgrade)
     for name, (before, now) in changed.items():
         sys.stdout.write(f"{name:28} {_commit(before)} -> {_commit(now)}  {now.size_bytes / 1e9:6.1f} GB\n")
-    sys.stdout.write(f"{len(selected)} weights of `{options.profile}` are of the hub; {len(changed)} changed\n")
+    sys.stdout.write(f"{len(selected)} weights of `{options.profile}` come from the hub; {len(changed)} changed\n")
 
 
 def _weights_of(profile: str) -> set[str]:

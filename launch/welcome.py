@@ -15,11 +15,11 @@ def say_ready(
 ) -> None:
     """Where it is, which key opens it, and one line to try for each thing that `models` can do."""
     key_file = home / "demo.key"
-    early = f"; {', '.join(woken)} is starting already" if woken else ""
-    console.print(f"\n[bold green]Parlance is ready[/] at {url}. Engines start when they are first asked{early}.")
+    early = f"; {', '.join(woken)} is starting now" if woken else ""
+    console.print(f"\n[bold green]Parlance is ready[/] at {url}. Each engine starts at its first request{early}.")
     if new_key:
         # Off a terminal this goes to a log, and from there to whoever collects logs.
-        shown = f": [bold]{new_key}[/] (kept in {key_file})" if console.is_terminal else f", kept in {key_file}"
+        shown = f": [bold]{new_key}[/] (stored in {key_file})" if console.is_terminal else f", stored in {key_file}"
         console.print(f"The organisation `demo` has a key with every scope{shown}")
     lines = [f"  {verb:<10} {command}" for verb, command in things_to_try(url, key_file, models)]
     console.print("\n".join(["Try, in another terminal:", "", *lines, "", "Ctrl-C stops everything."]), markup=False)

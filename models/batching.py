@@ -159,8 +159,8 @@ class TokenBatcher(Generic[Item, Result]):
         """Raises RuntimeError if a worker is dead or one call of the model does not end."""
         alive = [worker.is_alive() for worker in self._workers]
         if not (any(alive) if self.is_closed else all(alive)):  # closed, each ends when its slice is done
-            raise RuntimeError("a worker thread of the model is not alive")
-        self._stalls.check(f"one call of the model has taken longer than {self._stalls.limit_s:.0f} s")
+            raise RuntimeError("a worker thread of the model has died")
+        self._stalls.check(f"a call of the model has taken longer than {self._stalls.limit_s:.0f} s")
 
     def close(self) -> None:
         """Ends the workers after their present slice; waiting callers get a RuntimeError."""

@@ -29,7 +29,7 @@ class TransformerEmbedder(EmbeddingsEngine):
         size = self._sentences.encoder.network.config.hidden_size
         if size != model.dimensions:
             raise WeightsError(
-                f"the weights of `{model.id}` give {size} dimensions, its stanza says {model.dimensions}"
+                f"the weights of `{model.id}` give {size} dimensions, but its stanza says {model.dimensions}"
             )
 
     async def embed(self, job: EmbeddingsJob) -> Embeddings:
@@ -71,7 +71,7 @@ class TransformerEmbedder(EmbeddingsEngine):
             if len(text) > encoder.most_chars:
                 raise CONTEXT_LENGTH_EXCEEDED(
                     f"`input[{index}]` has {len(text)} characters; `{self.model.id}` reads {encoder.window} tokens and "
-                    f"looks at {encoder.most_chars} characters, and `truncate` is false",
+                    f"at most {encoder.most_chars} characters, and `truncate` is false; shorten it or set `truncate`",
                     param="input",
                 )
 
@@ -80,7 +80,7 @@ class TransformerEmbedder(EmbeddingsEngine):
             if item.cut:
                 raise CONTEXT_LENGTH_EXCEEDED(
                     f"`input[{index}]` has {len(item) + item.cut} tokens; `{self.model.id}` reads "
-                    f"{self._sentences.encoder.window}, and `truncate` is false",
+                    f"{self._sentences.encoder.window}, and `truncate` is false; shorten it or set `truncate`",
                     param="input",
                 )
 
@@ -124,7 +124,7 @@ class TokenIds:
         Raises INVALID_REQUEST for ids that this tokenizer does not make; `place` is theirs in the request.
         """
         if (largest := max(ids)) >= self._vocabulary:
-            raise self._refusal(f"token id {largest} of {place} is beyond the {self._vocabulary} of")
+            raise self._refusal(f"token id {largest} of {place} is beyond the {self._vocabulary} ids of")
         inner = self._unframed(list(ids))
         text: str = self._tokenizer.decode(inner, skip_special_tokens=False)
         if not inner or self._tokenizer.encode(text, add_special_tokens=False).ids != inner:

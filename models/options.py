@@ -42,7 +42,7 @@ def adapter_of(model: Model) -> Any:
             raise  # the adapter exists; a library that it imports does not
         adapter = None
     if adapter is None:
-        raise OptionsError(f"{_place(model, 'adapter')}: there is no `{model.serving.adapter}`")
+        raise OptionsError(f"{_place(model, 'adapter')}: there is no adapter `{model.serving.adapter}`")
     return adapter
 
 

@@ -34,7 +34,7 @@ class ProviderOptions(Frozen):
     @classmethod
     def _is_web_address(cls, address: str) -> str:
         if not address.startswith(("http://", "https://")):
-            raise ValueError("the address of the API begins with http:// or https://")
+            raise ValueError("the address of the API must begin with http:// or https://")
         return address
 
     def key(self, model_id: str) -> str | None:
@@ -47,5 +47,5 @@ class ProviderOptions(Frozen):
                 f"`{model_id}` needs a key: set `{self.key_variable}` in the environment of the Ray processes"
             )
         if not (key.isascii() and key.isprintable()):
-            raise ValueError(f"`{self.key_variable}` holds characters that no key has; set it anew")
+            raise ValueError(f"`{self.key_variable}` has characters that an API key cannot have; set it again")
         return key

@@ -70,7 +70,7 @@ def checked(samples: Any, rate: int, sample_rate: int, model_id: str) -> Samples
     import numpy as np
 
     if rate != sample_rate:
-        raise RuntimeError(f"the weights of `{model_id}` speak at {rate} Hz, its stanza says {sample_rate}")
+        raise RuntimeError(f"the weights of `{model_id}` speak at {rate} Hz, but its stanza says {sample_rate}")
     return np.asarray(samples, np.float32).clip(-1, 1)
 
 
@@ -91,7 +91,7 @@ def load(folder: Path, network: NetworkOptions, variant: Literal["base", "voice_
         package = importlib.import_module("qwen_tts")
     except ImportError as error:
         raise RuntimeError(
-            f"`{sys.executable}` has no qwen-tts; `make setup-qwen` makes the environment whose interpreter "
+            f"`{sys.executable}` has no qwen-tts; run `make setup-qwen` to make the environment whose interpreter "
             f"`py_executable` should name"
         ) from error
     device = network.device or ("cuda:0" if torch.cuda.is_available() else "cpu")
@@ -104,5 +104,5 @@ def load(folder: Path, network: NetworkOptions, variant: Literal["base", "voice_
         use_safetensors=True,
     )
     if tts.model.tts_model_type != variant:
-        raise WeightsError(f"`{folder}` holds `{tts.model.tts_model_type}`, but `{variant}` is needed")
+        raise WeightsError(f"`{folder}` contains `{tts.model.tts_model_type}`, but `{variant}` is needed")
     return tts

@@ -60,7 +60,7 @@ class CrossEncoderReranker(RerankEngine):
         options = read(model, EncoderOptions)
         self._encoder = Encoder("AutoModelForSequenceClassification", model, folder, options)
         if self._encoder.network.config.num_labels != 1:
-            raise WeightsError(f"the weights of `{model.id}` have several labels; a reranker has one")
+            raise WeightsError(f"the weights of `{model.id}` have several labels; a reranker needs exactly one")
         self._batcher = self._encoder.batcher(self._run)
 
     async def rerank(self, job: RerankJob) -> Ranking:

@@ -120,7 +120,7 @@ class Idempotency:
         try:
             await self._database.run(partial(keep, body=body))
         except Exception as error:
-            log.error("an answer could not be kept yet for its %s: %s", HEADER, without_text(error))
+            log.error("could not store an answer for its %s yet: %s", HEADER, without_text(error))
             task = asyncio.create_task(self._finish_later(attempt, partial(keep, body=None)))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -141,14 +141,16 @@ class Idempotency:
             try:
                 await self._database.run(keep)
             except Exception as error:
-                log.error("an answer could not be kept yet for its %s: %s", HEADER, without_text(error))
+                log.error("could not store an answer for its %s yet: %s", HEADER, without_text(error))
             else:
                 self._running.discard(attempt)
                 return
 
     def _replay(self, row: Row[Any], key: str, body_sha256: str, message: bytes) -> StoredReply:
         if row.kid is not None and row.kid not in self._keyring.keys:
-            raise IDEMPOTENCY_FINISHED(f"`{HEADER}` {key} was used under an older secret of this server", param=HEADER)
+            raise IDEMPOTENCY_FINISHED(
+                f"`{HEADER}` {key} was used before this server's secret changed; use a new key", param=HEADER
+            )
         # A row without `kid` is of a version that stored the digest itself; it is gone after a day.
         is_same = (
             row.body_sha256 == body_sha256
@@ -156,12 +158,13 @@ class Idempotency:
             else self._keyring.verify(message, row.kid, bytes.fromhex(row.body_sha256))
         )
         if not is_same:
-            raise IDEMPOTENCY_MISMATCH(f"`{HEADER}` {key} was used with another body; take a new key", param=HEADER)
+            raise IDEMPOTENCY_MISMATCH(f"`{HEADER}` {key} was used with another body; use a new key", param=HEADER)
         if row.status is None:
             raise IDEMPOTENCY_IN_PROGRESS(f"the first request with `{HEADER}` {key} is still running", param=HEADER)
         if row.body is None:
             raise IDEMPOTENCY_FINISHED(
-                f"the request with `{HEADER}` {key} is done, its answer is not kept", param=HEADER
+                f"the request with `{HEADER}` {key} has finished, but its answer was not stored; use a new key",
+                param=HEADER,
             )
         return StoredReply(row.status, json.loads(row.headers), row.body)
 

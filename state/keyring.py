@@ -66,7 +66,9 @@ def open_secrets(home: Path, environ: Mapping[str, str] = os.environ, *, is_shar
         home.mkdir(parents=True, exist_ok=True)
         _write_once(path, secrets.token_hex(MIN_BYTES))
     if path.stat().st_mode & 0o077:
-        raise ValueError(f"{path} can be read by others; run `chmod 600` on it, and rotate if somebody may have")
+        raise ValueError(
+            f"other users can read {path}; run `chmod 600` on it, and rotate the secret if somebody may have read it"
+        )
     return Secrets(_parse(path.read_text(), str(path)))
 
 
@@ -74,7 +76,7 @@ def shared_secrets(environ: Mapping[str, str]) -> Secrets:
     """The secret of the environment. Raises ValueError if it is missing or malformed."""
     if SECRET_VARIABLE not in environ:
         raise ValueError(
-            "several servers, or a database or Redis that several can share, need one secret: set "
+            "several servers, or a database or Redis that several can share, need a common secret: set "
             f"{SECRET_VARIABLE} to the same value everywhere; `openssl rand -hex 32` makes one"
         )
     return Secrets(_parse(environ[SECRET_VARIABLE].replace(",", "\n"), SECRET_VARIABLE))
@@ -84,7 +86,7 @@ def rotate(home: Path, environ: Mapping[str, str] = os.environ) -> Secrets:
     """Adds a new generation to the file and drops all but the newest before it."""
     if SECRET_VARIABLE in environ:
         raise ValueError(
-            f"the secret comes from {SECRET_VARIABLE}; put the new one before the old, with a comma between"
+            f"the secret comes from {SECRET_VARIABLE}; put the new one before the old one, separated by a comma"
         )
     roots = (secrets.token_bytes(MIN_BYTES), *open_secrets(home, environ).roots)[:GENERATIONS]
     fresh = home / f"{FILE}.{secrets.token_hex(4)}"
@@ -116,9 +118,9 @@ def _parse(text: str, source: str) -> tuple[bytes, ...]:
     try:
         roots = tuple(bytes.fromhex(line) for line in text.split())
     except ValueError:
-        raise ValueError(f"{source} must hold hexadecimal secrets; `openssl rand -hex 32` makes one") from None
+        raise ValueError(f"{source} must contain hexadecimal secrets; `openssl rand -hex 32` makes one") from None
     if not 1 <= len(roots) <= GENERATIONS or any(len(root) < MIN_BYTES for root in roots):
-        raise ValueError(f"{source} must hold one or {GENERATIONS} secrets of at least {MIN_BYTES} bytes")
+        raise ValueError(f"{source} must contain 1 to {GENERATIONS} secrets of at least {MIN_BYTES} bytes")
     return roots
 
 

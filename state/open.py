@@ -59,7 +59,7 @@ def check_secret(connection: Connection, secrets: Secrets) -> None:
     kid, _, value = fact.partition(":")
     if not secrets.derive(PURPOSE).verify(NAME.encode(), kid, bytes.fromhex(value)):
         raise ValueError(
-            "this server has another secret than the servers that used this database last; set the same "
+            "this server's secret differs from that of the servers that used this database last; set the same "
             f"{SECRET_VARIABLE} everywhere, or the previous one behind it after a comma, or restore the file `secrets`"
         )
 
@@ -69,7 +69,8 @@ def _check_keys(connection: Connection, secrets: Secrets) -> None:
     generations = api_keys.generations(connection)
     if generations and not generations.keys() & secrets.derive(PEPPER).keys.keys():
         raise ValueError(
-            f"no API key of this database was made under this server's secret; restore it or set {SECRET_VARIABLE}"
+            "no API key of this database was made with this server's secret; restore that secret or set "
+            f"{SECRET_VARIABLE}"
         )
 
 
@@ -167,7 +168,7 @@ async def _repeat(steps: list[Callable[[], Awaitable[object]]], every_s: float) 
                 await step()
             except Exception as error:
                 # Of any kind: if this ended, the leases of live reservations would expire.
-                log.error("could not %s, next try in %g s: %s", step.__name__, every_s, without_text(error))
+                log.error("could not %s; trying again in %g s: %s", step.__name__, every_s, without_text(error))
 
 
 def default_database(home: Path) -> str:
@@ -218,10 +219,14 @@ def is_shared(url: str) -> bool:
 def refuse_split(url: str | None, redis_url: str | None, blobs_url: str | None, replicas: int) -> None:
     """Raises ValueError where several replicas would not share counters, rows and bytes. No `url` is SQLite."""
     if replicas > 1 and not (url and is_shared(url)):
-        raise ValueError(f"{replicas} ingress replicas cannot share SQLite; set {DATABASE_VARIABLE} to a PostgreSQL")
+        raise ValueError(
+            f"{replicas} ingress replicas cannot share SQLite; set {DATABASE_VARIABLE} to a PostgreSQL database"
+        )
     if replicas > 1 and redis_url is None:
         raise ValueError(
-            f"{replicas} ingress replicas would each count requests for themselves; set {REDIS_VARIABLE} to a Redis"
+            f"{replicas} ingress replicas would each count requests separately; set {REDIS_VARIABLE} to a Redis server"
         )
     if replicas > 1 and blobs_url is None:
-        raise ValueError(f"{replicas} ingress replicas would each keep files for themselves; set {BLOBS_VARIABLE}")
+        raise ValueError(
+            f"{replicas} ingress replicas would each store files separately; set {BLOBS_VARIABLE} to a common store"
+        )

@@ -136,7 +136,7 @@ class Rates:
 
     def _pause(self, error: Exception) -> None:
         self._paused_until_s = time.monotonic() + REDIS_PAUSE_S
-        log.error("Redis does not answer, each replica counts its share: %s", type(error).__name__)
+        log.error("Redis does not answer, so each replica allows its share of the limits: %s", type(error).__name__)
 
     async def close(self) -> None:
         """Disconnects from Redis."""
@@ -176,7 +176,8 @@ class LocalCounters(MemoryStorage):  # type: ignore[misc]  # a decorator of the 
 
 def _too_many(caller: Caller, limit: int) -> ApiError:
     return RATE_LIMIT_EXCEEDED(
-        f"this key has {limit} streams open, as many as its plan `{caller.tariff.name}` allows", retry_after_s=1
+        f"this key has {limit} open streams, the limit of its plan `{caller.tariff.name}`; close one first",
+        retry_after_s=1,
     )
 
 

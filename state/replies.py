@@ -75,7 +75,7 @@ def claim(connection: Connection, holder: Claim) -> Row[Any] | None:
     if connection.execute(insert_new(connection, replies).values(**names, **fresh, **times)).rowcount:
         if _count(connection, holder.key_id, replies=1).replies > KEPT_REPLIES:
             raise RATE_LIMIT_EXCEEDED(
-                f"{KEPT_REPLIES} answers are kept for this API key already, each for 24 hours; send the request "
+                f"{KEPT_REPLIES} answers are already stored for this API key, each for 24 hours; send the request "
                 "without `Idempotency-Key`, or later",
                 retry_after_s=60,
             )
@@ -85,7 +85,8 @@ def claim(connection: Connection, holder: Claim) -> Row[Any] | None:
     ).one_or_none()
     if row is None:
         raise IDEMPOTENCY_IN_PROGRESS(
-            "another request with this `Idempotency-Key` ended just now", param="Idempotency-Key"
+            "another request with this `Idempotency-Key` has just ended; send the request again",
+            param="Idempotency-Key",
         )
     at_s = now_s(connection)
     is_dead = row.status is None and row.lease_until <= at_s

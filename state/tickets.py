@@ -126,13 +126,14 @@ class Tickets:
         row = await self._consume(org_id, ticket_id) if ID_PATTERN.fullmatch(ticket_id) else None
         if row is None:
             raise NOT_FOUND(
-                f"there is no upload `{ticket_id[:60]}`, or it has been used or has expired; an upload is good for one "
+                f"there is no upload `{ticket_id[:60]}`, or it has been used or has expired; an upload serves one "
                 "transcription, so get a new ticket",
                 param="upload_id",
             )
         if not row.blob:
             raise NOT_FOUND(
-                f"nothing was uploaded under `{ticket_id}`, which is used up now; get a new ticket, and PUT the bytes",
+                f"nothing was uploaded under `{ticket_id}`, and the ticket is used now; get a new ticket, and PUT "
+                "the bytes",
                 param="upload_id",
             )
         return _ticket(row)
@@ -142,7 +143,7 @@ class Tickets:
         try:
             await self._blobs.delete_all(ticket.name)
         except Exception as error:
-            log.error("the bytes of an upload are deleted later: %s", without_text(error))
+            log.error("the bytes of an upload could not be deleted yet: %s", without_text(error))
 
     async def sweep(self) -> None:
         """Deletes bytes of used and expired tickets that are still there, and rows whose address has expired."""
@@ -154,7 +155,7 @@ class Tickets:
                     await self._sweep(_ticket(row), row.now_s)
                 except Exception as error:
                     # One ticket must not keep the others from being swept.
-                    log.error("a ticket could not be swept: %s", without_text(error))
+                    log.error("could not clean up an expired ticket: %s", without_text(error))
             if len(rows) < SWEPT_AT_ONCE:
                 break
             after = (rows[-1].sweep_at, rows[-1].id)
@@ -199,8 +200,8 @@ def _issue(connection: Connection, org_id: int, content_type: str, size_bytes: i
     count = connection.execute(select(func.count()).select_from(tickets).where(*mine)).scalar_one()
     if count >= OPEN_UPLOADS:
         raise TOO_MANY_UPLOADS(
-            f"your organisation has {count} uploads that it has not used, or used before anything came, and may not "
-            "have more; upload and use some, or wait until they expire"
+            f"your organisation has {count} tickets that are unused or were used before an upload, which is its "
+            "limit; upload to some and use them, or wait until they expire"
         )
     if room < math.inf:
         _need_room(connection, org_id, size_bytes, room)
@@ -220,7 +221,7 @@ def _need_room(connection: Connection, org_id: int, size_bytes: int, room: float
     promised_here = connection.execute(select(total).where(OPEN, tickets.c.org_id == org_id)).scalar_one()
     stays_free = room - int(promised) - size_bytes
     if size_bytes > stays_free:
-        log.warning("the disk of recordings is full: tickets have taken all but %d bytes", stays_free + size_bytes)
+        log.warning("the disk for recordings is full: tickets have reserved all but %d bytes", stays_free + size_bytes)
         raise STORE_FULL()
     if promised_here + size_bytes > stays_free:
         raise TOO_MANY_UPLOADS(

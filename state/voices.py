@@ -94,7 +94,7 @@ def insert_voice(connection: Connection, org_id: int, own_voice: OwnVoice) -> No
         raise slug_taken(own_voice.voice.slug)
     count = connection.execute(select(func.count()).select_from(voices).where(voices.c.org_id == org_id)).scalar_one()
     if count > OWN_VOICES:
-        raise VOICE_LIMIT_REACHED(f"your organisation has {OWN_VOICES} voices of its own, and may not have more")
+        raise VOICE_LIMIT_REACHED(f"your organisation has {OWN_VOICES} voices of its own, which is its limit")
 
 
 def delete_voice(connection: Connection, org_id: int, slug: str) -> None:
@@ -109,4 +109,4 @@ def _own_voice(row: Row[Any]) -> OwnVoice:
 
 def slug_taken(slug: str) -> ApiError:
     """Another voice has this slug."""
-    return VOICE_LIMIT_REACHED(f"the slug `{slug}` is taken; choose another one", param="slug")
+    return VOICE_LIMIT_REACHED(f"the slug `{slug}` is in use; choose another one", param="slug")

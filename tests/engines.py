@@ -336,7 +336,7 @@ class ObedientTranscriber:
             lines = [line for line in _recording(job).splitlines() if line]
             commands = {line.split()[0]: line for line in lines}
             if "unreadable" in commands:
-                raise AUDIO_UNREADABLE("the recording cannot be decoded: it is no audio file", param="file")
+                raise AUDIO_UNREADABLE("the recording cannot be decoded: the file is not audio", param="file")
             spoken = [line for line in lines if line.split()[0] not in TRANSCRIBER_COMMANDS]
             duration_s = float(commands.get("lasts", f"lasts {len(spoken)}").split()[1])
             if duration_s > job.max_seconds:

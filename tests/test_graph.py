@@ -36,7 +36,7 @@ def test_every_profile_can_be_wired(profile: str) -> None:
     [
         ({"enginee": {}}, "`options.enginee`: there is no such option"),
         ({"engine": {"max_num_seq": 4}}, "vLLM has no engine argument `max_num_seq`; did you mean `max_num_seqs`?"),
-        ({"engine": {"max_num_seqs": "4"}}, "engine argument `max_num_seqs` is"),
+        ({"engine": {"max_num_seqs": "4"}}, "engine argument `max_num_seqs` must be"),
         ({"chat_template": "nowhere.jinja"}, "there is no template `nowhere.jinja`"),
     ],
 )

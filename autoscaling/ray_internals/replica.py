@@ -47,8 +47,9 @@ def ignore_client_control_headers() -> None:
     for name, parser in UNTRUSTED_HEADER_PARSERS.items():
         if not hasattr(replica, name):
             raise RuntimeError(
-                f"this version of Ray has no `{name}` in `{replica.__name__}`, so clients might switch off how Serve "
-                "treats disconnects; use the version in requirements/"
+                f"this version of Ray has no `{name}` in `{replica.__name__}`, so clients might switch off the way "
+                "in which Serve "
+                "handles disconnects; install the version in requirements/"
             )
         setattr(replica, name, parser)
 

@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if unknown := set(options.names) - set(ATTACKS):
         parser.error(f"there is no attack {', '.join(sorted(unknown))}; there are {', '.join(ATTACKS)}")
     if options.list:
-        print("\n".join(f"{one.name:<30}{one.tries}" for one in ATTACKS.values()))
+        print("\n".join(f"{attack.name:<30}{attack.tries}" for attack in ATTACKS.values()))
         return
     if options.base_url and not is_loopback(options.base_url) and not options.i_own_this_host:
         parser.error(f"{options.base_url} is not on this machine; --i-own-this-host says that you may attack it")
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         verdicts = asyncio.run(attack_all(url.rstrip("/"), key, other_key, chosen, is_short=options.short))
     # What nobody noticed to be missing would stay missing: in CI nothing may be.
     allowed = {True} if os.environ.get("CI") else {True, None}
-    sys.exit(any(verdict.held not in allowed for verdict in verdicts))
+    sys.exit(any(verdict.passed not in allowed for verdict in verdicts))
 
 
 OTHER = "PARLANCE_OTHER_KEY"
@@ -73,11 +73,14 @@ async def attack_all(url: str, key: str, other_key: str, chosen: Sequence[Attack
     print("| attack | tried | saw | allowed | |\n|---|---|---|---|---|", flush=True)
     verdicts = []
     async with aclosing(target.client):
-        for one in chosen:
-            if one.is_long and is_short:
+        for attack in chosen:
+            if attack.is_long and is_short:
                 continue
-            verdicts.append(verdict := await judge(one, target))
-            print(f"| {one.name} | {one.tries} | {verdict.saw} | {one.allowed} | {WORDS[verdict.held]} |", flush=True)
+            verdicts.append(verdict := await judge(attack, target))
+            print(
+                f"| {attack.name} | {attack.tries} | {verdict.saw} | {attack.allowed} | {WORDS[verdict.passed]} |",
+                flush=True,
+            )
     return verdicts
 
 

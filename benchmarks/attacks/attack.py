@@ -24,7 +24,7 @@ class Saw:
     """What came of it, in a few words, and whether that is allowed."""
 
     text: str
-    held: bool
+    passed: bool
 
 
 class NotTriedError(Exception):
@@ -55,11 +55,11 @@ class Attack:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """An attack and its end. `held` is None where it was not tried."""
+    """An attack and its end. `passed` is None where it was not tried."""
 
     attack: Attack
     saw: str
-    held: bool | None
+    passed: bool | None
 
 
 ATTACKS: dict[str, Attack] = {}
@@ -78,16 +78,16 @@ def attack(allowed: str, *, is_long: bool = False) -> Callable[[Try], Try]:
     return listed
 
 
-async def judge(one: Attack, target: Target) -> Verdict:
+async def judge(case: Attack, target: Target) -> Verdict:
     """Runs one attack. A server that stays silent, or breaks, has not held."""
     try:
         await target.rested()
         async with asyncio.timeout(LIMIT_S):
-            saw = await one.attempt(target)
+            saw = await case.attempt(target)
     except NotTriedError as reason:
-        return Verdict(one, f"not tried: {reason}", None)
+        return Verdict(case, f"not tried: {reason}", None)
     except TimeoutError:
-        return Verdict(one, f"no end after {LIMIT_S} s", held=False)
+        return Verdict(case, f"no end after {LIMIT_S} s", passed=False)
     except (httpx.HTTPError, OSError) as error:
-        return Verdict(one, f"the connection broke: {type(error).__name__}", held=False)
-    return Verdict(one, saw.text, saw.held)
+        return Verdict(case, f"the connection broke: {type(error).__name__}", passed=False)
+    return Verdict(case, saw.text, saw.passed)

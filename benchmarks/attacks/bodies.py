@@ -12,8 +12,8 @@ import httpx
 from benchmarks.attacks.attack import Saw, attack
 from benchmarks.attacks.bystander import standing_by
 from benchmarks.attacks.connections import HELD_BYTES
-from benchmarks.attacks.target import Target, counted, told
-from benchmarks.attacks.wire import connected, first_status, heard, in_pieces, request, statuses
+from benchmarks.attacks.target import Target, counted, summary
+from benchmarks.attacks.wire import connected, first_status, in_pieces, read_reply, request, statuses
 from contract.limits import JSON_BODY_BYTES, JSON_DEPTH, JSON_VALUES, MIB
 
 AT_ONCE = 16
@@ -48,7 +48,7 @@ async def duplicate_keys(target: Target) -> Saw:
     body = b"{" + b"".join(b'"k%d":0,' % index for index in range(count)) + b'"k%d":0}' % (count - 1)
     with standing_by(target) as waits:
         replies = [await target.send("POST", path, content=body) for path in PATHS]
-    return Saw(f"{told(replies)}; {waits}", waits.held and {reply.status_code for reply in replies} <= {400, 413})
+    return Saw(f"{summary(replies)}; {waits}", waits.passed and {reply.status_code for reply in replies} <= {400, 413})
 
 
 @attack("400 or 413, and nobody else waits")
@@ -58,7 +58,9 @@ async def json_floods(target: Target) -> Saw:
     with standing_by(target) as waits:
         tries = (target.send("POST", path, content=body) for path in PATHS * target.size(1, 2))
         replies = await asyncio.gather(*tries)
-    return Saw(f"{told(replies)}; {waits}", waits.held and {reply.status_code for reply in replies} <= {400, 413, 429})
+    return Saw(
+        f"{summary(replies)}; {waits}", waits.passed and {reply.status_code for reply in replies} <= {400, 413, 429}
+    )
 
 
 @attack("400, and nobody else waits for 0.3 s")
@@ -70,12 +72,12 @@ async def wrong_values(target: Target) -> Saw:
         for path, body in [*_wrong(few), *_wrong(many)]:
             tries = (target.send("POST", path, content=body) for _ in range(AT_ONCE))
             replies += await asyncio.gather(*tries)
-    held = (
-        waits.held
+    passed = (
+        waits.passed
         and waits.usual_s <= (HELD_UP_SHORT_S if target.is_short else HELD_UP_S)
         and {reply.status_code for reply in replies} <= {400, 413, 429}
     )
-    return Saw(f"{told(replies)}; {waits}", held)
+    return Saw(f"{summary(replies)}; {waits}", passed)
 
 
 def _wrong(values: int) -> Iterator[tuple[str, bytes]]:
@@ -101,16 +103,16 @@ async def json_shapes(target: Target) -> Saw:
         for name, body in SHAPES.items()
     }
     wrong = [f"{name} got {reply.status_code}" for name, reply in replies.items() if reply.status_code != 400]
-    return Saw("; ".join([told(replies.values()), *wrong]), not wrong)
+    return Saw("; ".join([summary(replies.values()), *wrong]), not wrong)
 
 
 @attack("413, before the body is read or as soon as it is too long")
 async def endless_bodies(target: Target) -> Saw:
     """Bodies that say they are 1 GiB long, and bodies that say nothing and go on."""
-    said = request(target, "POST", PATHS[0], f"Content-Length: {1 << 30}", key=target.key)
+    lines = request(target, "POST", PATHS[0], f"Content-Length: {1 << 30}", key=target.key)
     async with connected(target) as (reader, writer):
-        writer.write(said)
-        declared = statuses(await heard(reader, 5))
+        writer.write(lines)
+        declared = statuses(await read_reply(reader, 5))
 
     async def endless() -> AsyncIterator[bytes]:
         for _ in range(1_024):
@@ -122,8 +124,8 @@ async def endless_bodies(target: Target) -> Saw:
         undeclared = str(reply.status_code)
     except httpx.HTTPError:
         undeclared = "cut off"
-    held = declared[:1] == [413] and undeclared in {"413", "cut off"}
-    return Saw(f"declared: {declared}; undeclared: {undeclared}", held)
+    passed = declared[:1] == [413] and undeclared in {"413", "cut off"}
+    return Saw(f"declared: {declared}; undeclared: {undeclared}", passed)
 
 
 @attack("429 or 503 beyond what one key may hold, and nobody else waits")
@@ -149,7 +151,9 @@ async def held_bodies(target: Target) -> Saw:
 
     with standing_by(target) as waits:
         ends = await asyncio.gather(*(hold() for _ in range(count)))
-    held = ends.count(None)
+    open_count = ends.count(None)
     refused = counted(str(end or "closed") for end in ends if end is not None)
-    text = f"{held} of {count} held ({held * length // MIB} MiB), refused: {refused or 'none'}; {waits}"
-    return Saw(text, waits.held and held < count and set(ends) <= {None, 0, 429, 503})
+    text = (
+        f"{open_count} of {count} stayed open ({open_count * length // MIB} MiB), refused: {refused or 'none'}; {waits}"
+    )
+    return Saw(text, waits.passed and open_count < count and set(ends) <= {None, 0, 429, 503})

@@ -13,15 +13,15 @@ RATE = 16_000
 
 
 def encoded(container: str, codec: str, samples: np.ndarray, rate: int = RATE, layout: str = "mono") -> bytes:
-    made = io.BytesIO()
-    with av.open(made, "w", format=container) as file:
+    content = io.BytesIO()
+    with av.open(content, "w", format=container) as file:
         stream = file.add_stream(codec, rate=rate, layout=layout)
         assert isinstance(stream, av.AudioStream)
         frame = av.AudioFrame.from_ndarray((samples[None] * 32767).astype(np.int16), format="s16", layout=layout)
         frame.sample_rate = rate
         file.mux(stream.encode(frame))
         file.mux(stream.encode(None))
-    return made.getvalue()
+    return content.getvalue()
 
 
 def tone(seconds: float, rate: int = RATE) -> np.ndarray:
@@ -70,10 +70,10 @@ def flac_of_hours_of_silence() -> bytes:
 
 
 def flac_that_says_all_samples() -> bytes:
-    made = bytearray(encoded("flac", "flac", tone(1)))
-    made[21] |= 0x0F
-    made[22:26] = b"\xff" * 4
-    return bytes(made[: len(made) // 3])
+    content = bytearray(encoded("flac", "flac", tone(1)))
+    content[21] |= 0x0F
+    content[22:26] = b"\xff" * 4
+    return bytes(content[: len(content) // 3])
 
 
 def opus_of_hours_of_silence() -> bytes:
@@ -90,22 +90,22 @@ def adts_frames_that_lie() -> bytes:
 
 
 def m4a_without_its_index() -> bytes:
-    made = encoded("ipod", "aac", tone(2))
-    return made[: made.index(b"moov") - 4]
+    content = encoded("ipod", "aac", tone(2))
+    return content[: content.index(b"moov") - 4]
 
 
 def m4a_with_four_billion_samples() -> bytes:
-    made = bytearray(encoded("ipod", "aac", tone(2)))
-    at = made.index(b"stsz")
-    made[at + 8 : at + 16] = struct.pack(">II", 1, 0xFFFFFFFF)
-    return bytes(made)
+    content = bytearray(encoded("ipod", "aac", tone(2)))
+    at = content.index(b"stsz")
+    content[at + 8 : at + 16] = struct.pack(">II", 1, 0xFFFFFFFF)
+    return bytes(content)
 
 
 def m4a_with_an_endless_time() -> bytes:
-    made = bytearray(encoded("ipod", "aac", tone(2)))
-    at = made.index(b"stts")
-    made[at + 12 : at + 20] = struct.pack(">II", 0xFFFFFFFF, 0xFFFFFFFF)
-    return bytes(made)
+    content = bytearray(encoded("ipod", "aac", tone(2)))
+    at = content.index(b"stts")
+    content[at + 12 : at + 20] = struct.pack(">II", 0xFFFFFFFF, 0xFFFFFFFF)
+    return bytes(content)
 
 
 def boxes_in_boxes() -> bytes:
@@ -116,14 +116,14 @@ def boxes_in_boxes() -> bytes:
 
 
 def matroska_of_a_thousand_streams() -> bytes:
-    made = io.BytesIO()
-    with av.open(made, "w", format="matroska") as file:
+    content = io.BytesIO()
+    with av.open(content, "w", format="matroska") as file:
         streams = [file.add_stream("pcm_s16le", rate=8_000, layout="mono") for _ in range(1_000)]
         frame = av.AudioFrame.from_ndarray(np.zeros((1, 800), np.int16), format="s16", layout="mono")
         frame.sample_rate = 8_000
         for stream in streams:
             file.mux(stream.encode(frame))
-    return made.getvalue()
+    return content.getvalue()
 
 
 def ogg_of_a_thousand_streams() -> bytes:

@@ -42,7 +42,7 @@ class Waits:
     failures: Counter[str] = field(default_factory=Counter)
 
     @property
-    def held(self) -> bool:
+    def passed(self) -> bool:
         """Whether nobody else was harmed."""
         return bool(self.each_s) and not self.failures and max(self.each_s) <= max(WAIT_S, TIMES_CALM * self.calm_s)
 
@@ -63,13 +63,13 @@ class Waits:
 @contextmanager
 def standing_by(target: Target, question: Question | None = None) -> Iterator[Waits]:
     """Asks three times in peace, and then on and on until the block ends."""
-    asked, waits, over = question or Question(), Waits(), threading.Event()
+    probe, waits, over = question or Question(), Waits(), threading.Event()
     with httpx.Client(base_url=target.url, headers=authorized(target.bystander_key), timeout=120) as client:
 
         def ask() -> float:
             began_s = time.perf_counter()
             try:
-                reply = client.request(asked.method, asked.path, json=asked.body)
+                reply = client.request(probe.method, probe.path, json=probe.body)
                 if reply.status_code != 200:
                     waits.failures[str(reply.status_code)] += 1
             except httpx.HTTPError as error:

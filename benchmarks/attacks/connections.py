@@ -46,7 +46,9 @@ async def half_sent_requests(target: Target) -> Saw:
 
     with standing_by(target) as waits:
         closed = await asyncio.gather(*(wait() for _ in range(count)))
-    return Saw(f"{closed.count(False)} of {count} still open after {HEADERS_S} s; {waits}", all(closed) and waits.held)
+    return Saw(
+        f"{closed.count(False)} of {count} still open after {HEADERS_S} s; {waits}", all(closed) and waits.passed
+    )
 
 
 @attack("408 or closed after some 20 s without a byte, and nobody else waits")
@@ -69,7 +71,7 @@ async def clients_that_read_nothing(target: Target) -> Saw:
     body = json.dumps(
         {"model": target.models["embedding"][0], "input": ["word"] * 2_048, "encoding_format": "base64"}
     ).encode()
-    sent = request(target, "POST", "/v1/embeddings", f"Content-Length: {len(body)}", key=target.key, body=body)
+    message = request(target, "POST", "/v1/embeddings", f"Content-Length: {len(body)}", key=target.key, body=body)
 
     async def ignore() -> bool:
         with socket.socket() as connection:
@@ -77,13 +79,13 @@ async def clients_that_read_nothing(target: Target) -> Saw:
             connection.setblocking(False)
             loop = asyncio.get_running_loop()
             await loop.sock_connect(connection, target.address)
-            await loop.sock_sendall(connection, sent * PIPELINED)
+            await loop.sock_sendall(connection, message * PIPELINED)
             await asyncio.sleep(UNREAD_S)
             return await _replies(connection) < PIPELINED
 
     with standing_by(target) as waits:
         dropped = await asyncio.gather(*(ignore() for _ in range(4)))
-    return Saw(f"{dropped.count(False)} of 4 were not dropped; {waits}", all(dropped) and waits.held)
+    return Saw(f"{dropped.count(False)} of 4 were not dropped; {waits}", all(dropped) and waits.passed)
 
 
 @attack("429 or 503 beyond what one key may hold, and nobody else waits")
@@ -91,30 +93,30 @@ async def unread_replies(target: Target) -> Saw:
     """The longest replies that there are, together 320 MiB, which are asked for at one time and never read."""
     if "embedding" not in target.models:
         raise NotTriedError("no embedder here gives long replies")
-    asked = {"model": target.models["embedding"][0], "input": ["a"], "encoding_format": "float"}
-    first = await target.send("POST", "/v1/embeddings", json=asked)
+    question = {"model": target.models["embedding"][0], "input": ["a"], "encoding_format": "float"}
+    first = await target.send("POST", "/v1/embeddings", json=question)
     texts = min(MAX_INPUTS, MAX_FLOATS // len(first.json()["data"][0]["embedding"]))
-    body = json.dumps(asked | {"input": ["a"] * texts}).encode()
-    sent = request(target, "POST", "/v1/embeddings", f"Content-Length: {len(body)}", key=target.key, body=body)
+    body = json.dumps(question | {"input": ["a"] * texts}).encode()
+    message = request(target, "POST", "/v1/embeddings", f"Content-Length: {len(body)}", key=target.key, body=body)
     count = HELD_BYTES // (len(first.content) * texts)
     all_answered = asyncio.Barrier(count)
 
     async def ignore() -> int:
         async with connected(target) as (reader, writer):
-            writer.write(sent)
+            writer.write(message)
             status = await first_status(reader)
             await all_answered.wait()
             return status
 
     with standing_by(target) as waits:
         ends = await asyncio.gather(*(ignore() for _ in range(count)))
-    held = waits.held and set(ends) <= {200, 429, 503} and set(ends) != {200}
-    return Saw(f"{counted(map(str, ends))}; {waits}", held)
+    passed = waits.passed and set(ends) <= {200, 429, 503} and set(ends) != {200}
+    return Saw(f"{counted(map(str, ends))}; {waits}", passed)
 
 
 async def _slow(target: Target, count: int, within_s: float, every_s: float | None) -> Saw:
     """`count` bodies of which a byte comes every `every_s`, or none after the first."""
-    sent = request(target, "POST", "/v1/embeddings", "Content-Length: 1048576", key=target.key, body=b"{")
+    message = request(target, "POST", "/v1/embeddings", "Content-Length: 1048576", key=target.key, body=b"{")
 
     async def trickle(writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError):
@@ -125,7 +127,7 @@ async def _slow(target: Target, count: int, within_s: float, every_s: float | No
 
     async def wait() -> str:
         async with connected(target) as (reader, writer):
-            writer.write(sent)
+            writer.write(message)
             trickling = asyncio.create_task(trickle(writer))
             try:
                 async with asyncio.timeout(within_s):
@@ -137,8 +139,8 @@ async def _slow(target: Target, count: int, within_s: float, every_s: float | No
 
     with standing_by(target) as waits:
         ends = await asyncio.gather(*(wait() for _ in range(count)))
-    held = waits.held and set(ends) <= {"408", "429", "503", "closed"}
-    return Saw(f"{counted(ends)} within {within_s:.0f} s; {waits}", held)
+    passed = waits.passed and set(ends) <= {"408", "429", "503", "closed"}
+    return Saw(f"{counted(ends)} within {within_s:.0f} s; {waits}", passed)
 
 
 async def _replies(connection: socket.socket) -> int:

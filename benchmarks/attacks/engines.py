@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from benchmarks.attacks.attack import NotTriedError, Saw, attack
 from benchmarks.attacks.bystander import short_chat, standing_by
-from benchmarks.attacks.target import Target, told
+from benchmarks.attacks.target import Target, summary
 
 FIRST_ANSWER_S = 120
 WORDS = "Tell a long story about a river, a mill and a miller."
@@ -17,16 +17,16 @@ WORDS = "Tell a long story about a river, a mill and a miller."
 async def herd_at_a_sleeping_engine(target: Target) -> Saw:
     """Requests by the hundred for an engine that sleeps, and that all of them wait for."""
     asleep = [name for name, running in (await target.replicas()).items() if not running]
-    found = [request for name, request in _requests(target).items() if name in asleep]
-    if not found:
+    chosen = [request for name, request in _requests(target).items() if name in asleep]
+    if not chosen:
         raise NotTriedError("no engine sleeps at the moment")
-    path, body = found[0]
+    path, body = chosen[0]
     with standing_by(target) as waits:
         tries = (target.send("POST", path, json=body) for _ in range(target.size(60, 250)))
         replies = await asyncio.gather(*tries)
     refused = [reply for reply in replies if reply.status_code in {429, 503}]
-    held = waits.held and {reply.status_code for reply in replies} <= {200, 429, 503}
-    return Saw(f"{told(replies)}; {waits}", held and all("retry-after" in reply.headers for reply in refused))
+    passed = waits.passed and {reply.status_code for reply in replies} <= {200, 429, 503}
+    return Saw(f"{summary(replies)}; {waits}", passed and all("retry-after" in reply.headers for reply in refused))
 
 
 @attack("no engine starts; those that are there are played, the others are 503; nobody else waits")
@@ -42,8 +42,8 @@ async def samples_for_strangers(target: Target) -> Saw:
                 replies += await asyncio.gather(*(stranger.get(path) for path in paths[at : at + 20]))
     after = await target.replicas()
     started = [name for name, running in after.items() if running and not before[name]]
-    held = waits.held and not started and {reply.status_code for reply in replies} <= {200, 404, 429, 503}
-    return Saw(f"{told(replies)}; started {', '.join(started) or 'none'}; {waits}", held)
+    passed = waits.passed and not started and {reply.status_code for reply in replies} <= {200, 404, 429, 503}
+    return Saw(f"{summary(replies)}; started {', '.join(started) or 'none'}; {waits}", passed)
 
 
 @attack("429 `rate_limit_exceeded` or `busy` beyond its share; short answers of somebody else come as fast as ever")
@@ -72,8 +72,8 @@ async def one_key_that_starves_others(target: Target) -> Saw:
         insisting.cancel()
         with suppress(asyncio.CancelledError):
             await insisting
-    held = waits.held and bool(replies) and {reply.status_code for reply in replies} <= {200, 429}
-    return Saw(f"{told(replies) or 'no answer'}; {waits}", held)
+    passed = waits.passed and bool(replies) and {reply.status_code for reply in replies} <= {200, 429}
+    return Saw(f"{summary(replies) or 'no answer'}; {waits}", passed)
 
 
 def _requests(target: Target) -> dict[str, tuple[str, dict[str, object]]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.attacks.attack import NotTriedError, Saw, attack
 from benchmarks.attacks.bystander import short_chat, standing_by
-from benchmarks.attacks.target import Target, told
+from benchmarks.attacks.target import Target, summary
 
 
 def _strings(count: int, about: int) -> dict[str, Any]:
@@ -78,5 +78,5 @@ async def schema_bombs(target: Target) -> Saw:
     with standing_by(target, short_chat(target, response_format={"type": "json_object"})) as waits:
         tries = (explode(*bomb, turn) for turn in range(target.size(2, 9)) for bomb in BOMBS.items())
         replies = await asyncio.gather(*tries)
-    held = waits.held and {reply.status_code for reply in replies} <= {200, 400, 429}
-    return Saw(f"{told(replies)}; {waits}", held)
+    passed = waits.passed and {reply.status_code for reply in replies} <= {200, 400, 429}
+    return Saw(f"{summary(replies)}; {waits}", passed)

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 
 from benchmarks.attacks.attack import NotTriedError, Saw, attack
-from benchmarks.attacks.target import Target, told
+from benchmarks.attacks.target import Target, summary
 
 
 @attack("one bill; the others get the same answer, or 409")
@@ -17,14 +17,14 @@ async def idempotency_races(target: Target) -> Saw:
     await target.send("POST", "/v1/embeddings", json=body)  # the engine is awake
     before = await _spent(target)
     await target.send("POST", "/v1/embeddings", json=body)
-    one = await _spent(target) - before
+    price = await _spent(target) - before
     headers = {"idempotency-key": secrets.token_hex(8)}
     tries = (target.send("POST", "/v1/embeddings", json=body, headers=headers) for _ in range(target.size(20, 60)))
     replies = await asyncio.gather(*tries)
     answers = {reply.content for reply in replies if reply.status_code == 200}
-    billed = await _spent(target) - before - one
-    held = billed == one and len(answers) == 1 and {reply.status_code for reply in replies} <= {200, 409}
-    return Saw(f"{told(replies)}; {len(answers)} answers, billed {billed} micro-EUR where one costs {one}", held)
+    billed = await _spent(target) - before - price
+    passed = billed == price and len(answers) == 1 and {reply.status_code for reply in replies} <= {200, 409}
+    return Saw(f"{summary(replies)}; {len(answers)} answers, billed {billed} micro-EUR where one costs {price}", passed)
 
 
 @attack("422 for another body; somebody else's request is a request of its own")
@@ -35,12 +35,12 @@ async def borrowed_idempotency_keys(target: Target) -> Saw:
     first = await target.send("POST", "/v1/embeddings", json=body, headers=headers)
     other = await target.send("POST", "/v1/embeddings", json=body | {"input": "other"}, headers=headers)
     if not target.other_key:
-        return Saw(f"another body: {told([other])}", other.status_code == 422)
+        return Saw(f"another body: {summary([other])}", other.status_code == 422)
     theirs = await target.send(
         "POST", "/v1/embeddings", key=target.other_key, json=body | {"input": "theirs"}, headers=headers
     )
-    held = other.status_code == 422 and theirs.status_code == 200 and theirs.content != first.content
-    return Saw(f"another body: {told([other])}; another organisation: {told([theirs])}", held)
+    passed = other.status_code == 422 and theirs.status_code == 200 and theirs.content != first.content
+    return Saw(f"another body: {summary([other])}; another organisation: {summary([theirs])}", passed)
 
 
 def _embedder(target: Target) -> str:

@@ -9,7 +9,7 @@ import httpx
 
 from benchmarks.attacks.attack import NotTriedError, Saw, attack
 from benchmarks.attacks.bystander import standing_by
-from benchmarks.attacks.target import Target, told
+from benchmarks.attacks.target import Target, summary
 from contract.limits import KEYLESS_BODY_BYTES, KEYLESS_REQUESTS
 
 DOCS, ACCOUNT = "/mcp/docs/mcp", "/mcp/mcp"
@@ -50,7 +50,7 @@ async def searches_of_strangers(target: Target) -> Saw:
     # Two windows of a minute may be touched.
     bounded = 0 < answered <= 2 * KEYLESS_REQUESTS and answered + len(refused) == len(replies)
     told_when = bool(refused) and all("retry-after" in reply.headers for reply in refused)
-    return Saw(f"{told(replies)}; {waits}", waits.held and bounded and told_when)
+    return Saw(f"{summary(replies)}; {waits}", waits.passed and bounded and told_when)
 
 
 @attack("400 or 413 for each, and nobody else waits")
@@ -69,7 +69,7 @@ async def broken_messages(target: Target) -> Saw:
                 replies += tries.values()
                 fine = {400, 413}
                 wrong += [f"{name} {how}: {r.status_code}" for how, r in tries.items() if r.status_code not in fine]
-    return Saw("; ".join([told(replies), str(waits), *wrong]), waits.held and not wrong)
+    return Saw("; ".join([summary(replies), str(waits), *wrong]), waits.passed and not wrong)
 
 
 @attack("403 for each: no page of another site speaks through a browser")
@@ -84,7 +84,7 @@ async def pages_of_others(target: Target) -> Saw:
     async with target.stranger() as stranger:
         await _offered(stranger)
         replies = [await stranger.post(DOCS, json=_call("keys"), headers=page) for page in pages]
-    return Saw(told(replies), {reply.status_code for reply in replies} == {403})
+    return Saw(summary(replies), {reply.status_code for reply in replies} == {403})
 
 
 async def _offered(stranger: httpx.AsyncClient) -> None:

@@ -12,7 +12,7 @@ import httpx
 from benchmarks.attacks.attack import NotTriedError, Saw, attack
 from benchmarks.attacks.bombs import BOMBS
 from benchmarks.attacks.bystander import standing_by
-from benchmarks.attacks.target import NOBODY, Target, counted, told
+from benchmarks.attacks.target import NOBODY, Target, counted, summary
 from benchmarks.attacks.wire import connected, first_status, request
 from contract.limits import MIB, OPEN_UPLOADS, RECORDING_BODY_BYTES, UPLOAD_BYTES
 
@@ -37,8 +37,8 @@ async def hostile_audio(target: Target) -> Saw:
             if reply.status_code not in {200, 400, 413, 429}:
                 wrong.append(f"{name} got {reply.status_code}")
     after = await _transcribe(target, "good.wav", _good())
-    text = "; ".join([told(replies), f"then {after.status_code}", str(waits), *wrong])
-    return Saw(text, waits.held and not wrong and after.status_code == 200)
+    text = "; ".join([summary(replies), f"then {after.status_code}", str(waits), *wrong])
+    return Saw(text, waits.passed and not wrong and after.status_code == 200)
 
 
 @attack("400 for each, within a second of work; nobody else waits")
@@ -61,7 +61,7 @@ async def hostile_forms(target: Target) -> Saw:
         replies = {name: await target.send("POST", PATH, content=form, headers=headers) for name, form in forms.items()}
     fine = {200, 400, 413}
     wrong = [f"{name} got {reply.status_code}" for name, reply in replies.items() if reply.status_code not in fine]
-    return Saw("; ".join([told(replies.values()), str(waits), *wrong]), waits.held and not wrong)
+    return Saw("; ".join([summary(replies.values()), str(waits), *wrong]), waits.passed and not wrong)
 
 
 @attack("400, 403, 404, 409, 413 or 415, and never 200")
@@ -97,7 +97,7 @@ async def misused_tickets(target: Target) -> Saw:
         tries["by somebody else"] = await target.send("POST", PATH, key=target.other_key, files=form)
     wrong = [f"{name} got {reply.status_code}" for name, reply in tries.items() if not 400 <= reply.status_code < 500]
     wrong += [f"the true upload got {first.status_code}"] if first.status_code != 200 else []
-    return Saw("; ".join([told(tries.values()), *wrong]), not wrong)
+    return Saw("; ".join([summary(tries.values()), *wrong]), not wrong)
 
 
 @attack("404 for the transcription, and within seconds for the upload; nobody else waits")
@@ -107,7 +107,7 @@ async def uploads_of_used_tickets(target: Target) -> Saw:
         raise NotTriedError("no transcriber here")
     with standing_by(target) as waits:
         ends = await asyncio.gather(*(_used_meanwhile(target) for _ in range(target.size(3, 20))))
-    return Saw(f"{counted(map(str, ends))}; {waits}", waits.held and set(ends) == {(404, 404)})
+    return Saw(f"{counted(map(str, ends))}; {waits}", waits.passed and set(ends) == {(404, 404)})
 
 
 async def _used_meanwhile(target: Target) -> tuple[int, int]:
@@ -118,10 +118,10 @@ async def _used_meanwhile(target: Target) -> tuple[int, int]:
     async with connected(target) as (reader, writer):
         writer.write(request(target, "PUT", path, "Content-Type: audio/wav", length, body=bytes(MIB)))
         await writer.drain()
-        heard = await target.send("POST", PATH, json={"upload_id": ticket["upload_id"]})
+        transcript = await target.send("POST", PATH, json={"upload_id": ticket["upload_id"]})
         listening = asyncio.create_task(first_status(reader))
         await asyncio.wait({listening}, timeout=ENDED_S)
-        return heard.status_code, listening.result() if listening.done() else 0
+        return transcript.status_code, listening.result() if listening.done() else 0
 
 
 @attack(
@@ -138,8 +138,8 @@ async def tickets_without_end(target: Target) -> Saw:
     replies += await asyncio.gather(*(_order(target, UPLOAD_BYTES) for _ in range(60)))
     theirs = await _order(target, 1_000, target.other_key)
     issued = sum(reply.status_code == 200 for reply in replies)
-    held = issued <= OPEN_UPLOADS and {reply.status_code for reply in replies} == {200, 429}
-    return Saw(f"{told(replies)}; somebody else: {told([theirs])}", held and theirs.status_code == 200)
+    passed = issued <= OPEN_UPLOADS and {reply.status_code for reply in replies} == {200, 429}
+    return Saw(f"{summary(replies)}; somebody else: {summary([theirs])}", passed and theirs.status_code == 200)
 
 
 async def _transcribe(target: Target, name: str, data: bytes) -> httpx.Response:
@@ -154,17 +154,17 @@ async def _order(target: Target, size_bytes: int, key: str | None = None) -> htt
 async def _ticket(target: Target, size_bytes: int) -> dict[str, str]:
     reply = await _order(target, size_bytes)
     if reply.status_code != 200:
-        raise NotTriedError(f"no ticket: {told([reply])}")
+        raise NotTriedError(f"no ticket: {summary([reply])}")
     ticket: dict[str, str] = reply.json()
     return ticket
 
 
 def _good() -> bytes:
     """Half a second of silence, as WAV."""
-    made = io.BytesIO()
-    with wave.open(made, "wb") as file:
+    buffer = io.BytesIO()
+    with wave.open(buffer, "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)
         file.setframerate(16_000)
         file.writeframes(bytes(16_000))
-    return made.getvalue()
+    return buffer.getvalue()

@@ -6,7 +6,7 @@ import asyncio
 
 from benchmarks.attacks.attack import NotTriedError, Saw, attack
 from benchmarks.attacks.bystander import standing_by
-from benchmarks.attacks.target import NOBODY, Target, authorized, counted, told
+from benchmarks.attacks.target import NOBODY, Target, authorized, counted, summary
 from benchmarks.attacks.wire import exchange, request, statuses
 
 PATHS = (
@@ -57,31 +57,33 @@ CALLED = ("/v1/me", "/v1/chat/completions", "/v1/messages", "/healthz")
 @attack("no path and no Host opens what wants a key; never 5xx")
 async def paths_and_hosts(target: Target) -> Saw:
     """Spellings of paths and hosts that could be taken for something else, without a key."""
-    wrong, seen = [], []
+    wrong, outcomes = [], []
     tries = [request(target, "GET", path) for path in PATHS if path not in OPEN]
     tries += [f"GET /v1/me HTTP/1.1\r\nHost: {host}\r\n\r\n".encode() for host in HOSTS]
     replies = await asyncio.gather(*(exchange(target, data, 2) for data in tries))
     for data, reply in zip(tries, replies, strict=True):
-        found = statuses(reply)
-        seen += [str(status) for status in found] or ["closed"]
-        wrong += [f"`{data.splitlines()[0].decode()}` got {status}" for status in found if not 300 <= status < 500]
-    return Saw("; ".join([counted(seen), *wrong]), not wrong)
+        answers = statuses(reply)
+        outcomes += [str(status) for status in answers] or ["closed"]
+        wrong += [f"`{data.splitlines()[0].decode()}` got {status}" for status in answers if not 300 <= status < 500]
+    return Saw("; ".join([counted(outcomes), *wrong]), not wrong)
 
 
 @attack("400, 401 or closed: one reply at most, and none to what was hidden inside")
 async def smuggled_requests(target: Target) -> Saw:
     """A second request inside the body of a first whose length can be read in two ways."""
     hidden = request(target, "GET", "/v1/me", key=target.key)
-    wrong, seen = [], []
+    wrong, outcomes = [], []
     with standing_by(target) as waits:
         for name, headers in SMUGGLED.items():
             body = b"0\r\n\r\n" + hidden
-            found = statuses(await exchange(target, request(target, "POST", "/v1/embeddings", *headers, body=body), 2))
-            seen += [str(status) for status in found] or ["closed"]
+            answers = statuses(
+                await exchange(target, request(target, "POST", "/v1/embeddings", *headers, body=body), 2)
+            )
+            outcomes += [str(status) for status in answers] or ["closed"]
             # What follows a request that is whole is one of its own, and may be answered as such: not before it.
-            if found[:1] and not 400 <= found[0] < 500:
-                wrong.append(f"{name}: {found}")
-    return Saw("; ".join([counted(seen), str(waits), *wrong]), waits.held and not wrong)
+            if answers[:1] and not 400 <= answers[0] < 500:
+                wrong.append(f"{name}: {answers}")
+    return Saw("; ".join([counted(outcomes), str(waits), *wrong]), waits.passed and not wrong)
 
 
 @attack("they change nothing: 200 as without them, an id of ours, no header of theirs in the reply")
@@ -130,7 +132,7 @@ async def foreign_origins(target: Target) -> Saw:
     if "access-control-allow-origin: *" in told_to_page:
         raise NotTriedError("the operator has listed every origin")
     refused = all(reply.status_code in {401, 405} for reply in keyless)
-    return Saw("; ".join([told(keyless + keyed), *sorted(told_to_page)]), refused and not told_to_page)
+    return Saw("; ".join([summary(keyless + keyed), *sorted(told_to_page)]), refused and not told_to_page)
 
 
 @attack("401 for each, 429 beyond 120 a minute; a real key of the same address opens; nobody else waits")
@@ -142,12 +144,12 @@ async def keys_that_are_none(target: Target) -> Saw:
     tries = [headers for value in values for headers in ({"authorization": f"Bearer {value}"}, {"x-api-key": value})]
     with standing_by(target) as waits:
         async with target.stranger() as stranger:
-            found = [(await stranger.get("/v1/models", headers=headers)).status_code for headers in tries]
+            answers = [(await stranger.get("/v1/models", headers=headers)).status_code for headers in tries]
             opened = await stranger.get("/v1/models", headers=authorized(real))
-        found.append((await target.send("GET", "/v1/models", headers={"x-api-key": values[0]})).status_code)
-        found += statuses(
+        answers.append((await target.send("GET", "/v1/models", headers={"x-api-key": values[0]})).status_code)
+        answers += statuses(
             await exchange(target, request(target, "GET", "/v1/me", "Authorization: Bearer \udcff\udcfe"), 2)
         )
     right = "a real key opens" if opened.status_code == 200 else f"a real key gets {opened.status_code}"
-    held = waits.held and set(found) <= {400, 401, 429, 431} and opened.status_code == 200
-    return Saw(f"{counted(str(status) for status in found)}; {right}; {waits}", held)
+    passed = waits.passed and set(answers) <= {400, 401, 429, 431} and opened.status_code == 200
+    return Saw(f"{counted(str(status) for status in answers)}; {right}; {waits}", passed)

@@ -72,8 +72,8 @@ class Target:
 
     async def replicas(self) -> dict[str, int]:
         """Running replicas of each engine."""
-        found: dict[str, int] = (await self.send("GET", "/healthz", key=NOBODY)).json()["replicas"]
-        return found
+        counts: dict[str, int] = (await self.send("GET", "/healthz", key=NOBODY)).json()["replicas"]
+        return counts
 
     async def rested(self) -> None:
         """Waits until the attacker may send ENOUGH_REQUESTS again: what is refused for its rate shows nothing."""
@@ -119,7 +119,7 @@ def is_loopback(url: str) -> bool:
         return host == "localhost"
 
 
-def told(replies: Iterable[httpx.Response]) -> str:
+def summary(replies: Iterable[httpx.Response]) -> str:
     """Statuses and codes with their counts: `200 x3, 429 busy x2`."""
     return counted(f"{reply.status_code} {code_of(reply)}".strip() for reply in replies)
 

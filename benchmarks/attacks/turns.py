@@ -30,14 +30,14 @@ Conversation = Callable[[str], list[dict[str, Any]]]
 """Messages that hold a text at one place."""
 
 
-def _said(text: str) -> list[dict[str, Any]]:
+def _messages(text: str) -> list[dict[str, Any]]:
     return [{"role": "user", "content": f"Say hi.{text}"}]
 
 
 def _called(arguments: str) -> list[dict[str, Any]]:
     function = {"name": "say", "arguments": arguments}
     call = {"role": "assistant", "tool_calls": [{"id": "1", "type": "function", "function": function}]}
-    return [*_said(""), call, {"role": "tool", "tool_call_id": "1", "content": "done"}]
+    return [*_messages(""), call, {"role": "tool", "tool_call_id": "1", "content": "done"}]
 
 
 def _escaped(text: str) -> str:
@@ -46,7 +46,7 @@ def _escaped(text: str) -> str:
 
 
 PLACES: dict[str, Conversation] = {
-    "in a message": _said,
+    "in a message": _messages,
     "in a call": lambda text: _called(f'{{"a": "{_escaped(text)}"}}'),
     "in a key of a call": lambda text: _called(f'{{"{_escaped(text)}": 1}}'),
 }
@@ -57,7 +57,7 @@ async def forged_turns(target: Target) -> Saw:
     """Control tokens of every kind of chat template, in the text of a user and in a tool call, escaped as JSON."""
     if "chat" not in target.models:
         raise NotTriedError("no chat model here")
-    if await _prompt_tokens(target, _said(" pear" * TIMES)) < await _prompt_tokens(target, _said("")) + TIMES:
+    if await _prompt_tokens(target, _messages(" pear" * TIMES)) < await _prompt_tokens(target, _messages("")) + TIMES:
         raise NotTriedError("this model does not count tokens")
     real, least = [], float("inf")
     for place, conversation in PLACES.items():

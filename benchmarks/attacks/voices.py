@@ -6,7 +6,7 @@ import asyncio
 
 from benchmarks.attacks.attack import NotTriedError, Saw, attack
 from benchmarks.attacks.bystander import standing_by
-from benchmarks.attacks.target import Target, told
+from benchmarks.attacks.target import Target, summary
 from contract.limits import FREE_TEXT_CHARS, PENDING_DRAFTS, SUGGEST_CHARS
 
 DESIGNS = "/v1/audio/voices/designs"
@@ -30,15 +30,19 @@ async def floods_of_voice_design(target: Target) -> Saw:
         ]
     if {reply.status_code for reply in replies} == {501}:
         raise NotTriedError("no designer is set up here")
-    taken = [reply.json()["id"] for reply in replies if reply.status_code == 202]
-    foreign = await _foreign(target, taken)
-    for draft in taken:
+    draft_ids = [reply.json()["id"] for reply in replies if reply.status_code == 202]
+    foreign = await _foreign(target, draft_ids)
+    for draft in draft_ids:
         await target.send("DELETE", f"{DESIGNS}/{draft}")
     # Drafts may be done while others are ordered: more are taken then, one after the other.
-    held = {reply.status_code for reply in replies} <= DONE and {reply.status_code for reply in long} <= {400, 413, 429}
-    text = f"{told(replies)}; too long: {told(long)}; seen by somebody else: {foreign}; {waits}"
-    is_flooded = len(taken) == len(replies) and len(taken) > PENDING_DRAFTS
-    return Saw(text, held and waits.held and not foreign and not is_flooded)
+    passed = {reply.status_code for reply in replies} <= DONE and {reply.status_code for reply in long} <= {
+        400,
+        413,
+        429,
+    }
+    text = f"{summary(replies)}; too long: {summary(long)}; seen by somebody else: {foreign}; {waits}"
+    is_flooded = len(draft_ids) == len(replies) and len(draft_ids) > PENDING_DRAFTS
+    return Saw(text, passed and waits.passed and not foreign and not is_flooded)
 
 
 async def _foreign(target: Target, drafts: list[str]) -> int:

@@ -39,10 +39,10 @@ async def exchange(target: Target, data: bytes, wait_s: float = 5.0) -> bytes:
         with suppress(ConnectionError):
             writer.write(data)
             await writer.drain()
-        return await heard(reader, wait_s)
+        return await read_reply(reader, wait_s)
 
 
-async def heard(reader: asyncio.StreamReader, wait_s: float) -> bytes:
+async def read_reply(reader: asyncio.StreamReader, wait_s: float) -> bytes:
     """Everything until the end, or until nothing comes for `wait_s`."""
     read = bytearray()
     with suppress(TimeoutError, ConnectionError):

@@ -49,12 +49,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         verdicts = try_all(runner, chosen)
     if options.write:
         write(verdicts)
-    sys.exit(not all(is_well(verdict.held) for verdict in verdicts))
+    sys.exit(not all(is_well(verdict.passed) for verdict in verdicts))
 
 
-def is_well(held: bool | None) -> bool:
+def is_well(passed: bool | None) -> bool:
     """Whether a step with this verdict leaves the run green. In CI, what could not be tried is red."""
-    return bool(held) if os.environ.get("CI") else held is not False
+    return bool(passed) if os.environ.get("CI") else passed is not False
 
 
 def try_all(runner: Runner, chosen: Sequence[Program]) -> list[Verdict]:
@@ -64,11 +64,11 @@ def try_all(runner: Runner, chosen: Sequence[Program]) -> list[Verdict]:
     console = Console(stderr=True)
     with Progress(console=console, disable=not console.is_terminal) as progress:
         for program in progress.track(chosen, description="programs"):
-            found = runner.run(program)
-            verdicts += found
-            print("\n".join(map(line, found)), flush=True)
-    held = sum(one.held is True for one in verdicts)
-    print(f"\n{held} of {len(verdicts)} steps ended as they should.", flush=True)
+            results = runner.run(program)
+            verdicts += results
+            print("\n".join(map(line, results)), flush=True)
+    passed = sum(one.passed is True for one in verdicts)
+    print(f"\n{passed} of {len(verdicts)} steps ended as they should.", flush=True)
     return verdicts
 
 

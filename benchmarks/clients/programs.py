@@ -52,11 +52,11 @@ class Program:
     def release(self) -> str:
         """Of its client, as it is pinned."""
         if not self.is_python:
-            wanted = json.loads((ROOM / "node/package.json").read_text("utf-8"))["dependencies"]
-            return str(wanted[self.package])
+            dependencies = json.loads((ROOM / "node/package.json").read_text("utf-8"))["dependencies"]
+            return str(dependencies[self.package])
         lock = LOCKS / ("cpu.lock" if self.is_ours else "conformance.lock")
-        (found,) = re.findall(rf"^{re.escape(self.package)}==(\S+)", lock.read_text("utf-8"), re.MULTILINE)
-        return str(found)
+        (pinned,) = re.findall(rf"^{re.escape(self.package)}==(\S+)", lock.read_text("utf-8"), re.MULTILINE)
+        return str(pinned)
 
 
 PROGRAMS = (

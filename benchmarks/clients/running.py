@@ -32,7 +32,7 @@ class Verdict:
 
     program: Program
     step: str
-    held: bool | None
+    passed: bool | None
     cannot: str = ""
     says: str = ""
 
@@ -80,25 +80,25 @@ def node_here() -> Path | None:
     return Path(found) if found and (ROOM / "node/node_modules").is_dir() else None
 
 
-def judged(program: Program, told: list[dict[str, Any]], says: str) -> list[Verdict]:
+def judged(program: Program, records: list[dict[str, Any]], says: str) -> list[Verdict]:
     """One verdict on each step in the file; `says` is of the steps of which nothing was told."""
-    by_step = {one["step"]: one for one in told}
+    by_step = {each["step"]: each for each in records}
     return [_verdict(program, step, by_step.get(step), says) for step in program.steps]
 
 
-def _verdict(program: Program, step: str, told: dict[str, Any] | None, says: str) -> Verdict:
-    if told is None:
-        return Verdict(program, step, held=False, says=f"nothing was told of it: {says}")
-    if told.get("not_run"):
-        return Verdict(program, step, held=None, says=told["not_run"])
-    cannot, failed = told["cannot"], told["failed"]
+def _verdict(program: Program, step: str, record: dict[str, Any] | None, says: str) -> Verdict:
+    if record is None:
+        return Verdict(program, step, passed=False, says=f"the program did not report it: {says}")
+    if record.get("not_run"):
+        return Verdict(program, step, passed=None, says=record["not_run"])
+    cannot, failed = record["cannot"], record["failed"]
     if not cannot:
-        return Verdict(program, step, held=not failed, says=failed)
+        return Verdict(program, step, passed=not failed, says=failed)
     if not failed:
-        return Verdict(program, step, held=False, says=f"works now, though it should not: {cannot}")
-    if not told["is_expected"]:
-        return Verdict(program, step, held=False, says=f"fails otherwise than it should: {failed}")
-    return Verdict(program, step, held=True, cannot=cannot)
+        return Verdict(program, step, passed=False, says=f"works now, although it should not: {cannot}")
+    if not record["is_expected"]:
+        return Verdict(program, step, passed=False, says=f"fails in another way than it should: {failed}")
+    return Verdict(program, step, passed=True, cannot=cannot)
 
 
 def _run(command: list[str], environment: dict[str, str], folder: str) -> tuple[list[dict[str, Any]], str]:
@@ -109,13 +109,13 @@ def _run(command: list[str], environment: dict[str, str], folder: str) -> tuple[
         says = says or f"exit {done.returncode}"
     except subprocess.TimeoutExpired as late:
         output, says = late.stdout or b"", f"no end after {PROGRAM_S} s"
-    return [told for line in output.splitlines() if (told := _told(line))], says
+    return [record for line in output.splitlines() if (record := _record(line))], says
 
 
-def _told(line: bytes) -> dict[str, Any] | None:
+def _record(line: bytes) -> dict[str, Any] | None:
     """What a line tells of a step. Clients print other things as well."""
     try:
-        told = json.loads(line)
+        record = json.loads(line)
     except ValueError:
         return None
-    return told if isinstance(told, dict) and "step" in told else None
+    return record if isinstance(record, dict) and "step" in record else None

@@ -16,7 +16,7 @@ WORDS = {True: "works", False: "**fails**", None: "not run"}
 
 def line(verdict: Verdict) -> str:
     """One step, as it is told while programs run."""
-    program, word = verdict.program, WORDS[verdict.held]
+    program, word = verdict.program, WORDS[verdict.passed]
     says = verdict.says.replace("\n", " ").replace("|", "/")
     if verdict.cannot:
         word, says = "cannot", verdict.cannot
@@ -25,12 +25,12 @@ def line(verdict: Verdict) -> str:
 
 def table(verdicts: Sequence[Verdict]) -> str:
     """One row for each program that was run, for the page."""
-    return HEAD + "".join(_row(program, [one for one in verdicts if one.program == program]) for program in PROGRAMS)
+    return HEAD + "".join(_row(program, [each for each in verdicts if each.program == program]) for program in PROGRAMS)
 
 
 def _row(program: Program, verdicts: Sequence[Verdict]) -> str:
-    works = "<br>".join(one.step for one in verdicts if not one.cannot)
-    cannot = "<br>".join(f"{one.step}: {one.cannot}" for one in verdicts if one.cannot)
+    works = "<br>".join(each.step for each in verdicts if not each.cannot)
+    cannot = "<br>".join(f"{each.step}: {each.cannot}" for each in verdicts if each.cannot)
     release = f"`{program.package}` {program.release}, {program.language}"
     return (
         f"| [{program.client}](../{program.file.relative_to(PAGE.parent.parent)}) | {release} | {works} | {cannot} |\n"
@@ -39,7 +39,7 @@ def _row(program: Program, verdicts: Sequence[Verdict]) -> str:
 
 def write(verdicts: Sequence[Verdict]) -> None:
     """Puts the table into the page. Raises SystemExit if not every step was run and ended as it should."""
-    if {one.program for one in verdicts} != set(PROGRAMS) or not all(one.held for one in verdicts):
+    if {each.program for each in verdicts} != set(PROGRAMS) or not all(each.passed for each in verdicts):
         raise SystemExit("the table is written only where every program was run and held")
     before, rest = PAGE.read_text("utf-8").split(BEGIN)
     _, after = rest.split(END)

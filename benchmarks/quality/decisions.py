@@ -59,15 +59,15 @@ def run(options: argparse.Namespace) -> None:
     if options.limit:
         cases = cases[:: max(1, math.ceil(len(cases) / options.limit))]
     with Progress() as progress:
-        found = []
+        results = []
         for model in chosen:
             task = progress.add_task(model.id, total=len(cases))
             evaluating = evaluate(model, cases, catalog.presets.values(), partial(progress.advance, task))
-            found.append(asyncio.run(evaluating))
-    print(tables := report(found))
+            results.append(asyncio.run(evaluating))
+    print(tables := report(results))
     if not options.limit and options.examples == FILE and not options.models:
         write(tables, RESULTS)
-        draw(found, PLOT)
+        draw(results, PLOT)
 
 
 def _models(catalog: Catalog, ids: list[str] | None) -> list[DecisionModel]:

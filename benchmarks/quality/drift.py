@@ -55,9 +55,9 @@ def run(options: argparse.Namespace) -> None:
     for mode in options.modes:
         command = [sys.executable, "-m", "evaluations", "drift", "--in-process", "--modes", mode]
         command += ["--rounds", str(options.rounds)]
-        said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         # vLLM and its libraries print at a start as well.
-        print(next(line for line in said.splitlines() if line.startswith("| ")), flush=True)
+        print(next(line for line in output.splitlines() if line.startswith("| ")), flush=True)
 
 
 def _model(mode: str) -> DecisionModel:
@@ -116,5 +116,5 @@ async def _drifts(
 def _apart(some: Readings, others: Readings) -> float:
     """The largest difference of any probability, at temperature 1."""
     pairs = zip(some.reads, others.reads, strict=True)
-    both = ((distribution(one, 1.0).probabilities, distribution(other, 1.0).probabilities) for one, other in pairs)
-    return max(abs(p - q) for one, other in both for p, q in zip(one, other, strict=True))
+    both = ((distribution(first, 1.0).probabilities, distribution(other, 1.0).probabilities) for first, other in pairs)
+    return max(abs(p - q) for first, other in both for p, q in zip(first, other, strict=True))

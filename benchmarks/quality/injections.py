@@ -155,9 +155,9 @@ def table(outcomes: Sequence[Outcome]) -> str:
     rows = {kind: [one for one in outcomes if one.kind == kind] for kind in TEMPLATES}
     rows["all orders"] = [one for one in outcomes if one.kind != "harmless"]
     lines = ["| in the state | states | answer changed | to what was ordered |", "|---|---|---|---|"]
-    for kind, found in rows.items():
-        flipped, obeyed = (statistics.fmean(getattr(one, what) for one in found) for what in ("flipped", "obeyed"))
-        lines.append(f"| {kind} | {len(found)} | {flipped * 100:.0f} % | {obeyed * 100:.0f} % |")
+    for kind, group in rows.items():
+        flipped, obeyed = (statistics.fmean(getattr(one, what) for one in group) for what in ("flipped", "obeyed"))
+        lines.append(f"| {kind} | {len(group)} | {flipped * 100:.0f} % | {obeyed * 100:.0f} % |")
     return "\n".join(lines)
 
 

@@ -47,17 +47,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(_options: argparse.Namespace) -> None:
     """Prints the scales and the share of right answers."""
-    found = asyncio.run(_compared(configs.load("embedded")))
+    results = asyncio.run(_compared(configs.load("embedded")))
     groups: dict[str, list[Compared]] = defaultdict(list)
-    for one in found:
-        groups[one.group].append(one)
+    for each in results:
+        groups[each.group].append(each)
     right: dict[str, list[bool]] = defaultdict(list)
     for group, judged in groups.items():
-        scales = fitted([one for one in found if one.group != group])
-        for one in judged:
-            right[one.kind].append(_best(one, scales) == one.expected)
+        scales = fitted([each for each in results if each.group != group])
+        for each in judged:
+            right[each.kind].append(_best(each, scales) == each.expected)
     in_use = (OPTION_SCALE, EXAMPLE_SCALE, STATEMENT_SCALE)
-    named = zip(("options", "examples", "statements"), fitted(found), in_use, strict=True)
+    named = zip(("options", "examples", "statements"), fitted(results), in_use, strict=True)
     print("fitted scales (in use):", ", ".join(f"{name} {scale:.1f} ({used})" for name, scale, used in named))
     for kind, hits in right.items():
         print(f"{kind}: {sum(hits)} of {len(hits)} right ({sum(hits) / len(hits):.0%})")
@@ -70,21 +70,21 @@ async def _compared(catalog: Catalog) -> list[Compared]:
     scorer = SimilarityScorer(model, weights.ensure(model.serving.weights))
     try:
         await scorer.prepare(list(catalog.presets.values()))
-        found = []
+        results = []
         for case in load(catalog.presets, FILE):
             group = f"{case.pack} {sorted(case.questions)}"
             asked: list[tuple[str, Question, int]] = [
                 (question.type, question, case.expected[name]) for name, question in case.questions.items()
             ]
-            asked += [("statement", bare(one), right) for _, one, right in asked if isinstance(one, BinaryQuestion)]
-            likenesses, _ = await scorer.compare(DecisionJob(case.state, tuple(one for _, one, _ in asked)))
-            found += [
+            asked += [("statement", bare(each), right) for _, each, right in asked if isinstance(each, BinaryQuestion)]
+            likenesses, _ = await scorer.compare(DecisionJob(case.state, tuple(each for _, each, _ in asked)))
+            results += [
                 Compared(kind, group, likeness, right)
                 for (kind, _, right), likeness in zip(asked, likenesses, strict=True)
             ]
     finally:
         scorer.close()
-    return found
+    return results
 
 
 def bare(question: BinaryQuestion) -> Question:
@@ -92,26 +92,26 @@ def bare(question: BinaryQuestion) -> Question:
     return question.model_copy(update={"true_description": HOLDS, "false_description": FAILS})
 
 
-def fitted(found: list[Compared]) -> tuple[float, ...]:
+def fitted(results: list[Compared]) -> tuple[float, ...]:
     """The scales under which the right answers are most likely, by gradient descent: the loss has one minimum."""
     import numpy as np
 
     scales = np.full(3, 10.0)
     for _ in range(STEPS):
         slope = np.zeros(3)
-        for one in found:
-            features = _features(one)
+        for each in results:
+            features = _features(each)
             weighed = np.exp(features @ scales - (features @ scales).max())
-            slope += features.T @ (weighed / weighed.sum()) - features[one.expected]
-        scales -= RATE * slope / len(found)
+            slope += features.T @ (weighed / weighed.sum()) - features[each.expected]
+        scales -= RATE * slope / len(results)
     return tuple(scales.tolist())
 
 
-def _best(one: Compared, scales: tuple[float, ...]) -> int:
-    return int((_features(one) @ scales).argmax())
+def _best(each: Compared, scales: tuple[float, ...]) -> int:
+    return int((_features(each) @ scales).argmax())
 
 
-def _features(one: Compared) -> Any:
+def _features(each: Compared) -> Any:
     import numpy as np
 
-    return np.stack([one.likeness.options, one.likeness.examples, one.likeness.statements], axis=1)
+    return np.stack([each.likeness.options, each.likeness.examples, each.likeness.statements], axis=1)

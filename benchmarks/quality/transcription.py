@@ -59,7 +59,7 @@ async def _table(options: argparse.Namespace) -> None:
             text = catalog.sentences[language]
             sound = (await mouth.speak_whole(SpeechJob(text, language, voice))).data
             for named in (language, None):
-                heard = await _heard(ear, ears, sound, named)
+                heard = await _transcript(ear, ears, sound, named)
                 detected = "" if heard.detected in (language, None) else f" ({heard.detected})"
                 cells.append(f"{errors(text, heard.text, language):.0%}{detected}")
         print(f"| {language} | " + " | ".join(cells) + " |", flush=True)
@@ -74,7 +74,7 @@ async def _presets(options: argparse.Namespace) -> None:
     speakers = {model.provider: model for model in catalog.speech.values() if model.serving}
     spoken = {name: [*model.serving.languages] for name, model in speakers.items() if model.serving}
     languages = options.languages or sorted({code for codes in spoken.values() for code in codes})
-    found: dict[str, list[float]] = {code: [] for code in languages}
+    shares: dict[str, list[float]] = {code: [] for code in languages}
     print("| voice | engine | " + " | ".join(languages) + " |\n" + "|---" * (2 + len(languages)) + "|", flush=True)
     for provider, model in speakers.items():
         mouth = models.load(model)
@@ -86,16 +86,16 @@ async def _presets(options: argparse.Namespace) -> None:
                     continue
                 text = catalog.sentences[code]
                 sound = (await mouth.speak_whole(SpeechJob(text, code, voice))).data
-                found[code].append(errors(text, (await _heard(ear, ears, sound, code)).text, code))
-                cells.append(f"{found[code][-1]:.0%}")
+                shares[code].append(errors(text, (await _transcript(ear, ears, sound, code)).text, code))
+                cells.append(f"{shares[code][-1]:.0%}")
             print(f"| {voice} | {provider} | " + " | ".join(cells) + " |", flush=True)
         mouth.close()
-    print("| median | | " + " | ".join(f"{median(found[code]):.0%}" for code in languages) + " |")
-    print(f"\nmedian of all {median(share for one in found.values() for share in one):.1%}")
+    print("| median | | " + " | ".join(f"{median(shares[code]):.0%}" for code in languages) + " |")
+    print(f"\nmedian of all {median(share for row in shares.values() for share in row):.1%}")
     ear.close()
 
 
-async def _heard(ear: Any, ears: TranscriptionModel, sound: bytes, named: str | None) -> Transcript:
+async def _transcript(ear: Any, ears: TranscriptionModel, sound: bytes, named: str | None) -> Transcript:
     transcript = Transcript(plan(TranscriptionRequest(language=named), ears))
     async for heard in ear.transcribe(TranscriptionJob(sound, named)):
         transcript.add(heard)

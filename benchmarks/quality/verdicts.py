@@ -20,7 +20,7 @@ class Verdict:
 
     case: Case
     name: str
-    found: Distribution
+    distribution: Distribution
 
     @property
     def question(self) -> Question:
@@ -35,12 +35,12 @@ class Verdict:
     @property
     def right(self) -> bool:
         """Whether the most likely label is the expected one."""
-        return self.found.best == self.expected
+        return self.distribution.best == self.expected
 
     @property
     def judged(self) -> tuple[float, bool]:
         """Confidence and rightness, as the calibration error wants them."""
-        return max(self.found.probabilities), self.right
+        return max(self.distribution.probabilities), self.right
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +62,12 @@ def most_frequent(verdicts: Sequence[Verdict]) -> dict[tuple[str, str], int]:
     expected: dict[tuple[str, str], Counter[int]] = defaultdict(Counter)
     for verdict in verdicts:
         expected[verdict.case.pack, verdict.name][verdict.expected] += 1
-    return {asked: counts.most_common(1)[0][0] for asked, counts in expected.items()}
+    return {name: counts.most_common(1)[0][0] for name, counts in expected.items()}
 
 
-def interval(right: int, asked: int, z: float = 1.96) -> tuple[float, float]:
+def interval(right: int, total: int, z: float = 1.96) -> tuple[float, float]:
     """Wilson's interval of a share: where it lies if other examples of this kind had been drawn."""
-    share, spread = right / asked, z * z / asked
+    share, spread = right / total, z * z / total
     middle = (share + spread / 2) / (1 + spread)
-    half = z * math.sqrt(share * (1 - share) / asked + spread / (4 * asked)) / (1 + spread)
+    half = z * math.sqrt(share * (1 - share) / total + spread / (4 * total)) / (1 + spread)
     return middle - half, middle + half

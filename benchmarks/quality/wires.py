@@ -63,8 +63,8 @@ async def _tallies(catalog: Catalog, model: DecisionModel) -> dict[str, Tally]:
             for state, expected in group["texts"].items():
                 for name, wire in (("OpenAI", openai(state, group)), ("System One", system_one(state, group))):
                     replies = (await _reply(catalog, model, scorer, wire))["answers"]
-                    found = replies if isinstance(replies, list) else list(replies.values())
-                    _count(tallies[name], group, expected, found)
+                    results = replies if isinstance(replies, list) else list(replies.values())
+                    _count(tallies[name], group, expected, results)
     finally:
         scorer.close()
     return tallies
@@ -92,19 +92,19 @@ def system_one(state: str, group: dict[str, Any]) -> DecisionWire:
 async def _reply(catalog: Catalog, model: DecisionModel, scorer: DecisionEngine, wire: DecisionWire) -> Any:
     decision = wire.decision()
     readings = await scorer.decide(DecisionJob(decision.state, tuple(decision.questions.values())))
-    found = answers(decision.questions, readings, decision.policy)
+    results = answers(decision.questions, readings, decision.policy)
     operator = catalog.operator
     return wire.render(
-        DecisionResult("dec_0", 0, decision, model, operator, None, decision.questions, found, readings, total_s=0.0)
+        DecisionResult("dec_0", 0, decision, model, operator, None, decision.questions, results, readings, total_s=0.0)
     )
 
 
-def _count(tally: Tally, group: dict[str, Any], expected: str, found: list[dict[str, Any]]) -> None:
+def _count(tally: Tally, group: dict[str, Any], expected: str, results: list[dict[str, Any]]) -> None:
     names = list(group["options"])
-    tally.chosen.append(found[0]["choice"] == expected)
-    held = [answer["probability"] if "probability" in answer else answer["noul"] for answer in found[1:]]
+    tally.chosen.append(results[0]["choice"] == expected)
+    probabilities = [answer["probability"] if "probability" in answer else answer["noul"] for answer in results[1:]]
     for index, form in enumerate(FORMS):
-        likely = dict(zip(names, held[index * len(names) :], strict=False))
+        likely = dict(zip(names, probabilities[index * len(names) :], strict=False))
         tally.pairs[form] += [(likely[expected], likely[name]) for name in names if name != expected]
 
 

@@ -93,20 +93,20 @@ async def _whole(what: str, engine: Any, model: ChatModel, content: Any, **field
     started = time.perf_counter()
     reply = await engine.complete(_job(model, content, **fields))
     message = reply.body["choices"][0]["message"]
-    said = [call["function"]["arguments"] for call in message.get("tool_calls", [])] or [
+    calls = [call["function"]["arguments"] for call in message.get("tool_calls", [])] or [
         message.get("reasoning_content"),
         message["content"],
     ]
-    return Asked(what, time.perf_counter() - started, _short(" | ".join(part for part in said if part)))
+    return Asked(what, time.perf_counter() - started, _short(" | ".join(part for part in calls if part)))
 
 
 async def decisions(engine: Any, model: DecisionModel, _: Path | None) -> list[Asked]:
     """A question about a text, and one about an image."""
-    asked: dict[str, tuple[str, tuple[str, ...]]] = {"text": ("I was charged twice and want my money back.", ())}
+    questions: dict[str, tuple[str, tuple[str, ...]]] = {"text": ("I was charged twice and want my money back.", ())}
     if model.reads_images:
-        asked["image"] = ("The picture is of one colour.", (picture(),))
+        questions["image"] = ("The picture is of one colour.", (picture(),))
     done = []
-    for what, (state, images) in asked.items():
+    for what, (state, images) in questions.items():
         question = BinaryQuestion(
             type="binary",
             instructions="Is this about money?" if what == "text" else "Is it red?",
@@ -162,10 +162,10 @@ async def transcription(engine: Any, _: Any, recording: Path | None) -> list[Ask
     """The recording, or a tone."""
     audio = await asyncio.to_thread(recording.read_bytes) if recording else tone()
     started = time.perf_counter()
-    heard = [part async for part in engine.transcribe(TranscriptionJob(audio))]
+    updates = [part async for part in engine.transcribe(TranscriptionJob(audio))]
     spent_s = time.perf_counter() - started
-    text = " ".join(segment.text for part in heard for segment in part.segments)
-    return [Asked("recording", spent_s, f"{heard[-1].duration_s:.1f} s of sound: {_short(text)}")]
+    text = " ".join(segment.text for part in updates for segment in part.segments)
+    return [Asked("recording", spent_s, f"{updates[-1].duration_s:.1f} s of sound: {_short(text)}")]
 
 
 async def voice_design(engine: Any, model: VoiceDesignModel, _: Path | None) -> list[Asked]:

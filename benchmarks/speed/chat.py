@@ -81,9 +81,9 @@ class Stream(asyncio.Protocol):
     @property
     def tokens(self) -> tuple[int, int]:
         """Of prompt and answer, as the server counts them."""
-        found = USAGE.search(self.tail)
-        assert found, self.tail
-        return int(found[1]), int(found[2])
+        match = USAGE.search(self.tail)
+        assert match, self.tail
+        return int(match[1]), int(match[2])
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,26 +152,26 @@ Start = Callable[[], AbstractContextManager[Server]]
 
 def compare(starts: list[Start], turns: int, streams: list[int], rounds: int) -> dict[tuple[str, int], list[Round]]:
     """All turns; one server runs at a time. What each turn gave goes to standard error."""
-    found: dict[tuple[str, int], list[Round]] = {}
+    results: dict[tuple[str, int], list[Round]] = {}
     for _ in range(turns):
         for start in starts:
             with start() as server:
                 turn = {(server.name, count): m for count, m in uvloop.run(measure(server, streams, rounds)).items()}
             print(table(turn, streams), file=sys.stderr, flush=True)
             for case, measured in turn.items():
-                found.setdefault(case, []).extend(measured)
-    return found
+                results.setdefault(case, []).extend(measured)
+    return results
 
 
-def table(found: dict[tuple[str, int], list[Round]], streams: list[int]) -> str:
+def table(results: dict[tuple[str, int], list[Round]], streams: list[int]) -> str:
     """Markdown: a row for each number of streams and server, and the ratio of the first server to the last one."""
     lines = [
         "| streams | server | tokens in/out | tokens/s | TTFT p50/p95 ms | between tokens p50 ms |",
         "|---|---|---|---|---|---|",
     ]
-    names = list(dict.fromkeys(name for name, _ in found))
+    names = list(dict.fromkeys(name for name, _ in results))
     for count in streams:
-        rows = [_figures(found[name, count]) for name in names]
+        rows = [_figures(results[name, count]) for name in names]
         for name, (rate, p50, p95, gap, came) in zip(names, rows, strict=True):
             lines.append(f"| {count} | {name} | {came} | {rate:.0f} | {p50:.0f}/{p95:.0f} | {gap:.1f} |")
         if len(rows) > 1:
@@ -182,11 +182,11 @@ def table(found: dict[tuple[str, int], list[Round]], streams: list[int]) -> str:
 
 def _figures(rounds: list[Round]) -> tuple[float, float, float, float, str]:
     """Tokens/s (median of the rounds), TTFT p50 and p95, time between tokens p50 (over all streams), tokens in/out."""
-    ttft = sorted(ms for one in rounds for ms in one.ttft_ms)
+    ttft = sorted(ms for each in rounds for ms in each.ttft_ms)
     p95 = statistics.quantiles(ttft, n=20, method="inclusive")[18] if len(ttft) > 1 else ttft[0]
-    gap = statistics.median(ms for one in rounds for ms in one.gap_ms)
+    gap = statistics.median(ms for each in rounds for ms in each.gap_ms)
     came = f"{statistics.mean(r.tokens_in for r in rounds):.0f}/{statistics.mean(r.tokens_out for r in rounds):.1f}"
-    return statistics.median(one.tokens_per_s for one in rounds), statistics.median(ttft), p95, gap, came
+    return statistics.median(each.tokens_per_s for each in rounds), statistics.median(ttft), p95, gap, came
 
 
 def main() -> None:
@@ -201,8 +201,8 @@ def main() -> None:
         python = vllm_python(folder / "peer")
         starts: dict[str, Start] = {"parlance": lambda: parlance(folder), "vllm": lambda: vllm(python, folder)}
         chosen = [start for name, start in starts.items() if options.only in (None, name)]
-        found = compare(chosen, options.turns, options.streams, options.rounds)
-    print(table(found, options.streams))
+        results = compare(chosen, options.turns, options.streams, options.rounds)
+    print(table(results, options.streams))
     print(f"load average {os.getloadavg()[0]:.1f}")
 
 

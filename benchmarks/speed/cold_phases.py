@@ -26,7 +26,7 @@ STARTED = re.compile(
 class Phases:
     """Seconds of one start."""
 
-    asked: float
+    wait: float
     process: float
     loading: float
     answer: float
@@ -34,22 +34,22 @@ class Phases:
     @property
     def total(self) -> float:
         """As the client sees it."""
-        return self.asked + self.process + self.loading + self.answer
+        return self.wait + self.process + self.loading + self.answer
 
 
 def newest(session: Path, deployment: str, requested_at: float, total_s: float) -> Phases | None:
     """Of the last start of a deployment, as Ray's folder tells it; None before it does. `requested_at` is Unix time."""
     log = "".join(file.read_text() for file in sorted(session.glob("logs/serve/controller_*.log")))
-    told = [(match[1], match[2]) for match in STARTING.finditer(log) if match[3] == deployment]
-    at, replica = told[-1] if told else ("", "")
+    events = [(match[1], match[2]) for match in STARTING.finditer(log) if match[3] == deployment]
+    at, replica = events[-1] if events else ("", "")
     started = next((match for match in STARTED.finditer(log) if match[1] == replica), None)
     if not started:
         return None
-    asked = datetime.strptime(at, "%Y-%m-%d %H:%M:%S,%f").timestamp() - requested_at
-    if asked < 0:
+    wait = datetime.strptime(at, "%Y-%m-%d %H:%M:%S,%f").timestamp() - requested_at
+    if wait < 0:
         return None
     until_ready, loading = float(started[2]), float(started[3])
-    return Phases(asked, until_ready - loading, loading, max(0.0, total_s - asked - until_ready))
+    return Phases(wait, until_ready - loading, loading, max(0.0, total_s - wait - until_ready))
 
 
 def median(starts: Sequence[Phases]) -> Phases:

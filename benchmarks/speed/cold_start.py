@@ -114,8 +114,8 @@ def together(server: Server) -> float:
 
 def replicas(server: Server) -> dict[str, int]:
     """Running replicas by deployment."""
-    found: dict[str, int] = httpx.get(f"{server.url}/healthz").json()["replicas"]
-    return found
+    replicas: dict[str, int] = httpx.get(f"{server.url}/healthz").json()["replicas"]
+    return replicas
 
 
 def await_zero(server: Server, deployment: str) -> None:
@@ -163,14 +163,14 @@ PEERS: dict[str, Callable[[Path], float | None]] = {
 def table(starts: Mapping[tuple[str, str], list[Phases]], peers: Mapping[str, Sequence[float]]) -> str:
     """Markdown: seconds of each engine and way, and of the phases of their median."""
     lines = ["| | first answer s: median | all | asked | process | loading | answer |", "|---|---|---|---|---|---|---|"]
-    for (engine, way), found in starts.items():
-        whole = statistics.median(phases.total for phases in found)
-        parts = " | ".join(f"{seconds:.2f}" for seconds in astuple(median(found)))
-        each = ", ".join(f"{phases.total:.1f}" for phases in found)
+    for (engine, way), samples in starts.items():
+        whole = statistics.median(phases.total for phases in samples)
+        parts = " | ".join(f"{seconds:.2f}" for seconds in astuple(median(samples)))
+        each = ", ".join(f"{phases.total:.1f}" for phases in samples)
         lines.append(f"| {engine}, {way} | {whole:.1f} | {each} | {parts} |")
     ours = starts.get(("chat", WITH), [])
     for name, seconds in peers.items():
-        theirs, each = statistics.median(seconds), ", ".join(f"{one:.1f}" for one in seconds)
+        theirs, each = statistics.median(seconds), ", ".join(f"{value:.1f}" for value in seconds)
         lines.append(f"| {name} | {theirs:.1f} | {each} | | | | |")
         if ours:
             ratio = statistics.median(phases.total for phases in ours) / theirs
@@ -208,8 +208,8 @@ def main() -> None:
     print(table(starts, peers))
     for way, seconds in at_once.items():
         if seconds:
-            each = ", ".join(f"{one:.1f}" for one in seconds)
-            print(f"\n{', '.join(TOGETHER)} asked at once, {way}: the last has answered after {each} s")
+            each = ", ".join(f"{value:.1f}" for value in seconds)
+            print(f"\n{', '.join(TOGETHER)} requested at once, {way}: the last answered after {each} s")
     print(f"\nload average {os.getloadavg()[0]:.1f}")
     if options.plot:
         rows = {engine: {way: median(starts[engine, way]) for way in checkouts} for engine in options.engines}

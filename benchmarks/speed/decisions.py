@@ -133,13 +133,13 @@ async def _window(ask: Ask, clients: int) -> int:
     """Decisions with one question about a short state, done in a window by so many clients."""
     end_s, done = time.perf_counter() + WINDOW_S, 0
 
-    async def one(client: int) -> None:
+    async def client_loop(client: int) -> None:
         nonlocal done
         while time.perf_counter() < end_s:
             await ask(f"clients {clients}/{client}, {done}: {TEXT}", 1)
             done += 1
 
-    await asyncio.gather(*(one(client) for client in range(clients)))
+    await asyncio.gather(*(client_loop(client) for client in range(clients)))
     return done
 
 
@@ -205,7 +205,7 @@ def _system_one(client: httpx.AsyncClient, _: Server) -> Ask:
 
 
 def _chat(client: httpx.AsyncClient, _: Server) -> Ask:
-    async def one(state: str, index: int) -> None:
+    async def decide(state: str, index: int) -> None:
         listed = "\n".join(f"{letter}: {option}" for letter, option in zip("ABCD", OPTIONS, strict=True))
         text = f"{state}\n\nQuestion: {_instructions(index)}\n{listed}\nAnswer with one letter."
         body: dict[str, Any] = {"model": MODEL, "messages": [{"role": "user", "content": text}]}
@@ -214,7 +214,7 @@ def _chat(client: httpx.AsyncClient, _: Server) -> Ask:
         assert reply.raise_for_status().json()["choices"][0]["logprobs"]
 
     async def ask(state: str, count: int) -> None:
-        await asyncio.gather(*(one(state, index) for index in range(count)))
+        await asyncio.gather(*(decide(state, index) for index in range(count)))
 
     return ask
 

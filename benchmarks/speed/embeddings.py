@@ -118,8 +118,8 @@ async def compare(systems: dict[str, Embed], rounds: int, seconds: float) -> dic
     for _ in range(rounds):
         for clients, texts in CASES:
             for name, embed in systems.items():
-                found = await measure(embed, clients, texts, seconds)
-                figures.setdefault((name, clients, texts), []).append(found)
+                results = await measure(embed, clients, texts, seconds)
+                figures.setdefault((name, clients, texts), []).append(results)
     return figures
 
 
@@ -130,9 +130,9 @@ def table(systems: list[str], figures: dict[tuple[str, int, int], list[Figures]]
         "|---|" + "---|" * (len(systems) + 1),
     ]
     for clients, texts in CASES:
-        found = [figures[name, clients, texts] for name in systems]
-        rates = [statistics.median(one.texts_per_s for one in rounds) for rounds in found]
-        cells = [f"{rate:.0f}, {_latency(rounds)}" for rate, rounds in zip(rates, found, strict=True)]
+        results = [figures[name, clients, texts] for name in systems]
+        rates = [statistics.median(each.texts_per_s for each in rounds) for rounds in results]
+        cells = [f"{rate:.0f}, {_latency(rounds)}" for rate, rounds in zip(rates, results, strict=True)]
         ratios = ", ".join(f"{rate / rates[-1]:.2f}" for rate in rates[:-1])
         lines.append(f"| {clients}, {texts} | " + " | ".join(cells) + f" | {ratios} |")
     return "\n".join(lines)

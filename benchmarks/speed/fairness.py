@@ -64,7 +64,7 @@ def flood_key(home: Path) -> str:
 def compare(server: Server, flood: str, case: str, clients: int, rounds: int, seconds: float) -> str:
     """A row of the table: medians over the rounds."""
     path, short, long = CASES[case]
-    one = Job(server.port, path, server.headers, json.dumps(short), 1, seconds)
+    probe = Job(server.port, path, server.headers, json.dumps(short), 1, seconds)
     # It begins before and ends after what is measured beside it.
     many = Job(
         server.port, path, {"Authorization": f"Bearer {flood}"}, json.dumps(long), clients, seconds + 4, floods=True
@@ -72,17 +72,19 @@ def compare(server: Server, flood: str, case: str, clients: int, rounds: int, se
     httpx.post(f"{server.url}{path}", json=short, headers=server.headers, timeout=300).raise_for_status()
     alone, beside = [], []
     for _ in range(rounds):
-        alone.append(measure(one))
+        alone.append(measure(probe))
         with ThreadPoolExecutor(1) as pool:
             flooding = pool.submit(measure, many)
-            beside.append(measure(one))
+            beside.append(measure(probe))
             flooded = flooding.result()
-    before_ms, after_ms = (statistics.median(figures.whole_ms[1] for figures in found) for found in (alone, beside))
+    before_ms, after_ms = (statistics.median(figures.whole_ms[1] for figures in runs) for runs in (alone, beside))
     failed = sum(sum(figures.failures.values()) for figures in [*alone, *beside])
-    return f"| {case} | {before_ms:.0f} | {after_ms:.0f} | {after_ms / before_ms:.1f} | {failed} | {_told(flooded)} |"
+    return (
+        f"| {case} | {before_ms:.0f} | {after_ms:.0f} | {after_ms / before_ms:.1f} | {failed} | {_refusals(flooded)} |"
+    )
 
 
-def _told(flooded: Figures) -> str:
+def _refusals(flooded: Figures) -> str:
     refused = ", ".join(f"{count} times {status}" for status, count in flooded.failures.items())
     return f"{flooded.requests_per_s:.1f}/s" + (f", {refused}" if refused else "")
 

@@ -143,15 +143,15 @@ def table(systems: list[System], figures: dict[tuple[str, Case], list[Figures]])
         "|---|---|---|---|---|---|---|---|",
     ]
     for case in dict.fromkeys(case for _, case in figures):
-        found = [_median(figures[system.name, case]) for system in systems]
-        for system, one in zip(systems, found, strict=True):
-            whole, first = ("/".join(f"{ms:.1f}" for ms in cuts) for cuts in (one.whole_ms, one.first_ms[:2]))
-            added = one.whole_ms[0] - found[0].whole_ms[0]
-            ratio = one.requests_per_s / found[-1].requests_per_s
-            failed = "".join(f" ({count} times {status})" for status, count in one.failures.items())
+        medians = [_median(figures[system.name, case]) for system in systems]
+        for system, each in zip(systems, medians, strict=True):
+            whole, first = ("/".join(f"{ms:.1f}" for ms in cuts) for cuts in (each.whole_ms, each.first_ms[:2]))
+            added = each.whole_ms[0] - medians[0].whole_ms[0]
+            ratio = each.requests_per_s / medians[-1].requests_per_s
+            failed = "".join(f" ({count} times {status})" for status, count in each.failures.items())
             title = f"{'stream' if case[0] else 'unary'}, {case[1]} | {system.name} | {system.through}"
             lines.append(
-                f"| {title} | {one.requests_per_s:.0f}{failed} | {whole} | {first} | {added:.1f} | {ratio:.2f} |"
+                f"| {title} | {each.requests_per_s:.0f}{failed} | {whole} | {first} | {added:.1f} | {ratio:.2f} |"
             )
     return "\n".join(lines)
 
@@ -160,11 +160,11 @@ def _median(rounds: list[Figures]) -> Figures:
     """Each figure's median over the rounds; failures are summed up."""
 
     def cuts(which: str) -> tuple[float, float, float]:
-        middle = [statistics.median(column) for column in zip(*(getattr(one, which) for one in rounds), strict=True)]
+        middle = [statistics.median(column) for column in zip(*(getattr(each, which) for each in rounds), strict=True)]
         return (middle[0], middle[1], middle[2])
 
-    rate = statistics.median(one.requests_per_s for one in rounds)
-    failures = sum((Counter(one.failures) for one in rounds), Counter[str]())
+    rate = statistics.median(each.requests_per_s for each in rounds)
+    failures = sum((Counter(each.failures) for each in rounds), Counter[str]())
     return Figures(rate, cuts("whole_ms"), cuts("first_ms"), dict(failures))
 
 

@@ -56,30 +56,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--recording", type=Path, metavar="FILE", help="somebody speaking, for transcription models")
     parser.add_argument("--only", metavar="DEPLOYMENT", help=argparse.SUPPRESS)  # what the child is given
     options = parser.parse_args(arguments)
-    found = {model.deployment: model for model in configs.load(options.profile).deployed()}
+    by_deployment = {model.deployment: model for model in configs.load(options.profile).deployed()}
     if options.only:
-        print(json.dumps(asyncio.run(shown(found[options.only], options.recording))))
+        print(json.dumps(asyncio.run(shown(by_deployment[options.only], options.recording))))
         return 0
-    wanted = chosen(found, options.names)
-    if unknown := set(options.names) - {name for model in wanted for name in (model.id, model.deployment)}:
+    selection = chosen(by_deployment, options.names)
+    if unknown := set(options.names) - {name for model in selection for name in (model.id, model.deployment)}:
         parser.error(f"profile `{options.profile}` has no model `{min(unknown)}`; `--list` names them")
     if options.list:
-        console.print(listed(wanted))
+        console.print(listed(selection))
         return 0
     if not gpu_name():
         sys.exit("torch finds no GPU here, and this shows nothing without one: run it where `nvidia-smi` lists a GPU")
-    return run(wanted, options)
+    return run(selection, options)
 
 
-def chosen(found: dict[str, Model], names: Sequence[str]) -> list[Model]:
-    """Those of `found` that are named by id or deployment; all where none is."""
-    return [model for name, model in found.items() if not names or {name, model.id} & set(names)]
+def chosen(by_deployment: dict[str, Model], names: Sequence[str]) -> list[Model]:
+    """Those of `by_deployment` that are named by id or deployment; all where none is."""
+    return [model for name, model in by_deployment.items() if not names or {name, model.id} & set(names)]
 
 
-def listed(wanted: Sequence[Model]) -> Table:
+def listed(selection: Sequence[Model]) -> Table:
     """Names, and what of a machine each reserves."""
     table = Table(Column("deployment", no_wrap=True), "adapter", "GPUs", "weights")
-    for model in wanted:
+    for model in selection:
         assert model.serving
         gpus = model.serving.deployment.get("ray_actor_options", {}).get("num_gpus", 0)
         table.add_row(model.deployment, model.serving.adapter, f"{gpus:g}", model.serving.weights or "none")
@@ -93,12 +93,12 @@ def gpu_name() -> str | None:
     return torch.cuda.get_device_name(0) if torch.cuda.is_available() else None
 
 
-def run(wanted: Sequence[Model], options: argparse.Namespace) -> int:
-    """Each of `wanted` in a process of its own; a table at the end."""
-    console.print(f"{gpu_name()}, {len(wanted)} models")
+def run(selection: Sequence[Model], options: argparse.Namespace) -> int:
+    """Each of `selection` in a process of its own; a table at the end."""
+    console.print(f"{gpu_name()}, {len(selection)} models")
     table = Table(Column("model", no_wrap=True), "loads, s", "GPU, GiB", "request", "s", "result")
     failed = []
-    for model in wanted:
+    for model in selection:
         console.print(f"{model.deployment} …")
         facts = asked_of(model, options)
         if error := facts.get("error"):
@@ -106,8 +106,8 @@ def run(wanted: Sequence[Model], options: argparse.Namespace) -> int:
             console.print(f"[red]{model.deployment} failed[/red]\n{error}", highlight=False)
             continue
         head = [model.deployment, f"{facts['load_s']:.0f}", f"{facts['memory_bytes'] / GIB:.1f}"]
-        for one in facts["asked"]:
-            table.add_row(*head, one["what"], f"{one['seconds']:.2f}", one["result"])
+        for answer in facts["asked"]:
+            table.add_row(*head, answer["what"], f"{answer['seconds']:.2f}", answer["result"])
             head = ["", "", ""]
     console.print(table)
     if failed:
@@ -148,10 +148,10 @@ async def shown(model: Model, recording: Path | None) -> dict[str, Any]:
     load_s = time.perf_counter() - started
     taken_bytes = free_bytes - torch.cuda.mem_get_info()[0]
     try:
-        asked: list[Asked] = await ASKS[model.noun](engine, model, recording)
+        answers: list[Asked] = await ASKS[model.noun](engine, model, recording)
     finally:
         engine.close()
-    return {"load_s": load_s, "memory_bytes": taken_bytes, "asked": [one._asdict() for one in asked]}
+    return {"load_s": load_s, "memory_bytes": taken_bytes, "asked": [answer._asdict() for answer in answers]}
 
 
 if __name__ == "__main__":

@@ -43,10 +43,10 @@ PURPOSES = {
 
 def of_graph(folder: Path) -> list[psutil.Process]:
     """All processes of the graph whose Ray has its folder in `folder`."""
-    found = {process for process in psutil.process_iter() if _is_of(process, folder)}
-    for process in list(found):
-        found.update(process.children(recursive=True))
-    return sorted(found, key=lambda process: process.pid)
+    processes = {process for process in psutil.process_iter() if _is_of(process, folder)}
+    for process in list(processes):
+        processes.update(process.children(recursive=True))
+    return sorted(processes, key=lambda process: process.pid)
 
 
 def _is_of(process: psutil.Process, folder: Path) -> bool:
@@ -70,7 +70,7 @@ def title(process: psutil.Process) -> str:
 def memory_mib(process: psutil.Process) -> tuple[float, float]:
     """PSS and RSS."""
     text = Path(f"/proc/{process.pid}/smaps_rollup").read_text()
-    pss, rss = (int(found[1]) for name in ("Pss", "Rss") if (found := re.search(rf"^{name}: +(\d+) kB", text, re.M)))
+    pss, rss = (int(match[1]) for name in ("Pss", "Rss") if (match := re.search(rf"^{name}: +(\d+) kB", text, re.M)))
     return pss / 1024, rss / 1024
 
 
@@ -79,7 +79,7 @@ def table(folder: Path) -> str:
     rows: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
     for process in of_graph(folder):
         rows[title(process)].append(memory_mib(process))
-    sums = {name: tuple(map(sum, zip(*found, strict=True))) for name, found in rows.items()}
+    sums = {name: tuple(map(sum, zip(*sizes, strict=True))) for name, sizes in rows.items()}
     lines = ["| process | how many | PSS MiB | RSS MiB | what for |", "|---|---|---|---|---|"]
     for name, (pss, rss) in sorted(sums.items(), key=lambda row: -row[1][0]):
         purpose = next((text for part, text in PURPOSES.items() if part in name), "")

@@ -38,12 +38,12 @@ class Measured:
 
 def replicas() -> dict[int, str]:
     """Every replica of a graph on this machine, by id of its process."""
-    found = {}
+    names = {}
     for process in psutil.process_iter(["cmdline"]):
         title = " ".join(process.info["cmdline"] or ())
         if title.startswith(REPLICA):
-            found[process.pid] = title.removeprefix(REPLICA).strip()
-    return found
+            names[process.pid] = title.removeprefix(REPLICA).strip()
+    return names
 
 
 def spent_ms(pids: dict[int, str], ingress: bool) -> float:
@@ -69,7 +69,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=8.0, help="of each measurement")
     options = parser.parse_args()
-    found: dict[tuple[bool, str], list[Measured]] = defaultdict(list)
+    results: dict[tuple[bool, str], list[Measured]] = defaultdict(list)
     with ExitStack() as stack:
         folder = stack.enter_context(working_folder("processor-"))
         ours = stack.enter_context(graph(folder))[1]
@@ -82,21 +82,21 @@ def main() -> None:
         for number in range(options.rounds):
             for stream in (False, True):
                 for system, pids in graphs if number % 2 else graphs[::-1]:
-                    found[stream, system.name].append(measured(system, pids, stream, options.seconds))
+                    results[stream, system.name].append(measured(system, pids, stream, options.seconds))
     print("| 16 clients | graph | ingress, ms a request | engine, ms a request | ingress by engine | requests/s |")
     print("|---|---|---|---|---|---|")
     for stream in (False, True):
         for system, _ in graphs:
-            print(_row("stream" if stream else "unary", system.name, found[stream, system.name]))
+            print(_row("stream" if stream else "unary", system.name, results[stream, system.name]))
     print(f"load average {os.getloadavg()[0]:.1f}")
 
 
 def _row(case: str, name: str, rounds: list[Measured]) -> str:
     ingress_ms, engine_ms, rate = (
         statistics.median(values)
-        for values in zip(*((one.ingress_ms, one.engine_ms, one.requests_per_s) for one in rounds), strict=True)
+        for values in zip(*((each.ingress_ms, each.engine_ms, each.requests_per_s) for each in rounds), strict=True)
     )
-    ratios = sorted(one.ingress_ms / one.engine_ms for one in rounds)
+    ratios = sorted(each.ingress_ms / each.engine_ms for each in rounds)
     spread = f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
     return f"| {case} | {name} | {ingress_ms:.2f} | {engine_ms:.2f} | {spread} | {rate:.0f} |"
 

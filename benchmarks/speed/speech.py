@@ -115,10 +115,10 @@ def load(server: Server, text: str, language: str, streams: int, seconds: float)
 
 def measure_graph(server: Server, case: Case, streams: int, sound_s: float) -> Figures:
     """Raises SystemExit if a single request fails."""
-    found = measure(load(server, case.text, case.language, streams, case.seconds))
-    if found.failures:
-        raise SystemExit(f"requests failed at {streams} streams: {found.failures}")
-    return Figures(found.first_ms[:2], found.whole_ms[:2], found.requests_per_s, found.requests_per_s * sound_s)
+    results = measure(load(server, case.text, case.language, streams, case.seconds))
+    if results.failures:
+        raise SystemExit(f"requests failed at {streams} streams: {results.failures}")
+    return Figures(results.first_ms[:2], results.whole_ms[:2], results.requests_per_s, results.requests_per_s * sound_s)
 
 
 def ingress_rss_mib() -> float:
@@ -157,8 +157,8 @@ def compare(rounds: int, is_bare: bool) -> str:
     with working_folder("speech-") as folder, parlance(folder) as server:
         for case in CASES:
             measure(load(server, case.text, case.language, 1, 0.5))  # wakes the engine
-        found = [_round(server) for _ in range(rounds)]
-        return _table(found, memory(server))
+        results = [_round(server) for _ in range(rounds)]
+        return _table(results, memory(server))
 
 
 Found = dict[tuple[str, int, str], Figures]
@@ -166,28 +166,28 @@ Found = dict[tuple[str, int, str], Figures]
 
 
 def _round(server: Server | None) -> Found:
-    found: Found = {}
+    results: Found = {}
     for case in CASES:
         for streams in case.streams:
             bare, sound_s = measure_adapter(case, streams)
-            found[case.language, streams, BARE] = bare
+            results[case.language, streams, BARE] = bare
             if server:
-                found[case.language, streams, WHOLE] = measure_graph(server, case, streams, sound_s)
-    return found
+                results[case.language, streams, WHOLE] = measure_graph(server, case, streams, sound_s)
+    return results
 
 
 def _table(rounds: list[Found], remark: str) -> str:
     head = "| language | streams | system | first byte p50, p95 ms | whole p50, p95 ms | requests/s | x real time |"
     lines = [head, "|---|---|---|---|---|---|---|"]
-    lines += [_row(*key, [found[key] for found in rounds]) for key in rounds[0]]
+    lines += [_row(*key, [results[key] for results in rounds]) for key in rounds[0]]
     return "\n".join([*lines, "", remark])
 
 
 def _row(language: str, streams: int, system: str, rounds: list[Figures]) -> str:
-    first = [statistics.median(one.first_ms[i] for one in rounds) for i in (0, 1)]
-    whole = [statistics.median(one.whole_ms[i] for one in rounds) for i in (0, 1)]
-    rate = statistics.median(one.requests_per_s for one in rounds)
-    speed = statistics.median(one.speed for one in rounds)
+    first = [statistics.median(each.first_ms[i] for each in rounds) for i in (0, 1)]
+    whole = [statistics.median(each.whole_ms[i] for each in rounds) for i in (0, 1)]
+    rate = statistics.median(each.requests_per_s for each in rounds)
+    speed = statistics.median(each.speed for each in rounds)
     return (
         f"| {language} | {streams} | {system} | {first[0]:.1f}, {first[1]:.1f} | {whole[0]:.1f}, {whole[1]:.1f} "
         f"| {rate:.3g} | {speed:.3g} |"

@@ -106,9 +106,9 @@ async def drive_adapter(recording: bytes, options: dict[str, Any]) -> dict[str, 
 def measure_adapter(clip: Path, **options: Any) -> tuple[float, float]:
     """Seconds that it took, and that it lasts."""
     command = [sys.executable, "-m", "benchmarks.speed.transcription", "--adapter", str(clip), json.dumps(options)]
-    said = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout
-    found = json.loads(said.splitlines()[-1])
-    return found["took_s"], found["duration_s"]
+    output = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout
+    results = json.loads(output.splitlines()[-1])
+    return results["took_s"], results["duration_s"]
 
 
 def transcribed(server: Server, clip: Path) -> float:
@@ -143,7 +143,7 @@ def speed(server: Server, folder: Path, rounds: int) -> None:
             bare.append(took_s)
             single.append(measure_adapter(clip, batch_size=1)[0])
             whole.append(transcribed(server, clip))
-        a, b, c = (statistics.median(found) for found in (bare, single, whole))
+        a, b, c = (statistics.median(results) for results in (bare, single, whole))
         print(
             f"| {lasts_s:.0f} s | {lasts_s / a:.1f} | {lasts_s / b:.1f} | {lasts_s / c:.1f} | {c / a:.2f} |", flush=True
         )
@@ -158,8 +158,8 @@ async def ticket(client: httpx.AsyncClient, server: Server, size: int, mime: str
         f"{server.url}/v1/audio/uploads", headers=server.headers, json={"mime": mime, "size": size, "model": MODEL}
     )
     reply.raise_for_status()
-    found: dict[str, str] = reply.json()
-    return found
+    results: dict[str, str] = reply.json()
+    return results
 
 
 async def long(server: Server, recording: bytes) -> None:
@@ -175,10 +175,10 @@ async def long(server: Server, recording: bytes) -> None:
     took_s = time.perf_counter() - started_s
     if reply.status_code != 200:
         raise SystemExit(f"the long recording failed after {took_s:.0f} s: {reply.text}")
-    found = reply.json()
+    results = reply.json()
     print(
-        f"\n{found['duration'] / 60:.1f} minutes in {took_s:.0f} s ({found['duration'] / took_s:.1f} x real time), "
-        f"{len(found['text'].split())} words in {len(found['segments'])} segments; "
+        f"\n{results['duration'] / 60:.1f} minutes in {took_s:.0f} s ({results['duration'] / took_s:.1f} x real time), "
+        f"{len(results['text'].split())} words in {len(results['segments'])} segments; "
         f"ingress {before:.0f} MiB before, {ingress_rss_mib():.0f} after",
         flush=True,
     )
@@ -228,26 +228,26 @@ async def bodies(server: Server, seconds: float) -> None:
         await send()  # wakes the engine
         alone = await probe(server, seconds)
         beside = asyncio.create_task(probe(server, seconds))
-        sent: list[asyncio.Task[int]] = []
+        requests: list[asyncio.Task[int]] = []
         while not beside.done():
-            sent.append(asyncio.create_task(send()))
+            requests.append(asyncio.create_task(send()))
             await asyncio.sleep(1 / BODIES_PER_S)
-        failed = sum(status != 200 for status in await asyncio.gather(*sent))
+        failed = sum(status != 200 for status in await asyncio.gather(*requests))
     print("\n| a small request | p50, p95, p99 ms |\n|---|---|")
-    for name, found in (
+    for name, results in (
         ("alone", alone),
-        (f"beside {len(sent) / seconds:.0f} bodies of 4.5 MiB a second", await beside),
+        (f"beside {len(requests) / seconds:.0f} bodies of 4.5 MiB a second", await beside),
     ):
-        print(f"| {name} | {', '.join(f'{cut:.1f}' for cut in found)} |")
-    print(f"\n{failed} of {len(sent)} large requests failed", flush=True)
+        print(f"| {name} | {', '.join(f'{cut:.1f}' for cut in results)} |")
+    print(f"\n{failed} of {len(requests)} large requests failed", flush=True)
 
 
 async def probe(server: Server, seconds: float) -> tuple[float, ...]:
     """p50, p95, p99 of a small request every 20 ms, from a process of its own."""
     command = [sys.executable, "-m", "benchmarks.speed.transcription", "--probe", server.url, str(seconds)]
     child = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, cwd=ROOT)
-    said, _ = await child.communicate()
-    return tuple(json.loads(said))
+    output, _ = await child.communicate()
+    return tuple(json.loads(output))
 
 
 def drive_probe(url: str, seconds: float) -> tuple[float, ...]:

@@ -56,7 +56,7 @@ class Outcome:
     """
 
     spec: VoiceSpec
-    made: DesignResult
+    voice: DesignResult
     is_within_reach: bool
     praat_hz: float | None
 
@@ -73,8 +73,8 @@ def _order(draw: Random, number: int) -> DesignOrder:
     return DesignOrder(gender=gender, age_years=draw.randint(16, 90), language=draw.choice(LANGUAGES), target_hz=named)
 
 
-async def run(catalog: Catalog, count: int, seed: int, found: list[Outcome]) -> None:
-    """Every order, one after the other; `found` grows."""
+async def run(catalog: Catalog, count: int, seed: int, outcomes: list[Outcome]) -> None:
+    """Every order, one after the other; `outcomes` grows."""
     (model,) = catalog.voice_design.values()
     designer = models.load(model)
 
@@ -91,9 +91,9 @@ async def run(catalog: Catalog, count: int, seed: int, found: list[Outcome]) -> 
 
     reaches = {language: await reach_hz(language) for language in dict.fromkeys(LANGUAGES)}
     for planned in track(orders(catalog, model, count, seed), "designing", console=console):
-        made = await design(planned)
+        voice = await design(planned)
         low_hz, high_hz = reaches[planned.language]
-        found.append(Outcome(planned, made, low_hz <= planned.target_hz <= high_hz, praat_hz(made.clip)))
+        outcomes.append(Outcome(planned, voice, low_hz <= planned.target_hz <= high_hz, praat_hz(voice.clip)))
     designer.close()
 
 
@@ -111,33 +111,35 @@ def praat_hz(clip: Clip) -> float | None:
 # --- the table and the plot -------------------------------------------------------------------------------------------
 
 
-def table(found: Sequence[Outcome]) -> str:
+def table(outcomes: Sequence[Outcome]) -> str:
     """Markdown: a row for each language and one for all."""
     head = (
         "| language | orders | within reach | in band of these | attempts, mean | synthesis s, p50, p95 "
         "| within 5 % of Praat | worst |"
     )
     languages = dict.fromkeys(LANGUAGES)
-    rows = [_row(language, [one for one in found if one.spec.language == language]) for language in languages]
-    return "\n".join([head, "|---" * 8 + "|", *rows, _row("all", found)])
+    rows = [
+        _row(language, [outcome for outcome in outcomes if outcome.spec.language == language]) for language in languages
+    ]
+    return "\n".join([head, "|---" * 8 + "|", *rows, _row("all", outcomes)])
 
 
-def _row(name: str, found: Sequence[Outcome]) -> str:
-    if not found:
+def _row(name: str, outcomes: Sequence[Outcome]) -> str:
+    if not outcomes:
         return f"| {name} | 0 | | | | | | |"
-    near = [one for one in found if one.is_within_reach]
-    hits = sum(one.made.in_band for one in near)
-    seconds = [one.made.seconds for one in found]
-    errors = [abs(one.made.f0_hz / one.praat_hz - 1) for one in found if one.praat_hz]
+    near = [outcome for outcome in outcomes if outcome.is_within_reach]
+    hits = sum(outcome.voice.in_band for outcome in near)
+    seconds = [outcome.voice.seconds for outcome in outcomes]
+    errors = [abs(outcome.voice.f0_hz / outcome.praat_hz - 1) for outcome in outcomes if outcome.praat_hz]
     agreed = f"{sum(error <= 0.05 for error in errors)} of {len(errors)} | {max(errors):.1%}" if errors else "- | -"
     return (
-        f"| {name} | {len(found)} | {len(near)} | {hits} ({hits / max(1, len(near)):.0%}) "
-        f"| {statistics.fmean(one.made.attempts_used for one in found):.2f} "
+        f"| {name} | {len(outcomes)} | {len(near)} | {hits} ({hits / max(1, len(near)):.0%}) "
+        f"| {statistics.fmean(outcome.voice.attempts_used for outcome in outcomes):.2f} "
         f"| {np.percentile(seconds, 50):.1f}, {np.percentile(seconds, 95):.1f} | {agreed} |"
     )
 
 
-def draw_plot(found: Sequence[Outcome], file: Path) -> None:
+def draw_plot(outcomes: Sequence[Outcome], file: Path) -> None:
     """Target against measured pitch; the band of an order without a pitch is shaded."""
     import matplotlib
 
@@ -150,10 +152,12 @@ def draw_plot(found: Sequence[Outcome], file: Path) -> None:
     panel.plot(ends, ends, color="grey", linestyle="--", linewidth=1)
     for gender, marker, name in (("m", "s", "men"), ("f", "o", "women")):
         for near, color in ((True, "tab:blue"), (False, "tab:red")):
-            ones = [one for one in found if one.spec.gender == gender and one.is_within_reach is near]
+            points = [
+                outcome for outcome in outcomes if outcome.spec.gender == gender and outcome.is_within_reach is near
+            ]
             panel.scatter(
-                [one.spec.target_hz for one in ones],
-                [one.made.f0_hz for one in ones],
+                [outcome.spec.target_hz for outcome in points],
+                [outcome.voice.f0_hz for outcome in points],
                 s=18,
                 marker=marker,
                 color=color,
@@ -182,15 +186,15 @@ def styles(catalog: Catalog) -> str:
     from models.weights import store
 
     kokoro = Kokoro(store.ensure("kokoro-82m"), None)
-    heard = {}
+    descriptions = {}
     for name in track(kokoro.styles, "listening", console=console):
         samples = kokoro.speak(catalog.sentences["en"], "en", KokoroVoice(styles={name: 1}))
         pitch = measure(samples, SAMPLE_RATE)
         assert pitch is not None, f"style `{name}` has no voice"
-        heard[name] = (_brightness_db(samples, SAMPLE_RATE), 12 * np.log2(pitch.p75_hz / pitch.p25_hz))
-    values = np.array(list(heard.values()))
+        descriptions[name] = (_brightness_db(samples, SAMPLE_RATE), 12 * np.log2(pitch.p75_hz / pitch.p25_hz))
+    values = np.array(list(descriptions.values()))
     scores = (values - np.median(values, axis=0)) / values.std(axis=0)
-    rows = zip(heard, scores, strict=True)
+    rows = zip(descriptions, scores, strict=True)
     return "\n".join(f"{name} = {{ brightness = {b:.1f}, liveliness = {v:.1f} }}" for name, (b, v) in rows)
 
 
@@ -215,15 +219,15 @@ def main() -> None:
     if options.styles:
         print(styles(catalog))
         return
-    found: list[Outcome] = []
+    outcomes: list[Outcome] = []
     try:
         with suppress(KeyboardInterrupt):
-            asyncio.run(run(catalog, options.orders, options.seed, found))
+            asyncio.run(run(catalog, options.orders, options.seed, outcomes))
     finally:
-        print(table(found))
+        print(table(outcomes))
     if options.keep:
-        TABLE.write_text(f"# Voices designed to a pitch\n\n{table(found)}\n", "utf-8")
-        draw_plot(found, PLOT)
+        TABLE.write_text(f"# Voices designed to a pitch\n\n{table(outcomes)}\n", "utf-8")
+        draw_plot(outcomes, PLOT)
 
 
 if __name__ == "__main__":

@@ -68,7 +68,9 @@ class ChatModel(Model):
     @model_validator(mode="after")
     def _agrees(self) -> ChatModel:
         if self.price.get("cached_input_tokens", 0) > self.price.get("input_tokens", 0):
-            raise ValueError("`cached_input_tokens` may not cost more than `input_tokens`, by which calls are reserved")
+            raise ValueError(
+                "`cached_input_tokens` must not cost more than `input_tokens`, the price that reservations use"
+            )
         if self.thinking and self.thinking.budgets and not self.reasoning_parser:
-            raise ValueError("`thinking.budgets` needs a `reasoning_parser`, which knows where thoughts end")
+            raise ValueError("`thinking.budgets` needs a `reasoning_parser`, which recognises the end of the reasoning")
         return self

@@ -58,7 +58,7 @@ class CustomCall(Lenient):
 
 AnyCall = Annotated[
     Annotated[ToolCall, Tag(FUNCTION)] | Annotated[CustomCall, Tag(CUSTOM)],
-    one_of("a tool call is an object of type `function` or `custom`"),
+    one_of("a tool call must be an object of type `function` or `custom`"),
 ]
 
 
@@ -80,12 +80,12 @@ def check_arguments(calls: Iterable[tuple[str, str]]) -> None:
             readable = isinstance(json.loads(arguments), dict)
         except ApiError:
             raise INVALID_REQUEST(
-                f"`{place}`: the arguments of all tool calls together hold more than {JSON_VALUES} keys and values",
+                f"`{place}`: the arguments of all tool calls together have more than {JSON_VALUES} keys and values",
                 param=place,
             ) from None
         except (ValueError, RecursionError):
             readable = False
         if not readable:
             raise INVALID_REQUEST(
-                f"`{place}`: `arguments` of a tool call must be a JSON object written as a string", param=place
+                f"`{place}`: `arguments` of a tool call must be a string that contains a JSON object", param=place
             )

@@ -165,8 +165,12 @@ class ChatRequest(Lenient):
             raise ValueError("two tools in `tools` have the same name")
         allowed = kinds if self.tool_choice == "required" else named(self.tool_choice)
         if self.is_tool_forced and not allowed:
-            reason = "every tool that it leaves is built-in, and none runs here" if self.tools else "`tools` is empty"
-            raise ValueError(f"`tool_choice` demands a call, but {reason}")
+            reason = (
+                "every tool that it allows is built-in, and this server runs no built-in tools"
+                if self.tools
+                else "`tools` is empty"
+            )
+            raise ValueError(f"`tool_choice` requires a tool call, but {reason}")
         for tool in named(self.tool_choice):
             if kinds.get(tool.name) != tool.type:
                 raise ValueError(f"`tool_choice` names `{tool.name}` ({tool.type}), which is not in `tools`")
@@ -181,9 +185,9 @@ class ChatRequest(Lenient):
             if isinstance(call, ToolCall)
         )
         if self.structured_outputs and self.response_format and self.response_format.type != "text":
-            raise ValueError("an answer has one form: give `response_format` or `structured_outputs`")
+            raise ValueError("send either `response_format` or `structured_outputs`, not both")
         if self.structured_outputs and self.offered and self.tool_choice != "none":
-            raise ValueError("`structured_outputs` leaves no room for tool calls; leave `tools` out with it")
+            raise ValueError("`structured_outputs` cannot be combined with tool calls; leave `tools` out")
         if self.top_logprobs and not self.logprobs:
             raise ValueError("`top_logprobs` needs `logprobs: true`")
         if sum(message.images for message in self.messages) > MAX_IMAGES:

@@ -55,10 +55,10 @@ class ResponseFormat(Lenient):
 
 
 ELSEWHERE = {
-    "json": "a JSON schema belongs in `response_format`",
-    "json_object": "any JSON object is asked for with `response_format`",
-    "grammar": "a grammar is not followed: no bound is known for what a token of it costs",
-    "structural_tag": "a structural tag is not followed: tools are declared in `tools`",
+    "json": "put a JSON schema into `response_format`",
+    "json_object": "request any JSON object with `response_format`",
+    "grammar": "a grammar is not supported, because there is no bound on the cost of its tokens",
+    "structural_tag": "a structural tag is not supported; declare tools in `tools`",
 }
 """Forms of vLLM's that are refused, and what to do instead."""
 
@@ -74,7 +74,7 @@ class StructuredOutputs(Lenient):
     def _is_offered(cls, value: Any) -> Any:
         for name, instead in ELSEWHERE.items():
             if isinstance(value, dict) and value.get(name) is not None:
-                raise ValueError(f"`structured_outputs` takes `regex` or `choice`; {instead}")
+                raise ValueError(f"`structured_outputs` supports `regex` and `choice`; {instead}")
         return value
 
     @field_validator("regex")
@@ -82,20 +82,20 @@ class StructuredOutputs(Lenient):
     def _repeats_within_bounds(cls, regex: str | None) -> str | None:
         for counts in REPETITION.findall(regex or ""):
             if any(int(count) > MAX_REPETITIONS for count in counts if count):
-                raise ValueError(f"a regular expression may repeat a piece at most {MAX_REPETITIONS} times")
+                raise ValueError(f"a regular expression may repeat a part at most {MAX_REPETITIONS} times")
         return regex
 
     @field_validator("choice")
     @classmethod
     def _is_short(cls, choice: list[str] | None) -> list[str] | None:
         if sum(map(len, choice or ())) > MAX_ALLOWED_ANSWERS_CHARS:
-            raise ValueError(f"the answers together have at most {MAX_ALLOWED_ANSWERS_CHARS} characters")
+            raise ValueError(f"the answers together may have at most {MAX_ALLOWED_ANSWERS_CHARS} characters")
         return choice
 
     @model_validator(mode="after")
     def _is_one(self) -> StructuredOutputs:
         if (self.regex is None) == (self.choice is None):
-            raise ValueError("`structured_outputs` takes one of `regex` and `choice`")
+            raise ValueError("`structured_outputs` needs exactly one of `regex` and `choice`")
         return self
 
 

@@ -59,12 +59,12 @@ def _check(name: str, value: Any, allowed: dict[str, Allowed]) -> None:
     match allowed.get(name):
         case None:
             names = ", ".join(f"`{allowed_name}`" for allowed_name in allowed)
-            can = f"this model takes {names}" if names else "this model takes none"
+            can = f"this model supports {names}" if names else "this model supports no variables"
             raise _refusal(name, f"`chat_template_kwargs` has `{name[:64]}`; {can}")
         case "boolean":
             fits, form = isinstance(value, bool), "true or false"
         case "integer":
-            fits, form = type(value) is int and 0 <= value <= MAX_VARIABLE, f"a whole number from 0 to {MAX_VARIABLE}"
+            fits, form = type(value) is int and 0 <= value <= MAX_VARIABLE, f"an integer from 0 to {MAX_VARIABLE}"
         case words:
             fits, form = value in words, "one of " + ", ".join(f"`{word}`" for word in words)
     if not fits:

@@ -68,7 +68,7 @@ class CustomFormat(Lenient):
     @classmethod
     def _is_text(cls, kind: Any) -> Any:
         if kind == "grammar":
-            raise ValueError("custom tools take free text here (`text`); a grammar for their input is not followed")
+            raise ValueError("custom tools support only free text (`text`); a grammar for their input is not supported")
         return kind
 
 
@@ -171,13 +171,13 @@ def one_of(sentence: str, branch: Any = _branch) -> Discriminator:
 
 AnyTool = Annotated[
     Annotated[Tool, Tag(FUNCTION)] | Annotated[CustomTool, Tag(CUSTOM)] | Annotated[BuiltInTool, Tag(BUILT_IN)],
-    one_of("a tool is an object of type `function` or `custom`", _offered),
+    one_of("a tool must be an object of type `function` or `custom`", _offered),
 ]
 AnyName = Annotated[
     Annotated[NamedTool, Tag(FUNCTION)]
     | Annotated[NamedCustomTool, Tag(CUSTOM)]
     | Annotated[BuiltInTool, Tag(BUILT_IN)],
-    one_of("a tool is named by an object of type `function` or `custom`", _offered),
+    one_of("a tool must be named by an object of type `function` or `custom`", _offered),
 ]
 
 
@@ -206,8 +206,8 @@ ToolChoice = Annotated[
     | Annotated[NamedCustomTool, Tag(CUSTOM)]
     | Annotated[AllowedChoice, Tag(ALLOWED)],
     one_of(
-        "give `none`, `auto`, `required`, or an object of type `function`, `custom` or `allowed_tools`; a built-in "
-        "tool cannot be chosen, because none runs here",
+        "send `none`, `auto`, `required`, or an object of type `function`, `custom` or `allowed_tools`; a built-in "
+        "tool cannot be chosen, because this server runs none",
         _choice,
     ),
 ]

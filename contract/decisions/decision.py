@@ -98,10 +98,10 @@ class DecisionWire(Protocol):
 def check_state(text: str) -> None:
     """Raises ValueError where there is nothing to judge, and REQUEST_TOO_LARGE where there is too much."""
     if not text.strip():
-        raise ValueError("there is nothing to judge: the state is empty")
+        raise ValueError("the state is empty; send a text or an image to decide about")
     if len(text) > DECISION_STATE_CHARS:
         raise REQUEST_TOO_LARGE(
-            f"a state of {len(text)} characters was sent; {DECISION_STATE_CHARS} are allowed", param="state"
+            f"a state of {len(text)} characters was sent; at most {DECISION_STATE_CHARS} are allowed", param="state"
         )
 
 
@@ -119,7 +119,7 @@ def check_image(address: str) -> str:
     size = decoded_bytes(address)
     if size > DECISION_IMAGE_BYTES:
         raise REQUEST_TOO_LARGE(
-            f"an image of {size} bytes was sent; {DECISION_IMAGE_BYTES} are allowed", param="images"
+            f"an image of {size} bytes was sent; at most {DECISION_IMAGE_BYTES} are allowed", param="images"
         )
     return address
 
@@ -129,7 +129,7 @@ def check_body(body_bytes: int, images: Sequence[str]) -> None:
     size = body_bytes - sum(len(address) - address.index(",") - 1 for address in images)
     if size > DECISION_BODY_BYTES:
         raise REQUEST_TOO_LARGE(
-            f"the body has {size} bytes without its images' data; {DECISION_BODY_BYTES} are allowed"
+            f"the body has {size} bytes besides its images' data; at most {DECISION_BODY_BYTES} are allowed"
         )
 
 
@@ -140,8 +140,8 @@ HOLDS, FAILS = "the statement is true", "the statement is false"
 def _refuse_policy(policy: Any) -> None:
     if policy is not None:
         raise INVALID_REQUEST(
-            "`policy` was sent, and a reply in this shape cannot say that an answer is withheld; "
-            "POST /decisions with `state` and `questions` by name takes one",
+            "`policy` was sent, but a reply of this shape cannot mark an answer as withheld; "
+            "send `state` and named `questions` to POST /decisions, which supports `policy`",
             param="policy",
         )
 

@@ -38,7 +38,7 @@ class Preset(Strict):
     def _check(self) -> Preset:
         for example in self.examples:
             if set(example.expected) != set(self.questions):
-                raise ValueError(f"an example of `{self.id}` must expect an answer to each question, and no other")
+                raise ValueError(f"an example of `{self.id}` must expect exactly one answer to each question")
             for name, value in example.expected.items():
                 self.expected_index(name, value)
         return self
@@ -48,7 +48,7 @@ class Preset(Strict):
         label = str(value).lower() if isinstance(value, bool) else str(value)
         labels = self.questions[name].labels
         if label not in labels:
-            raise ValueError(f"`{value}` is no answer to `{name}` of `{self.id}`")
+            raise ValueError(f"`{value}` is not a possible answer to `{name}` of `{self.id}`")
         return labels.index(label)
 
 
@@ -75,7 +75,7 @@ def named(presets: Mapping[str, Preset], id: str) -> Preset:
     """The pack `id`. Raises UNKNOWN_PRESET."""
     if id not in presets:
         names = ", ".join(f"`{name}`" for name in presets)
-        raise UNKNOWN_PRESET(f"there is no preset `{id[:100]}`; there are: {names}", param="preset")
+        raise UNKNOWN_PRESET(f"there is no preset `{id[:100]}`; choose one of {names}", param="preset")
     return presets[id]
 
 

@@ -27,7 +27,7 @@ def _at_most(chars: int, what: str) -> AfterValidator:
         if not text.strip():
             raise ValueError(f"{what} must not be empty")
         if len(text) > chars:
-            raise REQUEST_TOO_LARGE(f"{what} of {len(text)} characters was sent; {chars} are allowed")
+            raise REQUEST_TOO_LARGE(f"{what} of {len(text)} characters was sent; at most {chars} are allowed")
         return text
 
     return AfterValidator(check)
@@ -124,5 +124,7 @@ class Policy(Strict):
     @model_validator(mode="after")
     def _check(self) -> Policy:
         if (self.mode == "threshold") != (self.threshold is not None):
-            raise ValueError("`threshold` (a number from 0 to 1) goes with the mode `threshold`, and only with it")
+            raise ValueError(
+                "`threshold` (a number from 0 to 1) is required with the mode `threshold`, and allowed only with it"
+            )
         return self

@@ -40,7 +40,7 @@ class Base64Source(Lenient):
 
 def _inline(source: Any) -> Any:
     if isinstance(source, dict) and isinstance(kind := source.get("type"), str) and kind != "base64":
-        raise ValueError(f"a source of type `{kind[:64]}` is not fetched; send the image itself, as `base64`")
+        raise ValueError(f"a source of type `{kind[:64]}` is not fetched; send the image itself as `base64`")
     return source
 
 
@@ -85,7 +85,7 @@ def _one_of(*types: str) -> BeforeValidator:
         kind = type_of(block)
         if kind not in types:
             came = f"of type `{kind[:64]}`" if isinstance(kind, str) else "without a type"
-            raise ValueError(f"a block {came} is not taken here; there are {', '.join(types)}")
+            raise ValueError(f"a block {came} is not supported; supported are {', '.join(types)}")
         return block
 
     return BeforeValidator(check)

@@ -71,7 +71,7 @@ class ToolChoice(Lenient):
     @model_validator(mode="after")
     def _is_named(self) -> ToolChoice:
         if self.type == "tool" and self.name is None:
-            raise ValueError("a choice of type `tool` needs the field `name`")
+            raise ValueError("a `tool_choice` of type `tool` needs the field `name`")
         return self
 
 
@@ -84,8 +84,8 @@ class AnswerFormat(Lenient):
 
 MIN_THINKING_TOKENS = 1024
 NOT_SERVED = {
-    "mcp_servers": "tools of MCP servers are called by the client here",
-    "container": "no code is run here",
+    "mcp_servers": "the client must call the tools of MCP servers itself",
+    "container": "this server runs no code",
 }
 """Fields that ask for a service that only Anthropic has, and the sentence for each."""
 BLOCKS_OF_ROLE = {
@@ -161,26 +161,26 @@ class Conversation(Lenient):
     def _is_served(cls, body: Any) -> Any:
         for name, sentence in NOT_SERVED.items() if isinstance(body, dict) else ():
             if body.get(name):
-                raise ValueError(f"`{name}` is not served: {sentence}")
+                raise ValueError(f"`{name}` is not supported: {sentence}")
         return body
 
     @model_validator(mode="after")
     def _fields_agree(self) -> Conversation:
         if self.messages[-1].role == "assistant":
             raise ValueError(
-                "`messages` ends with the assistant's turn; an answer that has begun is not continued here"
+                "`messages` ends with a turn of the assistant; this server does not continue such an answer"
             )
         if sum(turn.images for turn in self.messages) > MAX_IMAGES:
-            raise ValueError(f"`messages` hold more than {MAX_IMAGES} images")
+            raise ValueError(f"`messages` contain more than {MAX_IMAGES} images; at most {MAX_IMAGES} are allowed")
         names = [tool.name for tool in self.tools or () if isinstance(tool, MessageTool)]
         served = [tool.name for tool in self.tools or () if isinstance(tool, ServerTool)]
         if len(set(names)) < len(names):
-            raise ValueError("two of `tools` have the same name")
+            raise ValueError("two tools in `tools` have the same name")
         if (choice := self.tool_choice) and choice.type == "any" and not names:
-            lacking = "`tools` holds only tools of a server, and none runs here" if served else "`tools` is empty"
+            lacking = "`tools` has only server tools, and this server runs none" if served else "`tools` is empty"
             raise ValueError(f"`tool_choice` is `any`, but {lacking}")
         if choice and choice.type == "tool" and choice.name not in names:
-            lacking = "would run on a server, and none does here" if choice.name in served else "is not in `tools`"
+            lacking = "is a server tool, and this server runs none" if choice.name in served else "is not in `tools`"
             raise ValueError(f"`tool_choice` names `{choice.name}`, which {lacking}")
         return self
 
@@ -200,5 +200,5 @@ class MessagesRequest(Conversation):
     @model_validator(mode="after")
     def _thinks_within_the_answer(self) -> MessagesRequest:
         if self.thinking and (self.thinking.budget_tokens or 0) >= self.max_tokens:
-            raise ValueError("`thinking.budget_tokens` must be less than `max_tokens`, which the thoughts count for")
+            raise ValueError("`thinking.budget_tokens` must be less than `max_tokens`, which includes the reasoning")
         return self

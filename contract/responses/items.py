@@ -39,7 +39,7 @@ class ContentPart(Lenient):
     @model_validator(mode="after")
     def _is_filled(self) -> ContentPart:
         if self.type == "input_image" and self.image_url is None:
-            raise ValueError("an image is given as `image_url`, a `data:` address; no file is kept here")
+            raise ValueError("an image must be sent in `image_url` as a `data:` address; this server stores no files")
         if self.type != "input_image" and self._words is None:
             field = "refusal" if self.type == "refusal" else "text"
             raise ValueError(f"a part of type `{self.type}` needs the field `{field}`")

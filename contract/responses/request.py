@@ -98,35 +98,40 @@ class ResponsesRequest(Lenient):
     @classmethod
     def _is_not_kept(cls, value: Any) -> None:
         if value is not None:
-            raise ValueError("nothing is kept here between requests; send the whole conversation in `input`")
+            raise ValueError("this server stores nothing between requests; send the whole conversation in `input`")
 
     @field_validator("background")
     @classmethod
     def _is_waited_for(cls, background: bool | None) -> bool | None:
         if background:
-            raise ValueError("no answer is kept here, so none is made in the background; wait for it or stream it")
+            raise ValueError(
+                "this server stores no answers, so it generates none in the background; wait for it or stream it"
+            )
         return background
 
     @field_validator("moderation")
     @classmethod
     def _is_not_moderated(cls, moderation: Any) -> None:
         if moderation is not None:
-            raise ValueError("no moderation model is run here")
+            raise ValueError("this server runs no moderation model")
 
     @model_validator(mode="after")
     def _fits_chat(self) -> ResponsesRequest:
         size = len(json.dumps(self.echo(), ensure_ascii=False).encode())
         if size > MAX_ECHO_BYTES:
             raise INVALID_REQUEST(
-                f"what a reply repeats, `instructions`, `tools` and `text` above all, is {size} bytes as JSON; at most "
-                f"{MAX_ECHO_BYTES} are allowed, and longer texts belong in `input`"
+                f"the fields that a reply repeats, such as `instructions`, `tools` and `text`, have {size} bytes as "
+                "JSON; at most "
+                f"{MAX_ECHO_BYTES} are allowed; put longer texts into `input`"
             )
         if self._images() > MAX_IMAGES:
-            raise INVALID_REQUEST(f"`input` holds more than {MAX_IMAGES} images", param="input")
+            raise INVALID_REQUEST(
+                f"`input` contains more than {MAX_IMAGES} images; at most {MAX_IMAGES} are allowed", param="input"
+            )
         tools = list(placed_tools(self.tools or ()))
         if len(tools) > MAX_TOOLS:
             raise INVALID_REQUEST(
-                f"`tools` holds {len(tools)} tools, those of namespaces included; at most {MAX_TOOLS} are allowed",
+                f"`tools` has {len(tools)} tools, including those of namespaces; at most {MAX_TOOLS} are allowed",
                 param="tools",
             )
         self._places = [placed.place for placed in tools]

@@ -71,7 +71,7 @@ class NamespaceTool(Lenient):
                 Discriminator(
                     _client,
                     custom_error_type="tool_type",
-                    custom_error_message="a tool of a namespace is a `function` or `custom`",
+                    custom_error_message="a tool of a namespace must be a `function` or `custom`",
                 ),
             ]
         ],
@@ -141,7 +141,7 @@ class NamedChoice(Lenient):
         homes = names.homes(self.name) if self.namespace is None else [self.namespace]
         if len(homes) > 1:
             raise INVALID_REQUEST(
-                f"`tool_choice` names `{self.name}`, which {len(homes)} namespaces have; say which with `namespace`",
+                f"`tool_choice` names `{self.name}`, which {len(homes)} namespaces have; choose one with `namespace`",
                 param="tool_choice",
             )
         return {"type": self.type, self.type: {"name": names.of(homes[0], self.name)}}
@@ -159,7 +159,7 @@ class ToolSubset(Lenient):
                 Discriminator(
                     _offered,
                     custom_error_type="tool_type",
-                    custom_error_message="a tool is named by an object of type `function` or `custom`",
+                    custom_error_message="a tool must be named by an object of type `function` or `custom`",
                 ),
             ]
         ],
@@ -189,7 +189,7 @@ ToolChoice = Annotated[
         _kind,
         custom_error_type="tool_choice",
         custom_error_message="a choice is `none`, `auto`, `required`, a `function` or `custom` tool by its name, or "
-        "`allowed_tools`; a built-in tool cannot be chosen, because none runs here",
+        "`allowed_tools`; a built-in tool cannot be chosen, because this server runs none",
     ),
 ]
 

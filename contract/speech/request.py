@@ -22,12 +22,12 @@ MEDIA_TYPES: dict[AudioFormat, str] = {
 
 def _clip_bytes(value: Any) -> bytes:
     if not isinstance(value, str):
-        raise ValueError("a base64 string is expected")
+        raise ValueError("it must be a base64 string")
     try:
         # Common tools break base64 into lines. All of it in C: a clip has up to 32 MiB, and everybody else waits.
         clip = binascii.a2b_base64(value.encode("ascii").translate(None, b" \t\r\n"), strict_mode=True)
     except ValueError:
-        raise ValueError("this is no valid base64") from None
+        raise ValueError("it is not valid base64") from None
     if not clip:
         raise ValueError("the clip is empty")
     return clip

@@ -79,7 +79,7 @@ def choose(
     _check_voice(voice, model)
     if request.reference_audio_b64 and not model.has_cloning:
         raise CLONING_NOT_SUPPORTED(
-            f"engine `{model.provider}` cannot imitate a reference clip; `{_clip_engine(engines).provider}` can",
+            f"engine `{model.provider}` cannot clone a voice; use `{_clip_engine(engines).provider}`",
             param="reference_audio_b64",
         )
     _check_length(request, model)
@@ -130,7 +130,8 @@ def _clip_engine(engines: Mapping[str, SpeechModel]) -> SpeechModel:
 def _check_provider(request: SpeechRequest, engines: Mapping[str, SpeechModel]) -> None:
     if request.provider is not None and request.provider not in engines:
         raise INVALID_REQUEST(
-            f"there is no engine `{request.provider[:40]}`; `provider` is one of {', '.join(engines)}", param="provider"
+            f"there is no engine `{request.provider[:40]}`; `provider` must be one of {', '.join(engines)}",
+            param="provider",
         )
 
 
@@ -139,7 +140,7 @@ def _voice(request: SpeechRequest, voices: Mapping[str, Voice]) -> Voice | None:
         return None
     if request.voice not in voices:
         raise UNKNOWN_VOICE(
-            f"there is no voice `{request.voice[:100]}`; GET /audio/voices lists all, "
+            f"there is no voice `{request.voice[:100]}`; GET /audio/voices lists all voices, "
             f"and `default-de` and `default-en` always exist",
             param="voice",
         )
@@ -190,7 +191,8 @@ def _check_length(request: SpeechRequest, model: SpeechModel) -> None:
     # Engines that take less than the others have a code of their own.
     fault = TEXT_TOO_LONG if model.max_input_chars < SPEECH_INPUT_CHARS else INVALID_REQUEST
     raise fault(
-        f"`input` has {len(request.input)} characters; engine `{model.provider}` takes at most {model.max_input_chars}",
+        f"`input` has {len(request.input)} characters; engine `{model.provider}` accepts at most "
+        f"{model.max_input_chars}",
         param="input",
     )
 
@@ -198,7 +200,7 @@ def _check_length(request: SpeechRequest, model: SpeechModel) -> None:
 def _check_speed(request: SpeechRequest, model: SpeechModel) -> None:
     low, high = SPEECH_SPEED
     if model.has_speed and request.speed is not None and not low <= request.speed <= high:
-        raise INVALID_REQUEST(f"`speed` is {request.speed:g}; {low:g} to {high:g} is allowed", param="speed")
+        raise INVALID_REQUEST(f"`speed` is {request.speed:g}; it must be {low:g} to {high:g}", param="speed")
 
 
 def _check_style(request: SpeechRequest, model: SpeechModel) -> None:

@@ -84,7 +84,7 @@ def _check_spans(parts: Iterable[str | SpeechTag], spans: Iterable[str]) -> None
         if not tag.closes:
             open_names.append(tag.name)
         elif not open_names or open_names.pop() != tag.name:
-            raise INVALID_REQUEST(f"`{tag.text}` in `input` closes nothing that is open", param="input")
+            raise INVALID_REQUEST(f"`{tag.text}` in `input` closes a tag that is not open", param="input")
     if open_names:
         raise INVALID_REQUEST(f"`<{open_names[-1]}>` in `input` is never closed", param="input")
 

@@ -32,7 +32,8 @@ def check_slug_form(slug: str) -> None:
     low, high = SLUG_CHARS
     if not low <= len(slug) <= high or not SLUG_PATTERN.fullmatch(slug):
         raise INVALID_REQUEST(
-            f"`slug` {slug[:high]!r} is not {low} to {high} small letters, digits and single hyphens between them",
+            f"`slug` {slug[:high]!r} must be {low} to {high} lower-case letters and digits, with single hyphens "
+            "between them",
             param="slug",
         )
 
@@ -71,7 +72,7 @@ class Voice(Frozen):
         if not self.selectable(caller):
             raise VOICE_NOT_IN_PLAN(
                 f"voice `{self.slug}` needs voice selection, which plan `{caller.tariff.name}` does not include; "
-                f"it begins with plan `starter`",
+                f"plans from `starter` on include it",
                 param="voice",
             )
 

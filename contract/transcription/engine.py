@@ -44,7 +44,7 @@ def named_language(code: str | None) -> str | None:
         return None
     tag = _TAG.fullmatch(code)
     if tag is None:
-        raise ValueError("it is no code of a language; send two letters such as `de`, also as `de-DE`")
+        raise ValueError("it is not a language code; send two letters such as `de`, or `de-DE`")
     language = tag[1].lower()
     return ALIASES.get(language, language)
 

@@ -43,12 +43,12 @@ def _granularities(value: Any) -> tuple[str, ...]:
     """Each once, in the order of GRANULARITIES. `segment,word` in one text is two."""
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
-        raise ValueError("`segment` or `word` is expected")
+        raise ValueError("it must be `segment` or `word`")
     if len(named := ",".join(texts)) > GRANULARITIES_CHARS:
-        raise ValueError(f"{len(named)} characters were sent; `segment` and `word` take fewer")
+        raise ValueError(f"{len(named)} characters were sent; it must be `segment` or `word`")
     parts = {part.strip() for part in named.split(",")} - {""}
     if unknown := sorted(parts - set(GRANULARITIES)):
-        raise ValueError(f"`{unknown[0][:40]}` is none of `segment` and `word`")
+        raise ValueError(f"`{unknown[0][:40]}` is neither `segment` nor `word`")
     return tuple(name for name in GRANULARITIES if name in parts)
 
 
@@ -58,7 +58,7 @@ def _terms(value: Any) -> tuple[str, ...]:
     if isinstance(terms, (list, tuple)) and len(terms) > CONTEXT_TERMS:
         raise ValueError(f"{len(terms)} terms were sent; at most {CONTEXT_TERMS} are allowed")
     if not isinstance(terms, (list, tuple)) or not all(isinstance(term, str) for term in terms):
-        raise ValueError("a term, or an array of terms, is expected")
+        raise ValueError("it must be a term or an array of terms")
     return tuple(term for term in terms if term and not any(map(str.isspace, term)))
 
 
@@ -155,23 +155,24 @@ def plan(request: TranscriptionRequest, model: TranscriptionModel) -> Transcript
     format, granularities = request.response_format, request.timestamp_granularities
     if format not in model.formats:
         raise INVALID_REQUEST(
-            f"`response_format` `{format}` is not offered by `{model.id}`; allowed are {', '.join(model.formats)}",
+            f"`response_format` is `{format}`; `{model.id}` supports {', '.join(model.formats)}",
             param="response_format",
         )
     if request.stream and format not in ("json", "text", "verbose_json"):
         raise INVALID_REQUEST(
-            f"`{format}` cannot be streamed; ask for `json`, `text` or `verbose_json`", param="response_format"
+            f"`{format}` cannot be streamed; use `json`, `text` or `verbose_json`", param="response_format"
         )
     if len(granularities) > 1 and not model.is_detailed:
         raise INVALID_REQUEST(
-            f"`timestamp_granularities` takes exactly one of `segment` and `word` with `{model.id}`",
+            f"`timestamp_granularities` must be exactly one of `segment` and `word` with `{model.id}`",
             param="timestamp_granularities",
         )
     if request.format_text and not model.formats_text:
-        raise INVALID_REQUEST(f"`format_text` is not possible with `{model.id}`", param="format_text")
+        raise INVALID_REQUEST(f"`{model.id}` does not support `format_text`; leave it out", param="format_text")
     if request.context_bias and not model.takes_terms:
         raise INVALID_REQUEST(
-            f"what runs `{model.id}` here cannot be told terms; leave `context_bias` out", param="context_bias"
+            f"the runtime of `{model.id}` on this server does not support `context_bias`; leave it out",
+            param="context_bias",
         )
     language = _language(request.language, model)
     return TranscriptionPlan(
@@ -192,11 +193,11 @@ def _language(code: str | None, model: TranscriptionModel) -> str | None:
         language = named_language(code)
     except ValueError as error:
         if not model.selects_language:
-            raise INVALID_REQUEST(f"`language` was sent as `{(code or '')[:40]}`: {error}", param="language") from None
+            raise INVALID_REQUEST(f"`language` is `{(code or '')[:40]}`: {error}", param="language") from None
         language = ""
     if language is not None and model.selects_language and language not in model.languages:
         raise LANGUAGE_NOT_SUPPORTED(
-            f"language `{(code or '')[:40]}` is not one that this model knows; `supported` lists them",
+            f"this model does not know the language `{(code or '')[:40]}`; `supported` lists those it knows",
             param="language",
             extra={"supported": sorted(model.languages)},
         )
@@ -211,6 +212,7 @@ def _times_words(request: TranscriptionRequest, model: TranscriptionModel) -> bo
     is_shown = "word" in request.timestamp_granularities and request.response_format == "verbose_json"
     if is_shown and model.is_detailed and not model.times_words:
         raise INVALID_REQUEST(
-            f"what runs `{model.id}` here times no words; ask for `segment`", param="timestamp_granularities"
+            f"the runtime of `{model.id}` on this server does not time words; use `segment`",
+            param="timestamp_granularities",
         )
     return is_shown and model.times_words

@@ -28,7 +28,7 @@ class UploadRequest(Lenient):
     Attributes:
         mime: one of RECORDING_TYPES; parameters such as `; codecs=opus` are cut.
         size: of the file, in bytes.
-        model: that the recording is meant for, so that the right one warms up; not in the spec.
+        model: that will transcribe the recording, so that it starts meanwhile.
     """
 
     mime: str
@@ -41,17 +41,17 @@ class UploadRequest(Lenient):
         kind = self.mime.partition(";")[0].strip().lower()
         if kind not in RECORDING_TYPES:
             raise UNSUPPORTED_MEDIA_TYPE(
-                f"`mime` `{self.mime[:60]}` is not taken; allowed are {', '.join(RECORDING_TYPES)}", param="mime"
+                f"`mime` is `{self.mime[:60]}`; allowed are {', '.join(RECORDING_TYPES)}", param="mime"
             )
         return kind
 
     def check_size(self) -> None:
         """Raises REQUEST_TOO_LARGE, and INVALID_REQUEST for a size that no file has."""
         if self.size < 1:
-            raise INVALID_REQUEST(f"`size` is {self.size}; it is the length of the file in bytes", param="size")
+            raise INVALID_REQUEST(f"`size` is {self.size}; it must be the length of the file in bytes", param="size")
         if self.size > UPLOAD_BYTES:
             raise REQUEST_TOO_LARGE(
-                f"`size` is {self.size} bytes; a recording may have {UPLOAD_BYTES} at most", param="size"
+                f"`size` is {self.size} bytes; a recording may have at most {UPLOAD_BYTES}", param="size"
             )
 
 

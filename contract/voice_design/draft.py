@@ -34,7 +34,7 @@ TRANSITIONS: dict[tuple[DraftState, DraftEvent], DraftState] = {
 
 NOT_READY: dict[DraftState, str] = {
     "pending": "is not finished; poll it until its `status` is `ready`",
-    "adopted": "has been adopted already",
+    "adopted": "has already been adopted",
     "discarded": "has been discarded",
     "failed": "has failed; order a new one",
 }

@@ -43,7 +43,7 @@ def _text(text: str) -> str:
         raise ValueError("it is empty")
     for char in text:
         if char in TURNING or (char not in "\t\n\r" and unicodedata.category(char) in UNSEEN):
-            raise ValueError(f"it holds the control character U+{ord(char):04X}; plain text is expected")
+            raise ValueError(f"it has the control character U+{ord(char):04X}; send plain text")
     return text
 
 
@@ -99,9 +99,7 @@ class DesignOrder(Strict):
     def _one_age(self) -> Self:
         if (self.age_years is None) == (self.age_group is None):
             which = "neither was" if self.age_years is None else "both were"
-            raise INVALID_REQUEST(
-                f"exactly one of `age_years` and `age_group` is expected; {which} sent", param="age_years"
-            )
+            raise INVALID_REQUEST(f"send exactly one of `age_years` and `age_group`; {which} sent", param="age_years")
         return self
 
 
@@ -170,7 +168,7 @@ def _language(code: str | None, model: VoiceDesignModel) -> str:
     if language not in model.languages:
         # The table of voice design has no code of its own for this.
         raise INVALID_REQUEST(
-            f"no voice can be designed in `{code[:20]}`; allowed are {', '.join(model.languages)}",
+            f"voices cannot be designed in `{code[:20]}`; allowed are {', '.join(model.languages)}",
             param="language",
             extra={"supported": list(model.languages)},
         )

@@ -140,5 +140,5 @@ class Traits(Frozen):
 
 def _named(param: str, id: str, entries: dict[str, Entry]) -> Entry:
     if id not in entries:
-        raise INVALID_REQUEST(f"there is no `{param}` `{id[:40]}`; allowed are {', '.join(entries)}", param=param)
+        raise INVALID_REQUEST(f"`{param}` is `{id[:40]}`; allowed are {', '.join(entries)}", param=param)
     return entries[id]

@@ -55,7 +55,7 @@ class Place:
         self.folder.mkdir(mode=0o700, exist_ok=True)
         found = self.folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-            raise PermissionError(f"{self.folder} is not a folder for this user only")
+            raise PermissionError(f"{self.folder} is not a folder that only this user can access")
 
     def opened_log(self) -> int:
         """The log, to append to."""
@@ -71,12 +71,14 @@ def main() -> None:
             ask(place.socket, place.version, worker)
             os._exit(0)  # Ray watches the process that registers as the worker, and no longer this one
         except FileNotFoundError:
-            reason = "there is no fork server yet"
+            reason = "no fork server is running yet"
         except Exception as error:
             reason = f"the fork server could not be used: {error or type(error).__name__}"
         place.made()
         log = place.opened_log()
-        os.write(log, f"{time.strftime('%Y-%m-%d %H:%M:%S')} {os.getpid()} imports by itself: {reason}\n".encode())
+        os.write(
+            log, f"{time.strftime('%Y-%m-%d %H:%M:%S')} {os.getpid()} imports the libraries itself: {reason}\n".encode()
+        )
         leave_server(place, worker[0], plan, log)
         os.close(log)
     os.execv(sys.executable, [sys.executable, *worker])
@@ -97,12 +99,12 @@ def ask(path: str, version: str, worker: list[str]) -> int:
         connection.connect(path)
         # Ray's folder is open to everybody, and all that is secret to a worker is in its environment.
         if (uid := peer(connection)) != os.geteuid():
-            raise PermissionError(f"it is run by user {uid}")
+            raise PermissionError(f"another user runs it ({uid})")
         socket.send_fds(connection, [len(body).to_bytes(4, "big")], [0, 1, 2])
         connection.sendall(body)
         pid = connection.recv(16)
         if not pid:
-            raise ConnectionError("it refused")
+            raise ConnectionError("it refused the request")
         connection.sendall(GO)
     return int(pid)
 

@@ -57,7 +57,7 @@ def main() -> None:
     try:
         check({0, 1, 2, lock, raylet})
     except UnfitError as error:
-        sys.exit(f"its forks would be no good workers: {error}")
+        sys.exit(f"this process cannot be forked into workers: {error}")
     listener = listen(path)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     say("ready")
@@ -140,14 +140,14 @@ def check(known: set[int]) -> None:
 
     _raylet.setproctitle(TITLE)  # type: ignore[attr-defined]
     if of_child(lambda: WorkerID.from_random().binary()) == of_child(lambda: WorkerID.from_random().binary()):
-        raise UnfitError("two of them would draw the same ids")
+        raise UnfitError("two forks would draw the same ids")
     if (threads := len(os.listdir("/proc/self/task"))) > 1:
-        raise UnfitError(f"{threads} threads run")
+        raise UnfitError(f"it runs {threads} threads")
     if files := open_files() - known:
-        raise UnfitError(f"the files {sorted(files)} are open")
+        raise UnfitError(f"it has open files: {sorted(files)}")
     torch = sys.modules.get("torch")
     if torch and torch.cuda.is_initialized():
-        raise UnfitError("CUDA is initialised")
+        raise UnfitError("CUDA is already initialised")
 
 
 def open_files() -> set[int]:
@@ -194,7 +194,7 @@ def serve(listener: socket.socket, raylet: int, receive: Callable[[socket.socket
                 say(str(error))
                 return False
             except Exception as error:
-                say(f"a request was refused: {error or repr(error)}")
+                say(f"refused a request: {error or repr(error)}")
                 continue
         if not pid:
             return True

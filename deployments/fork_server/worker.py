@@ -86,19 +86,19 @@ def _body(connection: socket.socket, size: int) -> bytes:
 def _read(body: bytes, version: str, program: str, fds: list[int]) -> Request:
     fields = json.loads(body)
     if not isinstance(fields, dict):
-        raise RefusedError("it is no object")
+        raise RefusedError("it is not a JSON object")
     argv, environ, cwd = fields.get("argv"), fields.get("environ"), fields.get("cwd")
     score = fields.get("oom_score_adj")
     if not _are_strings(argv) or not argv or argv[0] != program:
-        raise RefusedError("it is no start of Ray's worker")
+        raise RefusedError("it does not start a worker of Ray")
     if not isinstance(environ, dict) or not _are_strings([*environ, *environ.values()]):
-        raise RefusedError("its environment is not of strings")
+        raise RefusedError("its environment has values that are not strings")
     if any(not name or "=" in name for name in environ):
-        raise RefusedError("its environment has a name that cannot be one")
+        raise RefusedError("its environment has an invalid name")
     if not isinstance(cwd, str) or type(score) is not int or not -1000 <= score <= 1000:
-        raise RefusedError("it names no folder or no score")
+        raise RefusedError("it lacks a working directory or an OOM score")
     if fields.get("version") != version:
-        raise OutdatedError("it wants a server of another version")
+        raise OutdatedError("it needs a fork server of another version")
     return Request(argv, environ, cwd, score, fds)
 
 

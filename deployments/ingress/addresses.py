@@ -23,7 +23,8 @@ def public_address(text: str) -> str:
     plain = text.isascii() and text.isprintable() and not set(text) & set(' ?#@\\"<>')
     if not is_whole or not plain:
         raise ValueError(
-            f"{text[:100]!r} is no public address; it must look like https://api.example.org or https://example.org/voice"
+            f"{text[:100]!r} is not a public address; it must look like https://api.example.org or "
+            "https://example.org/voice"
         )
     return text.rstrip("/")
 

@@ -165,15 +165,15 @@ def refuse_other_media(request: Request) -> None:
     """For JSON bodies: raises UNSUPPORTED_MEDIA_TYPE for what would otherwise be called broken JSON."""
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding != "identity":
-        raise UNSUPPORTED_MEDIA_TYPE(f"the body came with `Content-Encoding: {encoding[:32]}`; send it uncompressed")
+        raise UNSUPPORTED_MEDIA_TYPE(f"the body has `Content-Encoding: {encoding[:32]}`; send it uncompressed")
     if request.headers.get("content-type", "").strip().lower().startswith("multipart/"):
-        raise UNSUPPORTED_MEDIA_TYPE("the body is a multipart form; this path takes JSON only")
+        raise UNSUPPORTED_MEDIA_TYPE("the body is a multipart form; this path accepts only JSON")
 
 
 def _refuse_beyond(rate: RateVerdict) -> None:
     if not rate.allowed:
         raise RATE_LIMIT_EXCEEDED(
-            f"more than {rate.limit} requests in a minute; the next is possible in {rate.reset_s} s",
+            f"you have sent more than {rate.limit} requests in a minute; send the next in {rate.reset_s} s",
             retry_after_s=rate.reset_s,
         )
 

@@ -125,7 +125,7 @@ def _api_error(request: Request, error: Exception) -> JSONResponse:
 def _http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
-        fault = METHOD_NOT_ALLOWED(f"{request.method} is not possible on {request.scope['path']}")
+        fault = METHOD_NOT_ALLOWED(f"{request.scope['path']} does not support {request.method}")
         reply = trace_of(request).refusal(fault)
         reply.headers["allow"] = _possible(request)
         return reply

@@ -38,13 +38,17 @@ def listed_origins(told: Iterable[str]) -> frozenset[str]:
     """
     origins = frozenset(one.strip().lower() for one in told)
     if ANY in origins and len(origins) > 1:
-        raise ValueError(f"`{ANY}` allows every origin; list it alone, or not at all")
+        raise ValueError(f"`{ANY}` allows every origin; do not list other origins with it")
     for origin in sorted(origins - {ANY}):
         scheme = origin.partition("://")[0]
         if not _ORIGIN.fullmatch(origin):
-            raise ValueError(f"`{origin[:100]}` is no origin; one is `https://app.example.org`, without a path")
+            raise ValueError(
+                f"`{origin[:100]}` is not an origin; it must look like `https://app.example.org`, without a path"
+            )
         if origin.endswith(_DEFAULT_PORT.get(scheme, " ")):
-            raise ValueError(f"`{origin[:100]}`: browsers leave the port of {scheme} out; leave it out here too")
+            raise ValueError(
+                f"`{origin[:100]}`: browsers leave out the default port of {scheme}; leave it out here too"
+            )
     return origins
 
 

@@ -124,9 +124,9 @@ class Budgets:
         """One request that was admitted. Raises TOO_MUCH_AT_ONCE."""
         of_key, of_organisation = self.calls.of(holder)
         if of_key >= (most := _most_requests(holder)):
-            raise _too_much(f"{_whose(holder)[0]} has {most} requests under way, as many as it may")
+            raise _too_much(f"{_whose(holder)[0]} has {most} requests running, which is its limit")
         if of_organisation >= (most := self.most_requests // 2):
-            raise _too_much(f"{_whose(holder)[1]} has {most} requests under way, as many as it may")
+            raise _too_much(f"{_whose(holder)[1]} has {most} requests running, which is its limit")
         self.calls.take(holder, 1)
         try:
             yield
@@ -137,7 +137,7 @@ class Budgets:
     def upload(self, organisation: int) -> Iterator[None]:
         """One recording that comes under a ticket: for up to an hour, and no key is asked for. Raises as above."""
         if self.uploads[organisation] >= (most := UPLOADS_OF_ORGANISATION):
-            raise _too_much(f"your organisation has {most} uploads under way, as many as it may")
+            raise _too_much(f"your organisation has {most} uploads running, which is its limit")
         if self.uploads.total >= self.most_requests // 4:
             raise OVERLOADED(retry_after_s=_again_s())
         self.uploads.take(organisation)
@@ -180,7 +180,7 @@ class Budgets:
         if now_s - self._reported_at_s < REPORT_S:
             return
         news = ", ".join(f"{name} {count}" for name, count in sorted((self.refused - self._reported).items()))
-        log.warning("refused since the last report: %s (%d requests are under way)", news, self.requests)
+        log.warning("requests refused since the last report: %s (%d requests are running)", news, self.requests)
         self._reported, self._reported_at_s = Counter(self.refused), now_s
 
     def _refuse_bytes(self, holder: Holder, count: int) -> None:
@@ -190,7 +190,7 @@ class Budgets:
         for held_bytes, most_bytes, whose in zip(self.body_bytes.of(holder), bounds, _whose(holder), strict=True):
             if held_bytes + count > most_bytes:
                 raise _too_much(
-                    f"what requests of {whose} hold, bodies and replies, is more than {most_bytes // MIB} MiB"
+                    f"the bodies and replies of requests of {whose} take more than {most_bytes // MIB} MiB together"
                 )
 
 
@@ -206,7 +206,7 @@ def _key(holder: Holder) -> str:
 
 def _whose(holder: Holder) -> tuple[str, str]:
     return (
-        ("this address", "everybody without a key")
+        ("this address", "the group of all clients without a key")
         if isinstance(holder, Stranger)
         else ("this key", "your organisation")
     )

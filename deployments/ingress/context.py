@@ -47,7 +47,7 @@ class RequestContext:
         names = ", ".join(f"`{model.id}`" for model in offered) or "none"
         missing = f"there is no model `{wanted[:100]}` here" if wanted else "no such model is set up here"
         if model_id is None and default is not None:
-            missing = f"`model` was left out, and the default, `{default}`, is none that you can use here"
+            missing = f"`model` is missing, and you cannot use the default, `{default}`, here"
         raise MODEL_NOT_FOUND(f"{missing}; your organisation can use: {names}", param="model")
 
     def engine(self, model: Model) -> Engine:

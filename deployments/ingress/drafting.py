@@ -67,7 +67,7 @@ LATER = frozenset({BUSY, PROVIDER_BUSY, WARMING_UP, ENGINE_FAILED, STATE_UNAVAIL
 COUNTED = frozenset({UPSTREAM_ERROR, UPSTREAM_TIMEOUT})
 """Faults that may be the draft's own."""
 
-FAILED = "the voice could not be designed; nothing is billed, and it may be ordered again"
+FAILED = "the voice could not be designed; nothing was billed, so you can order it again"
 
 
 class Drafting:
@@ -129,7 +129,7 @@ class Drafting:
             try:
                 await self.look()
             except Exception as error:
-                log.error("could not look for drafts, next try in %d s: %s", LOOK_S, without_text(error))
+                log.error("could not look for drafts; trying again in %d s: %s", LOOK_S, without_text(error))
 
     async def _work(self, draft_id: str) -> None:
         try:
@@ -143,7 +143,7 @@ class Drafting:
             await self._adopt_if_ordered(draft_id)
         except Exception as error:
             # Whatever it was, the draft is taken up again once its lease has ended, or expires.
-            log.error("the work on a draft broke off: %s", without_text(error))
+            log.error("the work on a draft ended early: %s", without_text(error))
 
     @asynccontextmanager
     async def _leased(self, held: DraftClaim) -> AsyncIterator[None]:
@@ -178,7 +178,7 @@ class Drafting:
             await self._state.drafts.expire()
         except Exception as error:
             # Also of our own: tried again, it would happen again.
-            log.warning("a draft has failed: %s", error if isinstance(error, ApiError) else without_text(error))
+            log.warning("a draft failed: %s", error if isinstance(error, ApiError) else without_text(error))
             await self._state.drafts.fail(held, FAILED)
 
     async def _again(self, held: DraftClaim, work: Callable[[], Awaitable[T]]) -> T:

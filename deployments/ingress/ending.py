@@ -34,7 +34,7 @@ def do_before_exit(work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[]
         try:
             asyncio.run_coroutine_threadsafe(work(), loop).result(SETTLE_S)
         except Exception as error:
-            log.error("what is open could not be billed at the end: %s", without_text(error))
+            log.error("could not bill the open requests at shutdown: %s", without_text(error))
 
     atexit.register(at_exit)
     return lambda: atexit.unregister(at_exit)

@@ -51,7 +51,7 @@ async def read_form(request: Request, holder: Holder, file_field: str) -> Form:
     finally:
         began_a_file = parser.close()
     if began_a_file and form.file is None:
-        raise INVALID_REQUEST("the form breaks off in the middle of the file", param=file_field)
+        raise INVALID_REQUEST("the form ends in the middle of the file; send all of it", param=file_field)
     return form
 
 
@@ -74,17 +74,21 @@ def _form(parts: FormData, file_field: str) -> Form:
         if isinstance(part, UploadFile):
             file = _file(name, part, file_field)
         elif name == file_field:
-            raise INVALID_REQUEST(f"`{file_field}` came as text; send it as a file, with a file name", param=file_field)
+            raise INVALID_REQUEST(
+                f"`{file_field}` was sent as text; send it as a file with a file name", param=file_field
+            )
         else:
             pairs.append((name, part))
     if sum(len(name) + len(text) for name, text in pairs) > RECORDING_FORM_BYTES:
-        raise REQUEST_TOO_LARGE(f"the fields beside `{file_field}` are longer than {RECORDING_FORM_BYTES} bytes")
+        raise REQUEST_TOO_LARGE(f"the fields besides `{file_field}` are longer than {RECORDING_FORM_BYTES} bytes")
     return Form(tuple(pairs), file)
 
 
 def _file(name: str, part: UploadFile, file_field: str) -> bytes:
     if name != file_field:
-        raise INVALID_REQUEST(f"the file came as `{name[:40]}`; its name is `{file_field}`", param=file_field)
+        raise INVALID_REQUEST(
+            f"the file was sent in the field `{name[:40]}`; send it as `{file_field}`", param=file_field
+        )
     if (part.size or 0) > RECORDING_BODY_BYTES:
         raise REQUEST_TOO_LARGE(
             f"`{file_field}` has {part.size} bytes; at most {RECORDING_BODY_BYTES} are allowed here; "

@@ -110,7 +110,9 @@ async def _keep(attempt: Attempt, reply: Response, keep_body: bool, request_id: 
         await attempt.finish(reply.status_code, headers, bytes(reply.body) if keep_body else None)
     except Exception as error:
         # Of any kind: the work is done and billed. Repetitions hear that it runs.
-        log.error("the answer of request %s is not kept for its key: %s", request_id, without_text(error))
+        log.error(
+            "could not store the answer of request %s for its idempotency key: %s", request_id, without_text(error)
+        )
 
 
 def _key_of(request: Request) -> str | None:

@@ -140,10 +140,10 @@ class TraceMiddleware:
             with trace.held:
                 await (self._pages.preflight(scope) or self.app)(scope, receive, send_with_headers)
         except Unread:
-            log.info("request %s: its client reads too slowly; dropped", trace.request_id)
+            log.info("dropped request %s, because its client reads too slowly", trace.request_id)
             raise BrokenOff from None
         except Exception as error:
-            log.error("request %s met an error of our own: %s", trace.request_id, without_text(error))
+            log.error("request %s failed with an internal error: %s", trace.request_id, without_text(error))
             if has_begun:
                 # All that is left is to break the connection off, so that half a reply does not look whole.
                 raise BrokenOff from None

@@ -59,7 +59,9 @@ def refuse_foreign_pages(request: Request) -> None:
     if origin is None or is_allowed(origin, service.allowed_origins):
         return
     if _host(origin) not in {host, public} - {""}:
-        raise FOREIGN_ORIGIN(f"the request comes from a page of `{origin[:100]}`, which is not this server")
+        raise FOREIGN_ORIGIN(
+            f"the request comes from a page of `{origin[:100]}`, which is not an origin of this server"
+        )
 
 
 def _host(address: str) -> str:

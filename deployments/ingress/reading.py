@@ -79,7 +79,7 @@ async def pieces(request: Request) -> AsyncGenerator[bytes, None]:
     while not is_whole:
         message = await request.receive()
         if message["type"] == "http.disconnect":
-            raise INVALID_REQUEST("the connection ended before the body was whole; send it again")
+            raise INVALID_REQUEST("the connection ended before the body was complete; send it again")
         is_whole = not message.get("more_body", False)
         if chunk := message.get("body"):
             yield chunk
@@ -124,8 +124,9 @@ async def impatient(source: AsyncGenerator[bytes, None], idle_s: float, most_s: 
                 return
             except Overdue:
                 raise UPLOAD_STALLED(
-                    f"the body did not come in time: at most {idle_s:g} s may pass without a byte, "
-                    f"{max(0.0, most_s):.0f} s in all, and {BODY_LEAST_BYTES_PER_S} bytes must come in a second; "
+                    f"the body arrived too slowly: at most {idle_s:g} s may pass without a byte, "
+                    f"{max(0.0, most_s):.0f} s in all, and at least {BODY_LEAST_BYTES_PER_S} bytes must arrive per "
+                    "second; "
                     "send it again"
                 ) from None
             length += len(chunk)

@@ -45,8 +45,8 @@ class Embed:
 
     async def __call__(self, batch: Batch) -> Batch:
         """Adds `vector`, float32 [n, dimensions], to the column `text`."""
-        found = await self.adapter.embed(EmbeddingsJob(tuple(batch["text"])))
-        return batch | {"vector": np.frombuffer(found.vectors, "<f4").reshape(-1, found.dimensions)}
+        results = await self.adapter.embed(EmbeddingsJob(tuple(batch["text"])))
+        return batch | {"vector": np.frombuffer(results.vectors, "<f4").reshape(-1, results.dimensions)}
 
 
 class Speak:
@@ -71,9 +71,9 @@ class Transcribe:
 
     async def __call__(self, batch: Batch) -> Batch:
         """Adds `heard` and `seconds` to the columns `path` and `bytes`, and leaves the bytes behind."""
-        found = [await self._heard(data) for data in batch["bytes"]]
-        heard = np.array([transcript.text for transcript in found], dtype=object)
-        return {"path": batch["path"], "heard": heard, "seconds": np.array([one.duration_s for one in found])}
+        results = [await self._heard(data) for data in batch["bytes"]]
+        heard = np.array([transcript.text for transcript in results], dtype=object)
+        return {"path": batch["path"], "heard": heard, "seconds": np.array([one.duration_s for one in results])}
 
     async def _heard(self, data: bytes) -> Transcript:
         transcript = Transcript(self.plan)

@@ -29,8 +29,10 @@ TICKETS = [
 ]
 for ticket, call in [(ticket, model.submit(ticket, "ticket-routing-v1")) for ticket in TICKETS]:
     answers = call.result()
-    told = ", ".join(f"{name}: {answer['value']} ({answer['max_probability']:.2f})" for name, answer in answers.items())
-    print(f"\n{ticket}\n  {told}")
+    summary = ", ".join(
+        f"{name}: {answer['value']} ({answer['max_probability']:.2f})" for name, answer in answers.items()
+    )
+    print(f"\n{ticket}\n  {summary}")
 
 # %% A question of one's own, with the whole distribution. Descriptions of options help small models most.
 QUESTION = {

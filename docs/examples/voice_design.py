@@ -37,10 +37,10 @@ print(f"reached what was ordered: {voice.in_band}, after {voice.attempts_used} a
 print("wrote", folder / "chapter.wav")
 
 # %% Pitch can be ordered, too: two calls at a time, and what was measured.
-wanted = {95: "m", 210: "f"}
+targets = {95: "m", 210: "f"}
 calls = {
     hz: designer.submit(gender, seed=1, age_years=40, language="en", target_hz=hz)  # type: ignore[arg-type]
-    for hz, gender in wanted.items()
+    for hz, gender in targets.items()
 }
 for hz, call in calls.items():
     print(f"ordered {hz} Hz, measured {call.result().f0_hz:.0f} Hz")

@@ -66,7 +66,7 @@ def _section(route: str, operation: dict[str, Any], caller: str, example: Exampl
         obeyed = f" Obeys {', '.join(headers)}." if headers else ""
         lines += [f"Takes {_media(body['content'])}.{obeyed}", ""]
         for name in _bodies(operation, known):
-            lines += [_fields(known[name], taken=True), ""]
+            lines += [_fields(known[name], is_request=True), ""]
     lines += [
         f"Answers {_media(_success(operation))}.",
         "",
@@ -106,10 +106,14 @@ def _types(operations: Iterable[dict[str, Any]], known: Types) -> Iterator[str]:
     """A table for each type that an operation names, and for those that these name: first what is taken."""
     operations = list(operations)
     shown = {name for operation in operations for name in _bodies(operation, known)}
-    taken = _reached([operation.get("requestBody", {}) for operation in operations], known)
-    for name in dict.fromkeys([*taken, *_reached([operation["responses"] for operation in operations], known)]):
+    request_types = _reached([operation.get("requestBody", {}) for operation in operations], known)
+    for name in dict.fromkeys([*request_types, *_reached([operation["responses"] for operation in operations], known)]):
         about = schemas.about(known[name])
-        where = "Its fields stand with the route." if name in shown else _fields(known[name], taken=name in taken)
+        where = (
+            "Its fields stand with the route."
+            if name in shown
+            else _fields(known[name], is_request=name in request_types)
+        )
         yield "\n\n".join([f"### {name}", *([about] if about else []), where]) + "\n"
 
 
@@ -121,20 +125,17 @@ def _reached(roots: list[Any], known: Types) -> list[str]:
     return names
 
 
-def _fields(schema: dict[str, Any], *, taken: bool) -> str:
-    """The table of an object; of another type what it may be. What is `taken` may have defaults."""
+def _fields(schema: dict[str, Any], *, is_request: bool) -> str:
+    """The table of an object; of another type what it may be. The fields of a request may have defaults."""
     if not (fields := schema.get("properties")):
         return schemas.words(schema) + "."
     required, meanings = schema.get("required", ()), schemas.meanings(schema)
-    lines = ["| field | takes | default | |" if taken else "| field | is | | |", "|---|---|---|---|"]
+    lines = ["| field | takes | default | |" if is_request else "| field | is | | |", "|---|---|---|---|"]
     for name, value in fields.items():
-        if taken:
+        if is_request:
             absent = "required" if name in required else schemas.default(value)
         else:
             absent = "" if name in required else "may be missing"
-        lines.append(
-            f"| `{name}` | {schemas.words(value, nulls=not taken)} | {absent} | {meanings.get(name, '')} |".replace(
-                "  |", " |"
-            )
-        )
+        words = schemas.words(value, nulls=not is_request)
+        lines.append(f"| `{name}` | {words} | {absent} | {meanings.get(name, '')} |".replace("  |", " |"))
     return "\n".join(lines)

@@ -76,8 +76,8 @@ def about(schema: Schema) -> str:
 def meanings(schema: Schema) -> dict[str, str]:
     """What the docstring of a type says of its fields."""
     _, _, attributes = inspect.cleandoc(schema.get("description", "")).partition("Attributes:\n")
-    found = ATTRIBUTE.findall(attributes)
-    return {name: _plain(text) for names, text in found for name in names.split(", ")}
+    matches = ATTRIBUTE.findall(attributes)
+    return {name: _plain(text) for names, text in matches for name in names.split(", ")}
 
 
 def _plain(text: str) -> str:
@@ -113,8 +113,8 @@ def _kind(kind: str, schema: Schema) -> str:
 
 def _member(schema: Schema) -> str:
     """What each of many is, in brackets where that is a choice."""
-    said = words(schema)
-    return f"({said})" if " or " in said else said
+    description = words(schema)
+    return f"({description})" if " or " in description else description
 
 
 def _bounds(schema: Schema) -> Iterator[str]:

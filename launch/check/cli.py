@@ -19,21 +19,21 @@ from launch.check.faults import faults, plan_of
 from launch.check.site import Site
 from models.weights.store import WeightsError
 
-DESCRIPTION = "Say whether a profile can work, and what it takes. Nothing is started, loaded or fetched."
+DESCRIPTION = "Check whether a profile can work, and show what it needs. Nothing is started, loaded or fetched."
 
-EPILOG = """It looks at the catalogue, at the Serve config file of the profile, at the weights that are pinned, and at
-the environment: run it with the variables that the Ray processes get (PARLANCE_SECRET, PARLANCE_DATABASE_URL,
+EPILOG = """The check reads the catalogue, the Serve config file of the profile, the pinned weights and
+the environment: run it with the variables of the Ray processes (PARLANCE_SECRET, PARLANCE_DATABASE_URL,
 PARLANCE_REDIS_URL, PARLANCE_BLOBS_URL).
 
-Without --nodes it judges this machine: its GPUs, and the interpreters of engines that have their own. With --nodes it
-judges a cluster: interpreters are not looked for, and GPUs are judged only where --gpus says how many there are.
+Without --nodes it checks this machine: its GPUs, and the interpreters of engines that have their own. With --nodes it
+checks a cluster: it does not look for interpreters, and checks GPUs only if --gpus gives their number.
 
-The table shows what Ray reserves for one replica, how few and how many replicas there may be, and the size of the
-weights. Memory is an estimate, marked with ~, where a stanza does not reserve it (`ray_actor_options.memory`).
-`at zero` is with every engine asleep that may sleep, `at most` with every engine at its largest; the ingress
-and Ray itself come on top.
+The table shows what Ray reserves for one replica, the smallest and largest number of replicas, and the size of the
+weights. Memory marked with ~ is an estimate, because the stanza reserves none (`ray_actor_options.memory`).
+`at zero` counts the engines that never scale to zero, `at most` all engines with all replicas; the ingress
+and Ray itself need more on top.
 
-Exit status: 0 where it can work, 1 where it cannot; each reason is a line on standard error.
+The exit status is 0 if the profile can work and 1 if it cannot; each reason is a line on standard error.
 
 examples:
   python -m launch check embedded
@@ -70,16 +70,18 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     profiles = ", ".join(configs.PROFILES)
-    parser.add_argument("profile", metavar="PROFILE", help=f"one of {profiles}; or a Serve config file")
-    parser.add_argument("--nodes", type=_positive, help="machines of a cluster that it is for")
-    parser.add_argument("--gpus", type=float, help="GPUs of all of them, those included that an autoscaler may add")
+    parser.add_argument("profile", metavar="PROFILE", help=f"one of {profiles}, or a Serve config file")
+    parser.add_argument("--nodes", type=_positive, help="number of machines of the cluster")
+    parser.add_argument(
+        "--gpus", type=float, help="GPUs of the whole cluster, including those that an autoscaler may add"
+    )
     return parser
 
 
 def _positive(text: str) -> int:
     number = int(text)
     if number < 1:
-        raise argparse.ArgumentTypeError("a cluster has one machine at least")
+        raise argparse.ArgumentTypeError("a cluster has at least one machine")
     return number
 
 
@@ -87,7 +89,7 @@ def _file(profile: str) -> Path:
     if profile.endswith((".yaml", ".yml")):
         return Path(profile)
     if profile not in configs.PROFILES:
-        raise configs.CatalogError(f"there is no such profile; there are {', '.join(configs.PROFILES)}")
+        raise configs.CatalogError(f"there is no such profile; the profiles are {', '.join(configs.PROFILES)}")
     return configs.FOLDER / f"{profile}.yaml"
 
 
@@ -105,7 +107,7 @@ def _table(rows: Sequence[cost.Row]) -> str:
         lines.append((name, "", f"{total.gpus:g}", f"{total.cpus:g}", f"~{_bytes(total.memory_bytes)}", size))
     text = _aligned([HEAD, *lines])
     if unknown:
-        text += f"\n\nNot pinned, so of unknown size: {', '.join(unknown)}."
+        text += f"\n\nThese weights are not pinned, so their size is unknown: {', '.join(unknown)}."
     return text
 
 

@@ -69,11 +69,11 @@ def replica_of(model: Model) -> Replica:
     actor, scale = table["ray_actor_options"], table["autoscaling_config"]
     # A replica in a placement group takes the whole group: the actor lies in its first bundle.
     bundles = table.get("placement_group_bundles")
-    held = bundles or [{"CPU": actor["num_cpus"], "GPU": actor.get("num_gpus", 0), "memory": actor.get("memory", 0)}]
-    memory = sum(bundle.get("memory", 0) for bundle in held)
+    shares = bundles or [{"CPU": actor["num_cpus"], "GPU": actor.get("num_gpus", 0), "memory": actor.get("memory", 0)}]
+    memory = sum(bundle.get("memory", 0) for bundle in shares)
     return Replica(
-        cpus=sum(bundle.get("CPU", 0) for bundle in held),
-        gpus=sum(bundle.get("GPU", 0) for bundle in held),
+        cpus=sum(bundle.get("CPU", 0) for bundle in shares),
+        gpus=sum(bundle.get("GPU", 0) for bundle in shares),
         memory_bytes=int(memory) or None,
         fewest=scale["min_replicas"],
         most=scale["max_replicas"],
@@ -102,8 +102,8 @@ def at_most(parts: Sequence[Row]) -> Sum:
 
 def disk_bytes(parts: Sequence[Row]) -> tuple[int, list[str]]:
     """Bytes of all weights that are pinned, each once, and the names of those that are not."""
-    known = {row.weights: row.disk_bytes for row in parts if row.weights}
-    return sum(size or 0 for size in known.values()), [str(name) for name, size in known.items() if size is None]
+    sizes = {row.weights: row.disk_bytes for row in parts if row.weights}
+    return sum(size or 0 for size in sizes.values()), [str(name) for name, size in sizes.items() if size is None]
 
 
 def _sum(parts: Sequence[Row], counts: Sequence[int]) -> Sum:

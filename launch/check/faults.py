@@ -56,15 +56,15 @@ def plan_of(args: Mapping[str, Any]) -> Plan:
 
 def refuse(plan: Plan, site: Site) -> None:
     """Raises UnfitError if `plan` cannot work at `site`."""
-    if found := list(faults(plan, site)):
-        raise UnfitError("\n".join(found))
+    if sentences := list(faults(plan, site)):
+        raise UnfitError("\n".join(sentences))
 
 
 def faults(plan: Plan, site: Site) -> Iterator[str]:
     """Every reason why `plan` cannot work at `site`, one sentence each."""
     if not any(plan.catalog.deployed()):
         profile = plan.catalog.profile
-        yield f"the profile `{profile}` sets up no model; give a stanza a table `[ID.serving.{profile}]`"
+        yield f"the profile `{profile}` sets up no model; add a table `[ID.serving.{profile}]` to a stanza"
     for check in CHECKS:
         yield from check(plan, site)
 
@@ -105,8 +105,8 @@ def _proxies(plan: Plan, site: Site) -> Iterator[str]:
         return
     if public_url.startswith("https:"):
         yield (
-            f"clients call `{public_url}`, so a proxy with TLS stands in front, and {PROXIES_VARIABLE} does not name "
-            "it: all clients would count as one; set it to the addresses of your proxy, on every node"
+            f"clients call `{public_url}`, so a proxy terminates TLS in front, but {PROXIES_VARIABLE} does not name "
+            "it, and all clients would count as one; set it to the addresses of your proxy on every node"
         )
 
 
@@ -115,22 +115,22 @@ def _gpus(plan: Plan, site: Site) -> Iterator[str]:
     if site.gpus is None:
         return
     there = f"there are {site.gpus:g}"
-    remedy = f"add machines with GPUs, or take the tables `serving.{plan.catalog.profile}` of these models away"
+    remedy = f"add machines with GPUs, or remove the tables `serving.{plan.catalog.profile}` of these models"
     replicas = {_place(model): replica_of(model) for model in _sound(plan)}
     if site.gpus == 0:
         if places := [place for place, replica in replicas.items() if replica.gpus]:
-            yield f"there is no GPU, and these take one or a share of one: {', '.join(places)}; {remedy}"
+            yield f"there is no GPU, but these models need one or a share of one: {', '.join(places)}; {remedy}"
         return
     wanting: dict[float, list[str]] = {}
     for place, replica in replicas.items():
         if replica.gpus > site.gpus:
             wanting.setdefault(replica.gpus, []).append(place)
     for gpus, places in sorted(wanting.items()):
-        yield f"a replica takes {gpus:g} GPU and {there}: {', '.join(places)}; {remedy}"
+        yield f"a replica needs {gpus:g} GPU, but {there}: {', '.join(places)}; {remedy}"
     always = sum(replica.gpus * replica.fewest for replica in replicas.values())
     if always > site.gpus:
         yield (
-            f"the engines that never sleep take {always:g} GPUs and {there}; lower `autoscaling_config.min_replicas` "
+            f"the engines that never sleep need {always:g} GPUs, but {there}; lower `autoscaling_config.min_replicas` "
             "in their stanzas, or add machines with GPUs"
         )
 
@@ -146,7 +146,7 @@ def _interpreters(plan: Plan, site: Site) -> Iterator[str]:
             missing.setdefault(python, []).append(_place(model))
     for python, places in missing.items():
         yield (
-            f"`{python}` does not exist, and it runs the engine of {', '.join(places)}; build that environment as "
+            f"`{python}` does not exist, but it must run the engine of {', '.join(places)}; build that environment as "
             "docs/engines.md says, or change `py_executable` in the stanza"
         )
 
@@ -167,7 +167,7 @@ def _weights(plan: Plan, site: Site) -> Iterator[str]:
             yield f"{place}: {error}"
     if unlocked:
         yield (
-            f"these weights of the model hub are not locked to a commit, or not as they are wanted now: "
+            f"these weights of the model hub are not locked to a commit, or their lock is out of date: "
             f"{', '.join(unlocked)}; run `python -m launch weights lock {plan.catalog.profile}` where the hub can be "
             "reached, and commit models/weights/hub.lock"
         )
@@ -183,8 +183,8 @@ def _recordings(plan: Plan, site: Site) -> Iterator[str]:
         clips = {slug: voice["clip"] for slug, voice in voices.items() if isinstance(voice, dict) and "clip" in voice}
         if missing := [slug for slug, clip in clips.items() if not (home / Path(clip).expanduser()).is_file()]:
             yield (
-                f"{_place(model)} imitates recordings that are not below `{home}`: {', '.join(missing)}; put them "
-                "there as docs/engines.md says, or take these voices out of `options.voices`"
+                f"{_place(model)} clones recordings that are not below `{home}`: {', '.join(missing)}; put them "
+                "there as docs/engines.md says, or remove these voices from `options.voices`"
             )
 
 

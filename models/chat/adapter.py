@@ -51,7 +51,9 @@ class ChatOptions(EngineOptions):
     def _exists(cls, name: str) -> str:
         templates = sorted(file.name for file in TEMPLATES.glob("*.jinja"))
         if name not in templates:
-            raise ValueError(f"there is no template `{name}`; there are {', '.join(f'`{name}`' for name in templates)}")
+            raise ValueError(
+                f"there is no template `{name}`; the templates are {', '.join(f'`{name}`' for name in templates)}"
+            )
         return name
 
 
@@ -185,7 +187,7 @@ class VllmChat(ChatEngine):
         except grammars.Refused as refusal:
             raise schema_refused(refusal, await refused_field(refusal, job, self._grammars)) from refusal
         except grammars.QueueFull:
-            raise BUSY("too many grammars wait to be compiled; send the request again in a moment") from None
+            raise BUSY("too many grammars wait to be compiled; send the request again shortly") from None
         except Exception as failure:
             raise error_of(failure, request) from failure
         # vLLM answers a cancelled call with an error object; here a cancelled task stays cancelled.

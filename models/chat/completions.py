@@ -125,7 +125,7 @@ class Completions:
             raise _no_room(window)
         if request.echo and (lost or len(ids) >= room):
             raise INVALID_REQUEST(
-                f"with `echo` a prompt is not cut; one has {len(ids) + lost} tokens, and at most {room - 1} fit `"
+                f"with `echo` a prompt is not truncated; one has {len(ids) + lost} tokens, but at most {room - 1} fit `"
                 f"{self._model.id}`",
                 param="prompt",
             )
@@ -151,7 +151,7 @@ class Completions:
             return [], []
         if self._frame is None:
             raise INVALID_REQUEST(
-                f"`{self._model.id}` does not know how to fill a gap before a `suffix`", param="suffix"
+                f"`{self._model.id}` cannot fill a gap before a `suffix`; leave it out", param="suffix"
             )
         if len(suffix) > self._model.context_window * CHARS_PER_TOKEN:
             raise _no_room(self._model.context_window)
@@ -186,7 +186,7 @@ def sampling(request: CompletionRequest, prompt: Prepared, kind: RequestOutputKi
 
 
 def _no_room(window: int) -> ApiError:
-    return INVALID_REQUEST(f"`suffix` leaves no room in the window of {window} tokens", param="suffix")
+    return INVALID_REQUEST(f"`suffix` fills the whole window of {window} tokens; shorten it", param="suffix")
 
 
 def check_logprobs(request: CompletionRequest, prompts: list[Prepared]) -> None:
@@ -196,7 +196,7 @@ def check_logprobs(request: CompletionRequest, prompts: list[Prepared]) -> None:
     longest = max(len(prompt.ids) for prompt in prompts)
     if request.echo and longest > SCORED_PROMPT_TOKENS:
         raise INVALID_REQUEST(
-            f"a prompt has {longest} tokens; with `echo` and `logprobs` it may have {SCORED_PROMPT_TOKENS}",
+            f"a prompt has {longest} tokens; with `echo` and `logprobs` it may have at most {SCORED_PROMPT_TOKENS}",
             param="prompt",
         )
     most = request.answers * sum(prompt.budget + (len(prompt.ids) if request.echo else 0) for prompt in prompts)

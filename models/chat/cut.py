@@ -33,8 +33,8 @@ def cut_expanded(prompt: Any, params: CutAtTop, tokenizer: TokenizerLike | None)
             break
         if end - begin > room:
             raise INVALID_REQUEST(
-                f"an image takes {end - begin} tokens, and {room} fit into the window beside the answer; "
-                "send it smaller, or ask for a shorter answer",
+                f"an image takes {end - begin} tokens, but only {room} fit into the window beside the answer; "
+                "send a smaller image, or request a shorter answer",
                 param="messages",
             )
         start = max(start, end)

@@ -48,18 +48,18 @@ def schema_refused(refusal: Refused, param: str) -> ApiError:
     """The 400 for a schema or another form in the field `param` that is not compiled."""
     match refusal.reason:
         case "invalid":
-            why = f"cannot be followed: {refusal.detail}"
+            why = f"is not supported: {refusal.detail}"
         case "empty":
-            why = "fits no answer"
+            why = "allows no answer"
             if refusal.detail:
-                why = f"has a part that no answer can fit: after `{refusal.detail}` nothing can follow"
+                why = f"has a part that no answer can match: nothing can follow after `{refusal.detail}`"
         case "slow":
             why = (
-                f"takes too long to follow: {refusal.detail} ms for a token; at most {SCHEMA_STEP_MS} ms are allowed. "
-                "Give it fewer branches that the same text fits"
+                f"is too slow to apply: {refusal.detail} ms for a token; at most {SCHEMA_STEP_MS} ms are allowed. "
+                "Give it fewer branches that match the same text"
             )
         case "time":
-            why = f"takes too long to compile: more than {SCHEMA_COMPILE_S} s; give it fewer and smaller bounds"
+            why = f"takes longer than {SCHEMA_COMPILE_S} s to compile; give it fewer and smaller bounds"
         case _:
             why = "takes too much memory to compile; give it fewer and smaller bounds"
     return INVALID_REQUEST(f"{FORMS.get(param, 'the JSON schema')} in `{param}` {why}", param=param)

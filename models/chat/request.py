@@ -57,7 +57,8 @@ def refuse_images(request: ChatRequest, model: ChatModel) -> None:
     for index, message in enumerate(request.messages):
         if message.images and not model.vision:
             raise IMAGES_UNSUPPORTED(
-                f"model `{model.id}` reads no images; message {index} has one", param=f"messages.{index}.content"
+                f"model `{model.id}` does not read images, but message {index} has one",
+                param=f"messages.{index}.content",
             )
 
 

@@ -103,10 +103,15 @@ class TurnRenderer(OnlineRenderer):
         """`messages` without text that is cut in any case: making tokens of it would take long."""
         most_chars = self.model_config.max_model_len * self.renderer.get_tokenizer().max_chars_per_token
         if tools and len(json.dumps(tools)) > most_chars:
-            raise INVALID_REQUEST("`tools` are longer than the window of the model", param="tools")
+            raise INVALID_REQUEST(
+                "`tools` are longer than the context window of the model; shorten them", param="tools"
+            )
         calls = (call for message in messages for call in message.get("tool_calls") or ())
         if sum(len(call["function"]["arguments"]) for call in calls) > most_chars:
-            raise INVALID_REQUEST("arguments of tool calls are longer than the window of the model", param="messages")
+            raise INVALID_REQUEST(
+                "the arguments of tool calls are longer than the context window of the model; shorten them",
+                param="messages",
+            )
         return newest(messages, most_chars)
 
     def _cut(self, request: Any, prompt: Any) -> Any:

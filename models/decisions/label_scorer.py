@@ -165,7 +165,7 @@ def check_length(batch: Batch, model: DecisionModel) -> None:
     longest = max(len(prompt.token_ids) for prompt in batch.prompts)
     if longest >= model.context_window:
         raise REQUEST_TOO_LARGE(
-            f"state and question have {longest} tokens; model `{model.id}` reads {model.context_window}"
+            f"state and question have {longest} tokens; model `{model.id}` reads at most {model.context_window}"
         )
 
 

@@ -158,7 +158,7 @@ class PromptBook:
         self._line_end = self.data("\n")
         self._label_ids = {label: self._label(label) for label in (*CHOICE_LABELS, *SCORE_LABELS, *BINARY_LABELS)}
         if len(set(self._label_ids.values())) != len(self._label_ids):
-            raise LabelError("two labels are the same token")
+            raise LabelError("two labels have the same token")
 
     def head(self, images: int) -> list[int]:
         """What comes before a state with `images` images; one placeholder stands for each."""
@@ -202,7 +202,7 @@ class PromptBook:
     def _one_token(self, text: str) -> int:
         ids = self._encode(text)
         if len(ids) != 1:
-            raise LabelError(f"`{text}` is not one token of this tokenizer")
+            raise LabelError(f"`{text}` is not a single token of this tokenizer")
         return ids[0]
 
     def _label(self, label: str) -> int:

@@ -146,7 +146,7 @@ class _Library:
         self.calls.espeak_TextToPhonemes.argtypes = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_int, ctypes.c_int]
         data = espeakng_loader.get_data_path().encode()
         if (rate := self.calls.espeak_Initialize(_SYNCHRONOUS, 200, data, _DO_NOT_EXIT)) != SAMPLE_RATE:
-            raise RuntimeError(f"espeak-ng did not start, or speaks at {rate} Hz")
+            raise RuntimeError(f"espeak-ng did not start, or its sample rate of {rate} Hz is not supported")
         self._sound = bytearray()
         self._limit_bytes = 0
         self._voice = ""

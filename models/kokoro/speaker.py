@@ -60,7 +60,7 @@ class Kokoro:
         self._tables = Styles(folder / "styles")
         self.styles = self._tables.names
         if not self.styles:
-            raise WeightsError(f"`{folder}` holds no styles of Kokoro")
+            raise WeightsError(f"`{folder}` contains no styles of Kokoro")
         self._number_of: dict[str, int] = json.loads((folder / "vocab.json").read_text("utf-8"))["vocab"]
         self._session = _session(folder / "model.onnx", threads)
         self._slots = FairSemaphore(OWNERS_AT_ONCE)

@@ -29,7 +29,7 @@ def check(arguments: dict[str, Any]) -> dict[str, Any]:
     annotations = installed()
     for name, value in arguments.items():
         if name == "model":
-            raise ValueError("`model` is set by `weights` of the stanza")
+            raise ValueError("`model` cannot be set here; `weights` of the stanza sets it")
         if not annotations:
             continue
         if name not in annotations:
@@ -37,7 +37,7 @@ def check(arguments: dict[str, Any]) -> dict[str, Any]:
             hint = f"; did you mean `{near[0]}`?" if near else ""
             raise ValueError(f"vLLM has no engine argument `{name}`{hint}")
         if not _fits(value, annotations[name]):
-            raise ValueError(f"engine argument `{name}` is `{annotations[name]}`, not {type(value).__name__}")
+            raise ValueError(f"engine argument `{name}` must be `{annotations[name]}`, not {type(value).__name__}")
     return arguments
 
 

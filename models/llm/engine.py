@@ -175,7 +175,7 @@ def fitted(arguments: dict[str, Any], device: str) -> dict[str, Any]:
     dtype = fitting_dtype(stated, device)
     if dtype == stated:
         return arguments
-    log.info("this CPU has no instructions for %s: the model runs in %s", stated, dtype)
+    log.info("this CPU has no instructions for %s, so the model runs in %s", stated, dtype)
     return arguments | {"dtype": dtype, "kv_cache_memory_bytes": 2 * arguments["kv_cache_memory_bytes"]}
 
 

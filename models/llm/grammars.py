@@ -211,7 +211,7 @@ class Grammars:
         if "refused" in answer:
             until = time.monotonic() + RETRY_S if answer["reason"] == "slow" else float("inf")
             return _Verdict(VERDICT_BYTES, spent_s, (answer["reason"], answer["refused"]), until)
-        log.warning("a grammar of %d characters was given up: too much %s", len(spec), answer["died"])
+        log.warning("a grammar of %d characters was refused: it took too much %s", len(spec), answer["died"])
         return _Verdict(VERDICT_BYTES, spent_s, (answer["died"], ""), time.monotonic() + RETRY_S)
 
     async def _child(self, timeout_s: float) -> Child:

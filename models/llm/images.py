@@ -37,12 +37,13 @@ def refuse_large(images: Sequence[tuple[str, str]]) -> None:
         width, height = _size(address, param)
         if width * height > IMAGE_PIXELS:
             raise INVALID_REQUEST(
-                f"an image of {width} x {height} pixels was sent; {IMAGE_PIXELS} pixels are allowed", param=param
+                f"an image of {width} x {height} pixels was sent; at most {IMAGE_PIXELS} pixels are allowed",
+                param=param,
             )
         total += width * height
     if total > CHAT_PIXELS:
         raise INVALID_REQUEST(
-            f"images of {total} pixels together were sent; a request may have {CHAT_PIXELS}", param="messages"
+            f"images of {total} pixels together were sent; a request may have at most {CHAT_PIXELS}", param="messages"
         )
 
 
@@ -56,11 +57,13 @@ def _size(address: str, param: str) -> tuple[int, int]:
             return image.size
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise INVALID_REQUEST(
-            f"an image of far more than {IMAGE_PIXELS} pixels was sent, which are allowed", param=param
+            f"an image of far more than {IMAGE_PIXELS} pixels was sent; at most {IMAGE_PIXELS} are allowed", param=param
         ) from None
     except Exception:
         # Decoders raise anything.
-        raise INVALID_REQUEST(f"an image cannot be read as one of {', '.join(KINDS)}", param=param) from None
+        raise INVALID_REQUEST(
+            f"an image cannot be read; it must be a valid file of one of {', '.join(KINDS)}", param=param
+        ) from None
 
 
 def cache_names(addresses: Sequence[str], salt: str | None) -> list[str]:
@@ -91,7 +94,7 @@ def decode(address: str) -> Image:
     """
     head = ADDRESS.match(address)
     if head is None:
-        raise unreadable("an image is not a base64 `data:` address of a type that is read")
+        raise unreadable("an image is not a base64 `data:` address of a supported type")
     kind = head[0].removeprefix("data:image/").removesuffix(";base64,")
     try:
         return _decode(base64.b64decode(address[head.end() :], validate=True), kind.upper())
@@ -99,7 +102,7 @@ def decode(address: str) -> Image:
         raise
     except Exception:
         # Decoders raise anything, and Pillow has a bound of its own above ours.
-        raise unreadable(f"an image cannot be read as `image/{kind}`, which its address says it is") from None
+        raise unreadable(f"an image cannot be read as `image/{kind}`, the type that its address states") from None
 
 
 def _decode(data: bytes, format_name: str) -> Image:
@@ -110,10 +113,13 @@ def _decode(data: bytes, format_name: str) -> Image:
     with Image.open(BytesIO(data), formats=[format_name]) as image:
         width, height = image.size
         if width * height > IMAGE_PIXELS:
-            raise unreadable(f"an image of {width} x {height} pixels was sent; {IMAGE_PIXELS} pixels are allowed")
+            raise unreadable(
+                f"an image of {width} x {height} pixels was sent; at most {IMAGE_PIXELS} pixels are allowed"
+            )
         if max(width, height) > MAX_RATIO * min(width, height):
             raise unreadable(
-                f"an image of {width} x {height} pixels was sent; one side may be {MAX_RATIO} times as long"
+                f"an image of {width} x {height} pixels was sent; one side may be at most {MAX_RATIO} times as long "
+                "as the other"
             )
         image.load()  # here, because what follows hides that a file is cut short
         small: Image.Image = cap_pixels(convert_image_mode(normalize_image(image), "RGB"), READ_PIXELS)

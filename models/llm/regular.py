@@ -39,12 +39,12 @@ def _of_regex(regex: str, most_states: int) -> str:
         raise ValueError("it is nested too deeply") from None
     except (InvalidSyntax, Unsupported, ValueError, AttributeError, IndexError, KeyError, TypeError) as error:
         # Without a sentence of its own the library means the syntax.
-        raise ValueError(f"it is not understood: {str(error)[:200] or 'its syntax is wrong'}") from None
+        raise ValueError(f"its syntax is not supported: {str(error)[:200] or 'it cannot be parsed'}") from None
     live = {state for state in automaton.states if automaton.islive(state)}
     if automaton.initial not in live:
         raise ValueError("no text matches it")
     if len(live) > most_states:
-        raise ValueError(f"it has {len(live)} states without ambiguity; at most {most_states} are allowed")
+        raise ValueError(f"it has {len(live)} deterministic states; at most {most_states} are allowed")
     return "\n".join(_rules(automaton, live))
 
 
@@ -82,7 +82,7 @@ def _rules(automaton: Any, live: set[Any]) -> Iterator[str]:
         if state in automaton.finals:
             ways.insert(0, '""')
         if not ways:
-            raise ValueError("it asks for the character U+0000, which no answer has")
+            raise ValueError("it requires the character U+0000, which no answer can contain")
         yield f"{name} ::= {' | '.join(ways)}"
 
 

@@ -87,7 +87,7 @@ class SpeechAdapter(SpeechEngine):
 
     def switched_off(self, slug: str | None) -> ApiError:
         """The error to raise for a voice of the catalogue that this deployment has no sound for."""
-        return UNKNOWN_VOICE(f"voice `{slug}` is switched off in this deployment", param="voice")
+        return UNKNOWN_VOICE(f"voice `{slug}` is switched off in this deployment; choose another", param="voice")
 
     async def check_health(self) -> None:
         """Raises when a part is under way for longer than the deadline and a minute more."""

@@ -185,7 +185,7 @@ def load_code(folder: Path) -> Any:
         networks = importlib.import_module("cosyvoice.cli.model")
     except ImportError as error:
         raise RuntimeError(
-            f"`{sys.executable}` has no code of CosyVoice; docs/engines.md says how its environment is built"
+            f"`{sys.executable}` cannot import CosyVoice; docs/engines.md says how to build its environment"
         ) from error
     finally:
         # The code sends everything to standard error, at the lowest level.

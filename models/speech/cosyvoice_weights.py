@@ -51,10 +51,12 @@ def convert(source: Path, folder: Path) -> None:
 
 def _check(recipe: Path) -> None:
     if not recipe.is_file():
-        raise WeightsError(f"`{recipe}` is missing; the folder holds no CosyVoice 3")
+        raise WeightsError(f"`{recipe}` is missing; the folder does not contain CosyVoice 3")
     for called in CALLED.findall(recipe.read_text("utf-8")):
         if not MAY_BE_CALLED.fullmatch(called):
-            raise WeightsError(f"`{recipe}` asks for `{called}`, which is no part of CosyVoice; nothing was converted")
+            raise WeightsError(
+                f"`{recipe}` asks for `{called}`, which is not a part of CosyVoice; nothing was converted"
+            )
 
 
 def _convert_network(source: Path, target: Path) -> None:
@@ -68,9 +70,9 @@ def _convert_network(source: Path, target: Path) -> None:
     except FileNotFoundError:
         raise WeightsError(f"`{source}` is missing") from None
     except (pickle.UnpicklingError, RuntimeError) as error:
-        raise WeightsError(f"`{source}` is no plain state of a network; nothing of it was run") from error
+        raise WeightsError(f"`{source}` is not a plain state of a network; none of it was executed") from error
     if not all(isinstance(tensor, torch.Tensor) for tensor in state.values()):
-        raise WeightsError(f"`{source}` holds more than tensors")
+        raise WeightsError(f"`{source}` contains more than tensors")
     # Tied weights share memory, which safetensors refuses. A vocoder saved amid its training has a prefix.
     save_file({name.replace("generator.", ""): part.clone().contiguous() for name, part in state.items()}, target)
 

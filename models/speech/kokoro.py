@@ -59,7 +59,7 @@ class KokoroSpeech(ExpressiveAdapter):
             if unknown := voice.styles.keys() - set(self._kokoro.styles):
                 raise ValueError(f"voice `{slug}` of `{model.id}`: Kokoro has no style `{min(unknown)}`")
         if foreign := set(self.serving.languages) - set(self._kokoro.languages):
-            raise ValueError(f"Kokoro does not speak `{min(foreign)}`, which the stanza of `{model.id}` gives it")
+            raise ValueError(f"Kokoro does not speak `{min(foreign)}`, which the stanza of `{model.id}` assigns to it")
         # It speaks, or fails here and not at a client. The first run takes no longer than others, so one vowel will do.
         self._kokoro.speak("a", "en", next(iter(self._voices.values())))
 

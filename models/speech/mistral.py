@@ -143,7 +143,7 @@ def _audio(response: httpx.Response) -> Iterator[bytes]:
     elif kind.startswith("audio/") or kind == "application/octet-stream":
         yield from response.iter_bytes()
     else:
-        raise NoSpeechError("what it sent is not audio")
+        raise NoSpeechError("its answer is not audio")
 
 
 def _events(lines: Iterable[str]) -> Iterator[bytes]:
@@ -158,12 +158,12 @@ def _events(lines: Iterable[str]) -> Iterator[bytes]:
             if kind == "speech.audio.delta":
                 yield base64.b64decode(event["audio_data"] if "audio_data" in event else event["audio"], validate=True)
         except (ValueError, TypeError, KeyError):
-            raise NoSpeechError("an event could not be read") from None
+            raise NoSpeechError("it sent an event that could not be read") from None
         if kind.endswith(".error"):
-            raise NoSpeechError("it reported an error amid the sound")
+            raise NoSpeechError("it reported an error in the middle of the sound")
         done = kind == "speech.audio.done"
     if not done:
-        raise NoSpeechError("the events broke off")
+        raise NoSpeechError("its events ended early")
 
 
 def _from_floats(blocks: Iterable[bytes], sample_rate: int) -> Iterator[Samples]:
@@ -175,11 +175,11 @@ def _from_floats(blocks: Iterable[bytes], sample_rate: int) -> Iterator[Samples]
         rest = data[whole:]
         samples = np.frombuffer(data[:whole], "<f4")
         if not np.all(np.abs(samples) <= LOUDEST):  # NaN is not either
-            raise NoSpeechError("what it sent is no sound")
+            raise NoSpeechError("its answer contains no sound")
         if whole:
             yield samples.clip(-1, 1)
     if rest:
-        raise NoSpeechError("its last sample broke off")
+        raise NoSpeechError("its last sample is incomplete")
 
 
 def _from_wav(blocks: Iterable[bytes], sample_rate: int) -> Iterator[Samples]:
@@ -194,7 +194,7 @@ def _from_wav(blocks: Iterable[bytes], sample_rate: int) -> Iterator[Samples]:
                 for sound in resampler.resample(frame):
                     yield sound.to_ndarray()[0]
     except (av.FFmpegError, IndexError, ValueError):
-        raise NoSpeechError("what it sent is no sound") from None
+        raise NoSpeechError("its answer contains no sound") from None
 
 
 class _Reader:

@@ -55,7 +55,8 @@ class Supertonic(SpeechAdapter):
         self._tts = _load(need_folder(path, model.id), self.serving.threads, ON_GPU if self.serving.on_gpu else ON_CPU)
         if self._tts.sample_rate != self.sample_rate:
             raise WeightsError(
-                f"the weights of `{model.id}` speak at {self._tts.sample_rate} Hz, its stanza says {self.sample_rate}"
+                f"the weights of `{model.id}` speak at {self._tts.sample_rate} Hz, but its stanza says "
+                f"{self.sample_rate}"
             )
         self._styles = {name: self._tts.get_voice_style(name) for name in self._tts.voice_style_names}
         self._own_voice = model.default_voice or min(self._styles, default="")
@@ -92,7 +93,7 @@ class Supertonic(SpeechAdapter):
         _, unsaid = self._tts.model.text_processor.validate_text("".join(sorted(plain)))
         if refused := [char for char in unsaid if unicodedata.category(char)[0] in "LN"]:
             named = ", ".join(f"`{char}` (U+{ord(char):04X})" for char in refused[:5])
-            raise INVALID_REQUEST(f"engine `{self.model.provider}` has no sound for {named}", param="input")
+            raise INVALID_REQUEST(f"engine `{self.model.provider}` cannot pronounce {named}", param="input")
         spaces = {ord(char): " " for char in plain if char in unsaid or _is_bracket(char)}
         return "".join(
             piece.translate(spaces) if isinstance(piece, str) else piece.text for piece in pieces(text, self.model)
@@ -117,12 +118,12 @@ def _load(folder: Path, threads: int | None, provider: str) -> Any:
         try:
             tts = TTS("supertonic-3", folder, auto_download=False, intra_op_num_threads=threads)
         except (FileNotFoundError, ValueError) as error:
-            raise WeightsError(f"`{folder}` is no model of Supertonic: {error}") from error
+            raise WeightsError(f"`{folder}` is not a model of Supertonic: {error}") from error
         finally:
             config.DEFAULT_ONNX_PROVIDERS[:] = usual
     if provider not in tts.model.vocoder_ort.get_providers():
         raise RuntimeError(
-            f"{provider} is not there, but the stanza gives this engine a GPU: install `onnxruntime-gpu`, "
+            f"{provider} is not available, but the stanza gives this engine a GPU: install `onnxruntime-gpu`, "
             f"or set `ray_actor_options.num_gpus = 0`"
         )
     return tts

@@ -39,21 +39,21 @@ def read_clip(slug: str, voice: StoredVoice, home: Path) -> Clip:
     """The recording of a stored voice, at 24 kHz. Raises WeightsError if it is missing or cannot be used."""
     file = home / Path(voice.clip).expanduser()
     if not file.is_file():
-        raise WeightsError(f"voice `{slug}` imitates `{file}`, which does not exist; put the recording there")
+        raise WeightsError(f"voice `{slug}` clones `{file}`, which does not exist; put the recording there")
     try:
         samples = _samples(file)
     except (av.FFmpegError, IndexError):
-        raise WeightsError(f"`{file}` of voice `{slug}` is no sound file") from None
+        raise WeightsError(f"`{file}` of voice `{slug}` is not a sound file") from None
     seconds = len(samples) / 2 / RATE
     if not 0 < seconds <= SPEECH_CLIP_S:
-        raise WeightsError(f"`{file}` of voice `{slug}` lasts {seconds:.1f} s; up to {SPEECH_CLIP_S} s are imitated")
+        raise WeightsError(f"`{file}` of voice `{slug}` lasts {seconds:.1f} s; at most {SPEECH_CLIP_S} s are allowed")
     return Clip(samples, RATE, voice.transcript or _words(slug, file.with_suffix(".txt")))
 
 
 def _words(slug: str, file: Path) -> str:
     words = file.read_text("utf-8").strip() if file.is_file() else ""
     if not words:
-        raise WeightsError(f"what is said in the recording of voice `{slug}` belongs in `{file}`, word for word")
+        raise WeightsError(f"`{file}` must contain, word for word, what the recording of voice `{slug}` says")
     return words
 
 

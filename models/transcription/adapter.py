@@ -73,13 +73,11 @@ class TranscriptionAdapter(TranscriptionEngine):
             try:
                 sound = await decode(file, SAMPLE_RATE, job.max_seconds, job.owner)
             except TooLong as error:
-                raise AUDIO_TOO_LONG(
-                    f"the recording lasts {error}, which is the most that this request may bring", param="file"
-                ) from None
+                raise AUDIO_TOO_LONG(f"the recording lasts {error}, the limit for this request", param="file") from None
             except NotAudio as error:
                 raise AUDIO_UNREADABLE(f"the recording cannot be decoded: {error}", param="file") from None
             except (QueueFull, SharesExhausted) as error:
-                raise BUSY(f"too many {error}; try again in a moment") from None
+                raise BUSY(f"too many {error}; send the request again shortly") from None
             yield TranscriptUpdate(sound.seconds)
             async with aclosing(self.listen(job, Recording(file, sound))) as parts:
                 async for part in parts:

@@ -55,7 +55,7 @@ def read(body: bytes, seconds: float, words_in: str | None = None) -> Answer:
     language = answer.get("language")
     pieces = list(_pieces(answer.get(words_in or "segments") or [], seconds))
     if words_in and text and not pieces:
-        raise NoTranscriptError("it sent no times of words")
+        raise NoTranscriptError("it sent no timestamps of words")
     if words_in:
         segments = tuple(_of_words(text, [TimedWord(*piece) for piece in pieces]))
     else:
@@ -67,30 +67,30 @@ def _parsed(body: bytes) -> dict[str, Any]:
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError):
-        raise NoTranscriptError("what it sent is not JSON") from None
+        raise NoTranscriptError("its answer is not JSON") from None
     if not isinstance(answer, dict):
-        raise NoTranscriptError("what it sent is no object")
+        raise NoTranscriptError("its answer is not a JSON object")
     return answer
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise NoTranscriptError("a text is none")
+        raise NoTranscriptError("a text in it is not a string")
     try:
         value.encode()
     except UnicodeEncodeError:  # half a surrogate pair, which JSON can spell and no client could be sent
-        raise NoTranscriptError("a text has characters that do not exist") from None
+        raise NoTranscriptError("a text in it has invalid characters") from None
     return value.strip()
 
 
 def _pieces(listed: Any, seconds: float) -> Iterator[Piece]:
     """Those with a text, none before the one that it follows."""
     if not isinstance(listed, list):
-        raise NoTranscriptError("its segments are no list")
+        raise NoTranscriptError("its segments are not a list")
     earliest = 0.0
     for item in listed:
         if not isinstance(item, dict):
-            raise NoTranscriptError("a segment is no object")
+            raise NoTranscriptError("a segment is not an object")
         text = _text(item["text"] if "text" in item else item.get("word"))
         earliest = _time(item.get("start"), earliest, seconds)
         if text:

@@ -127,7 +127,7 @@ async def _body(response: httpx.Response) -> bytes:
     async for block in response.aiter_raw(BLOCK_BYTES):
         body += block
         if len(body) > ANSWER_BYTES:
-            raise NoTranscriptError("its answer has no end")
+            raise NoTranscriptError("its answer is too long")
     return bytes(body)
 
 

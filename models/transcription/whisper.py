@@ -57,7 +57,7 @@ def load(folder: Path, *, device: str, compute_type: str, threads: int) -> Any:
 
     # Without this file the library would ask the model hub for another one.
     if missing := [name for name in ("model.bin", "config.json", "tokenizer.json") if not (folder / name).is_file()]:
-        raise WeightsError(f"`{folder}` is no model of Whisper for CTranslate2: it has no `{missing[0]}`")
+        raise WeightsError(f"`{folder}` is not a model of Whisper for CTranslate2: it has no `{missing[0]}`")
     try:
         whisper = WhisperModel(
             str(folder), device=device, compute_type=compute_type, cpu_threads=threads, local_files_only=True
@@ -67,7 +67,8 @@ def load(folder: Path, *, device: str, compute_type: str, threads: int) -> Any:
     bands = whisper.feature_extractor.mel_filters.shape[0]
     if whisper.model.n_mels != bands:
         raise WeightsError(
-            f"the model in `{folder}` hears {whisper.model.n_mels} bands, its `preprocessor_config.json` says {bands}"
+            f"the model in `{folder}` expects {whisper.model.n_mels} mel bands, but its `preprocessor_config.json` "
+            f"says {bands}"
         )
     return whisper
 

@@ -134,7 +134,9 @@ class DesignAdapter(VoiceDesignEngine, Generic[V]):
             tries.append(Try(voice, pitch))
             if pitch and (best is None or _miss(pitch, job) < _miss(best.pitch, job)):
                 best = Attempt(voice, samples, pitch)
-            log.info("attempt %d: %s Hz for %d", len(tries), pitch and round(pitch.f0_hz), job.target_hz)
+            log.info(
+                "attempt %d: measured %s Hz, target %d Hz", len(tries), pitch and round(pitch.f0_hz), job.target_hz
+            )
             if best and in_band(best.pitch, job):
                 break
             yield None

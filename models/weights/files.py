@@ -41,7 +41,7 @@ class PinnedFile(Frozen):
 def need_folder(path: Path | None, model_id: str) -> Path:
     """`path`, the folder of a model's weights; WeightsError where its stanza names none."""
     if path is None:
-        raise WeightsError(f"the stanza of `{model_id}` names no `weights`, and its adapter cannot run without")
+        raise WeightsError(f"the stanza of `{model_id}` names no `weights`, but its adapter needs them")
     return path
 
 
@@ -51,7 +51,7 @@ def regular_files(folder: Path) -> dict[str, Path]:
     files: dict[str, Path] = {}
     for path in sorted(folder.rglob("*")):
         if path.is_symlink() and not path.resolve().is_relative_to(root):
-            raise WeightsError(f"`{path}` is a link out of its folder; put a copy of the file there")
+            raise WeightsError(f"`{path}` is a link to outside its folder; replace it by a copy of the file")
         if path.is_file():
             files[path.relative_to(folder).as_posix()] = path
     return files
@@ -63,7 +63,7 @@ def refuse_code(files: Mapping[str, Path]) -> None:
         if path.suffix.lower() in RUNS_CODE or (path.suffix.lower() == ".bin" and not _is_table(name, path)):
             raise WeightsError(f"`{path}` could run code when it is loaded; use safetensors weights instead")
         if path.suffix == ".json" and "config" in path.name and ASKS_FOR_CODE & set(_keys(_json(path))):
-            raise WeightsError(f"`{name}` in `{path.parent}` asks for code of its own (`auto_map`), which is never run")
+            raise WeightsError(f"`{name}` in `{path.parent}` asks to run its own code (`auto_map`), which is never run")
 
 
 def verify(folder: Path, pins: Mapping[str, PinnedFile], digests: Digests) -> None:
@@ -78,7 +78,7 @@ def verify(folder: Path, pins: Mapping[str, PinnedFile], digests: Digests) -> No
     if missing := sorted(pins.keys() - files.keys()):
         raise WeightsError(f"`{missing[0]}` is missing in `{folder}`; delete that folder and run `make weights`")
     if extra := sorted(files.keys() - pins.keys()):
-        raise WeightsError(f"`{extra[0]}` in `{folder}` is not part of the pinned weights; move it away")
+        raise WeightsError(f"`{extra[0]}` in `{folder}` does not belong to the pinned weights; move it away")
     for name, pin in pins.items():
         if files[name].stat().st_size != pin.size or digests.sha256(files[name]) != pin.sha256:
             raise WeightsError(

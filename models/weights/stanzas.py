@@ -74,15 +74,15 @@ class Stanza(Frozen):
         if self.kind == "hub" and self.revision is None:
             raise ValueError("a hub source needs a `revision` of 40 hexadecimal digits")
         if not self.kind:
-            raise ValueError("`source` is one place, or a list of wheels and sdists")
+            raise ValueError("`source` must be one place, or a list of wheels and sdists")
         if self.kind == "package" and len(set(self.sha256)) != len(self.source):
             raise ValueError("a source of the package index needs the `sha256` of each wheel and sdist")
         if self.kind != "package" and any(file.parts for file in self.files.values()):
-            raise ValueError("only packages carry files in `parts`")
+            raise ValueError("only packages can have `parts`")
         if self.kind != "dir" and not self.files:
-            raise ValueError("`files` must pin what is fetched")
+            raise ValueError("`files` must pin every fetched file")
         if any(PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts for name in self.files):
-            raise ValueError("`files` are relative names without `..`")
+            raise ValueError("`files` must be relative names without `..`")
         return self
 
 

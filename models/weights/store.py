@@ -92,7 +92,7 @@ def ensure(name: str, *, home: Path | None = None, offline: bool | None = None, 
     if not folder.is_dir():
         if offline:
             raise WeightsError(
-                f"the weights `{name}` are not in `{folder}` and offline mode is on: "
+                f"the weights `{name}` are not in `{folder}`, and offline mode is on: "
                 f"run `make weights` with a network, or copy the folder from a machine that has it"
             )
         store.mkdir(parents=True, exist_ok=True)
@@ -123,7 +123,7 @@ def check(name: str, *, home: Path | None = None, only_pinned: bool = False) -> 
     stanza = _stanza(name, home, locked_here=not only_pinned)
     if only_pinned and not stanza.files:
         raise WeightsError(
-            f"the weights `{name}` are a folder whose files nobody has pinned; "
+            f"the weights `{name}` are a folder whose files are not pinned; "
             f"`python -m launch weights pin {name} {stanza.source[0]} --licence ...` prints a stanza that does"
         )
 
@@ -155,7 +155,7 @@ def _stanza(name: str, home: Path, *, locked_here: bool = True) -> Stanza:
         )
     if name not in stanzas:
         raise WeightsError(
-            f"no weights are called `{name}`; add a stanza to `{home / 'weights.toml'}` "
+            f"there are no weights `{name}`; add a stanza to `{home / 'weights.toml'}` "
             f"(`python -m launch weights pin --help` writes one), or choose another PROFILE"
         )
     return stanzas[name]
@@ -183,7 +183,7 @@ def _verify_stored(name: str, stanza: Stanza, store: Path) -> None:
         conversion = _read_pins(folder)
         if conversion.made_from != _hashes(stanza):
             raise WeightsError(
-                f"`{folder}` was made from other weights than are pinned now; delete it and run `make weights`"
+                f"`{folder}` was made from weights other than those pinned now; delete it and run `make weights`"
             )
         pins = conversion.files | {PINS: _pin_of(folder / PINS, digests)}
     verify(folder, pins, digests)

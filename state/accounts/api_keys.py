@@ -43,7 +43,7 @@ def parse_scopes(names: Iterable[str]) -> frozenset[Scope]:
             raise ValueError(f"there is no scope `{name}`; choose from {', '.join(Scope)}, or all")
         scopes |= set(Scope) if name == "all" else {Scope(name)}
     if not scopes:
-        raise ValueError(f"a key needs a scope; choose from {', '.join(Scope)}, or all")
+        raise ValueError(f"a key needs at least one scope; choose from {', '.join(Scope)}, or all")
     return frozenset(scopes)
 
 

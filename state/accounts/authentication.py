@@ -173,7 +173,7 @@ class Accounts:
         if row is None:
             return None
         if row.kid not in self._pepper.keys:
-            log.error("key %s was made under a secret %s that this process does not have", key.public_id, row.kid)
+            log.error("key %s was made with the secret %s, which this process does not have", key.public_id, row.kid)
         if not self._pepper.verify(key.text.encode(), row.kid, row.digest) or row.revoked_at is not None:
             return None
         api_keys.mark_used(connection, row, key, self._pepper, int(self._wall()))

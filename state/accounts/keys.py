@@ -39,7 +39,7 @@ class Key:
 def mint(prefix: str = "prl") -> Key:
     """A new random key. Raises ValueError for a prefix that is not 1 to 16 letters and digits, a letter first."""
     if not PREFIX_PATTERN.fullmatch(prefix):
-        raise ValueError(f"the key prefix `{prefix}` is not 1 to 16 letters and digits with a letter first")
+        raise ValueError(f"the key prefix `{prefix}` must be 1 to 16 letters and digits, and begin with a letter")
     public_id = "".join(secrets.choice(BASE62) for _ in range(PUBLIC_ID_CHARS))
     unchecked = f"{prefix}_{public_id}_{_base62(secrets.randbits(256), SECRET_CHARS)}"
     return Key(public_id, unchecked + _checksum(unchecked))

@@ -37,7 +37,7 @@ def create(connection: Connection, name: str, plan: str, entitlements: Iterable[
     row = {"name": name, "plan": _known_plan(plan), "entitlements": _known_entitlements(entitlements)}
     insertion = connection.execute(insert_new(connection, organisations).values(row | {"created_at": now_s}))
     if not insertion.rowcount:
-        raise ValueError(f"there is an organisation `{name}` already")
+        raise ValueError(f"the organisation `{name}` already exists")
     org_id: int = find(connection, name).id
     connection.execute(insert(budgets).values(org_id=org_id))
     return org_id
@@ -102,7 +102,7 @@ def find_user(connection: Connection, org_id: int, name: str) -> Row[Any]:
 def set_limit(connection: Connection, org_id: int, user_id: int | None, limit_micro_eur: int | None) -> None:
     """Sets the spend limit of an organisation, or of one of its users; None removes it, 0 forbids all spending."""
     if limit_micro_eur is not None and not 0 <= limit_micro_eur <= MAX_LIMIT_MICRO_EUR:
-        raise ValueError(f"a limit is 0 to {MAX_LIMIT_MICRO_EUR} micro-EUR, not {limit_micro_eur}")
+        raise ValueError(f"a limit must be 0 to {MAX_LIMIT_MICRO_EUR} micro-EUR, not {limit_micro_eur}")
     whose = budgets.c.user_id.is_(None) if user_id is None else budgets.c.user_id == user_id
     connection.execute(update(budgets).where(budgets.c.org_id == org_id, whose).values(limit_micro_eur=limit_micro_eur))
 
@@ -122,7 +122,7 @@ def is_taken(connection: Connection, name: str) -> bool:
 def _check_name(kind: str, name: str) -> None:
     if not NAME_PATTERN.fullmatch(name):
         raise ValueError(
-            f"the {kind} name {name!r} is not 1 to 100 letters, digits and . _ @ + -, a letter or digit first"
+            f"the {kind} name {name!r} must be 1 to 100 letters, digits and . _ @ + -, and begin with a letter or digit"
         )
 
 

@@ -21,7 +21,10 @@ def faults(connection: Connection) -> list[str]:
         total_held = _total(connection, reservations.c.held_micro_eur, still_held)
         name = f"organisation {budget.org_id}" + ("" if budget.user_id is None else f", user {budget.user_id}")
         if used != budget.spent_micro_eur:
-            sentences.append(f"{name}: usage lines sum up to {used}, but {budget.spent_micro_eur} are spent")
+            sentences.append(
+                f"{name}: usage lines add up to {used} micro-EUR, but the budget says {budget.spent_micro_eur} are "
+                "spent"
+            )
         if total_held != budget.held_micro_eur:
             sentences.append(f"{name}: reservations hold {total_held}, but {budget.held_micro_eur} are held")
     return sentences

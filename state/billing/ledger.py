@@ -106,7 +106,7 @@ class Ledger:
             # Not durable: it is a crash of this process that it is for.
             await self._database.run(partial(postings.mark, marks=marks, new=new), durable=False)
         except Exception as error:
-            log.error("what %d requests have used is not recorded: %s", len(holds), without_text(error))
+            log.error("could not record the usage of %d requests: %s", len(holds), without_text(error))
         else:
             for hold in holds:
                 hold.marked = marks[hold.entry]
@@ -141,7 +141,7 @@ class Ledger:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=CLOSE_S)
         for bill in self._unposted.values():
-            log.critical("not recorded, and lost with this process: %s", bill)
+            log.critical("a bill was not recorded and is lost with this process: %s", bill)
         for task in (settling, *self._tasks):
             task.cancel()
 
@@ -187,7 +187,7 @@ class Ledger:
         try:
             charged = await self._settling.post(bill)
         except Exception as error:
-            log.error("usage of request %s could not be recorded yet: %s", entry.request_id, without_text(error))
+            log.error("could not record the usage of request %s yet: %s", entry.request_id, without_text(error))
             self._unposted[entry.id] = bill
             self._owing[entry.org_id] += 1
             self.spawn(self._settle_later(bill))
@@ -203,7 +203,7 @@ class Ledger:
             try:
                 charged = await self._settling.post(bill)
             except Exception as error:
-                log.error("usage of request %s could not be recorded yet: %s", entry.request_id, without_text(error))
+                log.error("could not record the usage of request %s yet: %s", entry.request_id, without_text(error))
                 continue
             del self._unposted[entry.id]
             self._owing[entry.org_id] -= 1
@@ -214,7 +214,12 @@ class Ledger:
         self._open.pop(bill.entry.id, None)
         if charged < bill.used.cost_micro_eur:
             cost = bill.used.cost_micro_eur
-            log.warning("request %s cost %d micro-EUR, the limit left %d", bill.entry.request_id, cost, charged)
+            log.warning(
+                "request %s cost %d micro-EUR, but the spend limit allowed only %d",
+                bill.entry.request_id,
+                cost,
+                charged,
+            )
 
     async def void(self, entry: Entry) -> None:
         """Releases what is held. If that fails, the lease expires and a reaper does it."""
@@ -223,7 +228,7 @@ class Ledger:
         try:
             await self._database.run(partial(postings.void, entry=entry), row=entry.org_id)
         except Exception as error:
-            log.error("request %s is not released yet: %s", entry.request_id, without_text(error))
+            log.error("could not release the reservation of request %s yet: %s", entry.request_id, without_text(error))
 
     async def _marked(self, entry: Entry) -> None:
         """Waits for a mark on its way: its row must not come after the end of the request."""

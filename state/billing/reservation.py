@@ -188,4 +188,4 @@ class Reservation:
 def over_limit(refused: OverLimit, caller: Caller, fault: Fault) -> ApiError:
     """The 402 for a refusal."""
     name = caller.org if refused.whose == "organisation" else caller.user
-    return fault(f"the spend limit of {refused.whose} `{name}` has no room for this request")
+    return fault(f"this request can cost more than the spend limit of {refused.whose} `{name}` has left")

@@ -73,7 +73,7 @@ async def _recover(database: Database, reservation_id: str, request_id: str) -> 
         used = await database.run(partial(postings.recover, reservation_id=reservation_id), patient=True)
     except Exception as error:
         # One row must not keep the others from being ended.
-        log.error("the orphaned reservation of request %s could not be ended: %s", request_id, without_text(error))
+        log.error("could not end the orphaned reservation of request %s: %s", request_id, without_text(error))
         return False
     if used is not None and used.quantity:
         log.warning("billed request %s of a dead process: %d %s", request_id, used.quantity, used.unit)

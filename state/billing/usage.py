@@ -91,7 +91,7 @@ def sums(connection: Connection, which: Filter, by: Sequence[str]) -> Sequence[M
     """
     for name in by:
         if name not in GROUPS:
-            raise ValueError(f"there is no sum by `{name}`; choose from {', '.join(GROUPS)}")
+            raise ValueError(f"usage cannot be summed by `{name}`; choose from {', '.join(GROUPS)}")
     names = [*dict.fromkeys((*by, "unit"))]
     groups = [GROUPS[name] for name in names]
     totals = (

@@ -75,7 +75,7 @@ class Blobs(Protocol):
 def checked(name: str) -> str:
     """`name`, if well formed. Raises ValueError otherwise: names are made by this program, so that is a bug."""
     if len(name) > MAX_NAME_CHARS or not NAME_PATTERN.fullmatch(name):
-        raise ValueError(f"{name[:MAX_NAME_CHARS]!r} is no name of a blob")
+        raise ValueError(f"{name[:MAX_NAME_CHARS]!r} is not a valid name of a blob")
     return name
 
 

@@ -95,7 +95,7 @@ class FolderBlobs:
 
     def _write(self, file: BinaryIO, data: bytes) -> None:
         if len(data) > self._room():
-            log.warning("the disk of recordings is full: uploads leave %d bytes of it free", SPARE_BYTES)
+            log.warning("the disk for recordings is full: uploads must leave %d bytes of it free", SPARE_BYTES)
             raise STORE_FULL()
         _write_all(file, data)
 
@@ -170,7 +170,7 @@ async def _in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     try:
         return await asyncio.shield(work)
     except OSError as error:
-        log.error("the folder of bytes does not work: %s", type(error).__name__)
+        log.error("the file store (folder) failed: %s", type(error).__name__)
         raise STATE_UNAVAILABLE() from None
     except asyncio.CancelledError:
         await asyncio.wait([work])

@@ -117,5 +117,5 @@ async def _safe(call: Awaitable[Any]) -> Any:
     except FileNotFoundError:
         raise
     except Exception as error:  # the store's client raises errors of several libraries
-        log.error("the store of bytes does not work: %s", type(error).__name__)
+        log.error("the file store (S3) failed: %s", type(error).__name__)
         raise STATE_UNAVAILABLE() from None

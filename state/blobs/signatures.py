@@ -44,12 +44,12 @@ class Signatures:
         """Raises INVALID_SIGNATURE unless `query` was made by `sign` for these and has not expired."""
         parts = QUERY_PATTERN.fullmatch(query)
         if parts is None:
-            raise INVALID_SIGNATURE("the address is not signed, or was changed")
+            raise INVALID_SIGNATURE("the address is not signed, or was changed; use it exactly as received")
         expires_at, kid, signature = int(parts[1]), parts[2], bytes.fromhex(parts[3])
         if not self._keyring.verify(_message(name, expires_at, method), kid, signature):
-            raise INVALID_SIGNATURE("the address was changed, or is older than the last two secrets of this server")
+            raise INVALID_SIGNATURE("the address was changed, or its secret has been replaced; request a new address")
         if self._wall() >= expires_at:
-            raise INVALID_SIGNATURE("the address has expired; ask for a new one")
+            raise INVALID_SIGNATURE("the address has expired; request a new one")
 
 
 def _message(name: str, expires_at: int, method: str) -> bytes:

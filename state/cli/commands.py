@@ -65,7 +65,7 @@ def org_change(connection: Connection, options: Namespace, _home: Path) -> str:
     if options.concurrent_streams is not None:
         changes["concurrent_streams"] = _agreed(options.concurrent_streams, "concurrent streams")
     if not changes:
-        raise ValueError("nothing to change; `org change --help` lists what can be")
+        raise ValueError("there is nothing to change; `org change --help` lists the options")
     organisations.change(connection, options.name, changes)
     return f"organisation {options.name} changed"
 
@@ -184,7 +184,9 @@ def secret_rotate(connection: Connection, options: Namespace, home: Path) -> str
     dying = kids[keyring.GENERATIONS - 1 :]
     lost = sum(api_keys.generations(connection).get(kid, 0) for kid in dying)
     if lost and not options.force:
-        raise ValueError(f"{lost} keys were last used before the previous rotation and would die; --force accepts that")
+        raise ValueError(
+            f"{lost} keys were last used before the previous rotation and would become invalid; --force accepts that"
+        )
     record_secret(connection, keyring.rotate(home))
     return "rotated; restart the server. Keys move to the new generation when they are used"
 
@@ -195,7 +197,7 @@ def check(connection: Connection, _options: Namespace, _home: Path) -> str:
     if faults:
         raise OSError("\n".join(faults))
     recovered = audit.recovered(connection)
-    dead = f"; {recovered} usage lines are of processes that died" if recovered else ""
+    dead = f"; {recovered} usage lines were recovered from processes that died" if recovered else ""
     return f"usage, budgets and reservations add up{dead}"
 
 
@@ -212,7 +214,7 @@ def _last_id(lines: list[usage.UsageLine]) -> int:
 
 def _agreed(limit: int, what: str) -> int | None:
     if limit < 0:
-        raise ValueError(f"{what} cannot be {limit}; give 0 for what the plan says")
+        raise ValueError(f"{what} cannot be {limit}; 0 means the plan's limit")
     return limit or None
 
 
@@ -234,5 +236,5 @@ def _day_ms(text: str | None) -> int | None:
     try:
         day = date.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"`{text}` is not a day like 2026-11-20") from None
+        raise ValueError(f"`{text}` is not a date; write it like 2026-11-20") from None
     return int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp() * 1000)

@@ -49,7 +49,7 @@ def bring_to(connection: Connection, revision: str = "head", steps: Path = STEPS
     script = ScriptDirectory.from_config(config)
     revisions = _revisions(script)
     if revision not in (*revisions, "head", "base"):
-        raise ValueError(f"there is no revision `{revision}`; there are base, {', '.join(revisions)} and head")
+        raise ValueError(f"there is no revision `{revision}`; choose from base, {', '.join(revisions)} and head")
     current = _revision(connection)
     if current is not None and current not in revisions:
         _require_compatible(connection, current, revisions)
@@ -99,11 +99,13 @@ def _require_compatible(connection: Connection, current: str, revisions: tuple[s
     since = connection.execute(_SINCE).scalar_one_or_none() if has_facts else None
     if since not in revisions:
         raise ValueError(
-            f"the schema of the database is at {current}, of a newer version, and this version knows it up to "
-            f"{revisions[-1]}; start the newer version, or let it go back with "
+            f"the schema of the database is at {current}, of a newer version, but this version knows only up to "
+            f"{revisions[-1]}; start the newer version, or downgrade with "
             f"`python -m state migrate --to {revisions[-1]}`"
         )
-    log.warning("the schema of the database is at %s, newer than this version; it can be used since %s", current, since)
+    log.warning(
+        "the schema of the database is at %s, newer than this version, which can use it from %s on", current, since
+    )
 
 
 _SINCE = select(facts.c.value).where(facts.c.name == COMPATIBLE_SINCE)

@@ -97,7 +97,7 @@ async def _run_once_more(engine: AsyncEngine, transaction: Callable[[Connection]
             dead = isinstance(error, DBAPIError) and error.connection_invalidated
             if dead and not finished and not last:
                 continue
-            log.error("a transaction failed: %s", type(error).__name__)
+            log.error("a transaction of the database failed: %s", type(error).__name__)
             raise STATE_UNAVAILABLE() from None
     raise AssertionError("unreachable")
 

@@ -162,7 +162,7 @@ class SqliteDatabase:
         except Exception as error:
             # Of any kind: if this thread ended, every waiter would wait for ever.
             self._healthy = False
-            log.error("the database did not take %d transactions: %s", len(jobs), type(error).__name__)
+            log.error("the database failed to commit %d transactions: %s", len(jobs), type(error).__name__)
             for job in jobs:
                 _refused(job)
             return False
@@ -185,7 +185,7 @@ def _public(error: Exception) -> Exception:
     if isinstance(error, (IntegrityError, DataError)):
         return RowRefused()
     if isinstance(error, SQLAlchemyError):
-        log.error("a transaction failed: %s", type(error).__name__)
+        log.error("a transaction of the database failed: %s", type(error).__name__)
         return STATE_UNAVAILABLE()
     return error
 

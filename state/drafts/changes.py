@@ -47,13 +47,13 @@ def order(connection: Connection, draft: Draft, ends_at: int, hold_micro_eur: in
     pending = connection.execute(select(func.count()).select_from(drafts).where(*mine)).scalar_one()
     if pending >= PENDING_DRAFTS:
         raise TOO_MANY_PENDING(
-            f"{pending} drafts of your organisation are being made, and more are not possible at the same time; wait "
-            "until one of them is done, or discard one"
+            f"{pending} drafts of your organisation are pending, the most that are possible at the same time; wait "
+            "until one of them is ready, or discard one"
         )
     open = (drafts.c.org_id == draft.org_id, drafts.c.state.in_(("pending", "ready")))
     if connection.execute(select(func.count()).select_from(drafts).where(*open)).scalar_one() >= KEPT_DRAFTS:
         raise TOO_MANY_PENDING(
-            f"your organisation has {KEPT_DRAFTS} drafts that are neither adopted nor deleted, as many as are kept; "
+            f"your organisation has {KEPT_DRAFTS} drafts that are neither adopted nor deleted, which is its limit; "
             "adopt or delete some, then order again"
         )
     connection.execute(insert(drafts).values(**columns(draft), ends_at=ends_at, sweep_at=ends_at))

@@ -37,7 +37,7 @@ SWEPT_AT_ONCE = 50
 SWEEP_AGAIN_S = 300
 """Pause after bytes could not be deleted."""
 
-EXPIRED = f"the draft was not finished within {DRAFT_S // 60} minutes; nothing is billed, and it may be ordered again"
+EXPIRED = f"the draft was not finished within {DRAFT_S // 60} minutes; nothing was billed, so you can order it again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +236,7 @@ class Drafts:
             await self._blobs.delete_all(draft.name)
             is_done = True
         except Exception as error:
-            log.error("the bytes of a draft are deleted later: %s", without_text(error))
+            log.error("the bytes of a draft could not be deleted yet: %s", without_text(error))
             sweep_at, is_done = self._now_s() + SWEEP_AGAIN_S, False
         await self._database.run(lambda c: changes.sweep_again(c, draft.id, sweep_at))
         return is_done

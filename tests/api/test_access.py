@@ -1,4 +1,4 @@
-"""Keys, scopes, rate limits, the order of the checks, and the shape of every error. Spec 2, 5 and 7."""
+"""Keys, scopes, rate limits, the order of the checks, and the shape of every error."""
 
 from __future__ import annotations
 

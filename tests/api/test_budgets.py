@@ -209,5 +209,5 @@ async def test_refusals_are_counted_and_told_to_the_log(caplog: pytest.LogCaptur
             budgets.count(error.value)
     assert budgets.refused == Counter(OVERLOADED=3)
     assert [record.getMessage() for record in caplog.records] == [
-        "refused since the last report: OVERLOADED 1 (0 requests are under way)"
+        "requests refused since the last report: OVERLOADED 1 (0 requests are running)"
     ]

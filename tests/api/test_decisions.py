@@ -169,7 +169,7 @@ async def test_where_the_default_may_not_be_used_a_model_has_to_be_named(
     refused = await decide(api, key)
     error = refused.json()["error"]
     assert (refused.status_code, error["code"], error["param"]) == (404, "model_not_found", "model")
-    assert f"`model` was left out, and the default, `{missing}`, " in error["message"]
+    assert f"`model` is missing, and you cannot use the default, `{missing}`, here" in error["message"]
     assert error["message"].endswith(f"your organisation can use: `{may_use}`")
     for path, body in (("/systemone", SYSTEM_ONE), ("/decisions", LISTED)):
         other = await api.send("POST", path, key, json=body)

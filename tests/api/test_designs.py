@@ -1,4 +1,4 @@
-"""Voice design over the real app: the table of spec 7, the states of spec 3, money, organisations, races."""
+"""Voice design over the real app: every error, the states of a draft, money, organisations, races."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ async def held(api: Api) -> AsyncIterator[dict[str, Any]]:
     designer(api).go.set()
 
 
-# --- the way of a draft: spec 2 and 3 --------------------------------------------------------------------------------
+# --- the way of a draft ----------------------------------------------------------------------------------------------
 
 
 async def test_202_a_draft_is_pending_and_empty(api: Api, held: dict[str, Any]) -> None:
@@ -287,7 +287,7 @@ async def test_auto_adopt_that_is_refused_leaves_the_draft_ready_and_says_why(ap
     await eventually(told)
     draft = await poll(api, mine)
     assert (draft["status"], draft["voice"]) == ("ready", None)
-    assert "`our-anna` is taken" in draft["error"]
+    assert "`our-anna` is in use" in draft["error"]
     reply = await adopt(api, draft, slug="our-bea")
     assert reply.status_code == 200
     assert (await poll(api, draft))["error"] is None
@@ -415,7 +415,7 @@ async def test_discarding_an_adopted_draft_frees_its_slug_at_once(api: Api) -> N
     assert (await adopt(api, await made(api), slug="our-anna")).status_code == 200
 
 
-# --- errors: every row of spec 7 (Voice design) ----------------------------------------------------------------------
+# --- errors ----------------------------------------------------------------------------------------------------------
 
 
 async def test_400_an_unknown_trait_names_the_allowed_ones(api: Api) -> None:

@@ -76,7 +76,7 @@ async def test_a_call_is_demanded_only_where_a_tool_is_left(api: Api, path: str,
     assert (await api.send("POST", path, json=body(path, tool_choice=choice))).status_code == 200
     alone = await api.send("POST", path, json=body(path, tool_choice=choice, tools=WIRES[path]["tools"][1:]))
     assert alone.status_code == 400
-    assert "none runs here" in alone.json()["error"]["message"]
+    assert "this server runs none" in alone.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("count", [MOST_PLACES - 1, MOST_PLACES, MOST_PLACES + 1, 128])

@@ -1,4 +1,4 @@
-"""50 planted secrets through every route and every error: nothing of them is ever written down. Spec 5; issue 3."""
+"""50 planted secrets through every route and every error: the server never writes any part of them down."""
 
 from __future__ import annotations
 

@@ -414,7 +414,7 @@ async def test_format_text_takes_twenty_minutes(api: Api) -> None:
 
 async def test_400_file_in_a_wrong_place(api: Api) -> None:
     reply = await api.send("POST", PATH, files={"audio": ("a.mp3", b"x")})
-    refused(reply, 400, "invalid_request_error", "file", "came as `audio`")
+    refused(reply, 400, "invalid_request_error", "file", "sent in the field `audio`")
     refused(await api.send("POST", PATH, files={"file": (None, b"x")}), 400, "invalid_request_error", "file", "as text")
     two = [("file", ("a.mp3", b"x")), ("file", ("b.mp3", b"x"))]
     refused(await api.send("POST", PATH, files=two), 400, "invalid_request_error", None, "Too many files")

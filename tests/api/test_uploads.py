@@ -112,7 +112,7 @@ def stored(tmp_path: Path) -> list[Path]:
     return [path for path in (tmp_path / "bytes").rglob("*") if path.is_file()]
 
 
-# --- POST /audio/uploads: spec 2, 4 and 7 ----------------------------------------------------------------------------
+# --- POST /audio/uploads ---------------------------------------------------------------------------------------------
 
 
 async def test_issued_a_ticket_says_where_and_as_what(api: Api) -> None:
@@ -214,7 +214,7 @@ async def test_a_repeated_request_gets_the_same_ticket(api: Api) -> None:
     refused(reply, 422, "idempotency_mismatch")
 
 
-# --- PUT: spec 3 and design 7.17 -------------------------------------------------------------------------------------
+# --- PUT -------------------------------------------------------------------------------------------------------------
 
 
 async def test_uploaded_once_bytes_were_put(api: Api) -> None:
@@ -372,7 +372,7 @@ async def test_400_nothing_came(api: Api, tmp_path: Path, declared: bool) -> Non
     assert (await put(api, ticket)).status_code == 200
 
 
-# --- transcriptions of what was uploaded: spec 3 and 7 ---------------------------------------------------------------
+# --- transcriptions of uploaded recordings ---------------------------------------------------------------------------
 
 
 async def transcribe(api: Api, ticket: dict[str, Any], key: str | None = None) -> httpx.Response:
@@ -663,7 +663,7 @@ async def test_408_a_body_that_brings_less_than_it_must(monkeypatch: pytest.Monk
             yield bytes(size)
 
     assert len(await _all(impatient(pieces(8192), 60, 60))) == 20
-    with pytest.raises(ApiError, match="8192 bytes must come in a second"):
+    with pytest.raises(ApiError, match="8192 bytes must arrive per second"):
         await _all(impatient(pieces(1), 60, 60))
 
 
@@ -680,7 +680,7 @@ async def test_503_no_ticket_where_the_disk_must_keep_what_is_free(
     reply = await api.send("POST", PATH, json={"mime": "audio/webm", "size": 1000})
     assert reply.status_code == status
     if status == 503:
-        assert "no room for recordings" in refused(reply, 503, "state_unavailable")
+        assert "disk for recordings is full" in refused(reply, 503, "state_unavailable")
         assert reply.headers["retry-after"] == "60"
 
 
@@ -694,7 +694,7 @@ async def test_429_tickets_of_an_organisation_leave_room_to_others(
     reply = await api.send("POST", PATH, json={"mime": "audio/webm", "size": 1000})
     assert reply.status_code == status
     if status == 429:
-        assert "tickets for 1000 bytes that it has not used" in refused(reply, 429, "rate_limit_exceeded")
+        assert "unused tickets for 1000 bytes" in refused(reply, 429, "rate_limit_exceeded")
         assert reply.headers["retry-after"] == "60"
 
 
@@ -702,7 +702,7 @@ async def test_503_a_disk_that_fills_up_while_a_recording_comes(api: Api, tmp_pa
     ticket, left = await ticket_of(api, 300), iter([SPARE_BYTES + 100, SPARE_BYTES + 99])
     api.state.blobs = FolderBlobs(tmp_path / "bytes", lambda folder: next(left))
     reply = await put(api, ticket, in_pieces(bytes(100), bytes(100), bytes(100)))
-    assert "no room for recordings" in refused(reply, 503, "state_unavailable")
+    assert "disk for recordings is full" in refused(reply, 503, "state_unavailable")
     assert await state_of(api, ticket) == "issued"
     assert stored(tmp_path) == []
 
@@ -760,7 +760,7 @@ def test_public_addresses(told: str, kept: str) -> None:
     ],
 )
 def test_what_is_no_public_address(told: str) -> None:
-    with pytest.raises(ValueError, match="no public address"):
+    with pytest.raises(ValueError, match="not a public address"):
         public_address(told)
 
 
@@ -776,9 +776,9 @@ def test_the_environment_comes_before_the_config_file(monkeypatch: pytest.Monkey
     monkeypatch.setenv("PARLANCE_PUBLIC_URL", "https://environment.example.org/voice/")
     assert told.reached_at() == "https://environment.example.org/voice"
     monkeypatch.setenv("PARLANCE_PUBLIC_URL", "environment")
-    with pytest.raises(ValueError, match="no public address"):
+    with pytest.raises(ValueError, match="not a public address"):
         told.reached_at()
-    with pytest.raises(ValidationError, match="no public address"):
+    with pytest.raises(ValidationError, match="not a public address"):
         IngressArgs(public_url="file.example.org")
 
 

@@ -86,10 +86,10 @@ async def test_sound_on_disk_is_bounded_for_an_owner_and_in_all(monkeypatch: pyt
         await decode(encoded("flac", "flac", np.zeros(300 * RATE, np.float32)), RATE, 200, "greedy")
     assert disk.free == 4 * size
     held = [await sound("greedy"), await sound("greedy")]
-    with pytest.raises(SharesExhausted, match="hours of sound"):
+    with pytest.raises(SharesExhausted, match="hours of audio"):
         await sound("greedy")
     held.append(await sound("modest"))
-    with pytest.raises(SharesExhausted, match="hours of sound"):
+    with pytest.raises(SharesExhausted, match="hours of audio"):
         await sound("late")
     assert (await decode(encoded("flac", "flac", np.zeros(RATE, np.float32)), RATE, 600, "late")).seconds == 1
     samples = np.frombuffer(held[0].samples, "<i2")

@@ -154,10 +154,10 @@ def test_files_that_cannot_be_used_are_refused_with_what_to_do(authority: Author
     for chain, key, sentence in (
         (tmp_path / "none", authority.key, "CERTIFICATE names .*none, which cannot be read .*correct the path"),
         (authority.certificate, tmp_path / "none", "KEY names .*none, which cannot be read .*correct the path"),
-        (text, authority.key, "holds no certificates: it must be a PEM chain"),
-        (authority.certificate, text, "holds no key: it must be PEM"),
+        (text, authority.key, "a file without certificates: it must be a PEM chain"),
+        (authority.certificate, text, "a file without a private key: it must be PEM"),
         (authority.certificate, locked, "not encrypted"),
-        (authority.certificate, other.key, "is not the key of the first certificate"),
+        (authority.certificate, other.key, "does not belong to the first certificate"),
     ):
         with pytest.raises(SigningError, match=sentence):
             Signature(chain, key)

@@ -1,4 +1,4 @@
-"""Every row of the cold and busy table, with a handle and a view that do as they are told. Design section 3."""
+"""Every row of the cold and busy table, with a scripted handle and view."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cold, busy, late and dead engines through HAProxy, as design section 3 has them. One engine per manner."""
+"""Cold, busy, late and dead engines through HAProxy. One engine per manner."""
 
 from __future__ import annotations
 

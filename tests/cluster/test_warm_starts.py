@@ -109,7 +109,7 @@ def test_an_engine_comes_back_from_zero_as_a_fork_each_time_and_alone_while_ther
     second = forks.start()
     assert first != second
     assert {first, second} <= set(forks.forked())
-    assert forks.log.count(f" {alone} imports by itself: the fork server could not be used: ") == 1
+    assert forks.log.count(f" {alone} imports the libraries itself: the fork server could not be used: ") == 1
 
 
 def test_a_server_that_is_stopped_in_a_start_delays_it_and_makes_no_second_replica(forks: Forks) -> None:

@@ -21,7 +21,7 @@ CHAT = {
     "gemma-4-26b-a4b": ("vision", 262144),
     "qwen3.5-9b": ("default", None),
 }
-"""Spec 2: chat models with tier and context window, where it names one."""
+"""The promised chat models, each with its tier and, where promised, its context window."""
 
 STANZA = '[m]\nowned_by = "x"\ntier = "default"\ncontext_window = 10\n'
 SERVING = '[m.serving.embedded]\nadapter = "models.chat:VllmChat"\nruntime = "m"\n'
@@ -104,9 +104,9 @@ def test_every_price_of_what_is_set_up_is_above_zero() -> None:
         (STANZA + SERVING.replace("embedded", "moon"), "chat.toml [m.serving]: there is no profile `moon`"),
         (STANZA + SERVING + "cpus = 1\n", "chat.toml [m.serving.embedded] `cpus`"),
         (STANZA + SERVING + "deployment = 1\n", "chat.toml [m.serving.embedded] `deployment`"),
-        (STANZA + "serving = 1\n", "chat.toml `m.serving`: a table is expected"),
+        (STANZA + "serving = 1\n", "chat.toml `m.serving` must be a table"),
         (STANZA + "serving.embedded = 1\n", "chat.toml `m.serving.embedded`: a table is expected"),
-        ("m = 1\n", "chat.toml `m`: a table is expected"),
+        ("m = 1\n", "chat.toml `m` must be a table"),
         (STANZA + STANZA, "chat.toml:"),
         ("[m", "chat.toml:"),
     ],
@@ -166,7 +166,7 @@ def test_a_serving_table_that_is_like_no_complete_one_is_refused(tmp_path: Path,
         ("voices.toml", 'provider = "qwen"', 'provider = "nobody"', r"voices.toml \[rooom-f-01\] `provider`"),
         ("voices.toml", 'gender = "f"', 'gender = "x"', r"voices.toml \[F1\] `gender`"),
         ("sentences.toml", "\nzh = ", "\nxx = ", "sentences.toml: there is no sentence for `zh`, which"),
-        ("sentences.toml", "\nzh = ", "\nzh = 1 #", "sentences.toml `zh`: a string is expected"),
+        ("sentences.toml", "\nzh = ", "\nzh = 1 #", "sentences.toml `zh` must be a string"),
     ],
 )
 def test_engines_voices_and_sentences_fit_together(
@@ -253,5 +253,5 @@ def test_voices_sound_alike_in_the_profiles_of_small_machines() -> None:
 
 
 def test_unknown_profile_is_named() -> None:
-    with pytest.raises(CatalogError, match="no profile `moon`; there are cpu, embedded, production, twins"):
+    with pytest.raises(CatalogError, match="no profile `moon`; the profiles are cpu, embedded, production, twins"):
         load("moon")

@@ -29,7 +29,7 @@ SPEC = {
     "voice_design": {"qwen3-tts"},
     "decisions": {"decision-v1", "decision-v2"},
 }
-"""Spec 2 and 4: every model that they name."""
+"""Every model that the API promises."""
 
 CHATS = [model for model in PRODUCTION.chat.values() if model.serving]
 MODELS = [pytest.param(model, id=model.deployment) for model in PRODUCTION.deployed()]

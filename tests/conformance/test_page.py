@@ -48,7 +48,7 @@ def test_the_lock_of_node_names_no_registry_and_every_program() -> None:
 
 
 def test_a_table_with_gaps_is_not_written() -> None:
-    held = [Verdict(program, step, held=True) for program in PROGRAMS for step in program.steps]
-    for verdicts in (held[:1], [*held[:-1], Verdict(PROGRAMS[-1], "boxes in images", held=None)]):
+    held = [Verdict(program, step, passed=True) for program in PROGRAMS for step in program.steps]
+    for verdicts in (held[:1], [*held[:-1], Verdict(PROGRAMS[-1], "boxes in images", passed=None)]):
         with pytest.raises(SystemExit):
             table.write(verdicts)

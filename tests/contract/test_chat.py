@@ -219,7 +219,7 @@ def test_arguments_of_all_calls_together_hold_as_many_values_as_a_body(calls: in
     if is_taken:
         assert request(messages=messages)
         return
-    with pytest.raises(ApiError, match=f"together hold more than {JSON_VALUES} keys and values") as error:
+    with pytest.raises(ApiError, match=f"together have more than {JSON_VALUES} keys and values") as error:
         request(messages=messages)
     assert error.value.param == f"messages[0].tool_calls[{calls - 1}].function.arguments"
 

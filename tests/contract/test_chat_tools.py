@@ -85,9 +85,13 @@ def test_some_tools_may_be_allowed_or_one_named(choice: Any, offered: list[int],
         ({"tools": [{"type": ["function"]}]}, "tools[0]", "`function` or `custom`"),
         ({"tools": [{"type": "custom", "custom": {"name": "a b"}}]}, "tools[0].custom.name", "pattern"),
         ({"tools": [CODE, CODE | {"type": "function", "function": {"name": "code"}}]}, None, "same name"),
-        ({"tool_choice": {"type": "file_search"}}, "tool_choice", "none runs here"),
-        ({"tools": [SEARCH], "tool_choice": "required"}, None, "built-in, and none runs here"),
-        ({"tools": [SEARCH, CODE], "tool_choice": OF_NONE_HERE}, None, "built-in, and none runs here"),
+        ({"tool_choice": {"type": "file_search"}}, "tool_choice", "this server runs none"),
+        ({"tools": [SEARCH], "tool_choice": "required"}, None, "built-in, and this server runs no built-in tools"),
+        (
+            {"tools": [SEARCH, CODE], "tool_choice": OF_NONE_HERE},
+            None,
+            "built-in, and this server runs no built-in tools",
+        ),
         ({"tool_choice": "sometimes"}, "tool_choice", "'required'"),
         ({"tool_choice": {"type": "function", "function": {"name": "code"}}}, None, "`code` (function)"),
         ({"tool_choice": {"type": "custom", "custom": {"name": "weather"}}}, None, "`weather` (custom)"),
@@ -176,6 +180,6 @@ def test_forms_are_bounded(surplus: int) -> None:
 
 def test_an_answer_has_one_form() -> None:
     form = {"choice": ["a"]}
-    assert "one form" in refused(structured_outputs=form, response_format={"type": "json_object"})[1]
+    assert "not both" in refused(structured_outputs=form, response_format={"type": "json_object"})[1]
     assert "tools" in refused(structured_outputs=form, tools=[WEATHER])[1]
     assert request(structured_outputs=form, response_format={"type": "text"}, tools=[WEATHER], tool_choice="none")

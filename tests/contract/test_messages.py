@@ -51,7 +51,7 @@ REFUSED = {
     "no content": ({"messages": [{"role": "user"}]}, "messages[0].content", "missing"),
     "empty content": ({"messages": [{"role": "user", "content": []}]}, "messages[0]", "empty"),
     "content of another kind": ({"messages": [{"role": "user", "content": 3}]}, "messages[0].content", "list"),
-    "a prefilled answer": ({"messages": [USER, {"role": "assistant", "content": "x"}]}, None, "not continued"),
+    "a prefilled answer": ({"messages": [USER, {"role": "assistant", "content": "x"}]}, None, "does not continue"),
     "temperature above 1": ({"temperature": 1.01}, "temperature", "less"),
     "temperature below 0": ({"temperature": -0.01}, "temperature", "greater"),
     "top_p of 0": ({"top_p": 0}, "top_p", "greater"),
@@ -102,9 +102,9 @@ REFUSED = {
     "one of their tools alone": (
         {"tools": [TOOL, SEARCH], "tool_choice": {"type": "tool", "name": "web_search"}},
         None,
-        "`web_search`, which would run on a server",
+        "`web_search`, which is a server tool",
     ),
-    "any of their tools": ({"tools": [SEARCH], "tool_choice": {"type": "any"}}, None, "only tools of a server"),
+    "any of their tools": ({"tools": [SEARCH], "tool_choice": {"type": "any"}}, None, "only server tools"),
     "a tool without a schema": ({"tools": [{"name": "x"}]}, "tools[0].input_schema", "missing"),
     "a tool whose name has spaces": ({"tools": [TOOL | {"name": "a b"}]}, "tools[0].name", "pattern"),
     "two tools of one name": ({"tools": [TOOL, TOOL]}, None, "same name"),
@@ -125,8 +125,8 @@ REFUSED = {
     ),
     "another effort": ({"output_config": {"effort": "huge"}}, "output_config.effort", "'low'"),
     "an answer in XML": ({"output_config": {"format": {"type": "xml"}}}, "output_config.format.type", "json_schema"),
-    "servers of tools": ({"mcp_servers": [{"type": "url"}]}, None, "`mcp_servers` is not served"),
-    "a container": ({"container": "x"}, None, "`container` is not served"),
+    "servers of tools": ({"mcp_servers": [{"type": "url"}]}, None, "`mcp_servers` is not supported"),
+    "a container": ({"container": "x"}, None, "`container` is not supported"),
 }
 
 

@@ -166,12 +166,12 @@ def test_what_clients_may_say_without_effect_is_taken() -> None:
 
 
 MANY = [{"role": "user", "content": "x"}]
-NOT_KEPT = "nothing is kept here between requests"
+NOT_KEPT = "this server stores nothing between requests"
 REFUSED: dict[str, tuple[dict[str, Any], str | None, str]] = {
     "a response before": ({"previous_response_id": "resp_1"}, "previous_response_id", NOT_KEPT),
     "a conversation": ({"conversation": {"id": "conv_1"}}, "conversation", NOT_KEPT),
     "a prompt template": ({"prompt": {"id": "pmpt_1"}}, "prompt", NOT_KEPT),
-    "work in the background": ({"background": True}, "background", "none is made in the background"),
+    "work in the background": ({"background": True}, "background", "generates none in the background"),
     "moderation": ({"moderation": {"model": "m"}}, "moderation", "no moderation model"),
     "no input": ({"input": None}, "input", "list"),
     "empty input": ({"input": []}, "input", "at least 1"),
@@ -196,18 +196,18 @@ REFUSED: dict[str, tuple[dict[str, Any], str | None, str]] = {
     "an image by file": (
         {"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}]},
         "input[0].content[0]",
-        "no file is kept",
+        "stores no files",
     ),
     "an image by address": (
         {"input": [{"role": "user", "content": [IMAGE | {"image_url": "https://example.com/a.png"}]}]},
         "input[0].content[0].image_url",
-        "none is fetched",
+        "the server fetches none",
     ),
     "an image of the assistant": ({"input": [{"role": "assistant", "content": [IMAGE]}]}, "input[0]", "role `user`"),
     "an image from a tool, by address": (
         {"input": [OUTPUT | {"output": [IMAGE | {"image_url": "https://example.com/a.png"}]}]},
         "input[0].output[0].image_url",
-        "none is fetched",
+        "the server fetches none",
     ),
     "a text without text": (
         {"input": [{"role": "user", "content": [{"type": "input_text"}]}]},
@@ -307,7 +307,7 @@ def test_answer_has_at_least_one_token(tokens: int, taken: bool) -> None:
 def test_what_a_reply_repeats_is_bounded() -> None:
     rest = len(json.dumps(read(instructions="").echo()).encode())
     read(instructions="x" * (MAX_ECHO_BYTES - rest))
-    assert "belong in `input`" in refusal(instructions="x" * (MAX_ECHO_BYTES - rest + 1))[1]
+    assert "longer texts into `input`" in refusal(instructions="x" * (MAX_ECHO_BYTES - rest + 1))[1]
     read(input="x" * 2 * MAX_ECHO_BYTES)
 
 

@@ -186,9 +186,9 @@ REFUSED: dict[str, tuple[dict[str, Any], str | None, str]] = {
         "tools[0].tools[1].format.type",
         "free text",
     ),
-    "a search alone": ({"tools": [PLAN, SEARCH], "tool_choice": {"type": "web_search"}}, "tool_choice", "none runs"),
-    "a call of nothing but a search": ({"tools": [SEARCH], "tool_choice": "required"}, None, "none runs here"),
-    "one of nothing but a search": ({"tools": [PLAN, SEARCH], "tool_choice": OF_NONE_HERE}, None, "none runs here"),
+    "a search alone": ({"tools": [PLAN, SEARCH], "tool_choice": {"type": "web_search"}}, "tool_choice", "runs none"),
+    "a call of nothing but a search": ({"tools": [SEARCH], "tool_choice": "required"}, None, "runs no"),
+    "one of nothing but a search": ({"tools": [PLAN, SEARCH], "tool_choice": OF_NONE_HERE}, None, "runs no"),
 }
 
 

@@ -1,4 +1,4 @@
-"""The rule that chooses engine, voice and language, against the sentences of spec 4, 7 and 9.6 and design 7.14.
+"""The rule that chooses engine, voice and language, against the sentences that promise it.
 
 `expected` is the same rule a second time, built from rows that quote the spec, over lists copied from the spec and not
 from the catalogue. The table test compares the two for every combination.

@@ -19,7 +19,7 @@ OWN_MARKS = {
     "mistral": (),
     "qwen": (),
 }
-"""Spec 4, Inline tags."""
+"""The inline tags that the API promises."""
 
 ALL_MARKS = sorted({mark for marks in OWN_MARKS.values() for mark in marks})
 

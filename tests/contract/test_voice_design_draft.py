@@ -25,7 +25,7 @@ TABLE: dict[DraftState, dict[DraftEvent, DraftState]] = {
     "discarded": {"discard": "discarded"},
     "failed": {"discard": "discarded"},
 }
-"""Spec 3, and what it leaves open; an event that is not there changes nothing."""
+"""The transitions of a draft; an event that is missing changes nothing."""
 
 
 @pytest.mark.parametrize(("state", "event"), list(itertools.product(DRAFT_STATES, get_args(DraftEvent))))

@@ -1,4 +1,4 @@
-"""Who may choose a voice, and what the catalogue says of each. Spec 2 (Voice) and 5.6."""
+"""Who may choose a voice, and what the catalogue says of each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FIXED = {
     "cosyvoice": {"de-thorsten"},
     "qwen": {"rooom-f-01", "rooom-f-02", "rooom-m-01", "rooom-m-02"},
 }
-"""Spec 2: fixed voices of each engine."""
+"""The promised fixed voices of each engine."""
 
 
 def caller(plan: str, *entitlements: str) -> Caller:

@@ -79,8 +79,8 @@ def test_the_ready_message(capsys: pytest.CaptureFixture[str]) -> None:
     welcome.say_ready(console, "http://127.0.0.1:8000", Path("/home/var"), "prl_x", EMBEDDED, ["smollm2"])
     out = capsys.readouterr().out
     assert "Parlance is ready at http://127.0.0.1:8000" in out
-    assert "Engines start when they are first asked; smollm2 is starting already." in out
-    assert "prl_x (kept in /home/var/demo.key)" in out
+    assert "Each engine starts at its first request; smollm2 is starting now." in out
+    assert "prl_x (stored in /home/var/demo.key)" in out
     commands = [line.split("curl")[1] for line in out.splitlines() if "curl" in line]
     assert [shlex.split(command)[0].rpartition("/v1/")[2] for command in commands] == [
         "chat/completions",
@@ -98,5 +98,5 @@ def test_what_collects_the_output_of_a_server_gets_no_key(capsys: pytest.Capture
     welcome.say_ready(console, "http://127.0.0.1:8000", Path("/home/var"), key, EMBEDDED, [])
     out = capsys.readouterr().out
     assert "prl_x" not in out
-    assert ("has a key with every scope, kept in /home/var/demo.key" in out) is bool(key)
+    assert ("has a key with every scope, stored in /home/var/demo.key" in out) is bool(key)
     assert out.count('-H "Authorization: Bearer $(cat /home/var/demo.key)"') == 3

@@ -1,4 +1,7 @@
-"""Links lead somewhere, and files that pages name exist. The annotated tree of the README names nothing else."""
+"""Links lead somewhere, and files that pages name exist. The annotated tree of the README names nothing else.
+
+Each term of the glossary occurs in the file where it is said to live.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +32,7 @@ FOLDERS = (
 FILE = re.compile(rf"`((?:{'|'.join(FOLDERS)})/[\w./-]*|[\w-]+\.(?:py|toml|md|yaml|lock)|Makefile|LICENSE)`")
 MADE_LATER = {"var/", "weights.toml", "models/letters.py", *RECORDING_TYPES}
 """Media types look like files of the folder `audio`."""
+GLOSSARY = ROOT / "docs/glossary.md"
 TREE = re.compile(r"^```text\n(graph\.py .*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -87,6 +91,23 @@ def test_the_index_links_every_page() -> None:
     assert [
         page.name for page in (ROOT / "docs").glob("*.md") if page.name != "README.md" and f"({page.name})" not in index
     ] == []
+
+
+def test_terms_of_the_glossary_live_where_it_says() -> None:
+    rows = [line.split("|") for line in GLOSSARY.read_text("utf-8").splitlines() if line.startswith("| **")]
+    assert len(rows) >= 30
+    for _, terms, standard, meaning, where, _ in rows:
+        (name,) = FILE.findall(where)
+        text = _words((ROOT / name).read_text("utf-8"))
+        missing = [term for term in re.findall(r"\*\*([^*]+)\*\*", terms) if _words(term) not in text]
+        assert not missing, f"{name} does not have {missing}"
+        assert standard.strip()
+        assert meaning.strip()
+
+
+def _words(text: str) -> str:
+    """`text` in lower case, with identifiers taken apart: `FairQueue` and `fair_queue` are `fair queue`."""
+    return re.sub(r"[\W_]+", " ", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text)).lower().strip()
 
 
 def _files() -> list[Path]:

@@ -101,7 +101,7 @@ class Node:
 
     def reason(self, worker: dict[str, Any]) -> str:
         """Why a worker is no fork; nothing where it is one."""
-        lines = [line.split(" ", 3) for line in self.log.splitlines() if "imports by itself: " in line]
+        lines = [line.split(" ", 3) for line in self.log.splitlines() if "imports the libraries itself: " in line]
         (found,) = [rest.partition(": ")[2] for *_, pid, rest in lines if pid == str(worker["pid"])] or [""]
         assert (not found) == (f"forked {worker['pid']}\n" in self.log)
         return found

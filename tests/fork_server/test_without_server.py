@@ -81,7 +81,7 @@ def test_a_module_that_leaves_a_thread_makes_no_server(tmp_path: Path) -> None:
     with running("lingers") as node:
         worker = node.start(PYTHONPATH=str(tmp_path))
         assert node.reason(worker)
-        eventually(lambda: "2 threads run" in node.log, lambda: node.log)
+        eventually(lambda: "it runs 2 threads" in node.log, lambda: node.log)
         eventually(lambda: not node.server_pids(), lambda: "it stays")
         assert not Path(node.place.socket).exists()
 
@@ -136,7 +136,7 @@ def test_a_server_of_another_user_is_told_nothing() -> None:
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as stranger:
             assert stranger.stdout
             assert stranger.stdout.readline() == "listens\n"
-            assert "it is run by user 65534" in node.reason(node.start())
+            assert "another user runs it (65534)" in node.reason(node.start())
             stranger.kill()
             assert stranger.stdout.read() == ""
 

@@ -14,7 +14,7 @@ from tests.fork_server.node import Node, running
 def node() -> Iterator[Node]:
     with running("numpy", "torch", "no_such_module_at_all", GIVEN="by the plan") as node:
         first = node.start()
-        assert node.reason(first) == "there is no fork server yet"
+        assert node.reason(first) == "no fork server is running yet"
         node.await_server()
         yield node
 

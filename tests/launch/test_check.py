@@ -54,8 +54,8 @@ def test_a_cluster_is_judged_by_what_is_said_of_it(capsys: pytest.CaptureFixture
     assert "set PARLANCE_SECRET" in str(caught.value)
     with pytest.raises(SystemExit) as caught:
         main(["production", "--nodes", "2", "--gpus", "0.1"])
-    assert "GPU and there are 0.1" in str(caught.value)
-    assert "does not exist, and it runs" not in str(caught.value)
+    assert "GPU, but there are 0.1" in str(caught.value)
+    assert "does not exist, but it must run" not in str(caught.value)
     capsys.readouterr()
 
 
@@ -67,7 +67,9 @@ def test_a_cluster_has_a_machine(nodes: str, capsys: pytest.CaptureFixture[str])
     capsys.readouterr()
 
 
-@pytest.mark.parametrize(("profile", "says"), [("moon", "there are cpu, embedded"), ("moon.yaml", "No such file")])
+@pytest.mark.parametrize(
+    ("profile", "says"), [("moon", "the profiles are cpu, embedded"), ("moon.yaml", "No such file")]
+)
 def test_a_profile_that_is_none(profile: str, says: str) -> None:
     with pytest.raises(SystemExit, match=says):
         main([profile])

@@ -57,7 +57,7 @@ def test_sqlite_with_two_ingress_replicas(url: str | None) -> None:
     environ = {name: value for name, value in SHARED.items() if name != "PARLANCE_DATABASE_URL"}
     environ |= {"PARLANCE_DATABASE_URL": url} if url else {}
     assert only(Plan(EMBEDDED, 2), Site(environ)) == (
-        "2 ingress replicas cannot share SQLite; set PARLANCE_DATABASE_URL to a PostgreSQL"
+        "2 ingress replicas cannot share SQLite; set PARLANCE_DATABASE_URL to a PostgreSQL database"
     )
     assert list(faults(Plan(EMBEDDED, 1), Site(environ))) == []
     assert list(faults(Plan(EMBEDDED, 2), Site(SHARED))) == []
@@ -71,8 +71,8 @@ def test_a_cluster_behind_a_proxy_that_is_not_named(proxies: str | None, told: s
     environ |= {"PARLANCE_PUBLIC_URL": "https://api.example.org"} if told == "environment" else {}
     plan = Plan(EMBEDDED, 2, public_url=None if told == "environment" else "https://api.example.org")
     assert only(plan, Site(environ)) == (
-        "clients call `https://api.example.org`, so a proxy with TLS stands in front, and PARLANCE_PROXIES does not "
-        "name it: all clients would count as one; set it to the addresses of your proxy, on every node"
+        "clients call `https://api.example.org`, so a proxy terminates TLS in front, but PARLANCE_PROXIES does not "
+        "name it, and all clients would count as one; set it to the addresses of your proxy on every node"
     )
     assert list(faults(plan, Site(environ | {"PARLANCE_PROXIES": "192.0.2.7"}))) == []
     assert list(faults(plan, Site(environ | {"PARLANCE_PUBLIC_URL": "http://10.0.0.7:8000"}))) == []
@@ -106,22 +106,22 @@ def test_no_secret_where_several_need_the_same(site: Site, replicas: int) -> Non
 
 def test_a_malformed_secret() -> None:
     reason = only(Plan(EMBEDDED), Site({"PARLANCE_SECRET": "short"}, nodes=2))
-    assert reason.startswith("PARLANCE_SECRET must hold hexadecimal secrets")
+    assert reason.startswith("PARLANCE_SECRET must contain hexadecimal secrets")
     assert "short" not in reason.replace("`openssl", "")
 
 
 @pytest.mark.parametrize(
     ("gpus", "says"),
     [
-        (0, "there is no GPU, and these take one or a share of one: chat.toml [smollm2-135m-instruct];"),
-        (0.99, "a replica takes 1 GPU and there are 0.99: chat.toml [smollm2-135m-instruct];"),
+        (0, "there is no GPU, but these models need one or a share of one: chat.toml [smollm2-135m-instruct];"),
+        (0.99, "a replica needs 1 GPU, but there are 0.99: chat.toml [smollm2-135m-instruct];"),
     ],
 )
 def test_a_model_that_takes_a_gpu_where_there_is_none(gpus: float, says: str) -> None:
     plan = Plan(changed(deployment={"ray_actor_options": {"num_gpus": 1}}))
     reason = only(plan, Site({}, gpus=gpus))
     assert reason.startswith(says)
-    assert "add machines with GPUs, or take the tables `serving.embedded` of these models away" in reason
+    assert "add machines with GPUs, or remove the tables `serving.embedded` of these models" in reason
 
 
 @pytest.mark.parametrize("gpus", [1, 1.01, None])
@@ -140,21 +140,21 @@ def test_what_misses_gpus_is_told_in_one_sentence() -> None:
 def test_gpus_of_a_placement_group_count_together() -> None:
     group = {"placement_group_bundles": [{"CPU": 1, "GPU": 1}, {"GPU": 1}], "ray_actor_options": {"num_gpus": 1}}
     plan = Plan(changed(deployment=group))
-    assert only(plan, Site({}, gpus=1)).startswith("a replica takes 2 GPU and there are 1")
+    assert only(plan, Site({}, gpus=1)).startswith("a replica needs 2 GPU, but there are 1")
     assert list(faults(plan, Site({}, gpus=2))) == []
 
 
 def test_engines_that_never_sleep_and_find_no_gpus() -> None:
     table = {"autoscaling_config": {"min_replicas": 3, "max_replicas": 3}, "ray_actor_options": {"num_gpus": 1}}
     plan = Plan(changed(deployment=table))
-    assert only(plan, Site({}, gpus=2)).startswith("the engines that never sleep take 3 GPUs and there are 2")
+    assert only(plan, Site({}, gpus=2)).startswith("the engines that never sleep need 3 GPUs, but there are 2")
     assert list(faults(plan, Site({}, gpus=3))) == []
 
 
 @pytest.mark.parametrize("adapter", ["models.chat:Nobody", "models.nowhere:VllmChat"])
 def test_an_unknown_adapter(adapter: str) -> None:
     assert only(Plan(changed(adapter=adapter)), Site({})) == (
-        f"chat.toml [smollm2-135m-instruct.serving] `adapter`: there is no `{adapter}`"
+        f"chat.toml [smollm2-135m-instruct.serving] `adapter`: there is no adapter `{adapter}`"
     )
 
 
@@ -170,7 +170,7 @@ def test_an_option_that_ray_does_not_know() -> None:
 def test_an_engine_whose_environment_is_missing(tmp_path: Path) -> None:
     python = tmp_path / "bin/python"
     plan = Plan(changed(deployment={"ray_actor_options": {"runtime_env": {"py_executable": str(python)}}}))
-    assert only(plan, Site({})).startswith(f"`{python}` does not exist, and it runs the engine of chat.toml [")
+    assert only(plan, Site({})).startswith(f"`{python}` does not exist, but it must run the engine of chat.toml [")
     assert list(faults(plan, Site({}, is_here=False))) == []
     python.parent.mkdir()
     python.touch(mode=0o700)
@@ -178,7 +178,7 @@ def test_an_engine_whose_environment_is_missing(tmp_path: Path) -> None:
 
 
 def test_weights_that_nobody_knows() -> None:
-    assert "no weights are called `mine`" in only(Plan(changed(weights="mine")), Site({}))
+    assert "there are no weights `mine`" in only(Plan(changed(weights="mine")), Site({}))
 
 
 def test_weights_of_the_hub_that_nobody_has_locked(home: Path) -> None:
@@ -186,7 +186,7 @@ def test_weights_of_the_hub_that_nobody_has_locked(home: Path) -> None:
     catalog = changed(weights="mine")
     assert list(faults(Plan(catalog), Site({}))) == []
     assert only(Plan(catalog, only_pinned=True), Site({})) == (
-        "these weights of the model hub are not locked to a commit, or not as they are wanted now: mine; run "
+        "these weights of the model hub are not locked to a commit, or their lock is out of date: mine; run "
         "`python -m launch weights lock embedded` where the hub can be reached, and commit models/weights/hub.lock"
     )
     pins = f'[mine.files]\n"model.safetensors" = {{ size = 1, sha256 = "{"0" * 64}" }}\n'
@@ -202,7 +202,7 @@ def test_a_folder_that_nobody_has_pinned(home: Path) -> None:
     catalog = changed(weights="mine")
     assert list(faults(Plan(catalog), Site({}))) == []
     reason = only(Plan(catalog, only_pinned=True), Site({}))
-    assert "the weights `mine` are a folder whose files nobody has pinned" in reason
+    assert "the weights `mine` are a folder whose files are not pinned" in reason
     assert "python -m launch weights pin mine dir:/models/mine" in reason
 
 
@@ -213,7 +213,7 @@ def test_a_voice_whose_recording_is_missing(home: Path) -> None:
     plain = model.serving.model_copy(update={"deployment": {}, "weights": None})
     catalog = EMBEDDED.model_copy(update={"speech": {model.id: model.model_copy(update={"serving": plain})}})
     reason = only(Plan(catalog), Site({}))
-    assert "imitates recordings that are not below" in reason
+    assert "clones recordings that are not below" in reason
     assert "rooom-f-01, rooom-f-02, rooom-m-01, rooom-m-02" in reason
     (home / "voices").mkdir()
     (home / "voices/rooom-f-01.wav").touch()

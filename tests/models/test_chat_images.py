@@ -226,7 +226,7 @@ def test_an_image_that_comes_twice_keeps_its_pixels() -> None:
 def test_an_image_that_could_not_fit_alone_is_refused() -> None:
     fits = [0, 9, 9, 9, 9, 3, 3, 3]
     assert cut(fits, 7, 2)[0] == [0, 3, 3, 3]
-    with pytest.raises(ApiError, match="5 tokens, and 4 fit") as caught:
+    with pytest.raises(ApiError, match="5 tokens, but only 4 fit") as caught:
         cut([0, 9, 9, 9, 9, 9, 3, 3], 7, 2)
     assert caught.value.fault.status == 400
 
@@ -257,7 +257,9 @@ def test_an_image_of_as_many_pixels_as_are_allowed_is_taken(width: int, height: 
 
 @pytest.mark.parametrize(("width", "height"), [(1, 25_000_001), (5000, 5001), (9000, 9000)])
 def test_a_larger_one_is_refused_and_what_came_is_said(width: int, height: int) -> None:
-    with pytest.raises(ApiError, match=f"{width} x {height} pixels was sent; 25000000 pixels are allowed") as caught:
+    with pytest.raises(
+        ApiError, match=f"{width} x {height} pixels was sent; at most 25000000 pixels are allowed"
+    ) as caught:
         refuse_large(sized((1, 1), (width, height)))
     assert (caught.value.fault.status, caught.value.param) == (400, "messages.1.content")
 

@@ -35,12 +35,12 @@ def test_right_arguments_are_left_alone() -> None:
     [
         ({"max_num_seq": 16}, "vLLM has no engine argument `max_num_seq`; did you mean `max_num_seqs`?"),
         ({"zzz": 16}, "vLLM has no engine argument `zzz`"),
-        ({"max_num_seqs": "16"}, "engine argument `max_num_seqs` is `int | None`, not str"),
-        ({"max_num_seqs": True}, "engine argument `max_num_seqs` is `int | None`, not bool"),
-        ({"enforce_eager": "true"}, "engine argument `enforce_eager` is `bool`, not str"),
-        ({"enforce_eager": 1}, "engine argument `enforce_eager` is `bool`, not int"),
-        ({"seed": 0.5}, "engine argument `seed` is `int`, not float"),
-        ({"gpu_memory_utilization": "0.5"}, "engine argument `gpu_memory_utilization` is `float`, not str"),
+        ({"max_num_seqs": "16"}, "engine argument `max_num_seqs` must be `int | None`, not str"),
+        ({"max_num_seqs": True}, "engine argument `max_num_seqs` must be `int | None`, not bool"),
+        ({"enforce_eager": "true"}, "engine argument `enforce_eager` must be `bool`, not str"),
+        ({"enforce_eager": 1}, "engine argument `enforce_eager` must be `bool`, not int"),
+        ({"seed": 0.5}, "engine argument `seed` must be `int`, not float"),
+        ({"gpu_memory_utilization": "0.5"}, "engine argument `gpu_memory_utilization` must be `float`, not str"),
     ],
 )
 def test_a_wrong_argument_is_named(said: dict[str, Any], complaint: str) -> None:
@@ -50,7 +50,7 @@ def test_a_wrong_argument_is_named(said: dict[str, Any], complaint: str) -> None
 
 
 def test_the_weights_are_no_engine_argument() -> None:
-    with pytest.raises(ValueError, match="`model` is set by `weights`"):
+    with pytest.raises(ValueError, match="`weights` of the stanza sets it"):
         arguments.check({"model": "/weights"})
 
 

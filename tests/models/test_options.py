@@ -95,7 +95,7 @@ def test_options_are_checked_before_weights_are_looked_for() -> None:
 @pytest.mark.parametrize("adapter", ["models.chat:VlmChat", "models.chats:VllmChat", "nowhere.at.all:Adapter"])
 def test_an_adapter_that_does_not_exist_is_refused(adapter: str) -> None:
     assert refusal(changed(CHAT, adapter=adapter)) == (
-        f"chat.toml [smollm2-135m-instruct.serving] `adapter`: there is no `{adapter}`"
+        f"chat.toml [smollm2-135m-instruct.serving] `adapter`: there is no adapter `{adapter}`"
     )
 
 

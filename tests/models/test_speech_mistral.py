@@ -245,10 +245,10 @@ def test_neither_key_nor_text_is_told(engine: MistralSpeech, caplog: pytest.LogC
     ("value", "options", "sentence"),
     [
         ("", {}, "set `TEST_SPEECH_KEY` in the environment"),
-        ("sk\u200bkey", {}, "set it anew"),
-        ("sk-key\nsecond line", {}, "set it anew"),
+        ("sk\u200bkey", {}, "set it again"),
+        ("sk-key\nsecond line", {}, "set it again"),
         ("sk", {"address": ""}, r"`options\.address`"),
-        ("sk", {"address": "api.mistral.ai/v1"}, "begins with http:// or https://"),
+        ("sk", {"address": "api.mistral.ai/v1"}, "must begin with http:// or https://"),
     ],
 )
 def test_what_is_missing_is_said_at_start(

@@ -114,8 +114,8 @@ def test_a_client_gets_a_wav_file(base: dict[str, Any]) -> None:
     [
         ("runs_on", "ApiError: STREAM_INCOMPLETE"),
         ("unknown_voice", "ApiError: UNKNOWN_VOICE"),
-        ("other_variant", "holds `voice_design`, but `base` is needed"),
-        ("other_rate", "speak at 24000 Hz, its stanza says 16000"),
+        ("other_variant", "contains `voice_design`, but `base` is needed"),
+        ("other_rate", "speak at 24000 Hz, but its stanza says 16000"),
     ],
 )
 def test_what_goes_wrong_is_said(base: dict[str, Any], how: str, what: str) -> None:
@@ -125,5 +125,5 @@ def test_what_goes_wrong_is_said(base: dict[str, Any], how: str, what: str) -> N
 def test_another_environment_says_what_to_do(tmp_path: Path) -> None:
     from tests.models.speech_qwen_child import load
 
-    with pytest.raises(RuntimeError, match="no qwen-tts; `make setup-qwen` makes the environment"):
+    with pytest.raises(RuntimeError, match="no qwen-tts; run `make setup-qwen` to make the environment"):
         load(tmp_path)

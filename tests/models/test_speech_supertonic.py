@@ -181,13 +181,13 @@ async def test_file(engine: Supertonic, format: str) -> None:
 
 
 def test_weights_that_do_not_fit_are_refused(home: Path, tmp_path: Path) -> None:
-    with pytest.raises(WeightsError, match="44100 Hz, its stanza says 24000"):
+    with pytest.raises(WeightsError, match="44100 Hz, but its stanza says 24000"):
         load(home, MODEL.model_copy(update={"sample_rate": 24_000}))
     with pytest.raises(WeightsError, match="no voice `X1`"):
         load(home, MODEL.model_copy(update={"default_voice": "X1"}))
     with pytest.raises(WeightsError, match="names no `weights`"):
         Supertonic(MODEL, None)
-    with pytest.raises(WeightsError, match="no model of Supertonic"):
+    with pytest.raises(WeightsError, match="not a model of Supertonic"):
         Supertonic(MODEL, tmp_path)
     assert not os.listdir(tmp_path)
 

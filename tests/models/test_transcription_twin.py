@@ -108,7 +108,7 @@ def spoilt(home: Path, folder: Path, **changes: object) -> Path:
 
 def test_bands_that_do_not_fit_are_refused(home: Path, tmp_path: Path) -> None:
     folder = spoilt(home, tmp_path / "80", preprocessor_config={"feature_size": 80})
-    with pytest.raises(WeightsError, match=r"hears 128 bands, its .* says 80"):
+    with pytest.raises(WeightsError, match=r"expects 128 mel bands, but its .* says 80"):
         FasterWhisper(MODEL, folder)
 
 
@@ -134,7 +134,7 @@ async def test_too_many_files_of_one_owner_are_refused_as_busy(engine: FasterWhi
         stuck = TranscriptionJob(pipe.as_uri(), owner="greedy")
         waiting = [asyncio.ensure_future(anext(engine.transcribe(stuck))) for _ in range(1 + OWNER_WAITING)]
         await asyncio.sleep(0)
-        with pytest.raises(ApiError, match="too many files of one owner wait") as caught:
+        with pytest.raises(ApiError, match="too many files of your organisation wait") as caught:
             await anext(engine.transcribe(stuck))
         assert caught.value.fault.name == "BUSY"
         for task in waiting:

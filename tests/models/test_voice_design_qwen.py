@@ -55,11 +55,11 @@ def test_a_sentence_without_end_is_no_voice(found: dict[str, Any]) -> None:
 
 @needs_environment
 def test_other_weights_are_refused(found: dict[str, Any]) -> None:
-    assert "holds `base`, but `voice_design` is needed" in found["other_variant"]
+    assert "contains `base`, but `voice_design` is needed" in found["other_variant"]
 
 
 def test_another_environment_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match="no qwen-tts; `make setup-qwen` makes the environment"):
+    with pytest.raises(RuntimeError, match="no qwen-tts; run `make setup-qwen` to make the environment"):
         load(tmp_path)
 
 

@@ -85,4 +85,4 @@ def test_an_adapter_says_that_its_stanza_names_no_weights(noun: str, model_id: s
     model = getattr(configs.load("embedded"), noun)[model_id]
     with pytest.raises(WeightsError) as caught:
         options.adapter_of(model)(model, None)
-    assert str(caught.value) == f"the stanza of `{model_id}` names no `weights`, and its adapter cannot run without"
+    assert str(caught.value) == f"the stanza of `{model_id}` names no `weights`, but its adapter needs them"

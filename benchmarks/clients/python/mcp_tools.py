@@ -17,7 +17,7 @@ async def called(tool: str, **arguments: object):
         httpx2.AsyncClient(headers={"authorization": f"Bearer {KEY}"}, timeout=120) as http,
         Client(streamable_http_client(f"{BASE_URL}/mcp/mcp", http_client=http)) as client,
     ):
-        assert tool in {one.name for one in (await client.list_tools()).tools}
+        assert tool in {offered.name for offered in (await client.list_tools()).tools}
         result = await client.call_tool(tool, arguments)
     assert not result.is_error, result
     return result
@@ -32,8 +32,8 @@ async def chat():
 @step("tools: search")
 async def search():
     """Documents, best first."""
-    found = await called("search", query="capital of France", documents=["Bananas.", "Paris is in France."])
-    assert found.structured_content["results"][0]["index"] == 1
+    hits = await called("search", query="capital of France", documents=["Bananas.", "Paris is in France."])
+    assert hits.structured_content["results"][0]["index"] == 1
 
 
 @step("the documentation, without a key")
@@ -43,9 +43,9 @@ async def documentation():
         httpx2.AsyncClient() as http,
         Client(streamable_http_client(f"{BASE_URL}/mcp/docs/mcp", http_client=http)) as client,
     ):
-        found = await client.call_tool("search_docs", {"query": "retry after"})
+        hits = await client.call_tool("search_docs", {"query": "retry after"})
         page = await client.call_tool("read_doc", {"id": "docs/api.md"})
-    assert not found.is_error
+    assert not hits.is_error
     assert "Retry-After" in page.content[0].text
 
 

@@ -52,11 +52,11 @@ async def speech_async():
 def transcription():
     """What was said, as text and with segments."""
     sound = io.BytesIO(spoken())
-    heard = client.audio.transcriptions.create(
+    transcript = client.audio.transcriptions.create(
         model="whisper-large-v3", file=("morning.wav", sound), language="en", response_format="verbose_json"
     )
-    assert "morning" in heard.text.lower()
-    assert heard.segments
+    assert "morning" in transcript.text.lower()
+    assert transcript.segments
 
 
 @step("speech as pcm", cannot="raw samples cannot say that a machine spoke; take `wav`", error="400")

@@ -39,13 +39,13 @@ def step(name: str, *, cannot: str = "", error: str = "") -> Callable[[Callable[
 def run() -> None:
     """Takes all steps in the order of the file. One that fails does not stop the next."""
     for name, cannot, error, function in STEPS:
-        fault, said, not_run = "", "", ""
+        fault, note, not_run = "", "", ""
         try:
-            said = asyncio.run(function()) if inspect.iscoroutinefunction(function) else function()
+            note = asyncio.run(function()) if inspect.iscoroutinefunction(function) else function()
         except NotHere as raised:
             not_run = str(raised)
         except Exception as raised:
             fault = f"{type(raised).__name__}: {raised}"
         is_expected = error in fault if cannot else True
-        told = {"step": name, "cannot": cannot, "failed": fault[:MOST_CHARS], "is_expected": is_expected}
-        print(json.dumps(told | {"not_run": not_run, "said": str(said or "")}), flush=True)
+        record = {"step": name, "cannot": cannot, "failed": fault[:MOST_CHARS], "is_expected": is_expected}
+        print(json.dumps(record | {"not_run": not_run, "said": str(note or "")}), flush=True)

@@ -24,18 +24,18 @@ QUESTIONS = {
 def decisions():
     """Questions about a text: one of two, one that holds, one that does not, and a scale."""
     with TypeSafeClient(api_key=KEY, base_url=BASE_URL, timeout=COLD_S) as client:
-        found = client.system_one(state=TEXT, questions=QUESTIONS, model="decision-v1")
-    assert found.choices["team"].choice == "billing"
-    assert found.nouls["payment"].noul - found.nouls["football"].noul > APART
-    assert abs(sum(found.scores["urgent"].probabilities.values()) - 1) < 0.001
+        result = client.system_one(state=TEXT, questions=QUESTIONS, model="decision-v1")
+    assert result.choices["team"].choice == "billing"
+    assert result.nouls["payment"].noul - result.nouls["football"].noul > APART
+    assert abs(sum(result.scores["urgent"].probabilities.values()) - 1) < 0.001
 
 
 @step("decisions, async, by the other model")
 async def decisions_async():
     """The same from a coroutine."""
     async with AsyncTypeSafeClient(api_key=KEY, base_url=BASE_URL, timeout=COLD_S) as client:
-        found = await client.system_one(state=TEXT, questions=QUESTIONS, model="decision-v2")
-    assert found.model == "decision-v2"
+        result = await client.system_one(state=TEXT, questions=QUESTIONS, model="decision-v2")
+    assert result.model == "decision-v2"
 
 
 @step("boxes in images", cannot="no model here finds places in images", error="questions.q.type")

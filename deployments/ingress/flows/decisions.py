@@ -40,7 +40,7 @@ def resolve(context: RequestContext, decision: Decision) -> tuple[DecisionModel,
     preset = None if decision.preset is None else named(context.service.catalog.presets, decision.preset)
     model = context.pick(context.service.catalog.decisions, decision.model, default_model(context))
     if decision.images and not model.reads_images:
-        raise IMAGES_UNSUPPORTED(f"model `{model.id}` reads no images here; send none", param="images")
+        raise IMAGES_UNSUPPORTED(f"model `{model.id}` does not read images here; send none", param="images")
     return model, preset
 
 

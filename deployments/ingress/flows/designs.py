@@ -106,12 +106,12 @@ def _designer(context: RequestContext) -> tuple[VoiceDesignModel, bool]:
 
 
 def _not_here() -> Exception:
-    return NOT_IMPLEMENTED("no voices are designed in this deployment; `available` of design-options says so")
+    return NOT_IMPLEMENTED("this deployment does not design voices; check `available` in design-options beforehand")
 
 
 def _require_plan(caller: Caller) -> None:
     if not caller.may_select_voices:
         raise VOICE_NOT_IN_PLAN(
-            f"voice design needs voice selection, which plan `{caller.tariff.name}` does not include; it begins with "
-            "plan `starter`"
+            f"voice design needs voice selection, which plan `{caller.tariff.name}` does not include; plans from "
+            "`starter` on include it"
         )

@@ -146,5 +146,5 @@ def _reason(error: Exception) -> str:
     if isinstance(error, ApiError):
         return {402: SPEND_LIMIT, 429: BUSY, 503: BUSY}.get(error.fault.status, FAILED)
     if not isinstance(error, NoAnswer):
-        log.error("a structuring pass met an error of our own: %s", without_text(error))
+        log.error("a formatting pass failed with an internal error: %s", without_text(error))
     return FAILED

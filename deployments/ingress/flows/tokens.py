@@ -21,7 +21,7 @@ async def refuse_longer(context: RequestContext, model: ChatModel, request: Chat
     length = await count(context, model, request)
     if length >= model.context_window:
         raise CONTEXT_LENGTH_EXCEEDED(
-            f"the input is {length} tokens, and `{model.id}` has {model.context_window} for input and answer together",
+            f"the input has {length} tokens; `{model.id}` has {model.context_window} for input and answer together",
             param="messages",
         )
 

@@ -84,17 +84,17 @@ async def need_open(service: Service, ticket_id: str) -> None:
 def why_closed(ticket: Ticket | None, now_s: float) -> ApiError | None:
     """Why a ticket takes no recording; None where it does."""
     if ticket is None or ticket.state == "consumed" or ticket.expires_at <= now_s:
-        return NOT_FOUND("the ticket of this address has been used or has expired; get a new one")
+        return NOT_FOUND("the ticket of this address has been used or has expired; get a new ticket")
     return _already_uploaded() if ticket.state == "uploaded" else None
 
 
 def _already_uploaded() -> ApiError:
-    return ALREADY_UPLOADED("a recording has been uploaded under this ticket; get a new ticket for another one")
+    return ALREADY_UPLOADED("a recording has already been uploaded under this ticket; get a new ticket for another one")
 
 
 def too_long(size_bytes: int) -> ApiError:
     """A recording is longer than its ticket said."""
-    return REQUEST_TOO_LARGE(f"the recording is longer than the {size_bytes} bytes that its ticket is for")
+    return REQUEST_TOO_LARGE(f"the recording is longer than the {size_bytes} bytes that its ticket allows")
 
 
 def nothing_came() -> ApiError:
@@ -105,7 +105,7 @@ def nothing_came() -> ApiError:
 @contextmanager
 def _one_of_few(ticket: Ticket) -> Iterator[None]:
     if not _under_way.take(ticket.id, limit=AT_ONCE):
-        raise BUSY(f"{AT_ONCE} uploads under this ticket are under way; wait for one of them to end")
+        raise BUSY(f"{AT_ONCE} uploads under this ticket are running; wait until one of them ends")
     try:
         yield
     finally:

@@ -60,12 +60,12 @@ def answer(
             raise
         return _refusal(PARSE_ERROR, error.message)
     if isinstance(message, list):
-        return _refusal(INVALID_REQUEST, "the body is a batch; send each message by itself")
+        return _refusal(INVALID_REQUEST, "the body is a batch; send each message on its own")
     try:
         _message.validate_python(message)
     except ValidationError:
         return _refusal(
-            INVALID_REQUEST, "the body is no JSON-RPC 2.0 message: an object with `jsonrpc`, `method`, `id`"
+            INVALID_REQUEST, "the body is not a JSON-RPC 2.0 message: send an object with `jsonrpc`, `method`, `id`"
         )
     wants_progress = accepts_stream and _has_progress_token(message)
     headers = MutableHeaders(raw=list(request.headers.raw))

@@ -47,7 +47,7 @@ def server(toolbox: Toolbox[Any]) -> Server[Any]:
         tool = toolbox.find(params.name)
         if tool is None:
             names = ", ".join(f"`{tool.name}`" for tool in toolbox.tools)
-            raise MCPError(types.INVALID_PARAMS, f"there is no tool `{params.name[:100]}`; there are {names}")
+            raise MCPError(types.INVALID_PARAMS, f"there is no tool `{params.name[:100]}`; the tools are {names}")
         assert context.request is not None
         asked: Asked[Any] = context.request.scope[ASKED]
 

@@ -94,7 +94,7 @@ async def call(tool: Tool[C], arguments: Mapping[str, Any], context: C, report: 
     except ApiError as error:
         return _failed(error)
     except Exception as error:
-        log.error("the tool %s met an error of our own: %s", tool.name, without_text(error))
+        log.error("the tool %s failed with an internal error: %s", tool.name, without_text(error))
         return _failed(INTERNAL_ERROR())
 
 
@@ -179,13 +179,13 @@ async def _search_docs(arguments: SearchDocsArguments, _: object, __: Report | N
     found = await DOCUMENTATION.search(arguments.query, arguments.top_n)
     text = "\n\n".join(f"{hit.id}\n{hit.title}\n{hit.excerpt}" for hit in found)
     results = [{"id": hit.id, "title": hit.title, "excerpt": hit.excerpt} for hit in found]
-    return Answer(text or "no page has any of these words", {"results": results})
+    return Answer(text or "no page contains any of these words", {"results": results})
 
 
 async def _read_doc(arguments: ReadDocArguments, _: object, __: Report | None) -> Answer:
     text = await DOCUMENTATION.read(arguments.id)
     if text is None:
-        raise NOT_FOUND(f"there is no page `{arguments.id[:100]}`; `search_docs` shows what there is", param="id")
+        raise NOT_FOUND(f"there is no page `{arguments.id[:100]}`; find pages with `search_docs`", param="id")
     return Answer(text, {"id": arguments.id, "text": text})
 
 
@@ -195,8 +195,8 @@ def _planned(name: str, title: str, made: str) -> Tool[RequestContext]:
 
     async def refuse(_: PictureArguments, __: RequestContext, ___: Report | None) -> Answer:
         raise NOT_IMPLEMENTED(
-            f"{truth}, so nothing was made. Every call gets this answer: do not call this tool again. Tell the user, "
-            "and describe in words what should be seen, or write a prompt for another program"
+            f"{truth}, so nothing was made. Every call fails like this: do not call this tool again. Tell the user so, "
+            "and describe in words what it should show, or write a prompt for another program"
         )
 
     return Tool(name, title, f"Not implemented: {truth}. Do not call this tool.", PictureArguments, refuse)
@@ -230,7 +230,7 @@ ACCOUNT_TOOLS: Toolbox[RequestContext] = Toolbox(
 DOCS_TOOLS: Toolbox[None] = Toolbox(
     "parlance-docs",
     "Parlance documentation",
-    "Search first; then read the sections that you need by their ids.",
+    "Search first; then read the sections that you need, by their ids.",
     (
         Tool(
             "search_docs",
@@ -243,7 +243,7 @@ DOCS_TOOLS: Toolbox[None] = Toolbox(
         Tool(
             "read_doc",
             "Read the documentation",
-            "Gives a page, or a section of it, as Markdown.",
+            "Returns a page, or a section of it, as Markdown.",
             ReadDocArguments,
             _read_doc,
             is_read_only=True,

@@ -56,7 +56,7 @@ async def download(request: Request, name: str) -> Response:
     state.signatures.verify(name, _query(request), "GET")
     blob = await state.blobs.stream(name)
     if blob is None:
-        raise NOT_FOUND("what this address named has been deleted")
+        raise NOT_FOUND("the file at this address has been deleted")
     headers = {"content-length": str(blob.size_bytes), "cache-control": "private", "x-content-type-options": "nosniff"}
     return Stream(blob.chunks, _media_type(name), headers)
 
@@ -68,7 +68,7 @@ async def upload(request: Request, name: str) -> Response:
     service.state.signatures.verify(name, _query(request), "PUT")
     ticket = await service.state.tickets.find(name.rpartition("/")[2])
     if ticket is None or ticket.name != name:
-        raise NOT_FOUND("this address is of no ticket, or of one that is long gone")
+        raise NOT_FOUND("this address belongs to no ticket, or its ticket has been deleted; get a new ticket")
     if closed := why_closed(ticket, service.state.clock()):
         raise closed
     _check_headers(request, ticket)
@@ -84,7 +84,7 @@ def _check_headers(request: Request, ticket: Ticket) -> None:
     kind = request.headers.get("content-type", "")
     if kind.partition(";")[0].strip().lower() != ticket.content_type:
         raise UNSUPPORTED_MEDIA_TYPE(
-            f"the body came as `{kind[:60]}`; send the header `content-type: {ticket.content_type}`, as the ticket says"
+            f"the body has the type `{kind[:60]}`; send `content-type: {ticket.content_type}`, as the ticket says"
         )
     refuse_other_media(request)
     declared = request.headers.get("content-length", "")

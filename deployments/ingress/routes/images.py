@@ -17,4 +17,4 @@ router = APIRouter(tags=["images"])
 @router.post("/images/generations", openapi_extra=not_available())
 async def generate(_: Annotated[Admitted, Depends(admit(None))]) -> Response:
     """Not available yet: answers 501 `not_implemented`."""
-    raise NOT_IMPLEMENTED("images cannot be generated here yet")
+    raise NOT_IMPLEMENTED("this server does not generate images yet")

@@ -65,7 +65,7 @@ def _check_media(request: Request) -> None:
     refuse_other_media(request)
     kind = request.headers.get("content-type", "application/json")
     if kind.partition(";")[0].strip().lower() != "application/json":
-        raise UNSUPPORTED_MEDIA_TYPE(f"the body came as `{kind[:60]}`; send `content-type: application/json`")
+        raise UNSUPPORTED_MEDIA_TYPE(f"the body has the type `{kind[:60]}`; send `content-type: application/json`")
 
 
 def _accepts_stream(request: Request) -> bool:
@@ -73,5 +73,5 @@ def _accepts_stream(request: Request) -> bool:
     accept = ",".join(request.headers.getlist("accept")) or "*/*"
     kinds = {kind.partition(";")[0].strip().lower() for kind in accept.split(",")}
     if not kinds & {"application/json", "application/*", "*/*"}:
-        raise NOT_ACCEPTABLE(f"the client accepts `{accept[:60]}`; replies are `application/json`")
+        raise NOT_ACCEPTABLE(f"the request accepts `{accept[:60]}`; accept `application/json`, the type of all replies")
     return bool(kinds & {"text/event-stream", "text/*", "*/*"})

@@ -65,7 +65,7 @@ async def _request(admitted: Admitted) -> tuple[TranscriptionRequest, bytes | No
         request, file = await admitted.body(TranscriptionRequest), None
     else:
         raise UNSUPPORTED_MEDIA_TYPE(
-            f"the body came as `{kind[:60]}`; send multipart/form-data with `file`, or JSON with `upload_id`"
+            f"the body has the type `{kind[:60]}`; send multipart/form-data with `file`, or JSON with `upload_id`"
         )
     if file is None and request.upload_id is None:
         raise INVALID_REQUEST("neither `file` nor `upload_id` was sent; send exactly one of them", param="file")
