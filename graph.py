@@ -29,7 +29,7 @@ from ray.serve import Application, Deployment
 import configs
 from autoscaling.deployment import deployment_options
 from contract.catalog import Catalog, Model
-from contract.place import UNKNOWN_COUNTRY, Country, Operator, Place
+from contract.operator import UNKNOWN_COUNTRY, Country, Operator, OperatorName
 from deployments.chat import Chat
 from deployments.client import connect
 from deployments.decisions import Scorer
@@ -66,8 +66,8 @@ class GraphArgs(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     profile: str = "embedded"
-    operator: Operator = Place().operator
-    country: Country = Place().country
+    operator: OperatorName = Operator().name
+    country: Country = Operator().country
     only_pinned_weights: bool = False
     fork_server: bool = True
     ingress: IngressArgs = IngressArgs()
@@ -80,8 +80,8 @@ def build(args: GraphArgs) -> Application:
     """
     if args.country == UNKNOWN_COUNTRY:
         log.warning("decisions name no country: set `country` in the args of the profile `%s`", args.profile)
-    place = Place(operator=args.operator, country=args.country)
-    catalog = configs.load(args.profile).model_copy(update={"place": place})
+    operator = Operator(name=args.operator, country=args.country)
+    catalog = configs.load(args.profile).model_copy(update={"operator": operator})
     refuse(Plan(catalog, args.ingress.replicas, args.only_pinned_weights), Site.of_process())
     return wire(catalog, args.ingress, fork_server=args.fork_server)
 

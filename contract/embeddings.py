@@ -1,4 +1,4 @@
-"""POST /embeddings: what a body may say, what an embedder is asked, and the reply. Spec 4; the schema is OpenAI's.
+"""POST /embeddings: what a body may say, what an embedder is asked, and the reply.
 
 EmbeddingsRequest -> EmbeddingsJob -> EmbeddingsEngine -> Embeddings -> reply()
 """
@@ -22,16 +22,16 @@ from contract.quantities import likely_tokens, most_tokens, utf8_bytes
 
 MAX_INPUTS = 2048
 """Texts of one request."""
-TOKEN_BYTES = 128
-"""Of the text that one token id may stand for, at most; what ids may cost is reserved by it."""
+TOKEN_TEXT_BYTES = 128
+"""Bytes of the text that one token id may stand for, at most; the cost of ids is reserved by it."""
 MAX_TOKEN_ID = 2**31 - 1
 
 EncodingFormat = Literal["float", "base64"]
 
 FLOAT_BYTES = 4
 MAX_FLOATS = 2**20
-"""Numbers of one reply in the form `float`, which takes four times as much of everything as base64. Ours."""
-REPLY_BYTES: dict[EncodingFormat, int] = {"float": 24, "base64": 6}
+"""Numbers of one reply in the form `float`, which takes four times as much of everything as base64."""
+NUMBER_BYTES: dict[EncodingFormat, int] = {"float": 24, "base64": 6}
 """That a number takes in a reply at most: `-1.1754943508222875e-38,`, or four bytes in base64."""
 VECTOR_BYTES = 64
 """That is written around a vector."""
@@ -84,7 +84,7 @@ def _input_type(value: Any) -> Any:
 
 
 class EmbeddingsRequest(Lenient):
-    """A body of POST /embeddings. `user` and unknown fields are ignored (spec 1, rule 1).
+    """A body of POST /embeddings. `user` and unknown fields are ignored.
 
     Attributes:
         input: texts, or ids of the model's own tokenizer.
@@ -124,7 +124,7 @@ class EmbeddingsJob:
         """An upper bound of the tokens that are read."""
         count = len(self.texts)
         read_bytes = utf8_bytes(text for text in self.texts if isinstance(text, str))
-        read_bytes += sum(TOKEN_BYTES * len(text) for text in self.texts if isinstance(text, tuple))
+        read_bytes += sum(TOKEN_TEXT_BYTES * len(text) for text in self.texts if isinstance(text, tuple))
         read_bytes += utf8_bytes((self.prompt,)) * count
         return min(most_tokens(read_bytes, count), model.context_window * count)
 
@@ -181,7 +181,7 @@ def reply_bytes(job: EmbeddingsJob, model: EmbeddingModel, encoding_format: Enco
             "for `base64`, as OpenAI's clients do by themselves, or send fewer texts",
             param="encoding_format",
         )
-    return count * (dimensions * REPLY_BYTES[encoding_format] + VECTOR_BYTES)
+    return count * (dimensions * NUMBER_BYTES[encoding_format] + VECTOR_BYTES)
 
 
 class EmbeddingObject(TypedDict):

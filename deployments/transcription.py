@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 from ray import serve
 
-from contract.transcription.engine import Heard, TranscriptionEngine, TranscriptionJob
+from contract.transcription.engine import TranscriptionEngine, TranscriptionJob, TranscriptUpdate
 from deployments.replica import Replica
 
 
@@ -15,7 +15,7 @@ from deployments.replica import Replica
 class Transcriber(Replica[TranscriptionEngine]):
     """One transcription model of the catalogue. Its method is that of `TranscriptionEngine`."""
 
-    async def transcribe(self, job: TranscriptionJob) -> AsyncGenerator[Heard, None]:
+    async def transcribe(self, job: TranscriptionJob) -> AsyncGenerator[TranscriptUpdate, None]:
         async with aclosing(self.engine.transcribe(job)) as parts:
             async for part in parts:
                 yield part

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ray import serve
 
-from contract.voice_design.engine import Designed, DesignJob, VoiceDesignEngine
+from contract.voice_design.engine import DesignJob, DesignResult, VoiceDesignEngine
 from deployments.replica import Replica
 
 
@@ -12,5 +12,5 @@ from deployments.replica import Replica
 class VoiceDesigner(Replica[VoiceDesignEngine]):
     """One designer of the catalogue. Its method is that of `VoiceDesignEngine`."""
 
-    async def design(self, job: DesignJob) -> Designed:
+    async def design(self, job: DesignJob) -> DesignResult:
         return await self.engine.design(job)

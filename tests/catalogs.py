@@ -18,7 +18,7 @@ from contract.catalog import (
     VoiceDesignModel,
 )
 from contract.decisions.presets import Preset
-from contract.place import Place
+from contract.operator import Operator
 
 REAL = configs.load("embedded")
 
@@ -157,7 +157,7 @@ def behaving(**chats: ChatModel) -> Catalog:
     absent = chat("absent").model_copy(update={"serving": None})
     return Catalog(
         profile="embedded",
-        place=Place(operator="tests", country="DE"),
+        operator=Operator(name="tests", country="DE"),
         chat={model.id: model for model in (*chats.values(), absent)},
         embeddings={
             "lengths": EmbeddingModel(

@@ -9,8 +9,8 @@ from typing import Any, Literal
 from contract.chat.engine import ChatBatch, ChatJob, ChatReply
 from contract.chat.request import ChatRequest
 from contract.chat.usage import usage_of
-from contract.events import event
 from contract.tokens import Tokenized, TokenizeJob
+from contract.wires import event
 
 MODEL = "obedient"
 

@@ -16,12 +16,12 @@ from collections.abc import Iterator
 
 from contract.base import Frozen
 from contract.catalog.base import FallbackRuntime, Model, ModelId, Serving
-from contract.catalog.chat import ChatModel, FillInMiddle, Thinking
+from contract.catalog.chat import ChatModel, FillInMiddle, ThinkingOptions
 from contract.catalog.encoders import DecisionModel, EmbeddingModel, EncoderModel, InputType, RerankModel
 from contract.catalog.speech import AudioFormat, SpeechModel, VoiceDesignModel
 from contract.catalog.transcription import TranscriptionModel
 from contract.decisions.presets import Preset
-from contract.place import Place
+from contract.operator import Operator
 from contract.speech.voices import Voice, VoiceAlias
 from contract.voice_design.traits import Traits
 
@@ -41,7 +41,7 @@ __all__ = [
     "RerankModel",
     "Serving",
     "SpeechModel",
-    "Thinking",
+    "ThinkingOptions",
     "TranscriptionModel",
     "VoiceDesignModel",
 ]
@@ -50,12 +50,12 @@ __all__ = [
 class Catalog(Frozen):
     """All models that the API knows, by kind and id, in the order of their files.
 
-    `place` says where they run. Beside them come presets by id, voices and their aliases by slug, the sentence of
+    `operator` says who runs them. Beside them come presets by id, voices and their aliases by slug, the sentence of
     samples by language, and traits of voices to design.
     """
 
     profile: str
-    place: Place = Place()
+    operator: Operator = Operator()
     chat: dict[ModelId, ChatModel] = {}
     embeddings: dict[ModelId, EmbeddingModel] = {}
     rerank: dict[ModelId, RerankModel] = {}

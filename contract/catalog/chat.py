@@ -16,7 +16,7 @@ Allowed = Literal["boolean", "integer"] | tuple[str, ...]
 """The type of a template variable. A client's own words are never put into a template, so strings are listed."""
 
 
-class Thinking(Frozen):
+class ThinkingOptions(Frozen):
     """How a model is told whether to think, and for how long.
 
     Attributes:
@@ -62,7 +62,7 @@ class ChatModel(Model):
     vision: bool = False
     reasoning_parser: str | None = None
     tool_parser: str | None = None
-    thinking: Thinking | None = None
+    thinking: ThinkingOptions | None = None
     fill_in: FillInMiddle | None = None
 
     @model_validator(mode="after")

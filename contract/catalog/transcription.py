@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import PositiveFloat
 
 from contract.catalog.base import Model, ModelId
-from contract.transcription.languages import LANGUAGES
+from contract.transcription.engine import LANGUAGES
 
 
 class TranscriptionModel(Model):

@@ -1,10 +1,9 @@
-"""Chat completions. Spec 2 (Chat message) and 4.
+"""Chat completions.
 
 request.py     bodies
-tools.py       tools, which of them may be called, and calls
-arguments.py   arguments of calls that a client repeats
-forms.py       forms that an answer is made to follow
-schemas.py     what it costs to compile JSON schemas to a grammar
+tools.py       tools, and which of them may be called
+calls.py       calls of tools that a client repeats, and their arguments
+schemas.py     forms that an answer must follow, and what compiling one costs
 thinking.py    how much a model thinks, in the terms of that model
 usage.py       tokens of a call
 engine.py      what crosses to an LLM: job, reply, batches of a stream

@@ -1,4 +1,4 @@
-"""What an LLM is asked and what it gives back: the job and the protocol of chat. Design section 1."""
+"""What an LLM is asked and what it gives back: the job and the protocol of chat."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from contract.chat.reads import ReadJob, ReadReply
 from contract.chat.request import ChatRequest
 from contract.chat.usage import ChatUsage
 from contract.completions import CompletionJob, CompletionReply
-from contract.events import contents
 from contract.quantities import IMAGE_TOKENS, likely_tokens, most_tokens, utf8_bytes
 from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob
+from contract.wires import contents
 
 COUNT_S = 0.25
-"""Between two counts of an answer that is made in one piece."""
+"""Seconds between two counts of an answer that is generated in one piece."""
 
 
 @dataclass(frozen=True, slots=True)

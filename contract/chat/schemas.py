@@ -12,12 +12,95 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from pydantic import Field, field_validator, model_validator
+
+from contract.base import Items, Lenient
+from contract.chat.tools import Name
 from contract.errors import INVALID_REQUEST
 
+MAX_REGEX_CHARS = 2048
+MAX_REPETITIONS = 1000
+"""Repetitions of one piece of a regular expression."""
+MAX_ALLOWED_ANSWERS = 256
+"""Entries of `structured_outputs.choice`."""
+MAX_ALLOWED_ANSWERS_CHARS = 8192
+"""Characters of all of them together."""
+
+REPETITION = re.compile(r"(?<!\\)\{\s*(\d*)\s*(?:,\s*(\d*)\s*)?\}")
+"""A repetition within bounds, `{2}` or `{2,5}`."""
+
+
+class AnswerSchema(Lenient):
+    """The schema that the answer follows, under a name of the client's choice."""
+
+    name: Name
+    description: str | None = None
+    schema_: dict[str, Any] = Field({}, alias="schema")
+    strict: bool | None = None
+
+
+class ResponseFormat(Lenient):
+    """Form of the answer: free text, any JSON object, or JSON that follows a schema."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: AnswerSchema | None = None
+
+    @model_validator(mode="after")
+    def _schema_is_there(self) -> ResponseFormat:
+        if self.type == "json_schema" and self.json_schema is None:
+            raise ValueError("`response_format` of type `json_schema` needs the field `json_schema`")
+        return self
+
+
+ELSEWHERE = {
+    "json": "a JSON schema belongs in `response_format`",
+    "json_object": "any JSON object is asked for with `response_format`",
+    "grammar": "a grammar is not followed: no bound is known for what a token of it costs",
+    "structural_tag": "a structural tag is not followed: tools are declared in `tools`",
+}
+"""Forms of vLLM's that are refused, and what to do instead."""
+
+
+class StructuredOutputs(Lenient):
+    """Text that the answer is: one that a regular expression matches, or one of several. One of the two is given."""
+
+    regex: Annotated[str, Field(min_length=1, max_length=MAX_REGEX_CHARS)] | None = None
+    choice: Annotated[list[Annotated[str, Field(min_length=1)]], Items(MAX_ALLOWED_ANSWERS, least=1)] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_offered(cls, value: Any) -> Any:
+        for name, instead in ELSEWHERE.items():
+            if isinstance(value, dict) and value.get(name) is not None:
+                raise ValueError(f"`structured_outputs` takes `regex` or `choice`; {instead}")
+        return value
+
+    @field_validator("regex")
+    @classmethod
+    def _repeats_within_bounds(cls, regex: str | None) -> str | None:
+        for counts in REPETITION.findall(regex or ""):
+            if any(int(count) > MAX_REPETITIONS for count in counts if count):
+                raise ValueError(f"a regular expression may repeat a piece at most {MAX_REPETITIONS} times")
+        return regex
+
+    @field_validator("choice")
+    @classmethod
+    def _is_short(cls, choice: list[str] | None) -> list[str] | None:
+        if sum(map(len, choice or ())) > MAX_ALLOWED_ANSWERS_CHARS:
+            raise ValueError(f"the answers together have at most {MAX_ALLOWED_ANSWERS_CHARS} characters")
+        return choice
+
+    @model_validator(mode="after")
+    def _is_one(self) -> StructuredOutputs:
+        if (self.regex is None) == (self.choice is None):
+            raise ValueError("`structured_outputs` takes one of `regex` and `choice`")
+        return self
+
+
 MAX_SCHEMA_COST = 4096
-"""Of all compiled schemas of a request together, in states of a grammar; see `cost`."""
+"""States of the grammars of all compiled schemas of a request together; see `cost`."""
 REPEATED_STATES = 256
 """A longer repetition is compiled to so many states, and no more."""
 CHARS_PER_STATE = 64

@@ -221,7 +221,7 @@ def _whose(holder: Holder) -> tuple[str, str]:
 
 def _most_requests(holder: Holder) -> int:
     """Under way at one time."""
-    return KEYLESS_AT_ONCE if isinstance(holder, Stranger) else holder.plan.concurrent_streams * REQUESTS_PER_STREAM
+    return KEYLESS_AT_ONCE if isinstance(holder, Stranger) else holder.tariff.concurrent_streams * REQUESTS_PER_STREAM
 
 
 def _too_much(message: str) -> ApiError:

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from typing import Protocol
 
 from contract.chat.engine import ChatBatch
-from contract.events import DONE
+from contract.wires import DONE
 from deployments.ingress.context import RequestContext
 from deployments.ingress.events import PLAIN, Manners, event_stream
 from deployments.ingress.served import ignored, input_cut

@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 
 from contract.errors import INTERNAL_ERROR, ApiError
-from contract.events import KEEP_ALIVE, event
 from contract.limits import KEEPALIVE_S
+from contract.wires import KEEP_ALIVE, event
 from deployments.ingress.streams import Stream
 
 NO_CACHE = {"cache-control": "no-cache"}

@@ -14,7 +14,7 @@ from deployments.ingress.budgets import Budgets
 from deployments.ingress.drafting import Drafting
 from deployments.ingress.proxies import Proxies
 from state import State
-from state.accounts.cache import TtlCache
+from state.accounts.authentication import TtlCache
 
 PLAYED_SAMPLES = 256
 """Samples of voices in memory, of some 50 KB each."""

@@ -21,7 +21,7 @@ from launch.check.cost import replica_of
 from launch.check.site import Site
 from models import options
 from models.weights import store
-from state.blobs.store import BLOBS_VARIABLE
+from state.blobs.base import BLOBS_VARIABLE
 from state.keyring import shared_secrets
 from state.open import DATABASE_VARIABLE, REDIS_VARIABLE, is_shared, refuse_split
 

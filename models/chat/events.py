@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from contract.chat.engine import ChatBatch
 from contract.chat.usage import ChatUsage, usage_of
-from contract.events import event
+from contract.wires import event
 from models.chat.tools import CustomCalls
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from pydantic import Field
 from contract.base import Frozen
 from contract.catalog import SpeechModel
 from contract.speech.engine import Clip, SpeechJob
-from contract.speech.marks import Mark, marks_of, pieces
+from contract.speech.tags import SpeechTag, pieces, tags_of
 from models.imports import Imports
 from models.options import read
 from models.speech.adapter import SpeechAdapter, Spoken
@@ -138,7 +138,7 @@ class CosyVoice(SpeechAdapter):
 
     def _parts(self, job: SpeechJob) -> Iterator[Part]:
         limit = DENSE_PART_CHARS if job.language in DENSE else PART_CHARS
-        for part in closed_spans(passages(job.text, limit, marks_of(self.model)), self.model):
+        for part in closed_spans(passages(job.text, limit, tags_of(self.model)), self.model):
             if part.text.strip():
                 yield Part(self._spelled(part.text) if job.language == "ja" else _plain(part.text), part.end)
 
@@ -146,7 +146,7 @@ class CosyVoice(SpeechAdapter):
         """Japanese in katakana, marks left alone."""
         kana = _katakana()
         return "".join(
-            piece.text if isinstance(piece, Mark) else kana(_plain(piece)) if piece.strip() else piece
+            piece.text if isinstance(piece, SpeechTag) else kana(_plain(piece)) if piece.strip() else piece
             for piece in pieces(text, self.model)
         )
 
@@ -171,7 +171,7 @@ def closed_spans(parts: Iterable[Part], model: SpeechModel) -> Iterator[Part]:
     for part in parts:
         text = "".join(f"<{name}>" for name in going_on) + part.text
         for mark in pieces(part.text, model):
-            if isinstance(mark, Mark) and mark.name in model.spans and mark.text.startswith("<"):
+            if isinstance(mark, SpeechTag) and mark.name in model.spans and mark.text.startswith("<"):
                 going_on = going_on[:-1] if mark.closes else [*going_on, mark.name]
         yield Part(text + "".join(f"</{name}>" for name in reversed(going_on)), part.end)
 

@@ -16,7 +16,7 @@ import regex
 
 from contract.catalog import SpeechModel
 from contract.speech.engine import SpeechJob
-from contract.speech.marks import marks_of
+from contract.speech.tags import tags_of
 from models.speech.adapter import SpeechAdapter, Spoken
 from text.sentences import Part, any_of
 
@@ -113,7 +113,7 @@ class ExpressiveAdapter(SpeechAdapter):
 def unmarked(text: str, model: SpeechModel) -> tuple[str, list[int]]:
     """`text` without tags, and for each character of that how many of `text` end with it."""
     spoken, ends, start = "", [], 0
-    for run in regex.finditer(rf"(?<!\s)\s*+(?:(?:{any_of(marks_of(model))})\s*+)++", text):
+    for run in regex.finditer(rf"(?<!\s)\s*+(?:(?:{any_of(tags_of(model))})\s*+)++", text):
         instead = _instead(text, run, any(tag in run[0] for tag in model.tags))
         spoken += text[start : run.start()] + instead
         ends += [*range(start + 1, run.start() + 1), *[run.end()] * len(instead)]

@@ -17,7 +17,7 @@ from typing import Any
 from contract.catalog import SpeechModel
 from contract.errors import INVALID_REQUEST
 from contract.speech.engine import SpeechJob
-from contract.speech.marks import pieces
+from contract.speech.tags import pieces
 from models.imports import ONNX, Imports
 from models.speech.adapter import SpeechAdapter, Spoken
 from models.weights.files import WeightsError, need_folder

@@ -21,7 +21,7 @@ from audio.sandbox import Crowded, NotAudio, Sound, TooLong, decode
 from contract.catalog import Serving, TranscriptionModel
 from contract.errors import AUDIO_TOO_LONG, AUDIO_UNREADABLE, BUSY, UPSTREAM_ERROR
 from contract.limits import UPLOAD_BYTES
-from contract.transcription.engine import Heard, TranscriptionEngine, TranscriptionJob
+from contract.transcription.engine import TranscriptionEngine, TranscriptionJob, TranscriptUpdate
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,13 +62,13 @@ class TranscriptionAdapter(TranscriptionEngine):
         self.path = path
 
     @abstractmethod
-    def listen(self, job: TranscriptionJob, recording: Recording) -> AsyncGenerator[Heard, None]:
+    def listen(self, job: TranscriptionJob, recording: Recording) -> AsyncGenerator[TranscriptUpdate, None]:
         """What is said, passage by passage; several run at the same time.
 
         Raises ApiError for what a client could have known; anything else counts as a failure of the engine.
         """
 
-    async def transcribe(self, job: TranscriptionJob) -> AsyncGenerator[Heard, None]:
+    async def transcribe(self, job: TranscriptionJob) -> AsyncGenerator[TranscriptUpdate, None]:
         async with fetched(job.audio) as file:
             try:
                 sound = await decode(file, SAMPLE_RATE, job.max_seconds, job.owner)
@@ -80,7 +80,7 @@ class TranscriptionAdapter(TranscriptionEngine):
                 raise AUDIO_UNREADABLE(f"the recording cannot be decoded: {error}", param="file") from None
             except Crowded as error:
                 raise BUSY(f"too many {error}; try again in a moment") from None
-            yield Heard(sound.seconds)
+            yield TranscriptUpdate(sound.seconds)
             async with aclosing(self.listen(job, Recording(file, sound))) as parts:
                 async for part in parts:
                     yield part

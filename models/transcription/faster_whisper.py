@@ -22,7 +22,7 @@ from pydantic import Field
 from audio.turns import Turns
 from contract.base import Frozen
 from contract.catalog import TranscriptionModel
-from contract.transcription.engine import Heard, Segment, TranscriptionJob, Word
+from contract.transcription.engine import Segment, TimedWord, TranscriptionJob, TranscriptUpdate
 from models.imports import ONNX, Imports
 from models.options import read
 from models.stepping import Stepper
@@ -108,7 +108,7 @@ class FasterWhisper(TranscriptionAdapter):
         self._turns = Turns(each + 1, each=each)
         self._warm_up()
 
-    def listen(self, job: TranscriptionJob, recording: Recording) -> AsyncGenerator[Heard, None]:
+    def listen(self, job: TranscriptionJob, recording: Recording) -> AsyncGenerator[TranscriptUpdate, None]:
         return self._stepper.run(self._parts(job, recording))
 
     async def check_health(self) -> None:
@@ -118,7 +118,7 @@ class FasterWhisper(TranscriptionAdapter):
     def close(self) -> None:
         self._stepper.close()
 
-    def _parts(self, job: TranscriptionJob, recording: Recording) -> Generator[Heard]:
+    def _parts(self, job: TranscriptionJob, recording: Recording) -> Generator[TranscriptUpdate]:
         duration_s, end = recording.sound.seconds, 0.0
         prompt = job.prompt or ", ".join(job.terms)
         task = Task(job.language, prompt.strip() or None, job.words, self._beam_size(duration_s), job.owner)
@@ -129,8 +129,8 @@ class FasterWhisper(TranscriptionAdapter):
                 for done_s, segments in self._segments(task, block, batch, firsts):
                     placed = tuple(in_order(segments, end, duration_s))
                     end = placed[-1].end if placed else end
-                    yield Heard(duration_s, min(done_s, duration_s), task.language, placed)
-            yield Heard(duration_s, block.done_s, task.language)
+                    yield TranscriptUpdate(duration_s, min(done_s, duration_s), task.language, placed)
+            yield TranscriptUpdate(duration_s, block.done_s, task.language)
 
     def _in_turn(self, work: Callable[..., T], task: Task, *arguments: Any) -> T:
         """The result of `work` for `task`, computed when it is its owner's turn."""
@@ -251,7 +251,7 @@ def _joined(segments: Sequence[Any]) -> Any:
 def _moved(segment: Any, by_s: float) -> Any:
     """A segment of faster-whisper with words of our type, later by `by_s` seconds."""
     words = [
-        Word(word.word, float(word.start) + by_s, float(word.end) + by_s, float(word.probability))
+        TimedWord(word.word, float(word.start) + by_s, float(word.end) + by_s, float(word.probability))
         for word in segment.words or ()
     ]
     return replace(segment, words=words)

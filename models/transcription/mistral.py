@@ -22,7 +22,7 @@ import httpx
 
 from contract.catalog import TranscriptionModel
 from contract.errors import PROVIDER_BUSY, UPSTREAM_ERROR
-from contract.transcription.engine import Heard, TranscriptionJob
+from contract.transcription.engine import TranscriptionJob, TranscriptUpdate
 from models.imports import Imports
 from models.options import read
 from models.provider import CONNECT_S, KEEP_S, ProviderOptions
@@ -80,7 +80,7 @@ class MistralTranscription(TranscriptionAdapter):
             follow_redirects=False,
         )
 
-    async def listen(self, job: TranscriptionJob, recording: Recording) -> AsyncGenerator[Heard, None]:
+    async def listen(self, job: TranscriptionJob, recording: Recording) -> AsyncGenerator[TranscriptUpdate, None]:
         """One part, when the provider has answered. Raises PROVIDER_BUSY, UPSTREAM_ERROR."""
         times = self._times(job)
         seconds = recording.sound.seconds
@@ -89,7 +89,7 @@ class MistralTranscription(TranscriptionAdapter):
                 body = await self._send(job, times, recording.file)
                 words_in = self._wire.words_in if times == "word" else None
                 answer = await asyncio.to_thread(answers.read, body, seconds, words_in)
-        yield Heard(seconds, seconds, job.language or answer.language, answer.segments)
+        yield TranscriptUpdate(seconds, seconds, job.language or answer.language, answer.segments)
 
     async def check_health(self) -> None:
         """Never raises: whether the provider is well is seen at the next request."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from contract.catalog import TranscriptionModel
 from contract.errors import UPSTREAM_ERROR
-from contract.transcription.engine import Heard, Segment, TranscriptionJob
+from contract.transcription.engine import Segment, TranscriptionJob, TranscriptUpdate
 from models.imports import ONNX, Imports
 from models.llm import engine
 from models.llm.arguments import EngineOptions
@@ -94,16 +94,16 @@ class Voxtral(TranscriptionAdapter):
         self._tokenizer: Any = self._engine.renderer.get_tokenizer()
         self._numbers = itertools.count()
 
-    async def listen(self, job: TranscriptionJob, recording: Recording) -> AsyncGenerator[Heard, None]:
+    async def listen(self, job: TranscriptionJob, recording: Recording) -> AsyncGenerator[TranscriptUpdate, None]:
         """A part for each passage. Raises UPSTREAM_ERROR if the engine fails."""
         total = recording.sound.seconds
         ahead: deque[tuple[Span, asyncio.Task[str]]] = deque()
 
-        async def first() -> Heard:
+        async def first() -> TranscriptUpdate:
             passage, task = ahead[0]
             text = await task
             ahead.popleft()
-            return Heard(total, min(passage.end, total), job.language, _segments(passage, text, total))
+            return TranscriptUpdate(total, min(passage.end, total), job.language, _segments(passage, text, total))
 
         try:
             async with aclosing(passages(recording)) as spans:
@@ -113,7 +113,7 @@ class Voxtral(TranscriptionAdapter):
                         yield await first()
             while ahead:
                 yield await first()
-            yield Heard(total, total, job.language)
+            yield TranscriptUpdate(total, total, job.language)
         finally:
             tasks = [task for _, task in ahead]
             for task in tasks:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from contract.transcription.languages import LANGUAGES
+from contract.transcription.engine import LANGUAGES
 from models.transcription.segments import breathless
 from models.weights.files import WeightsError
 

@@ -22,7 +22,7 @@ from audio import signing
 from contract.catalog import Serving, VoiceDesignModel
 from contract.errors import UPSTREAM_ERROR
 from contract.speech.engine import Clip
-from contract.voice_design.engine import Designed, DesignJob, VoiceDesignEngine
+from contract.voice_design.engine import DesignJob, DesignResult, VoiceDesignEngine
 from models.stepping import Stepper
 
 if TYPE_CHECKING:
@@ -103,9 +103,9 @@ class DesignAdapter(VoiceDesignEngine, Generic[V]):
     def recipe(self, voice: V) -> str | None:
         """How the speech engine of the same runtime speaks the voice; None where it imitates the clip."""
 
-    async def design(self, job: DesignJob) -> Designed:
+    async def design(self, job: DesignJob) -> DesignResult:
         """The best attempt. Whoever leaves stops the designer after the attempt that it is at."""
-        designed: Designed | None = None
+        designed: DesignResult | None = None
         async with aclosing(self._stepper.run(self._attempts(job))) as steps:
             async for step in steps:
                 designed = step
@@ -120,7 +120,7 @@ class DesignAdapter(VoiceDesignEngine, Generic[V]):
     def close(self) -> None:
         self._stepper.close()
 
-    def _attempts(self, job: DesignJob) -> Generator[Designed | None]:
+    def _attempts(self, job: DesignJob) -> Generator[DesignResult | None]:
         """Steps of one attempt each; the last one is the best attempt, or None where none can be delivered."""
         tries: list[Try[V]] = []
         best: Attempt[V] | None = None
@@ -140,7 +140,7 @@ class DesignAdapter(VoiceDesignEngine, Generic[V]):
             yield None
         yield self._designed(job, best, len(tries), seconds) if best else None
 
-    def _designed(self, job: DesignJob, best: Attempt[V], attempts: int, seconds: float) -> Designed:
+    def _designed(self, job: DesignJob, best: Attempt[V], attempts: int, seconds: float) -> DesignResult:
         import numpy as np
 
         from audio.encoding import encoded
@@ -149,7 +149,7 @@ class DesignAdapter(VoiceDesignEngine, Generic[V]):
         marks = Provenance(self.model.runtime_for(job.language), int(time.time()))
         sample = encoded(best.samples, "mp3", self.sample_rate, marks)
         pcm = np.rint(best.samples * 32_767).astype("<i2").tobytes()
-        return Designed(
+        return DesignResult(
             clip=Clip(pcm, self.sample_rate, job.text),
             sample=self._signature.sign(sample, "mp3") if self._signature else sample,
             recipe=self.recipe(best.voice),

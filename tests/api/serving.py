@@ -24,6 +24,7 @@ from deployments.ingress.service import Service
 from state import State, open_state
 from tests.api.conftest import Api, LocalEngine
 from tests.catalogs import behaving, chat
+from tests.waiting import until
 
 
 def as_in_serve(app: ASGIApp) -> ASGIApp:
@@ -48,8 +49,7 @@ async def listening(catalog: Catalog, state: State) -> AsyncIterator[tuple[int, 
     config = uvicorn.Config(as_in_serve(build_app(service)), port=0, lifespan="off", log_level="error")
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve())
-    while not server.started:  # noqa: ASYNC110  # uvicorn gives nothing to wait for
-        await asyncio.sleep(0.01)
+    await until(lambda: server.started)
     service.drafting.start()
     yield server.servers[0].sockets[0].getsockname()[1], service
     server.should_exit = True

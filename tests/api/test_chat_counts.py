@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from contract.access import Scope
-from contract.catalog import Thinking
+from contract.catalog import ThinkingOptions
 from contract.chat.engine import ChatBatch, ChatJob, ChatReply
 from deployments.ingress.app import build_app
 from deployments.ingress.service import Service
@@ -43,7 +43,7 @@ async def serving(state: State, prefix: str = "x-service-", **price: int) -> Asy
     model = chat("obedient")
     assert model.serving
     runs = model.serving.model_copy(update={"adapter": f"{__name__}:Counting"})
-    thinking = Thinking(switch="enable_thinking")
+    thinking = ThinkingOptions(switch="enable_thinking")
     model = model.model_copy(update={"serving": runs, "price": PRICE | price, "thinking": thinking})
     catalog = behaving(obedient=model)
     service = Service(catalog, {m.deployment: LocalEngine(m) for m in catalog.deployed()}, state, header_prefix=prefix)

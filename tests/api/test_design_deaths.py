@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from contract.voice_design.draft import STATES
+from contract.voice_design.draft import DRAFT_STATES
 from deployments.ingress.app import build_app
 from deployments.ingress.service import Service
 from state import open_state
@@ -101,7 +101,7 @@ async def test_every_draft_is_as_it_was_and_the_pending_one_is_finished(
     heir: Api, dead: tuple[str, dict[str, str]]
 ) -> None:
     _, found = dead
-    assert set(found) == set(STATES)
+    assert set(found) == set(DRAFT_STATES)
     for state, draft_id in found.items():
         assert (await heir.state.drafts.read(draft_id)).state == state  # type: ignore[union-attr]
     assert len(await heir.usage()) == 3

@@ -21,7 +21,7 @@ from contract.catalog import Catalog
 from contract.errors import ApiError
 from contract.speech.engine import SpeechJob
 from contract.speech.request import SpeechRequest
-from contract.speech.routing import Choice, choose
+from contract.speech.routing import SpeechRoute, choose
 
 PROVIDER, MODEL, VOICE, LANGUAGE = "tone", "tone-1", "tone-f-01", "sw"
 
@@ -104,7 +104,7 @@ def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Catalog
         sys.modules.pop(name, None)
 
 
-def chosen(catalog: Catalog, *, detected: str = "de", **body: object) -> Choice:
+def chosen(catalog: Catalog, *, detected: str = "de", **body: object) -> SpeechRoute:
     engines = {model.provider: model for model in catalog.speech.values()}
     request = SpeechRequest.model_validate({"input": "Habari"} | body)
     return choose(request, catalog.voices, engines, detected, TODAY)

@@ -19,7 +19,8 @@ from contract.tokens import DetokenizeJob, TokenizeJob
 from models.chat import VllmChat
 from models.chat.choices import Prepared
 from models.weights import store as weights
-from tests.models.test_chat_vllm import WEATHER, idle, until
+from tests.models.test_chat_vllm import WEATHER, idle
+from tests.waiting import until
 
 WINDOW = 256
 CAPITALS = "The capital of France is Paris. The capital of Germany is"

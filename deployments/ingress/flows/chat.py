@@ -15,11 +15,11 @@ from typing import Any, TypeVar, cast
 from contract.catalog import ChatModel
 from contract.chat.engine import ChatBatch, ChatEngine, ChatJob, ChatReply
 from contract.chat.request import ChatRequest
-from contract.chat.thinking import told
+from contract.chat.thinking import reasoning_settings
 from contract.completions import CompletionJob, CompletionReply
 from contract.errors import UPSTREAM_ERROR, UPSTREAM_TIMEOUT, ApiError
 from contract.limits import STREAM_SLICE_OUTPUT_TOKENS
-from contract.logprobs import check_logprobs
+from contract.quantities import check_logprobs
 from deployments.ingress.billing import Account, bill
 from deployments.ingress.context import RequestContext
 
@@ -117,7 +117,7 @@ async def streamed(
 
 def _job(context: RequestContext, model: ChatModel, request: ChatRequest) -> ChatJob:
     # What is refused here starts no engine.
-    told(request, model.thinking)
+    reasoning_settings(request, model.thinking)
     job = ChatJob(request, context.owner)
     if request.logprobs:
         others = request.top_logprobs or 0

@@ -27,7 +27,7 @@ from contract.errors import (
 from contract.limits import SPEECH_CLIP_S
 from contract.speech.engine import AudioBlock, Clip, SpeechEngine, SpeechJob
 from contract.speech.request import SpeechRequest
-from contract.speech.routing import Choice, choose, job_of
+from contract.speech.routing import SpeechRoute, choose, job_of
 from contract.speech.voices import Voice
 from deployments.ingress.billing import Account, bill
 from deployments.ingress.context import RequestContext
@@ -52,7 +52,7 @@ class Prepared:
     """
 
     request: SpeechRequest
-    choice: Choice
+    choice: SpeechRoute
     job: SpeechJob
     own: OwnVoice | None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contract.catalog import ChatModel
 from contract.chat.engine import ChatEngine
 from contract.chat.request import ChatRequest
-from contract.chat.thinking import told
+from contract.chat.thinking import reasoning_settings
 from contract.errors import CONTEXT_LENGTH_EXCEEDED
 from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob, check_length, reply_bytes
 from deployments.ingress.context import RequestContext
@@ -33,7 +33,7 @@ async def tokenize(context: RequestContext, model: ChatModel, job: TokenizeJob) 
     """
     check_length(job, model)
     if job.request:
-        told(job.request, model.thinking)  # what it refuses starts no engine
+        reasoning_settings(job.request, model.thinking)  # what it refuses starts no engine
     await context.service.state.ledger.require_room(context.caller)
     with context.service.budgets.body(context.caller) as hold:
         hold(reply_bytes(job))
