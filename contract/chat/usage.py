@@ -8,13 +8,13 @@ from typing_extensions import TypedDict
 
 
 class PromptTokens(TypedDict):
-    """Tokens of the prompt that an earlier request had left in the cache."""
+    """How many tokens of the prompt an earlier request had left in the cache."""
 
     cached_tokens: int
 
 
 class CompletionTokens(TypedDict):
-    """Tokens of the answer that are thoughts."""
+    """How many tokens of the answer are thoughts."""
 
     reasoning_tokens: int
 
@@ -52,5 +52,5 @@ def usage_of(
 
 
 def reasoning_tokens(usage: ChatUsage) -> int:
-    """Tokens of the answer that are thoughts."""
+    """How many tokens of the answer are thoughts."""
     return usage["completion_tokens_details"]["reasoning_tokens"]
