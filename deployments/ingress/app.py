@@ -13,9 +13,9 @@ from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Match, Route
 
 from contract.errors import INVALID_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND, ApiError
-from deployments.ingress import openapi
-from deployments.ingress.admission import MARK
-from deployments.ingress.middleware import TraceMiddleware, trace_of
+from deployments.ingress.wire import openapi
+from deployments.ingress.front.admission import MARK
+from deployments.ingress.front.middleware import TraceMiddleware, trace_of
 from deployments.ingress.routes import (
     chat,
     completions,

@@ -20,12 +20,12 @@ from autoscaling.watch import StartWatch
 from contract.catalog import Catalog
 from contract.limits import REQUESTS_OF_PROCESS
 from deployments.bodies import ignore_headers_against_care, take_bodies_as_they_are_read
-from deployments.ingress.addresses import public_address
+from deployments.ingress.wire.addresses import public_address
 from deployments.ingress.app import build_app
-from deployments.ingress.browsers import listed_origins
-from deployments.ingress.budgets import Budgets
-from deployments.ingress.ending import do_before_exit
-from deployments.ingress.proxies import PUBLIC_VARIABLE, Proxies
+from deployments.ingress.front.cors import listed_origins
+from deployments.ingress.front.concurrency import Budgets
+from deployments.ingress.money.shutdown import do_before_exit
+from deployments.ingress.front.proxies import PUBLIC_VARIABLE, Proxies
 from deployments.ingress.service import Service
 from deployments.loopback import keep_replica_port_local
 from state import open_state

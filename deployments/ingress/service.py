@@ -10,9 +10,9 @@ from autoscaling.engine import Engine
 from contract.catalog import Catalog, Model, SpeechModel
 from contract.decisions.engine import Measurement
 from contract.speech.voices import VoiceAlias
-from deployments.ingress.budgets import Budgets
-from deployments.ingress.drafting import Drafting
-from deployments.ingress.proxies import Proxies
+from deployments.ingress.front.concurrency import Budgets
+from deployments.ingress.draft_worker import Drafting
+from deployments.ingress.front.proxies import Proxies
 from state import State
 from state.accounts.cache import TtlCache
 

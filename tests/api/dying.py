@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 from types import FrameType
 
-from deployments.ingress.ending import do_before_exit
+from deployments.ingress.money.shutdown import do_before_exit
 from state import open_state
 from state.billing import reservation
 from state.database.base import now_s

@@ -13,8 +13,8 @@ import pytest
 
 from contract.access import Scope
 from deployments.ingress.app import build_app
-from deployments.ingress.browsers import listed_origins
-from deployments.ingress.budgets import Budgets
+from deployments.ingress.front.cors import listed_origins
+from deployments.ingress.front.concurrency import Budgets
 from deployments.ingress.deployment import IngressArgs
 from tests.api.conftest import Api
 from tests.api.test_matrix import OPEN, OPERATIONS

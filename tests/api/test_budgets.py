@@ -16,8 +16,8 @@ import pytest
 from contract.access import PLANS, Caller, Scope
 from contract.errors import ApiError
 from contract.limits import KEYLESS_AT_ONCE, MIB
-from deployments.ingress import budgets as budgets_module
-from deployments.ingress.budgets import Budgets, Stranger
+from deployments.ingress.front import concurrency as budgets_module
+from deployments.ingress.front.concurrency import Budgets, Stranger
 from tests.api.conftest import Api
 
 pytestmark = pytest.mark.anyio
@@ -185,7 +185,7 @@ async def test_body_counts_until_its_request_is_over(api: Api, monkeypatch: pyte
 
 
 async def test_body_that_stops_coming_is_408_and_holds_nothing(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deployments.ingress.reading.BODY_IDLE_S", 0.02)
+    monkeypatch.setattr("deployments.ingress.front.bodies.BODY_IDLE_S", 0.02)
 
     async def half(text: bytes) -> AsyncGenerator[bytes, None]:
         yield text

@@ -19,9 +19,9 @@ from contract.access import Scope
 from contract.errors import BUSY, WARMING_UP
 from contract.limits import DRAFT_S, INSTRUCT_CHARS, KEPT_DRAFTS, OWN_VOICES, PENDING_DRAFTS, VOICE_LABEL_CHARS
 from contract.voice_design.draft import STATES
-from deployments.ingress import drafting
+from deployments.ingress import draft_worker
 from deployments.ingress.app import build_app
-from deployments.ingress.drafting import TRIES, Drafting
+from deployments.ingress.draft_worker import TRIES, Drafting
 from state.drafts import Drafts
 from state.drafts.store import LEASE_S
 from tests.api.conftest import Api

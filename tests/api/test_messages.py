@@ -12,8 +12,8 @@ from contract.errors import FAULTS
 from contract.events import KEEP_ALIVE
 from contract.limits import CHAT_BODY_BYTES
 from contract.messages.errors import TYPE_BY_STATUS
-from deployments.ingress import chat_streams
-from deployments.ingress.events import event_stream
+from deployments.ingress.wire import chat_streams
+from deployments.ingress.wire.replies import event_stream
 from deployments.ingress.routes import messages as route
 from tests.api.conftest import MESSAGE, Api
 from tests.api.engines import refusing, scripted

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from deployments.ingress.patience import Overdue, Pace, within
+from deployments.ingress.front.patience import Overdue, Pace, within
 
 pytestmark = pytest.mark.anyio
 

@@ -12,8 +12,8 @@ from starlette.types import Message
 
 from contract.embeddings import MAX_FLOATS, Embeddings, EmbeddingsRequest, job_of, reply, reply_bytes
 from contract.limits import REPLY_PIECE_BYTES
-from deployments.ingress import budgets as budgets_module
-from deployments.ingress import middleware
+from deployments.ingress.front import concurrency as budgets_module
+from deployments.ingress.front import middleware
 from deployments.ingress.app import build_app
 from tests.api.conftest import Api, LocalEngine
 

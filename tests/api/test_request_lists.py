@@ -27,12 +27,12 @@ from contract.limits import JSON_VALUES, LONG_BODY_BYTES
 from contract.mcp import ChatArguments
 from contract.messages.request import MessagesRequest
 from contract.responses.request import ResponsesRequest
-from deployments.ingress import openapi
+from deployments.ingress.wire import openapi
 from deployments.ingress.app import OPEN_ROUTERS, ROUTERS, VERSIONED_ROUTERS
-from deployments.ingress.budgets import Holder, Stranger
+from deployments.ingress.front.concurrency import Holder, Stranger
 from deployments.ingress.mcp.tools import ACCOUNT_TOOLS, DOCS_TOOLS
-from deployments.ingress.middleware import Trace
-from deployments.ingress.reading import in_turn
+from deployments.ingress.front.middleware import Trace
+from deployments.ingress.front.bodies import in_turn
 from tests.api.conftest import Api
 from tests.docs.pages import ROOT
 

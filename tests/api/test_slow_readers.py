@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import pytest
 import uvicorn
 
-from deployments.ingress import middleware
+from deployments.ingress.front import middleware
 from deployments.ingress.app import build_app
 from tests.api.conftest import Api, LocalEngine
 from tests.engines import ObedientChat

@@ -18,10 +18,10 @@ from contract.access import Scope
 from contract.errors import STATE_UNAVAILABLE, ApiError
 from contract.limits import OPEN_UPLOADS, SPARE_BYTES, UPLOAD_BYTES, UPLOAD_S, UPLOADS_OF_ORGANISATION
 from contract.transcription.uploads import RECORDING_TYPES
-from deployments.ingress.addresses import public_address
+from deployments.ingress.wire.addresses import public_address
 from deployments.ingress.app import build_app
 from deployments.ingress.flows.uploads import AT_ONCE
-from deployments.ingress.reading import impatient
+from deployments.ingress.front.bodies import impatient
 from deployments.ingress.service import Service
 from state import State, open_state
 from state.blobs.folder import UNFINISHED, FolderBlobs
@@ -655,7 +655,7 @@ async def test_408_a_body_that_trickles_until_the_ticket_has_expired() -> None:
 
 
 async def test_408_a_body_that_brings_less_than_it_must(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deployments.ingress.reading.BODY_GRACE_S", 0.05)
+    monkeypatch.setattr("deployments.ingress.front.bodies.BODY_GRACE_S", 0.05)
 
     async def pieces(size: int) -> AsyncGenerator[bytes, None]:
         for _ in range(20):

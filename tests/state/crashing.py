@@ -25,7 +25,7 @@ from contract.access import PLANS, Caller, Scope
 from contract.errors import ApiError
 from contract.limits import PENDING_DRAFTS
 from contract.voice_design.draft import Plan
-from deployments.ingress.budgets import Budgets
+from deployments.ingress.front.concurrency import Budgets
 from deployments.ingress.flows.uploads import store
 from state.accounts import api_keys, keys
 from state.accounts.authentication import PEPPER

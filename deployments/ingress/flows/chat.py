@@ -20,7 +20,7 @@ from contract.completions import CompletionJob, CompletionReply
 from contract.errors import UPSTREAM_ERROR, UPSTREAM_TIMEOUT, ApiError
 from contract.limits import STREAM_SLICE_OUTPUT_TOKENS
 from contract.logprobs import check_logprobs
-from deployments.ingress.billing import Account, bill
+from deployments.ingress.money.billing import Account, bill
 from deployments.ingress.context import RequestContext
 
 J = TypeVar("J", ChatJob, CompletionJob)

@@ -26,7 +26,7 @@ from contract.errors import (
     WARMING_UP,
     ApiError,
 )
-from deployments.ingress.billing import bill
+from deployments.ingress.money.billing import bill
 from deployments.ingress.context import RequestContext
 
 R = TypeVar("R")

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from contract.catalog import RerankModel
 from contract.rerank import Ranking, RerankEngine, RerankJob
-from deployments.ingress.billing import bill
+from deployments.ingress.money.billing import bill
 from deployments.ingress.context import RequestContext
 
 R = TypeVar("R")

@@ -29,7 +29,7 @@ from contract.speech.engine import AudioBlock, Clip, SpeechEngine, SpeechJob
 from contract.speech.request import SpeechRequest
 from contract.speech.routing import Choice, choose, job_of
 from contract.speech.voices import Voice
-from deployments.ingress.billing import Account, bill
+from deployments.ingress.money.billing import Account, bill
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows.voices import slug_of, visible_voices
 from deployments.ingress.language import detect

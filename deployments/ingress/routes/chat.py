@@ -13,13 +13,13 @@ from contract.catalog import ChatModel
 from contract.chat.engine import ChatCompletion, ChatReply
 from contract.chat.request import ChatRequest
 from contract.limits import CHAT_BODY_BYTES
-from deployments.ingress.admission import Admitted, admit
-from deployments.ingress.chat_streams import AsMade, chat_stream
+from deployments.ingress.front.admission import Admitted, admit
+from deployments.ingress.wire.chat_streams import AsMade, chat_stream
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows import chat
-from deployments.ingress.idempotency import ACCEPTS_KEY, once
-from deployments.ingress.openapi import documented
-from deployments.ingress.served import ignored, input_cut
+from deployments.ingress.money.idempotency import ACCEPTS_KEY, once
+from deployments.ingress.wire.openapi import documented
+from deployments.ingress.wire.served import ignored, input_cut
 
 router = APIRouter(tags=["chat"])
 

@@ -13,13 +13,13 @@ from contract.access import Scope
 from contract.catalog import ChatModel
 from contract.completions import Completion, CompletionReply, CompletionRequest
 from contract.limits import JSON_NUMBERS
-from deployments.ingress.admission import Admitted, admit
-from deployments.ingress.chat_streams import AsMade, chat_stream
+from deployments.ingress.front.admission import Admitted, admit
+from deployments.ingress.wire.chat_streams import AsMade, chat_stream
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows import completions
-from deployments.ingress.idempotency import ACCEPTS_KEY, once
-from deployments.ingress.openapi import documented
-from deployments.ingress.served import input_cut
+from deployments.ingress.money.idempotency import ACCEPTS_KEY, once
+from deployments.ingress.wire.openapi import documented
+from deployments.ingress.wire.served import input_cut
 
 router = APIRouter(tags=["chat"])
 

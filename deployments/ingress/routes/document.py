@@ -7,8 +7,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from contract.limits import KEYLESS_BODY_BYTES
-from deployments.ingress.admission import admit_anyone
-from deployments.ingress.openapi import written
+from deployments.ingress.front.admission import admit_anyone
+from deployments.ingress.wire.openapi import written
 
 open_router = APIRouter()
 

@@ -23,11 +23,11 @@ from contract.embeddings import (
     reply_bytes,
 )
 from contract.limits import JSON_NUMBERS, REPLY_PIECE_BYTES
-from deployments.ingress.admission import Admitted, admit
+from deployments.ingress.front.admission import Admitted, admit
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows.embeddings import embed
-from deployments.ingress.idempotency import ACCEPTS_KEY, once
-from deployments.ingress.openapi import documented
+from deployments.ingress.money.idempotency import ACCEPTS_KEY, once
+from deployments.ingress.wire.openapi import documented
 
 router = APIRouter(tags=["embeddings"])
 

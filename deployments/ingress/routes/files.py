@@ -17,12 +17,12 @@ from typing_extensions import TypedDict
 from contract.errors import NOT_FOUND, UNSUPPORTED_MEDIA_TYPE
 from contract.speech.request import MEDIA_TYPES
 from contract.transcription.uploads import RECORDING_TYPES
-from deployments.ingress.admission import refuse_other_media
+from deployments.ingress.front.admission import refuse_other_media
 from deployments.ingress.flows.uploads import need_open, nothing_came, store, too_long, why_closed
-from deployments.ingress.middleware import trace_of
-from deployments.ingress.openapi import documented, documented_audio
-from deployments.ingress.reading import impatient, pieces, watched
-from deployments.ingress.streams import Stream
+from deployments.ingress.front.middleware import trace_of
+from deployments.ingress.wire.openapi import documented, documented_audio
+from deployments.ingress.front.bodies import impatient, pieces, watched
+from deployments.ingress.wire.streams import Stream
 from state.tickets import Ticket
 
 open_router = APIRouter(tags=["files"])

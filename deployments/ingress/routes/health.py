@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
-from deployments.ingress.middleware import trace_of
-from deployments.ingress.openapi import documented
+from deployments.ingress.front.middleware import trace_of
+from deployments.ingress.wire.openapi import documented
 
 open_router = APIRouter(tags=["service"])
 

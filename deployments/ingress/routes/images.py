@@ -8,8 +8,8 @@ from fastapi import APIRouter, Depends
 from starlette.responses import Response
 
 from contract.errors import NOT_IMPLEMENTED
-from deployments.ingress.admission import Admitted, admit
-from deployments.ingress.openapi import not_available
+from deployments.ingress.front.admission import Admitted, admit
+from deployments.ingress.wire.openapi import not_available
 
 router = APIRouter(tags=["images"])
 

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Depends
 from starlette.responses import JSONResponse, Response
 
 from contract.access import MeReply, Scope
-from deployments.ingress.admission import Admitted, admit
-from deployments.ingress.openapi import documented
+from deployments.ingress.front.admission import Admitted, admit
+from deployments.ingress.wire.openapi import documented
 
 router = APIRouter(tags=["service"])
 

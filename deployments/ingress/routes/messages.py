@@ -18,14 +18,14 @@ from contract.messages.events import PING, MessageEvents, failed
 from contract.messages.reply import MessageReply, TokenCount, message
 from contract.messages.request import Conversation, MessagesRequest
 from contract.messages.translation import chat_request
-from deployments.ingress.admission import Admitted, admit
-from deployments.ingress.chat_streams import chat_stream
+from deployments.ingress.front.admission import Admitted, admit
+from deployments.ingress.wire.chat_streams import chat_stream
 from deployments.ingress.context import RequestContext
-from deployments.ingress.events import Manners
+from deployments.ingress.wire.replies import Manners
 from deployments.ingress.flows import chat, tokens
-from deployments.ingress.idempotency import ACCEPTS_KEY, once
-from deployments.ingress.openapi import documented
-from deployments.ingress.served import ignored, input_cut
+from deployments.ingress.money.idempotency import ACCEPTS_KEY, once
+from deployments.ingress.wire.openapi import documented
+from deployments.ingress.wire.served import ignored, input_cut
 
 router = APIRouter(tags=["messages"])
 

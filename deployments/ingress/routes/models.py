@@ -10,9 +10,9 @@ from starlette.responses import JSONResponse, Response
 from contract.catalog import Model
 from contract.errors import MODEL_NOT_FOUND
 from contract.models import ModelList, ModelObject, describe, listing
-from deployments.ingress.admission import Admitted, admit
+from deployments.ingress.front.admission import Admitted, admit
 from deployments.ingress.context import RequestContext
-from deployments.ingress.openapi import documented
+from deployments.ingress.wire.openapi import documented
 
 router = APIRouter(tags=["service"])
 

@@ -19,15 +19,15 @@ from contract.responses.events import ResponseEvents
 from contract.responses.naming import named_here
 from contract.responses.reply import Head, ResponseReply, whole
 from contract.responses.request import ResponsesRequest
-from deployments.ingress.admission import Admitted, admit
-from deployments.ingress.chat_streams import chat_stream
+from deployments.ingress.front.admission import Admitted, admit
+from deployments.ingress.wire.chat_streams import chat_stream
 from deployments.ingress.context import RequestContext
-from deployments.ingress.events import Manners
+from deployments.ingress.wire.replies import Manners
 from deployments.ingress.flows import chat, tokens
-from deployments.ingress.idempotency import ACCEPTS_KEY, once
-from deployments.ingress.openapi import documented
-from deployments.ingress.reading import holding
-from deployments.ingress.served import ignored, input_cut
+from deployments.ingress.money.idempotency import ACCEPTS_KEY, once
+from deployments.ingress.wire.openapi import documented
+from deployments.ingress.front.bodies import holding
+from deployments.ingress.wire.served import ignored, input_cut
 
 router = APIRouter(tags=["chat"])
 

@@ -16,12 +16,12 @@ from contract.limits import SPEECH_BODY_BYTES
 from contract.speech.engine import AudioBlock
 from contract.speech.request import MEDIA_TYPES, SpeechRequest
 from contract.speech.routing import Choice
-from deployments.ingress.admission import Admitted, admit
-from deployments.ingress.events import event_stream
+from deployments.ingress.front.admission import Admitted, admit
+from deployments.ingress.wire.replies import event_stream
 from deployments.ingress.flows import speech
-from deployments.ingress.openapi import documented_audio
-from deployments.ingress.served import served_by
-from deployments.ingress.streams import byte_stream
+from deployments.ingress.wire.openapi import documented_audio
+from deployments.ingress.wire.served import served_by
+from deployments.ingress.wire.streams import byte_stream
 
 router = APIRouter(tags=["speech"])
 

@@ -18,10 +18,10 @@ from contract.tokens import (
     TokenizeMessages,
     TokenizeReply,
 )
-from deployments.ingress.admission import Admitted, admit
+from deployments.ingress.front.admission import Admitted, admit
 from deployments.ingress.flows import tokens
-from deployments.ingress.openapi import documented
-from deployments.ingress.served import ignored
+from deployments.ingress.wire.openapi import documented
+from deployments.ingress.wire.served import ignored
 
 router = APIRouter(tags=["tokens"])
 

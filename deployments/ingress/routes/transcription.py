@@ -17,15 +17,15 @@ from contract.errors import INVALID_REQUEST, UNSUPPORTED_MEDIA_TYPE
 from contract.limits import RECORDING_BODY_BYTES, RECORDING_FORM_BYTES
 from contract.transcription.request import Plan, TranscriptionRequest, fields
 from contract.transcription.transcript import PLAIN_TYPES, Transcript, TranscriptionReply, delta, done, plain, reply
-from deployments.ingress.admission import Admitted, admit
+from deployments.ingress.front.admission import Admitted, admit
 from deployments.ingress.context import RequestContext
-from deployments.ingress.events import event_stream
+from deployments.ingress.wire.replies import event_stream
 from deployments.ingress.flows import transcription
 from deployments.ingress.flows.transcription import Answer
-from deployments.ingress.forms import read_form
-from deployments.ingress.idempotency import ACCEPTS_KEY, once
-from deployments.ingress.openapi import documented_form
-from deployments.ingress.served import served_by
+from deployments.ingress.wire.forms import read_form
+from deployments.ingress.money.idempotency import ACCEPTS_KEY, once
+from deployments.ingress.wire.openapi import documented_form
+from deployments.ingress.wire.served import served_by
 from state.idempotency import HEADER
 
 router = APIRouter(tags=["transcription"])

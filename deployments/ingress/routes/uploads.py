@@ -11,11 +11,11 @@ from starlette.responses import JSONResponse, Response
 from contract.access import Scope
 from contract.limits import UPLOAD_BYTES
 from contract.transcription.uploads import UploadRequest, UploadTicket
-from deployments.ingress.addresses import own_address, signature_of
-from deployments.ingress.admission import Admitted, admit
+from deployments.ingress.wire.addresses import own_address, signature_of
+from deployments.ingress.front.admission import Admitted, admit
 from deployments.ingress.flows.uploads import issue
-from deployments.ingress.idempotency import ACCEPTS_KEY, once
-from deployments.ingress.openapi import documented
+from deployments.ingress.money.idempotency import ACCEPTS_KEY, once
+from deployments.ingress.wire.openapi import documented
 
 router = APIRouter(tags=["transcription"])
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from contract.errors import INTERNAL_ERROR, ApiError
 from contract.events import KEEP_ALIVE, event
 from contract.limits import KEEPALIVE_S
-from deployments.ingress.streams import Stream
+from deployments.ingress.wire.streams import Stream
 
 NO_CACHE = {"cache-control": "no-cache"}
 

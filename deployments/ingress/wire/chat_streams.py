@@ -9,9 +9,9 @@ from typing import Protocol
 from contract.chat.engine import ChatBatch
 from contract.events import DONE
 from deployments.ingress.context import RequestContext
-from deployments.ingress.events import PLAIN, Manners, event_stream
-from deployments.ingress.served import ignored, input_cut
-from deployments.ingress.streams import Stream
+from deployments.ingress.wire.replies import PLAIN, Manners, event_stream
+from deployments.ingress.wire.served import ignored, input_cut
+from deployments.ingress.wire.streams import Stream
 
 
 class Telling(Protocol):

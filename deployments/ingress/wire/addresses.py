@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 
 from contract.speech.voices import SAMPLE_ADDRESS_S
-from deployments.ingress.admission import Admitted
-from deployments.ingress.middleware import trace_of
+from deployments.ingress.front.admission import Admitted
+from deployments.ingress.front.middleware import trace_of
 from deployments.ingress.service import Service
 
 

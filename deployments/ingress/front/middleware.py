@@ -24,9 +24,9 @@ from autoscaling.engine import Timings
 from contract.errors import INTERNAL_ERROR, ApiError, without_text
 from contract.limits import REPLY_PIECE_BYTES, WRITE_LEAST_BYTES_PER_S, WRITE_S
 from contract.wires import OPENAI, ErrorShape, error_shape
-from deployments.ingress.browsers import Pages
-from deployments.ingress.budgets import Holder
-from deployments.ingress.patience import Overdue, Pace
+from deployments.ingress.front.cors import Pages
+from deployments.ingress.front.concurrency import Holder
+from deployments.ingress.front.patience import Overdue, Pace
 from deployments.ingress.service import Service
 from state.rates import RateVerdict
 

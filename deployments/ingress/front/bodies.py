@@ -21,9 +21,9 @@ from starlette.types import Message, Receive
 from contract.body import Hold
 from contract.errors import INVALID_REQUEST, REQUEST_TOO_LARGE, UPLOAD_STALLED
 from contract.limits import BODY_GRACE_S, BODY_IDLE_S, BODY_LEAST_BYTES_PER_S, BODY_S, LONG_BODY_BYTES
-from deployments.ingress.budgets import Holder, owner_of
-from deployments.ingress.middleware import trace_of
-from deployments.ingress.patience import Overdue, within
+from deployments.ingress.front.concurrency import Holder, owner_of
+from deployments.ingress.front.middleware import trace_of
+from deployments.ingress.front.patience import Overdue, within
 
 R = TypeVar("R")
 

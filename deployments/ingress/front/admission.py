@@ -27,11 +27,11 @@ from contract.errors import (
     ApiError,
 )
 from contract.limits import JSON_BODY_BYTES, JSON_VALUES
-from deployments.ingress.budgets import Stranger
+from deployments.ingress.front.concurrency import Stranger
 from deployments.ingress.context import RequestContext
-from deployments.ingress.middleware import trace_of
-from deployments.ingress.origins import client_network
-from deployments.ingress.reading import holding, in_turn, whole
+from deployments.ingress.front.middleware import trace_of
+from deployments.ingress.front.origins import client_network
+from deployments.ingress.front.bodies import holding, in_turn, whole
 from state.idempotency import HEADER
 from state.rates import RateVerdict
 

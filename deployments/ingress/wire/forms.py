@@ -12,8 +12,8 @@ from starlette.requests import Request
 
 from contract.errors import INVALID_REQUEST, REQUEST_TOO_LARGE
 from contract.limits import MIB, RECORDING_BODY_BYTES, RECORDING_FORM_BYTES
-from deployments.ingress.budgets import Holder
-from deployments.ingress.reading import taken
+from deployments.ingress.front.concurrency import Holder
+from deployments.ingress.front.bodies import taken
 
 MAX_FIELDS = 200
 """Fields of a form. A hundred terms and every other field are fewer."""

@@ -1,0 +1,1 @@
+"""The checks before a route, and what every reply has."""

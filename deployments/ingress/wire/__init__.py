@@ -1,0 +1,1 @@
+"""How requests and replies are written down."""
