@@ -35,7 +35,7 @@ FORMS = ("statement", "question")
 
 
 @dataclass(slots=True)
-class Tally:
+class UsageCounter:
     """What came back over one wire. `pairs` are the probabilities of a true and a false statement, by form."""
 
     chosen: list[bool] = field(default_factory=list)
@@ -54,9 +54,9 @@ def run(options: argparse.Namespace) -> None:
     print(table(asyncio.run(_tallies(catalog, catalog.decisions[options.model]))))
 
 
-async def _tallies(catalog: Catalog, model: DecisionModel) -> dict[str, Tally]:
+async def _tallies(catalog: Catalog, model: DecisionModel) -> dict[str, UsageCounter]:
     scorer = models.load(model)
-    tallies: dict[str, Tally] = defaultdict(Tally)
+    tallies: dict[str, UsageCounter] = defaultdict(UsageCounter)
     try:
         await scorer.measure(catalog.presets.values())
         for group in tomllib.loads(FILE.read_text("utf-8")).values():
@@ -99,7 +99,7 @@ async def _reply(catalog: Catalog, model: DecisionModel, scorer: DecisionEngine,
     )
 
 
-def _count(tally: Tally, group: dict[str, Any], expected: str, found: list[dict[str, Any]]) -> None:
+def _count(tally: UsageCounter, group: dict[str, Any], expected: str, found: list[dict[str, Any]]) -> None:
     names = list(group["options"])
     tally.chosen.append(found[0]["choice"] == expected)
     held = [answer["probability"] if "probability" in answer else answer["noul"] for answer in found[1:]]
@@ -108,7 +108,7 @@ def _count(tally: Tally, group: dict[str, Any], expected: str, found: list[dict[
         tally.pairs[form] += [(likely[expected], likely[name]) for name in names if name != expected]
 
 
-def table(tallies: dict[str, Tally]) -> str:
+def table(tallies: dict[str, UsageCounter]) -> str:
     """One row for each wire and form."""
     lines = [
         f"| wire | asked as | right | true above false by more than {APART} | equal | false above true |",

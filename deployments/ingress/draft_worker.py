@@ -70,7 +70,7 @@ COUNTED = frozenset({UPSTREAM_ERROR, UPSTREAM_TIMEOUT})
 FAILED = "the voice could not be designed; nothing is billed, and it may be ordered again"
 
 
-class Drafting:
+class DraftWorker:
     """The drafts that this process works on.
 
     Args:

@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 import pytest
 import uvicorn
 
-from deployments.ingress.front import middleware
 from deployments.ingress.app import build_app
+from deployments.ingress.front import middleware
 from tests.api.conftest import Api, LocalEngine
 from tests.engines import ObedientChat
 
@@ -71,7 +71,7 @@ async def test_client_that_reads_nothing_is_dropped_and_its_engine_is_free(
     async with served(api) as port, asked(api, port, 10**6):
         while not under_way(api):  # noqa: ASYNC110  # a counter has nothing to wait for
             await asyncio.sleep(0.01)
-        while under_way(api) or api.service.budgets.requests:  # noqa: ASYNC110
+        while under_way(api) or api.service.concurrency.requests:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     (line,) = await api.usage()
     assert 0 < line.quantity < 10**6, "what was produced is billed, and no more"
@@ -107,7 +107,7 @@ async def test_client_is_dropped_that_always_reads_in_time_but_too_little(
         reading = asyncio.create_task(read_at(client, 150_000))
         while not under_way(api):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-        while under_way(api) or api.service.budgets.requests:  # noqa: ASYNC110
+        while under_way(api) or api.service.concurrency.requests:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         reading.cancel()
     (line,) = await api.usage()

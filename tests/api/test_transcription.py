@@ -31,10 +31,9 @@ from contract.limits import (
 from contract.transcription.request import TranscriptionRequest
 from contract.transcription.transcript import Transcript
 from deployments.ingress.app import build_app
-from deployments.ingress.context import RequestContext
+from deployments.ingress.context import RequestContext, Service
 from deployments.ingress.flows import transcription
 from deployments.ingress.flows.transcription import Answer
-from deployments.ingress.service import Service
 from tests.api.conftest import Api
 
 pytestmark = pytest.mark.anyio

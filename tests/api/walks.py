@@ -40,23 +40,31 @@ from autoscaling.gate import Gate
 from autoscaling.watch import StartWatch
 from contract.access import Scope
 from contract.catalog import Catalog, Model
+from deployments.chat import Chat
+from deployments.decisions import Scorer
+from deployments.embeddings import Embedder
 from deployments.ingress.app import build_app
-from deployments.ingress.service import Service
+from deployments.ingress.context import Service
 from deployments.replica import Replica
+from deployments.rerank import Reranker
+from deployments.speech import Speaker
+from deployments.transcription import Transcriber
+from deployments.voice_design import VoiceDesigner
 from state import open_state
 from state.database.migrate import upgrade
 from tests.api.conftest import Api
 from tests.catalogs import behaving, chat
 from tests.state.books import eventually
 
-from deployments.chat import Chat
-from deployments.embeddings import Embedder
-from deployments.rerank import Reranker
-from deployments.speech import Speaker
-from deployments.transcription import Transcriber
-from deployments.decisions import Scorer
-from deployments.voice_design import VoiceDesigner
-ENGINES={'chat':Chat,'embeddings':Embedder,'rerank':Reranker,'speech':Speaker,'transcription':Transcriber,'decisions':Scorer,'voice_design':VoiceDesigner}
+ENGINES = {
+    "chat": Chat,
+    "embeddings": Embedder,
+    "rerank": Reranker,
+    "speech": Speaker,
+    "transcription": Transcriber,
+    "decisions": Scorer,
+    "voice_design": VoiceDesigner,
+}
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/walks.md"
 APP_NAME = "walks"
@@ -359,7 +367,7 @@ async def walks(folder: Path) -> dict[str, Walk]:
             await walk(api)
             with traced() as taken[name]:
                 await walk(api)
-    await service.drafting.close()
+    await service.drafts.close()
     await state.close()
     return taken
 

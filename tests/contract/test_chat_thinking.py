@@ -10,7 +10,7 @@ from contract.chat.request import ChatRequest
 from contract.chat.thinking import EFFORTS, MAX_VARIABLE, Thinking, Told, told
 from contract.errors import ApiError
 
-SWITCHED = Thinking(switch="enable_thinking", budgets={"minimal": 512, "low": 2048})
+SWITCHED = Thinking(switch="enable_thinking", concurrency={"minimal": 512, "low": 2048})
 LEVELLED = Thinking(levels=("low", "high"))
 VARIABLES = Thinking(switch="thinking", variables={"depth": "integer", "style": ("brief", "full")})
 
@@ -79,7 +79,7 @@ def stanza(**fields: Any) -> ChatModel:
 
 def test_a_stanza_that_contradicts_itself_does_not_load() -> None:
     budgets = {"thinking": {"budgets": {"low": 5}}}
-    assert stanza(reasoning_parser="qwen3", **budgets).thinking == Thinking(budgets={"low": 5})
+    assert stanza(reasoning_parser="qwen3", **budgets).thinking == Thinking(concurrency={"low": 5})
     for wrong in (budgets, {"thinking": {"levels": ["hard"]}}, {"thinking": {"variables": {"a": "string"}}}):
         with pytest.raises(ValidationError):
             stanza(**wrong)

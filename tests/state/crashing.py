@@ -25,8 +25,8 @@ from contract.access import PLANS, Caller, Scope
 from contract.errors import ApiError
 from contract.limits import PENDING_DRAFTS
 from contract.voice_design.draft import Plan
-from deployments.ingress.front.concurrency import Budgets
 from deployments.ingress.flows.uploads import store
+from deployments.ingress.front.concurrency import Budgets
 from state.accounts import api_keys, keys
 from state.accounts.authentication import PEPPER
 from state.billing.ledger import Ledger

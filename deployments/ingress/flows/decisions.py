@@ -26,8 +26,8 @@ from contract.errors import (
     WARMING_UP,
     ApiError,
 )
-from deployments.ingress.money.billing import bill
 from deployments.ingress.context import RequestContext
+from deployments.ingress.money.billing import bill
 
 R = TypeVar("R")
 

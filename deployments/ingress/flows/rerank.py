@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from contract.catalog import RerankModel
 from contract.rerank import Ranking, RerankEngine, RerankJob
-from deployments.ingress.money.billing import bill
 from deployments.ingress.context import RequestContext
+from deployments.ingress.money.billing import bill
 
 R = TypeVar("R")
 

@@ -29,10 +29,10 @@ from contract.speech.engine import AudioBlock, Clip, SpeechEngine, SpeechJob
 from contract.speech.request import SpeechRequest
 from contract.speech.routing import Choice, choose, job_of
 from contract.speech.voices import Voice
-from deployments.ingress.money.billing import Account, bill
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows.voices import slug_of, visible_voices
 from deployments.ingress.language import detect
+from deployments.ingress.money.billing import Account, bill
 from state.voices import OwnVoice
 
 CLIP_RATE = 24_000

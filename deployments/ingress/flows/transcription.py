@@ -26,9 +26,9 @@ from contract.limits import FORMAT_TEXT_S
 from contract.transcription.engine import Heard, TranscriptionEngine, TranscriptionJob
 from contract.transcription.request import Plan, TranscriptionRequest, choose, plan
 from contract.transcription.transcript import Formatted, Transcript
-from deployments.ingress.money.billing import bill
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows.formatting import FORMAT_WAIT_S, Formatting
+from deployments.ingress.money.billing import bill
 
 ADDRESS_S = 600
 """For so long an engine can read a recording from the store: longer than any deadline."""

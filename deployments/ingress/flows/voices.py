@@ -17,8 +17,7 @@ from contract.catalog import SpeechModel
 from contract.errors import NOT_CONFIGURED, SAMPLE_UNAVAILABLE
 from contract.speech.engine import SpeechEngine, SpeechJob
 from contract.speech.voices import SYSTEM_VOICES, Voice, VoiceAlias
-from deployments.ingress.context import RequestContext
-from deployments.ingress.service import Service
+from deployments.ingress.context import RequestContext, Service
 from state.voices import OwnVoice
 
 

@@ -27,11 +27,11 @@ from contract.errors import (
     ApiError,
 )
 from contract.limits import JSON_BODY_BYTES, JSON_VALUES
-from deployments.ingress.front.concurrency import Stranger
 from deployments.ingress.context import RequestContext
+from deployments.ingress.front.bodies import read_body
+from deployments.ingress.front.concurrency import AnonymousClient
 from deployments.ingress.front.middleware import trace_of
 from deployments.ingress.front.origins import client_network
-from deployments.ingress.front.bodies import holding, in_turn, whole
 from state.idempotency import HEADER
 from state.rates import RateVerdict
 
@@ -63,18 +63,17 @@ class Admitted:
     async def body(self, model: type[B], *, optional: bool = False) -> B:
         """The JSON body as `model`; where it is `optional`, no body is an empty object.
 
-        Raises UNSUPPORTED_MEDIA_TYPE, INVALID_JSON, INVALID_REQUEST, and what `whole` raises.
+        Raises UNSUPPORTED_MEDIA_TYPE, INVALID_JSON, INVALID_REQUEST, and what `read_body` raises.
         """
         refuse_other_media(self.request)
-        raw = await whole(self.request, self.context.caller, self.max_body_bytes)
+        trace = trace_of(self.request)
+        hold = trace.hold()
+        raw = await read_body(self.request, hold, self.max_body_bytes)
         self.body_bytes = len(raw)
         if HEADER in self.request.headers:
             self.body_sha256 = sha256(raw).hexdigest()
-        hold = holding(self.request, self.context.caller)
-        sent = raw if raw or not optional else b"{}"
-        return await in_turn(
-            self.request, self.context.caller, len(raw), lambda: parse(model, sent, self.max_values, hold)
-        )
+        async with trace.service.concurrency.reading_turn(self.context.caller, len(raw)):
+            return parse(model, raw if raw or not optional else b"{}", self.max_values, hold)
 
 
 def admit(
@@ -100,8 +99,7 @@ def admit(
         if scope is not None:
             caller.require(scope)
         _refuse_beyond(rate)
-        trace.held.enter_context(trace.service.budgets.call(caller))
-        trace.holder = caller
+        trace.begin_call(caller)
         trace.timings.organisation = caller.org_id
         context = RequestContext(trace.service, caller, trace.request_id, trace.started_s, trace.timings)
         return Admitted(request, context, max_body_bytes, max_values)
@@ -139,7 +137,7 @@ def _either_header(request: Request) -> str:
     return authorization or f"Bearer {key}"
 
 
-async def admit_anyone(request: Request, max_body_bytes: int) -> Stranger:
+async def admit_anyone(request: Request, max_body_bytes: int) -> AnonymousClient:
     """What the routes without a key look at first: length, and a rate for each network that clients are in.
 
     From then on the request counts among those of that network, until it is over. Raises REQUEST_TOO_LARGE,
@@ -147,12 +145,11 @@ async def admit_anyone(request: Request, max_body_bytes: int) -> Stranger:
     """
     trace = trace_of(request)
     refuse_long_body(request, max_body_bytes)
-    stranger = Stranger(client_network(request))
-    rate = trace.rate = await trace.service.state.rates.hit_address(stranger.network)
+    client = AnonymousClient(client_network(request))
+    rate = trace.rate = await trace.service.state.rates.hit_address(client.network)
     _refuse_beyond(rate)
-    trace.held.enter_context(trace.service.budgets.call(stranger))
-    trace.holder = stranger
-    return stranger
+    trace.begin_call(client)
+    return client
 
 
 def refuse_long_body(request: Request, max_bytes: int) -> None:

@@ -15,12 +15,13 @@ and the counts go to the log.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 from audio.turns import Turns
@@ -32,6 +33,7 @@ from contract.limits import (
     BODIES_OF_ORGANISATION_BYTES,
     BODIES_OF_PROCESS_BYTES,
     KEYLESS_AT_ONCE,
+    LONG_BODY_BYTES,
     MIB,
     REQUESTS_OF_PROCESS,
     REQUESTS_PER_STREAM,
@@ -43,12 +45,12 @@ log = logging.getLogger(f"parlance.{__name__}")
 REPORT_S = 60.0
 """Refusals are logged at most so often."""
 
-AGAIN_S = (1, 3)
+RETRY_AFTER_RANGE_S = (1, 3)
 """Bounds of `Retry-After`: those who were refused together do not come back together."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stranger:
+class AnonymousClient:
     """A client without a key.
 
     Attributes:
@@ -58,11 +60,11 @@ class Stranger:
     network: str
 
 
-Holder = Caller | Stranger
-"""Who holds something. Strangers of one network are like a key, and all strangers like an organisation."""
+Holder = Caller | AnonymousClient
+"""Who holds something. AnonymousClients of one network are like a key, and all strangers like an organisation."""
 
 
-class Tally:
+class UsageCounter:
     """How much of one thing is held: in all, by organisation, by key."""
 
     def __init__(self) -> None:
@@ -88,7 +90,7 @@ class Tally:
 
 
 @dataclass
-class Budgets:
+class ConcurrencyLimits:
     """What is held in one process.
 
     Attributes:
@@ -103,9 +105,9 @@ class Budgets:
 
     most_requests: int = REQUESTS_OF_PROCESS
     requests: int = 0
-    calls: Tally = field(default_factory=Tally)
+    calls: UsageCounter = field(default_factory=UsageCounter)
     uploads: Counter[int] = field(default_factory=Counter)
-    body_bytes: Tally = field(default_factory=Tally)
+    body_bytes: UsageCounter = field(default_factory=UsageCounter)
     reading: Turns = field(default_factory=lambda: Turns(1))
     refused: Counter[str] = field(default_factory=Counter)
     _reported: Counter[str] = field(default_factory=Counter)
@@ -115,7 +117,7 @@ class Budgets:
     def request(self, is_vital: bool) -> Iterator[None]:
         """One request of anybody. Raises OVERLOADED, unless the process would be thought dead for it."""
         if self.requests >= self.most_requests and not is_vital:
-            raise OVERLOADED(retry_after_s=_again_s())
+            raise OVERLOADED(retry_after_s=_retry_after_s())
         self.requests += 1
         try:
             yield
@@ -142,7 +144,7 @@ class Budgets:
         if self.uploads[organisation] >= (most := UPLOADS_OF_ORGANISATION):
             raise _too_much(f"your organisation has {most} uploads under way, as many as it may")
         if self.uploads.total() >= self.most_requests // 4:
-            raise OVERLOADED(retry_after_s=_again_s())
+            raise OVERLOADED(retry_after_s=_retry_after_s())
         self.uploads[organisation] += 1
         try:
             yield
@@ -167,6 +169,21 @@ class Budgets:
         finally:
             self.body_bytes.take(holder, -taken_bytes)
 
+    def reading_turn(self, holder: Holder, length: int) -> AbstractAsyncContextManager[None]:
+        """Around the reading of a body of this length, which takes milliseconds for a long one.
+
+        Many that came together would be read one right after the other, and everybody else would wait for all of them.
+        So others take a step between two, and organisations take turns.
+        """
+        return nullcontext() if length <= LONG_BODY_BYTES else self._long_reading_turn(holder)
+
+    @asynccontextmanager
+    async def _long_reading_turn(self, holder: Holder) -> AsyncIterator[None]:
+        async with self.reading.of(owner_of(holder)):
+            # The others run now, up to their own next step.
+            await asyncio.sleep(0)
+            yield
+
     @contextmanager
     def reply(self, holder: Holder, count: int) -> Iterator[None]:
         """A reply that is there, until it is sent. It may pass every bound, being paid; what comes next is refused."""
@@ -190,7 +207,7 @@ class Budgets:
 
     def _refuse_bytes(self, holder: Holder, count: int) -> None:
         if self.body_bytes.total + count > BODIES_OF_PROCESS_BYTES:
-            raise OVERLOADED(retry_after_s=_again_s())
+            raise OVERLOADED(retry_after_s=_retry_after_s())
         bounds = (BODIES_OF_KEY_BYTES, BODIES_OF_ORGANISATION_BYTES)
         for held_bytes, most_bytes, whose in zip(self.body_bytes.of(holder), bounds, _whose(holder), strict=True):
             if held_bytes + count > most_bytes:
@@ -206,7 +223,7 @@ def owner_of(holder: Holder) -> str:
 
 def _names(holder: Holder) -> tuple[str, int]:
     """What the key and the organisation of `holder` are counted under."""
-    if isinstance(holder, Stranger):
+    if isinstance(holder, AnonymousClient):
         return f"from {holder.network}", NOBODY
     return holder.key_id, holder.org_id
 
@@ -214,19 +231,21 @@ def _names(holder: Holder) -> tuple[str, int]:
 def _whose(holder: Holder) -> tuple[str, str]:
     return (
         ("this address", "everybody without a key")
-        if isinstance(holder, Stranger)
+        if isinstance(holder, AnonymousClient)
         else ("this key", "your organisation")
     )
 
 
 def _most_requests(holder: Holder) -> int:
     """Under way at one time."""
-    return KEYLESS_AT_ONCE if isinstance(holder, Stranger) else holder.plan.concurrent_streams * REQUESTS_PER_STREAM
+    return (
+        KEYLESS_AT_ONCE if isinstance(holder, AnonymousClient) else holder.plan.concurrent_streams * REQUESTS_PER_STREAM
+    )
 
 
 def _too_much(message: str) -> ApiError:
-    return TOO_MUCH_AT_ONCE(message, retry_after_s=_again_s())
+    return TOO_MUCH_AT_ONCE(message, retry_after_s=_retry_after_s())
 
 
-def _again_s() -> int:
-    return random.randint(*AGAIN_S)
+def _retry_after_s() -> int:
+    return random.randint(*RETRY_AFTER_RANGE_S)

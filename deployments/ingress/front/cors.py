@@ -54,11 +54,11 @@ def is_allowed(origin: str, allowed: frozenset[str]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Pages:
+class Cors:
     """What `TraceMiddleware` does for web pages, so that the replies of its own errors are theirs as well.
 
     Attributes:
-        allowed: origins as `listed_origins` gives them; empty: no header of CORS anywhere.
+        allowed: origins as `listed_origins` gives them. Without any, the middleware does without.
     """
 
     allowed: frozenset[str] = frozenset()
@@ -74,10 +74,8 @@ class Pages:
         headers = {"access-control-allow-methods": METHODS, "access-control-max-age": str(PREFLIGHT_KEPT_S), **named}
         return Response(status_code=204, headers=headers)
 
-    def mark(self, scope: Scope, headers: MutableHeaders) -> None:
+    def add_headers(self, scope: Scope, headers: MutableHeaders) -> None:
         """Says on a reply, whose other `headers` are all there, that the page may read it and them."""
-        if not self.allowed:
-            return
         if ANY not in self.allowed:
             # Also where no page asks: a cache must not give that reply to one.
             headers.add_vary_header("Origin")

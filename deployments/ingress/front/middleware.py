@@ -21,19 +21,20 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from autoscaling.engine import Timings
+from contract.body import Hold
 from contract.errors import INTERNAL_ERROR, ApiError, without_text
 from contract.limits import REPLY_PIECE_BYTES, WRITE_LEAST_BYTES_PER_S, WRITE_S
-from contract.wires import OPENAI, ErrorShape, error_shape
-from deployments.ingress.front.cors import Pages
+from contract.messages.errors import OPENAI, ErrorShape, error_shape
+from deployments.ingress.context import Service
+from deployments.ingress.front.bodies import ReplyPace, StepTimeout
 from deployments.ingress.front.concurrency import Holder
-from deployments.ingress.front.patience import Overdue, Pace
-from deployments.ingress.service import Service
+from deployments.ingress.front.cors import Cors
 from state.rates import RateVerdict
 
 log = logging.getLogger(f"parlance.{__name__}")
 
 VITAL = frozenset({"/healthz"})
-"""Answered whatever else is under way: whoever asks there ends what does not answer."""
+"""Always answered: a health prober restarts a process that does not reply."""
 
 
 @dataclass(slots=True)
@@ -46,8 +47,8 @@ class Trace:
         started_s: `time.perf_counter()` when the request came.
         timings: filled by the gate.
         rate: set by admission.
-        held: what the request holds of the budgets until it is over.
-        holder: whose budgets those are, set by admission.
+        resources: what the request holds of the process until it is over.
+        holder: on whose limits these count, set by admission.
     """
 
     service: Service
@@ -56,7 +57,7 @@ class Trace:
     started_s: float = field(default_factory=time.perf_counter)
     timings: Timings = field(default_factory=Timings)
     rate: RateVerdict | None = None
-    held: ExitStack = field(default_factory=ExitStack)
+    resources: ExitStack = field(default_factory=ExitStack)
     holder: Holder | None = None
 
     def headers(self) -> dict[str, str]:
@@ -70,9 +71,19 @@ class Trace:
         """The reply that tells `error`, in the shape of this path's wire."""
         return JSONResponse(self.shape.body(error, self.request_id), error.fault.status, error.headers())
 
-    def replying(self, count: int) -> AbstractContextManager[None]:
-        """So many bytes of the reply are in memory."""
-        return self.service.budgets.reply(self.holder, count) if self.holder else nullcontext()
+    def begin_call(self, holder: Holder) -> None:
+        """Counts the request among those of `holder` until it is over. Raises TOO_MUCH_AT_ONCE."""
+        self.resources.enter_context(self.service.concurrency.call(holder))
+        self.holder = holder
+
+    def hold(self) -> Hold:
+        """Takes bytes of the holder's limits until the request is over. Raises TOO_MUCH_AT_ONCE, OVERLOADED."""
+        assert self.holder
+        return self.resources.enter_context(self.service.concurrency.body(self.holder))
+
+    def replying(self, byte_count: int) -> AbstractContextManager[None]:
+        """Counts bytes of the reply that are in memory."""
+        return self.service.concurrency.reply(self.holder, byte_count) if self.holder else nullcontext()
 
     def _server_timing(self) -> str:
         spent = self.timings
@@ -104,7 +115,7 @@ class TraceMiddleware:
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self.app = app
         self.service = service
-        self._pages = Pages(service.allowed_origins)
+        self._cors = Cors(service.allowed_origins) if service.allowed_origins else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request."""
@@ -113,7 +124,7 @@ class TraceMiddleware:
             return
         trace = Trace(self.service, error_shape(scope["path"]))
         scope["trace"] = trace
-        has_begun, pace = False, Pace(WRITE_S, WRITE_LEAST_BYTES_PER_S)
+        has_begun, pace = False, ReplyPace(WRITE_S, WRITE_LEAST_BYTES_PER_S)
 
         async def send_with_headers(message: Message) -> None:
             nonlocal has_begun
@@ -122,24 +133,31 @@ class TraceMiddleware:
                 headers: Any = MutableHeaders(scope=message)
                 for name, value in trace.headers().items():
                     headers.setdefault(name, value)
-                self._pages.mark(scope, headers)
-            if len(message.get("body", b"")) <= REPLY_PIECE_BYTES:
-                await _taken(send, message, pace)
-                return
-            with trace.replying(len(message["body"])):
-                for piece in in_pieces(message):
-                    await _taken(send, piece, pace)
+                if self._cors:
+                    self._cors.add_headers(scope, headers)
+            length = len(message.get("body", b""))
+            try:
+                if length <= REPLY_PIECE_BYTES:
+                    await pace.step(length, send(message))
+                    return
+                with trace.replying(length):
+                    for piece in in_pieces(message):
+                        await pace.step(len(piece["body"]), send(piece))
+            except TimeoutError:
+                # Another limit of time than the client's own is over.
+                raise BrokenOff from None
 
         try:
-            trace.held.enter_context(self.service.budgets.request(is_vital=scope["path"] in VITAL))
+            trace.resources.enter_context(self.service.concurrency.request(is_vital=scope["path"] in VITAL))
         except ApiError as error:
-            self.service.budgets.count(error)
+            self.service.concurrency.count(error)
             await trace.refusal(error)(scope, receive, send_with_headers)
             return
         try:
-            with trace.held:
-                await (self._pages.preflight(scope) or self.app)(scope, receive, send_with_headers)
-        except Unread:
+            preflight = self._cors.preflight(scope) if self._cors else None
+            with trace.resources:
+                await (preflight or self.app)(scope, receive, send_with_headers)
+        except StepTimeout:
             log.info("request %s: its client reads too slowly; dropped", trace.request_id)
             raise BrokenOff from None
         except Exception as error:
@@ -156,20 +174,6 @@ def in_pieces(message: Message) -> Iterator[Message]:
     for start in range(0, len(body), REPLY_PIECE_BYTES):
         end = start + REPLY_PIECE_BYTES
         yield {**message, "body": body[start:end], "more_body": not (is_last and end >= len(body))}
-
-
-async def _taken(send: Send, message: Message, pace: Pace) -> None:
-    """Sends `message`. Raises Unread where its client is too slow, BrokenOff where another limit of time is over."""
-    try:
-        await pace.kept(len(message.get("body", b"")), send(message))
-    except Overdue:
-        raise Unread from None
-    except TimeoutError:
-        raise BrokenOff from None
-
-
-class Unread(Exception):
-    """The client takes nothing of what is sent to it, or too little."""
 
 
 class BrokenOff(Exception):

@@ -74,14 +74,14 @@ async def once(admitted: Admitted, work: Callable[[], Awaitable[Response]], *, k
     task.add_done_callback(_running.discard)
     # What the request holds of the budgets it holds until its reply is sent; until the work is done if its client goes.
     trace = trace_of(admitted.request)
-    held = trace.held.pop_all()
+    resources = trace.resources.pop_all()
     try:
         return await asyncio.shield(task)
     finally:
         if task.done():
-            trace.held.push(held)
+            trace.resources.push(resources)
         else:
-            task.add_done_callback(lambda _: held.close())
+            task.add_done_callback(lambda _: resources.close())
 
 
 async def _claim_and_run(

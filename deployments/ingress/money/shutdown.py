@@ -21,7 +21,7 @@ SETTLE_S = 5.0
 """Ray kills some seconds after SIGTERM."""
 
 
-def do_before_exit(work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+def run_at_exit(work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
     """Has `work` done in the running event loop when the process ends, if that loop runs in another thread still.
 
     Returns what takes it back.

@@ -21,9 +21,9 @@ from contract.decisions.native import DecisionReply
 from contract.decisions.openai import OpenAIDecisionReply
 from contract.decisions.presets import Preset, PresetList, listed_presets
 from contract.decisions.systemone import SystemOneReply, SystemOneRequest
-from deployments.ingress.front.admission import Admitted, admit
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows import decisions
+from deployments.ingress.front.admission import Admitted, admit
 from deployments.ingress.money.idempotency import ACCEPTS_KEY, once
 from deployments.ingress.wire.openapi import documented
 

@@ -18,10 +18,10 @@ from contract.voice_design.replies import (
     VoiceDesignList,
     VoiceDesignObject,
 )
-from deployments.ingress.wire.addresses import signed_address
-from deployments.ingress.front.admission import Admitted, admit
 from deployments.ingress.flows import designs
+from deployments.ingress.front.admission import Admitted, admit
 from deployments.ingress.money.idempotency import ACCEPTS_KEY, once
+from deployments.ingress.wire.addresses import signed_address
 from deployments.ingress.wire.openapi import documented
 from deployments.ingress.wire.voice_objects import own_entry
 from state.drafts import Draft, Made

@@ -12,9 +12,9 @@ from contract.access import Scope
 from contract.catalog import RerankModel
 from contract.rerank import Ranking as Scores
 from contract.rerank import RerankJob, RerankReply, RerankRequest, reply
-from deployments.ingress.front.admission import Admitted, admit
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows.rerank import rerank
+from deployments.ingress.front.admission import Admitted, admit
 from deployments.ingress.money.idempotency import ACCEPTS_KEY, once
 from deployments.ingress.wire.openapi import documented
 

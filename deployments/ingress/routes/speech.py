@@ -16,12 +16,10 @@ from contract.limits import SPEECH_BODY_BYTES
 from contract.speech.engine import AudioBlock
 from contract.speech.request import MEDIA_TYPES, SpeechRequest
 from contract.speech.routing import Choice
-from deployments.ingress.front.admission import Admitted, admit
-from deployments.ingress.wire.replies import event_stream
 from deployments.ingress.flows import speech
+from deployments.ingress.front.admission import Admitted, admit
 from deployments.ingress.wire.openapi import documented_audio
-from deployments.ingress.wire.served import served_by
-from deployments.ingress.wire.streams import byte_stream
+from deployments.ingress.wire.replies import byte_stream, event_stream, served_headers
 
 router = APIRouter(tags=["speech"])
 
@@ -65,4 +63,4 @@ def _headers(admitted: Admitted, request: SpeechRequest, choice: Choice) -> dict
     headers = {"X-Voice-Provider": choice.model.provider, "X-Voice": choice.spoken_as}
     if choice.model.obeys_language:
         headers["X-Voice-Language"] = choice.language
-    return headers | served_by(admitted.context, choice.model, request.model, choice.language)
+    return headers | served_headers(admitted.context, choice.model, request.model, choice.language)

@@ -12,8 +12,8 @@ from contract.errors import NOT_FOUND
 from contract.limits import KEYLESS_BODY_BYTES
 from contract.speech.request import MEDIA_TYPES
 from contract.speech.voices import Voice, VoiceList, VoiceObject, access
-from deployments.ingress.front.admission import Admitted, admit, admit_anyone
 from deployments.ingress.flows.voices import sample, slug_of
+from deployments.ingress.front.admission import Admitted, admit, admit_anyone
 from deployments.ingress.front.middleware import trace_of
 from deployments.ingress.wire.openapi import documented, documented_audio
 from deployments.ingress.wire.voice_objects import entry, own_entry

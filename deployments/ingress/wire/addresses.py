@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 
 from contract.speech.voices import SAMPLE_ADDRESS_S
+from deployments.ingress.context import Service
 from deployments.ingress.front.admission import Admitted
 from deployments.ingress.front.middleware import trace_of
-from deployments.ingress.service import Service
 
 
 def public_address(text: str) -> str:

@@ -10,10 +10,10 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
+from contract.body import Hold
 from contract.errors import INVALID_REQUEST, REQUEST_TOO_LARGE
 from contract.limits import MIB, RECORDING_BODY_BYTES, RECORDING_FORM_BYTES
-from deployments.ingress.front.concurrency import Holder
-from deployments.ingress.front.bodies import taken
+from deployments.ingress.front.bodies import stream_body
 
 MAX_FIELDS = 200
 """Fields of a form. A hundred terms and every other field are fewer."""
@@ -38,10 +38,10 @@ class Form:
         return hashed.hexdigest()
 
 
-async def read_form(request: Request, holder: Holder, file_field: str) -> Form:
-    """The form of `request`, whose one file is `file_field`. Raises INVALID_REQUEST, and what `taken` raises."""
+async def read_form(request: Request, hold: Hold, file_field: str) -> Form:
+    """The form of `request`, whose one file is `file_field`. Raises INVALID_REQUEST, and what `stream_body` raises."""
     hint = "; upload longer recordings under a ticket of POST /audio/uploads"
-    stream = taken(request, holder, RECORDING_BODY_BYTES + RECORDING_FORM_BYTES, hint)
+    stream = stream_body(request, hold, RECORDING_BODY_BYTES + RECORDING_FORM_BYTES, hint)
     parser = _InMemory(request.headers, stream, max_files=1, max_fields=MAX_FIELDS, max_part_size=RECORDING_FORM_BYTES)
     try:
         async with aclosing(stream):

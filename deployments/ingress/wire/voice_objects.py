@@ -6,8 +6,8 @@ from typing import Any
 
 from contract.catalog import SpeechModel
 from contract.speech.voices import Voice, VoiceObject
-from deployments.ingress.wire.addresses import signed_address
 from deployments.ingress.front.admission import Admitted
+from deployments.ingress.wire.addresses import signed_address
 from state.voices import OwnVoice
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from deployments.ingress.front.patience import Overdue, Pace, within
+from deployments.ingress.front.bodies import ReplyPace, StepTimeout, with_timeout
 
 pytestmark = pytest.mark.anyio
 
@@ -22,13 +22,13 @@ async def later(event: asyncio.Event) -> str:
 
 
 async def test_what_is_there_at_once_needs_no_time() -> None:
-    assert await within(-1, at_once()) == "there"
+    assert await with_timeout(-1, at_once()) == "there"
 
 
 async def test_what_comes_later_is_waited_for() -> None:
     event = asyncio.Event()
     asyncio.get_running_loop().call_soon(event.set)
-    assert await within(60, later(event)) == "come"
+    assert await with_timeout(60, later(event)) == "come"
 
 
 async def test_what_does_not_come_is_ended() -> None:
@@ -40,8 +40,8 @@ async def test_what_does_not_come_is_ended() -> None:
         finally:
             ended.set()
 
-    with pytest.raises(Overdue):
-        await within(0, never())
+    with pytest.raises(StepTimeout):
+        await with_timeout(0, never())
     assert ended.is_set()
 
 
@@ -54,7 +54,7 @@ async def test_errors_of_a_step_are_its_own(error: type[Exception], waits: bool)
         raise error
 
     with pytest.raises(error):
-        await within(60, fails())
+        await with_timeout(60, fails())
 
 
 async def test_a_step_may_survive_what_it_catches() -> None:
@@ -66,7 +66,7 @@ async def test_a_step_may_survive_what_it_catches() -> None:
             return "to the end"
         return "never"
 
-    assert await within(0, holds_on()) == "to the end"
+    assert await with_timeout(0, holds_on()) == "to the end"
 
 
 async def test_cancelling_from_outside_is_no_lack_of_time() -> None:
@@ -79,7 +79,7 @@ async def test_cancelling_from_outside_is_no_lack_of_time() -> None:
         finally:
             ended.set()
 
-    task = asyncio.create_task(within(60, never()))
+    task = asyncio.create_task(with_timeout(60, never()))
     await started.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -94,9 +94,9 @@ async def test_a_generator_gives_its_next_item() -> None:
         yield 2
 
     source = items()
-    assert [await within(60, source.__anext__()), await within(60, source.__anext__())] == [1, 2]
+    assert [await with_timeout(60, source.__anext__()), await with_timeout(60, source.__anext__())] == [1, 2]
     with pytest.raises(StopAsyncIteration):
-        await within(60, source.__anext__())
+        await with_timeout(60, source.__anext__())
 
 
 class Clock:
@@ -108,6 +108,7 @@ class Clock:
         return self.now_s
 
     async def pass_by(self, seconds: float) -> None:
+        await asyncio.sleep(0)
         self.now_s += seconds
 
 
@@ -115,19 +116,19 @@ class Clock:
 async def test_all_waits_together_are_bounded_by_what_was_sent(waited_s: float, is_dropped: bool) -> None:
     clock, event = Clock(), asyncio.Event()
     asyncio.get_running_loop().call_soon(event.set)
-    pace = Pace(60, 10, clock)
-    await pace.kept(100, clock.pass_by(20))
+    pace = ReplyPace(60, 10, clock)
+    await pace.step(100, clock.pass_by(20))
     await clock.pass_by(1000)  # nothing was there to be sent
-    await pace.kept(0, clock.pass_by(waited_s - 20 - 1e-6))
+    await pace.step(0, clock.pass_by(waited_s - 20 - 1e-6))
     if is_dropped:
-        with pytest.raises(Overdue):
-            await pace.kept(0, asyncio.Event().wait())
+        with pytest.raises(StepTimeout):
+            await pace.step(0, asyncio.Event().wait())
     else:
-        assert await pace.kept(100, later(event)) == "come"
+        await pace.step(100, later(event))
 
 
 async def test_nothing_may_be_waited_for_longer_than_the_idle_time_however_much_was_sent() -> None:
-    pace = Pace(0, 1)
-    await pace.kept(10**9, at_once())
-    with pytest.raises(Overdue):
-        await pace.kept(0, asyncio.Event().wait())
+    pace = ReplyPace(0, 1)
+    await pace.step(10**9, at_once())
+    with pytest.raises(StepTimeout):
+        await pace.step(0, asyncio.Event().wait())
