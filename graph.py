@@ -6,8 +6,7 @@
                                   +-> Speaker     x engines    text to speech; encoded and marked where it is made
                                   +-> Transcriber x models     speech to text; decoded in a sandbox where it is heard
                                   +-> VoiceDesigner            voices, spoken and measured until the pitch is right
-                                  `-> Scorer      x models     decisions; measured before they answer; one may read
-                                                               through a Chat instead of an engine of its own
+                                  `-> Scorer      x models     decisions; measured before they answer
 
 Every model replica may scale to zero; what a client sees of that is decided in `autoscaling.gate`, from replica state.
 Keys, limits and money are kept by `state`, inside the ingress process.
@@ -30,16 +29,10 @@ import configs
 from autoscaling.deployment import deployment_options
 from contract.catalog import Catalog, Model
 from contract.place import UNKNOWN_COUNTRY, Country, Operator, Place
-from deployments.chat import Chat
 from deployments.client import connect
-from deployments.decisions import Scorer
-from deployments.embeddings import Embedder
 from deployments.fork_server.plan import commands
 from deployments.ingress.deployment import Ingress, IngressArgs
-from deployments.rerank import Reranker
-from deployments.speech import Speaker
-from deployments.transcription import Transcriber
-from deployments.voice_design import VoiceDesigner
+from deployments.replicas import Chat, Embedder, Reranker, Scorer, Speaker, Transcriber, VoiceDesigner
 from models.options import check
 from preflight.faults import Plan, refuse
 from preflight.site import Site
@@ -91,29 +84,17 @@ def wire(catalog: Catalog, ingress: IngressArgs, *, fork_server: bool = True) ->
     if absent := set(ingress.warm) - {model.id for model in catalog.set_up()}:
         raise configs.CatalogError(f"ingress.warm: the profile `{catalog.profile}` sets up no model `{min(absent)}`")
     bind: Binder = partial(bind_each, pythons=commands(catalog.set_up()) if fork_server else {})
-    chats = bind(Chat, catalog.chat)
     engines = (
-        chats
+        bind(Chat, catalog.chat)
         | bind(Embedder, catalog.embeddings)
         | bind(Reranker, catalog.rerank)
         | bind(Speaker, catalog.speech)
         | bind(Transcriber, catalog.transcription)
         | bind(VoiceDesigner, catalog.voice_design)
-        | bind_scorers(bind, catalog, chats)
+        | bind(Scorer, catalog.decisions, tuple(catalog.presets.values()))
     )
     entry: Deployment = Ingress
     return entry.options(**ingress.deployment_options()).bind(ingress, catalog, engines)
-
-
-def bind_scorers(bind: Binder, catalog: Catalog, chats: Mapping[str, Application]) -> dict[str, Application]:
-    """As `bind_each`; a scorer that reads through a chat model gets its stanza and its handle, too."""
-    presets = tuple(catalog.presets.values())
-    bound: dict[str, Application] = {}
-    for model in catalog.decisions.values():
-        through = catalog.read_through(model)
-        more = (through, chats[through.deployment]) if through else ()
-        bound |= bind(Scorer, {model.id: model}, presets, *more)
-    return bound
 
 
 def bind_each(

@@ -40,34 +40,28 @@ from autoscaling.gate import Gate
 from autoscaling.watch import StartWatch
 from contract.access import Scope
 from contract.catalog import Catalog, Model
-from deployments.chat import Chat
-from deployments.decisions import Scorer
-from deployments.embeddings import Embedder
 from deployments.ingress.app import build_app
 from deployments.ingress.context import Service
-from deployments.replica import Replica
-from deployments.rerank import Reranker
-from deployments.speech import Speaker
-from deployments.transcription import Transcriber
-from deployments.voice_design import VoiceDesigner
+from deployments.replicas import Chat, Embedder, Replica, Reranker, Scorer, Speaker, Transcriber, VoiceDesigner
 from state import open_state
 from state.database.migrate import upgrade
 from tests.api.conftest import Api
 from tests.catalogs import behaving, chat
 from tests.state.books import eventually
 
-ENGINES = {
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs/walks.md"
+APP_NAME = "walks"
+
+REPLICAS: Mapping[str, Any] = {
     "chat": Chat,
     "embeddings": Embedder,
     "rerank": Reranker,
     "speech": Speaker,
     "transcription": Transcriber,
-    "decisions": Scorer,
     "voice_design": VoiceDesigner,
+    "decisions": Scorer,
 }
-ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs/walks.md"
-APP_NAME = "walks"
 
 ROOMS = ("contract", "text", "audio", "concurrency", "configs", "state", "models", "autoscaling", "deployments")
 
@@ -269,8 +263,8 @@ class LocalHandle:
 def gate_to(model: Model, watch: StartWatch) -> Gate:
     """A real gate before a real replica, whose adapter obeys."""
     assert model.serving
-    kind: Any = ENGINES[model.noun].func_or_class
-    replica: Replica[Any] = object.__new__(kind)
+    kind = REPLICAS[model.noun].func_or_class
+    replica: Replica = object.__new__(kind)
     replica._adapter, replica.load_s = models.load(model), 0.0
     handle: Any = LocalHandle(replica)
     views.VIEWS[(APP_NAME, model.deployment)] = handle
