@@ -8,6 +8,7 @@
     models.py        section 2      how a model is listed
     base.py  body.py  images.py     how strictly bodies are read: types, JSON, `data:` addresses
     events.py        section 4      server-sent events
+    wires.py                        which paths tell errors in another shape than OpenAI's
     responses/  messages/           chat on OpenAI's newer wire, and on Anthropic's
     mcp.py           section 4      JSON-RPC messages, what tools take
     completions.py                  plain text that an LLM continues

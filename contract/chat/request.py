@@ -186,6 +186,8 @@ class ChatRequest(Lenient):
 
     @model_validator(mode="after")
     def _tools_agree(self) -> ChatRequest:
+        if self.tools is None and self.tool_choice is None:
+            return self
         tools = self._callable.values()
         kinds = {tool.name: tool.type for tool in tools}
         if len(kinds) < len(tools):
@@ -201,12 +203,13 @@ class ChatRequest(Lenient):
 
     @model_validator(mode="after")
     def _calls_are_readable(self) -> ChatRequest:
-        check_arguments(
-            (f"messages[{turn}].tool_calls[{place}].function.arguments", call.function.arguments)
-            for turn, message in enumerate(self.messages)
-            for place, call in enumerate(message.tool_calls or ())
-            if isinstance(call, ToolCall)
-        )
+        if any(message.tool_calls for message in self.messages):
+            check_arguments(
+                (f"messages[{turn}].tool_calls[{place}].function.arguments", call.function.arguments)
+                for turn, message in enumerate(self.messages)
+                for place, call in enumerate(message.tool_calls or ())
+                if isinstance(call, ToolCall)
+            )
         return self
 
     @model_validator(mode="after")
@@ -219,7 +222,8 @@ class ChatRequest(Lenient):
             raise ValueError("`top_logprobs` needs `logprobs: true`")
         if sum(message.images for message in self.messages) > MAX_IMAGES:
             raise ValueError(f"`messages` hold more than {MAX_IMAGES} images")
-        schemas.check(self)
+        if self.tools or self.response_format:
+            schemas.check(self)
         return self
 
     def texts(self) -> Iterator[str]:

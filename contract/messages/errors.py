@@ -1,13 +1,7 @@
-"""An error as Anthropic's clients read it, and which paths are theirs: an error before any route has their shape, too.
-
-Statuses, codes and sentences are those of `contract.errors`.
-"""
+"""An error as Anthropic's clients read it. Statuses, codes and sentences are those of `contract.errors`."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from typing_extensions import TypedDict
@@ -66,27 +60,3 @@ def error_body(error: ApiError, request_id: str) -> dict[str, Any]:
         "details": {"error_code": fault.code},
     }
     return {"type": "error", "error": told | error.extra, "request_id": request_id}
-
-
-@dataclass(frozen=True, slots=True)
-class ErrorShape:
-    """How errors are written on a wire.
-
-    Attributes:
-        body: the JSON body, of an error and the id of its request.
-        id_headers: headers of every reply in which this wire's clients look for that id.
-    """
-
-    body: Callable[[ApiError, str], dict[str, Any]]
-    id_headers: tuple[str, ...] = ("x-request-id",)
-
-
-OPENAI = ErrorShape(lambda error, _: error.body())
-ANTHROPIC = ErrorShape(error_body, ("x-request-id", "request-id"))
-
-ANTHROPIC_PATHS = re.compile(r"(/v1)?/messages(/.*)?", re.DOTALL)
-
-
-def error_shape(path: str) -> ErrorShape:
-    """The shape for `path`, whether anything is there or not: OpenAI's where no other wire owns it."""
-    return ANTHROPIC if ANTHROPIC_PATHS.fullmatch(path) else OPENAI

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contract.errors import FAULTS, ApiError
-from contract.messages.errors import ANTHROPIC, OPENAI, error_body, error_shape
 from contract.messages.events import PING, MessageEvents, failed
 from contract.messages.reply import StopReason, arguments, message
+from contract.wires import ANTHROPIC, OPENAI, error_body, error_shape
 from tests.messages import added_up
 from tests.scripted import MODEL, Call, Script
 

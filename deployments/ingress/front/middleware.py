@@ -24,7 +24,7 @@ from autoscaling.engine import Timings
 from contract.body import Hold
 from contract.errors import INTERNAL_ERROR, ApiError, without_text
 from contract.limits import REPLY_PIECE_BYTES, WRITE_LEAST_BYTES_PER_S, WRITE_S
-from contract.messages.errors import OPENAI, ErrorShape, error_shape
+from contract.wires import OPENAI, ErrorShape, error_shape
 from deployments.ingress.context import Service
 from deployments.ingress.front.bodies import ReplyPace, StepTimeout
 from deployments.ingress.front.concurrency import Holder

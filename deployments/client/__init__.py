@@ -12,7 +12,10 @@
     g.decisions["decision-v1"].decide("a text", "sentiment-v1")
 
 They wake an engine that is at zero and wait for it. No key, limit or bill stands in the way: whoever reaches the
-cluster owns it. What can be called is in `handles.py` and `sound_handles.py`, how one waits for it in `calls.py`.
+cluster owns it.
+handles.py        what chat, embedding, rerank and decision models can be asked
+sound_handles.py  likewise, of what speaks and listens
+calls.py          how an answer is waited for, awaited, or iterated over
 """
 
 from __future__ import annotations
@@ -26,9 +29,9 @@ from ray import serve
 from ray.serve.handle import DeploymentHandle
 
 from contract.catalog import Catalog
-from deployments.calls import Call
-from deployments.handles import ChatHandle, DecisionsHandle, EmbedderHandle, RerankerHandle
-from deployments.sound_handles import SpeechHandle, TranscriptionHandle, VoiceDesignHandle
+from deployments.client.calls import Call
+from deployments.client.handles import ChatHandle, DecisionsHandle, EmbedderHandle, RerankerHandle
+from deployments.client.sound_handles import SpeechHandle, TranscriptionHandle, VoiceDesignHandle
 
 APP_NAME = "parlance"
 """Serve application of the graph."""
@@ -61,7 +64,7 @@ def connect(address: str = "auto", app_name: str = APP_NAME) -> Connection:
     """Handles to every engine of the graph that runs at `address`. Connects this process to Ray if it is not yet."""
     if not ray.is_initialized():
         ray.init(address=address, log_to_driver=False, logging_level="ERROR")
-    listed: Call[Catalog] = Call(serve.get_app_handle(app_name).catalog.remote(), lambda catalog: catalog)
+    listed: Call[Catalog] = Call(serve.get_app_handle(app_name).catalog.remote())
     return connection(listed.result(), lambda deployment: serve.get_deployment_handle(deployment, app_name))
 
 

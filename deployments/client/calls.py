@@ -11,7 +11,7 @@ every notebook: what blocks waits in a thread there.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +24,7 @@ from contract.catalog import Catalog, Model
 from contract.errors import ApiError
 
 M = TypeVar("M", bound=Model)
+J = TypeVar("J")
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -31,10 +32,14 @@ _END: Any = object()
 """What `next` gives at the end of a stream."""
 
 
+def _as_it_is(answer: Any) -> Any:
+    return answer
+
+
 class Call(Generic[T]):
     """A call on its way, and how its answer is read."""
 
-    def __init__(self, response: Any, read: Callable[[Any], T]) -> None:
+    def __init__(self, response: Any, read: Callable[[Any], T] = _as_it_is) -> None:
         self._response = response
         self._read = read
 
@@ -42,6 +47,10 @@ class Call(Generic[T]):
         """Waits. Raises ApiError for what the engine refuses, and whatever else failed as Ray tells it."""
         with _unwrapped():
             return self._read(_blocking(self._response.result))
+
+    def then(self, read: Callable[[T], R]) -> Call[R]:
+        """The same call, whose result is what `read` makes of its answer."""
+        return Call(self._response, lambda answer: read(self._read(answer)))
 
     def __await__(self) -> Generator[Any, None, T]:
         return self._awaited().__await__()
@@ -96,11 +105,12 @@ class Handle(Generic[M]):
     handle: DeploymentHandle
     catalog: Catalog
 
-    def _ask(self, method: str, job: Any, read: Any = lambda answer: answer) -> Call[Any]:
-        return Call(getattr(self.handle, method).remote(job), read)
+    def _call(self, method: Callable[[Any, J], Awaitable[T]], job: J) -> Call[T]:
+        """A call of `method` of the capability's protocol."""
+        return Call(getattr(self.handle, method.__name__).remote(job))
 
-    def _stream(self, method: str, job: Any) -> Stream[Any]:
-        return Stream(getattr(self.handle.options(stream=True), method).remote(job))
+    def _stream(self, method: Callable[[Any, J], AsyncIterator[T]], job: J) -> Stream[T]:
+        return Stream(getattr(self.handle.options(stream=True), method.__name__).remote(job))
 
 
 class _Gathered(Generic[T]):

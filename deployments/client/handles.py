@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any
 from contract import images as pictures
 from contract.body import validated
 from contract.catalog import ChatModel, DecisionModel, EmbeddingModel, RerankModel
-from contract.chat.engine import ChatBatch, ChatJob, ChatReply
+from contract.chat.engine import ChatBatch, ChatEngine, ChatJob, ChatReply
 from contract.chat.request import ChatRequest
 from contract.chat.thinking import told
 from contract.completions import CompletionJob, CompletionReply, CompletionRequest
 from contract.decisions.answers import Answer
-from contract.decisions.engine import DecisionJob, Measurement
+from contract.decisions.engine import DecisionEngine, DecisionJob, Measurement
 from contract.decisions.native import DecisionRequest
 from contract.decisions.orders import answered, posed
 from contract.decisions.presets import named
 from contract.decisions.questions import State
-from contract.embeddings import MAX_INPUTS, Embeddings, EmbeddingsRequest, job_of
+from contract.embeddings import MAX_INPUTS, Embeddings, EmbeddingsEngine, EmbeddingsRequest, job_of
 from contract.errors import IMAGES_UNSUPPORTED, INVALID_REQUEST
-from contract.rerank import Ranking, RerankJob, RerankRequest
+from contract.rerank import Ranking, RerankEngine, RerankJob, RerankRequest
 from contract.tokens import (
     DetokenizeJob,
     DetokenizeRequest,
@@ -35,7 +35,7 @@ from contract.tokens import (
     TokenizeText,
     check_length,
 )
-from deployments.calls import Call, Handle, Stream
+from deployments.client.calls import Call, Handle, Stream
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,20 +59,19 @@ class ChatHandle(Handle[ChatModel]):
         return self.submit(question, images, **fields).result()
 
     def submit(self, question: Question, images: Sequence[Picture] = (), **fields: Any) -> Call[ChatReply]:
-        return self._ask("complete", self._job(question, images, fields))
+        return self._call(ChatEngine.complete, self._job(question, images, fields))
 
     def stream(self, question: Question, images: Sequence[Picture] = (), **fields: Any) -> Stream[ChatBatch]:
         """The answer as it is made: `.text`, `.events` as the API sends them, and the token counts so far."""
-        return self._stream("stream", self._job(question, images, fields | {"stream": True}))
+        return self._stream(ChatEngine.stream, self._job(question, images, fields | {"stream": True}))
 
     def write(self, prompt: str | list[str], **fields: Any) -> CompletionReply:
         """Prompts, continued as plain text: `.body` is a `text_completion`."""
-        reply: CompletionReply = self._ask("write", self._prompts(prompt, fields)).result()
-        return reply
+        return self._call(ChatEngine.write, self._prompts(prompt, fields)).result()
 
     def write_stream(self, prompt: str, **fields: Any) -> Stream[ChatBatch]:
         """The continuation as it is made."""
-        return self._stream("write_stream", self._prompts(prompt, fields | {"stream": True}))
+        return self._stream(ChatEngine.write_stream, self._prompts(prompt, fields | {"stream": True}))
 
     def tokenize(self, text: str | list[dict[str, Any]], **fields: Any) -> Tokenized:
         """Tokens of a text, or of messages as the model reads them: `.ids`, and `.strings` if `return_token_strs`."""
@@ -84,13 +83,12 @@ class ChatHandle(Handle[ChatModel]):
             told(request, self.model.thinking)
         job = request.job()
         check_length(job, self.model)
-        tokens: Tokenized = self._ask("tokenize", job).result()
-        return tokens
+        return self._call(ChatEngine.tokenize, job).result()
 
     def detokenize(self, ids: Sequence[int]) -> str:
         """The text that the ids spell."""
         request = validated(DetokenizeRequest, {"model": self.model.id, "tokens": list(ids)})
-        return str(self._ask("detokenize", DetokenizeJob(tuple(request.tokens))).result())
+        return self._call(ChatEngine.detokenize, DetokenizeJob(tuple(request.tokens))).result()
 
     def _job(self, question: Question, images: Sequence[Picture], fields: dict[str, Any]) -> ChatJob:
         if isinstance(question, ChatRequest):
@@ -126,7 +124,8 @@ class EmbedderHandle(Handle[EmbeddingModel]):
     def submit(self, texts: Sequence[str], **fields: Any) -> Call[Vectors]:
         """As many texts as one request may have."""
         body = {"model": self.model.id, "input": _listed(texts), **fields}
-        return self._ask("embed", job_of(validated(EmbeddingsRequest, body), self.model), _vectors)
+        job = job_of(validated(EmbeddingsRequest, body), self.model)
+        return self._call(EmbeddingsEngine.embed, job).then(_vectors)
 
 
 class RerankerHandle(Handle[RerankModel]):
@@ -141,7 +140,7 @@ class RerankerHandle(Handle[RerankModel]):
     def submit(self, query: str, documents: Sequence[str]) -> Call[Ranking]:
         body = {"model": self.model.id, "query": query, "documents": _listed(documents)}
         request = validated(RerankRequest, body)
-        return self._ask("rerank", RerankJob(request.query, request.documents))
+        return self._call(RerankEngine.rerank, RerankJob(request.query, request.documents))
 
 
 class DecisionsHandle(Handle[DecisionModel]):
@@ -173,12 +172,13 @@ class DecisionsHandle(Handle[DecisionModel]):
             raise IMAGES_UNSUPPORTED(f"model `{self.model.id}` reads no images here; send none", param="images")
         wanted = preset.questions if preset else decision.questions
         job = DecisionJob(decision.state, posed(wanted, decision.order), decision.images)
-        return self._ask("decide", job, lambda readings: answered(wanted, readings, decision.policy, decision.order))
+        return self._call(DecisionEngine.decide, job).then(
+            lambda readings: answered(wanted, readings, decision.policy, decision.order)
+        )
 
     def measured(self) -> Measurement | None:
         """How it did on the examples of the presets when it started: under this it answers."""
-        found: Measurement | None = self._ask("measured", None).result()
-        return found
+        return self._call(DecisionEngine.measured, None).result()
 
 
 def _content(question: str, images: Sequence[Picture]) -> list[dict[str, Any]]:

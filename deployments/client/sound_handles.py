@@ -11,19 +11,19 @@ from typing import Any
 from contract.body import validated
 from contract.catalog import SpeechModel, TranscriptionModel, VoiceDesignModel
 from contract.errors import CLONING_NOT_SUPPORTED, INVALID_REQUEST
-from contract.speech.engine import AudioBlock, Clip, SpeechJob
+from contract.speech.engine import AudioBlock, Clip, SpeechEngine, SpeechJob
 from contract.speech.request import SpeechRequest
 from contract.speech.routing import choose, job_of
-from contract.transcription.engine import Heard
+from contract.transcription.engine import Heard, TranscriptionEngine
 from contract.transcription.request import Plan, TranscriptionRequest, plan
 from contract.transcription.transcript import Transcript
-from contract.voice_design.engine import Designed
+from contract.voice_design.engine import Designed, VoiceDesignEngine
 from contract.voice_design.order import DesignOrder, SuggestRequest
 from contract.voice_design.order import plan as plan_voice
 from contract.voice_design.replies import SuggestReply
 from contract.voice_design.suggest import suggest
 from contract.voice_design.traits import Gender
-from deployments.calls import Call, Handle, Stream
+from deployments.client.calls import Call, Handle, Stream
 from deployments.ingress.language import detect
 
 Speaker = str | Designed | Clip | None
@@ -47,11 +47,13 @@ class SpeechHandle(Handle[SpeechModel]):
         return self.submit(text, language, voice, **fields).result()
 
     def submit(self, text: str, language: str = "auto", voice: Speaker = None, **fields: Any) -> Call[bytes]:
-        return self._ask("speak_whole", self._job(text, language, voice, fields), lambda block: block.data)
+        return self._call(SpeechEngine.speak_whole, self._job(text, language, voice, fields)).then(
+            lambda block: block.data
+        )
 
     def stream(self, text: str, language: str = "auto", voice: Speaker = None, **fields: Any) -> Stream[AudioBlock]:
         """The file as it is made."""
-        return self._stream("speak", self._job(text, language, voice, fields))
+        return self._stream(SpeechEngine.speak, self._job(text, language, voice, fields))
 
     def _job(self, text: str, language: str, voice: Speaker, fields: dict[str, Any]) -> SpeechJob:
         if "reference_audio_b64" in fields:
@@ -110,7 +112,8 @@ class TranscriptionHandle(Handle[TranscriptionModel]):
 
     def _parts(self, plan: Plan, recording: Recording) -> Stream[Heard]:
         return self._stream(
-            "transcribe", plan.job(recording.read_bytes() if isinstance(recording, Path) else recording)
+            TranscriptionEngine.transcribe,
+            plan.job(recording.read_bytes() if isinstance(recording, Path) else recording),
         )
 
     def _plan(self, fields: dict[str, Any]) -> Plan:
@@ -138,7 +141,9 @@ class VoiceDesignHandle(Handle[VoiceDesignModel]):
     def submit(self, gender: Gender, seed: int | None = None, **fields: Any) -> Call[Designed]:
         order = validated(DesignOrder, {"gender": gender, **fields})
         planned = plan_voice(order, self.catalog.traits, self.model, Random(seed))
-        return self._ask("design", planned.job(self.catalog.sentences[planned.language], self.model.max_attempts))
+        return self._call(
+            VoiceDesignEngine.design, planned.job(self.catalog.sentences[planned.language], self.model.max_attempts)
+        )
 
     def suggest(self, text: str) -> SuggestReply:
         """Fields of an order for the voice that `text` describes, in German or English, and why. No engine runs."""
