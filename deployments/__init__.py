@@ -2,7 +2,7 @@
 
 replicas.py     the kinds of replicas, made from the protocols of their engines: load, warm, answer, health, close
 client/         typed handles for researchers (`graph.connect`)
-bodies.py       lets bodies into memory no faster than routes read them; ignores headers that would switch off time limits
+bodies.py       lets bodies into memory no faster than routes read them; ignores headers that would switch off limits
 loopback.py     keeps the replicas' own port off the network on a machine that serves alone
 fork_server/    starts of engines without their imports
 ingress/        the HTTP side. Never imports `models` or torch

@@ -1,6 +1,6 @@
 """The HTTP side of the graph: routes over flows.
 
-    deployment.py    the Serve deployment: opens state, puts a gate before every engine. The one file here that knows Ray
+    deployment.py    the Serve deployment: opens state, puts gates before engines. The one file here that knows Ray
     app.py           build_app(service) -> FastAPI: routes at `/` and `/v1`, error handlers
     front/           before a route: middleware, limits, admission, bodies
     routes/          HTTP: one router per family. Parse the body, call the flow, make the response
