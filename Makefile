@@ -44,16 +44,16 @@ check: setup-dev ## format, lint, types, import rules
 	@PYTHONPATH=. $(BIN)/lint-imports
 
 bench: setup-dev ## benchmarks beside the peers; tables on standard output
-	@$(RUN) benchmarks
+	@$(RUN) benchmarks.speed
 
 evaluate: setup-dev ## how often the decision models are right; writes the tables and the plot
-	@$(RUN) evaluations decisions
+	@$(RUN) benchmarks.quality decisions
 
 attack: setup-dev ## attack a graph of its own, or the one at URL; some minutes
-	@$(RUN) attacks $(if $(URL),--base-url $(URL))
+	@$(RUN) benchmarks.attacks $(if $(URL),--base-url $(URL))
 
-conformance: setup-dev weights $(CLIENTS)/done conformance/node/node_modules/done ## try the clients that people use on a graph of its own, or on the one at URL
-	@$(RUN) conformance --python $(CLIENTS)/bin/python $(if $(URL),--base-url $(URL))
+conformance: setup-dev weights $(CLIENTS)/done benchmarks/clients/node/node_modules/done ## try the clients that people use on a graph of its own, or on the one at URL
+	@$(RUN) benchmarks.clients --python $(CLIENTS)/bin/python $(if $(URL),--base-url $(URL))
 
 check-gpu: .venv/bin/python ## install the lock for CUDA aside, import what needs no GPU, take it away again; 9 GB for some minutes
 	@sh requirements/gpu.sh $(BIN)/python
@@ -62,7 +62,7 @@ audit: .venv/audit/done ## known vulnerabilities in what the locks pin; a bill o
 	@.venv/audit/bin/python requirements/audit.py
 
 docs: setup-dev ## write the pages that are made of the code
-	@$(RUN) docs
+	@$(RUN) docs.made
 
 # --- how it is done -------------------------------------------------------------------------------------------------
 
@@ -119,9 +119,9 @@ $(CLIENTS)/done: requirements/conformance.lock | .venv/$(LIBS).done
 	@$(BIN)/pip --python $(CLIENTS)/bin/python install --quiet $(HASHED) -r $<
 	@touch $@
 
-conformance/node/node_modules/done: conformance/node/package-lock.json
+benchmarks/clients/node/node_modules/done: benchmarks/clients/node/package-lock.json
 	@if command -v npm >/dev/null; then \
-		cd conformance/node && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && touch node_modules/done; \
+		cd benchmarks/clients/node && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && touch node_modules/done; \
 	else echo "no npm here: the clients of Node are not run"; fi
 
 .venv/audit/done: requirements/audit.lock | .venv/bin/python

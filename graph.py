@@ -33,9 +33,9 @@ from deployments.client import connect
 from deployments.fork_server.plan import commands
 from deployments.ingress.deployment import Ingress, IngressArgs
 from deployments.replicas import Chat, Embedder, Reranker, Scorer, Speaker, Transcriber, VoiceDesigner
+from launch.check.faults import Plan, refuse
+from launch.check.site import Site
 from models.options import check
-from preflight.faults import Plan, refuse
-from preflight.site import Site
 
 __all__ = ["GraphArgs", "build", "connect", "wire"]
 

@@ -1,34 +1,9 @@
-"""Speed, beside the servers of others and beside less of ours. Tables with date and machine are in `results/`.
+"""Programs that use a running graph as others would.
 
-__main__.py        all of them in some ten minutes, with short settings
+speed/       how fast it is, beside the servers of others and beside less of ours
+quality/     how often its answers are right, and whether they stay the same
+attacks/     what a client with bad intentions can do, and what the graph does against it
+clients/     the clients and frameworks that people use, each as a small program
 
-One question each:
-
-gateway.py         what keys, limits and bills add to a call; beside LiteLLM, or beside another checkout of this project
-processor_time.py  what a request takes of the ingress, beside another checkout, on a machine whose speed changes
-admission.py       what those checks cost by themselves
-fairness.py        what one organisation that sends as fast as it may costs another
-chat.py            streams beside `vllm serve`
-cold_start.py      from zero replicas to the first answer, with and without the fork server; beside `vllm serve`
-idle_memory.py     what a graph takes in memory while every engine is at zero
-embeddings.py      texts per second beside infinity
-speech.py          what the graph adds to speech
-transcription.py   what the graph adds to transcription; long recordings, large bodies, memory
-voice_design.py    how often a designed voice comes out at the pitch that was ordered
-decisions.py       beside `vllm serve`, by its own decisions and by chat calls
-gpu.py             whether every model of production runs on the GPU that is there; asks.py: what each is asked
-
-What they work with:
-
-servers.py         starts a server and ends it; the whole graph with a customer of its own
-peers.py           the servers of others
-serve_llm_app.py   one of them, as a program
-cold_requests.py   the first answer of each capability
-cold_phases.py     where the seconds of a start go, and a picture of that
-load.py            clients, in a process of their own
-instant.py         servers over engines that answer at once, configured by `instant.yaml`
-instant_engine.py  those engines
-small_qwen3.py     small random weights that ours and vLLM can both read
-
-How good the answers are is judged in `evaluations`.
+servers.py   starts a server and ends it; the whole graph with a customer of its own
 """

@@ -328,5 +328,5 @@ def test_none_of_its_files_lies_where_another_user_could_have_been_first() -> No
     lines = (SCRIPT.parent.parent / "configs/ray.env").read_text().splitlines()
     told = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
     assert {Path(told[name]).parts[:3] for name in of_ray} == {("/", "tmp", "parlance-haproxy")}
-    launched = (SCRIPT.parent.parent / "launch.py").read_text()
+    launched = (SCRIPT.parent.parent / "launch/start.py").read_text()
     assert [name for name in of_ray if name not in launched] == []

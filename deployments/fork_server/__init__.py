@@ -5,7 +5,7 @@
                            `- nobody there: exec of the worker itself, as without all this
 
 plan.py         which engines start so, and what is imported for them: from their stanzas and adapters
-shortcut.py     around Ray's own step before that, where Python imports our `sitecustomize`
+shortcut.py     around Ray's own step before that; Python imports `site/sitecustomize.py` where `site` is on its path
 enter.py        stands in for `python` in front of Ray's worker; asks, or goes on alone and leaves a server behind
 server.py       imports, makes sure that it can be forked, listens; ends with its raylet
 worker.py       what a request must be, and how a fork becomes the worker that was asked for

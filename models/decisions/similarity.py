@@ -39,12 +39,12 @@ from models.weights.files import need_folder
 VERSION = "2"
 
 OPTION_SCALE, EXAMPLE_SCALE = 13.9, 11.8
-"""What a difference of similarity is worth, as a logarithm: fitted to `evaluations/examples/development.jsonl` by
-`python -m evaluations similarity`."""
+"""What a difference of similarity is worth, as a logarithm: fitted to `benchmarks/quality/examples/development.jsonl`
+by `python -m benchmarks.quality similarity`."""
 
 STATEMENT_SCALE, MARGIN = 10.0, 0.04
 """The same of a statement, and how much liker than ordinary texts one is that holds as likely as not. Chosen, not
-fitted: `evaluations/results/decisions.md` has the table."""
+fitted: `benchmarks/quality/results/decisions.md` has the table."""
 
 TWICE_AS_LONG = 0.065
 """So much liker to a false statement is a text of twice as many tokens: of 500 to 2,000 tokens, from texts of the

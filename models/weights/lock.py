@@ -23,7 +23,7 @@ from models.weights.stanzas import FetchedFile, Stanza, read
 
 LOCK = Path(__file__).with_name("hub.lock")
 
-HEAD = "# Written by `python -m models.weights lock`. Commit it; what changed in a model is the difference.\n"
+HEAD = "# Written by `python -m launch weights lock`. Commit it; what changed in a model is the difference.\n"
 
 WEIGHTS = (".safetensors", ".bin", ".onnx")
 """How files with weights end; a model has one at least."""

@@ -125,7 +125,7 @@ def check(name: str, *, home: Path | None = None, only_pinned: bool = False) -> 
     if only_pinned and not stanza.files:
         raise WeightsError(
             f"the weights `{name}` are a folder whose files nobody has pinned; "
-            f"`python -m models.weights pin {name} {stanza.source[0]} --licence ...` prints a stanza that does"
+            f"`python -m launch weights pin {name} {stanza.source[0]} --licence ...` prints a stanza that does"
         )
 
 
@@ -146,18 +146,18 @@ def _stanza(name: str, home: Path, *, locked_here: bool = True) -> Stanza:
     known, wanted = manifest(home, locked_here=locked_here), repositories(home).get(name)
     if wanted and name not in known:
         raise UnlockedError(
-            f"the weights `{name}` are not locked to a commit of `{wanted.repository}`: run `python -m models.weights "
+            f"the weights `{name}` are not locked to a commit of `{wanted.repository}`: run `python -m launch weights "
             f"lock PROFILE` where the model hub can be reached, and commit {LOCK.name}"
         )
     if wanted and known[name].kind == "hub" and not _is_own(name, home) and not fits(known[name], wanted):
         raise UnlockedError(
             f"the weights `{name}` were locked for another repository, licence or choice of files than "
-            f"repositories.toml names now: run `python -m models.weights lock PROFILE`, and commit {LOCK.name}"
+            f"repositories.toml names now: run `python -m launch weights lock PROFILE`, and commit {LOCK.name}"
         )
     if name not in known:
         raise WeightsError(
             f"no weights are called `{name}`; add a stanza to `{home / 'weights.toml'}` "
-            f"(`python -m models.weights pin --help` writes one), or choose another PROFILE"
+            f"(`python -m launch weights pin --help` writes one), or choose another PROFILE"
         )
     return known[name]
 

@@ -1,4 +1,4 @@
-"""The attacks of `python -m attacks`: over engines that obey those that no engine and no HAProxy is needed for."""
+"""The attacks of `python -m benchmarks.attacks` that need neither a real engine nor HAProxy, over engines that obey."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from attacks.__main__ import OTHER, attack_all, main
-from attacks.attack import ATTACKS
+from benchmarks.attacks.__main__ import OTHER, attack_all, main
+from benchmarks.attacks.attack import ATTACKS
 from tests.docs.pages import ROOT
 
 pytestmark = pytest.mark.anyio

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attacks.bombs import BOMBS, RATE, encoded
 from audio import sandbox
 from audio.sandbox import IN_MEMORY_BYTES, Crowded, NotAudio, Sound, TooLong, decode
 from audio.shares import Shares
+from benchmarks.attacks.bombs import BOMBS, RATE, encoded
 from tests.audio.test_sandbox import children, stuck, until
 
 pytestmark = pytest.mark.anyio

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from attacks.__main__ import attack_all
-from attacks.attack import ATTACKS
+from benchmarks.attacks.__main__ import attack_all
+from benchmarks.attacks.attack import ATTACKS
 from tests.cluster.conftest import ROOT, Server
 
 pytestmark = pytest.mark.cluster

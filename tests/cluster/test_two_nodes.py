@@ -101,7 +101,7 @@ class Cluster:
         return httpx.Client(base_url=f"{at.url}/v1", headers=headers, timeout=300)
 
     def start_head(self, cpus: int) -> None:
-        """The page's line; without processors the head runs no engine, as in `deploy/`."""
+        """The page's line; without processors the head runs no engine, as in `cluster/`."""
         line = marked(PAGE, "run on two nodes: head").replace("redis:6379", self.redis)
         # A machine that starts has an empty /tmp; from this file, and the other node's processes, Ray would take it
         # that the head still runs.

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from conformance import table
-from conformance.programs import PROGRAMS, ROOM, Program
-from conformance.running import Verdict
+from benchmarks.clients import table
+from benchmarks.clients.programs import PROGRAMS, ROOM, Program
+from benchmarks.clients.running import Verdict
 from tests.docs.pages import ROOT, rows
 
 CLIENTS = ROOT / "docs/clients.md"
@@ -19,7 +19,9 @@ def test_the_table_has_every_step(program: Program) -> None:
     (row,) = [row for row in rows(CLIENTS, "client", "release") if program.name in row[0]]
     assert row[1] == f"{program.package} {program.release}, {program.language}"
     cannot = [step for step in program.steps for one in row[3].split("<br>") if one.startswith(f"{step}: ")]
-    assert sorted([*row[2].split("<br>"), *cannot]) == sorted(program.steps), "stale: python -m conformance --write"
+    assert sorted([*row[2].split("<br>"), *cannot]) == sorted(program.steps), (
+        "stale: python -m benchmarks.clients --write"
+    )
 
 
 def test_every_program_is_on_the_list() -> None:

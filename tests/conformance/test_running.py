@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from conformance import running
-from conformance.__main__ import is_well
-from conformance.programs import PROGRAMS, ROOM, Program
-from conformance.running import Runner
+from benchmarks.clients import running
+from benchmarks.clients.__main__ import is_well
+from benchmarks.clients.programs import PROGRAMS, ROOM, Program
+from benchmarks.clients.running import Runner
 
 PROGRAM = PROGRAMS[0]
 HEAD = f"""

@@ -1,4 +1,4 @@
-"""`deploy/Dockerfile`, read by a linter and held to the tree. No image is built here."""
+"""`cluster/Dockerfile`, read by a linter and held to the tree. No image is built here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import yaml
 
 from tests.docs.pages import ROOT
 
-FILE = ROOT / "deploy/Dockerfile"
+FILE = ROOT / "cluster/Dockerfile"
 TEXT = re.sub(r"^\s*#.*\n", "", FILE.read_text("utf-8"), flags=re.MULTILINE)
 STAGES = dict(re.findall(r"^FROM \S+ AS (\S+)\n(.*?)(?=^FROM |\Z)", TEXT, re.M | re.S))
 TARGETS = ("ingress", "engine", "qwen", "cosyvoice", "embedded")
@@ -94,7 +94,7 @@ def test_haproxy_is_where_the_image_says() -> None:
 
 
 def test_the_profile_in_a_container_is_the_default_one() -> None:
-    inside = yaml.safe_load((ROOT / "deploy/embedded.yaml").read_text("utf-8"))
+    inside = yaml.safe_load((ROOT / "cluster/embedded.yaml").read_text("utf-8"))
     outside = yaml.safe_load((ROOT / "configs/embedded.yaml").read_text("utf-8"))
     assert inside.pop("http_options") == {**outside.pop("http_options"), "host": "0.0.0.0"}
     assert inside == outside

@@ -1,4 +1,4 @@
-"""`deploy/kubernetes` as KubeRay, Kubernetes and Serve read it, and what it must keep closed."""
+"""`cluster/kubernetes` as KubeRay, Kubernetes and Serve read it, and what it must keep closed."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ import configs
 from audio.sandbox import ON_DISK_BYTES
 from contract.catalog import Model
 from contract.limits import UPLOAD_BYTES
-from preflight.cost import replica_of
-from preflight.faults import faults, plan_of
-from preflight.site import Site
+from launch.check.cost import replica_of
+from launch.check.faults import faults, plan_of
+from launch.check.site import Site
 from tests.deploy.rayservice import RAY_SERVICE
 from tests.docs.pages import ROOT
 
-FOLDER = ROOT / "deploy/kubernetes"
+FOLDER = ROOT / "cluster/kubernetes"
 OBJECTS: list[dict[str, Any]] = [
     found for file in sorted(FOLDER.glob("*.yaml")) for found in yaml.safe_load_all(file.read_text("utf-8"))
 ]

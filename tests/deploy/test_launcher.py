@@ -10,7 +10,7 @@ from ray.autoscaler._private.util import prepare_config, validate_config
 
 import configs
 from contract.catalog import Model
-from preflight.cost import replica_of
+from launch.check.cost import replica_of
 from tests.docs.pages import ROOT
 
 FILE = ROOT / "cluster.yaml"

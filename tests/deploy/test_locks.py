@@ -25,7 +25,7 @@ BUILDS = """
 import sys
 import configs
 import graph
-from preflight.faults import UnfitError
+from launch.check.faults import UnfitError
 try:
     graph.build(graph.GraphArgs(profile="production"))
 except UnfitError as error:
@@ -47,7 +47,7 @@ def test_everything_is_pinned_by_hash(lock: os.PathLike[str]) -> None:
     assert [part.split("==")[0] for part in parts if "==" in part and "--hash=sha256:" not in part] == []
 
 
-@pytest.mark.parametrize("file", ["Makefile", "requirements/venv.sh", "requirements/gpu.sh", "deploy/Dockerfile"])
+@pytest.mark.parametrize("file", ["Makefile", "requirements/venv.sh", "requirements/gpu.sh", "cluster/Dockerfile"])
 def test_nothing_is_installed_or_built_by_what_no_hash_names(file: str) -> None:
     """What has no wheel is built by its own code, and by tools that pip would fetch for it as they are today."""
     text = (ROOT / file).read_text("utf-8").replace("\\\n", " ")

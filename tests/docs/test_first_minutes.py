@@ -11,10 +11,10 @@ import pytest
 from rich.console import Console
 
 import configs
-import launch
-import welcome
 from deployments.ingress.deployment import IngressArgs
 from graph import GraphArgs, wire
+from launch import start as launch
+from launch import welcome
 from tests.docs.conftest import Reader
 from tests.docs.pages import Example
 

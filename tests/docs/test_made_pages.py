@@ -6,9 +6,9 @@ import pytest
 
 from contract.errors import FAULTS
 from contract.remedies import REMEDIES
-from docs.__main__ import FOLDER, PAGES
-from docs.routes import Example as RouteExample
-from docs.routes import examples
+from docs.made.__main__ import FOLDER, PAGES
+from docs.made.routes import Example as RouteExample
+from docs.made.routes import examples
 from tests.docs.conftest import Reader
 from tests.docs.pages import Example
 

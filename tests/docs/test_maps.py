@@ -22,12 +22,9 @@ ROOMS = (
     "state",
     "autoscaling",
     "deployments",
-    "attacks",
     "benchmarks",
-    "conformance",
-    "evaluations",
     "docs",
-    "preflight",
+    "launch",
 )
 
 PACKAGES = sorted(

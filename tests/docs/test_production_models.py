@@ -9,8 +9,8 @@ import sys
 import pytest
 
 import configs
-from benchmarks.asks import ASKS
-from benchmarks.gpu import main
+from benchmarks.speed.asks import ASKS
+from benchmarks.speed.gpu import main
 from contract.catalog import CATALOG_TYPES
 from tests.docs.pages import ROOT
 
@@ -66,7 +66,7 @@ def test_a_row_names_tests_that_run_and_the_command_of_its_model(collected: set[
         assert model.serving
         assert model.serving.adapter.split(":")[0] in text, "the tests are of the adapter that the stanza names"
         assert ("needs_environment" in text) == ("where its environment is" in runs)
-    assert command == f"`python -m benchmarks.gpu {model.deployment}`"
+    assert command == f"`python -m benchmarks.speed.gpu {model.deployment}`"
 
 
 def test_ci_makes_the_environment_that_rows_want_before_it_tests() -> None:
@@ -88,7 +88,7 @@ def test_the_script_knows_every_capability() -> None:
 
 
 def script(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "benchmarks.gpu", *arguments]
+    command = [sys.executable, "-m", "benchmarks.speed.gpu", *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 

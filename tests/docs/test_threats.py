@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-import attacks.__main__  # noqa: F401  # fills the list
-from attacks.attack import ATTACKS
+import benchmarks.attacks.__main__  # noqa: F401  # fills the list
+from benchmarks.attacks.attack import ATTACKS
 from tests.docs.pages import ROOT
 
 MODEL = ROOT / "docs/threat-model.md"

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.quality import drift
+from benchmarks.quality.__main__ import EVALUATIONS, main
 from contract.decisions.engine import Reading, Readings
-from evaluations import drift
-from evaluations.__main__ import EVALUATIONS, main
 
 
 @pytest.mark.parametrize("name", EVALUATIONS)
 def test_each_explains_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         main([name, "--help"])
-    assert f"python -m evaluations {name}" in capsys.readouterr().out
+    assert f"python -m benchmarks.quality {name}" in capsys.readouterr().out
 
 
 def test_no_name_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 import configs
+from benchmarks.quality import decisions
+from benchmarks.quality.decisions import MARKS, write
+from benchmarks.quality.examples import OWN, load
+from benchmarks.quality.plot import draw
+from benchmarks.quality.tables import by_group, overview, released, report
+from benchmarks.quality.verdicts import Evaluated, Verdict, interval
 from contract.decisions.answers import Distribution
 from contract.decisions.engine import Measurement
-from evaluations import decisions
-from evaluations.decisions import MARKS, write
-from evaluations.examples import OWN, load
-from evaluations.plot import draw
-from evaluations.tables import by_group, overview, released, report
-from evaluations.verdicts import Evaluated, Verdict, interval
 
 CASES = load(configs.load_presets())
 MEASURED = Measurement(

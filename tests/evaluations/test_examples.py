@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import configs
+from benchmarks.quality.examples import FILE, OWN, VALUES, ExampleError, load
+from benchmarks.quality.similarity import FILE as DEVELOPMENT
 from contract.body import parse
 from contract.decisions.native import DecisionRequest
 from contract.decisions.questions import state_text
-from evaluations.examples import FILE, OWN, VALUES, ExampleError, load
-from evaluations.similarity import FILE as DEVELOPMENT
 
 PRESETS = configs.load_presets()
 CASES = load(PRESETS)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 import configs
-from evaluations.examples import load
-from evaluations.injections import SEED, TEMPLATES, injections, spoken
+from benchmarks.quality.examples import load
+from benchmarks.quality.injections import SEED, TEMPLATES, injections, spoken
 
 CASES = load(configs.load_presets())
 MADE = injections(CASES, 300)

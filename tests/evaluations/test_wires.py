@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from typing import Any
 
-from evaluations.wires import FILE, FORMS, UsageCounter, openai, system_one, table
+from benchmarks.quality.wires import FILE, FORMS, Tally, openai, system_one, table
 
 GROUPS: dict[str, Any] = tomllib.loads(FILE.read_text("utf-8"))
 
@@ -29,7 +29,7 @@ def test_both_wires_ask_the_same() -> None:
 
 
 def test_equal_numbers_are_not_counted_as_told_apart() -> None:
-    tally = UsageCounter([True, False])
+    tally = Tally([True, False])
     tally.pairs["statement"] = [(0.9, 0.1), (0.6, 0.4), (0.5, 0.5), (0.3, 0.7)]
     assert table({"X": tally}).splitlines()[2:] == [
         "| X | choice | 1 of 2 | - | - | - |",

@@ -62,6 +62,9 @@ def test_what_cannot_be_read_is_left_to_ray() -> None:
     shortcut.take(arguments("/no/such/python -I -S " + str(ENTER)))
 
 
+PATHS = f"{ROOT}{os.pathsep}{ROOT / 'deployments/fork_server/site'}"
+
+
 @pytest.fixture(scope="module")
 def node() -> Iterator[Node]:
     with running() as node:
@@ -83,13 +86,13 @@ def started(node: Node, **environ: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_worker_is_forked_without_a_python_that_imports_ray(node: Node) -> None:
-    worker = json.loads(started(node, PYTHONPATH=str(ROOT)).stdout)
+    worker = json.loads(started(node, PYTHONPATH=PATHS).stdout)
     assert worker["argv"] == node.argv
     assert node.reason(worker) == ""
 
 
 def test_without_the_repository_on_the_path_ray_goes_its_own_way(node: Node) -> None:
-    assert "bash" not in started(node, PYTHONPATH=str(ROOT)).stderr
+    assert "bash" not in started(node, PYTHONPATH=PATHS).stderr
     assert "FileNotFoundError" in started(node, PYTHONPATH="").stderr
 
 
@@ -97,7 +100,7 @@ def test_other_pythons_import_next_to_nothing() -> None:
     listed = "import sys; print([name for name in sys.modules if name.startswith(('deployments', 'ray'))])"
     told = subprocess.run(
         [sys.executable, "-c", listed],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | {"PYTHONPATH": PATHS},
         capture_output=True,
         text=True,
         check=True,

@@ -13,12 +13,12 @@ import pytest
 from pydantic import TypeAdapter
 
 import configs
+from benchmarks.quality.examples import load
+from benchmarks.quality.injections import TEMPLATES, injections, outcome, table
 from contract.decisions.answers import distribution
 from contract.decisions.engine import Readings
 from contract.decisions.questions import Question
 from contract.errors import ApiError
-from evaluations.examples import load
-from evaluations.injections import TEMPLATES, injections, outcome, table
 from models.decisions import LabelScorer, measuring
 from models.weights import store as weights
 from tests.models.tiny_scorers import job
@@ -225,7 +225,7 @@ def test_no_injection_brings_a_control_token(scorer: LabelScorer) -> None:
 
 @pytest.mark.parametrize("count", [pytest.param(27, id="a share"), pytest.param(300, id="all", marks=pytest.mark.slow)])
 async def test_injections_do_not_stop_the_engine(scorer: LabelScorer, count: int) -> None:
-    """How often they change the answer is measured, and no promise: `evaluations/results/injections.md`."""
+    """How often they change the answer is measured, and no promise: `benchmarks/quality/results/injections.md`."""
     outcomes = [await outcome(scorer, one) for one in INJECTIONS[:count]]
     assert len(table(outcomes).splitlines()) == 2 + len(TEMPLATES) + 1
     assert not all(one.obeyed for one in outcomes)

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from launch.weights import main
 from models.weights import store
-from models.weights.cli import main
 from models.weights.lock import resolve, update
 from models.weights.repositories import SHIPPED, Repository, repositories
 from models.weights.stanzas import read
@@ -192,7 +192,7 @@ def test_the_command_locks_what_a_profile_loads(
     home.mkdir()
     (home / "repositories.toml").write_text('[toy]\nrepository = "owner/toy"\nlicence = "MIT"\n')
     program = (
-        "from models.weights.cli import main\n"
+        "from launch.weights import main\n"
         f"main(['lock', 'mine', '--into', {str(lock)!r}], weights_of=lambda profile: {{'toy', 'of-a-wheel'}})"
     )
     environ = os.environ | {"HF_ENDPOINT": hub.address}
@@ -227,7 +227,7 @@ def test_a_start_refuses_what_is_not_locked(
     with pytest.raises(WeightsError) as caught:
         store.check("toy", only_pinned=True)
     assert str(caught.value) == (
-        "the weights `toy` are not locked to a commit of `owner/toy`: run `python -m models.weights lock PROFILE` "
+        "the weights `toy` are not locked to a commit of `owner/toy`: run `python -m launch weights lock PROFILE` "
         "where the model hub can be reached, and commit hub.lock"
     )
     update({"toy": WANTED}, home / "hub.lock", endpoint=hub.address)
@@ -250,7 +250,7 @@ def test_weights_of_the_hub_are_locked_at_their_first_use_where_that_is_allowed(
         store.ensure("toy")
     with pytest.raises(WeightsError, match="are not locked to a commit"):
         store.ensure("toy", may_lock=True, offline=True)
-    program = "from models.weights.cli import main; main(['fetch', 'toy'])"
+    program = "from launch.weights import main; main(['fetch', 'toy'])"
     environ = os.environ | {"HF_ENDPOINT": hub.address}
     for _ in range(2):
         child = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environ, capture_output=True, check=False)

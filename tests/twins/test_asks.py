@@ -1,4 +1,4 @@
-"""What `benchmarks.gpu` asks engines that speak and listen, asked of twins; language has it in files of its own."""
+"""What `benchmarks.speed.gpu` asks engines that speak and listen, asked of twins; language has its own files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 import configs
 import models
-from benchmarks import asks
+from benchmarks.speed import asks
 from tests.twins import supertonic, whisper
 
 pytestmark = pytest.mark.anyio

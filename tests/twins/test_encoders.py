@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import configs
-from benchmarks.asks import ASKS
+from benchmarks.speed.asks import ASKS
 from contract.catalog import Model
 from contract.embeddings import Embeddings, EmbeddingsJob
 from contract.rerank import RerankJob

@@ -125,7 +125,7 @@ def test_a_decision_sees_images(seen: dict[str, Any], id: str) -> None:
 
 @pytest.mark.parametrize("id", [*CHATS, *DECISIONS])
 def test_what_is_asked_on_a_gpu_can_be_asked(seen: dict[str, Any], id: str) -> None:
-    """`benchmarks.gpu` puts each kind of request to the adapter; here it is put to the twin."""
+    """`benchmarks.speed.gpu` puts each kind of request to the adapter; here it is put to the twin."""
     if id in DECISIONS:
         assert seen[id]["asked"] == ["text", "image"]
     else:

@@ -1,0 +1,97 @@
+"""Attacks a running graph, and says in a table what each attack tried, saw, and was allowed to see.
+
+    python -m benchmarks.attacks                                           a graph of its own, all attacks, some minutes
+    python -m benchmarks.attacks --base-url http://127.0.0.1:8000            one that runs, with the key in PARLANCE_KEY
+    python -m benchmarks.attacks --short schema-bombs held-bodies            small ones, and only these
+    python -m benchmarks.attacks --list
+
+Exit 0: every attack that could be tried was held; where `CI` is set, every attack was tried and held. Only addresses
+of this machine are attacked, unless it is said that the host is one's own. Somebody else is played with the key in
+PARLANCE_OTHER_KEY, which should be of another organisation: without it, what one organisation does to another cannot be
+tried.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack, aclosing
+
+from benchmarks.attacks import (  # noqa: F401  # each puts its attacks on the list
+    bodies,
+    connections,
+    engines,
+    grammars,
+    idempotency,
+    messages,
+    recordings,
+    requests,
+    turns,
+    voices,
+)
+from benchmarks.attacks.attack import ATTACKS, Attack, Verdict, judge
+from benchmarks.attacks.graph import graph
+from benchmarks.attacks.target import is_loopback, opened
+
+WORDS = {True: "held", False: "**not held**", None: "not tried"}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point. Exits with 1 if an attack was not held, in CI also if one could not be tried."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if unknown := set(options.names) - set(ATTACKS):
+        parser.error(f"there is no attack {', '.join(sorted(unknown))}; there are {', '.join(ATTACKS)}")
+    if options.list:
+        print("\n".join(f"{one.name:<30}{one.tries}" for one in ATTACKS.values()))
+        return
+    if options.base_url and not is_loopback(options.base_url) and not options.i_own_this_host:
+        parser.error(f"{options.base_url} is not on this machine; --i-own-this-host says that you may attack it")
+    chosen = [ATTACKS[name] for name in options.names] or list(ATTACKS.values())
+    with ExitStack() as running:
+        url, key, other_key = options.base_url, os.environ.get("PARLANCE_KEY", ""), os.environ.get(OTHER, "")
+        if not url:
+            own = running.enter_context(graph(options.config))
+            url, key, other_key = own.url, own.key, own.other_key
+        if not key:
+            parser.error("PARLANCE_KEY must hold a key with every scope; its organisation pays")
+        verdicts = asyncio.run(attack_all(url.rstrip("/"), key, other_key, chosen, is_short=options.short))
+    # What nobody noticed to be missing would stay missing: in CI nothing may be.
+    allowed = {True} if os.environ.get("CI") else {True, None}
+    sys.exit(any(verdict.held not in allowed for verdict in verdicts))
+
+
+OTHER = "PARLANCE_OTHER_KEY"
+
+
+async def attack_all(url: str, key: str, other_key: str, chosen: Sequence[Attack], *, is_short: bool) -> list[Verdict]:
+    """The verdicts on `chosen`, one after the other, each as a row on standard output as soon as it is known."""
+    target = await opened(url, key, other_key, is_short=is_short)
+    print("| attack | tried | saw | allowed | |\n|---|---|---|---|---|", flush=True)
+    verdicts = []
+    async with aclosing(target.client):
+        for one in chosen:
+            if one.is_long and is_short:
+                continue
+            verdicts.append(verdict := await judge(one, target))
+            print(f"| {one.name} | {one.tries} | {verdict.saw} | {one.allowed} | {WORDS[verdict.held]} |", flush=True)
+    return verdicts
+
+
+def _parser() -> argparse.ArgumentParser:
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.attacks", description=__doc__, formatter_class=form)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="of attacks; all of them, where none is named")
+    parser.add_argument("--base-url", help="of a graph that runs, without a path")
+    parser.add_argument("--config", default="configs/embedded.yaml", help="of the graph that is started otherwise")
+    parser.add_argument("--short", action="store_true", help="small attacks, and none that takes a minute")
+    parser.add_argument("--list", action="store_true", help="say what there is")
+    parser.add_argument("--i-own-this-host", action="store_true", help="attack a host that is not this machine")
+    return parser
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,16 @@
+"""Quality: whether answers are right, and whether they stay the same. Speed is measured in `benchmarks`.
+
+__main__.py        python -m benchmarks.quality NAME
+
+decisions.py       how often decision models are right, on labelled examples; verdicts.py, tables.py, plot.py
+similarity.py      fits the reader that compares texts, on a set of its own
+wires.py           whether plain questions about easy texts are answered plainly, in the shapes of other APIs
+injections.py      how often an order inside a state changes an answer
+transcription.py   how many words are wrong when our own speech is written down, by language
+drift.py           how far probabilities move with what else the engine reads
+
+examples/          labelled states, and what reads them
+results/           tables with date and machine, one page for each evaluation
+
+All load a model as a replica does and call its adapter: no Ray, no HTTP, no keys. `docs/evaluation.md` explains them.
+"""

@@ -1,0 +1,210 @@
+"""Chat streams through the whole graph beside `vllm serve` on the same weights, in turns within one run.
+
+    python -m benchmarks.speed.chat
+    python -m benchmarks.speed.chat --turns 2 --rounds 3 --streams 1 8 16
+
+A round sends so many streams at one moment, of some 126 tokens in and 64 out, and waits for all. No prompt is sent
+twice to one server, so no prefix cache helps. A turn measures one server, while the other one does not run; the table
+gives the median of all rounds of all turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import re
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import cast
+
+import httptools
+import uvloop
+
+from benchmarks.servers import Server, parlance, working_folder
+from benchmarks.speed.peers import MODEL, STREAMS, vllm, vllm_python
+
+MAX_TOKENS = 64
+SPOKEN = re.compile(rb'"content":\s*"[^"]')
+USAGE = re.compile(rb'"prompt_tokens":\s*(\d+).*?"completion_tokens":\s*(\d+)')
+WORDS = "the of and river stone house green light seven walk paper music train winter garden small cloud bright".split()  # noqa: SIM905
+PROMPT_WORDS = 75
+LOADED_WITHIN_S = 120
+
+
+@dataclass
+class Stream(asyncio.Protocol):
+    """One request on a connection of its own. Client libraries would take a share of the cores that is worth seeing."""
+
+    request: bytes
+    sent_at_s: float = 0.0
+    spoken_at_s: list[float] = field(default_factory=list)
+    tail: bytes = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.WriteTransport, transport)
+        self._parser = httptools.HttpResponseParser(self)
+        self._done = asyncio.get_running_loop().create_future()
+        self.sent_at_s = time.perf_counter()
+        self._transport.write(self.request)
+
+    def data_received(self, data: bytes) -> None:
+        self._parser.feed_data(data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self._done.done():
+            self._done.set_exception(ConnectionError("the server closed the connection"))
+
+    def on_body(self, data: bytes) -> None:
+        if SPOKEN.search(data):
+            self.spoken_at_s.append(time.perf_counter())
+        self.tail = (self.tail + data)[-2000:]
+
+    def on_message_complete(self) -> None:
+        if (status := self._parser.get_status_code()) == 200:
+            self._done.set_result(None)
+        else:
+            self._done.set_exception(ConnectionError(f"{status}: {self.tail.decode()}"))
+
+    async def finish(self) -> None:
+        """Waits for the end of the answer."""
+        await self._done
+        self._transport.close()
+
+    @property
+    def tokens(self) -> tuple[int, int]:
+        """Of prompt and answer, as the server counts them."""
+        found = USAGE.search(self.tail)
+        assert found, self.tail
+        return int(found[1]), int(found[2])
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Some streams that began together. `gap_ms` is the mean time between two tokens, of each stream."""
+
+    ttft_ms: list[float]
+    gap_ms: list[float]
+    tokens_per_s: float
+    tokens_in: float
+    tokens_out: float
+
+
+def make_request(server: Server, max_tokens: int = MAX_TOKENS) -> bytes:
+    """A greedy chat that has no reason to end early."""
+    words = " ".join(random.choices(WORDS, k=PROMPT_WORDS))
+    question = f"Write a very long and detailed story, of many chapters, in which all of these words come: {words}"
+    body = json.dumps(
+        {
+            "model": MODEL,
+            "messages": [{"role": "user", "content": question}],
+            "temperature": 0,
+            "max_tokens": max_tokens,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+    ).encode()
+    head = {"Host": "127.0.0.1", "Content-Type": "application/json", "Content-Length": str(len(body))}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in (head | server.headers).items())
+    return f"POST /v1/chat/completions HTTP/1.1\r\n{lines}\r\n".encode() + body
+
+
+async def send(server: Server, streams: int, max_tokens: int = MAX_TOKENS) -> Round:
+    """One round."""
+    loop = asyncio.get_running_loop()
+    requests = [make_request(server, max_tokens) for _ in range(streams)]
+    started_s = time.perf_counter()
+    opened = await asyncio.gather(
+        *(loop.create_connection(partial(Stream, request), "127.0.0.1", server.port) for request in requests)
+    )
+    done = [stream for _, stream in opened]
+    await asyncio.gather(*(stream.finish() for stream in done))
+    elapsed_s = time.perf_counter() - started_s
+    tokens_in, tokens_out = zip(*(stream.tokens for stream in done), strict=True)
+    return Round(
+        [(stream.spoken_at_s[0] - stream.sent_at_s) * 1000 for stream in done],
+        [
+            (stream.spoken_at_s[-1] - stream.spoken_at_s[0]) * 1000 / max(1, tokens - 1)
+            for stream, tokens in zip(done, tokens_out, strict=True)
+        ],
+        sum(tokens_out) / elapsed_s,
+        statistics.mean(tokens_in),
+        statistics.mean(tokens_out),
+    )
+
+
+async def measure(server: Server, streams: list[int], rounds: int) -> dict[int, list[Round]]:
+    """A turn: warms the server, then so many rounds of each number of streams."""
+    await asyncio.wait_for(send(server, 1), LOADED_WITHIN_S)
+    await send(server, STREAMS, 8)
+    return {count: [await send(server, count) for _ in range(rounds)] for count in streams}
+
+
+Start = Callable[[], AbstractContextManager[Server]]
+
+
+def compare(starts: list[Start], turns: int, streams: list[int], rounds: int) -> dict[tuple[str, int], list[Round]]:
+    """All turns; one server runs at a time. What each turn gave goes to standard error."""
+    found: dict[tuple[str, int], list[Round]] = {}
+    for _ in range(turns):
+        for start in starts:
+            with start() as server:
+                turn = {(server.name, count): m for count, m in uvloop.run(measure(server, streams, rounds)).items()}
+            print(table(turn, streams), file=sys.stderr, flush=True)
+            for case, measured in turn.items():
+                found.setdefault(case, []).extend(measured)
+    return found
+
+
+def table(found: dict[tuple[str, int], list[Round]], streams: list[int]) -> str:
+    """Markdown: a row for each number of streams and server, and the ratio of the first server to the last one."""
+    lines = [
+        "| streams | server | tokens in/out | tokens/s | TTFT p50/p95 ms | between tokens p50 ms |",
+        "|---|---|---|---|---|---|",
+    ]
+    names = list(dict.fromkeys(name for name, _ in found))
+    for count in streams:
+        rows = [_figures(found[name, count]) for name in names]
+        for name, (rate, p50, p95, gap, came) in zip(names, rows, strict=True):
+            lines.append(f"| {count} | {name} | {came} | {rate:.0f} | {p50:.0f}/{p95:.0f} | {gap:.1f} |")
+        if len(rows) > 1:
+            rate, p50, p95, gap = (ours / theirs for ours, theirs in zip(rows[0][:4], rows[-1][:4], strict=True))
+            lines.append(f"| {count} | **ratio** | | **{rate:.2f}** | **{p50:.2f}**/{p95:.2f} | {gap:.2f} |")
+    return "\n".join(lines)
+
+
+def _figures(rounds: list[Round]) -> tuple[float, float, float, float, str]:
+    """Tokens/s (median of the rounds), TTFT p50 and p95, time between tokens p50 (over all streams), tokens in/out."""
+    ttft = sorted(ms for one in rounds for ms in one.ttft_ms)
+    p95 = statistics.quantiles(ttft, n=20, method="inclusive")[18] if len(ttft) > 1 else ttft[0]
+    gap = statistics.median(ms for one in rounds for ms in one.gap_ms)
+    came = f"{statistics.mean(r.tokens_in for r in rounds):.0f}/{statistics.mean(r.tokens_out for r in rounds):.1f}"
+    return statistics.median(one.tokens_per_s for one in rounds), statistics.median(ttft), p95, gap, came
+
+
+def main() -> None:
+    """Entry point."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--streams", type=int, nargs="+", default=[1, 8, STREAMS])
+    parser.add_argument("--turns", type=int, default=2, help="of each server")
+    parser.add_argument("--rounds", type=int, default=3, help="of each turn and number of streams")
+    parser.add_argument("--only", choices=("parlance", "vllm"), help="one server alone, without ratios")
+    options = parser.parse_args()
+    with working_folder("chat-") as folder:
+        python = vllm_python(folder / "peer")
+        starts: dict[str, Start] = {"parlance": lambda: parlance(folder), "vllm": lambda: vllm(python, folder)}
+        chosen = [start for name, start in starts.items() if options.only in (None, name)]
+        found = compare(chosen, options.turns, options.streams, options.rounds)
+    print(table(found, options.streams))
+    print(f"load average {os.getloadavg()[0]:.1f}")
+
+
+if __name__ == "__main__":
+    main()

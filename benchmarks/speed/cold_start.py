@@ -1,0 +1,220 @@
+"""From a request at zero replicas to its first answer: with the fork server, without it, and beside `vllm serve`.
+
+    python -m benchmarks.speed.cold_start
+    python -m benchmarks.speed.cold_start --turns 1 --rounds 10 --engines chat --peers         ten starts in a row
+    python -m benchmarks.speed.cold_start --plot docs/images/cold-start.png
+    python -m benchmarks.speed.cold_start --against ../before                                 beside an earlier checkout
+
+A turn runs the graph with the fork server, then without it, then starts `vllm serve` once, from its process's start to
+its first token, and wakes Ray's LLM package once, from the request (`make setup-batch` has what that needs). Each graph
+has every engine asked `rounds` times, at zero each time, and once three of them together. All read their files from the
+page cache: first starts, which warm it, are not counted. One thing runs at a time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import astuple
+from pathlib import Path
+
+import httpx
+import yaml
+
+from benchmarks.servers import ROOT, Server, parlance, working_folder
+from benchmarks.speed.cold_phases import Phases, median, newest, plot
+from benchmarks.speed.cold_requests import CAPABILITIES, First
+from benchmarks.speed.peers import serve_llm, serve_llm_python, vllm, vllm_python
+
+IDLE_S = 2
+"""Until an engine is at zero. Short, so that a round does not take minutes."""
+SETTLED_S = 5.0
+"""After zero: the process that has ended must not share the cores with the one that starts."""
+WITHIN_S = 120
+TOGETHER = ("chat", "embeddings", "speech")
+
+WITH, WITHOUT, EARLIER = "with the fork server", "without", "earlier"
+
+Starts = defaultdict[tuple[str, str], list[Phases]]
+"""By engine and way."""
+
+
+@contextmanager
+def graph(folder: Path, way: str, checkout: Path = ROOT) -> Iterator[tuple[Server, Path]]:
+    """The graph, and Ray's folder of it. Its path is short, because sockets are in it."""
+    config = yaml.safe_load((checkout / "configs/embedded.yaml").read_text("utf-8"))
+    if way != EARLIER:
+        config["applications"][0]["args"]["fork_server"] = way == WITH
+    file = folder / "graph.yaml"
+    file.write_text(yaml.safe_dump(config))
+    rays = tempfile.mkdtemp(prefix="cold-")
+    try:
+        with parlance(folder, file, checkout=checkout, PARLANCE_IDLE_S=str(IDLE_S), RAY_TMPDIR=rays) as server:
+            yield server, next(Path(rays).rglob("session_latest")).resolve()
+    finally:
+        shutil.rmtree(rays, ignore_errors=True)
+
+
+def graph_turn(
+    folder: Path, way: str, checkout: Path, engines: Sequence[str], rounds: int, starts: Starts
+) -> list[float]:
+    """Adds the starts of each engine, each from zero; returns the slowest first answer of three asked together."""
+    with graph(folder, way, checkout) as (server, session):
+        warm_up(server, session, way)
+        for engine in engines:
+            for count in range(rounds + 1):  # the first has its files read
+                phases = start(server, session, CAPABILITIES[engine])
+                print(f"{engine}, {way}: {phases.total:.2f} s", file=sys.stderr, flush=True)
+                if count:
+                    starts[engine, way].append(phases)
+        if not set(TOGETHER) <= set(engines):
+            return []
+        return [together(server)]
+
+
+def warm_up(server: Server, session: Path, way: str) -> None:
+    """The first start of a graph leaves the fork server behind, and is as slow as one without."""
+    CAPABILITIES["chat"].answered_s(server)
+    if way == WITH:
+        logs = session / "logs"
+        wait(
+            lambda: any(" ready" in log.read_text() for log in logs.glob("fork_server_*.log")),
+            "there is no fork server",
+        )
+
+
+def start(server: Server, session: Path, request: First) -> Phases:
+    """One start from zero."""
+    await_zero(server, request.deployment)
+    at = time.time()
+    total_s = request.answered_s(server)
+    wait(lambda: newest(session, request.deployment, at, total_s), "the controller does not tell of the start")
+    phases = newest(session, request.deployment, at, total_s)
+    assert phases
+    return phases
+
+
+def together(server: Server) -> float:
+    """Seconds until the last of three engines has answered that were asked at once."""
+    requests = [CAPABILITIES[name] for name in TOGETHER]
+    for request in requests:
+        await_zero(server, request.deployment)
+    with ThreadPoolExecutor(len(requests)) as pool:
+        return max(pool.map(First.answered_s, requests, [server] * len(requests)))
+
+
+def replicas(server: Server) -> dict[str, int]:
+    """Running replicas by deployment."""
+    found: dict[str, int] = httpx.get(f"{server.url}/healthz").json()["replicas"]
+    return found
+
+
+def await_zero(server: Server, deployment: str) -> None:
+    """Waits until an engine has no replica, and its process is gone."""
+    wait(lambda: not replicas(server)[deployment], f"{deployment} does not go to zero")
+    time.sleep(SETTLED_S)
+
+
+def wait(condition: Callable[[], object], why: str) -> None:
+    """Until `condition()` holds. Raises SystemExit."""
+    end_s = time.monotonic() + WITHIN_S
+    while not condition():
+        if time.monotonic() > end_s:
+            raise SystemExit(f"{why} within {WITHIN_S} s")
+        time.sleep(0.2)
+
+
+def vllm_turn(folder: Path) -> float:
+    """The first token of `vllm serve`, from the start of its process."""
+    with tempfile.TemporaryDirectory(dir=folder) as environment:
+        python = vllm_python(Path(environment))
+        started_s = time.perf_counter()
+        with vllm(python, folder) as server:
+            CAPABILITIES["chat"].answered_s(server)
+            return time.perf_counter() - started_s
+
+
+def serve_llm_turn(folder: Path) -> float | None:
+    """The first token of Ray's LLM package, from the request; None without the environment for it."""
+    with tempfile.TemporaryDirectory(dir=folder) as environment:
+        python = serve_llm_python(Path(environment))
+        if python is None:
+            print("ray.serve.llm is left out: it needs `make setup-batch`", file=sys.stderr, flush=True)
+            return None
+        with serve_llm(python, folder) as server:
+            return CAPABILITIES["chat"].answered_s(server)
+
+
+PEERS: dict[str, Callable[[Path], float | None]] = {
+    "vllm serve, from its start": vllm_turn,
+    "ray.serve.llm, from the request": serve_llm_turn,
+}
+
+
+def table(starts: Mapping[tuple[str, str], list[Phases]], peers: Mapping[str, Sequence[float]]) -> str:
+    """Markdown: seconds of each engine and way, and of the phases of their median."""
+    lines = ["| | first answer s: median | all | asked | process | loading | answer |", "|---|---|---|---|---|---|---|"]
+    for (engine, way), found in starts.items():
+        whole = statistics.median(phases.total for phases in found)
+        parts = " | ".join(f"{seconds:.2f}" for seconds in astuple(median(found)))
+        each = ", ".join(f"{phases.total:.1f}" for phases in found)
+        lines.append(f"| {engine}, {way} | {whole:.1f} | {each} | {parts} |")
+    ours = starts.get(("chat", WITH), [])
+    for name, seconds in peers.items():
+        theirs, each = statistics.median(seconds), ", ".join(f"{one:.1f}" for one in seconds)
+        lines.append(f"| {name} | {theirs:.1f} | {each} | | | | |")
+        if ours:
+            ratio = statistics.median(phases.total for phases in ours) / theirs
+            lines.append(f"| **chat beside it** | **{ratio:.2f}** | | | | | |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Entry point."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--turns", type=int, default=2, help="of each way")
+    parser.add_argument("--rounds", type=int, default=3, help="of each engine in each turn")
+    parser.add_argument("--engines", nargs="+", choices=CAPABILITIES, default=list(CAPABILITIES), metavar="ENGINE")
+    parser.add_argument("--ways", nargs="+", choices=(WITH, WITHOUT), default=[WITH, WITHOUT], metavar="WAY")
+    parser.add_argument(
+        "--against", type=Path, metavar="FOLDER", help="a checkout of an earlier commit, as a third way"
+    )
+    parser.add_argument(
+        "--peers", nargs="*", choices=PEERS, default=list(PEERS), metavar="PEER", help="none: ours only"
+    )
+    parser.add_argument("--plot", type=Path, metavar="PNG", help="where the seconds of each engine go")
+    options = parser.parse_args()
+    checkouts = dict.fromkeys(options.ways, ROOT) | ({EARLIER: options.against.resolve()} if options.against else {})
+    starts: Starts = defaultdict(list)
+    at_once: defaultdict[str, list[float]] = defaultdict(list)
+    peers: defaultdict[str, list[float]] = defaultdict(list)
+    with working_folder("cold-") as folder:
+        for _ in range(options.turns):
+            for way, checkout in checkouts.items():
+                at_once[way] += graph_turn(folder, way, checkout, options.engines, options.rounds, starts)
+            for name in options.peers:
+                if (first_s := PEERS[name](folder)) is not None:
+                    peers[name].append(first_s)
+                    print(f"{name}: {first_s:.1f} s", file=sys.stderr, flush=True)
+    print(table(starts, peers))
+    for way, seconds in at_once.items():
+        if seconds:
+            each = ", ".join(f"{one:.1f}" for one in seconds)
+            print(f"\n{', '.join(TOGETHER)} asked at once, {way}: the last has answered after {each} s")
+    print(f"\nload average {os.getloadavg()[0]:.1f}")
+    if options.plot:
+        rows = {engine: {way: median(starts[engine, way]) for way in checkouts} for engine in options.engines}
+        plot(rows, options.plot)
+
+
+if __name__ == "__main__":
+    main()

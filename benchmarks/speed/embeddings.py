@@ -1,0 +1,169 @@
+"""Texts per second of embeddings through the whole graph, beside the infinity server on the same weights, in turns.
+
+    python -m benchmarks.speed.embeddings --infinity /path/to/peer/bin/python
+    python -m benchmarks.speed.embeddings --in-process bfloat16 float32
+
+Each case is a number of clients that send requests of some texts of 20 tokens, one after the other. A round measures
+every system once; the table gives the median of the rounds and the ratios to the last system. `--in-process` adds the
+adapter in this process, without Ray and HTTP: what the graph adds is between its column and that of the graph.
+
+The peer needs an environment of its own, because it does not run with current transformers:
+
+    python3.11 -m venv peer
+    peer/bin/pip install "infinity-emb[server]==0.0.78" torch==2.13.0 transformers==4.57.3
+    peer/bin/pip install "huggingface_hub<1" "tokenizers<0.23" "sentence-transformers<5.2" orjson posthog
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import random
+import statistics
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from benchmarks.servers import Server, parlance, working_folder
+from benchmarks.speed.peers import infinity
+from contract.catalog import EmbeddingModel, Serving
+from contract.embeddings import EmbeddingsEngine, EmbeddingsJob
+from models import load
+
+Embed = Callable[[list[str]], Awaitable[object]]
+
+CASES = ((1, 1), (1, 32), (8, 1), (8, 32))
+"""Clients, and texts of each request."""
+
+WEIGHTS = "all-minilm-l6-v2"
+WORDS = "time person year way day thing man world life hand part child eye woman place work week case point".split()  # noqa: SIM905
+WORDS_OF_20_TOKENS = 18
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """One case in one round."""
+
+    texts_per_s: float
+    p50_ms: float
+    p95_ms: float
+
+
+def make_text() -> str:
+    """Words that are one token each; with the two special ones they are 20."""
+    return " ".join(random.choices(WORDS, k=WORDS_OF_20_TOKENS))
+
+
+async def measure(embed: Embed, clients: int, texts: int, seconds: float) -> Figures:
+    """Closed loop: each client sends its next request when it has its answer."""
+    latencies_s: list[float] = []
+    end = time.perf_counter() + seconds
+
+    async def client() -> None:
+        while (started := time.perf_counter()) < end:
+            await embed([make_text() for _ in range(texts)])
+            latencies_s.append(time.perf_counter() - started)
+
+    started = time.perf_counter()
+    await asyncio.gather(*[client() for _ in range(clients)])
+    elapsed_s = time.perf_counter() - started
+    cuts = statistics.quantiles(latencies_s, n=20) if len(latencies_s) > 1 else latencies_s * 19
+    return Figures(len(latencies_s) * texts / elapsed_s, cuts[9] * 1000, cuts[18] * 1000)
+
+
+@contextmanager
+def adapter(dtype: str, threads: int) -> Iterator[Embed]:
+    """The adapter in this process, as a replica has it."""
+    serving = Serving(
+        adapter="models.embeddings:TransformerEmbedder",
+        runtime=WEIGHTS,
+        weights=WEIGHTS,
+        threads=threads,
+        options={"dtype": dtype},
+    )
+    facts = EmbeddingModel(id=WEIGHTS, owned_by="", dimensions=384, context_window=256, serving=serving)
+    embedder = load(facts)
+    engine: EmbeddingsEngine = embedder
+
+    async def embed(texts: list[str]) -> object:
+        return await engine.embed(EmbeddingsJob(tuple(texts)))
+
+    try:
+        yield embed
+    finally:
+        embedder.close()
+
+
+def over_http(server: Server, path: str) -> Embed:
+    """A server with OpenAI's schema."""
+    client = httpx.AsyncClient(base_url=server.url, headers=server.headers, timeout=120)
+
+    async def embed(texts: list[str]) -> object:
+        reply = await client.post(path, json={"model": WEIGHTS, "input": texts, "encoding_format": "base64"})
+        return reply.raise_for_status()
+
+    return embed
+
+
+async def compare(systems: dict[str, Embed], rounds: int, seconds: float) -> dict[tuple[str, int, int], list[Figures]]:
+    """Every case with every system in turns. The systems of a round run one after the other, seconds apart."""
+    figures: dict[tuple[str, int, int], list[Figures]] = {}
+    for embed in systems.values():
+        await measure(embed, 2, 8, 1.0)
+    for _ in range(rounds):
+        for clients, texts in CASES:
+            for name, embed in systems.items():
+                found = await measure(embed, clients, texts, seconds)
+                figures.setdefault((name, clients, texts), []).append(found)
+    return figures
+
+
+def table(systems: list[str], figures: dict[tuple[str, int, int], list[Figures]]) -> str:
+    """Markdown: a row for each case, the last system is what the others are divided by."""
+    lines = [
+        "| clients, texts each | " + " | ".join(f"{name}: texts/s, p50/p95 ms" for name in systems) + " | ratios |",
+        "|---|" + "---|" * (len(systems) + 1),
+    ]
+    for clients, texts in CASES:
+        found = [figures[name, clients, texts] for name in systems]
+        rates = [statistics.median(one.texts_per_s for one in rounds) for rounds in found]
+        cells = [f"{rate:.0f}, {_latency(rounds)}" for rate, rounds in zip(rates, found, strict=True)]
+        ratios = ", ".join(f"{rate / rates[-1]:.2f}" for rate in rates[:-1])
+        lines.append(f"| {clients}, {texts} | " + " | ".join(cells) + f" | {ratios} |")
+    return "\n".join(lines)
+
+
+def _latency(rounds: list[Figures]) -> str:
+    return f"{statistics.median(r.p50_ms for r in rounds):.0f}/{statistics.median(r.p95_ms for r in rounds):.0f}"
+
+
+def main() -> None:
+    """Entry point."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--in-process", nargs="+", choices=("bfloat16", "float32"), default=[], help="bare adapters")
+    parser.add_argument("--infinity", type=Path, metavar="PYTHON", help="interpreter of the peer's environment")
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement")
+    options = parser.parse_args()
+    with ExitStack() as stack:
+        folder = stack.enter_context(working_folder("embeddings-"))
+        systems: dict[str, Embed] = {}
+        for dtype in options.in_process:
+            systems[f"adapter in process, {dtype}"] = stack.enter_context(adapter(dtype, options.threads))
+        systems["the whole graph"] = over_http(stack.enter_context(parlance(folder)), "/v1/embeddings")
+        if options.infinity:
+            peer = stack.enter_context(infinity(options.infinity, WEIGHTS, folder))
+            systems["infinity's own server"] = over_http(peer, "/embeddings")
+        figures = asyncio.run(compare(systems, options.rounds, options.seconds))
+    print(table(list(systems), figures))
+    print(f"load average {os.getloadavg()[0]:.1f}")
+
+
+if __name__ == "__main__":
+    main()

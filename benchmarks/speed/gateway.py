@@ -1,0 +1,193 @@
+"""What the ingress adds to a call: requests per second and latency beside less and beside a peer, in turns in one run.
+
+    python -m benchmarks.speed.gateway --litellm /path/to/peer/bin/python
+    python -m benchmarks.speed.gateway --against ../before         beside the whole graph of another checkout
+
+Everything answers with the same instant engine (`benchmarks.speed.instant`): a bare ASGI app under uvicorn; two bare
+hops of Ray Serve behind HAProxy; this project with every check on (key, scope, rate, body, a spend limit that is
+reserved and settled in SQLite, one usage line a request); and LiteLLM's proxy, one worker, with a master key and no
+database, in front of that ASGI app over HTTP. Clients are a process of their own (`benchmarks.speed.load`). Streams are
+50 events without a pause. All of them run the whole time and are measured in turns; `--against` adds a second graph on
+a cluster of its own, started with that checkout's launcher and this interpreter. The last column divides by the last
+system: LiteLLM where it is there, otherwise the other checkout.
+
+The peer needs an environment of its own:
+
+    python3.11 -m venv peer
+    peer/bin/pip install "litellm[proxy]==1.106.2"
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.servers import Server, free_port, parlance, running, working_folder
+from benchmarks.speed.instant_engine import EVENTS, MODEL, WORDS
+from benchmarks.speed.load import Figures, Job, measure
+from benchmarks.speed.peers import litellm
+
+CLIENTS = (1, 16, 64)
+CONFIG = "benchmarks/speed/instant.yaml"
+WARM_WITHIN_S = 120
+WHOLE = "the whole graph"
+
+# The engine of older checkouts obeys the last message, so that message asks for what this one answers anyway.
+BODY = {"model": MODEL, "messages": [{"role": "user", "content": f"say {WORDS}"}]}
+STREAM = {"model": MODEL, "messages": [{"role": "user", "content": f"stream {EVENTS} 0"}], "stream": True}
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """Something that serves POST /chat/completions.
+
+    Attributes:
+        through: what stands between a client and the engine.
+    """
+
+    server: Server
+    through: str
+    path: str = "/v1/chat/completions"
+
+    @property
+    def name(self) -> str:
+        """In the tables."""
+        return self.server.name
+
+    def job(self, clients: int, stream: bool, seconds: float) -> Job:
+        """One case."""
+        body = json.dumps(STREAM if stream else BODY)
+        return Job(self.server.port, self.path, self.server.headers, body, clients, seconds)
+
+
+# --- the systems -----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def direct(folder: Path) -> Iterator[System]:
+    """The engine's answer without anything around it."""
+    server = Server("bare ASGI app", free_port())
+    command = [sys.executable, "-m", "uvicorn", "benchmarks.speed.instant:answer", "--port", str(server.port)]
+    with running([*command, "--no-access-log", "--lifespan", "off"], server.url, folder / "direct.log"):
+        yield System(server, "uvicorn")
+
+
+@contextmanager
+def graph(folder: Path) -> Iterator[tuple[System, System]]:
+    """Two bare hops, and the whole graph, on one cluster behind one HAProxy."""
+    with parlance(folder, CONFIG) as server:
+        bare = Server("two bare hops", server.port)
+        yield System(bare, "HAProxy, two hops of Ray Serve", "/bare/v1/chat/completions"), System(server, WHOLE)
+
+
+@contextmanager
+def other_graph(checkout: Path, folder: Path) -> Iterator[System]:
+    """The whole graph of another checkout, with its own engine, customer and database."""
+    checkout = checkout.resolve()
+    describe = ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--exclude", "*"]
+    commit = subprocess.run(describe, capture_output=True, text=True, check=False).stdout.strip()
+    with parlance(folder, CONFIG, checkout=checkout, name=f"Parlance at {commit or checkout}") as server:
+        yield System(server, WHOLE)
+
+
+@contextmanager
+def proxy(python: Path, upstream: System, folder: Path) -> Iterator[System]:
+    """LiteLLM in front of `upstream`."""
+    with litellm(python, MODEL, upstream.server, folder) as server:
+        yield System(server, "its proxy, over the bare ASGI app")
+
+
+# --- the comparison --------------------------------------------------------------------------------------------------
+
+Case = tuple[bool, int]
+"""Whether it streams, and the number of clients."""
+
+
+def compare(systems: list[System], rounds: int, seconds: float) -> dict[tuple[str, Case], list[Figures]]:
+    """Every case with every system in turns."""
+    figures: dict[tuple[str, Case], list[Figures]] = {}
+    for system in systems:
+        warm(system)
+    for _ in range(rounds):
+        for case in [(stream, clients) for stream in (False, True) for clients in CLIENTS]:
+            for system in systems:
+                figures.setdefault((system.name, case), []).append(measure(system.job(case[1], case[0], seconds)))
+    return figures
+
+
+def warm(system: System) -> None:
+    """Asks until nothing fails: HAProxy knows a new application a moment after it says that it is ready."""
+    end_s = time.monotonic() + WARM_WITHIN_S
+    for stream in (False, True):
+        while failures := measure(system.job(4, stream, 1.0)).failures:
+            print(f"warming {system.name}: {failures}", file=sys.stderr)
+            if time.monotonic() > end_s:
+                raise SystemExit(f"{system.name} still fails after {WARM_WITHIN_S} s: {failures}")
+
+
+def table(systems: list[System], figures: dict[tuple[str, Case], list[Figures]]) -> str:
+    """Markdown: a block for each case; the added time is to the first system, the ratio to the last one."""
+    lines = [
+        "| case | system | through | requests/s | p50/p95/p99 ms | first byte p50/p95 ms | added p50 ms "
+        f"| times {systems[-1].name} |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for case in dict.fromkeys(case for _, case in figures):
+        found = [_median(figures[system.name, case]) for system in systems]
+        for system, one in zip(systems, found, strict=True):
+            whole, first = ("/".join(f"{ms:.1f}" for ms in cuts) for cuts in (one.whole_ms, one.first_ms[:2]))
+            added = one.whole_ms[0] - found[0].whole_ms[0]
+            ratio = one.requests_per_s / found[-1].requests_per_s
+            failed = "".join(f" ({count} times {status})" for status, count in one.failures.items())
+            title = f"{'stream' if case[0] else 'unary'}, {case[1]} | {system.name} | {system.through}"
+            lines.append(
+                f"| {title} | {one.requests_per_s:.0f}{failed} | {whole} | {first} | {added:.1f} | {ratio:.2f} |"
+            )
+    return "\n".join(lines)
+
+
+def _median(rounds: list[Figures]) -> Figures:
+    """Each figure's median over the rounds; failures are summed up."""
+
+    def cuts(which: str) -> tuple[float, float, float]:
+        middle = [statistics.median(column) for column in zip(*(getattr(one, which) for one in rounds), strict=True)]
+        return (middle[0], middle[1], middle[2])
+
+    rate = statistics.median(one.requests_per_s for one in rounds)
+    failures = sum((Counter(one.failures) for one in rounds), Counter[str]())
+    return Figures(rate, cuts("whole_ms"), cuts("first_ms"), dict(failures))
+
+
+def main() -> None:
+    """Entry point."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--litellm", type=Path, metavar="PYTHON", help="interpreter of the peer's environment")
+    parser.add_argument(
+        "--against", type=Path, metavar="PATH", help="another checkout, whose graph is measured as well"
+    )
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=2.0, help="of each measurement")
+    options = parser.parse_args()
+    with ExitStack() as stack:
+        folder = stack.enter_context(working_folder("gateway-"))
+        systems = [stack.enter_context(direct(folder)), *stack.enter_context(graph(folder))]
+        if options.against:
+            systems.append(stack.enter_context(other_graph(options.against, folder)))
+        if options.litellm:
+            systems.append(stack.enter_context(proxy(options.litellm, systems[0], folder)))
+        print(table(systems, compare(systems, options.rounds, options.seconds)))
+    print(f"load average {os.getloadavg()[0]:.1f}")
+
+
+if __name__ == "__main__":
+    main()

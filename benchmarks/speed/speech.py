@@ -1,0 +1,213 @@
+"""First sound and real-time factor of speech, and what the graph adds to both, at 1, 4 and 16 streams.
+
+    python -m benchmarks.speed.speech
+    python -m benchmarks.speed.speech --rounds 5
+    python -m benchmarks.speed.speech --bare          without a graph
+
+The embedded engine says a sentence in English, which Kokoro speaks, and one in German, which espeak-ng speaks in a
+thousandth of the time, so that it shows what the graph takes. In turns within one run: the adapter, encoded and
+marked as always, in a process of its own; and the whole graph, with HAProxy, keys, limits and bills.
+A last part plays long texts on 16 streams at once and watches the memory of the ingress.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+
+import psutil
+
+from benchmarks.servers import ROOT, Server, parlance, working_folder
+from benchmarks.speed.load import Job, cuts_ms, measure
+from contract.speech.engine import SpeechJob
+
+MODEL = "supertonic-3"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is said, to how many at once, and for how long it is measured."""
+
+    language: str
+    text: str
+    streams: tuple[int, ...]
+    seconds: float
+
+
+CASES = (
+    Case("en", "The morning train to the coast leaves from platform nine at half past seven, sir.", (1, 4), 30),
+    Case("de", "Der Morgenzug an die Küste fährt um halb acht von Gleis neun ab, und er wartet nie.", (1, 4, 16), 3),
+)
+LONG_TEXT = (CASES[-1].text + " ") * 48
+BARE = "adapter in a process of its own"
+WHOLE = "the whole graph"
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """One case: milliseconds at p50 and p95, requests a second, seconds of sound for each second."""
+
+    first_ms: tuple[float, float]
+    whole_ms: tuple[float, float]
+    requests_per_s: float
+    speed: float
+
+
+# --- the bare engine, in a process of its own -------------------------------------------------------------------------
+
+
+async def drive_adapter(case: Case, streams: int) -> dict[str, object]:
+    """A closed loop over the adapter, without Ray and HTTP."""
+    import configs
+    import models
+
+    engine = models.load(configs.load("embedded").speech[MODEL])
+    job = SpeechJob(case.text, case.language, "F1")
+    first_s: list[float] = []
+    whole_s: list[float] = []
+
+    async def stream(until_s: float) -> None:
+        while True:
+            started_s = time.perf_counter()
+            is_first = True
+            async for _ in engine.speak(job):
+                if is_first:
+                    first_s.append(time.perf_counter() - started_s)
+                    is_first = False
+            whole_s.append(time.perf_counter() - started_s)
+            if time.perf_counter() >= until_s:
+                return
+
+    await asyncio.gather(*(stream(0.0) for _ in range(streams)))
+    first_s.clear()
+    whole_s.clear()
+    started_s = time.perf_counter()
+    await asyncio.gather(*(stream(started_s + case.seconds) for _ in range(streams)))
+    elapsed_s = time.perf_counter() - started_s
+    sound_s = (await engine.speak_whole(job)).seconds
+    return {"first_s": first_s, "whole_s": whole_s, "elapsed_s": elapsed_s, "sound_s": sound_s}
+
+
+def measure_adapter(case: Case, streams: int) -> tuple[Figures, float]:
+    """The figures, and how many seconds the sentence lasts."""
+    command = [sys.executable, "-m", "benchmarks.speed.speech", "--adapter", str(CASES.index(case)), str(streams)]
+    done = json.loads(subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout)
+    rate = len(done["whole_s"]) / done["elapsed_s"]
+    first, whole = cuts_ms(done["first_s"]), cuts_ms(done["whole_s"])
+    return Figures(first[:2], whole[:2], rate, rate * done["sound_s"]), done["sound_s"]
+
+
+# --- the graph --------------------------------------------------------------------------------------------------------
+
+
+def load(server: Server, text: str, language: str, streams: int, seconds: float) -> Job:
+    """Streams of one text."""
+    body = json.dumps({"input": text, "voice": "F1", "language": language})
+    return Job(server.port, "/v1/audio/speech", server.headers, body, streams, seconds)
+
+
+def measure_graph(server: Server, case: Case, streams: int, sound_s: float) -> Figures:
+    """Raises SystemExit if a single request fails."""
+    found = measure(load(server, case.text, case.language, streams, case.seconds))
+    if found.failures:
+        raise SystemExit(f"requests failed at {streams} streams: {found.failures}")
+    return Figures(found.first_ms[:2], found.whole_ms[:2], found.requests_per_s, found.requests_per_s * sound_s)
+
+
+def ingress_rss_mib() -> float:
+    """Resident memory of the ingress replica of this machine's only graph."""
+    for process in psutil.process_iter(["cmdline", "memory_info"]):
+        if "ServeReplica:parlance:ingress" in " ".join(process.info["cmdline"] or ()):
+            return float(process.info["memory_info"].rss) / 2**20
+    raise SystemExit("no ingress replica was found")
+
+
+def memory(server: Server) -> str:
+    """A line: memory of the ingress before, and while 16 long texts are spoken at once."""
+    quick = CASES[-1]
+    measure(load(server, quick.text, quick.language, 16, 1.0))
+    before = ingress_rss_mib()
+    client = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.speed.load"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert client.stdin
+    client.stdin.write(json.dumps(asdict(load(server, LONG_TEXT[:4000], quick.language, 16, quick.seconds))))
+    client.stdin.close()
+    most = before
+    while client.poll() is None:
+        most = max(most, ingress_rss_mib())
+        time.sleep(0.1)
+    return f"Ingress: {before:.0f} MiB after short texts, at most {most:.0f} MiB during 16 streams of 4,000 characters."
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+
+def compare(rounds: int, is_bare: bool) -> str:
+    """Markdown."""
+    if is_bare:
+        return _table([_round(None) for _ in range(rounds)], "")
+    with working_folder("speech-") as folder, parlance(folder) as server:
+        for case in CASES:
+            measure(load(server, case.text, case.language, 1, 0.5))  # wakes the engine
+        found = [_round(server) for _ in range(rounds)]
+        return _table(found, memory(server))
+
+
+Found = dict[tuple[str, int, str], Figures]
+"""Of one round, by language, streams and system."""
+
+
+def _round(server: Server | None) -> Found:
+    found: Found = {}
+    for case in CASES:
+        for streams in case.streams:
+            bare, sound_s = measure_adapter(case, streams)
+            found[case.language, streams, BARE] = bare
+            if server:
+                found[case.language, streams, WHOLE] = measure_graph(server, case, streams, sound_s)
+    return found
+
+
+def _table(rounds: list[Found], remark: str) -> str:
+    head = "| language | streams | system | first byte p50, p95 ms | whole p50, p95 ms | requests/s | x real time |"
+    lines = [head, "|---|---|---|---|---|---|---|"]
+    lines += [_row(*key, [found[key] for found in rounds]) for key in rounds[0]]
+    return "\n".join([*lines, "", remark])
+
+
+def _row(language: str, streams: int, system: str, rounds: list[Figures]) -> str:
+    first = [statistics.median(one.first_ms[i] for one in rounds) for i in (0, 1)]
+    whole = [statistics.median(one.whole_ms[i] for one in rounds) for i in (0, 1)]
+    rate = statistics.median(one.requests_per_s for one in rounds)
+    speed = statistics.median(one.speed for one in rounds)
+    return (
+        f"| {language} | {streams} | {system} | {first[0]:.1f}, {first[1]:.1f} | {whole[0]:.1f}, {whole[1]:.1f} "
+        f"| {rate:.3g} | {speed:.3g} |"
+    )
+
+
+def main() -> None:
+    """Entry point."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--bare", action="store_true", help="the adapter alone")
+    parser.add_argument("--adapter", type=int, nargs=2, metavar=("CASE", "STREAMS"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.adapter:
+        case, streams = options.adapter
+        print(json.dumps(asyncio.run(drive_adapter(CASES[case], streams))))
+        return
+    print(compare(options.rounds, options.bare))
+    print(f"load average {os.getloadavg()[0]:.1f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,230 @@
+"""How often a designed voice comes out at the pitch that was ordered, after how many attempts and seconds.
+
+    python -m benchmarks.speed.voice_design                      200 orders, some 15 minutes
+    python -m benchmarks.speed.voice_design --orders 20
+    python -m benchmarks.speed.voice_design --keep              the table to benchmarks/results, the plot to docs/images
+    python -m benchmarks.speed.voice_design --styles             what models/voice_design/styles.toml says of each style
+
+The adapter of the embedded profile is asked in this process, without the graph. Orders are drawn by chance as clients
+may send them: gender, age, language, all traits, and in one of five a pitch from 60 to 400 Hz. What a language reaches
+is what comes of orders for 60 and 400 Hz. Praat, where it is installed, measures every clip a second time. Ctrl-C ends
+the run with what there is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any, Literal
+
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+
+import configs
+import models
+from contract.catalog import Catalog, VoiceDesignModel
+from contract.limits import TARGET_HZ
+from contract.speech.engine import Clip
+from contract.voice_design.draft import Plan
+from contract.voice_design.engine import Designed
+from contract.voice_design.order import DesignOrder, plan
+
+ROOT = Path(__file__).parents[2]
+TABLE, PLOT = ROOT / "benchmarks/speed/results/voice_design.md", ROOT / "docs/images/voice-design.png"
+
+LANGUAGES = ("en", "en", "en", "en", "en", "es", "fr", "it", "pt", "de")
+ONE_IN = 5
+"""Of so many orders, one names a pitch."""
+
+console = Console(stderr=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """An order and what became of it.
+
+    Attributes:
+        is_within_reach: whether the language has voices as low and as high as the target.
+        praat_hz: median pitch of the clip by Praat, None where it is not installed.
+    """
+
+    plan: Plan
+    made: Designed
+    is_within_reach: bool
+    praat_hz: float | None
+
+
+def orders(catalog: Catalog, model: VoiceDesignModel, count: int, seed: int) -> list[Plan]:
+    """Orders as clients may send them."""
+    draw = Random(seed)
+    return [plan(_order(draw, number), catalog.traits, model, draw) for number in range(count)]
+
+
+def _order(draw: Random, number: int) -> DesignOrder:
+    gender: Literal["m", "f"] = draw.choice(("m", "f"))
+    named = None if number % ONE_IN else round(TARGET_HZ[0] * (TARGET_HZ[1] / TARGET_HZ[0]) ** draw.random())
+    return DesignOrder(gender=gender, age_years=draw.randint(16, 90), language=draw.choice(LANGUAGES), target_hz=named)
+
+
+async def run(catalog: Catalog, count: int, seed: int, found: list[Outcome]) -> None:
+    """Every order, one after the other; `found` grows."""
+    (model,) = catalog.voice_design.values()
+    designer = models.load(model)
+
+    async def design(planned: Plan) -> Designed:
+        made: Designed = await designer.design(planned.job(catalog.sentences[planned.language], model.max_attempts))
+        return made
+
+    async def reach_hz(language: str) -> tuple[float, float]:
+        ends = []
+        for target in TARGET_HZ:
+            order = DesignOrder(gender="f", age_years=30, language=language, target_hz=target)
+            ends.append((await design(plan(order, catalog.traits, model, Random(seed)))).f0_hz)
+        return ends[0], ends[1]
+
+    reaches = {language: await reach_hz(language) for language in dict.fromkeys(LANGUAGES)}
+    for planned in track(orders(catalog, model, count, seed), "designing", console=console):
+        made = await design(planned)
+        low_hz, high_hz = reaches[planned.language]
+        found.append(Outcome(planned, made, low_hz <= planned.target_hz <= high_hz, praat_hz(made.clip)))
+    designer.close()
+
+
+def praat_hz(clip: Clip) -> float | None:
+    """The median pitch of a clip by another estimator."""
+    try:
+        import parselmouth
+    except ImportError:
+        return None
+    sound = parselmouth.Sound(np.frombuffer(clip.samples, "<i2") / 32_768, clip.sample_rate)
+    heights = sound.to_pitch(0.01, 50, 550).selected_array["frequency"]
+    return float(np.median(heights[heights > 0]))
+
+
+# --- the table and the plot -------------------------------------------------------------------------------------------
+
+
+def table(found: Sequence[Outcome]) -> str:
+    """Markdown: a row for each language and one for all."""
+    head = (
+        "| language | orders | within reach | in band of these | attempts, mean | synthesis s, p50, p95 "
+        "| within 5 % of Praat | worst |"
+    )
+    languages = dict.fromkeys(LANGUAGES)
+    rows = [_row(language, [one for one in found if one.plan.language == language]) for language in languages]
+    return "\n".join([head, "|---" * 8 + "|", *rows, _row("all", found)])
+
+
+def _row(name: str, found: Sequence[Outcome]) -> str:
+    if not found:
+        return f"| {name} | 0 | | | | | | |"
+    near = [one for one in found if one.is_within_reach]
+    hits = sum(one.made.in_band for one in near)
+    seconds = [one.made.seconds for one in found]
+    errors = [abs(one.made.f0_hz / one.praat_hz - 1) for one in found if one.praat_hz]
+    agreed = f"{sum(error <= 0.05 for error in errors)} of {len(errors)} | {max(errors):.1%}" if errors else "- | -"
+    return (
+        f"| {name} | {len(found)} | {len(near)} | {hits} ({hits / max(1, len(near)):.0%}) "
+        f"| {statistics.fmean(one.made.attempts_used for one in found):.2f} "
+        f"| {np.percentile(seconds, 50):.1f}, {np.percentile(seconds, 95):.1f} | {agreed} |"
+    )
+
+
+def draw_plot(found: Sequence[Outcome], file: Path) -> None:
+    """Target against measured pitch; the band of an order without a pitch is shaded."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, panel = pyplot.subplots(figsize=(6.4, 6.0))
+    ends = np.array([55, 440])
+    panel.fill_between(ends, ends * 2 ** (-2 / 12), ends * 2 ** (2 / 12), color="tab:blue", alpha=0.15, label="band")
+    panel.plot(ends, ends, color="grey", linestyle="--", linewidth=1)
+    for gender, marker, name in (("m", "s", "men"), ("f", "o", "women")):
+        for near, color in ((True, "tab:blue"), (False, "tab:red")):
+            ones = [one for one in found if one.plan.gender == gender and one.is_within_reach is near]
+            panel.scatter(
+                [one.plan.target_hz for one in ones],
+                [one.made.f0_hz for one in ones],
+                s=18,
+                marker=marker,
+                color=color,
+                alpha=0.7,
+                label=f"{name}{'' if near else ', out of reach'}",
+            )
+    ticks = (60, 80, 100, 150, 200, 300, 400)
+    panel.set(xscale="log", yscale="log", xlim=ends, ylim=ends, xlabel="ordered pitch, Hz", ylabel="measured pitch, Hz")
+    for axis in (panel.xaxis, panel.yaxis):
+        axis.set_ticks(ticks, labels=[str(tick) for tick in ticks])
+        axis.set_ticks([], minor=True)
+    panel.legend(frameon=False)
+    figure.tight_layout()
+    figure.savefig(file, dpi=110)
+    pyplot.close(figure)
+
+
+# --- what styles sound like -------------------------------------------------------------------------------------------
+
+
+def styles(catalog: Catalog) -> str:
+    """The table `styles` of models/voice_design/styles.toml, of all styles that there are."""
+    from audio.pitch import measure
+    from models.kokoro.speaker import SAMPLE_RATE, Kokoro
+    from models.kokoro.voices import KokoroVoice
+    from models.weights import store
+
+    kokoro = Kokoro(store.ensure("kokoro-82m"), None)
+    heard = {}
+    for name in track(kokoro.styles, "listening", console=console):
+        samples = kokoro.speak(catalog.sentences["en"], "en", KokoroVoice(styles={name: 1}))
+        pitch = measure(samples, SAMPLE_RATE)
+        assert pitch is not None, f"style `{name}` has no voice"
+        heard[name] = (_brightness_db(samples, SAMPLE_RATE), 12 * np.log2(pitch.p75_hz / pitch.p25_hz))
+    values = np.array(list(heard.values()))
+    scores = (values - np.median(values, axis=0)) / values.std(axis=0)
+    rows = zip(heard, scores, strict=True)
+    return "\n".join(f"{name} = {{ brightness = {b:.1f}, liveliness = {v:.1f} }}" for name, (b, v) in rows)
+
+
+def _brightness_db(samples: Any, sample_rate: int) -> float:
+    """Energy from 1.5 to 8 kHz beside that below."""
+    windows = samples[: len(samples) // 1024 * 1024].reshape(-1, 1024) * np.hanning(1024)
+    energies = (np.abs(np.fft.rfft(windows, axis=1)) ** 2).sum(axis=0)
+    heights_hz = np.fft.rfftfreq(1024, 1 / sample_rate)
+    high = energies[(heights_hz > 1500) & (heights_hz < 8000)].sum()
+    return float(10 * np.log10(high / energies[heights_hz <= 1500].sum()))
+
+
+def main() -> None:
+    """Entry point."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--orders", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--keep", action="store_true", help="write the table and the plot where they belong")
+    parser.add_argument("--styles", action="store_true", help="listen to each style instead")
+    options = parser.parse_args()
+    catalog = configs.load("embedded")
+    if options.styles:
+        print(styles(catalog))
+        return
+    found: list[Outcome] = []
+    try:
+        with suppress(KeyboardInterrupt):
+            asyncio.run(run(catalog, options.orders, options.seed, found))
+    finally:
+        print(table(found))
+    if options.keep:
+        TABLE.write_text(f"# Voices designed to a pitch\n\n{table(found)}\n", "utf-8")
+        draw_plot(found, PLOT)
+
+
+if __name__ == "__main__":
+    main()

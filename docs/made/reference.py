@@ -1,0 +1,140 @@
+"""docs/reference.md: every route with its fields and an example, made of the OpenAPI document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, cast
+
+from deployments.ingress.app import build_app
+from deployments.ingress.context import Service
+from docs.made import schemas
+from docs.made.routes import Example, callers, examples
+
+Types = dict[str, Any]
+"""Schemas by name."""
+
+INTRODUCTION = """\
+# Reference
+
+<!-- Made by `make docs` of the OpenAPI document and docs/made/examples.toml. -->
+
+Every route with what it takes, its bounds and defaults, and an example. How a route behaves is in [api.md](api.md);
+errors are in [errors.md](errors.md). The same for programs is `GET /openapi.json`. Every path works with `/v1` and
+without, `/healthz` and `/files` only as they stand here. A field without a default may be left out, unless it is
+required.
+
+The examples run as they stand beside `make serve`, in the folder of the repository, once this shell knows the key:
+
+<!-- run -->
+```bash
+export PARLANCE_KEY=$(cat var/demo.key)
+```
+
+"""
+
+
+def page() -> str:
+    """The whole page: a list of the routes, a section for each, and the types that they name."""
+    app = build_app(cast(Service, None))  # only a request asks the service
+    document, who, shown = app.openapi(), callers(app), examples()
+    operations = {
+        f"{method.upper()} {path}": operation
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    }
+    if missing := operations.keys() ^ shown.keys():
+        raise ValueError(f"docs/made/examples.toml and the routes of the app differ in {', '.join(sorted(missing))}")
+    listed = [f"- [`{route}`](#{_anchor(route)}): {who[route]}" for route in operations]
+    known = document["components"]["schemas"]
+    sections = [_section(route, operation, who[route], shown[route], known) for route, operation in operations.items()]
+    types = list(_types(operations.values(), known))
+    return INTRODUCTION + "\n".join([*listed, "", "## Routes", "", *sections, "## Types", "", *types])
+
+
+def _anchor(route: str) -> str:
+    return "".join(letter for letter in route.lower().replace(" ", "-") if letter.isalnum() or letter in "-_")
+
+
+def _section(route: str, operation: dict[str, Any], caller: str, example: Example, known: Types) -> str:
+    first, _, _ = operation.get("description", "").partition("\n\n")
+    needs = f"Needs {caller}." + (f" The example wants {example.needs}." if example.needs else "")
+    lines = [f"### {route}", "", f"{' '.join(first.split())} {needs} [Behaviour](api.md#{example.see}).", ""]
+    if body := operation.get("requestBody"):
+        headers = [
+            f"`{parameter['name']}`" for parameter in operation.get("parameters", ()) if parameter["in"] == "header"
+        ]
+        obeyed = f" Obeys {', '.join(headers)}." if headers else ""
+        lines += [f"Takes {_media(body['content'])}.{obeyed}", ""]
+        for name in _bodies(operation, known):
+            lines += [_fields(known[name], taken=True), ""]
+    lines += [
+        f"Answers {_media(_success(operation))}.",
+        "",
+        "<!-- run -->",
+        "```bash",
+        example.shell.strip(),
+        "```",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _bodies(operation: dict[str, Any], known: Types) -> list[str]:
+    """Types of the body whose fields stand in the section itself: all that are objects."""
+    content = operation.get("requestBody", {}).get("content", {})
+    names = dict.fromkeys(name for media in content.values() for name in schemas.named(media["schema"]))
+    return [name for name in names if "properties" in known[name]]
+
+
+def _success(operation: dict[str, Any]) -> dict[str, Any]:
+    """Content by media type of the one reply that is no error; of the error where there is no other."""
+    replies = operation["responses"]
+    content: dict[str, Any] = next(replies[status] for status in ("200", "202", "501") if status in replies)["content"]
+    return content
+
+
+def _media(content: dict[str, Any]) -> str:
+    """Media types, those of one schema together."""
+    by_words: dict[str, list[str]] = {}
+    for media, value in content.items():
+        if value["schema"]:  # FastAPI documents JSON of any shape beside what a route says
+            by_words.setdefault(schemas.words(value["schema"]), []).append(f"`{media}`")
+    return "; ".join(f"{', '.join(media)}: {words}" for words, media in by_words.items())
+
+
+def _types(operations: Iterable[dict[str, Any]], known: Types) -> Iterator[str]:
+    """A table for each type that an operation names, and for those that these name: first what is taken."""
+    operations = list(operations)
+    shown = {name for operation in operations for name in _bodies(operation, known)}
+    taken = _reached([operation.get("requestBody", {}) for operation in operations], known)
+    for name in dict.fromkeys([*taken, *_reached([operation["responses"] for operation in operations], known)]):
+        about = schemas.about(known[name])
+        where = "Its fields stand with the route." if name in shown else _fields(known[name], taken=name in taken)
+        yield "\n\n".join([f"### {name}", *([about] if about else []), where]) + "\n"
+
+
+def _reached(roots: list[Any], known: Types) -> list[str]:
+    """Names of the types that `roots` refer to, and that these refer to."""
+    names = list(dict.fromkeys(schemas.named(roots)))
+    for name in names:  # grows while it is read
+        names += [other for other in dict.fromkeys(schemas.named(known[name])) if other not in names]
+    return names
+
+
+def _fields(schema: dict[str, Any], *, taken: bool) -> str:
+    """The table of an object; of another type what it may be. What is `taken` may have defaults."""
+    if not (fields := schema.get("properties")):
+        return schemas.words(schema) + "."
+    required, meanings = schema.get("required", ()), schemas.meanings(schema)
+    lines = ["| field | takes | default | |" if taken else "| field | is | | |", "|---|---|---|---|"]
+    for name, value in fields.items():
+        if taken:
+            absent = "required" if name in required else schemas.default(value)
+        else:
+            absent = "" if name in required else "may be missing"
+        lines.append(
+            f"| `{name}` | {schemas.words(value, nulls=not taken)} | {absent} | {meanings.get(name, '')} |".replace(
+                "  |", " |"
+            )
+        )
+    return "\n".join(lines)

@@ -1,0 +1,19 @@
+"""`python -m launch`: starts a profile; `check` and `weights` are its other two commands."""
+
+import sys
+
+COMMANDS = ("check", "weights")
+
+match sys.argv[1:]:
+    case ["check", *arguments]:
+        from launch.check.cli import main as check
+
+        check(arguments)
+    case ["weights", *arguments]:
+        from launch.weights import main as weights
+
+        weights(arguments)
+    case arguments:
+        from launch.start import main as start
+
+        start(arguments)

@@ -1,0 +1,10 @@
+"""Whether a profile can work where it is to run, and what it takes: `python -m launch check PROFILE`.
+
+faults.py    each reason why a profile cannot work, as one sentence that says what to change; `refuse` raises them
+through.py   decision models that read through a chat model: whether both stanzas agree
+site.py      where it is to run: this machine, the cluster of this process, or a cluster that somebody describes
+cost.py      GPUs, CPUs, memory and disk, with every engine asleep and with every engine at its largest
+cli.py       the command
+
+It looks at all layers, so it stands above them. The graph refuses with it when it is built.
+"""

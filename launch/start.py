@@ -1,0 +1,243 @@
+"""Runs a Serve config file on this machine, in the foreground: weights, state, cluster, graph.
+
+python -m launch [configs/embedded.yaml] [--port 8000] [--warm] [--offline]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import io
+import logging
+import os
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich.console import Console
+
+from contract.catalog import Model
+from launch.environment import ROOT, prepare_environment
+from launch.welcome import say_ready
+
+GRAPH = "graph:build"
+"""Builder of the graph, as Serve config files name it. Those of tests and benchmarks take other arguments."""
+
+console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
+
+
+class StartError(Exception):
+    """A start that cannot go on; the sentence says what to do."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Starts, says how to use what runs, and stops all of it on Ctrl-C."""
+    args = _parser().parse_args(arguments)
+    try:
+        config = _read_config(args.config)
+        home = Path(os.environ.get("PARLANCE_HOME", "var")).resolve()
+        os.environ["PARLANCE_HOME"] = str(home)
+        if args.weights_only:
+            _refuse(config)
+            _fetch_weights(_models(config), offline=args.offline)
+            return
+        with tempfile.TemporaryDirectory(prefix="parlance-", ignore_cleanup_errors=True) as run:
+            prepare_environment(home, Path(run))
+            models = _models(config)
+            if args.warm:
+                wake_chat(config, models)
+            built = _build(config)
+            _fetch_weights(models, offline=args.offline)
+            serve_until_stopped(config, built, models, args.port, home)
+    except StartError as error:
+        sys.exit(f"parlance: {error}")
+
+
+def wake_chat(config: dict[str, Any], models: list[Model]) -> None:
+    """Has the ingress wake the first chat model once the graph runs, unless the config file says what to wake."""
+    chat = [model.id for model in models if model.noun == "chat"]
+    for app in config["applications"]:
+        if app["import_path"] == GRAPH and chat:
+            app["args"].setdefault("ingress", {}).setdefault("warm", chat[:1])
+
+
+def woken(config: dict[str, Any]) -> list[str]:
+    """Ids of the models that the ingress wakes."""
+    return [model for app in config["applications"] for model in app["args"].get("ingress", {}).get("warm", ())]
+
+
+def serve_until_stopped(
+    config: dict[str, Any], built: list[Any], models: list[Model], port: int | None, home: Path
+) -> None:
+    """Blocks until SIGINT or SIGTERM. Raises StartError."""
+    http = config["http_options"] | ({"port": port} if port else {})
+    _check_port(http["host"], http["port"])
+    os.umask(0o077)
+    stop = _stop_signal()
+    key = asyncio.run(_demo_key(home))
+    with _step("starting the graph"):
+        _deploy(config, built, http)
+    try:
+        say_ready(console, f"http://{http['host']}:{http['port']}", home, key, models, woken(config))
+        stop.wait()
+    finally:
+        _shut_down()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m launch",
+        description="Run a Parlance graph on this machine until Ctrl-C.",
+        epilog="PARLANCE_HOME (default var/) holds database, keys and weights. Also: `python -m launch check PROFILE` "
+        "says whether a profile can work here, `python -m launch weights` manages weights.",
+    )
+    default = ROOT / "configs/embedded.yaml"
+    parser.add_argument("config", nargs="?", type=Path, default=default, help="Serve config file (embedded)")
+    parser.add_argument("--port", type=int, help="HTTP port instead of the config file's")
+    parser.add_argument("--warm", action="store_true", help="wake the chat engine once the graph is ready")
+    parser.add_argument("--weights-only", action="store_true", help="fetch and verify the weights, then stop")
+    parser.add_argument("--offline", action="store_true", help="never touch the network: weights must be there already")
+    return parser
+
+
+def _read_config(file: Path) -> dict[str, Any]:
+    if not file.exists():
+        known = ", ".join(sorted(f.stem for f in (ROOT / "configs").glob("*.yaml")))
+        raise StartError(f"there is no config file {file}; profiles are: {known}")
+    config: dict[str, Any] = yaml.safe_load(file.read_text("utf-8"))
+    return config
+
+
+def _check_port(host: str, port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise StartError(f"{host}:{port} cannot be used ({error.strerror}); choose another with PORT=...") from None
+
+
+def _models(config: dict[str, Any]) -> list[Model]:
+    """The models that the profiles of a config file set up. Raises StartError."""
+    import configs
+
+    try:
+        catalogs = [configs.load(app["args"].get("profile", "embedded")) for app in config["applications"]]
+    except configs.CatalogError as error:
+        raise StartError(str(error)) from None
+    return [model for catalog in catalogs for model in catalog.set_up()]
+
+
+def _refuse(config: dict[str, Any]) -> None:
+    """Raises StartError if a profile cannot work here. The graph asks the same when it is built."""
+    from configs import CatalogError
+    from launch.check.faults import UnfitError, plan_of, refuse
+    from launch.check.site import Site
+
+    try:
+        for app in config["applications"]:
+            refuse(plan_of(app["args"]), Site.of_process())
+    except (CatalogError, UnfitError) as error:
+        raise StartError(str(error)) from None
+
+
+def _fetch_weights(models: list[Model], *, offline: bool) -> None:
+    from models.weights import store as weights
+
+    servings = [model.serving for model in models if model.serving]
+    for name in sorted({serving.weights for serving in servings if serving.weights}):
+        with _step(f"weights {name}"):
+            try:
+                weights.ensure(name, offline=offline, may_lock=True)
+            except weights.WeightsError as error:
+                raise StartError(str(error)) from None
+
+
+async def _demo_key(home: Path) -> str | None:
+    """The new key of the organisation `demo`; None if it was made by an earlier start."""
+    from state import open_state
+
+    addresses = (os.environ.get(name) for name in ("PARLANCE_DATABASE_URL", "PARLANCE_REDIS_URL"))
+    try:
+        # Nobody else starts here, so the schema is brought up to date by the way, wherever it is.
+        state = await open_state(home, *addresses, upgrade=True)
+    except ValueError as error:
+        raise StartError(str(error)) from None
+    try:
+        return await state.ensure_demo(home)
+    finally:
+        await state.close()
+
+
+def _build(config: dict[str, Any]) -> list[Any]:
+    """The applications of a config file, before anything of Ray runs. Raises StartError for a stanza at fault."""
+    from ray._common.utils import import_attr
+    from ray.serve._private.api import call_user_app_builder_with_args_if_necessary
+
+    from autoscaling.deployment import DeploymentTableError
+    from configs import CatalogError
+    from launch.check.faults import UnfitError
+    from models.options import OptionsError
+
+    try:
+        return [
+            call_user_app_builder_with_args_if_necessary(import_attr(app["import_path"]), app["args"])
+            for app in config["applications"]
+        ]
+    except (CatalogError, DeploymentTableError, OptionsError, UnfitError) as error:
+        raise StartError(str(error)) from None
+
+
+def _deploy(config: dict[str, Any], built: list[Any], http: dict[str, Any]) -> None:
+    import ray
+    from ray import serve
+
+    from deployments.loopback import ADDRESS
+
+    ray.init(
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="ERROR",
+        object_store_memory=512 * 1024 * 1024,
+        _node_ip_address=ADDRESS,
+    )
+    logging.getLogger("ray.serve").setLevel(logging.WARNING)
+    serve.start(proxy_location=config["proxy_location"], http_options=http)
+    for app, application in zip(config["applications"], built, strict=True):
+        serve.run(application, name=app["name"], route_prefix=app["route_prefix"])
+
+
+def _stop_signal() -> threading.Event:
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
+
+
+def _shut_down() -> None:
+    import ray
+    from ray import serve
+
+    # Ray reports as an error that the controller is gone, which is what was wanted.
+    noise = io.StringIO()
+    with _step("stopping"), contextlib.redirect_stderr(noise), contextlib.redirect_stdout(noise):
+        serve.shutdown()
+        ray.shutdown()
+
+
+@contextmanager
+def _step(what: str) -> Iterator[None]:
+    """Shows that something long goes on, and how long it took."""
+    started = time.perf_counter()
+    with console.status(f"{what} ..."):
+        yield
+    console.print(f"{what}: {time.perf_counter() - started:.1f} s")

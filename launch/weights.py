@@ -1,0 +1,153 @@
+"""`python -m launch weights`: fetch, verify, list, pin and lock weights. Exit status 1 with one sentence on failure."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import configs
+from models.weights.files import Digests, WeightsError, pin_all, refuse_code, regular_files
+from models.weights.lock import LOCK, update
+from models.weights.repositories import repositories
+from models.weights.stanzas import Stanza
+from models.weights.store import ensure, home_folder, is_offline, manifest
+
+EXAMPLES = """examples:
+  python -m launch weights list
+  python -m launch weights fetch all-minilm-l6-v2 smollm2-135m-instruct
+  python -m launch weights verify --offline
+  python -m launch weights lock production
+  python -m launch weights lock production --upgrade && git diff models/weights/hub.lock
+  python -m launch weights pin my-model dir:/models/my-model --licence MIT >> var/weights.toml
+
+The names are those of `serving.weights` in the catalogue. PARLANCE_HOME (default: var) is where weights lie;
+PARLANCE_OFFLINE=1 is the same as --offline."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point."""
+    options = _parser().parse_args(arguments)
+    command: Callable[[argparse.Namespace], None] = options.command
+    try:
+        command(options)
+    except WeightsError as error:
+        sys.exit(f"weights: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m launch weights",
+        description="Weights of the models: fetched once, pinned by hash, verified before they are loaded.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    fetch = commands.add_parser("fetch", help="fetch, verify and convert; what is there already is only verified")
+    fetch.add_argument(
+        "names", nargs="+", metavar="NAME", help="name in the manifest; `-` reads names from standard input"
+    )
+    fetch.set_defaults(command=_fetch)
+    verify = commands.add_parser("verify", help="verify weights that are on this machine; fetches nothing")
+    verify.add_argument("names", nargs="*", metavar="NAME", help="default: all that are there")
+    verify.set_defaults(command=_verify)
+    listing = commands.add_parser("list", help="show the manifest and what is on this machine")
+    listing.set_defaults(command=_list)
+    pin = commands.add_parser("pin", help="print a stanza with the hashes of a local folder")
+    pin.add_argument("name", metavar="NAME")
+    pin.add_argument(
+        "source", metavar="SOURCE", help="`dir:FOLDER`, or `hub:OWNER/NAME` with --revision (downloads it)"
+    )
+    pin.add_argument("--revision", help="40-digit revision of a hub source")
+    pin.add_argument("--licence", required=True, help="SPDX name, e.g. Apache-2.0")
+    pin.set_defaults(command=_pin)
+    lock = commands.add_parser("lock", help="lock weights of the model hub to commits and hashes; fetches none")
+    lock.add_argument("profile", metavar="PROFILE", help="whose weights; what else is locked stays as it is")
+    lock.add_argument("--upgrade", action="store_true", help="take the newest commits also of what is locked")
+    lock.add_argument("--into", type=Path, default=LOCK, metavar="FILE", help="default: models/weights/hub.lock")
+    lock.set_defaults(command=_lock)
+    for command in (fetch, verify, listing, pin, lock):
+        command.add_argument("--offline", action="store_true", default=None, help="never touch the network")
+    return parser
+
+
+def _fetch(options: argparse.Namespace) -> None:
+    names = [word for name in options.names for word in (sys.stdin.read().split() if name == "-" else [name])]
+    for name in dict.fromkeys(names):
+        sys.stdout.write(f"{name}  {ensure(name, offline=options.offline, may_lock=True)}\n")
+
+
+def _verify(options: argparse.Namespace) -> None:
+    store = home_folder() / "weights"
+    for name in options.names or [name for name in manifest() if (store / name).is_dir()]:
+        sys.stdout.write(f"{name}  verified in {ensure(name, offline=True)}\n")
+
+
+def _list(_options: argparse.Namespace) -> None:
+    store = home_folder() / "weights"
+    for name, stanza in manifest().items():
+        there = stanza.kind == "dir" or (store / name).is_dir()
+        state = "here" if there else "not fetched"
+        sys.stdout.write(
+            f"{name:28} {state:12} {stanza.size_bytes / 1e6:9.1f} MB  {stanza.licence:12} {' '.join(stanza.source)}\n"
+        )
+    for name, wanted in repositories(home_folder()).items():
+        if name not in manifest():
+            sys.stdout.write(f"{name:28} {'not locked':12} {'?':>9} MB  {wanted.licence:12} {wanted.source}\n")
+
+
+def _pin(options: argparse.Namespace) -> None:
+    kind, _, place = options.source.partition(":")
+    with TemporaryDirectory() as spool:
+        if kind == "hub" and options.revision and not options.offline:
+            folder = _download(place, options.revision, Path(spool) / "files")
+        elif kind == "dir":
+            folder = home_folder() / Path(place).expanduser()
+        else:
+            raise WeightsError("`pin` takes `dir:FOLDER`, or `hub:OWNER/NAME` with --revision and a network")
+        refuse_code(regular_files(folder))
+        pins = pin_all(folder, Digests(Path(spool) / "digests"))
+    lines = [f'["{options.name}"]', f'source = "{options.source}"', f'licence = "{options.licence}"']
+    lines += [f'revision = "{options.revision}"'] if options.revision else []
+    lines += ["", f'["{options.name}".files]']
+    lines += [f'"{name}" = {{ size = {pin.size}, sha256 = "{pin.sha256}" }}' for name, pin in pins.items()]
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _lock(options: argparse.Namespace) -> None:
+    if is_offline() if options.offline is None else options.offline:
+        raise WeightsError("`lock` asks the model hub, and offline mode is on")
+    known = repositories(home_folder())
+    wanted = {name: known[name] for name in sorted(_weights_of(options.profile)) if name in known}
+    changed = update(wanted, options.into, upgrade=options.upgrade)
+    for name, (before, now) in changed.items():
+        sys.stdout.write(f"{name:28} {_commit(before)} -> {_commit(now)}  {now.size_bytes / 1e9:6.1f} GB\n")
+    sys.stdout.write(f"{len(wanted)} weights of `{options.profile}` are of the hub; {len(changed)} changed\n")
+
+
+def _weights_of(profile: str) -> set[str]:
+    try:
+        servings = [model.serving for model in configs.load(profile).set_up()]
+    except configs.CatalogError as error:
+        raise WeightsError(str(error)) from None
+    return {serving.weights for serving in servings if serving and serving.weights}
+
+
+def _commit(stanza: Stanza | None) -> str:
+    return str(stanza.revision)[:12] if stanza else "not locked  "
+
+
+def _download(repository: str, revision: str, folder: Path) -> Path:
+    import shutil
+
+    from huggingface_hub import snapshot_download
+
+    wanted = ["*.safetensors", "*.json", "*.txt", "*.model", "*.onnx", "*.bin", "*.jinja"]
+    unwanted = ["pytorch_model*", "training_args*", "onnx/*", "openvino/*"]
+    snapshot_download(repository, revision=revision, local_dir=folder, allow_patterns=wanted, ignore_patterns=unwanted)
+    shutil.rmtree(folder / ".cache", ignore_errors=True)
+    return folder

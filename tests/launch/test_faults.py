@@ -1,0 +1,254 @@
+"""Profiles that cannot work are refused before anything starts, each by one sentence that says what to change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import configs
+import graph
+from contract.catalog import Catalog
+from launch.check.faults import CHECKS, Plan, UnfitError, faults, plan_of, refuse
+from launch.check.site import Site
+from models.weights import store
+
+EMBEDDED = configs.load("embedded")
+SECRET = {"PARLANCE_SECRET": "ab" * 32}
+SHARED = SECRET | {
+    "PARLANCE_DATABASE_URL": "postgresql://parlance@db/parlance",
+    "PARLANCE_REDIS_URL": "redis://redis",
+    "PARLANCE_BLOBS_URL": "s3://parlance/files",
+}
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PARLANCE_HOME", str(tmp_path))
+    return tmp_path
+
+
+def changed(**serving: Any) -> Catalog:
+    """The embedded catalogue with another serving table of its chat model."""
+    (model,) = (model for model in EMBEDDED.chat.values() if model.serving)
+    assert model.serving
+    other = model.model_copy(update={"serving": model.serving.model_copy(update=serving)})
+    return EMBEDDED.model_copy(update={"chat": {model.id: other}})
+
+
+def only(plan: Plan, site: Site) -> str:
+    """The one reason against `plan`."""
+    (reason,) = faults(plan, site)
+    with pytest.raises(UnfitError) as caught:
+        refuse(plan, site)
+    assert str(caught.value) == reason
+    assert "\n" not in reason
+    return reason
+
+
+def test_the_embedded_profile_can_work_without_a_gpu_and_without_a_variable() -> None:
+    assert list(faults(Plan(EMBEDDED), Site({}, gpus=0))) == []
+
+
+@pytest.mark.parametrize("url", [None, "sqlite:////data/parlance.db"])
+def test_sqlite_with_two_ingress_replicas(url: str | None) -> None:
+    environ = {name: value for name, value in SHARED.items() if name != "PARLANCE_DATABASE_URL"}
+    environ |= {"PARLANCE_DATABASE_URL": url} if url else {}
+    assert only(Plan(EMBEDDED, 2), Site(environ)) == (
+        "2 ingress replicas cannot share SQLite; set PARLANCE_DATABASE_URL to a PostgreSQL"
+    )
+    assert list(faults(Plan(EMBEDDED, 1), Site(environ))) == []
+    assert list(faults(Plan(EMBEDDED, 2), Site(SHARED))) == []
+
+
+@pytest.mark.parametrize("proxies", [None, "", " "])
+@pytest.mark.parametrize("told", ["environment", "config file"])
+def test_a_cluster_behind_a_proxy_that_is_not_named(proxies: str | None, told: str) -> None:
+    """All clients would be one address, which may have 256 connections."""
+    environ = SHARED | ({} if proxies is None else {"PARLANCE_PROXIES": proxies})
+    environ |= {"PARLANCE_PUBLIC_URL": "https://api.example.org"} if told == "environment" else {}
+    plan = Plan(EMBEDDED, 2, public_url=None if told == "environment" else "https://api.example.org")
+    assert only(plan, Site(environ)) == (
+        "clients call `https://api.example.org`, so a proxy with TLS stands in front, and PARLANCE_PROXIES does not "
+        "name it: all clients would count as one; set it to the addresses of your proxy, on every node"
+    )
+    assert list(faults(plan, Site(environ | {"PARLANCE_PROXIES": "192.0.2.7"}))) == []
+    assert list(faults(plan, Site(environ | {"PARLANCE_PUBLIC_URL": "http://10.0.0.7:8000"}))) == []
+
+
+def test_one_machine_may_stand_behind_a_tunnel_of_its_own_without_a_name() -> None:
+    plan = Plan(EMBEDDED, public_url="https://api.example.org")
+    assert list(faults(plan, Site(SECRET, gpus=0))) == []
+    assert "PARLANCE_PROXIES" in only(plan, Site(SECRET, nodes=2, is_here=False))
+
+
+@pytest.mark.parametrize("absent", ["PARLANCE_REDIS_URL", "PARLANCE_BLOBS_URL"])
+def test_two_ingress_replicas_that_share_no_counters_or_no_files(absent: str) -> None:
+    environ = {name: value for name, value in SHARED.items() if name != absent}
+    assert only(Plan(EMBEDDED, 2), Site(environ)).startswith("2 ingress replicas would each")
+
+
+@pytest.mark.parametrize(
+    ("site", "replicas"),
+    [
+        (Site({}, nodes=2, is_here=False), 1),
+        (Site({"PARLANCE_DATABASE_URL": "postgresql://db/parlance"}), 1),
+        (Site({"PARLANCE_REDIS_URL": "redis://redis"}), 1),
+        (Site({name: value for name, value in SHARED.items() if name != "PARLANCE_SECRET"}), 2),
+    ],
+)
+def test_no_secret_where_several_need_the_same(site: Site, replicas: int) -> None:
+    assert "set PARLANCE_SECRET to the same value everywhere" in only(Plan(EMBEDDED, replicas), site)
+    assert list(faults(Plan(EMBEDDED, replicas), Site({**site.environ, **SECRET}, site.nodes))) == []
+
+
+def test_a_malformed_secret() -> None:
+    reason = only(Plan(EMBEDDED), Site({"PARLANCE_SECRET": "short"}, nodes=2))
+    assert reason.startswith("PARLANCE_SECRET must hold hexadecimal secrets")
+    assert "short" not in reason.replace("`openssl", "")
+
+
+@pytest.mark.parametrize(
+    ("gpus", "says"),
+    [
+        (0, "there is no GPU, and these take one or a share of one: chat.toml [smollm2-135m-instruct];"),
+        (0.99, "a replica takes 1 GPU and there are 0.99: chat.toml [smollm2-135m-instruct];"),
+    ],
+)
+def test_a_model_that_takes_a_gpu_where_there_is_none(gpus: float, says: str) -> None:
+    plan = Plan(changed(deployment={"ray_actor_options": {"num_gpus": 1}}))
+    reason = only(plan, Site({}, gpus=gpus))
+    assert reason.startswith(says)
+    assert "add machines with GPUs, or take the tables `serving.embedded` of these models away" in reason
+
+
+@pytest.mark.parametrize("gpus", [1, 1.01, None])
+def test_gpus_that_suffice_or_that_nobody_knows(gpus: float | None) -> None:
+    plan = Plan(changed(deployment={"ray_actor_options": {"num_gpus": 1}}))
+    assert list(faults(plan, Site({}, gpus=gpus))) == []
+
+
+def test_what_misses_gpus_is_told_in_one_sentence() -> None:
+    reasons = [reason for reason in faults(Plan(configs.load("production")), Site(SHARED, gpus=0)) if "GPU" in reason]
+    assert len(reasons) == 1
+    assert "speech.toml [qwen3-tts]" in reasons[0]
+    assert "speech.toml [supertonic-3]" not in reasons[0]  # has its own processors
+
+
+def test_gpus_of_a_placement_group_count_together() -> None:
+    group = {"placement_group_bundles": [{"CPU": 1, "GPU": 1}, {"GPU": 1}], "ray_actor_options": {"num_gpus": 1}}
+    plan = Plan(changed(deployment=group))
+    assert only(plan, Site({}, gpus=1)).startswith("a replica takes 2 GPU and there are 1")
+    assert list(faults(plan, Site({}, gpus=2))) == []
+
+
+def test_engines_that_never_sleep_and_find_no_gpus() -> None:
+    table = {"autoscaling_config": {"min_replicas": 3, "max_replicas": 3}, "ray_actor_options": {"num_gpus": 1}}
+    plan = Plan(changed(deployment=table))
+    assert only(plan, Site({}, gpus=2)).startswith("the engines that never sleep take 3 GPUs and there are 2")
+    assert list(faults(plan, Site({}, gpus=3))) == []
+
+
+@pytest.mark.parametrize("adapter", ["models.chat:Nobody", "models.nowhere:VllmChat"])
+def test_an_unknown_adapter(adapter: str) -> None:
+    assert only(Plan(changed(adapter=adapter)), Site({})) == (
+        f"chat.toml [smollm2-135m-instruct.serving] `adapter`: there is no `{adapter}`"
+    )
+
+
+def test_an_option_that_its_adapter_does_not_know() -> None:
+    assert "there is no such option" in only(Plan(changed(options={"enginee": {}})), Site({}))
+
+
+def test_an_option_that_ray_does_not_know() -> None:
+    reason = only(Plan(changed(deployment={"ray_actor_options": {"num_cpu": 1}})), Site({}))
+    assert "`ray_actor_options.num_cpu` is no option of Ray" in reason
+
+
+def test_an_engine_whose_environment_is_missing(tmp_path: Path) -> None:
+    python = tmp_path / "bin/python"
+    plan = Plan(changed(deployment={"ray_actor_options": {"runtime_env": {"py_executable": str(python)}}}))
+    assert only(plan, Site({})).startswith(f"`{python}` does not exist, and it runs the engine of chat.toml [")
+    assert list(faults(plan, Site({}, is_here=False))) == []
+    python.parent.mkdir()
+    python.touch(mode=0o700)
+    assert list(faults(plan, Site({}))) == []
+
+
+def test_weights_that_nobody_knows() -> None:
+    assert "no weights are called `mine`" in only(Plan(changed(weights="mine")), Site({}))
+
+
+def test_weights_of_the_hub_that_nobody_has_locked(home: Path) -> None:
+    (home / "repositories.toml").write_text('[mine]\nrepository = "me/mine"\nlicence = "MIT"\n')
+    catalog = changed(weights="mine")
+    assert list(faults(Plan(catalog), Site({}))) == []
+    assert only(Plan(catalog, only_pinned=True), Site({})) == (
+        "these weights of the model hub are not locked to a commit, or not as they are wanted now: mine; run "
+        "`python -m launch weights lock embedded` where the hub can be reached, and commit models/weights/hub.lock"
+    )
+    pins = f'[mine.files]\n"model.safetensors" = {{ size = 1, sha256 = "{"0" * 64}" }}\n'
+    stanza = f'[mine]\nsource = "hub:me/mine"\nrevision = "{"1" * 40}"\nlicence = "MIT"\n{pins}'
+    (home / "hub.lock").write_text(stanza)
+    assert "are not locked" in only(Plan(catalog, only_pinned=True), Site({}))
+    (home / "weights.toml").write_text(stanza)
+    assert list(faults(Plan(catalog, only_pinned=True), Site({}))) == []
+
+
+def test_a_folder_that_nobody_has_pinned(home: Path) -> None:
+    (home / "weights.toml").write_text('[mine]\nsource = "dir:/models/mine"\nlicence = "MIT"\n')
+    catalog = changed(weights="mine")
+    assert list(faults(Plan(catalog), Site({}))) == []
+    reason = only(Plan(catalog, only_pinned=True), Site({}))
+    assert "the weights `mine` are a folder whose files nobody has pinned" in reason
+    assert "python -m launch weights pin mine dir:/models/mine" in reason
+
+
+def test_a_voice_whose_recording_is_missing(home: Path) -> None:
+    production = configs.load("production")
+    model = production.speech["qwen3-tts"]
+    assert model.serving
+    plain = model.serving.model_copy(update={"deployment": {}, "weights": None})
+    catalog = EMBEDDED.model_copy(update={"speech": {model.id: model.model_copy(update={"serving": plain})}})
+    reason = only(Plan(catalog), Site({}))
+    assert "imitates recordings that are not below" in reason
+    assert "rooom-f-01, rooom-f-02, rooom-m-01, rooom-m-02" in reason
+    (home / "voices").mkdir()
+    (home / "voices/rooom-f-01.wav").touch()
+    assert ": rooom-f-02, rooom-m-01, rooom-m-02;" in only(Plan(catalog), Site({}))
+    assert list(faults(Plan(catalog), Site({}, is_here=False))) == []
+
+
+def test_a_profile_that_sets_up_no_model() -> None:
+    assert only(Plan(Catalog(profile="embedded")), Site({})).startswith("the profile `embedded` sets up no model")
+
+
+def test_every_reason_is_told_at_once() -> None:
+    plan = Plan(changed(adapter="models.chat:Nobody", weights="mine"), 2)
+    assert len(list(faults(plan, Site({})))) == 4
+    assert len(CHECKS) == 9
+
+
+def test_the_graph_is_not_built_where_it_cannot_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PARLANCE_DATABASE_URL", raising=False)
+    args = graph.GraphArgs.model_validate({"profile": "embedded", "country": "DE", "ingress": {"replicas": 2}})
+    with pytest.raises(UnfitError, match="2 ingress replicas cannot share SQLite"):
+        graph.build(args)
+
+
+def test_production_is_not_built_of_weights_that_nobody_has_locked(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "LOCK", home / "nothing-locked")
+    (app,) = yaml.safe_load((configs.FOLDER / "production.yaml").read_text("utf-8"))["applications"]
+    with pytest.raises(
+        UnfitError, match=r"not locked to a commit.*: gemma-4-12b, .*; run `python -m launch weights lock"
+    ):
+        graph.build(graph.GraphArgs.model_validate(app["args"]))
+
+
+def test_a_plan_reads_what_a_config_file_says() -> None:
+    plan = plan_of({"profile": "twins", "ingress": {"replicas": 3}, "only_pinned_weights": True})
+    assert (plan.catalog.profile, plan.ingress_replicas, plan.only_pinned) == ("twins", 3, True)
+    plan = plan_of({})
+    assert (plan.catalog.profile, plan.ingress_replicas, plan.only_pinned) == ("embedded", 1, False)
