@@ -149,7 +149,7 @@ def test_both_numbers_for_all_tokens_reach_the_engine_as_one() -> None:
     assert (top_k(-1), top_k(0), top_k(1)) == (0, 0, 1)
 
 
-THINKS = Thinking(switch="enable_thinking", concurrency={"low": 100}, variables={"preserve_thinking": "boolean"})
+THINKS = Thinking(switch="enable_thinking", budgets={"low": 100}, variables={"preserve_thinking": "boolean"})
 
 
 def test_thinking_reaches_the_engine_in_the_terms_of_the_model() -> None:

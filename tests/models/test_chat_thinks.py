@@ -40,7 +40,7 @@ async def thinks(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -
         tier="reasoning",
         context_window=256,
         reasoning_parser="qwen3",
-        thinking=Thinking(switch="enable_thinking", levels=("low", "high"), concurrency={"low": BUDGET}),
+        thinking=Thinking(switch="enable_thinking", levels=("low", "high"), budgets={"low": BUDGET}),
         serving=Serving(adapter="models.chat:VllmChat", runtime="thinks", threads=2, options={"engine": arguments}),
     )
     engine = VllmChat(model, tiny_models.thinker(tmp_path_factory.mktemp("weights")))
