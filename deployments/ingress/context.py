@@ -15,6 +15,7 @@ from contract.access import Caller
 from contract.catalog import Catalog, Model, SpeechModel
 from contract.decisions.engine import Measurement
 from contract.errors import MODEL_NOT_FOUND
+from contract.limits import EARLY_LEAVER_S, EARLY_LEAVERS, SAMPLE_IN_MEMORY_S, SAMPLES_IN_MEMORY
 from contract.speech.voices import VoiceAlias
 from deployments.ingress.draft_worker import DraftWorker
 from deployments.ingress.front.concurrency import ConcurrencyLimits
@@ -23,14 +24,6 @@ from state import State
 from state.accounts.cache import TtlCache
 
 M = TypeVar("M", bound=Model)
-
-PLAYED_SAMPLES = 256
-"""Samples of voices in memory, of some 50 KB each."""
-PLAYED_S = 3600
-"""How long they are."""
-LEFT_S = 86_400.0
-"""For so long the whole answers of an organisation are counted while they are made."""
-MAX_LEAVERS = 10_000
 
 
 @dataclass(frozen=True)
@@ -46,7 +39,7 @@ class Service:
         measurements: the last one that each decision model reported.
         concurrency: what requests hold in this process, and may hold.
         played: samples of fixed voices, by their names in the store. They are everybody's.
-        leavers: ids of organisations whose clients have left a whole answer lately.
+        early_leavers: organisations whose clients have left a whole answer lately; theirs are counted while they are made.
     """
 
     catalog: Catalog
@@ -59,8 +52,8 @@ class Service:
     voice_aliases: Mapping[str, VoiceAlias] = field(default_factory=dict)
     measurements: dict[str, Measurement] = field(default_factory=dict)
     concurrency: ConcurrencyLimits = field(default_factory=ConcurrencyLimits)
-    played: TtlCache[str, bytes] = field(default_factory=lambda: TtlCache(PLAYED_SAMPLES, PLAYED_S))
-    leavers: TtlCache[int, bool] = field(default_factory=lambda: TtlCache(MAX_LEAVERS, LEFT_S))
+    played: TtlCache[str, bytes] = field(default_factory=lambda: TtlCache(SAMPLES_IN_MEMORY, SAMPLE_IN_MEMORY_S))
+    early_leavers: TtlCache[int, bool] = field(default_factory=lambda: TtlCache(EARLY_LEAVERS, EARLY_LEAVER_S))
 
     @cached_property
     def drafts(self) -> DraftWorker:

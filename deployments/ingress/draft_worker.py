@@ -1,7 +1,7 @@
-"""The work on drafts of voices: one call of a designer each, in whichever ingress process has the draft. Spec 3.
+"""The work on drafts of voices: one call of a designer each, in whichever ingress process has the draft.
 
-    take_up(draft_id)    works on it in the background, if nobody else does
-    drop(draft_id)       ends that work
+    enqueue(draft_id)    works on it in the background, if nobody else does
+    cancel(draft_id)       ends that work
     start, close         looks for drafts whose process has died; gives back what this one has
 
     claim -> call the designer -> store clip and sample -> ready and billed, in one transaction -> adopt, if so ordered
@@ -46,21 +46,21 @@ log = logging.getLogger(f"parlance.{__name__}")
 AT_ONCE = 32
 """Drafts that a process works on; the others wait for it, or for another process."""
 
-LOOK_S = 5.0
-"""Between two looks at what waits."""
+POLL_S = 5.0
+"""Seconds between two queries for drafts that wait."""
 
 RENEW_S = 5.0
-"""Between two renewals of a lease."""
+"""Seconds between two renewals of a lease."""
 
-DROP_S = 2.0
-"""For so long a client that discards a draft waits for the end of the work."""
+CANCEL_WAIT_S = 2.0
+"""Seconds that a client who discards a draft waits for the end of the work."""
 
 PAUSE_S = 1.0
 MAX_PAUSE_S = 15.0
-"""Before the same is tried again: longer each time."""
+"""Seconds before the same is tried again, at first and at most."""
 
 TRIES = 3
-"""Times that a designer may die of a draft, or raise."""
+"""Attempts after which a draft that kills its designer, or makes it raise, has failed."""
 
 LATER = frozenset({BUSY, PROVIDER_BUSY, WARMING_UP, ENGINE_FAILED, STATE_UNAVAILABLE})
 """Faults that say nothing about the draft."""
@@ -85,20 +85,20 @@ class DraftWorker:
         self._engines = engines
         self._state = state
         self._working: dict[str, asyncio.Task[None]] = {}
-        self._looking: asyncio.Task[None] | None = None
+        self._polling: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Looks for drafts that wait, from now on."""
-        self._looking = asyncio.create_task(self._look_forever())
+        self._polling = asyncio.create_task(self._poll_forever())
 
     async def close(self) -> None:
         """Ends all work; other processes may go on with it at once."""
-        tasks = [*self._working.values(), *([self._looking] if self._looking else [])]
+        tasks = [*self._working.values(), *([self._polling] if self._polling else [])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def take_up(self, draft_id: str) -> None:
+    def enqueue(self, draft_id: str) -> None:
         """Does what there is to do for a draft, in the background; nothing if this process does so or has enough."""
         if draft_id in self._working or len(self._working) >= AT_ONCE:
             return
@@ -107,71 +107,71 @@ class DraftWorker:
         self._working[draft_id] = task
         task.add_done_callback(lambda _: self._working.pop(draft_id, None))
 
-    async def drop(self, draft_id: str) -> None:
+    async def cancel(self, draft_id: str) -> None:
         """Ends the work of this process on a draft that was discarded; what it took is billed by then, as a rule."""
         if task := self._working.get(draft_id):
             task.cancel()
-            await asyncio.wait({task}, timeout=DROP_S)
+            await asyncio.wait({task}, timeout=CANCEL_WAIT_S)
 
-    async def look(self) -> None:
+    async def poll(self) -> None:
         """Takes up what waits, as far as this process has room."""
         for draft_id in await self._state.drafts.waiting(AT_ONCE - len(self._working)):
-            self.take_up(draft_id)
+            self.enqueue(draft_id)
 
     def adoption(self, draft: Draft, slug: str | None = None, label: str | None = None) -> Adoption:
         """How `draft` becomes a voice of this server."""
         provider = self._catalog.voice_design[draft.model].provider
         return Adoption(provider, frozenset(self._catalog.voices), slug, label)
 
-    async def _look_forever(self) -> None:
+    async def _poll_forever(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
             try:
-                await self.look()
+                await self.poll()
             except Exception as error:
-                log.error("could not look for drafts, next try in %d s: %s", LOOK_S, without_text(error))
+                log.error("could not look for drafts, next try in %d s: %s", POLL_S, without_text(error))
 
     async def _work(self, draft_id: str) -> None:
         try:
-            if held := await self._state.drafts.claim(draft_id):
-                timings = Timings(organisation=held.draft.org_id)
+            if lease := await self._state.drafts.claim(draft_id):
+                timings = Timings(organisation=lease.draft.org_id)
                 try:
-                    async with self._leased(held):
-                        await self._make(held, timings)
+                    async with self._leased(lease):
+                        await self._make(lease, timings)
                 finally:
-                    await asyncio.shield(self._settle_discarded(held.draft, timings))
+                    await asyncio.shield(self._settle_discarded(lease.draft, timings))
             await self._adopt_if_ordered(draft_id)
         except Exception as error:
             # Whatever it was, the draft is taken up again once its lease has ended, or expires.
             log.error("the work on a draft broke off: %s", without_text(error))
 
     @asynccontextmanager
-    async def _leased(self, held: Held) -> AsyncIterator[None]:
+    async def _leased(self, lease: Held) -> AsyncIterator[None]:
         """Renews the lease; ends the block where the draft was discarded or taken over. Gives the lease back."""
         working = asyncio.current_task()
         assert working is not None
-        renewing = asyncio.create_task(self._renew(held, working))
+        renewing = asyncio.create_task(self._renew(lease, working))
         try:
             yield
         finally:
             renewing.cancel()
-            await self._state.drafts.release(held)
+            await self._state.drafts.release(lease)
 
-    async def _renew(self, held: Held, working: asyncio.Task[None]) -> None:
+    async def _renew(self, lease: Held, working: asyncio.Task[None]) -> None:
         while True:
             await asyncio.sleep(RENEW_S)
             try:
-                if not await self._state.drafts.renew(held):
+                if not await self._state.drafts.renew(lease):
                     working.cancel()
             except ApiError as error:
                 log.error("the lease of a draft could not be renewed: %s", error)
 
-    async def _make(self, held: Held, timings: Timings) -> None:
+    async def _make(self, lease: Held, timings: Timings) -> None:
         """The draft is ready, or has failed for good, or has expired."""
         try:
-            async with asyncio.timeout(held.draft.expires_at - self._state.clock()) as rest:
-                designed = await self._again(held, lambda: self._design(held.draft, timings))
-                await self._again(held, lambda: self._keep(held, designed))
+            async with asyncio.timeout(lease.draft.expires_at - self._state.clock()) as rest:
+                designed = await self._with_retries(lease, lambda: self._design(lease.draft, timings))
+                await self._with_retries(lease, lambda: self._keep(lease, designed))
         except TimeoutError:
             if not rest.expired():
                 raise
@@ -179,16 +179,16 @@ class DraftWorker:
         except Exception as error:
             # Also of our own: tried again, it would happen again.
             log.warning("a draft has failed: %s", error if isinstance(error, ApiError) else without_text(error))
-            await self._state.drafts.fail(held, FAILED)
+            await self._state.drafts.fail(lease, FAILED)
 
-    async def _again(self, held: Held, work: Callable[[], Awaitable[T]]) -> T:
+    async def _with_retries(self, lease: Held, work: Callable[[], Awaitable[T]]) -> T:
         """The result of `work`, tried again while there is hope. Raises the ApiError that ends it."""
         pause_s = self.pause_s
         while True:
             try:
                 return await work()
             except ApiError as error:
-                if error.fault in COUNTED and await self._state.drafts.count_failure(held) >= TRIES:
+                if error.fault in COUNTED and await self._state.drafts.count_failure(lease) >= TRIES:
                     raise
                 if error.fault not in LATER | COUNTED:
                     raise
@@ -212,16 +212,16 @@ class DraftWorker:
         cost = self._catalog.voice_design[draft.model].cost_micro_eur(synthesis_ms=spent_ms)
         await self._state.drafts.settle_discarded(draft, cost, spent_ms)
 
-    async def _keep(self, held: Held, designed: Designed) -> None:
+    async def _keep(self, lease: Held, designed: Designed) -> None:
         """Bytes first: a draft that is ready has them."""
-        blobs, model = self._state.blobs, self._catalog.voice_design[held.draft.model]
-        sentence = self._catalog.sentences[held.draft.plan.language]
-        made = _made(held.folder, designed, sentence, model.runtime)
-        await blobs.put(made.clip_blob, _wav(designed.clip))
-        await blobs.put(made.sample_blob, designed.sample)
-        cost = model.cost_micro_eur(synthesis_ms=made.synthesis_ms)
-        if await self._state.drafts.finish(held, made, cost) is None:
-            await blobs.delete_all(held.folder)
+        blobs, model = self._state.blobs, self._catalog.voice_design[lease.draft.model]
+        sentence = self._catalog.sentences[lease.draft.plan.language]
+        artifacts = _artifacts(lease.folder, designed, sentence, model.runtime)
+        await blobs.put(artifacts.clip_blob, _wav(designed.clip))
+        await blobs.put(artifacts.sample_blob, designed.sample)
+        cost = model.cost_micro_eur(synthesis_ms=artifacts.synthesis_ms)
+        if await self._state.drafts.finish(lease, artifacts, cost) is None:
+            await blobs.delete_all(lease.folder)
 
     async def _adopt_if_ordered(self, draft_id: str) -> None:
         drafts = self._state.drafts
@@ -244,7 +244,7 @@ def _wav(clip: Clip) -> bytes:
     return file.getvalue()
 
 
-def _made(folder: str, designed: Designed, sentence: str, runtime: str) -> Made:
+def _artifacts(folder: str, designed: Designed, sentence: str, runtime: str) -> Made:
     clip = designed.clip
     return Made(
         clip_blob=f"{folder}/clip.wav",

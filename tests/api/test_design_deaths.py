@@ -108,7 +108,7 @@ async def test_every_draft_is_as_it_was_and_the_pending_one_is_finished(
 
     engine: Any = heir.service.engines["voice-design-qwen3-tts"]
     engine.adapter.go.set()
-    await heir.service.drafts.look()
+    await heir.service.drafts.poll()
 
     async def finished() -> bool:
         return await heir.state.voices.find(1, "orphan") is not None

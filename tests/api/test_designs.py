@@ -705,8 +705,8 @@ async def test_of_many_processes_one_works_on_a_draft(api: Api) -> None:
     )
     many = [DraftWorker(api.service.catalog, api.service.engines, api.state) for _ in range(5)]
     for process in many:
-        process.take_up(draft.id)
-        process.take_up(draft.id)
+        process.enqueue(draft.id)
+        process.enqueue(draft.id)
     await until(api, {"id": draft.id}, "ready")
     assert len(designer(api).jobs) == 1
     for process in many:
@@ -798,7 +798,7 @@ async def test_a_process_works_on_a_bounded_number_of_drafts(api: Api, monkeypat
         return not api.service.drafts._working
 
     await eventually(idle)
-    await api.service.drafts.look()
+    await api.service.drafts.poll()
     assert (await until(api, second, "ready"))["status"] == "ready"
 
 

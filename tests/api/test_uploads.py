@@ -554,7 +554,7 @@ class Stalled:
 async def test_an_upload_ends_within_seconds_once_its_ticket_is_used(
     api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
 ) -> None:
-    monkeypatch.setattr("deployments.ingress.routes.files.LOOK_S", 0.05)
+    monkeypatch.setattr("deployments.ingress.routes.files.TICKET_POLL_S", 0.05)
     ticket, body = await ticket_of(api), Stalled()
     running = asyncio.create_task(put_raw(api, ticket, body))
     await body.reached.wait()
@@ -584,7 +584,7 @@ class Unreadable(Tickets):
 async def test_an_upload_goes_on_while_its_ticket_cannot_be_looked_at(
     api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deployments.ingress.routes.files.LOOK_S", 0.01)
+    monkeypatch.setattr("deployments.ingress.routes.files.TICKET_POLL_S", 0.01)
     ticket, body = await ticket_of(api), Stalled()
     running = asyncio.create_task(put_raw(api, ticket, body))
     await body.reached.wait()

@@ -83,15 +83,15 @@ async def _answered(
     It crosses in one piece, so nobody here knows how far it is when its client leaves. Counts on the way cost a seventh
     of a short request's processor time: they are made for organisations whose clients have left.
     """
-    engine, leavers, org_id = context.engine(model), context.service.leavers, context.caller.org_id
-    if leavers.get(org_id, time.monotonic()):
+    engine, early_leavers, org_id = context.engine(model), context.service.early_leavers, context.caller.org_id
+    if early_leavers.get(org_id, time.monotonic()):
         return cast(A, await _counted(context, model, job, account))
     try:
         return await engine.call(method, job, timings=context.timings)
     except (asyncio.CancelledError, ApiError) as error:
         is_work_lost = not isinstance(error, ApiError) or error.fault is UPSTREAM_TIMEOUT
         if is_work_lost and context.timings.has_begun:
-            leavers.put(org_id, True, time.monotonic())
+            early_leavers.put(org_id, True, time.monotonic())
         raise
 
 

@@ -1,4 +1,4 @@
-"""Turning texts into vectors, billed by tokens. Spec 4 (POST /embeddings)."""
+"""Turning texts into vectors, billed by tokens."""
 
 from __future__ import annotations
 

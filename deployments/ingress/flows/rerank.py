@@ -1,4 +1,4 @@
-"""Scoring documents against a query, billed by tokens. Spec 4 (POST /rerank)."""
+"""Scoring documents against a query, billed by tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Speaking a text, billed by characters. Spec 4 (POST /audio/speech) and 7 (Speech).
+"""Speaking a text, billed by characters.
 
 prepare(context, request) -> Prepared      engine, voice, language and clip; everything that can be refused
 blocks(context, prepared) -> AudioBlock... the file as it is made, or in one piece where its engine promises that

@@ -1,7 +1,7 @@
-"""Writing a recording down, billed by its seconds. Spec 3, 4 and 7 (Transcription).
+"""Writing a recording down, billed by its seconds.
 
-prepare(context, request) -> Plan             the model and what it is asked; everything that can be refused unheard
-listen(context, plan, file, answer) -> text   as it is heard; `answer` holds what is known so far, and all of it then
+prepare(context, request) -> Plan                 the model and what it is asked; everything that can be refused unheard
+transcribe(context, plan, file, answer) -> text   as it is heard; `answer` holds what there is so far
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ def prepare(context: RequestContext, request: TranscriptionRequest) -> Plan:
     return plan(request, model)
 
 
-async def listen(context: RequestContext, plan: Plan, file: bytes | None, answer: Answer) -> AsyncGenerator[str, None]:
+async def transcribe(
+    context: RequestContext, plan: Plan, file: bytes | None, answer: Answer
+) -> AsyncGenerator[str, None]:
     """Text as it is heard, written into `answer`; without a `file` it is the one that was uploaded.
 
     Whoever leaves early pays for what was heard until then. So does a client whose stream a time limit ends: it has the
@@ -65,7 +67,7 @@ async def listen(context: RequestContext, plan: Plan, file: bytes | None, answer
         ) as account,
         _formatting(context, plan) as formatting,
         _audio(context, plan.request.upload_id, file) as audio,
-        aclosing(_heard(context, plan, plan.job(audio, context.owner), is_held=file is None)) as parts,
+        aclosing(_segments(context, plan, plan.job(audio, context.owner), waits_for_engine=file is None)) as parts,
     ):
         async for part in parts:
             if not transcript.duration_s:
@@ -83,8 +85,8 @@ async def listen(context: RequestContext, plan: Plan, file: bytes | None, answer
             )
 
 
-async def _heard(
-    context: RequestContext, plan: Plan, job: TranscriptionJob, *, is_held: bool
+async def _segments(
+    context: RequestContext, plan: Plan, job: TranscriptionJob, *, waits_for_engine: bool
 ) -> AsyncGenerator[Heard, None]:
     """The parts of an answer, within the time that the model has for all of it.
 
@@ -94,7 +96,7 @@ async def _heard(
     ends_at = loop.time() + _left_s(context, plan.model)
     began: float | None = None
     try:
-        if is_held:
+        if waits_for_engine:
             await engine.ready(_left_s(context, plan.model), timings=context.timings)
         async with aclosing(engine.stream(TranscriptionEngine.transcribe, job, timings=context.timings)) as parts:
             while True:

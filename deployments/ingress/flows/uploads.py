@@ -1,4 +1,4 @@
-"""Uploads: a ticket for a recording, and the recording itself. Spec 2 and 3 (Upload ticket), 4 and 7.
+"""Uploads: a ticket for a recording, and the recording itself.
 
 issue(context, request) -> Ticket     a ticket; the engine that will listen wakes up
 store(service, ticket, chunks)        the bytes, once, into the store as they come

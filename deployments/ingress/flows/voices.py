@@ -1,7 +1,7 @@
-"""The voices that a caller can see, and samples of fixed ones. Spec 2 (Voice) and 4.
+"""The voices that a caller can see, and samples of fixed ones.
 
-A sample of a fixed voice is made by its engine when it is first played, and kept: anybody may play it. Whoever has no
-key never wakes an engine for it, and never takes more than one of its streams.
+A sample of a fixed voice is made by its engine when it is first played, and kept: anybody may play it. A client
+without a key never wakes an engine for it, and never takes more than one of its streams.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ async def sample(service: Service, model: SpeechModel, slug: str, language: str,
     """MP3 of a fixed voice. Kept under what ran: another engine behind the same voice makes its own.
 
     Without a caller it is made only if the engine runs and has nothing better to do. What was played lately is in
-    memory, so that strangers cost no read of the store each time.
+    memory, so that clients without a key cost no read of the store each time.
 
     Raises NOT_CONFIGURED, SAMPLE_UNAVAILABLE, a spend limit of the caller, and what the engine answers.
     """
@@ -51,24 +51,25 @@ async def sample(service: Service, model: SpeechModel, slug: str, language: str,
     now_s = time.monotonic()
     if played := service.played.get(name, now_s):
         return played
-    if kept := await service.state.blobs.find(name):
-        service.played.put(name, kept, now_s)
-        return kept
-    engine, turns = service.engine(model), _strangers if caller is None else _callers
+    if stored := await service.state.blobs.find(name):
+        service.played.put(name, stored, now_s)
+        return stored
+    engine, turns = service.engine(model), _anonymous_turns if caller is None else _caller_turns
     timings = Timings(organisation=NOBODY if caller is None else caller.org_id)
     if caller is not None:
         await service.state.ledger.require_room(caller)
         # Before the turn begins: nobody else waits through a cold start.
         await engine.ready(model.serving.wait_s, timings=timings)
     async with turns.one():
-        if kept := await service.state.blobs.find(name):
-            return kept
+        if stored := await service.state.blobs.find(name):
+            service.played.put(name, stored, now_s)
+            return stored
         if caller is None and not engine.free():
             raise SAMPLE_UNAVAILABLE()
         job = SpeechJob(service.catalog.sentences[language], language, slug, format="mp3")
-        made = await engine.call(SpeechEngine.speak_whole, job, timings=timings)
-        await service.state.blobs.put(name, made.data)
-    return made.data
+        block = await engine.call(SpeechEngine.speak_whole, job, timings=timings)
+        await service.state.blobs.put(name, block.data)
+    return block.data
 
 
 class _Turns:
@@ -92,9 +93,9 @@ class _Turns:
             self._present -= 1
 
 
-STRANGERS = 8
+ANONYMOUS_CLIENTS = 8
 """Requests without a key that have samples made for them, in this process, at a time."""
 CALLERS = 32
 """The same with a key."""
 
-_strangers, _callers = _Turns(STRANGERS), _Turns(CALLERS)
+_anonymous_turns, _caller_turns = _Turns(ANONYMOUS_CLIENTS), _Turns(CALLERS)

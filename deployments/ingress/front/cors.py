@@ -21,7 +21,7 @@ ANY = "*"
 """In place of a list: every page may call."""
 
 METHODS = "GET, POST, PUT, DELETE"
-PREFLIGHT_KEPT_S = 7200
+PREFLIGHT_MAX_AGE_S = 7200
 """Browsers ask again after that; none keeps an answer for much longer."""
 
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://([a-z0-9.-]+|\[[0-9a-f:]+\])(:\d{1,5})?", re.ASCII)
@@ -31,12 +31,12 @@ _READABLE = frozenset({"cache-control", "content-language", "content-length", "c
 """Headers that pages may read anyway, or have no use for."""
 
 
-def listed_origins(told: Iterable[str]) -> frozenset[str]:
+def listed_origins(listed: Iterable[str]) -> frozenset[str]:
     """What the operator has listed, as browsers write it. Raises ValueError for what no browser ever sends.
 
     `*` stands for every origin, and alone.
     """
-    origins = frozenset(one.strip().lower() for one in told)
+    origins = frozenset(origin.strip().lower() for origin in listed)
     if ANY in origins and len(origins) > 1:
         raise ValueError(f"`{ANY}` allows every origin; list it alone, or not at all")
     for origin in sorted(origins - {ANY}):
@@ -65,13 +65,17 @@ class Cors:
 
     def preflight(self, scope: Scope) -> Response | None:
         """The answer to a preflight of an allowed origin; None for any other request, which the app answers."""
-        asked = Headers(scope=scope)
-        if scope["method"] != "OPTIONS" or "access-control-request-method" not in asked or not self._origin(asked):
+        headers_sent = Headers(scope=scope)
+        if (
+            scope["method"] != "OPTIONS"
+            or "access-control-request-method" not in headers_sent
+            or not self._origin(headers_sent)
+        ):
             return None
         # Every header that the page has named, because SDKs have many of their own.
-        wanted = asked.get("access-control-request-headers", "").strip()
-        named = {"access-control-allow-headers": wanted} if _HEADER_NAMES.fullmatch(wanted) else {}
-        headers = {"access-control-allow-methods": METHODS, "access-control-max-age": str(PREFLIGHT_KEPT_S), **named}
+        names = headers_sent.get("access-control-request-headers", "").strip()
+        named = {"access-control-allow-headers": names} if _HEADER_NAMES.fullmatch(names) else {}
+        headers = {"access-control-allow-methods": METHODS, "access-control-max-age": str(PREFLIGHT_MAX_AGE_S), **named}
         return Response(status_code=204, headers=headers)
 
     def add_headers(self, scope: Scope, headers: MutableHeaders) -> None:
@@ -86,7 +90,7 @@ class Cors:
         headers["access-control-allow-origin"] = ANY if ANY in self.allowed else origin
         headers["access-control-expose-headers"] = ", ".join(exposed)
 
-    def _origin(self, asked: Headers) -> str:
+    def _origin(self, headers_sent: Headers) -> str:
         """The origin of an allowed page; empty where no page, or a foreign one, asks."""
-        origin = asked.get("origin", "")
+        origin = headers_sent.get("origin", "")
         return origin if origin and is_allowed(origin, self.allowed) else ""

@@ -25,8 +25,8 @@ def client_network(request: Request) -> str:
     What proxies have added to `X-Forwarded-For` is believed, what the client wrote there is not: `proxies.py`.
     """
     peer = request.client.host if request.client else ""
-    told = ",".join(request.headers.getlist("x-forwarded-for")).split(",")
-    forwarded = [entry.strip() for entry in told if entry.strip()]
+    entries = ",".join(request.headers.getlist("x-forwarded-for")).split(",")
+    forwarded = [entry.strip() for entry in entries if entry.strip()]
     return _network(trace_of(request).service.proxies.client(peer, forwarded))
 
 

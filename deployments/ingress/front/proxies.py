@@ -1,4 +1,4 @@
-"""The proxies in front of the server: whose word on where a request comes from is taken."""
+"""The proxies in front of the server, which are believed about where a request comes from."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ PUBLIC_VARIABLE = "PARLANCE_PUBLIC_URL"
 """At which address clients call, which is the outermost proxy's where there is one."""
 
 VARIABLE = "PARLANCE_PROXIES"
-"""Addresses and networks, with spaces between them; `deployments/haproxy` reads it as well. Nobody is believed unless
-the operator says so, also on this machine: a tunnel passes on what its clients wrote."""
+"""Addresses and networks, with spaces between them; `deployments/haproxy` reads it as well. No sender is believed
+unless the operator names it, also on this machine: a tunnel passes on what its clients wrote."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proxies:
-    """Each adds to `X-Forwarded-For` whom it heard.
+    """Each appends the address of its peer to `X-Forwarded-For`.
 
     Attributes:
         networks: where the proxies are.
@@ -29,21 +29,23 @@ class Proxies:
 
     @classmethod
     def of_environment(cls, environment: Mapping[str, str]) -> Proxies:
-        """What the operator has said. Raises ValueError for what is no address."""
-        told = environment.get(VARIABLE, "").split()
-        return cls(tuple(ip_network(one, strict=False) for one in told), bool(environment.get("PARLANCE_HAPROXY")))
+        """The proxies that the operator names. Raises ValueError for what is no address."""
+        entries = environment.get(VARIABLE, "").split()
+        return cls(
+            tuple(ip_network(entry, strict=False) for entry in entries), bool(environment.get("PARLANCE_HAPROXY"))
+        )
 
     def client(self, peer: str, forwarded: Sequence[str]) -> str:
-        """Whom the outermost proxy heard, as it was written.
+        """The address of the client, as the outermost proxy wrote it.
 
         `peer` is who has connected to this process, `forwarded` the entries of `X-Forwarded-For`. Read from the end,
         the first that is no proxy is the client: what stands before it is whatever the client wrote.
         """
-        heard = forwarded if self.behind_haproxy and forwarded else [*forwarded, peer]
-        return next((one for one in reversed(heard) if not self._has(one)), heard[0])
+        addresses = forwarded if self.behind_haproxy and forwarded else [*forwarded, peer]
+        return next((address for address in reversed(addresses) if not self._has(address)), addresses[0])
 
-    def _has(self, one: str) -> bool:
-        address = parsed(one)
+    def _has(self, text: str) -> bool:
+        address = parsed(text)
         return address is not None and any(address in network for network in self.networks)
 
 

@@ -1,4 +1,4 @@
-"""Money around one engine call: reserve before the engine is asked, settle what it counted. Design section 5.
+"""Money around one engine call: reserve before the engine is asked, settle what it counted.
 
     async with bill(context, model, {"input_tokens": 900, "output_tokens": 1024}) as account:
         ...
@@ -7,8 +7,8 @@
 Leaving the block settles what `progress` last said: also when the client went away, and when this server has to stop.
 A client that went away before anything was counted pays what the engine had `begun`, if the call had gone out to it.
 What fails by our fault before it is settled costs nothing, except what a time limit took from a stream. So a whole
-answer is settled last, when all that goes out is there: whoever calls an engine for one is given `render`, which makes
-the reply of it.
+answer is settled last, when all that goes out is there: a flow that calls an engine for one is given `render`, which
+makes the reply of it.
 """
 
 from __future__ import annotations

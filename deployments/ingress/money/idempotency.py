@@ -1,4 +1,4 @@
-"""`Idempotency-Key`: a POST that creates or bills is done once, however often it is sent. Spec 1; design section 5.
+"""`Idempotency-Key`: a POST that creates or bills is done once, however often it is sent.
 
     return await once(admitted, partial(_answer, admitted, model, request))
 
@@ -89,17 +89,17 @@ async def _claim_and_run(
 ) -> Response:
     route = f"POST {admitted.request.scope['path'].removeprefix('/v1')}"
     store = admitted.context.service.state.idempotency
-    begun = await store.begin(admitted.context.caller, route, key, admitted.body_sha256)
-    if isinstance(begun, StoredReply):
-        return Response(begun.body, begun.status, {**begun.headers, REPLAYED: "true"})
+    attempt = await store.begin(admitted.context.caller, route, key, admitted.body_sha256)
+    if isinstance(attempt, StoredReply):
+        return Response(attempt.body, attempt.status, {**attempt.headers, REPLAYED: "true"})
     try:
         reply = await work()
     except BaseException:
         # Should the database refuse, the claim ends by itself with its lease.
         with suppress(Exception):
-            await begun.abandon()
+            await attempt.abandon()
         raise
-    await _keep(begun, reply, keep_body, admitted.context.request_id)
+    await _keep(attempt, reply, keep_body, admitted.context.request_id)
     return reply
 
 

@@ -28,7 +28,7 @@ def run_at_exit(work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], N
     """
     loop = asyncio.get_running_loop()
 
-    def at_exit() -> None:
+    def settle() -> None:
         if not loop.is_running():
             return
         try:
@@ -36,5 +36,5 @@ def run_at_exit(work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], N
         except Exception as error:
             log.error("what is open could not be billed at the end: %s", without_text(error))
 
-    atexit.register(at_exit)
-    return lambda: atexit.unregister(at_exit)
+    atexit.register(settle)
+    return lambda: atexit.unregister(settle)

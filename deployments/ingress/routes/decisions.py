@@ -1,4 +1,4 @@
-"""POST /decisions, POST /systemone, GET /decisions/presets, GET /decisions/models. Spec 4 (decision engine).
+"""POST /decisions, POST /systemone, GET /decisions/presets, GET /decisions/models.
 
 An `Idempotency-Key` keeps the fact of a decision, never its answer.
 """

@@ -1,4 +1,4 @@
-"""Voice design: what can be ordered, orders, drafts, adoption, suggestions. Spec 2 (Voice design), 4 and 7."""
+"""Voice design: what can be ordered, orders, drafts, adoption, suggestions."""
 
 from __future__ import annotations
 

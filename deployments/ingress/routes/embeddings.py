@@ -1,4 +1,4 @@
-"""POST /embeddings. Spec 4."""
+"""POST /embeddings."""
 
 from __future__ import annotations
 

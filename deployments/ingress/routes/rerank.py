@@ -1,4 +1,4 @@
-"""POST /rerank, and the same at /v2/rerank, where Cohere's clients look for it. Spec 4."""
+"""POST /rerank, and the same at /v2/rerank, where Cohere's clients look for it."""
 
 from __future__ import annotations
 

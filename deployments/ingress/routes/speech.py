@@ -1,4 +1,4 @@
-"""POST /audio/speech. Spec 4 and 7 (Speech)."""
+"""POST /audio/speech."""
 
 from __future__ import annotations
 

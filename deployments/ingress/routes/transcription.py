@@ -1,4 +1,4 @@
-"""POST /audio/transcriptions. Spec 4 and 7 (Transcription)."""
+"""POST /audio/transcriptions."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def _request(admitted: Admitted) -> tuple[TranscriptionRequest, bytes | No
 
 async def _answer(context: RequestContext, plan: Plan, file: bytes | None, headers: dict[str, str]) -> Response:
     answer = Answer(Transcript(plan))
-    async with aclosing(transcription.listen(context, plan, file, answer)) as texts:
+    async with aclosing(transcription.transcribe(context, plan, file, answer)) as texts:
         async for _ in texts:
             pass
     if plan.request.response_format in ("json", "verbose_json"):
@@ -87,7 +87,7 @@ async def _answer(context: RequestContext, plan: Plan, file: bytes | None, heade
 
 async def _events(context: RequestContext, plan: Plan, file: bytes | None) -> AsyncGenerator[bytes, None]:
     answer = Answer(Transcript(plan))
-    async with aclosing(transcription.listen(context, plan, file, answer)) as texts:
+    async with aclosing(transcription.transcribe(context, plan, file, answer)) as texts:
         async for text in texts:
             yield delta(text)
     yield done(answer.transcript, answer.formatted)

@@ -1,4 +1,4 @@
-"""GET /audio/voices, and samples of voices. Spec 2 (Voice) and 4."""
+"""GET /audio/voices, and samples of voices."""
 
 from __future__ import annotations
 

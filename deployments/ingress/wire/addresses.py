@@ -1,4 +1,4 @@
-"""Addresses that clients get: of bytes, signed, under the address at which clients reach this server. Design 7.7."""
+"""Addresses that clients get: of bytes, signed, under the address at which clients reach this server."""
 
 from __future__ import annotations
 

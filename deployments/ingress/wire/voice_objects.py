@@ -1,4 +1,4 @@
-"""A voice as it is answered, in lists and in drafts. Spec 2 (Voice)."""
+"""A voice as it is answered, in lists and in drafts."""
 
 from __future__ import annotations
 
