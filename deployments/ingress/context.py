@@ -39,7 +39,8 @@ class Service:
         measurements: the last one that each decision model reported.
         concurrency: what requests hold in this process, and may hold.
         played: samples of fixed voices, by their names in the store. They are everybody's.
-        early_leavers: organisations whose clients have left a whole answer lately; theirs are counted while they are made.
+        early_leavers: organisations whose clients have left a whole answer lately: the next ones are counted as they
+            are made.
     """
 
     catalog: Catalog

@@ -18,7 +18,7 @@ from contract.access import Scope
 from contract.speech.voices import SAMPLE_ADDRESS_S
 from deployments.ingress.app import build_app
 from deployments.ingress.flows import voices as flows
-from deployments.ingress.flows.voices import STRANGERS
+from deployments.ingress.flows.voices import ANONYMOUS_CLIENTS
 from state.voices import own
 from tests.api.conftest import Api
 from tests.state.books import eventually
@@ -304,14 +304,14 @@ async def test_samples_for_strangers_are_made_one_at_a_time_and_few_wait(
     monkeypatch.setattr(asleep, "call", slow)
     model = api.service.speech_engines["supertonic"]
     paths = [f"/v1/audio/voices/M1/samples/{code}.mp3" for code in model.languages]
-    playing = [asyncio.create_task(api.client.get(path)) for path in paths[:STRANGERS]]
+    playing = [asyncio.create_task(api.client.get(path)) for path in paths[:ANONYMOUS_CLIENTS]]
 
     async def present() -> bool:
-        return under_way == 1 and flows._strangers._present == STRANGERS
+        return under_way == 1 and flows._anonymous_turns._present == ANONYMOUS_CLIENTS
 
     await eventually(present)
-    refused = await api.client.get(paths[STRANGERS])
+    refused = await api.client.get(paths[ANONYMOUS_CLIENTS])
     assert (refused.status_code, refused.json()["error"]["code"]) == (503, "sample_unavailable")
     go.set()
     assert {reply.status_code for reply in await asyncio.gather(*playing)} == {200}
-    assert (await api.client.get(paths[STRANGERS])).status_code == 200
+    assert (await api.client.get(paths[ANONYMOUS_CLIENTS])).status_code == 200
