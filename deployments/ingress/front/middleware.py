@@ -130,11 +130,7 @@ class TraceMiddleware:
             nonlocal has_begun
             if message["type"] == "http.response.start":
                 has_begun = True
-                headers: Any = MutableHeaders(scope=message)
-                for name, value in trace.headers().items():
-                    headers.setdefault(name, value)
-                if self._cors:
-                    self._cors.add_headers(scope, headers)
+                self._add_headers(scope, trace, message)
             length = len(message.get("body", b""))
             try:
                 if length <= REPLY_PIECE_BYTES:
@@ -166,6 +162,13 @@ class TraceMiddleware:
                 # All that is left is to break the connection off, so that half a reply does not look whole.
                 raise BrokenOff from None
             await trace.refusal(INTERNAL_ERROR())(scope, receive, send_with_headers)
+
+    def _add_headers(self, scope: Scope, trace: Trace, message: Message) -> None:
+        headers: Any = MutableHeaders(scope=message)
+        for name, value in trace.headers().items():
+            headers.setdefault(name, value)
+        if self._cors:
+            self._cors.add_headers(scope, headers)
 
 
 def in_pieces(message: Message) -> Iterator[Message]:
