@@ -1,6 +1,6 @@
-"""Takes from this process what a decoder does not need, before it looks at a stranger's bytes. There is no way back.
+"""Takes from this process every right that a decoder does not need, before it reads a client's bytes, for good.
 
-`confine` leaves reading and writing of what is open already, memory up to a limit, and time up to a limit:
+After `confine` the process may read and write what is open already, and use memory and time up to a limit:
 
     no new file, socket or pipe     RLIMIT_NOFILE, and the system calls are not on the list
     no growing file                 RLIMIT_FSIZE
@@ -8,8 +8,8 @@
     no tracing, signals, limits     not on the list
 
 The list is a seccomp filter, on x86_64 and aarch64 Linux, as root or not; a Linux that refuses it makes `confine` fail.
-On other machines the limits alone hold. Landlock and namespaces would take away nothing more: what they guard begins
-with a file, socket or process that cannot be had here.
+On other machines the limits alone hold. Landlock and namespaces would add nothing: what they guard begins with a file,
+socket or process that cannot be opened here.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 
 _SECCOMP_MODE_FILTER = 2
 _LOAD, _JUMP_IF_EQUAL, _RETURN = 0x20, 0x15, 0x06
 _ALLOW, _REFUSE, _KILL = 0x7FFF0000, 0x00050001, 0x80000000
-"""What a filter answers; to refuse is to let the call fail with EPERM."""
+"""Results of a filter; a refused call fails with EPERM."""
 
 
 def confine(cpu_s: int) -> None:
-    """Confines this process, which must have one thread, for good; `cpu_s` is what it may still use, in s.
+    """Confines this process, which must have one thread, for good; it may use `cpu_s` more seconds of processor time.
 
-    Raises OSError where the kernel does not let it.
+    Raises OSError where the kernel refuses.
     """
     used = resource.getrusage(resource.RUSAGE_SELF)
     limits = {
@@ -72,7 +72,7 @@ def confine(cpu_s: int) -> None:
         resource.RLIMIT_NPROC: 0,
         resource.RLIMIT_NOFILE: 3,
     }
-    # Held before the limits: a library that is looked up afterwards could not be opened.
+    # Loaded before the limits: afterwards no library could be opened.
     prctl = ctypes.CDLL(None, use_errno=True).prctl if sys.platform == "linux" else None
     for name, value in limits.items():
         resource.setrlimit(name, (value, value))

@@ -1,12 +1,13 @@
-"""The child process that decodes what strangers send. `audio.sandbox` starts it and listens.
+"""The program that decodes a file of a client, in a child process that `audio.sandbox` starts.
 
-It starts for every file, so it imports PyAV and no package of this project: they would triple its start.
+It starts for every file, so it imports PyAV and nothing else of this project but its sibling: packages would triple its
+start.
 
     standard input     the file, open and seekable
     standard output    little-endian 16-bit mono samples at the requested rate
     standard error     `ready`, once it is confined; one word at the end, `sound` if all went well
 
-FFmpeg is let near few formats and codecs, and near no file but this one: a playlist opens nothing.
+FFmpeg may use few formats and codecs, and no file but this one: a playlist opens nothing.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ import av.subtitles.codeccontext  # PyAV imports these two when it opens a file;
 import av.subtitles.stream
 from av.filter import Graph
 
+from . import confinement
+
 FORMATS = "wav,w64,aiff,flac,mp3,aac,mov,ogg,matroska"
 """Demuxers. `mov` is mp4 and m4a as well, `matroska` webm."""
 
@@ -32,21 +35,22 @@ RATES_HZ = (4_000, 384_000)
 """Sample rates of files. One of 1 Hz would be stretched to thousands of times its size."""
 
 PADDING_S = 0.1
-"""Silence that codecs add to a file at its ends. Nobody is refused for it."""
+"""Silence that codecs add to a file at its ends; a file is not too long because of it."""
 
 
 class Unreadable(Exception):
-    """This is no sound in a format that is known. Its text is one of the sandbox's verdicts."""
+    """The file is no sound in a known format. Its text is one of the sandbox's verdicts."""
 
 
 class TooLong(Exception):
     """There is more sound than was requested."""
 
 
-def main(sample_rate: int, max_seconds: float) -> None:
-    """Decodes, says how it went, and ends the process, which is confined already."""
+def main(sample_rate: int, max_seconds: float, cpu_s: int) -> None:
+    """Confines the process, decodes within `cpu_s`, writes the verdict, and ends the process."""
+    confinement.confine(cpu_s)
     av.logging.set_level(None)
-    _say("ready")
+    _report("ready")
     limit = int((max_seconds + PADDING_S) * sample_rate) * 2
     try:
         for block in decoded(sample_rate):
@@ -61,7 +65,7 @@ def main(sample_rate: int, max_seconds: float) -> None:
         verdict = str(error)
     except av.FFmpegError:
         verdict = "unreadable"
-    _say(verdict)
+    _report(verdict)
     os._exit(0)
 
 
@@ -92,7 +96,7 @@ def decoded(sample_rate: int) -> Iterator[bytes]:
 
 
 def _frames(file: Any, stream: Any) -> Iterator[Any]:
-    """What can be decoded. A broken part is passed over, as players do; a file of broken parts is none."""
+    """The frames that can be decoded. Broken parts are skipped, as players do, unless most parts are broken."""
     good = broken = 0
     packets = file.demux(stream)
     while True:
@@ -114,7 +118,7 @@ def _frames(file: Any, stream: Any) -> Iterator[Any]:
 
 
 class _ToMono:
-    """Mixes and resamples frames of one kind. FFmpeg's own, with no thread."""
+    """Mixes and resamples frames of one kind, by FFmpeg, without threads."""
 
     def __init__(self, frame: Any, sample_rate: int) -> None:
         if not RATES_HZ[0] <= frame.sample_rate <= RATES_HZ[1]:
@@ -137,13 +141,13 @@ class _ToMono:
     def blocks(self, frame: Any) -> Iterator[bytes]:
         frame.pts = None
         self._graph.push(frame)
-        yield from self._made()
+        yield from self._output()
 
     def rest(self) -> Iterator[bytes]:
         self._graph.push(None)
-        yield from self._made()
+        yield from self._output()
 
-    def _made(self) -> Iterator[bytes]:
+    def _output(self) -> Iterator[bytes]:
         while True:
             try:
                 frame: Any = self._graph.pull()
@@ -160,7 +164,7 @@ def _refuse(url: str, flags: int, options: dict[str, str]) -> Any:
     raise Unreadable("unreadable")
 
 
-def _say(word: str) -> None:
+def _report(word: str) -> None:
     _write(2, word.encode() + b"\n")
 
 

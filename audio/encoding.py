@@ -1,8 +1,8 @@
-"""Samples to files: wav, flac, mp3, opus (in Ogg) and aac (ADTS), with marks in each.
+"""Samples to files: wav, flac, mp3, opus (in Ogg) and aac (ADTS), each with its provenance.
 
-    encoder = Encoder("mp3", 24_000, marks)
+    encoder = Encoder("mp3", 24_000, provenance)
     out.write(encoder.add(samples)); ...; out.write(encoder.finish())         # as samples come
-    encoded(samples, "mp3", 24_000, marks)                                    # a whole clip
+    encoded(samples, "mp3", 24_000, provenance)                               # a whole clip
 
 A file that streams cannot say at its beginning how long it is: wav then says 0xFFFFFFFF, flac says nothing. Such files
 decode well. A whole file says it.
@@ -15,7 +15,7 @@ import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from audio.marking import Marks
+from audio.provenance import Provenance
 from contract.catalog import AudioFormat
 
 if TYPE_CHECKING:
@@ -42,17 +42,17 @@ class Encoder:
     Args:
         format: one of the keys of `CODECS`, or `wav`.
         sample_rate: of what comes, in Hz. A codec that does not know it gets the next higher rate that it knows.
-        marks: what the file says of itself.
-        whole: nothing comes before `finish`, and then a file that says how long it is.
+        provenance: how the sound was made.
+        whole: `add` returns nothing, and `finish` the file, which says how long it is.
     """
 
-    def __init__(self, format: AudioFormat, sample_rate: int, marks: Marks, *, whole: bool = False) -> None:
+    def __init__(self, format: AudioFormat, sample_rate: int, provenance: Provenance, *, whole: bool = False) -> None:
         self._sink: io.BytesIO | _Stream = io.BytesIO() if whole else _Stream()
         self._writer: _Writer
         if format == "wav":
-            self._writer = _Wav(self._sink, sample_rate, marks)
+            self._writer = _Wav(self._sink, sample_rate, provenance)
         else:
-            self._writer = _Coded(self._sink, CODECS[format], sample_rate, marks)
+            self._writer = _Coded(self._sink, CODECS[format], sample_rate, provenance)
         self._sample_rate = sample_rate
         self._resampler = _resampler(sample_rate, self._writer.rate)
         self._has_sound = False
@@ -67,7 +67,7 @@ class Encoder:
         """The rest of the file. Nothing may be added afterwards."""
         import numpy as np
 
-        # To most readers a file without any sound is none: it gets one silent sample.
+        # Most readers refuse a file without any sound: it gets one silent sample.
         self._add(np.zeros(0 if self._has_sound else 1, np.float32), is_last=True)
         self._writer.finish()
         return self._sink.take() if isinstance(self._sink, _Stream) else self._sink.getvalue()
@@ -84,9 +84,9 @@ class Encoder:
                 self._writer.add(block)
 
 
-def encoded(samples: Samples, format: AudioFormat, sample_rate: int, marks: Marks) -> bytes:
+def encoded(samples: Samples, format: AudioFormat, sample_rate: int, provenance: Provenance) -> bytes:
     """A whole clip, float32 mono in [-1, 1], as a file that says how long it is."""
-    encoder = Encoder(format, sample_rate, marks, whole=True)
+    encoder = Encoder(format, sample_rate, provenance, whole=True)
     return encoder.add(samples) + encoder.finish()
 
 
@@ -132,21 +132,21 @@ class _Stream:
         return len(data)
 
     def take(self) -> bytes:
-        taken = b"".join(self._parts)
+        data = b"".join(self._parts)
         self._parts.clear()
-        return taken
+        return data
 
 
 class _Coded:
-    """Everything but wav, through FFmpeg's encoders."""
+    """A file of any other format than wav, written by FFmpeg's encoders."""
 
-    def __init__(self, sink: io.BytesIO | _Stream, codec: Codec, sample_rate: int, marks: Marks) -> None:
+    def __init__(self, sink: io.BytesIO | _Stream, codec: Codec, sample_rate: int, provenance: Provenance) -> None:
         import av
 
         self.rate = codec.rate_for(sample_rate)
         options = {"flush_packets": "1"} | codec.options
         self._file = av.open(sink, "w", format=codec.container, container_options=options)
-        self._file.metadata.update(marks.tags())
+        self._file.metadata.update(provenance.tags())
         stream = self._file.add_stream(codec.name, rate=self.rate, layout="mono")
         assert isinstance(stream, av.AudioStream)
         self._stream = stream
@@ -167,13 +167,13 @@ class _Coded:
 
 
 class _Wav:
-    """16-bit PCM. Marks stand before the sound, where a player that streams finds them."""
+    """16-bit PCM. The provenance stands before the sound, where a player that streams finds it."""
 
-    def __init__(self, sink: io.BytesIO | _Stream, sample_rate: int, marks: Marks) -> None:
+    def __init__(self, sink: io.BytesIO | _Stream, sample_rate: int, provenance: Provenance) -> None:
         self.rate = sample_rate
         self._sink = sink
         fmt = b"fmt " + struct.pack("<IHHIIHH", 16, 1, 1, sample_rate, sample_rate * 2, 2, 16)
-        self._head = fmt + marks.chunks()
+        self._head = fmt + provenance.chunks()
         self._sink.write(b"RIFF" + struct.pack("<I", UNKNOWN_SIZE) + b"WAVE" + self._head)
         self._sink.write(b"data" + struct.pack("<I", UNKNOWN_SIZE))
 

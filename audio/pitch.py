@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, np.dtype[np.float64]]
 
 LOWEST_HZ, HIGHEST_HZ = 50.0, 550.0
-"""Windows outside are not found: wider than medians may be, so that those of 60 and 400 Hz have both their halves."""
+"""Range of pitch that is measured: wider than that of medians, so that a median of 60 or 400 Hz has both its halves."""
 
 STEP_S = 0.01
 VOICED_BELOW = 0.4
@@ -25,7 +25,7 @@ NEARLY_AS_GOOD = 0.06
 """A shorter period wins over a better one whose difference is smaller by no more: the better may be two periods."""
 
 QUIET_BY = 0.003
-"""A window below this part of the loudest one's energy (-25 dB) is no voice."""
+"""A window below this part of the loudest one's energy (-25 dB) does not count as voice."""
 
 FEWEST_WINDOWS = 30
 WINDOWS_AT_ONCE = 256

@@ -1,11 +1,11 @@
-"""Decodes a stranger's audio in a process of its own, which holds nothing worth having and can do nothing else.
+"""Decodes audio files of clients in a process of its own, which holds no secrets and can do nothing else.
 
     decode(data, sample_rate, max_seconds, owner) -> Sound
       |- NotAudio     no sound in a format that is known; also a file that needed too much time or memory
       |- TooLong      more sound than was requested
       `- Crowded      too many files wait, or too much sound lies on the disk
 
-A flaw in a codec then costs its finder a process that was to end anyway. `audio.confinement` says what that
+An attacker who finds a flaw in a codec gains a process that was to end anyway. `audio.confinement` says what that
 process cannot do; it gets no environment either. This module loads neither codecs nor models.
 """
 
@@ -13,15 +13,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import select
 import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from importlib.util import find_spec
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
@@ -31,6 +27,7 @@ from weakref import finalize
 
 from audio.shares import Shares
 from audio.turns import Crowded, Turns
+from concurrency.child import Child, ChildError
 
 __all__ = ["Crowded", "NotAudio", "Sound", "TooLong", "decode"]
 
@@ -73,10 +70,8 @@ REASONS = {
 }
 """A child's verdicts. Its text is not read: after a bad file, nobody knows who writes it."""
 
-_START = (
-    "import os, sys; os.nice({nice}); sys.path[:0] = sys.argv[1:3]; import confinement, decoding;"
-    "confinement.confine({cpu_s}); decoding.main({sample_rate}, {max_seconds})"
-)
+PROGRAM = Path(__file__).with_name("decoding.py")
+"""What a child runs."""
 
 _threads = ThreadPoolExecutor(CHILDREN, thread_name_prefix="sandbox")
 _turns = Turns(CHILDREN, OWNER_WAITING, ALL_WAITING)
@@ -130,60 +125,50 @@ async def decode(data: bytes | Path, sample_rate: int, max_seconds: float, owner
     if data == b"":
         raise NotAudio("it is empty")
     async with _turns.of(owner):
-        child = _Child()
+        decoder = _Decoder()
         loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(_threads, child.decode, data, sample_rate, max_seconds, owner)
+            return await loop.run_in_executor(_threads, decoder.decode, data, sample_rate, max_seconds, owner)
         finally:
-            child.stop()
+            decoder.stop()
 
 
-class _Child:
-    """One process, run by one thread, stopped from anywhere."""
+class _Decoder:
+    """One child, run by one thread, stopped from anywhere."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._is_stopped = False
-        self._process: subprocess.Popen[bytes] | None = None
+        self._child: Child | None = None
 
     def stop(self) -> None:
-        """Kills the process, or keeps it from being started."""
+        """Kills the child, or keeps it from being started."""
         with self._lock:
             self._is_stopped = True
-            if self._process:
-                self._process.kill()
+            if self._child:
+                self._child.kill()
 
     def decode(self, data: bytes | Path, sample_rate: int, max_seconds: float, owner: str) -> Sound:
         cpu_s = LEAST_CPU_S + int(max_seconds / SPEED)
-        start = _START.format(nice=NICE, cpu_s=cpu_s, sample_rate=sample_rate, max_seconds=max_seconds)
         limit_bytes = int((max_seconds + PADDING_S) * sample_rate) * 2
-        with _opened(data) as file, self._started(file, start) as process, _Given(owner) as given:
+        with (
+            _opened(data) as file,
+            self._start(file, sample_rate, max_seconds, cpu_s) as child,
+            _Output(owner) as output,
+        ):
             try:
-                _read(process, given, limit_bytes, time.monotonic() + PATIENCE * cpu_s)
+                _read(child, output, limit_bytes, PATIENCE * cpu_s)
             finally:
                 self.stop()
-            assert process.stderr
-            _check(process.stderr.read(4096).decode(errors="replace"), max_seconds)
-            return Sound(given.samples(), sample_rate, given.size / 2 / sample_rate)
+            _check(child.errors(4096), max_seconds)
+            return Sound(output.samples(), sample_rate, output.size / 2 / sample_rate)
 
-    def _started(self, file: int, start: str) -> subprocess.Popen[bytes]:
-        spec = find_spec("av")
-        if spec is None or spec.origin is None:
-            raise RuntimeError("PyAV is not installed: nothing can be decoded")
-        paths = [str(Path(__file__).parent), str(Path(spec.origin).parents[1])]
+    def _start(self, file: int, *arguments: float) -> Child:
         with self._lock:
             if self._is_stopped:
                 raise InterruptedError
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", start, *paths],
-                stdin=file,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env={name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
-                cwd="/",
-                start_new_session=True,
-            )
-            return self._process
+            self._child = Child(PROGRAM, *arguments, library="av", nice=NICE, stdin=file, stderr=subprocess.PIPE)
+            return self._child
 
 
 @contextmanager
@@ -204,8 +189,8 @@ def _opened(data: bytes | Path) -> Iterator[int]:
         os.close(file)
 
 
-class _Given:
-    """What a child gives. Beyond some bytes it lies on disk, where it counts for its owner until nobody holds it."""
+class _Output:
+    """What a child writes. Beyond some bytes it lies on disk, where it counts for its owner until it is released."""
 
     def __init__(self, owner: str) -> None:
         self._owner, self._disk = owner, _disk
@@ -239,26 +224,23 @@ class _Given:
         self._disk.give_back(self._owner, self._on_disk)
 
 
-def _read(process: subprocess.Popen[bytes], given: _Given, limit_bytes: int, deadline: float) -> None:
-    """Takes all that a child gives until it ends. Raises NotAudio if it gives more than it may, or takes too long."""
-    assert process.stdout
-    poll = select.poll()
-    poll.register(process.stdout, select.POLLIN)
-    while poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-        block = os.read(process.stdout.fileno(), 1 << 20)
-        if not block:
+def _read(child: Child, output: _Output, limit_bytes: int, timeout_s: float) -> None:
+    """Reads what a child writes until it ends. Raises NotAudio if it writes more than it may, or takes too long."""
+    with suppress(ChildError):
+        for block in child.blocks(timeout_s):
+            output.write(block)
+            if output.size > limit_bytes:
+                break
+        else:
             return
-        given.write(block)
-        if given.size > limit_bytes:
-            break
     raise NotAudio("decoding it took too long")
 
 
-def _check(said: str, max_seconds: float) -> None:
-    """Raises what a child said instead of `sound`."""
-    _, ready, verdict = said.partition("ready\n")
+def _check(report: str, max_seconds: float) -> None:
+    """Raises the verdict of a child, unless it is `sound`."""
+    _, ready, verdict = report.partition("ready\n")
     if not ready:
-        raise RuntimeError(f"the decoder did not start: {said.strip()[-500:]}")
+        raise RuntimeError(f"the decoder did not start: {report.strip()[-500:]}")
     match verdict.strip():
         case "sound":
             return

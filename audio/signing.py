@@ -1,7 +1,7 @@
-"""Signs files with C2PA content credentials: who made them, and that a machine did, in a way that can be checked.
+"""Signs files with C2PA content credentials, which prove who published them and that a machine made them.
 
-A deployment that wants it names a certificate chain and its key in PARLANCE_C2PA_CERTIFICATE and PARLANCE_C2PA_KEY. A
-signature covers the whole file, so signed formats are not streamed. C2PA knows no place for one in Ogg or ADTS.
+To sign, a deployment names a certificate chain and its key in PARLANCE_C2PA_CERTIFICATE and PARLANCE_C2PA_KEY. A
+signature covers the whole file, so signed formats are not streamed. C2PA defines no place for one in Ogg or ADTS.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from audio.marking import SOURCE_TYPE, Marks
+from audio.provenance import SOURCE_TYPE, Provenance
 from contract.catalog import AudioFormat
 from contract.speech.request import MEDIA_TYPES
 
@@ -32,7 +32,7 @@ class SigningError(RuntimeError):
 
 
 class Signature:
-    """A certificate and its key, seen to work. Any number of threads may sign with it.
+    """A certificate and its key, proven to work. Any number of threads may sign with it.
 
     Args:
         certificate: PEM file; the certificate that signs first, then those above it, up to but without the root.
@@ -68,7 +68,7 @@ class Signature:
         from audio.encoding import encoded
 
         try:
-            self.sign(encoded(np.zeros(800, np.float32), "wav", 8_000, Marks("test", 0)), "wav")
+            self.sign(encoded(np.zeros(800, np.float32), "wav", 8_000, Provenance("test", 0)), "wav")
         except c2pa.C2paError as error:
             raise SigningError(
                 f"the certificate {certificate} of {CERTIFICATE} cannot sign content ({error}): it must be valid now,"
@@ -78,7 +78,7 @@ class Signature:
 
 
 def configured() -> Signature | None:
-    """What the environment configures, None where it configures nothing. Raises SigningError."""
+    """The signature that the environment configures, None without one. Raises SigningError."""
     paths = {name: os.environ.get(name, "") for name in (CERTIFICATE, KEY)}
     if not any(paths.values()):
         return None

@@ -1,13 +1,13 @@
-"""An inaudible watermark that says: a machine spoke this. It says nothing more; there is no message in it.
+"""An inaudible watermark, which tells that a machine spoke. It carries no other message.
 
 The networks are those of Perth's implicit watermarker (package `resemble-perth`, MIT), read from its wheel and run
 here: its own front end needs torchaudio, which has no build for machines without CUDA, and where that is missing the
-package goes on without a watermark. Each finds the mark of the other. It is a change of loudness below 2 kHz; all
-above stays as it was.
+package goes on without a watermark. Each detects the watermark of the other. It is a change of loudness below 2 kHz;
+higher frequencies do not change.
 
 It survives MP3 and Opus, other sample rates and cuts. It does not survive a change of speed by 5 %, nor loud noise. A
-clip shorter than MIN_S is marked like any other, but it is not sure to be found there. The detector is for speech: of
-steady sounds, such as a hum, it may say anything.
+clip shorter than MIN_S has a watermark like any other, but may not be detected. The detector is for speech: its answers
+about steady sounds, such as a hum, mean nothing.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
     Samples = np.ndarray[Any, np.dtype[np.float32]]
 
 MIN_S = 0.5
-"""Shortest clip in which the mark is found for sure."""
+"""Shortest clip in which the watermark is detected for sure."""
 
 THRESHOLD = 0.5
-"""What `detect` says above this is a mark."""
+"""A result of `detect` above this is a watermark."""
 
 RATE = 32_000
 WINDOW, HOP = 2048, 320
 BAND = 128
-"""Frequencies that carry the mark, from 0 Hz: 2 kHz."""
+"""Frequencies that carry the watermark, from 0 Hz: 2 kHz."""
 FLOOR_DB, HEADROOM_DB = -180.0, 15.0
 """The networks see loudness from the floor (0) to the headroom (1)."""
 SPEEDS = {"slow": 1.25, "normal": 1.0, "fast": 0.75}
 """Each part of the detector looks at the sound at another speed."""
 EDGE_S = 0.01
-"""A part begins and ends without the mark, so that parts that follow each other join without a click."""
+"""A part begins and ends without the watermark, so that parts that follow each other join without a click."""
 
 
 class Watermark:
-    """Puts the mark in and finds it. Any number of threads may use one. Raises RuntimeError if it cannot be loaded."""
+    """Adds and detects the watermark. Any number of threads may use one. Raises RuntimeError if it cannot be loaded."""
 
     def __init__(self) -> None:
         import torch
@@ -51,7 +51,7 @@ class Watermark:
         self._window = torch.hann_window(WINDOW)
 
     def embed(self, samples: Samples, sample_rate: int) -> Samples:
-        """The same sound with the mark: float32 mono [n] in, float32 mono [n] out. Silence has no mark."""
+        """The same sound with the watermark: float32 mono [n] in, float32 mono [n] out. Silence has none."""
         import numpy as np
         import torch
 
@@ -60,17 +60,17 @@ class Watermark:
         with torch.inference_mode():
             spectrum = self._spectrum(samples, sample_rate)
             loudness = _loudness(spectrum)
-            change = self._layers("encoder.layers", loudness[:BAND]) * _mask(loudness)
-            gain = 10 ** (change * (HEADROOM_DB - FLOOR_DB) / 20)
+            louder = self._layers("encoder.layers", loudness[:BAND]) * _mask(loudness)
+            gain = 10 ** (louder * (HEADROOM_DB - FLOOR_DB) / 20)
             difference = torch.zeros_like(spectrum)
             difference[:BAND] = spectrum[:BAND] * (gain - 1)
-            mark = torch.istft(difference, WINDOW, HOP, window=self._window).numpy()
-        mark = _resampled(mark, RATE, sample_rate)[: len(samples)]
-        mark = np.pad(mark, (0, len(samples) - len(mark)))
-        return (samples + mark * _edges(len(samples), sample_rate)).astype(np.float32)
+            change = torch.istft(difference, WINDOW, HOP, window=self._window).numpy()
+        change = _resampled(change, RATE, sample_rate)[: len(samples)]
+        change = np.pad(change, (0, len(samples) - len(change)))
+        return (samples + change * _edges(len(samples), sample_rate)).astype(np.float32)
 
     def detect(self, samples: Samples, sample_rate: int) -> float:
-        """How surely the mark is in there, 0 to 1; silence is 0."""
+        """How likely the watermark is there, 0 to 1; 0 for silence."""
         import torch
 
         if not samples.any():
@@ -78,18 +78,18 @@ class Watermark:
         with torch.inference_mode():
             loudness = _loudness(self._spectrum(samples, sample_rate))
             mask = _mask(loudness)
-            seen = [self._seen(f"decoder.{name}_layers", loudness[:BAND], mask, by) for name, by in SPEEDS.items()]
-            trust, marks = torch.stack(seen).T
-            return float((trust.softmax(0) * marks).sum().clip(0, 1))
+            parts = [self._part(f"decoder.{name}_layers", loudness[:BAND], mask, by) for name, by in SPEEDS.items()]
+            trust, presence = torch.stack(parts).T
+            return float((trust.softmax(0) * presence).sum().clip(0, 1))
 
-    def _seen(self, layers: str, band: torch.Tensor, mask: torch.Tensor, by: float) -> torch.Tensor:
-        """What one part of the detector thinks: how much to trust it, and whether there is a mark."""
+    def _part(self, layers: str, band: torch.Tensor, mask: torch.Tensor, by: float) -> torch.Tensor:
+        """The result of one part of the detector: how much to trust it, and whether there is a watermark."""
         from torch.nn.functional import interpolate
 
         size = max(int(band.shape[1] * by), 1)
         out = self._layers(layers, interpolate(band[None], size=size, mode="linear", align_corners=True)[0])
-        heard = interpolate(mask[None, None], size=size, mode="nearest")[0, 0]
-        return (out * heard).sum(1) / heard.sum().clip(min=1)
+        audible = interpolate(mask[None, None], size=size, mode="nearest")[0, 0]
+        return (out * audible).sum(1) / audible.sum().clip(min=1)
 
     def _layers(self, name: str, x: torch.Tensor) -> torch.Tensor:
         """Seven convolutions over time: [channels, frames] in and out, the same number of frames."""

@@ -9,9 +9,9 @@ from typing import Any
 from configs.stanzas import CatalogError, check_table, read, validated
 from contract.catalog import SpeechModel, VoiceDesignModel
 from contract.limits import AGE_YEARS
-from contract.voice_design.lexicon import LONGEST_ENTRY
 from contract.voice_design.traits import AXES, Traits
 from contract.voice_design.vocabulary import Vocabulary
+from text.descriptions.lexicon import LONGEST_ENTRY
 
 FILE = "traits.toml"
 

@@ -73,7 +73,7 @@ def test_a_new_error_is_one_row() -> None:
 
 def files_that_name(word: str) -> set[str]:
     """Product files whose text has `word`, package maps aside: a map names `<noun>.py` and is not redrawn."""
-    rooms = ("contract", "audio", "configs", "models", "state", "autoscaling", "deployments")
+    rooms = ("contract", "text", "audio", "configs", "models", "state", "autoscaling", "deployments")
     files = [file for room in rooms for file in (ROOT / room).rglob("*") if file.suffix in (".py", ".toml")]
     files += [ROOT / "graph.py", ROOT / "launch/start.py", ROOT / "launch/welcome.py", ROOT / "docs/api.md"]
     named = re.compile(word, re.IGNORECASE)

@@ -54,7 +54,7 @@ class Program:
         if not self.is_python:
             wanted = json.loads((ROOM / "node/package.json").read_text("utf-8"))["dependencies"]
             return str(wanted[self.package])
-        lock = LOCKS / ("cpu.lock" if self.is_ours else "benchmarks.clients.lock")
+        lock = LOCKS / ("cpu.lock" if self.is_ours else "conformance.lock")
         (found,) = re.findall(rf"^{re.escape(self.package)}==(\S+)", lock.read_text("utf-8"), re.MULTILINE)
         return str(found)
 

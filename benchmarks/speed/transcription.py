@@ -57,7 +57,7 @@ def spoken(seconds: float, into: Path) -> Path:
     import configs
     import models
     from audio.encoding import Encoder
-    from audio.marking import Marks
+    from audio.provenance import Provenance
 
     catalog = configs.load("embedded")
     model = catalog.speech["supertonic-3"]
@@ -68,7 +68,7 @@ def spoken(seconds: float, into: Path) -> Path:
     ]
     engine.close()
     pause = np.zeros(model.sample_rate // 2, np.float32)
-    encoder = Encoder("opus", model.sample_rate, Marks("benchmark", 0), whole=True)
+    encoder = Encoder("opus", model.sample_rate, Provenance("benchmark", 0), whole=True)
     done_s = 0.0
     for data in itertools.cycle(made):
         with wave.open(io.BytesIO(data)) as file:

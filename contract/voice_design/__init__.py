@@ -1,4 +1,4 @@
-"""Voice design. Spec 2 (Voice design), 3, 4 and 7.
+"""Voice design: what can be ordered, what an order becomes, and what is answered (`docs/api.md#voice-design`).
 
 traits.py        what a voice may be ordered to be: traits by axis, age groups, genders, languages
 order.py         bodies of orders, and the plan that is made of one
@@ -8,9 +8,5 @@ draft.py         the states of a draft, and what an order decided
 slugs.py         a slug for a voice that was ordered without one
 engine.py        what crosses to a designer: job, voice
 replies.py       what is answered: drafts, options, suggestions
-suggest.py       traits from a free description, without any engine
-hearing.py       what such a description says: who is meant, what is turned round, what counts more
-ages.py          ages in it
-lexicon.py       a text as words, and words by what they mean
-vocabulary.py    the words beside those of each trait: data
+vocabulary.py    types of the words by which descriptions are understood; `text.descriptions` reads with them
 """

@@ -6,15 +6,12 @@ All of it comes from `configs/catalog/traits.toml`; what is ordered by an id tha
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 from pydantic import Field, PositiveFloat
 
 from contract.base import Frozen
 from contract.errors import INVALID_REQUEST
-from contract.voice_design.ages import Numbers
-from contract.voice_design.lexicon import Lexicon, Meaning
 from contract.voice_design.vocabulary import Figure, Vocabulary
 
 Axis = Literal["timbre", "character", "tempo", "use_case"]
@@ -134,25 +131,9 @@ class Traits(Frozen):
         for name, entries in tables.items():
             yield from ((name, id, entry) for id, entry in entries.items())
 
-    @cached_property
-    def numbers(self) -> Numbers:
-        """The words of numbers by what they are worth."""
-        return Numbers(self.vocabulary.ages)
-
-    @cached_property
-    def lexicon(self) -> Lexicon:
-        """Every word by what it may mean: an axis and a trait's id, `gender` and `m` ..."""
-        lexicon = Lexicon()
-        for kind, id, entry in self.named():
-            lexicon.add_all(entry.heard, kind, id)
-        for id, gender in self.genders.items():
-            lexicon.add_all(gender.heard_faintly, "faint_gender", id)
-        for number, figure in enumerate(self.figures):
-            for name in figure.names:
-                lexicon.add(name, Meaning("figure", str(number)))
-        for word, meaning in self.vocabulary.entries():
-            lexicon.add(word, meaning)
-        return lexicon
+    def __hash__(self) -> int:
+        """Traits are what readers of descriptions are cached by."""
+        return hash((*self.axes, *self.age_groups, *self.languages))
 
     def name(self, gender: Gender, age_years: int, traits: Iterable[Trait], language: str) -> str:
         """A name for people, e.g. `Woman, 34, bright, cheerful`."""

@@ -6,11 +6,9 @@ and words with spaces between them stand in this order. Case does not count, nor
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Literal
 
 from contract.base import Frozen
-from contract.voice_design.lexicon import Meaning
 
 
 class Wording(Frozen):
@@ -93,29 +91,6 @@ class Vocabulary(Frozen):
     voice_gender: dict[str, Literal["m", "f"]] = {}
     ages: AgeWords = AgeWords()
     wording: dict[str, Wording] = {}
-
-    def entries(self) -> Iterator[tuple[str, Meaning]]:
-        """Every word with what it does."""
-        kinds = {
-            "negation": self.negations,
-            "end": self.ends,
-            "cancel": self.cancels,
-            "stronger": self.stronger,
-            "weaker": self.weaker,
-            "filler": self.fillers,
-            "like": self.likes,
-            "accent": self.accents,
-            "child": self.child,
-            "voice": self.voice,
-            "before_age": self.ages.before,
-            "after_age": self.ages.after,
-            "until": self.ages.until,
-            "no_age": self.ages.others,
-        }
-        for kind, words in kinds.items():
-            yield from ((word, Meaning(kind)) for word in words)
-        for language, words in self.common.items():
-            yield from ((word, Meaning("common", language)) for word in words)
 
 
 class Figure(Frozen):

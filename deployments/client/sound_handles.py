@@ -21,10 +21,10 @@ from contract.voice_design.engine import Designed, VoiceDesignEngine
 from contract.voice_design.order import DesignOrder, SuggestRequest
 from contract.voice_design.order import plan as plan_voice
 from contract.voice_design.replies import SuggestReply
-from contract.voice_design.suggest import suggest
 from contract.voice_design.traits import Gender
 from deployments.client.calls import Call, Handle, Stream
-from deployments.ingress.language import detect
+from text.descriptions.suggest import suggest
+from text.language import detect
 
 Speaker = str | Designed | Clip | None
 """Slug of a voice, one that was designed (by the engine's own runtime), or a clip to imitate; None for the default."""

@@ -10,8 +10,6 @@
     mcp/             tools over the Model Context Protocol, and the search of the documentation
     context.py       what flows work with: the service that a process is, and one request to it
     draft_worker.py  works on drafts of voices, for clients that have gone and processes that have died
-    formatting/      structure for transcripts, and the proof that no wording changed. No HTTP, no state
-    language.py      names the language of a text
 
 The app is built late, in the replica, so the whole HTTP contract is testable without Ray: `build_app` needs no cluster.
 """

@@ -13,6 +13,7 @@ import regex
 
 from models.espeak import library
 from models.espeak.library import TIE
+from text.sentences import ends_sentence
 
 RUN_PHONEMES = 220
 """Longest run of the network, some 16 s of sound: longer ones sound hurried, and others wait for their turn."""
@@ -51,9 +52,6 @@ _SIGNS = {
 }
 _KNOWN_SIGNS = ".,!?;:—…"
 _CLOSING = regex.compile(r"[\p{Pe}\p{Pf}\p{Pi}\"'\s]+$")
-_ABBREVIATED = regex.compile(r"(?<!\w)(?:\p{L}|Dr|Mr|Mrs|Ms|Prof|St|Sra?|Mme|Mlle|Sig|Sig\.ra|Dott|Jr)\.$")
-"""Ends of clauses to espeak, but of no sentence."""
-
 _LONG_NUMBER = regex.compile(r"\p{Nd}{16,}")
 """Read digit by digit, in fours: espeak leaves out what is beyond the largest number that it has a name for."""
 
@@ -112,7 +110,8 @@ def _spelled(phonemes: str, voice: str) -> str:
 def _sign(written: str, *, is_last: bool) -> str:
     """What ends a clause, as the network knows it."""
     written = _CLOSING.sub("", written)
-    if not is_last and _ABBREVIATED.search(written):
+    # espeak ends a clause at abbreviations, too.
+    if not is_last and written.endswith(".") and not ends_sentence(written):
         return ""
     if written.endswith(("...", "…")):
         return "…"

@@ -13,7 +13,6 @@ head.py       logits in float32 without making the head again in every step
 plain_text.py what clients send never becomes a control token
 pictures.py   how large pictures are before they are decoded, and what caches know them by
 grammars.py   which grammars of strangers the engine may compile; they go first through
-  grammar_process.py, which runs
   grammar_child.py, a program that compiles them under limits, and
   grammar_walk.py, which looks whether their steps are cheap and a token may always follow
 regular.py    regular expressions and lists of answers as grammars whose every step is cheap

@@ -1,4 +1,4 @@
-"""A program that compiles grammars of strangers, each in a process that is forked for it and ends with it.
+"""A program that compiles grammars of clients, each in a process that is forked for it and ends with it.
 
 It reads lines and answers each with one: first the vocabulary, as xgrammar writes it, then requests
 
@@ -10,9 +10,10 @@ It reads lines and answers each with one: first the vocabulary, as xgrammar writ
          {"reason": "slow", "refused": "33"}      milliseconds of the dearest token
          {"died": "time"}                         also "memory"
 
-What is no grammar yet comes back as one. This process imports xgrammar once and keeps nothing of what it compiles. Run
-it with `python -I`: it takes only the standard library, xgrammar with its numpy, and interegular, for `regular.py` and
-`grammar_walk.py` beside it. It must have one thread, or a fork could wait for a lock that nobody holds.
+A list of texts and a regular expression come back as a grammar. This process imports xgrammar once and stores nothing
+of what it compiles. It runs in a `concurrency.child`, and imports only the standard library, xgrammar with its numpy,
+and interegular, for its siblings `regular.py` and `grammar_walk.py`. It must have one thread, or a fork could wait for
+a lock that no thread releases.
 """
 
 import json
@@ -23,15 +24,10 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from importlib.machinery import ModuleSpec
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-sys.path.append(str(Path(__file__).parent))
-
-# From this folder.
-import grammar_walk  # type: ignore[import-not-found]
-import regular  # type: ignore[import-not-found]
+from . import grammar_walk, regular
 
 MEMORY_BYTES = 1 << 30
 """What a compilation may take beyond what this process has."""
@@ -144,7 +140,3 @@ def _judge(xgrammar: ModuleType, vocabulary: object, ground: Any, request: dict[
     if fault := ground.fault(grammar, grammar_walk.starts(spec), float(str(request["step_ms"]))):
         return {"reason": fault.reason, "refused": fault.detail}
     return {"bytes": grammar.memory_size_bytes}
-
-
-if __name__ == "__main__":
-    main()

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import logging
 import math
 import time
@@ -26,11 +27,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from audio.turns import Crowded, Turns
+from concurrency.child import Child
 from contract.limits import REGEX_STATES, SCHEMA_COMPILE_S, SCHEMA_STEP_MS
-from models.llm.grammar_process import Child
 
 if TYPE_CHECKING:
     from vllm.v1.engine.async_llm import AsyncLLM
@@ -43,6 +45,9 @@ Kind = Literal["JSON", "STRUCTURAL_TAG", "REGEX", "CHOICE"]
 """What `spec` is: a JSON schema, a structural tag of vLLM, a regular expression, or a JSON list of texts."""
 Syntax = Literal["PARSE"]
 """A JSON schema of which only the syntax is looked at."""
+
+PROGRAM = Path(__file__).with_name("grammar_child.py")
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 CHILDREN = 2
 """Compilations at a time. Who comes later waits for a turn; an owner has one."""
@@ -159,7 +164,7 @@ class Grammars:
         for task in self._tasks:
             task.cancel()
         for child in self._children:
-            child.end()
+            child.close()
         self._idle.clear()
         self._children.clear()
         self._threads.shutdown(wait=False)
@@ -188,16 +193,11 @@ class Grammars:
             return verdict
 
     async def _compiled(self, kind: Kind | Syntax, spec: str, cpu_s: int) -> _Verdict:
-        child = await self._child()
         wall_s = PATIENCE * cpu_s
+        child = await self._child(2 * wall_s)
         limits = {"cpu_s": cpu_s, "wall_s": wall_s, "states": REGEX_STATES, "step_ms": SCHEMA_STEP_MS}
         request = {"kind": kind, "spec": spec} | limits
-        try:
-            answer = await asyncio.get_running_loop().run_in_executor(self._threads, child.ask, request, 2 * wall_s)
-        except BaseException:
-            self._children.discard(child)
-            child.end()
-            raise
+        answer = json.loads(await self._ask(child, json.dumps(request).encode(), 2 * wall_s))
         self._idle.append(child)
         spent_s = answer["spent_s"]
         if "bytes" in answer:
@@ -209,22 +209,35 @@ class Grammars:
         log.warning("a grammar of %d characters was given up: too much %s", len(spec), answer["died"])
         return _Verdict(VERDICT_BYTES, spent_s, (answer["died"], ""), time.monotonic() + RETRY_S)
 
-    async def _child(self) -> Child:
-        """One that is free and lives."""
+    async def _child(self, timeout_s: float) -> Child:
+        """A child that is free and alive."""
         while self._idle:
             child = self._idle.pop()
             if child.is_alive:
                 return child
-            self._children.discard(child)
-            child.end()
-        child = Child(await self._lines())
+            self._close(child)
+        vocabulary = await self._vocabulary_line()
+        child = Child(PROGRAM, environ=ONE_THREAD)
         self._children.add(child)
+        await self._ask(child, vocabulary, timeout_s)
         return child
 
-    async def _lines(self) -> bytes:
+    async def _ask(self, child: Child, line: bytes, timeout_s: float) -> bytes:
+        """What the child answers. A child that fails, or whose answer is awaited no longer, is closed."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, child.ask, line, timeout_s)
+        except BaseException:
+            self._close(child)
+            raise
+
+    def _close(self, child: Child) -> None:
+        self._children.discard(child)
+        child.close()
+
+    async def _vocabulary_line(self) -> bytes:
         """The first line that a child reads."""
         if self._written is None or (self._written.done() and self._written.exception()):
-            self._written = asyncio.create_task(asyncio.to_thread(lambda: self._vocabulary().encode() + b"\n"))
+            self._written = asyncio.create_task(asyncio.to_thread(lambda: self._vocabulary().encode()))
         return await asyncio.shield(self._written)
 
     def _keep(self, key: bytes, verdict: _Verdict) -> None:

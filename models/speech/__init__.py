@@ -9,7 +9,6 @@ qwen.py               Qwen3-TTS: stored voices, and clips of an organisation's o
 mistral.py            an HTTP API of the provider's schema
 manners.py            marks and styles, for synthesisers that have none of their own
 clips.py              the height of a voice in a clip
-text.py               sentences, so that long texts are spoken part by part
 voices.py             stored voices: recordings that an engine imitates
 
 engine = models.load(catalog.speech["supertonic-3"])

@@ -107,10 +107,10 @@ class SpeechAdapter(SpeechEngine):
 
     def _file(self, job: SpeechJob, whole: bool) -> Generator[AudioBlock]:
         from audio.encoding import Encoder
-        from audio.marking import Marks
+        from audio.provenance import Provenance
 
         signature = self._signature if job.format in signing.SIGNED else None
-        marks = Marks(self.model.runtime_for(job.language), int(time.time()))
+        marks = Provenance(self.model.runtime_for(job.language), int(time.time()))
         whole = whole or signature is not None or job.format in LENGTH_FIRST
         encoder = Encoder(job.format, self.sample_rate, marks, whole=whole)
         samples = characters = 0

@@ -35,10 +35,10 @@ from contract.speech.marks import Mark, marks_of, pieces
 from models.imports import Imports
 from models.options import read
 from models.speech.adapter import SpeechAdapter, Spoken
-from models.speech.text import Part, passages
 from models.speech.voices import StoredVoice, read_clip
 from models.weights.files import need_folder
 from models.weights.store import home_folder
+from text.sentences import Part, passages
 
 TOLD = "You are a helpful assistant."
 END = "<|endofprompt|>"

@@ -21,7 +21,7 @@ from models.options import read
 from models.speech.clips import height_hz
 from models.speech.espeak_mouth import EspeakMouth
 from models.speech.manners import ManneredAdapter
-from models.speech.text import Part, sentences
+from text.sentences import Part, sentences
 
 SENTENCE_CHARS = 300
 

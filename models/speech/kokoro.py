@@ -24,8 +24,8 @@ from models.options import read
 from models.speech.clips import height_hz
 from models.speech.espeak_mouth import EspeakMouth
 from models.speech.manners import Change, ManneredAdapter, Mouth, Sound
-from models.speech.text import Part, sentences
 from models.weights.files import need_folder
+from text.sentences import Part, sentences
 
 if TYPE_CHECKING:
     import numpy as np

@@ -18,7 +18,7 @@ from contract.catalog import SpeechModel
 from contract.speech.engine import SpeechJob
 from contract.speech.marks import marks_of
 from models.speech.adapter import SpeechAdapter, Spoken
-from models.speech.text import Part, any_of
+from text.sentences import Part, any_of
 
 if TYPE_CHECKING:
     import numpy as np

@@ -32,7 +32,7 @@ from models.imports import Imports
 from models.options import read
 from models.provider import CONNECT_S, KEEP_S, ProviderOptions
 from models.speech.adapter import SpeechAdapter, Spoken
-from models.speech.text import passages
+from text.sentences import passages
 
 log = logging.getLogger(f"parlance.{__name__}")
 

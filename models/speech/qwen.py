@@ -25,10 +25,10 @@ from contract.speech.engine import Clip, SpeechJob
 from models.options import read
 from models.qwen_tts import IMPORTS, LANGUAGES, Network, checked, load, plain_text, ran_on
 from models.speech.adapter import SpeechAdapter, Spoken
-from models.speech.text import passages
 from models.speech.voices import StoredVoice, read_clip
 from models.weights.files import need_folder
 from models.weights.store import home_folder
+from text.sentences import passages
 
 PART_CHARS = 300
 DENSE_PART_CHARS = 100

@@ -24,8 +24,8 @@ from contract.speech.marks import pieces
 from models.imports import ONNX, Imports
 from models.options import read
 from models.speech.adapter import SpeechAdapter, Spoken
-from models.speech.text import passages
 from models.weights.files import WeightsError, need_folder
+from text.sentences import passages
 
 PASSAGE_CHARS = 300
 """The model leaves words out of what takes it more than some 13 s to say."""

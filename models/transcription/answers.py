@@ -9,14 +9,12 @@ here, each with its part of the text.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from contract.transcription.engine import Segment, Word
 from contract.transcription.languages import LANGUAGES
-
-SENTENCE_END = re.compile(r"[.!?。！？…؟।][\"'»”’)\]]*\s*$")
+from text.sentences import ends_sentence
 
 PAUSE_S = 1.0
 """Between words of one segment, at most."""
@@ -125,7 +123,7 @@ def _runs(text: str, words: Sequence[Word], places: Sequence[int] | None) -> Ite
         before, after = words[end - 1], words[end]
         said = before.text if places is None else text[places[end - 1] : places[end]]
         pauses = after.start - before.end > PAUSE_S
-        if pauses or after.end - words[first].start > LONGEST_S or SENTENCE_END.search(said):
+        if pauses or after.end - words[first].start > LONGEST_S or ends_sentence(said):
             yield first, end
             first = end
     if words:

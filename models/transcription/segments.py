@@ -13,11 +13,7 @@ from dataclasses import replace
 
 from contract.transcription.engine import Segment, Word
 from models.transcription.voice_activity import Span
-
-ENDS = tuple(".!?…。！？؟।॥۔።։")
-"""What the last word of a sentence ends with, in the scripts that have such a mark."""
-
-CLOSING = "\"'»”’)]}」』"
+from text.sentences import ends_sentence
 
 PAUSE_S = 1.0
 """A passage ends before a longer silence."""
@@ -50,9 +46,9 @@ def sentences(words: Iterable[Word]) -> Iterator[list[Word]]:
 
 
 def _ends(passage: Sequence[Word]) -> bool:
-    text = passage[-1].text.rstrip().rstrip(CLOSING)
+    text = passage[-1].text.rstrip()
     seconds = passage[-1].end - passage[0].start
-    return text.endswith(ENDS) or (seconds > LONG_S and text.endswith(COMMAS)) or seconds > 1.5 * LONG_S
+    return ends_sentence(text) or (seconds > LONG_S and text.endswith(COMMAS)) or seconds > 1.5 * LONG_S
 
 
 def is_heard(passage: Sequence[Word], spoken: Iterable[Span]) -> bool:

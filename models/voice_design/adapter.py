@@ -144,9 +144,9 @@ class DesignAdapter(VoiceDesignEngine, Generic[V]):
         import numpy as np
 
         from audio.encoding import encoded
-        from audio.marking import Marks
+        from audio.provenance import Provenance
 
-        marks = Marks(self.model.runtime_for(job.language), int(time.time()))
+        marks = Provenance(self.model.runtime_for(job.language), int(time.time()))
         sample = encoded(best.samples, "mp3", self.sample_rate, marks)
         pcm = np.rint(best.samples * 32_767).astype("<i2").tobytes()
         return Designed(

@@ -17,9 +17,9 @@ from contract.errors import BUSY, ENGINE_FAILED, PROVIDER_BUSY, UPSTREAM_ERROR, 
 from contract.transcription.engine import Segment
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows.formatting import PIECES_AT_ONCE, Formatting
-from deployments.ingress.formatting.request import MOST_PIECE_CHARS, PIECE_CHARS, pieces
 from tests.api.conftest import Api
 from tests.catalogs import chat
+from text.formatting.request import MOST_PIECE_CHARS, PIECE_CHARS, pieces
 
 pytestmark = pytest.mark.anyio
 

@@ -14,10 +14,10 @@ import pytest
 import soundfile
 
 from audio.encoding import CODECS, Encoder, encoded
-from audio.marking import SOURCE_TYPE, STATEMENT, Marks, read_marks
+from audio.provenance import SOURCE_TYPE, STATEMENT, Provenance, read_provenance
 from contract.catalog import AudioFormat
 
-MARKS = Marks("engine <&\"'> ü", 1_790_000_000)
+MARKS = Provenance("engine <&\"'> ü", 1_790_000_000)
 FORMATS: list[AudioFormat] = ["wav", *CODECS]
 RATES = [8_000, 16_000, 22_050, 24_000, 44_100, 48_000]
 
@@ -97,7 +97,7 @@ def test_marks_survive_in_every_container(format: AudioFormat, is_whole: bool) -
     samples = sound(0.5, 24_000)
     whole = encoded(samples, format, 24_000, MARKS)
     data = whole if is_whole else b"".join(streamed(samples, format, 24_000, 6_000))
-    assert read_marks(data) == {
+    assert read_provenance(data) == {
         "source_type": SOURCE_TYPE,
         "statement": STATEMENT,
         "engine": "engine <&\"'> ü",
@@ -109,7 +109,7 @@ def test_a_file_without_marks_says_nothing() -> None:
     for format in ("WAV", "FLAC"):
         file = io.BytesIO()
         soundfile.write(file, sound(0.1, 8_000), 8_000, format=format)
-        assert read_marks(file.getvalue()) == {}
+        assert read_provenance(file.getvalue()) == {}
 
 
 @pytest.mark.parametrize("is_whole", [True, False])
@@ -157,5 +157,5 @@ def test_sound_out_of_range_is_clipped_and_never_wraps(format: AudioFormat) -> N
 @pytest.mark.parametrize("format", FORMATS)
 def test_no_sound_is_a_file_all_the_same(format: AudioFormat) -> None:
     data = encoded(np.zeros(0, np.float32), format, 24_000, MARKS)
-    assert read_marks(data)["engine"] == MARKS.engine
+    assert read_provenance(data)["engine"] == MARKS.engine
     assert len(decoded(data, 24_000)) < 2_400

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from audio.encoding import CODECS
-from audio.marking import read_marks
+from audio.provenance import read_provenance
 from audio.signing import CERTIFICATE, KEY, SIGNED, SigningError
 from contract.catalog import AudioFormat, Serving, SpeechModel
 from contract.speech.engine import AudioBlock, SpeechJob
@@ -67,7 +67,7 @@ async def test_a_file_comes_as_it_is_made(format: AudioFormat) -> None:
     assert blocks[-1].seconds == 3
     data = b"".join(block.data for block in blocks)
     assert likeness(SOUND, decoded(data, MODEL.sample_rate)) > 0.99
-    assert read_marks(data)["engine"] == "hum-1"
+    assert read_provenance(data)["engine"] == "hum-1"
 
 
 async def test_a_whole_file_says_how_long_it_is() -> None:

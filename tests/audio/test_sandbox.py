@@ -298,16 +298,25 @@ async def test_children_are_few(tmp_path: Path) -> None:
     await until(lambda: not children() - before)
 
 
-async def test_a_child_has_no_environment_and_its_failure_is_not_the_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+def run_instead(monkeypatch: pytest.MonkeyPatch, folder: Path, statements: str) -> None:
+    """Lets children run `statements` instead of the decoder."""
+    program = folder / "program.py"
+    program.write_text(f"import os\n\ndef main(*arguments):\n    {statements}\n")
+    monkeypatch.setattr(sandbox, "PROGRAM", program)
+
+
+async def test_a_child_has_no_environment_and_its_failure_is_not_the_clients(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("PARLANCE_PEPPER", "secret")
-    monkeypatch.setattr(sandbox, "_START", "import os; raise SystemExit(dict(os.environ))")
+    run_instead(monkeypatch, tmp_path, "raise SystemExit(dict(os.environ))")
     with pytest.raises(RuntimeError, match="did not start") as caught:
         await decode(b"RIFF", RATE, 30)
     assert "secret" not in str(caught.value)
 
 
-async def test_a_child_that_gives_too_much_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox, "_START", "import os\nwhile True: os.write(1, bytes(1 << 16))")
+async def test_a_child_that_gives_too_much_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    run_instead(monkeypatch, tmp_path, "while True: os.write(1, bytes(1 << 16))")
     with pytest.raises(NotAudio):
         await decode(b"RIFF", RATE, 30)
 
@@ -318,7 +327,7 @@ def test_the_sandbox_itself_is_light() -> None:
     assert not loaded & {"models", "numpy", "av", "torch", "ray"}
 
 
-async def test_a_child_without_memory_is_no_audio(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox, "_START", "import os; os.write(2, b'ready\\n'); bytes(1 << 62)")
+async def test_a_child_without_memory_is_no_audio(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    run_instead(monkeypatch, tmp_path, "os.write(2, b'ready\\n'); bytes(1 << 62)")
     with pytest.raises(NotAudio, match="memory"):
         await decode(b"RIFF", RATE, 30)

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from audio.encoding import encoded
-from audio.marking import SOURCE_TYPE, Marks, read_marks
+from audio.provenance import SOURCE_TYPE, Provenance, read_provenance
 from audio.signing import CERTIFICATE, KEY, SIGNED, Signature, SigningError, configured
 from contract.catalog import AudioFormat
 from contract.speech.request import MEDIA_TYPES
@@ -91,7 +91,7 @@ def authority(tmp_path: Path) -> Authority:
 
 
 def clip(format: AudioFormat) -> bytes:
-    return encoded(sound(0.5, 24_000), format, 24_000, Marks("engine", 0))
+    return encoded(sound(0.5, 24_000), format, 24_000, Provenance("engine", 0))
 
 
 @pytest.mark.parametrize("format", sorted(SIGNED))
@@ -109,7 +109,7 @@ def test_a_signed_file_says_that_a_machine_made_it_and_can_be_checked(
     assert [(action["action"], action["digitalSourceType"]) for action in actions] == [("c2pa.created", SOURCE_TYPE)]
     assert manifest["claim_generator_info"][0]["name"] == "Parlance"
     np.testing.assert_array_equal(decoded(signed, 24_000), decoded(plain, 24_000))
-    assert read_marks(signed) == read_marks(plain)
+    assert read_provenance(signed) == read_provenance(plain)
 
 
 @pytest.mark.parametrize("format", sorted(SIGNED))

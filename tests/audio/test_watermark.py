@@ -11,7 +11,7 @@ import pytest
 import soxr
 
 from audio.encoding import encoded
-from audio.marking import Marks
+from audio.provenance import Provenance
 from audio.watermark import MIN_S, THRESHOLD, Watermark
 from contract.catalog import AudioFormat
 from models.espeak.library import SAMPLE_RATE, Manner, speak
@@ -48,7 +48,7 @@ def test_the_mark_is_found_where_it_was_put(watermark: Watermark, name: str, rat
 @pytest.mark.parametrize("format", ["mp3", "opus", "aac"])
 def test_the_mark_survives_codecs(watermark: Watermark, format: AudioFormat) -> None:
     clean = voice(4)
-    marks = Marks("test", 0)
+    marks = Provenance("test", 0)
     back = decoded(encoded(watermark.embed(clean, RATE), format, RATE, marks), RATE)
     assert watermark.detect(back, RATE) > 0.8
     assert watermark.detect(decoded(encoded(clean, format, RATE, marks), RATE), RATE) < 0.2

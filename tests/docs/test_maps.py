@@ -15,7 +15,9 @@ from contract.catalog import CATALOG_TYPES
 from tests.docs.pages import ROOT
 
 ROOMS = (
+    "concurrency",
     "contract",
+    "text",
     "audio",
     "configs",
     "models",

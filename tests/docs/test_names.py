@@ -12,17 +12,15 @@ from tests.docs.pages import PAGES, README, ROOT, anchors, prose
 
 LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
 FOLDERS = (
-    "attacks",
     "audio",
     "autoscaling",
     "benchmarks",
+    "cluster",
     "configs",
-    "conformance",
     "contract",
-    "deploy",
     "deployments",
     "docs",
-    "evaluations",
+    "launch",
     "models",
     "requirements",
     "state",

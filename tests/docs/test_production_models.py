@@ -110,7 +110,7 @@ def test_its_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--help"])
     assert ended.value.code == 0
     told = capsys.readouterr().out
-    for word in ("models.weights lock production", "--list", "--recording", "decision-v1"):
+    for word in ("launch weights lock production", "--list", "--recording", "decision-v1"):
         assert word in told
 
 

@@ -26,7 +26,7 @@ def cells(printed: str, row: str) -> list[str]:
 
 
 def test_a_profile_that_can_work(capsys: pytest.CaptureFixture[str], home: Path) -> None:
-    main(["check", "embedded"])
+    main(["embedded"])
     printed = capsys.readouterr().out
     for model in configs.load("embedded").set_up():
         assert cells(printed, f"{model.deployment} ")[0] == "0-1"
@@ -43,17 +43,17 @@ def test_a_profile_that_cannot_work_shows_what_it_takes_and_why(
     file = tmp_path / "two.yaml"
     file.write_text(yaml.safe_dump(config))
     with pytest.raises(SystemExit) as caught:
-        main(["check", str(file)])
+        main([str(file)])
     assert f"{file}: 2 ingress replicas cannot share SQLite" in str(caught.value)
     assert "at most" in capsys.readouterr().out
 
 
 def test_a_cluster_is_judged_by_what_is_said_of_it(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
-        main(["check", "embedded", "--nodes", "2"])
+        main(["embedded", "--nodes", "2"])
     assert "set PARLANCE_SECRET" in str(caught.value)
     with pytest.raises(SystemExit) as caught:
-        main(["check", "production", "--nodes", "2", "--gpus", "0.1"])
+        main(["production", "--nodes", "2", "--gpus", "0.1"])
     assert "GPU and there are 0.1" in str(caught.value)
     assert "does not exist, and it runs" not in str(caught.value)
     capsys.readouterr()
@@ -62,7 +62,7 @@ def test_a_cluster_is_judged_by_what_is_said_of_it(capsys: pytest.CaptureFixture
 @pytest.mark.parametrize("nodes", ["0", "-1", "x"])
 def test_a_cluster_has_a_machine(nodes: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
-        main(["check", "embedded", "--nodes", nodes])
+        main(["embedded", "--nodes", nodes])
     assert caught.value.code == 2
     capsys.readouterr()
 
@@ -70,12 +70,12 @@ def test_a_cluster_has_a_machine(nodes: str, capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize(("profile", "says"), [("moon", "there are cpu, embedded"), ("moon.yaml", "No such file")])
 def test_a_profile_that_is_none(profile: str, says: str) -> None:
     with pytest.raises(SystemExit, match=says):
-        main(["check", profile])
+        main([profile])
 
 
 def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        main(["check", "--help"])
+        main(["--help"])
     told = capsys.readouterr().out
     assert "python -m launch check production --nodes 4 --gpus 8" in told
     assert "PARLANCE_SECRET" in told

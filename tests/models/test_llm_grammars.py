@@ -22,8 +22,7 @@ CPU_S = 1
 """So little that what is too dear is ended soon."""
 PROGRAM = """
 import json, sys
-sys.path.insert(0, sys.argv[1])
-from grammar_child import load_xgrammar
+from models.llm.grammar_child import load_xgrammar
 xgrammar = load_xgrammar()
 kind = xgrammar.VocabType.BYTE_LEVEL
 print(xgrammar.TokenizerInfo(json.load(sys.stdin), vocab_type=kind, stop_token_ids=[2]).serialize_json())
@@ -41,8 +40,7 @@ def vocabulary() -> Callable[[], str]:
     file = weights.ensure("smollm2-135m-instruct") / "tokenizer.json"
     ids = json.loads(file.read_text("utf-8"))["model"]["vocab"]
     tokens = json.dumps(sorted(ids, key=ids.__getitem__))
-    folder = str(Path(module.__file__).parent)
-    made = subprocess.run([sys.executable, "-c", PROGRAM, folder], input=tokens, capture_output=True, text=True)
+    made = subprocess.run([sys.executable, "-c", PROGRAM], input=tokens, capture_output=True, text=True)
     assert made.returncode == 0, made.stderr
     return lambda: made.stdout.strip()
 
@@ -117,8 +115,7 @@ async def test_regular_expressions_pass_where_they_compile(
 
 MATCHING = """
 import json, sys
-sys.path.insert(0, sys.argv[1])
-from grammar_child import load_xgrammar
+from models.llm.grammar_child import load_xgrammar
 xgrammar = load_xgrammar()
 vocabulary, asked = json.load(sys.stdin)
 compiler = xgrammar.GrammarCompiler(xgrammar.TokenizerInfo.deserialize_json(vocabulary))
@@ -144,8 +141,7 @@ def test_a_pattern_is_the_whole_text_and_nothing_holds_beside_it(
     vocabulary: Callable[[], str], schema: dict[str, Any], text: str, fits: bool
 ) -> None:
     asked = json.dumps([vocabulary(), [(schema, text)]])
-    folder = str(Path(module.__file__).parent)
-    made = subprocess.run([sys.executable, "-c", MATCHING, folder], input=asked, capture_output=True, text=True)
+    made = subprocess.run([sys.executable, "-c", MATCHING], input=asked, capture_output=True, text=True)
     assert made.stdout.strip() == str(fits), made.stderr
 
 

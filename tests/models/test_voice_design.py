@@ -13,8 +13,8 @@ import av
 import numpy as np
 import pytest
 
-from audio.marking import SOURCE_TYPE, read_marks
 from audio.pitch import measure
+from audio.provenance import SOURCE_TYPE, read_provenance
 from contract.catalog import Elsewhere, Serving, VoiceDesignModel
 from contract.errors import ApiError
 from contract.voice_design.engine import DesignJob
@@ -169,7 +169,7 @@ async def test_what_is_too_loud_is_cut_and_does_not_wrap() -> None:
 @pytest.mark.parametrize(("language", "engine"), [("en", "hum"), ("de", "hum-elsewhere")])
 async def test_the_sample_is_an_mp3_file_that_says_what_made_it(language: str, engine: str) -> None:
     made = await Humming(hum(200)).design(job(language=language))
-    marks = read_marks(made.sample)
+    marks = read_provenance(made.sample)
     assert (marks["engine"], marks["source_type"]) == (engine, SOURCE_TYPE)
     with av.open(io.BytesIO(made.sample)) as file:
         assert file.format.name == "mp3"

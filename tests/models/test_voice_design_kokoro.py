@@ -14,8 +14,8 @@ import pytest
 
 import configs
 import models
-from audio.marking import read_marks
 from audio.pitch import Pitch, measure
+from audio.provenance import read_provenance
 from contract.voice_design.engine import DesignJob
 from models.kokoro.styles import measured
 from models.kokoro.voices import KokoroVoice
@@ -159,7 +159,7 @@ async def test_a_voice_comes_out_at_the_pitch_that_was_ordered(
     assert made.f0_hz == pytest.approx(praat_hz(samples, made.clip.sample_rate), rel=0.05)
     assert made.p25_hz < made.f0_hz < made.p75_hz
     assert made.seconds > 0
-    assert read_marks(made.sample)["engine"] == ("espeak-ng" if language == "de" else "kokoro-82m")
+    assert read_provenance(made.sample)["engine"] == ("espeak-ng" if language == "de" else "kokoro-82m")
 
 
 async def test_the_recipe_is_the_voice(designer: KokoroDesigner) -> None:

@@ -18,10 +18,10 @@ from contract.errors import NOT_IMPLEMENTED, QUOTA_EXCEEDED, UPSTREAM_ERROR, VOI
 from contract.voice_design.order import AdoptRequest, DesignOrder, SuggestRequest, plan
 from contract.voice_design.replies import DesignOptions, SuggestReply
 from contract.voice_design.replies import options as options_of
-from contract.voice_design.suggest import suggest as suggest_traits
 from deployments.ingress.context import RequestContext
 from state.drafts import Draft
 from state.voices import OwnVoice, check_slug
+from text.descriptions.suggest import suggest as suggest_traits
 
 
 def options(context: RequestContext) -> DesignOptions:

@@ -24,9 +24,9 @@ from contract.transcription.engine import Segment
 from contract.transcription.transcript import NO_SPACES, Formatted
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows import chat
-from deployments.ingress.formatting.request import NoAnswer, answered, asked, joined, pieces
-from deployments.ingress.formatting.rules import structured
-from deployments.ingress.formatting.verdict import judge, unformatted
+from text.formatting.request import NoAnswer, answer_of, joined, pieces, request_for
+from text.formatting.rules import structured
+from text.formatting.verdict import judge, unformatted
 
 log = logging.getLogger(f"parlance.{__name__}")
 
@@ -130,8 +130,8 @@ class Formatting:
                 self._timings.append(timings)
                 context = replace(self._context, timings=timings)
                 # Billed whether or not it can be used: that is no fault of the engine's.
-                reply = await chat.complete(context, formatter, asked(piece, formatter), lambda reply: reply)
-                return answered(reply)
+                reply = await chat.complete(context, formatter, request_for(piece, formatter), lambda reply: reply)
+                return answer_of(reply)
         except Exception as error:
             self._error = self._error or error
             self._forgive()

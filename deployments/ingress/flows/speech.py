@@ -31,9 +31,9 @@ from contract.speech.routing import Choice, choose, job_of
 from contract.speech.voices import Voice
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows.voices import slug_of, visible_voices
-from deployments.ingress.language import detect
 from deployments.ingress.money.billing import Account, bill
 from state.voices import OwnVoice
+from text.language import detect
 
 CLIP_RATE = 24_000
 """Sample rate at which engines get a reference clip, in Hz."""

@@ -1,8 +1,8 @@
-"""Which language a text is in, for `language: auto` and for engines that follow the text. Spec 4 (POST /audio/speech).
+"""The language of a text, for `language: auto` and for engines that follow the text: `docs/api.md#post-audiospeech`.
 
 detect("Où est la gare ?", spoken) -> "fr"
-    - by its script, where the script says it
-    - by its letters and words otherwise; German where they do not say enough
+    - by its script, where only one language uses it
+    - by its letters and words otherwise; German where these are too few
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ import unicodedata
 from collections.abc import Set
 
 UNCERTAIN = "de"
-"""Spec 4: what a text is taken for that does not say enough."""
+"""The language of a text that is too short to tell."""
 
 MAX_CHARS = 2000
-"""More of a text says nothing new."""
+"""Characters of a text that are read; more of them change no result."""
 
 SURE_LETTERS = 40
-"""A language that no engine speaks is believed only from so many letters on: short texts are often taken for one."""
+"""Letters from which on a language that no engine speaks is accepted: CLD2 takes many short texts for one."""
 
 LOW_SCORE = 250.0
-"""Of CLD2, per kilobyte. What it says of names and numbers alone stays below."""
+"""CLD2's score per kilobyte below which a guess does not count, as for names and numbers alone."""
 
 CLOSEST = {"no": "da", "nb": "da", "nn": "da", "af": "nl", "ms": "id", "sr": "hr", "bs": "hr", "gl": "pt"}
-"""What CLD2 often takes a short text for, and the language that it likely is where no engine speaks the first."""
+"""CLD2's guess for a short text, to the language that it more likely is where no engine speaks the first."""
 
 CLOSEST_CYRILLIC = {"sr": "bg", "mk": "bg"}
-"""The same of Cyrillic texts."""
+"""As CLOSEST, for Cyrillic texts."""
 
 _BEYOND_LATIN = re.compile(
     "[\u0370-\u1dff\u2c00-\ua6ff\ua800-\ufaff\ufb1d-\ufdff\ufe70-\ufeff\uff66-\uffdc\U00020000-]"
@@ -51,9 +51,9 @@ _NO_LETTER = re.compile(r"[^\w\s'’]|[\d_]")
 
 
 def detect(text: str, spoken: Set[str]) -> str:
-    """The language of `text`, ISO 639-1, `de` where it is not sure. Never raises.
+    """The language of `text`, ISO 639-1, `de` where it is uncertain. Never raises.
 
-    `spoken` are the languages that at least one engine speaks: others are believed of long texts only.
+    `spoken` are the languages that at least one engine speaks; others are accepted for long texts only.
     """
     plain = unicodedata.normalize("NFC", _NOT_LANGUAGE.sub(" ", text[:MAX_CHARS]))
     if _BEYOND_LATIN.search(plain) and (language := _by_script(plain, spoken)):
@@ -68,7 +68,7 @@ def _by_script(text: str, spoken: Set[str]) -> str | None:
     # A single kana is fashion in Chinese; Japanese has far more than one in eight.
     counts["ja" if kana and 8 * kana >= kana + han else "zh"] = kana + han
     counts["ru"] = len(_CYRILLIC.findall(text))
-    # A sign of these says as much as three letters.
+    # One of these signs tells as much as three letters.
     weights = {name: 3 * n if name in _EAST_ASIAN else n for name, n in counts.items()}
     language = max(weights, key=lambda name: weights[name])
     if weights[language] <= len(_LATIN.findall(text)):
@@ -90,7 +90,7 @@ def _cyrillic(text: str, spoken: Set[str]) -> str:
 def _latin(text: str, spoken: Set[str]) -> str:
     language = _guess(text)
     if language == "en" or " " not in text:
-        # German borrows from English, and one word says little: the answer must hold against a hint of German.
+        # German borrows from English, and one word tells little: the guess must hold against a hint of German.
         language = _guess(text, hint=UNCERTAIN)
     if language not in spoken:
         language = CLOSEST.get(language, language)

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from contract.limits import AGE_YEARS
-from contract.voice_design.lexicon import Match, Word, fold
 from contract.voice_design.vocabulary import AgeWords
+from text.descriptions.lexicon import Match, Word, fold
 
-YEARS_INTO_A_DECADE = 5
-"""Of somebody in the thirties."""
-LOOK_BACK = 3
-"""Words between `Anfang` and its number, at most."""
+YEARS_INTO_DECADE = 5
+"""Somebody in the thirties is taken for 35."""
+MOST_WORDS_BEFORE = 3
+"""How many words before a number may belong to it, as in `Anfang der`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,34 +40,34 @@ class Numbers:
         shifts: words before a number, folded, and the years that they add to it.
     """
 
-    def __init__(self, words: AgeWords) -> None:
+    def __init__(self, vocabulary: AgeWords) -> None:
         units, teens, tens = (
-            {fold(w): n for w, n in table.items()} for table in (words.units, words.teens, words.tens)
+            {fold(w): n for w, n in table.items()} for table in (vocabulary.units, vocabulary.teens, vocabulary.tens)
         )
         both = {f"{unit}und{ten}": u + t for unit, u in units.items() for ten, t in tens.items() if t < 100}
         self._tens, self._units = tens, units
         self._values = {**teens, **tens, **both}
-        endings = tuple(fold(ending) for ending in words.decade_endings)
+        endings = tuple(fold(ending) for ending in vocabulary.decade_endings)
         self._endings = frozenset(endings)
         self._decades = {ten + ending: t for ten, t in tens.items() for ending in endings}
         self._decades |= {ten[:-1] + "ies": t for ten, t in tens.items() if ten.endswith("y")}
-        self.shifts = {fold(word): years for word, years in words.shifts.items()}
-        self._prefixes = {fold(prefix): years for prefix, years in words.prefixes.items()}
+        self.shifts = {fold(word): years for word, years in vocabulary.shifts.items()}
+        self._prefixes = {fold(prefix): years for prefix, years in vocabulary.prefixes.items()}
 
-    def at(self, text: Sequence[Word], place: int) -> _Number | None:
-        """The number that begins at a place, None where there is none."""
-        word = text[place].text
-        follower = text[place + 1] if place + 1 < len(text) else None
+    def at(self, words: Sequence[Word], index: int) -> _Number | None:
+        """The number that begins at an index, None where there is none."""
+        word = words[index].text
+        follower = words[index + 1] if index + 1 < len(words) else None
         if word.isdecimal() and len(word) > 3:
             return None
         value = int(word) if word.isdecimal() else self._tens.get(word)
         if value is not None and follower is not None and follower.is_joined and follower.text in self._endings:
-            return _Number(value, place + 2, is_decade=True)
+            return _Number(value, index + 2, is_decade=True)
         if word.isdecimal():
-            return _Number(int(word), place + 1)
+            return _Number(int(word), index + 1)
         if word in self._tens and follower is not None and follower.text in self._units:
-            return _Number(self._tens[word] + self._units[follower.text], place + 2)
-        return self._spelled(word, place + 1)
+            return _Number(self._tens[word] + self._units[follower.text], index + 2)
+        return self._spelled(word, index + 1)
 
     def _spelled(self, word: str, end: int) -> _Number | None:
         if word in self._values:
@@ -85,34 +85,35 @@ class Numbers:
         return None
 
 
-def ages(text: Sequence[Word], found: Sequence[Sequence[Match]], numbers: Numbers) -> list[Age]:
-    """Every age in `text`, in order; `found` is what its words may mean."""
-    heard, place = [], 0
-    while place < len(text):
-        number = numbers.at(text, place)
-        age = number and _age(text, found, place, number, numbers)
+def ages(words: Sequence[Word], matches: Sequence[Sequence[Match]], numbers: Numbers) -> list[Age]:
+    """Every age in a text, in order; `matches` is what its words may mean."""
+    result: list[Age] = []
+    index = 0
+    while index < len(words):
+        number = numbers.at(words, index)
+        age = number and _age(words, matches, index, number, numbers)
         if age:
-            heard.append(age)
-        place = age.end if age else number.end if number else place + 1
-    return heard
+            result.append(age)
+        index = age.end if age else number.end if number else index + 1
+    return result
 
 
 def _age(
-    text: Sequence[Word],
-    found: Sequence[Sequence[Match]],
-    place: int,
+    words: Sequence[Word],
+    matches: Sequence[Sequence[Match]],
+    index: int,
     number: _Number,
     numbers: Numbers,
 ) -> Age | None:
-    years, end, is_range = _range(text, found, number, numbers)
-    if _span(found, place + 1, "no_age") or _span(found, end, "no_age"):
+    years, end, is_range = _range(words, matches, number, numbers)
+    if _span(matches, index + 1, "no_age") or _span(matches, end, "no_age"):
         return None
-    first, shift, is_said = _before(text, found, place, numbers)
-    after = _span(found, end, "after_age")
-    sure = bool(number.is_age or after or is_said)
+    first, shift, is_marked = _before(words, matches, index, numbers)
+    after = _span(matches, end, "after_age")
+    sure = bool(number.is_age or after or is_marked)
     years += shift
     if number.is_decade and not is_range and not shift:
-        years += YEARS_INTO_A_DECADE
+        years += YEARS_INTO_DECADE
     low, high = AGE_YEARS
     if not sure and not low <= years <= high:
         return None
@@ -120,41 +121,41 @@ def _age(
 
 
 def _range(
-    text: Sequence[Word], found: Sequence[Sequence[Match]], number: _Number, numbers: Numbers
+    words: Sequence[Word], matches: Sequence[Sequence[Match]], number: _Number, numbers: Numbers
 ) -> tuple[int, int, bool]:
     """Years, the end, and whether two numbers say them."""
-    place = number.end
-    if place < len(text) and not text[place].is_joined:
-        place += _span(found, place, "until")
-    if place < len(text) and (place > number.end or text[place].is_joined):
-        other = numbers.at(text, place)
+    index = number.end
+    if index < len(words) and not words[index].is_joined:
+        index += _span(matches, index, "until")
+    if index < len(words) and (index > number.end or words[index].is_joined):
+        other = numbers.at(words, index)
         if other and number.value < other.value <= 100 and number.value >= 10:
             return (number.value + other.value) // 2, other.end, True
     return number.value, number.end, False
 
 
 def _before(
-    text: Sequence[Word], found: Sequence[Sequence[Match]], place: int, numbers: Numbers
+    words: Sequence[Word], matches: Sequence[Sequence[Match]], index: int, numbers: Numbers
 ) -> tuple[int, int, bool]:
     """Where the age begins, the years that words before it add, and whether they say that it is one."""
-    for first in range(place - 1, max(place - 1 - LOOK_BACK, -1), -1):
-        if text[first + 1].opens:
+    for first in range(index - 1, max(index - 1 - MOST_WORDS_BEFORE, -1), -1):
+        if words[first + 1].opens:
             break
-        word = text[first].text
+        word = words[first].text
         if word in numbers.shifts:
             return first, numbers.shifts[word], False
-        if _span(found, first, "before_age"):
+        if _span(matches, first, "before_age"):
             return first, 0, True
-        if not _span(found, first, "filler"):
+        if not _span(matches, first, "filler"):
             break
-    return place, 0, False
+    return index, 0, False
 
 
-def _span(found: Sequence[Sequence[Match]], place: int, kind: str) -> int:
-    """How many words from a place on are of a kind; 0 for none."""
-    return max(_lengths(found, place, kind), default=0)
+def _span(matches: Sequence[Sequence[Match]], index: int, kind: str) -> int:
+    """How many words from a index on are of a kind; 0 for none."""
+    return max(_lengths(matches, index, kind), default=0)
 
 
-def _lengths(found: Sequence[Sequence[Match]], place: int, kind: str) -> Iterator[int]:
-    if place < len(found):
-        yield from (match.length for match in found[place] if match.meaning.kind == kind)
+def _lengths(matches: Sequence[Sequence[Match]], index: int, kind: str) -> Iterator[int]:
+    if index < len(matches):
+        yield from (match.length for match in matches[index] if match.meaning.kind == kind)

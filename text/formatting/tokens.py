@@ -1,12 +1,12 @@
 """A text as the tokens that must not change: words, numbers and signs.
 
-tokens("Es sind -3,5 °C: kalt!") -> es | sind | - | 3,5 | ° | c | kalt
+tokenize("Es sind -3,5 °C: kalt!") -> es | sind | - | 3,5 | ° | c | kalt
 
     word      letters and their marks in lower case, apostrophes inside included; a hyphen ends it
     sign of   a script that is written without spaces: each is a word of its own
     number    digits, and whatever stands between two of them without a space: `3,5`, `10:30`, `1.000`, `12/7`
     sign      all else that is neither white space nor punctuation of a sentence: `%`, `€`, `#`, `<`, a minus, and every
-              character that nobody sees
+              invisible character
 
 Only what lies between tokens is free: white space and the punctuation of sentences. So nothing can hide in it.
 """
@@ -19,13 +19,16 @@ from typing import NamedTuple
 
 import regex
 
-from deployments.ingress.formatting.ordinals import spoken_ordinal
+from text.formatting.words import spoken_ordinal
 
 HYPHENS = "-\u2010\u2011"
 APOSTROPHES = "'\u2019\u2018\u02bc"
 
 STOPS = tuple(".!?:;\u2026\u3002\uff01\uff1f\uff1a\uff1b\uff0e\u0964\u061f\u06d4\u17d4\u1362")
 """What may end a sentence, or introduce a list."""
+
+WIDE_STOPS = "\u3002\uff01\uff1f\uff0e"
+"""Stops after which no space follows."""
 
 COMMAS = (*",\u060c\u3001\uff0c\u2013\u2014", " - ")
 """What may end a part of a sentence."""
@@ -62,6 +65,7 @@ _TOKEN = regex.compile(
     """,
     regex.VERBOSE | regex.VERSION1,
 )
+_APART = regex.compile(f"[{WHITE}{WIDE_STOPS}]", regex.VERSION1)
 _ANY_DASH = regex.compile(f"[{_DASH}]")
 _LISTED = regex.compile("[0-9]{1,2}")
 
@@ -76,7 +80,7 @@ class Token(NamedTuple):
         text: in the one spelling in which texts are compared.
         kind: `word`, `number` or `sign`.
         start, end: where it stands in the normalised text.
-        before, after: what is free there, up to the next token. Before the first one, the text begins with a line.
+        before, after: the text up to the neighbouring tokens, which may change. A line begins before the first token.
         has_marker: a word before which a list marker of the same value stands: `2. Zweitens`. The marker is no token.
     """
 
@@ -94,6 +98,11 @@ class Token(NamedTuple):
         return len(self.before) == 1 and self.before in HYPHENS
 
     @property
+    def is_apart(self) -> bool:
+        """Whether white space, or a stop that needs none, is between it and the token before."""
+        return _APART.search(self.before) is not None
+
+    @property
     def opens_line(self) -> bool:
         """Whether it is the first of a line."""
         return "\n" in self.before
@@ -105,7 +114,7 @@ class Token(NamedTuple):
 
     @property
     def opens_clause(self) -> bool:
-        """The same of parts of sentences."""
+        """Whether a part of a sentence begins with it."""
         return self.opens_sentence or any(comma in self.before for comma in COMMAS)
 
     @property
@@ -120,17 +129,17 @@ def normal(text: str) -> str:
     return text if _TOO_MANY_MARKS.search(text) else unicodedata.normalize("NFC", text)
 
 
-def tokens(text: str) -> list[Token]:
+def tokenize(text: str) -> list[Token]:
     """The tokens of `text`, in linear time. Positions are those of `normal(text)`."""
     text = normal(text)
-    found = list(_TOKEN.finditer(text))
-    ends = [0, *(match.end() for match in found)]
-    starts = [*(match.start() for match in found), len(text)]
+    matches = list(_TOKEN.finditer(text))
+    ends = [0, *(match.end() for match in matches)]
+    starts = [*(match.start() for match in matches), len(text)]
     gaps = [text[end:start] for end, start in zip(ends, starts, strict=True)]
     gaps[0] = "\n" + gaps[0]
     plain = [
         Token(_spelling(match), match.lastgroup or "", match.start(), match.end(), before, after)
-        for match, (before, after) in zip(found, pairwise(gaps), strict=True)
+        for match, (before, after) in zip(matches, pairwise(gaps), strict=True)
     ]
     return _without_markers(plain)
 
@@ -144,17 +153,17 @@ def _spelling(match: regex.Match[str]) -> str:
     return _ANY_DASH.sub("-", text) if match.lastgroup == "number" or len(text) == 1 else text
 
 
-def _without_markers(found: list[Token]) -> list[Token]:
-    """Takes away markers that say again what the word after them says: `1. Erstens`."""
-    kept: list[Token] = []
+def _without_markers(tokens: list[Token]) -> list[Token]:
+    """Removes markers that repeat the number of the word after them: `1. Erstens`."""
+    result: list[Token] = []
     follows_marker = False
-    for index, token in enumerate(found):
-        if _is_marker(token) and _value_of(found[index + 1 : index + 4]) == int(token.text):
+    for index, token in enumerate(tokens):
+        if _is_marker(token) and _value_of(tokens[index + 1 : index + 4]) == int(token.text):
             follows_marker = True
             continue
-        kept.append(token._replace(has_marker=True) if follows_marker else token)
+        result.append(token._replace(has_marker=True) if follows_marker else token)
         follows_marker = False
-    return kept
+    return result
 
 
 def _is_marker(token: Token) -> bool:

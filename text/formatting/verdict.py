@@ -1,4 +1,4 @@
-"""Whether a formatted transcript says what the transcript says. Spec 3 (Formatted transcript verdict).
+"""Whether a formatted transcript says what the transcript says.
 
 judge(transcript, formatted) -> Formatted
 
@@ -23,9 +23,8 @@ from itertools import accumulate, groupby
 from rapidfuzz.distance import Levenshtein
 
 from contract.transcription.transcript import Formatted
-from deployments.ingress.formatting.ordinals import spoken_ordinal
-from deployments.ingress.formatting.tokens import Token, tokens
-from deployments.ingress.formatting.words import is_negation, is_number, negates
+from text.formatting.tokens import Token, tokenize
+from text.formatting.words import is_negation, is_number, negates, spoken_ordinal
 
 CHANGED_SHARE = 0.03
 """Share of the words that may differ; one may in short texts."""
@@ -60,15 +59,15 @@ class Change:
 
 def judge(transcript: str, formatted: str) -> Formatted:
     """The formatted text with its verdict, or the transcript and the reason why it stays."""
-    heard, written = tokens(transcript), tokens(formatted)
-    if max(len(heard), len(written)) > MOST_TOKENS:
+    before, after = tokenize(transcript), tokenize(formatted)
+    if max(len(before), len(after)) > MOST_TOKENS:
         return unformatted(transcript, TOO_LONG)
-    changes, is_sound = _compared(heard, written)
+    changes, is_sound = _compared(before, after)
     changed = sum(change.words for change in changes)
-    coverage = max(0.0, 1 - changed / max(len(heard), 1))
+    coverage = max(0.0, 1 - changed / max(len(before), 1))
     if not changed and is_sound:
         return Formatted(formatted, "ok", 1.0)
-    if is_sound and _are_few(changed, len(heard)) and _are_plain(changes, heard, written):
+    if is_sound and _are_few(changed, len(before)) and _are_plain(changes, before, after):
         return Formatted(formatted, "auffaellig", coverage)
     return unformatted(transcript, WORDING_CHANGED, coverage)
 
@@ -82,10 +81,10 @@ def _are_few(changed: int, words: int) -> bool:
     return changed <= max(1, int(words * CHANGED_SHARE)) and changed < words * (1 - LEAST_COVERAGE)
 
 
-def _compared(heard: Sequence[Token], written: Sequence[Token]) -> tuple[list[Change], bool]:
+def _compared(before: Sequence[Token], after: Sequence[Token]) -> tuple[list[Change], bool]:
     """Where the texts differ, and whether what is the same still means the same."""
     numbers: dict[str, int] = {}
-    ids = [[numbers.setdefault(token.text, len(numbers)) for token in text] for text in (heard, written)]
+    ids = [[numbers.setdefault(token.text, len(numbers)) for token in text] for text in (before, after)]
     opcodes = Levenshtein.opcodes(*ids)
     changes: list[Change] = []
     is_sound = True
@@ -93,18 +92,18 @@ def _compared(heard: Sequence[Token], written: Sequence[Token]) -> tuple[list[Ch
         codes = list(group)
         change = Change(codes[0].src_start, codes[-1].src_end, codes[0].dest_start, codes[-1].dest_end)
         if is_same:
-            is_sound = is_sound and not any(map(_lost_a_digit, *_sides(change, heard, written)))
-        elif not _only_hyphens_differ(*_sides(change, heard, written)):
+            is_sound = is_sound and not any(map(_lost_a_digit, *_sides(change, before, after)))
+        elif not _only_hyphens_differ(*_sides(change, before, after)):
             changes.append(change)
-    return _without_lists(changes, heard, written), is_sound
+    return _without_lists(changes, before, after), is_sound
 
 
-def _sides(change: Change, heard: Sequence[Token], written: Sequence[Token]) -> tuple[Sequence[Token], Sequence[Token]]:
-    return heard[change.from_ : change.to], written[change.new_from : change.new_to]
+def _sides(change: Change, before: Sequence[Token], after: Sequence[Token]) -> tuple[Sequence[Token], Sequence[Token]]:
+    return before[change.from_ : change.to], after[change.new_from : change.new_to]
 
 
 def _lost_a_digit(old: Token, new: Token) -> bool:
-    """Whether a number was turned into a list marker, or a marker that was heard is gone."""
+    """Whether a number was turned into a list marker, or a spoken marker is gone."""
     became_marker = new.kind == "number" and new.opens_line and new.is_pointed and not old.is_pointed
     return became_marker or (old.has_marker and not new.has_marker)
 
@@ -126,14 +125,14 @@ def _boundaries(side: Sequence[Token]) -> dict[int, bool]:
     return dict(zip(places, (token.is_joined for token in side[1:]), strict=True))
 
 
-def _without_lists(changes: list[Change], heard: Sequence[Token], written: Sequence[Token]) -> list[Change]:
+def _without_lists(changes: list[Change], before: Sequence[Token], after: Sequence[Token]) -> list[Change]:
     """Leaves out markers that stand in the place of an ordinal, where they count on from 1 to 2 at least."""
-    replaced = {c.new_from: value for c in changes if (value := _replaced_ordinal(c, heard, written))}
+    replaced = {c.new_from: value for c in changes if (value := _replaced_ordinal(c, before, after))}
     if not replaced:
         return changes
     lists: list[list[int]] = [[]]
-    for index in range(len(written)):
-        value = replaced.get(index) or _marked(written, index)
+    for index in range(len(after)):
+        value = replaced.get(index) or _marked(after, index)
         if value == 1:
             lists.append([index])
         elif value == len(lists[-1]) + 1:
@@ -142,37 +141,37 @@ def _without_lists(changes: list[Change], heard: Sequence[Token], written: Seque
     return [c for c in changes if c.new_from not in replaced or c.new_from not in counted]
 
 
-def _replaced_ordinal(change: Change, heard: Sequence[Token], written: Sequence[Token]) -> int | None:
-    """The value of a marker that stands where an ordinal was heard: `1. Milch` for `Erstens Milch`."""
-    old, new = _sides(change, heard, written)
+def _replaced_ordinal(change: Change, before: Sequence[Token], after: Sequence[Token]) -> int | None:
+    """The value of a marker that stands in the place of an ordinal: `1. Milch` for `Erstens Milch`."""
+    old, new = _sides(change, before, after)
     if len(old) != 1 or len(new) != 1 or not old[0].opens_clause or not (new[0].opens_line and new[0].is_pointed):
         return None
     ordinal = spoken_ordinal([old[0].text])
     return ordinal.value if ordinal and new[0].text == str(ordinal.value) else None
 
 
-def _marked(written: Sequence[Token], index: int) -> int | None:
+def _marked(after: Sequence[Token], index: int) -> int | None:
     """The value of an ordinal that has a marker before it."""
-    if not written[index].has_marker:
+    if not after[index].has_marker:
         return None
-    ordinal = spoken_ordinal([token.text for token in written[index : index + 3]])
+    ordinal = spoken_ordinal([token.text for token in after[index : index + 3]])
     return ordinal.value if ordinal else None
 
 
-def _are_plain(changes: Sequence[Change], heard: Sequence[Token], written: Sequence[Token]) -> bool:
+def _are_plain(changes: Sequence[Change], before: Sequence[Token], after: Sequence[Token]) -> bool:
     """Whether no change is more than a plain word here or there."""
-    new = [token for change in changes for token in _sides(change, heard, written)[1]]
-    return _scripts(new) <= _scripts(heard) and not any(_counts(change, heard, written) for change in changes)
+    new = [token for change in changes for token in _sides(change, before, after)[1]]
+    return _scripts(new) <= _scripts(before) and not any(_counts(change, before, after) for change in changes)
 
 
-def _counts(change: Change, heard: Sequence[Token], written: Sequence[Token]) -> bool:
+def _counts(change: Change, before: Sequence[Token], after: Sequence[Token]) -> bool:
     """Whether a change means more than its words."""
-    old, new = _sides(change, heard, written)
-    is_added_outside = not old and change.from_ in (0, len(heard))
+    old, new = _sides(change, before, after)
+    is_added_outside = not old and change.from_ in (0, len(before))
     if change.words > LONGEST_ROW or is_added_outside or any(map(_is_guarded, (*old, *new))):
         return True
-    beside = [*heard[max(change.from_ - 1, 0) : change.from_], *heard[change.to : change.to + 1]]
-    beside += [*written[max(change.new_from - 1, 0) : change.new_from], *written[change.new_to : change.new_to + 1]]
+    beside = [*before[max(change.from_ - 1, 0) : change.from_], *before[change.to : change.to + 1]]
+    beside += [*after[max(change.new_from - 1, 0) : change.new_from], *after[change.new_to : change.new_to + 1]]
     if any(token.kind != "word" or is_number(token.text) for token in beside):
         return True
     return len(old) == len(new) == 1 and negates(old[0].text, new[0].text)

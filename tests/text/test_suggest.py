@@ -14,8 +14,9 @@ from contract.body import parse
 from contract.errors import ApiError
 from contract.limits import AGE_YEARS, SUGGEST_CHARS
 from contract.voice_design.order import DesignOrder, SuggestRequest, plan
-from contract.voice_design.suggest import HINTS, suggest
 from contract.voice_design.traits import AXES
+from text.descriptions.lexicon import entries
+from text.descriptions.suggest import HINTS, suggest
 
 CATALOG = load("embedded")
 TRAITS = CATALOG.traits
@@ -23,11 +24,7 @@ DESIGNER = CATALOG.voice_design["qwen3-tts"]
 
 FIELDS = ("gender", "age_years", "language", *AXES)
 
-WORDS = [
-    *(word for *_, named in TRAITS.named() for words in named.heard.values() for word in words),
-    *(word for word, _ in TRAITS.vocabulary.entries()),
-    *(name for figure in TRAITS.figures for name in figure.names),
-]
+WORDS = [word for word, _ in entries(TRAITS)]
 
 NEUTRAL = {"timbre": "neutral", "character": "friendly", "tempo": "medium", "use_case": "assistant"}
 

@@ -1,7 +1,8 @@
-"""Sentences of a text in any language, so that a long text is spoken part by part.
+"""Where sentences end, in any language.
 
 sentences("Hello. How are you?", 200)    Part("Hello. ", 7), Part("How are you?", 19)
 passages("Hello. How are you?", 200)     Part("Hello. How are you?", 19)        as many sentences as fit
+ends_sentence("Dr. Smith came.", 4)      False: the dot belongs to an abbreviation
 
 The parts of a text, joined, are the text again, white space included.
 """
@@ -15,9 +16,18 @@ from typing import NamedTuple
 import regex
 
 ABBREVIATIONS = (
-    r"Abs|bzw|ca|Corp|Dr|evtl|ggf|Hr|Hrn|inkl|Inc|Jr|Ltd|Mlle|Mme|Mr|Mrs|Ms|Nr|Prof|Sr|Sra|St|Str|Tel|vgl|vs|zzgl"
+    "Abs approx bzw ca Corp Dept Dhr Dott Dr evtl Fr ggf Hr Hrn Inc inkl Jr Ltd Mevr Mlle Mme Mr Mrs Ms Nr Prof Sig "
+    "Sig.ra Sr Sra St Str Tel vgl vs zzgl"
 )
 """After these a dot does not end a sentence, nor after one letter ("J. Smith") or a small number ("3. Mai")."""
+OPEN_ENDS = " etc usw"
+"""After these a dot may end a sentence, which only what follows can tell."""
+
+
+def _unfinished(abbreviations: str) -> str:
+    words = "|".join(map(regex.escape, abbreviations.split()))
+    return rf"(?<![\p{{L}}\p{{N}}])(?:{words}|[Nn]os?(?=\.\s*\d)|\p{{L}}|(?<!\d[,:])\d{{1,2}})"
+
 
 _DOT = r"[…\p{Sentence_Break=ATerm}]"
 _STOP = r"[!?\u037e…\p{Sentence_Break=ATerm}]"
@@ -25,7 +35,7 @@ _STOP = r"[!?\u037e…\p{Sentence_Break=ATerm}]"
 _SENTENCE_END = rf"""
     (?: (?![!?])\p{{Sentence_Break=STerm}} )++ (?&closing) \s*
   | (?<!{_STOP}) (?={_DOT}*+[!?\u037e]) {_STOP}++ (?&closing) (?: \s+ | \Z )
-  | (?<!{_STOP} | (?<![\p{{L}}\p{{N}}]) (?: {ABBREVIATIONS} | \p{{L}} | \d{{1,2}} ))
+  | (?<!{_STOP} | {_unfinished(ABBREVIATIONS)})
     {_DOT}++ (?&closing) (?: \s+ | \Z ) (?!\p{{Ll}})
   | \n [^\S\n]* \n \s*
   | \n \s* (?!\p{{Ll}})
@@ -35,29 +45,42 @@ _SENTENCE_END = rf"""
 In scripts with spaces, white space must follow. Behind dots, and behind a single line break, a small letter goes on.
 """
 
+_LAST_STOP = regex.compile(
+    rf"""(?r)
+    (?: [\p{{Sentence_Break=STerm}}\u037e] | (?<!{_unfinished(ABBREVIATIONS + OPEN_ENDS)}) {_DOT} )
+    [\s\p{{Sentence_Break=Close}}\p{{Pd}}]*+
+    """,
+    regex.VERBOSE,
+)
+
 _CLAUSE_END = regex.compile(r"(?:\p{Sentence_Break=SContinue}|;)\p{Sentence_Break=Close}*(?:\s+|(?<=[、，：；،]))")
 _WHITE_SPACE = regex.compile(r"\s+")
 
 
 class Part(NamedTuple):
-    """A part of a text: itself, and how many characters of the whole text end with it."""
+    """A part of a text, and the position in the whole text at which it ends."""
 
     text: str
     end: int
 
 
-def sentences(text: str, limit_chars: int, marks: Iterable[str] = ()) -> Iterator[Part]:
+def ends_sentence(text: str, end: int | None = None) -> bool:
+    """Whether a sentence ends in `text` at `end`, by default at its end; white space and quotes may be between."""
+    return _LAST_STOP.match(text, 0, len(text) if end is None else end) is not None
+
+
+def sentences(text: str, limit_chars: int, tags: Iterable[str] = ()) -> Iterator[Part]:
     """The sentences of `text`, none longer than `limit_chars`.
 
-    A longer one is cut behind a comma, else at white space, else anywhere but inside a mark or a grapheme; only a
+    A longer one is cut behind a comma, else at white space, else anywhere but inside a tag or a grapheme; only a
     grapheme that is itself longer than the limit is cut.
 
     Args:
         text: any text.
-        limit_chars: at least as long as the longest mark.
-        marks: what must stay whole, e.g. `<breath>`.
+        limit_chars: at least as long as the longest tag.
+        tags: what must stay whole, e.g. `<breath>`.
     """
-    whole = sorted(marks, key=len, reverse=True)
+    whole = sorted(tags, key=len, reverse=True)
     either = any_of(whole)
     borders = [match.end() for match in regex.finditer(rf"{either}|\X", text)]
     start = 0
@@ -70,25 +93,25 @@ def sentences(text: str, limit_chars: int, marks: Iterable[str] = ()) -> Iterato
         start = end
 
 
-def passages(text: str, limit_chars: int, marks: Iterable[str] = ()) -> Iterator[Part]:
-    """As `sentences`, but each part holds as many of them as fit."""
-    held = ""
+def passages(text: str, limit_chars: int, tags: Iterable[str] = ()) -> Iterator[Part]:
+    """Parts as of `sentences`, each with as many sentences as fit."""
+    passage = ""
     end = 0
-    for part in sentences(text, limit_chars, marks):
-        if held and len(held) + len(part.text) > limit_chars:
-            yield Part(held, end)
-            held = ""
-        held, end = held + part.text, part.end
-    if held:
-        yield Part(held, end)
+    for part in sentences(text, limit_chars, tags):
+        if passage and len(passage) + len(part.text) > limit_chars:
+            yield Part(passage, end)
+            passage = ""
+        passage, end = passage + part.text, part.end
+    if passage:
+        yield Part(passage, end)
 
 
-def _sentence_ends(text: str, marks: list[str], borders: set[int]) -> Iterator[int]:
-    """Marks are passed over, so that no sentence ends inside. One that ends a span stays with the sentence before."""
-    ends_of_spans = any_of([mark for mark in marks if mark.startswith("</")])
+def _sentence_ends(text: str, tags: list[str], borders: set[int]) -> Iterator[int]:
+    """No sentence ends inside a tag. A tag that closes a span stays with the sentence before it."""
+    ends_of_spans = any_of([tag for tag in tags if tag.startswith("</")])
     closing = rf"(?(DEFINE)(?<closing>((?!\p{{Ps}})\p{{Sentence_Break=Close}}|{ends_of_spans})*+))"
     end = 0
-    for match in regex.finditer(f"{closing}(?:{any_of(marks)}|(?<end>{_SENTENCE_END}))", text, regex.VERBOSE):
+    for match in regex.finditer(f"{closing}(?:{any_of(tags)}|(?<end>{_SENTENCE_END}))", text, regex.VERBOSE):
         if match["end"] and match.end() in borders:
             end = match.end()
             yield end
@@ -109,6 +132,6 @@ def _best_cut(text: str, start: int, latest: int, borders: list[int]) -> int:
     return near[-1] if near else latest
 
 
-def any_of(marks: Iterable[str]) -> str:
-    """A pattern, the longest first; of no marks, one that nothing matches."""
-    return "|".join(map(regex.escape, sorted(marks, key=len, reverse=True))) or "(?!)"
+def any_of(tags: Iterable[str]) -> str:
+    """A pattern for `tags`, the longest first; without any, one that nothing matches."""
+    return "|".join(map(regex.escape, sorted(tags, key=len, reverse=True))) or "(?!)"

@@ -7,13 +7,13 @@ import regex
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from models.speech.text import Part, passages, sentences
+from text.sentences import Part, ends_sentence, passages, sentences
 
-MARKS = ("<breath>", "[laughter]", "<strong>", "</strong>")
+TAGS = ("<breath>", "[laughter]", "<strong>", "</strong>")
 
 
 def texts_of(text: str, limit: int = 200) -> list[str]:
-    return [part.text.strip() for part in sentences(text, limit, MARKS)]
+    return [part.text.strip() for part in sentences(text, limit, TAGS)]
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,37 @@ def test_sentences(text: str, expected: list[str]) -> None:
     assert texts_of(text) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "ends"),
+    [
+        ("Er kam.", True),
+        ("“He came.” ", True),
+        ("Ça va ? ", True),
+        ("He came. – ", True),
+        ("Well...", True),
+        ("你好。」", True),
+        ("Das war 2024.", True),
+        ("Es kostet 12,5.", True),
+        ("He said no.", True),
+        ("Sehr geehrter Herr Dr.", False),
+        ("la Sig.ra.", False),
+        ("Milch, Eier usw.", False),
+        ("J.", False),
+        ("am 3.", False),
+        ("er kam,", False),
+        ("er kam", False),
+        ("", False),
+    ],
+)
+def test_an_abbreviation_or_an_ordinal_ends_no_sentence(text: str, ends: bool) -> None:
+    assert ends_sentence(text) is ends
+
+
+def test_a_sentence_ends_at_a_place_inside_of_a_text() -> None:
+    text = "Dr. Smith came. He left."
+    assert [end for end in range(len(text) + 1) if ends_sentence(text, end)] == [15, 16, 24]
+
+
 def test_ends_count_characters_of_the_whole_text() -> None:
     assert list(sentences("Hi you.  Bye.", 100)) == [Part("Hi you.  ", 9), Part("Bye.", 13)]
 
@@ -63,7 +94,7 @@ def test_ends_count_characters_of_the_whole_text() -> None:
     ],
 )
 def test_first_cut_of_a_long_sentence(text: str, limit: int, first: str) -> None:
-    assert next(sentences(text, limit, MARKS)).text == first
+    assert next(sentences(text, limit, TAGS)).text == first
 
 
 @pytest.mark.parametrize("extra", [-1, 0, 1])
@@ -78,7 +109,7 @@ def test_passages_hold_as_many_sentences_as_fit() -> None:
 
 
 ANY_TEXT = st.text(max_size=300) | st.lists(
-    st.sampled_from([*MARKS, "a", "Ab", " ", "\n", ".", "!", "。", ",", "…", "e\u0301", "\u0301", "🇩🇪", "👨‍👩‍👧", "7"]),
+    st.sampled_from([*TAGS, "a", "Ab", " ", "\n", ".", "!", "。", ",", "…", "e\u0301", "\u0301", "🇩🇪", "👨‍👩‍👧", "7"]),
     max_size=200,
 ).map("".join)
 
@@ -87,12 +118,12 @@ ANY_TEXT = st.text(max_size=300) | st.lists(
 @given(text=ANY_TEXT, limit=st.integers(10, 60), cut=st.sampled_from([sentences, passages]))
 @example(text="\u0301" * 500, limit=10, cut=sentences)
 def test_parts_joined_are_the_text_and_nothing_that_belongs_together_is_cut(text: str, limit: int, cut) -> None:
-    parts = list(cut(text, limit, MARKS))
+    parts = list(cut(text, limit, TAGS))
     assert "".join(part.text for part in parts) == text
     assert all(0 < len(part.text) <= limit for part in parts)
     ends = {part.end for part in parts}
     assert sorted(ends) == [part.end for part in parts]
-    atoms = [match.span() for match in regex.finditer("|".join([*map(regex.escape, MARKS), r"\X"]), text)]
+    atoms = [match.span() for match in regex.finditer("|".join([*map(regex.escape, TAGS), r"\X"]), text)]
     whole = {end for _, end in atoms}
     inside = {end for start, last in atoms if last - start > limit for end in range(start, last)}
     assert ends <= whole | inside

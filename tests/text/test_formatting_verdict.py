@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from deployments.ingress.formatting.tokens import tokens
-from deployments.ingress.formatting.verdict import MOST_TOKENS, judge
+from text.formatting.tokens import tokenize
+from text.formatting.verdict import MOST_TOKENS, judge
 
 GERMAN = (
     "Sehr geehrte Frau Müller, wir haben zwei Punkte. Erstens ist die Rechnung über 350,50 Euro vom 12. Mai noch nicht "
@@ -322,7 +322,7 @@ SENTENCE = st.lists(
 @given(SENTENCE, st.data())
 def test_a_word_that_was_deleted_is_never_ok(words: list[str], data: st.DataObject) -> None:
     text = unicodedata.normalize("NFC", " ".join(words))
-    token = data.draw(st.sampled_from(tokens(text)))
+    token = data.draw(st.sampled_from(tokenize(text)))
     assert verdict(text, text[: token.start] + text[token.end :]) != "ok"
 
 
@@ -330,7 +330,7 @@ def test_a_word_that_was_deleted_is_never_ok(words: list[str], data: st.DataObje
 @given(SENTENCE, st.text(st.characters(categories=["L"], max_codepoint=0x24F), min_size=1, max_size=6), st.data())
 def test_a_word_that_was_replaced_is_never_ok(words: list[str], other: str, data: st.DataObject) -> None:
     text = unicodedata.normalize("NFC", " ".join(words))
-    token = data.draw(st.sampled_from(tokens(text)))
+    token = data.draw(st.sampled_from(tokenize(text)))
     assume(other.lower() != token.text)
     assert verdict(text, f"{text[: token.start]}{other}{text[token.end :]}") != "ok"
 

@@ -9,8 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from contract.transcription.engine import Segment
-from deployments.ingress.formatting.rules import structured
-from deployments.ingress.formatting.verdict import judge
+from text.formatting.rules import structured
+from text.formatting.verdict import judge
 
 ATOMS = (
     "Erstens zweitens drittens und First second Punkt eins 1 2 2. 1. 3,5 -5 - – : . , ! ? … „ “ ( ) Hallo Peter Dear "

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from configs import load
-from deployments.ingress.language import detect
-from tests.api.language_samples import PHRASES, SENTENCES
+from tests.text.language_samples import PHRASES, SENTENCES
+from text.language import detect
 
 SPOKEN = load("embedded").spoken_languages
 
@@ -117,5 +117,5 @@ def test_no_text_makes_it_fail(text: str) -> None:
 
 
 def test_nothing_is_loaded_before_a_text_has_to_be_judged() -> None:
-    code = "import sys, deployments.ingress.language as l; assert 'pycld2' not in sys.modules; l.detect('a', set()); "
+    code = "import sys, text.language as l; assert 'pycld2' not in sys.modules; l.detect('a', set()); "
     subprocess.run([sys.executable, "-c", code + "assert 'pycld2' in sys.modules"], check=True)

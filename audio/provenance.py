@@ -1,9 +1,9 @@
-"""What every file says of itself: made by an AI, by which engine, when. Never what was spoken, never for whom.
+"""The provenance that every file states: made by an AI, by which engine, when; never the text, never the client.
 
-    Marks          what is said
-      |- tags()      for containers with free text keys (FLAC and Ogg comments, ID3 before MP3 and ADTS)
-      `- chunks()    for RIFF: a LIST/INFO for players, a _PMX (XMP) for programs
-    read_marks     the same, read back from a file
+    Provenance         how the sound of a file was made
+      |- tags()        for containers with free text keys (FLAC and Ogg comments, ID3 before MP3 and ADTS)
+      `- chunks()      for RIFF: a LIST/INFO for players, a _PMX (XMP) for programs
+    read_provenance    the same, read back from a file
 
 The digital source type is IPTC's; https://cv.iptc.org/newscodes/digitalsourcetype/ lists its values.
 """
@@ -27,11 +27,11 @@ _IPTC = "http://iptc.org/std/Iptc4xmpExt/2008-02-29/"
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
-    """What a file says.
+class Provenance:
+    """How the sound of a file was made.
 
     Attributes:
-        engine: name of what made the sound.
+        engine: name of the engine that made it.
         made_at: Unix time in s.
     """
 
@@ -53,7 +53,7 @@ class Marks:
         }
 
     def chunks(self) -> bytes:
-        """RIFF chunks, to stand before `data`: a reader that stops there, or a file that is cut, still has them."""
+        """RIFF chunks to stand before `data`, where a reader that stops there, and a file that is cut, have them."""
         info = {b"ICMT": STATEMENT, b"ISFT": self.engine, b"ICRD": self.date, b"IKEY": SOURCE_TYPE}
         listed = b"INFO" + b"".join(_chunk(name, text.encode() + b"\0") for name, text in info.items())
         return _chunk(b"LIST", listed) + _chunk(b"_PMX", self._xmp().encode())
@@ -69,10 +69,10 @@ class Marks:
         )
 
 
-def read_marks(data: bytes) -> dict[str, str]:
-    """What a file says of itself: `source_type`, `statement`, `engine`, `date`, as far as it has them.
+def read_provenance(data: bytes) -> dict[str, str]:
+    """`source_type`, `statement`, `engine` and `date` of a file, as far as it has them.
 
-    For files of one's own: what strangers send is decoded in a process apart (`audio.sandbox`).
+    Only for files of this project: those of clients are decoded in a process of their own (`audio.sandbox`).
     """
     return _read_riff(data) if data[:4] == b"RIFF" else _read_tags(data)
 
@@ -101,13 +101,13 @@ def _read_riff(data: bytes) -> dict[str, str]:
 
 
 def _read_xmp(packet: bytes) -> dict[str, str]:
-    said = ElementTree.fromstring(packet).find(f".//{{{_RDF}}}Description")
-    if said is None:
+    description = ElementTree.fromstring(packet).find(f".//{{{_RDF}}}Description")
+    if description is None:
         return {}
-    found = {
-        "source_type": said.get(f"{{{_IPTC}}}DigitalSourceType"),
-        "statement": said.findtext(f".//{{{_RDF}}}li"),
-        "engine": said.get(f"{{{_XMP}}}CreatorTool"),
-        "date": said.get(f"{{{_XMP}}}CreateDate"),
+    values = {
+        "source_type": description.get(f"{{{_IPTC}}}DigitalSourceType"),
+        "statement": description.findtext(f".//{{{_RDF}}}li"),
+        "engine": description.get(f"{{{_XMP}}}CreatorTool"),
+        "date": description.get(f"{{{_XMP}}}CreateDate"),
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in values.items() if value}
