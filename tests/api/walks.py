@@ -83,7 +83,7 @@ KOKORO = (
     "models/kokoro/phonemes.py",
     "models/espeak/library.py",
     "audio/encoding.py",
-    "audio/marking.py",
+    "audio/provenance.py",
     "audio/signing.py",
 )
 ENGINE_SIDE: Mapping[str, tuple[str, ...]] = {
@@ -92,7 +92,7 @@ ENGINE_SIDE: Mapping[str, tuple[str, ...]] = {
         "models/speech/adapter.py",
         "models/speech/manners.py",
         "models/speech/kokoro.py",
-        "models/speech/text.py",
+        "text/sentences.py",
         *KOKORO,
     ),
     "transcription": (
