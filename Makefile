@@ -10,11 +10,16 @@ TESTERS ?= 2
 
 BIN := .venv/bin
 RUN := $(BIN)/python -m
+# The log of each run ends with the eighty slowest tests.
+TIMED := --durations=80 --durations-min=0.05
+TOGETHER := $(RUN) pytest $(TIMED) --junitxml=var/tests.xml --numprocesses=$(TESTERS) --dist=loadfile --no-loadscope-reorder
+ALONE := $(RUN) pytest $(TIMED) --junitxml=var/tests-cluster.xml tests/cluster
+LONG := slow or engines or forks or crashes
 # What is installed is named by its hash, and comes as a wheel: what has to be built runs tools that no hash names.
 HASHED := --no-deps --require-hashes --only-binary :all:
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-qwen setup-batch serve weights test check bench evaluate attack conformance check-gpu audit docs lock
+.PHONY: help setup setup-dev setup-qwen setup-batch serve weights test test-all check bench evaluate attack conformance check-gpu audit docs lock
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -33,9 +38,13 @@ serve: setup ## run the graph on http://127.0.0.1:8000 (PROFILE, PORT, WARM=no)
 weights: setup ## fetch and verify the weights of PROFILE, so that `make serve` needs no network
 	@$(RUN) launch configs/$(PROFILE).yaml --weights-only
 
-test: setup-dev weights ## all tests that need no GPU
-	@$(RUN) pytest -m "not slow" --ignore=tests/cluster --numprocesses=$(TESTERS) --dist=loadfile
-	@$(RUN) pytest -m "not slow" tests/cluster
+test: setup-dev weights ## what to run before a push: 10 minutes on two cores
+	@$(TOGETHER) -m "not ($(LONG) or cluster)"
+	@$(ALONE) -m smoke
+
+test-all: setup-dev weights ## all tests that need no GPU
+	@$(TOGETHER) -m "not (slow or cluster)"
+	@$(ALONE) -m "not slow"
 
 check: setup-dev ## format, lint, types, import rules
 	@$(BIN)/ruff format --check .

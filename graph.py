@@ -28,7 +28,7 @@ from ray.serve import Application, Deployment
 import configs
 from autoscaling.deployment import deployment_options
 from contract.catalog import Catalog, Model
-from contract.place import UNKNOWN_COUNTRY, Country, Operator, Place
+from contract.operator import UNKNOWN_COUNTRY, Country, Operator, OperatorName
 from deployments.client import connect
 from deployments.fork_server.plan import commands
 from deployments.ingress.deployment import Ingress, IngressArgs
@@ -59,8 +59,8 @@ class GraphArgs(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     profile: str = "embedded"
-    operator: Operator = Place().operator
-    country: Country = Place().country
+    operator: OperatorName = Operator().name
+    country: Country = Operator().country
     only_pinned_weights: bool = False
     fork_server: bool = True
     ingress: IngressArgs = IngressArgs()
@@ -73,17 +73,17 @@ def build(args: GraphArgs) -> Application:
     """
     if args.country == UNKNOWN_COUNTRY:
         log.warning("decisions name no country: set `country` in the args of the profile `%s`", args.profile)
-    place = Place(operator=args.operator, country=args.country)
-    catalog = configs.load(args.profile).model_copy(update={"place": place})
+    operator = Operator(name=args.operator, country=args.country)
+    catalog = configs.load(args.profile).model_copy(update={"operator": operator})
     refuse(Plan(catalog, args.ingress.replicas, args.only_pinned_weights), Site.of_process())
     return wire(catalog, args.ingress, fork_server=args.fork_server)
 
 
 def wire(catalog: Catalog, ingress: IngressArgs, *, fork_server: bool = True) -> Application:
     """The picture above, over any catalogue. Raises CatalogError where `ingress.warm` names what is not set up."""
-    if absent := set(ingress.warm) - {model.id for model in catalog.set_up()}:
+    if absent := set(ingress.warm) - {model.id for model in catalog.deployed()}:
         raise configs.CatalogError(f"ingress.warm: the profile `{catalog.profile}` sets up no model `{min(absent)}`")
-    bind: Binder = partial(bind_each, pythons=commands(catalog.set_up()) if fork_server else {})
+    bind: Binder = partial(bind_each, pythons=commands(catalog.deployed()) if fork_server else {})
     engines = (
         bind(Chat, catalog.chat)
         | bind(Embedder, catalog.embeddings)

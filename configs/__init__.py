@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.speech import check_routing, load_aliases, load_sentences, load_voices
-from configs.stanzas import CatalogError, check_table, stanzas, validated
+from configs.stanzas import CatalogError, serving_tables, stanzas, validated
 from configs.voice_design import check_designers, load_traits
 from contract.body import parse
 from contract.catalog import CATALOG_TYPES, Catalog, Model, SpeechModel, VoiceDesignModel
@@ -84,10 +84,7 @@ def _models(file: Path, kind: type[Model], profile: str) -> dict[str, Model]:
 
 
 def _model(file: Path, id: str, stanza: dict[str, Any], kind: type[Model], profile: str) -> Model:
-    servings = stanza.pop("serving", {})
-    check_table(file, f"{id}.serving", servings)
-    if unknown := servings.keys() - set(PROFILES):
-        raise CatalogError(f"{file.name} [{id}.serving]: there is no profile `{min(unknown)}`")
+    servings = serving_tables(file, id, stanza.pop("serving", {}), PROFILES)
     # Every profile's table is checked, also those that this start does not use.
     models = {
         name: validated(kind, {**stanza, "id": id, "serving": table}, file, id, name)

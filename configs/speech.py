@@ -58,12 +58,10 @@ def load_sentences(file: Path, engines: Engines) -> dict[str, str]:
             raise CatalogError(f"{file.name} `{language}`: a string is expected")
         sentences[language] = sentence
     for model in engines:
-        if twice := sentences.keys() & model.sentences.keys():
-            raise CatalogError(f"speech.toml [{model.id}] `sentences.{min(twice)}`: this language has a sentence")
-        sentences |= model.sentences
-    for model in engines:
         if missing := set(model.languages) - sentences.keys():
-            raise CatalogError(f"speech.toml [{model.id}] `sentences`: there is no sentence for {min(missing)}")
+            raise CatalogError(
+                f"{file.name}: there is no sentence for `{min(missing)}`, which [{model.id}] of speech.toml speaks"
+            )
     return sentences
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,10 +30,32 @@ def read(file: Path) -> dict[str, Any]:
 
 def stanzas(file: Path) -> dict[str, dict[str, Any]]:
     """The tables of a file by id. Raises CatalogError."""
-    found = read(file)
-    for id, stanza in found.items():
+    tables = read(file)
+    for id, stanza in tables.items():
         check_table(file, id, stanza)
-    return found
+    return tables
+
+
+def serving_tables(file: Path, id: str, tables: Any, profiles: Collection[str]) -> dict[str, dict[str, Any]]:
+    """The `serving` tables of a stanza by profile, each completed by the one that its `like` names.
+
+    Fields beside `like` take precedence, each as a whole. Raises CatalogError.
+    """
+    check_table(file, f"{id}.serving", tables)
+    if unknown := tables.keys() - set(profiles):
+        raise CatalogError(f"{file.name} [{id}.serving]: there is no profile `{min(unknown)}`")
+    for profile, table in tables.items():
+        check_table(file, f"{id}.serving.{profile}", table)
+    complete = {profile: table for profile, table in tables.items() if "like" not in table}
+    resolved = dict(tables)
+    for profile in tables.keys() - complete.keys():
+        fields = dict(tables[profile])
+        if (model := fields.pop("like")) not in tuple(complete):
+            allowed = ", ".join(f"`{name}`" for name in complete) or "none, because each table says `like`"
+            place = f"{file.name} [{id}.serving.{profile}] `like`"
+            raise CatalogError(f"{place}: there is no complete table `{model}`; allowed: {allowed}")
+        resolved[profile] = complete[model] | fields
+    return resolved
 
 
 def check_table(file: Path, place: str, value: Any) -> None:

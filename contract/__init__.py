@@ -1,22 +1,23 @@
-"""What we promise: the spec as code. Pure; imports pydantic only.
+"""What we promise: requests, replies, limits and errors as code. Pure; imports pydantic only.
 
-    errors.py        section 7      every error, one row each
+    errors.py                       every error, one row each
     remedies.py                     why each of them happens, and what to do
-    limits.py        section 8      numbers that hold for all models
-    access.py        section 5      scopes, plans, the caller behind a key
-    catalog.py       section 2      types of the catalogue: what a model's stanza may say
-    models.py        section 2      how a model is listed
+    limits.py                       numbers that hold for all models, and their units
+    access.py                       scopes, tariffs, the caller behind a key
+    operator.py                     who runs the service, and in which country
+    catalog/                        types of the catalogue: what a model's stanza may say
+    models.py                       how a model is listed
     base.py  body.py  images.py     how strictly bodies are read: types, JSON, `data:` addresses
-    events.py        section 4      server-sent events
-    wires.py                        which paths tell errors in another shape than OpenAI's
-    responses/  messages/           chat on OpenAI's newer wire, and on Anthropic's
-    mcp.py           section 4      JSON-RPC messages, what tools take
-    completions.py                  plain text that an LLM continues
-    tokens.py                       texts as tokens and back
-    logprobs.py                     of how many tokens a reply tells probabilities
-    quantities.py    section 5      what a job may cost at most
-    place.py         section 2      who runs the models, and in which country
-    <noun>.py or <noun>/            section 4, one per capability of the catalogue
+    wires.py                        how replies are written: server-sent events, the shape of errors
+    quantities.py                   what a job may cost at most
+    mcp.py                          JSON-RPC messages, and what tools take
+    chat/                           chat on OpenAI's first wire
+    responses/  messages/           the same on OpenAI's newer wire, and on Anthropic's
+    completions.py  tokens.py       plain text that an LLM continues; texts as tokens and back
+    embeddings.py  rerank.py        vectors of texts; documents by relevance
+    speech/  transcription/         text to sound, and sound to text
+    voice_design/                   voices from a description
+    decisions/                      answers to closed questions, with probabilities
 
 Each capability has a request (what a client may say), a job (what crosses to an engine), a protocol (what an engine
 does) and a reply. A job is a frozen dataclass of plain values; replicas hand it on unopened.

@@ -1,4 +1,4 @@
-"""Who may do what: scopes, plans, and the caller behind a key. Spec 5 and 8."""
+"""Who may do what: scopes, plans, and the caller behind a key."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Scope(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What an organisation has bought.
+class Tariff:
+    """What an organisation pays for; the wire and the command line call it its plan.
 
     Attributes:
         requests_per_minute: of each key.
@@ -39,14 +39,14 @@ class Plan:
     voices: bool
 
 
-PLANS = {
-    plan.name: plan
-    for plan in (
-        Plan("free", 20, 4, voices=False),
-        Plan("starter", 100, 20, voices=True),
-        Plan("standard", 100, 20, voices=True),
-        Plan("pro", 1000, 50, voices=True),
-        Plan("enterprise", 1000, 200, voices=True),
+TARIFFS = {
+    tariff.name: tariff
+    for tariff in (
+        Tariff("free", 20, 4, voices=False),
+        Tariff("starter", 100, 20, voices=True),
+        Tariff("standard", 100, 20, voices=True),
+        Tariff("pro", 1000, 50, voices=True),
+        Tariff("enterprise", 1000, 200, voices=True),
     )
 }
 
@@ -69,7 +69,7 @@ class Caller:
     org_id: int
     org: str
     key_id: str
-    plan: Plan
+    tariff: Tariff
     scopes: frozenset[Scope]
     user_id: int | None = None
     user: str | None = None
@@ -90,8 +90,8 @@ class Caller:
 
     @property
     def may_select_voices(self) -> bool:
-        """Spec 5.6: from plan `starter`, or by entitlement."""
-        return self.plan.voices or VOICES in self.entitlements
+        """Whether the plan includes voices (`starter` and above), or an entitlement does."""
+        return self.tariff.voices or VOICES in self.entitlements
 
 
 class GrantedScope(TypedDict):
@@ -112,7 +112,7 @@ class OrganisationObject(TypedDict):
 
 
 class KeyLimits(TypedDict):
-    """Of each key of the organisation."""
+    """Limits of each key of the organisation."""
 
     requests_per_minute: int
     concurrent_streams: int
@@ -127,13 +127,13 @@ class SpendObject(TypedDict):
 
 
 class Spend(TypedDict):
-    """Of the organisation, and of the user where the key has one."""
+    """Spend of the organisation, and of the user where the key has one."""
 
     organisation: SpendObject
     user: SpendObject | None
 
 
-class Account(TypedDict):
+class AccountDetails(TypedDict):
     """What is kept of a caller."""
 
     organisation: OrganisationObject
@@ -143,7 +143,7 @@ class Account(TypedDict):
     spend: Spend
 
 
-class MeReply(Account):
+class MeReply(AccountDetails):
     """What a key may do."""
 
     object: Literal["me"]

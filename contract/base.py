@@ -82,8 +82,8 @@ class Strict(BodyPart):
     @classmethod
     def _one_unknown_is_enough(cls, fields: Any) -> Any:
         """Leaves one unknown field of many: pydantic would keep an error for each of them."""
-        known = cls.model_fields
-        if not isinstance(fields, dict) or len(fields) <= len(known):
+        declared = cls.model_fields
+        if not isinstance(fields, dict) or len(fields) <= len(declared):
             return fields
-        unknown = next(name for name in fields if name not in known)
-        return {name: fields[name] for name in known if name in fields} | {unknown: fields[unknown]}
+        unknown = next(name for name in fields if name not in declared)
+        return {name: fields[name] for name in declared if name in fields} | {unknown: fields[unknown]}

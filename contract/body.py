@@ -106,9 +106,9 @@ def explain(error: ValidationError) -> ApiError:
     return INVALID_REQUEST(f"`{field}`: {reason}" if field else reason, param=field or None)
 
 
-def _miscounted(found: Mapping[str, Any]) -> str:
-    bound = f"at most {found['max_length']}" if "max_length" in found else f"at least {found['min_length']}"
-    return f"{found['actual_length']} items were sent; {bound} are allowed"
+def _miscounted(context: Mapping[str, Any]) -> str:
+    bound = f"at most {context['max_length']}" if "max_length" in context else f"at least {context['min_length']}"
+    return f"{context['actual_length']} items were sent; {bound} are allowed"
 
 
 def _path(loc: tuple[int | str, ...]) -> str:
@@ -132,11 +132,11 @@ _BRANCHES = frozenset(
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) != len(pairs):
-        seen: set[str] = set()
+        keys: set[str] = set()
         for key, _ in pairs:
-            if key in seen:
+            if key in keys:
                 raise INVALID_JSON(f"the key `{key[:64]}` appears twice in one object")
-            seen.add(key)
+            keys.add(key)
     return value
 
 

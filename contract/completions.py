@@ -15,16 +15,25 @@ from typing_extensions import TypedDict
 from contract.base import Items, Lenient
 from contract.catalog import ChatModel
 from contract.chat import request as chat
-from contract.chat.engine import ChatUsage
+from contract.chat.usage import ChatUsage
+from contract.limits import (
+    MAX_CHOICES,
+    MAX_PENALTY,
+    MAX_REPETITION_PENALTY,
+    MAX_STOP_CHARS,
+    MAX_STOPS,
+    MAX_TEMPERATURE,
+    MAX_TOP_K,
+)
 from contract.quantities import likely_tokens, most_tokens, utf8_bytes
 
 MAX_COMPLETIONS = 128
 """Prompts of one request, times the `n` answers to each."""
 MAX_COMPLETION_LOGPROBS = 5
 COMPLETION_TOKENS = 16
-"""Of each answer, where a request does not say how many. OpenAI's."""
+"""Tokens of each answer where a request does not say how many, as in OpenAI's API."""
 SCORED_PROMPT_TOKENS = 4096
-"""Of one prompt whose own `logprobs` are wanted: each takes room for a number for every token that there is. Ours."""
+"""Tokens of one prompt with `logprobs` of its own: each takes room for one number per entry of the vocabulary."""
 
 Prompt = str | tuple[int, ...]
 """A text, or ids of a model's own tokens."""
@@ -35,7 +44,7 @@ def _prompts(value: Any) -> tuple[Prompt, ...]:
     listed = value if isinstance(value, list) and not _is_ids(value) else [value]
     if not 1 <= len(listed) <= MAX_COMPLETIONS:
         raise ValueError(f"{len(listed)} prompts were sent; 1 to {MAX_COMPLETIONS} are allowed")
-    return tuple(_prompt(one, f"item {index}" if listed is value else "it") for index, one in enumerate(listed))
+    return tuple(_prompt(prompt, f"item {index}" if listed is value else "it") for index, prompt in enumerate(listed))
 
 
 def _prompt(value: Any, name: str) -> Prompt:
@@ -64,25 +73,24 @@ class CompletionRequest(Lenient):
     ]
     suffix: str | None = None
     max_tokens: Annotated[int, Field(ge=0)] | None = None
-    temperature: Annotated[float, Field(ge=0, le=chat.MAX_TEMPERATURE)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=MAX_TEMPERATURE)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    top_k: Annotated[int, Field(ge=0, le=chat.MAX_TOP_K)] | None = None
+    top_k: Annotated[int, Field(ge=0, le=MAX_TOP_K)] | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
-    n: Annotated[int, Field(ge=1, le=chat.MAX_CHOICES)] | None = None
+    n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
     best_of: int | None = None
     stream: bool | None = None
     stream_options: chat.StreamOptions | None = None
     logprobs: Annotated[int, Field(ge=0, le=MAX_COMPLETION_LOGPROBS)] | None = None
     echo: bool | None = None
     stop: Annotated[
-        Annotated[list[Annotated[str, Field(min_length=1, max_length=chat.MAX_STOP_CHARS)]], Items(chat.MAX_STOPS)]
-        | None,
+        Annotated[list[Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]], Items(MAX_STOPS)] | None,
         BeforeValidator(lambda v: [v] if isinstance(v, str) else v, json_schema_input_type=str | list[str] | None),
     ] = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
-    presence_penalty: Annotated[float, Field(ge=-chat.MAX_PENALTY, le=chat.MAX_PENALTY)] | None = None
-    frequency_penalty: Annotated[float, Field(ge=-chat.MAX_PENALTY, le=chat.MAX_PENALTY)] | None = None
-    repetition_penalty: Annotated[float, Field(gt=0, le=chat.MAX_REPETITION_PENALTY)] | None = None
+    presence_penalty: Annotated[float, Field(ge=-MAX_PENALTY, le=MAX_PENALTY)] | None = None
+    frequency_penalty: Annotated[float, Field(ge=-MAX_PENALTY, le=MAX_PENALTY)] | None = None
+    repetition_penalty: Annotated[float, Field(gt=0, le=MAX_REPETITION_PENALTY)] | None = None
 
     @model_validator(mode="after")
     def _fields_agree(self) -> CompletionRequest:
@@ -101,7 +109,7 @@ class CompletionRequest(Lenient):
 
     @property
     def answers(self) -> int:
-        """Of each prompt."""
+        """Answers to each prompt."""
         return self.n or 1
 
     @property
@@ -142,7 +150,7 @@ class CompletionJob:
 
 
 class CompletionLogprobs(TypedDict):
-    """Of each token its text, where that begins in `text`, its logprob, and the most probable tokens with theirs.
+    """For each token: its text, where it begins in `text`, its logprob, and the most probable tokens with theirs.
 
     The first token of a prompt has none: nothing stands before it.
     """

@@ -1,4 +1,4 @@
-"""POST /embeddings: what a body may say, what an embedder is asked, and the reply. Spec 4; the schema is OpenAI's.
+"""POST /embeddings: what a body may say, what an embedder is asked, and the reply.
 
 EmbeddingsRequest -> EmbeddingsJob -> EmbeddingsEngine -> Embeddings -> reply()
 """
@@ -22,16 +22,16 @@ from contract.quantities import likely_tokens, most_tokens, utf8_bytes
 
 MAX_INPUTS = 2048
 """Texts of one request."""
-TOKEN_BYTES = 128
-"""Of the text that one token id may stand for, at most; what ids may cost is reserved by it."""
+TOKEN_TEXT_BYTES = 128
+"""Bytes of the text that one token id may stand for, at most; the cost of ids is reserved by it."""
 MAX_TOKEN_ID = 2**31 - 1
 
 EncodingFormat = Literal["float", "base64"]
 
 FLOAT_BYTES = 4
 MAX_FLOATS = 2**20
-"""Numbers of one reply in the form `float`, which takes four times as much of everything as base64. Ours."""
-REPLY_BYTES: dict[EncodingFormat, int] = {"float": 24, "base64": 6}
+"""Numbers of one reply in the form `float`, which takes four times as much of everything as base64."""
+NUMBER_BYTES: dict[EncodingFormat, int] = {"float": 24, "base64": 6}
 """That a number takes in a reply at most: `-1.1754943508222875e-38,`, or four bytes in base64."""
 VECTOR_BYTES = 64
 """That is written around a vector."""
@@ -84,7 +84,7 @@ def _input_type(value: Any) -> Any:
 
 
 class EmbeddingsRequest(Lenient):
-    """A body of POST /embeddings. `user` and unknown fields are ignored (spec 1, rule 1).
+    """A body of POST /embeddings. `user` and unknown fields are ignored.
 
     Attributes:
         input: texts, or ids of the model's own tokenizer.
@@ -110,14 +110,12 @@ class EmbeddingsJob:
     """Texts to turn into vectors.
 
     Attributes:
-        dimensions: cuts and renormalises where the model allows it; None is all.
         prompt: read before each text.
         truncate: whether a text beyond the window is cut at its end; else CONTEXT_LENGTH_EXCEEDED.
         owner: for whom; owners take turns.
     """
 
     texts: tuple[Text, ...]
-    dimensions: int | None = None
     prompt: str = ""
     truncate: bool = True
     owner: str = ""
@@ -126,7 +124,7 @@ class EmbeddingsJob:
         """An upper bound of the tokens that are read."""
         count = len(self.texts)
         read_bytes = utf8_bytes(text for text in self.texts if isinstance(text, str))
-        read_bytes += sum(TOKEN_BYTES * len(text) for text in self.texts if isinstance(text, tuple))
+        read_bytes += sum(TOKEN_TEXT_BYTES * len(text) for text in self.texts if isinstance(text, tuple))
         read_bytes += utf8_bytes((self.prompt,)) * count
         return min(most_tokens(read_bytes, count), model.context_window * count)
 
@@ -166,27 +164,24 @@ class EmbeddingsEngine(Protocol):
 def job_of(request: EmbeddingsRequest, model: EmbeddingModel) -> EmbeddingsJob:
     """The job that `request` is to `model`. Raises INVALID_REQUEST for a vector length that it does not offer."""
     prompt = model.prompts.get(request.input_type, "") if request.input_type else ""
-    return EmbeddingsJob(request.input, _dimensions(request, model), prompt, request.truncate)
-
-
-def _dimensions(request: EmbeddingsRequest, model: EmbeddingModel) -> int:
-    wanted = request.dimensions or model.dimensions
-    if wanted == model.dimensions or (model.matryoshka and wanted < model.dimensions):
-        return wanted
-    offer = f"1 to {model.dimensions}" if model.matryoshka else f"{model.dimensions} only"
-    raise INVALID_REQUEST(f"`dimensions` {wanted} was requested; `{model.id}` offers {offer}", param="dimensions")
+    if request.dimensions not in (None, model.dimensions):
+        raise INVALID_REQUEST(
+            f"`dimensions` {request.dimensions} was requested; `{model.id}` offers {model.dimensions} only",
+            param="dimensions",
+        )
+    return EmbeddingsJob(request.input, prompt, request.truncate)
 
 
 def reply_bytes(job: EmbeddingsJob, model: EmbeddingModel, encoding_format: EncodingFormat) -> int:
     """Length of the reply at most. Raises INVALID_REQUEST for more numbers than the form `float` may have."""
-    count, dimensions = len(job.texts), job.dimensions or model.dimensions
+    count, dimensions = len(job.texts), model.dimensions
     if encoding_format == "float" and count * dimensions > MAX_FLOATS:
         raise INVALID_REQUEST(
             f"{count} vectors of {dimensions} numbers were asked for as `float`; {MAX_FLOATS} numbers are allowed; ask "
             "for `base64`, as OpenAI's clients do by themselves, or send fewer texts",
             param="encoding_format",
         )
-    return count * (dimensions * REPLY_BYTES[encoding_format] + VECTOR_BYTES)
+    return count * (dimensions * NUMBER_BYTES[encoding_format] + VECTOR_BYTES)
 
 
 class EmbeddingObject(TypedDict):

@@ -5,6 +5,11 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from typing import Literal
+
+from pydantic import field_validator
+
+from contract.base import Lenient
 
 ADDRESS = re.compile(r"data:image/(?:png|jpeg|webp|gif);base64,")
 
@@ -35,3 +40,16 @@ def decoded_bytes(address: str) -> int:
         return len(base64.b64decode(address[start.end() :], validate=True))
     except (binascii.Error, ValueError):
         raise ValueError("the image's `data:` address is not valid base64") from None
+
+
+class ImageUrl(Lenient):
+    """An image in the body itself: nothing is ever fetched for a client."""
+
+    url: str
+    detail: Literal["auto", "low", "high"] | None = None
+
+    @field_validator("url")
+    @classmethod
+    def _is_data(cls, url: str) -> str:
+        decoded_bytes(url)
+        return url

@@ -1,4 +1,4 @@
-"""Numbers of the spec's section 8 that hold for all models, with their units. What holds for one is in its stanza."""
+"""Limits that hold for all models, with their units (docs/api.md#limits). Limits of one model are in its stanza."""
 
 MIB = 1024 * 1024
 
@@ -6,11 +6,11 @@ JSON_BODY_BYTES = 8 * MIB
 CHAT_BODY_BYTES = 24 * MIB
 """Chat bodies may carry images."""
 SPEECH_BODY_BYTES = 32 * MIB
-"""Speech bodies may carry a clip of 30 s in base64, up to 96 kHz, two channels and 32 bits. Ours."""
+"""Speech bodies may carry a clip of 30 s in base64, up to 96 kHz, two channels and 32 bits."""
 MCP_BODY_BYTES = 4 * MIB
-"""Of a message to the MCP endpoint."""
+"""Bytes of a message to the MCP endpoint."""
 KEYLESS_BODY_BYTES = 64 * 1024
-"""Of a message without a key: one of 4 MiB could hold up everybody else for a quarter of a second. Ours."""
+"""Bytes of a message without a key: one of 4 MiB could delay all other requests for a quarter of a second."""
 
 JSON_DEPTH = 32
 """Nesting of any JSON body."""
@@ -20,7 +20,7 @@ JSON_VALUES = 20_000
 JSON_NUMBERS = 100_000
 """The same where token ids are taken by the thousand. Keys, arrays and objects among them are at most JSON_VALUES."""
 VALUE_BYTES = 128
-"""That a key or a value takes in memory once it is read, beside the body that it came in. Ours."""
+"""Bytes of memory that a key or a value takes once it is read, beside the body that it came in."""
 
 JSON_ESCAPES = 1_000_000
 """Backslashes in any JSON body: reading one takes a tenth of a microsecond. Images whose slashes are escaped have fewer
@@ -40,7 +40,7 @@ BODIES_OF_ORGANISATION_BYTES = 256 * MIB
 BODIES_OF_PROCESS_BYTES = 512 * MIB
 
 LONG_BODY_BYTES = 16 * 1024
-"""A longer body is read in turn: steps of other requests come between two of them. Ours."""
+"""Bodies of more bytes are read one at a time, so that steps of other requests run between them."""
 
 BODY_IDLE_S = 20
 """Seconds in which nothing of a body came."""
@@ -53,7 +53,7 @@ BODY_GRACE_S = 30
 WRITE_S = 60
 """Seconds in which a client reads nothing of what is sent to it. Then it is dropped, and its engine is free."""
 REPLY_PIECE_BYTES = 256 * 1024
-"""Of a reply that are sent at a time: the next piece waits until its client has read most of the one before. Ours."""
+"""Bytes of a reply that are sent at a time: the next piece waits until the client has read most of the last one."""
 WRITE_LEAST_BYTES_PER_S = 8 * 1024
 """That a client must take on average, while it is waited for and beyond WRITE_S. Time in which there is nothing to send
 does not count."""
@@ -68,41 +68,63 @@ RATE_WINDOW_S = 60
 
 KEYLESS_REQUESTS = 120
 """Requests without a key that a network address has in each window: an office is often one address. As many keys that
-open nothing may come from it. Ours: the spec has no figure."""
+open nothing may come from it."""
 KEYLESS_AT_ONCE = 40
-"""Of these, under way at one time in one ingress process."""
+"""How many of these may be under way at one time in one ingress process."""
 
 DOCS_QUERY_CHARS = 500
-"""Of a query to the documentation. Ours."""
+"""Characters of a query to the documentation."""
 DOCS_RESULTS = 20
-"""Sections that one query shows at most. Ours."""
+"""Sections that one query shows at most."""
 
 KEY_CACHE_S = 5
 """A revoked key dies within this time on every ingress replica."""
 
 SCHEMA_COMPILE_S = 10
-"""Processor time in which what the answer of a chat must follow is compiled to a grammar. Ours."""
+"""Seconds of processor time for compiling the form of an answer to a grammar."""
 SCHEMA_STEP_MS = 5
-"""Processor time in which the tokens that may come next are found, in such a grammar. Ours."""
+"""Milliseconds of processor time for finding the tokens that such a grammar allows next."""
 REGEX_STATES = 512
-"""Of the automaton of a regular expression that an answer must match. Ours."""
+"""States of the automaton of a regular expression that an answer must match."""
 KEPT_REPLIES = 100_000
-"""Answers that are kept for the `Idempotency-Key`s of one API key. Ours."""
+"""Answers that are stored for the `Idempotency-Key`s of one API key."""
 KEPT_REPLY_BYTES = 256 * MIB
-"""Of the bodies of those answers. What comes then is kept as a fact, without its body. Ours."""
+"""Bytes of the bodies of those answers. Further answers are stored as a fact, without their body."""
 
 IMAGE_PIXELS = 25_000_000
-"""Of an image as it is sent: more than most cameras make. Decoding takes up to eleven bytes for each. Ours."""
+"""Pixels of an image as it is sent: more than most cameras make. Decoding takes up to eleven bytes for each."""
 CHAT_PIXELS = 100_000_000
-"""Of all images of a chat together: eight of a telephone. Ours."""
+"""Pixels of all images of a chat together: eight photographs of a telephone."""
+
+MAX_MESSAGES = 2048
+MAX_PARTS = 256
+"""Parts of one message."""
+MAX_IMAGES = 16
+"""Images of one request."""
+MAX_TOOL_CALLS = 128
+"""Tool calls of one assistant message."""
+MAX_CHOICES = 8
+MAX_TOP_LOGPROBS = 20
+MAX_STOPS = 4
+MAX_STOP_CHARS = 256
+MAX_TEMPERATURE = 2.0
+MAX_PENALTY = 2.0
+MAX_TOP_K = 1000
+"""0 is all tokens, and so is -1, which older clients of vLLM send."""
+MAX_REPETITION_PENALTY = 2.0
+LOGPROB_TOKENS = 65_536
+"""Tokens with `logprobs` in all choices of one request together, prompts that are repeated included. Each is a few
+objects in an engine and in the ingress, and up to a hundred bytes in the reply."""
+LOGPROB_OTHERS = 5
+"""Most probable tokens beside each of them; whoever asks for more gets them for fewer tokens."""
 
 CHARS_PER_TOKEN = 16
-"""Of a text, for each token of the window. What is beyond is cut before it is made tokens, which takes time and memory.
+"""Characters of a text for each token of the window. The rest is cut before tokenization, which takes time and memory.
 Ours: languages have two to five."""
 TOKENIZE_BYTES_PER_TOKEN = 8
-"""Of the text that one request has made tokens, for each token of the window: twice what fits. Ours."""
+"""Bytes of text that one request may tokenize, for each token of the window: twice what fits."""
 DETOKENIZE_IDS = 65_536
-"""Token ids that one request has made text. Ours."""
+"""Token ids that one request may turn into text."""
 
 STREAM_SLICE_OUTPUT_TOKENS = 1024
 """Output tokens of a stream that are reserved at a time."""
@@ -110,72 +132,72 @@ STREAM_SLICE_OUTPUT_TOKENS = 1024
 SPEECH_INPUT_CHARS = 4000
 """Code points of `input`, for every engine; some take fewer."""
 SPEECH_CLIP_S = 30
-"""Of a reference clip."""
+"""Seconds of a reference clip."""
 SPEECH_SPEED = (0.5, 2.0)
 SPEECH_STYLE_CHARS = 4096
-"""Of a style instruction, for engines that follow one: as long as OpenAI's SDK allows."""
+"""Characters of a style instruction, for engines that follow one: as many as OpenAI's SDK allows."""
 SPEECH_STYLE_READ_CHARS = 500
-"""Of these an engine reads so many: a longer style would take the place of the text. Ours."""
+"""Characters of the style that an engine reads: a longer one would take the place of the text."""
 
 RECORDING_BODY_BYTES = 9 * MIB // 2
-"""Of a recording in the body of a request: 4.5 MiB. The rest of the form is not counted."""
+"""Bytes of a recording in the body of a request: 4.5 MiB. The rest of the form is not counted."""
 RECORDING_FORM_BYTES = 64 * 1024
-"""Of the rest of the form."""
+"""Bytes of the rest of the form."""
 UPLOAD_BYTES = 100 * MIB
-"""Of a recording that is uploaded under a ticket."""
+"""Bytes of a recording that is uploaded under a ticket."""
 UPLOAD_S = 3600
-"""Seconds in which a ticket can be used. Ours: the spec has no figure."""
+"""Seconds in which a ticket can be used."""
 OPEN_UPLOADS = 100
 """Tickets of an organisation under which bytes lie or may come: those that are not used, and until they expire those
-that were used before anything was uploaded. Ours: they occupy up to 100 MiB each."""
+that were used before anything was uploaded. they occupy up to 100 MiB each."""
 UPLOADS_OF_ORGANISATION = 32
-"""Recordings of an organisation that are on their way under tickets at one time, in one ingress process. Ours."""
+"""Recordings of an organisation that are on their way under tickets at one time, in one ingress process."""
 SPARE_BYTES = 1024 * MIB
-"""That uploads leave free on the disk where recordings lie in a folder: the database is often on the same. Ours."""
+"""Bytes that uploads leave free on the disk of the recordings: the database is often on the same disk."""
 RECORDING_S = 4 * 3600
-"""Length of a recording. Ours: no deadline would hold for a longer one."""
+"""Length of a recording. no deadline would hold for a longer one."""
 FORMAT_TEXT_S = 20 * 60
 """Length of a recording with `format_text`."""
 CONTEXT_TERMS = 100
 """Entries of `context_bias`."""
 GRANULARITIES_CHARS = 100
-"""Of `timestamp_granularities`, all of them in one text. Ours."""
+"""Characters of `timestamp_granularities`, all of them in one text."""
 TRANSCRIPTION_PROMPT_CHARS = 4000
-"""Of the end of `prompt`, which is what is kept of it: Whisper reads the last 223 tokens. Ours."""
+"""Characters at the end of `prompt` that count: Whisper reads the last 223 tokens."""
 
 OWN_VOICES = 10
-"""That an organisation may have. Spec 8 (Adopted voices)."""
+"""Voices that an organisation may have."""
 
 INSTRUCT_CHARS = 2000
-"""Of `instruct`, the description that a voice is designed from."""
+"""Characters of `instruct`, the description that a voice is designed from."""
 AGE_YEARS = (16, 90)
 TARGET_HZ = (60, 400)
 """Pitch that a voice can be ordered at."""
 PENDING_DRAFTS = 3
-"""Drafts of an organisation that are made at the same time. Spec 8 (Concurrent drafts)."""
+"""Drafts of an organisation that are made at the same time."""
 KEPT_DRAFTS = 100
-"""Drafts of an organisation that are made or ready, each with a clip: as many as a list shows. Ours."""
+"""Drafts of an organisation that are made or ready, each with a clip: as many as a list shows."""
 DRAFT_S = 20 * 60
 """A draft that is not finished after so long has failed."""
 DRAFT_KEPT_S = 30 * 24 * 3600
-"""How long a draft that nobody adopted is kept, with its clip. Ours: the spec has no figure."""
+"""How long a draft that nobody adopted is kept, with its clip."""
 VOICE_LABEL_CHARS = 80
-"""Of the `label` of a designed voice. Ours."""
+"""Characters of the `label` of a designed voice."""
 FREE_TEXT_CHARS = 500
-"""Of `free_text`, in an order. Ours."""
+"""Characters of `free_text` in an order."""
 SUGGEST_CHARS = 2000
-"""Of `text`, to suggest traits from. Ours."""
+"""Characters of `text` from which traits are suggested."""
 
 DECISION_BODY_BYTES = 64 * 1024
-"""Of a decision's body, not counting what its images hold."""
+"""Bytes of a decision's body, without the data of its images."""
 DECISION_IMAGES = 2
 DECISION_IMAGE_BYTES = 4_000_000
-"""Of one image, decoded."""
+"""Bytes of one image, decoded."""
 DECISION_QUESTIONS = 16
 DECISION_STATE_CHARS = 16_000
 DECISION_QUESTION_CHARS = 1000
 DECISION_DESCRIPTION_CHARS = 512
-"""Of an option's id or description, a level, and what true and false mean."""
+"""Characters of an option's id or description, of a level, and of the meanings of true and false."""
 DECISION_OPTIONS = (2, 26)
 DECISION_LEVELS = (2, 10)
 LOW_LABEL_MASS = 0.5

@@ -1,4 +1,4 @@
-"""POST /mcp/mcp and POST /mcp/docs/mcp: JSON-RPC messages, and what each tool takes. Spec 4 (MCP endpoints).
+"""POST /mcp/mcp and POST /mcp/docs/mcp: JSON-RPC messages, and what each tool takes.
 
 The protocol itself is the SDK's. The argument types here are also the schemas that `tools/list` shows.
 """
@@ -11,8 +11,7 @@ from pydantic import Field, model_validator
 from typing_extensions import TypedDict
 
 from contract.base import Items, Strict
-from contract.chat.request import MAX_MESSAGES
-from contract.limits import DOCS_QUERY_CHARS, DOCS_RESULTS
+from contract.limits import DOCS_QUERY_CHARS, DOCS_RESULTS, MAX_MESSAGES
 from contract.rerank import MAX_DOCUMENTS
 
 DOCS_SHOWN = 5

@@ -1,4 +1,4 @@
-"""GET /models: how a model is listed. Spec 2 (Model)."""
+"""GET /models: how a model is listed."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, Literal, NotRequired, cast
 from typing_extensions import TypedDict
 
 from contract.catalog import ChatModel, EmbeddingModel, Model, RerankModel, SpeechModel, TranscriptionModel
-from contract.chat.request import MAX_IMAGES
 from contract.chat.tools import MAX_TOOLS
 from contract.embeddings import MAX_INPUTS
 from contract.limits import (
     CHAT_BODY_BYTES,
     CONTEXT_TERMS,
     JSON_BODY_BYTES,
+    MAX_IMAGES,
     RECORDING_BODY_BYTES,
     RECORDING_S,
     SPEECH_BODY_BYTES,

@@ -1,4 +1,4 @@
-"""Of each row of `errors.py`: why it happens, and what to do. docs/errors.md is made of both (`make docs`)."""
+"""Why each error of `errors.py` happens, and what to do. docs/errors.md is made of both (`make docs`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""POST /rerank: what a body may say, what a reranker is asked, and the reply. Spec 4.
+"""POST /rerank: what a body may say, what a reranker is asked, and the reply.
 
     RerankRequest -> RerankJob -> RerankEngine -> Ranking -> reply()
 

@@ -19,12 +19,12 @@ from contract.errors import INVALID_REQUEST
 from contract.limits import DETOKENIZE_IDS, TOKENIZE_BYTES_PER_TOKEN
 from contract.quantities import utf8_bytes
 
-REPLY_BYTES = 8192
-"""Of a reply, whatever it holds: control tokens and words of a template."""
-TOKEN_BYTES = 8
-"""Of an id in a reply, at most."""
+FRAME_BYTES = 8192
+"""Bytes of a reply beside the text: control tokens and words of a template."""
+ID_BYTES = 8
+"""Bytes that an id takes in a reply, at most."""
 STRING_BYTES = 6
-"""Of a string in a reply for each byte of text, at most: byte-level vocabularies write some bytes as two."""
+"""Bytes of strings in a reply for each byte of text, at most: byte-level vocabularies write some bytes as two."""
 
 
 class TokenizeText(Lenient):
@@ -132,7 +132,7 @@ class DetokenizeReply(TypedDict):
 
 def reply_bytes(job: TokenizeJob) -> int:
     """Length of the reply at most: a token is a byte of text at least."""
-    return REPLY_BYTES + _text_bytes(job) * (TOKEN_BYTES + (STRING_BYTES if job.with_strings else 0))
+    return FRAME_BYTES + _text_bytes(job) * (ID_BYTES + (STRING_BYTES if job.with_strings else 0))
 
 
 def _text_bytes(job: TokenizeJob) -> int:

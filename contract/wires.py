@@ -1,14 +1,101 @@
-"""Which wire a path belongs to, as far as errors go: one that comes before any route has its wire's shape too."""
+"""How replies are written: server-sent events, and the shape that errors have on each wire.
+
+An error that comes before any route has the shape of the wire that owns its path.
+"""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
+
+from typing_extensions import TypedDict
 
 from contract.errors import ApiError
-from contract.messages.errors import error_body
+
+DONE = b"data: [DONE]\n\n"
+"""Ends a chat stream that is whole."""
+
+KEEP_ALIVE = b": keep-alive\n\n"
+"""A comment: clients pass over it."""
+
+
+# Made once: `json.dumps` makes an encoder for each text that is not written in its default way.
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def json_bytes(content: Mapping[str, Any]) -> bytes:
+    """`content` as JSON, in UTF-8."""
+    return _encode(content).encode()
+
+
+def event(content: Mapping[str, Any]) -> bytes:
+    """`content` as one event."""
+    return b"data: " + json_bytes(content) + b"\n\n"
+
+
+def contents(events: bytes) -> Iterator[dict[str, Any]]:
+    """The contents of events that `event` framed, for wires that say the same in another form."""
+    for framed in events.split(b"\n\n"):
+        if framed:
+            content: dict[str, Any] = json.loads(framed.removeprefix(b"data: "))
+            yield content
+
+
+TYPE_BY_STATUS = {
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    408: "timeout_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    500: "api_error",
+    501: "api_error",
+    502: "api_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
+"""Status to `type`; every other status is `invalid_request_error`."""
+
+
+class MessagesErrorDetails(TypedDict):
+    """Where the clients look for a code."""
+
+    error_code: str
+
+
+class MessagesErrorObject(TypedDict):
+    """What went wrong. `code` and `param` are those of our other routes; Anthropic's schema has neither."""
+
+    type: str
+    message: str
+    code: str
+    param: str | None
+    details: MessagesErrorDetails
+
+
+class MessagesErrorReply(TypedDict):
+    """Every error of these routes, in Anthropic's shape."""
+
+    type: Literal["error"]
+    error: MessagesErrorObject
+    request_id: str
+
+
+def error_body(error: ApiError, request_id: str) -> dict[str, Any]:
+    """The JSON body of `error`."""
+    fault = error.fault
+    content: MessagesErrorObject = {
+        "type": TYPE_BY_STATUS.get(fault.status, "invalid_request_error"),
+        "message": error.message,
+        "code": fault.code,
+        "param": error.param,
+        "details": {"error_code": fault.code},
+    }
+    return {"type": "error", "error": content | error.extra, "request_id": request_id}
 
 
 @dataclass(frozen=True, slots=True)

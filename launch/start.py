@@ -134,7 +134,7 @@ def _models(config: dict[str, Any]) -> list[Model]:
         catalogs = [configs.load(app["args"].get("profile", "embedded")) for app in config["applications"]]
     except configs.CatalogError as error:
         raise StartError(str(error)) from None
-    return [model for catalog in catalogs for model in catalog.set_up()]
+    return [model for catalog in catalogs for model in catalog.deployed()]
 
 
 def _refuse(config: dict[str, Any]) -> None:

@@ -11,8 +11,7 @@ from tempfile import TemporaryDirectory
 import configs
 from models.weights.files import Digests, WeightsError, pin_all, refuse_code, regular_files
 from models.weights.lock import LOCK, update
-from models.weights.repositories import repositories
-from models.weights.stanzas import Stanza
+from models.weights.stanzas import Stanza, repositories
 from models.weights.store import ensure, home_folder, is_offline, manifest
 
 EXAMPLES = """examples:
@@ -95,9 +94,9 @@ def _list(_options: argparse.Namespace) -> None:
         sys.stdout.write(
             f"{name:28} {state:12} {stanza.size_bytes / 1e6:9.1f} MB  {stanza.licence:12} {' '.join(stanza.source)}\n"
         )
-    for name, wanted in repositories(home_folder()).items():
+    for name, repository in repositories(home_folder()).items():
         if name not in manifest():
-            sys.stdout.write(f"{name:28} {'not locked':12} {'?':>9} MB  {wanted.licence:12} {wanted.source}\n")
+            sys.stdout.write(f"{name:28} {'not locked':12} {'?':>9} MB  {repository.licence:12} {repository.source}\n")
 
 
 def _pin(options: argparse.Namespace) -> None:
@@ -121,17 +120,17 @@ def _pin(options: argparse.Namespace) -> None:
 def _lock(options: argparse.Namespace) -> None:
     if is_offline() if options.offline is None else options.offline:
         raise WeightsError("`lock` asks the model hub, and offline mode is on")
-    known = repositories(home_folder())
-    wanted = {name: known[name] for name in sorted(_weights_of(options.profile)) if name in known}
-    changed = update(wanted, options.into, upgrade=options.upgrade)
+    hub = repositories(home_folder())
+    selected = {name: hub[name] for name in sorted(_weights_of(options.profile)) if name in hub}
+    changed = update(selected, options.into, upgrade=options.upgrade)
     for name, (before, now) in changed.items():
         sys.stdout.write(f"{name:28} {_commit(before)} -> {_commit(now)}  {now.size_bytes / 1e9:6.1f} GB\n")
-    sys.stdout.write(f"{len(wanted)} weights of `{options.profile}` are of the hub; {len(changed)} changed\n")
+    sys.stdout.write(f"{len(selected)} weights of `{options.profile}` are of the hub; {len(changed)} changed\n")
 
 
 def _weights_of(profile: str) -> set[str]:
     try:
-        servings = [model.serving for model in configs.load(profile).set_up()]
+        servings = [model.serving for model in configs.load(profile).deployed()]
     except configs.CatalogError as error:
         raise WeightsError(str(error)) from None
     return {serving.weights for serving in servings if serving and serving.weights}
@@ -146,8 +145,8 @@ def _download(repository: str, revision: str, folder: Path) -> Path:
 
     from huggingface_hub import snapshot_download
 
-    wanted = ["*.safetensors", "*.json", "*.txt", "*.model", "*.onnx", "*.bin", "*.jinja"]
-    unwanted = ["pytorch_model*", "training_args*", "onnx/*", "openvino/*"]
-    snapshot_download(repository, revision=revision, local_dir=folder, allow_patterns=wanted, ignore_patterns=unwanted)
+    allowed = ["*.safetensors", "*.json", "*.txt", "*.model", "*.onnx", "*.bin", "*.jinja"]
+    ignored = ["pytorch_model*", "training_args*", "onnx/*", "openvino/*"]
+    snapshot_download(repository, revision=revision, local_dir=folder, allow_patterns=allowed, ignore_patterns=ignored)
     shutil.rmtree(folder / ".cache", ignore_errors=True)
     return folder

@@ -7,13 +7,12 @@
     stepping.py                     engines that block, advanced in threads
     provider.py                     engines behind a provider's HTTP API
     llm/                            vLLM, started from a small spec by chat, decisions and transcription
-    espeak/  kokoro/                synthesisers on a CPU, for what speaks and for what designs voices
-    qwen_tts.py                     Qwen3-TTS's package, likewise
+    espeak/  kokoro/                synthesizers on a CPU, for engines that speak and designers of voices
+    qwen_tts.py                     Qwen3-TTS's package, for both as well
     chat/  decisions/               language models
     embeddings.py  rerank.py        encoders; both stand on encoders.py, sentences.py and batching.py
-    token_ids.py                    ids that clients send instead of texts
-    speech/  transcription/         voices and ears
-    voice_design/                   voices that nobody has yet
+    speech/  transcription/         text to speech, and speech to text
+    voice_design/                   new voices from descriptions
 
 Every adapter is `Class(model, path)`: its stanza of the catalogue and the folder of its weights. It satisfies the
 protocol of its capability in `contract`, and has `check_health()` and `close()`. A notebook needs no more than

@@ -1,29 +1,29 @@
-"""Text to vectors with any sentence encoder that transformers can load. Spec 4, POST /embeddings."""
+"""Text to vectors with any sentence encoder that transformers can load."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from contract.catalog import EmbeddingModel
 from contract.embeddings import Embeddings, EmbeddingsEngine, EmbeddingsJob, Text
-from contract.errors import CONTEXT_LENGTH_EXCEEDED
-from models.encoders import IMPORTS, Tokens
+from contract.errors import CONTEXT_LENGTH_EXCEEDED, INVALID_REQUEST, ApiError
+from models.encoders import IMPORTS, EncoderOptions, Tokens
 from models.options import read
-from models.sentences import SentenceEncoder, SentenceOptions
-from models.token_ids import TokenIds
+from models.sentences import SentenceEncoder
 from models.weights.files import WeightsError
 
 
 class TransformerEmbedder(EmbeddingsEngine):
     """An embedding model of the catalogue."""
 
-    options_type = SentenceOptions
+    options_type = EncoderOptions
     imports = IMPORTS
 
     def __init__(self, model: EmbeddingModel, path: Path | None) -> None:
         self.model = model
-        self._sentences = SentenceEncoder(model, path, read(model, SentenceOptions))
+        self._sentences = SentenceEncoder(model, path, read(model, EncoderOptions))
         self._ids = TokenIds(model.id, self._sentences.encoder.tokenizer)
         size = self._sentences.encoder.network.config.hidden_size
         if size != model.dimensions:
@@ -32,13 +32,11 @@ class TransformerEmbedder(EmbeddingsEngine):
             )
 
     async def embed(self, job: EmbeddingsJob) -> Embeddings:
-        """One vector per text, in order; with `dimensions`, its first numbers scaled to length 1 again.
+        """One vector per text, in order.
 
         Texts longer than the window are cut at their end. Raises INVALID_REQUEST for ids of another tokenizer,
         CONTEXT_LENGTH_EXCEEDED where the job forbids the cut.
         """
-        import numpy as np
-
         texts = await self._texts(job)
         if not job.truncate:
             self._refuse_long(texts)
@@ -48,9 +46,6 @@ class TransformerEmbedder(EmbeddingsEngine):
                 self._refuse_cut(some, before=len(items))
             items += some
         vectors, tokens = await self._sentences.vectors_of(items, job.owner)
-        if job.dimensions and job.dimensions < vectors.shape[1]:
-            vectors = vectors[:, : job.dimensions]
-            vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         return Embeddings(vectors.astype("<f4").tobytes(), dimensions=vectors.shape[1], prompt_tokens=tokens)
 
     async def _texts(self, job: EmbeddingsJob) -> list[str]:
@@ -94,3 +89,52 @@ class TransformerEmbedder(EmbeddingsEngine):
 
     def close(self) -> None:
         self._sentences.batcher.close()
+
+
+INSTEAD = "send the text itself (LangChain: `check_embedding_ctx_length=False`)"
+
+
+class TokenIds:
+    """Reads token ids that clients send instead of texts back as the texts that they came from.
+
+    Nothing in a request says which tokenizer made its ids, so the decoded text is tokenised again: ids that do not come
+    back are of another tokenizer, and are refused. A vector of some other text would be worse than an error.
+
+    Args:
+        model_id: for sentences of errors.
+        tokenizer: of the `tokenizers` library, of the model itself.
+    """
+
+    def __init__(self, model_id: str, tokenizer: Any) -> None:
+        self._model_id = model_id
+        # A copy: that of the model cuts at its window, and these ids must come back whole.
+        self._tokenizer = type(tokenizer).from_str(tokenizer.to_str())
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._vocabulary = self._tokenizer.get_vocab_size(with_added_tokens=True)
+        framed = self._tokenizer.encode("a")
+        plain = len(self._tokenizer.encode("a", add_special_tokens=False).ids)
+        before = next((at for at, special in enumerate(framed.special_tokens_mask) if not special), 0)
+        self._head, self._tail = framed.ids[:before], framed.ids[before + plain :]
+
+    def text(self, ids: Sequence[int], place: str) -> str:
+        """The text of `ids`, with or without the special tokens around it.
+
+        Raises INVALID_REQUEST for ids that this tokenizer does not make; `place` is theirs in the request.
+        """
+        if (largest := max(ids)) >= self._vocabulary:
+            raise self._refusal(f"token id {largest} of {place} is beyond the {self._vocabulary} of")
+        inner = self._unframed(list(ids))
+        text: str = self._tokenizer.decode(inner, skip_special_tokens=False)
+        if not inner or self._tokenizer.encode(text, add_special_tokens=False).ids != inner:
+            raise self._refusal(f"the token ids of {place} are not from the tokenizer of")
+        return text
+
+    def _unframed(self, ids: list[int]) -> list[int]:
+        """Without the special tokens that the tokenizer puts around a text."""
+        head, tail = len(self._head), len(self._tail)
+        is_framed = len(ids) >= head + tail and ids[:head] == self._head and ids[len(ids) - tail :] == self._tail
+        return ids[head : len(ids) - tail] if is_framed else ids
+
+    def _refusal(self, what: str) -> ApiError:
+        return INVALID_REQUEST(f"{what} `{self._model_id}`; {INSTEAD}", param="input")

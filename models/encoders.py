@@ -17,8 +17,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from pydantic import PositiveInt
-
 from audio.turns import Turns
 from contract.base import Frozen
 from contract.catalog import EncoderModel
@@ -43,7 +41,7 @@ CPU_SLICE_TOKENS, CPU_CALL_TOKENS = 512, 48
 """Measured with MiniLM: a slice of twice the size gains a tenth at most and doubles the wait of others."""
 
 MAX_WORKERS = 4
-"""Calls at one time on a CPU, unless a stanza says otherwise; the cores are shared out among them."""
+"""Calls at one time on a CPU; the cores are shared out among them."""
 
 GPU_SLICE_TOKENS, GPU_CALL_TOKENS = 16_384, 2_048
 
@@ -62,14 +60,10 @@ class EncoderOptions(Frozen):
     Attributes:
         dtype: bfloat16 and float16 fall back to float32 on a CPU that would only emulate them.
         device: of torch; None takes a GPU where there is one.
-        workers: calls at one time on a CPU.
-        batch_tokens: most tokens that a worker takes at one time; None leaves it to the device.
     """
 
     dtype: Dtype = "float32"
     device: str | None = None
-    workers: PositiveInt = MAX_WORKERS
-    batch_tokens: PositiveInt | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,10 +153,10 @@ class Encoder:
         import transformers
 
         transformers.utils.logging.disable_progress_bar()
-        self._name, self._options = model.id, options
+        self._name = model.id
         self.device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
         threads = (model.serving and model.serving.threads) or len(os.sched_getaffinity(0))
-        self.workers = min(threads, options.workers) if self.device == "cpu" else 1
+        self.workers = min(threads, MAX_WORKERS) if self.device == "cpu" else 1
         # Ray sets OMP_NUM_THREADS=1 for actors with less than one CPU, so the count is set here.
         torch.set_num_threads(max(1, threads // self.workers))
         self.dtype = choose_dtype(options.dtype, self.device)
@@ -259,7 +253,7 @@ class Encoder:
         on_cpu = self.device == "cpu"
         return TokenBatcher(
             run,
-            slice_tokens=self._options.batch_tokens or (CPU_SLICE_TOKENS if on_cpu else GPU_SLICE_TOKENS),
+            slice_tokens=CPU_SLICE_TOKENS if on_cpu else GPU_SLICE_TOKENS,
             call_tokens=CPU_CALL_TOKENS if on_cpu else GPU_CALL_TOKENS,
             workers=self.workers,
             name=self._name,

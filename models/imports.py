@@ -1,6 +1,6 @@
-"""What adapters import until they have answered once, as data: another process may have imported it before.
+"""Modules that adapters import until they have answered once, as data: another process may import them beforehand.
 
-Modules of packages that are installed, in the order in which they are imported, and none of ours. They must be safe to
+They are modules of installed packages, in the order of their imports, and none of this project. They must be safe to
 fork: no thread stays, no file is open, no GPU is touched. tests/fork_server holds each list to what is really imported.
 """
 
@@ -20,17 +20,17 @@ class Imports:
     environment: dict[str, str] = field(default_factory=dict)
 
     def __add__(self, other: Imports) -> Imports:
-        """Both, one after the other."""
+        """These modules, and `other` after them."""
         return Imports((*self.modules, *other.modules), self.environment | other.environment)
 
 
 NOTHING = Imports()
 
 ONNX = Imports(("onnxruntime",), {"ORT_DISABLE_TELEMETRY": "1"})
-"""Without the variable it reports to its maker, by a thread and a database that are there as soon as it is imported."""
+"""Without the variable, the import starts a thread and a database that report to the maker."""
 
 SOUND = Imports(("numpy", "av", "soxr"))
-"""Of `audio`, which knows no models."""
+"""Modules that `audio` imports, which knows no models."""
 
 WATERMARK = Imports(("torch",))
-"""Of `audio.watermark`."""
+"""Modules that `audio.watermark` imports."""

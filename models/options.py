@@ -24,7 +24,7 @@ class OptionsError(ValueError):
 
 
 class NoOptions(Frozen):
-    """What an adapter takes that declares nothing."""
+    """Options of an adapter that declares none."""
 
 
 def adapter_of(model: Model) -> Any:
@@ -66,8 +66,8 @@ def _sentence(model: Model, options_type: type[Frozen], error: ValidationError) 
     path = finding["loc"]
     place = _place(model, ".".join(map(str, ("options", *path))))
     if finding["type"] == "extra_forbidden":
-        known = ", ".join(f"`{name}`" for name in options_type.model_fields) if len(path) == 1 else ""
-        return f"{place}: there is no such option" + (f"; there are {known}" if known else "")
+        options = ", ".join(f"`{name}`" for name in options_type.model_fields) if len(path) == 1 else ""
+        return f"{place}: there is no such option" + (f"; there are {options}" if options else "")
     cause = finding.get("ctx", {}).get("error")
     return f"{place}: {cause or finding['msg'][:1].lower() + finding['msg'][1:]}"
 

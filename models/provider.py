@@ -12,16 +12,16 @@ from contract.base import Frozen
 CONNECT_S = 10.0
 
 KEEP_S = 30.0
-"""An unused connection is kept so long: shorter than servers do, so that a request never meets one being closed."""
+"""Seconds after which an idle connection is closed: before servers do it, so that no request meets a closing one."""
 
 
 class ProviderOptions(Frozen):
-    """Options of such an adapter, which adds its own.
+    """Options that all adapters of a provider share.
 
     Attributes:
-        address: of the API, with its version segment.
-        model: name that the provider knows.
-        wire: whose schema it has.
+        address: address of the API, with its version segment.
+        model: the model's name at the provider.
+        wire: the schema of the API.
         key_variable: environment variable that holds the key; None for a server that needs none.
     """
 

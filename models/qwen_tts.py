@@ -1,6 +1,6 @@
 """Qwen3-TTS's own package, loaded from a folder, for what speaks with it and what designs with it.
 
-tts = load(folder, Network(), "base")                  the package's model, of one variant
+tts = load(folder, NetworkOptions(), "base")                  the package's model, of one variant
 tts.generate_voice_clone(text=[...], ..., max_new_tokens=most)
 ran_on(samples, most)                                  the model missed its end and was stopped
 plain_text(tts)("Hello <|im_end|>")                    a text of a client without control tokens
@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
-
-from pydantic import PositiveInt
 
 from contract.base import Frozen
 from models.encoders import Dtype, choose_dtype
@@ -43,27 +41,23 @@ LANGUAGES = {
 
 SAMPLE_RATE = 24_000
 SAMPLES_PER_FRAME = 1_920
-"""Of the 12 Hz codec: 12.5 frames are a second."""
+"""Samples that the 12 Hz codec makes of one frame: 12.5 frames are a second."""
+
+SPARE_FRAMES, FRAMES_PER_CHAR = 75, 8
+"""A text that becomes longer than this has missed its end. Ten times slower than people speak English, three times
+slower than they speak Chinese."""
 
 
-class Network(Frozen):
-    """Options of every variant.
-
-    Attributes:
-        dtype, device, attention: how the networks are loaded; `attention` may be `flash_attention_2` on a GPU.
-        spare_frames, frames_per_char: a text that becomes longer than this has missed its end. Ten times slower than
-            people speak English, three times slower than they speak Chinese.
-    """
+class NetworkOptions(Frozen):
+    """Options of every variant: how its networks are loaded."""
 
     dtype: Dtype = "bfloat16"
     device: str | None = None
-    attention: str = "sdpa"
-    spare_frames: PositiveInt = 75
-    frames_per_char: PositiveInt = 8
 
-    def most_frames(self, text: str) -> int:
-        """At which `text` is given up."""
-        return self.spare_frames + self.frames_per_char * len(text)
+
+def most_frames(text: str) -> int:
+    """The number of frames at which `text` is given up."""
+    return SPARE_FRAMES + FRAMES_PER_CHAR * len(text)
 
 
 def ran_on(samples: Any, most_frames: int) -> bool:
@@ -86,7 +80,7 @@ def plain_text(tts: Any) -> Callable[[str], str]:
     return lambda text: plain.cut(text, " ")
 
 
-def load(folder: Path, network: Network, variant: Literal["base", "voice_design"]) -> Any:
+def load(folder: Path, network: NetworkOptions, variant: Literal["base", "voice_design"]) -> Any:
     """The package's model from a folder. Nothing in it is run, and nothing is fetched. Raises WeightsError."""
     import importlib
     import sys
@@ -105,7 +99,7 @@ def load(folder: Path, network: Network, variant: Literal["base", "voice_design"
         str(folder),
         device_map=device,
         dtype=choose_dtype(network.dtype, device),
-        attn_implementation=network.attention,
+        attn_implementation="sdpa",
         local_files_only=True,
         use_safetensors=True,
     )

@@ -1,4 +1,4 @@
-"""Relevance of documents to a query. Spec 4, POST /rerank.
+"""Relevance of documents to a query.
 
 CrossEncoderReranker    reads query and document together: the real thing, one pass per document
 CosineReranker          compares two sentence vectors: fast and rough, for profiles without a cross-encoder
@@ -13,7 +13,7 @@ from contract.catalog import RerankModel
 from contract.rerank import Ranking, RerankEngine, RerankJob
 from models.encoders import IMPORTS, Encoder, EncoderOptions, Tokens
 from models.options import read
-from models.sentences import SentenceEncoder, SentenceOptions
+from models.sentences import SentenceEncoder
 from models.weights.files import WeightsError, need_folder
 
 
@@ -24,11 +24,11 @@ class CosineReranker(RerankEngine):
     Scores are cosines in [-1, 1], not probabilities. The query is read once.
     """
 
-    options_type = SentenceOptions
+    options_type = EncoderOptions
     imports = IMPORTS
 
     def __init__(self, model: RerankModel, path: Path | None) -> None:
-        self._sentences = SentenceEncoder(model, path, read(model, SentenceOptions))
+        self._sentences = SentenceEncoder(model, path, read(model, EncoderOptions))
 
     async def rerank(self, job: RerankJob) -> Ranking:
         import numpy as np

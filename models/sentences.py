@@ -18,17 +18,6 @@ Pooling = Literal["mean", "cls", "lasttoken"]
 """How token vectors become one: as sentence-transformers calls them."""
 
 
-class SentenceOptions(EncoderOptions):
-    """Options of every adapter that makes sentence vectors.
-
-    Attributes:
-        pooling, normalise: for checkpoints that do not publish theirs; None reads what is published.
-    """
-
-    pooling: Pooling | None = None
-    normalise: bool | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class Head:
     """What follows the network."""
@@ -40,9 +29,9 @@ class Head:
 class SentenceEncoder:
     """Texts to float32 vectors, batched over callers. All that compares vectors stands on it."""
 
-    def __init__(self, model: EncoderModel, path: Path | None, options: SentenceOptions) -> None:
+    def __init__(self, model: EncoderModel, path: Path | None, options: EncoderOptions) -> None:
         folder = need_folder(path, model.id)
-        self.head = read_head(folder, options)
+        self.head = read_head(folder)
         self.encoder = Encoder("AutoModel", model, folder, options)
         self.batcher = self.encoder.batcher(self._run)
 
@@ -67,26 +56,28 @@ class SentenceEncoder:
             return pooled.cpu().numpy()
 
 
-def read_head(folder: Path, options: SentenceOptions) -> Head:
-    """Pooling and normalisation as `options` say, else as published in `modules.json`. Raises WeightsError."""
+def read_head(folder: Path) -> Head:
+    """Pooling and normalisation as published in `modules.json`. Raises WeightsError."""
     modules = read_json(folder / "modules.json") or []
     kinds = {module["type"].rpartition(".")[2]: folder / module["path"] for module in modules}
     if unknown := sorted(kinds.keys() - {"Transformer", "Pooling", "Normalize"}):
         raise WeightsError(f"`{folder}` has a module `{unknown[0]}` after its network, which is not supported")
-    pooling: Any = options.pooling or _published_pooling(kinds.get("Pooling"))
+    pooling: Any = _published_pooling(kinds.get("Pooling"))
     if pooling not in get_args(Pooling):
         raise WeightsError(
-            f"`{folder}` publishes pooling `{pooling}`; set `options.pooling` to one of {', '.join(get_args(Pooling))}"
+            f"`{folder}` publishes the pooling `{pooling}`, and supported are {', '.join(get_args(Pooling))}"
         )
-    return Head(pooling, "Normalize" in kinds if options.normalise is None else options.normalise)
+    return Head(pooling, "Normalize" in kinds)
 
 
 def _published_pooling(folder: Path | None) -> str | None:
     """The one pooling mode in the file of sentence-transformers, in its newer or its older form."""
-    said = (read_json(folder / "config.json") if folder else None) or {}
-    if mode := said.get("pooling_mode"):
+    config = (read_json(folder / "config.json") if folder else None) or {}
+    if mode := config.get("pooling_mode"):
         return str(mode)
-    flags = {key.removeprefix("pooling_mode_"): value for key, value in said.items() if key.startswith("pooling_mode_")}
+    flags = {
+        key.removeprefix("pooling_mode_"): value for key, value in config.items() if key.startswith("pooling_mode_")
+    }
     chosen = [flag for flag, value in flags.items() if value]
     return PUBLISHED.get(chosen[0]) if len(chosen) == 1 else None
 

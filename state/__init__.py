@@ -1,8 +1,7 @@
 """What the service remembers: organisations, keys, rates, money, voices, drafts, tickets. No Ray, no HTTP.
 
-open.py            open_state(home) -> State: all of it, in the process that needs it
+open.py            open_state(home) -> State: all of it; whether the database was made under this secret
 keyring.py         the service's own secret, one derived key per purpose
-check.py           whether the database was made under that secret
 accounts/          organisations, users, API keys; an `Authorization` header to a Caller
 rates.py           requests per minute, concurrent streams; streams.py counts those over all replicas
 billing/           reserve, top up, settle, void; usage lines

@@ -1,7 +1,170 @@
 """`python -m state`: organisations, keys, budgets and usage on the command line."""
 
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
 import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
 
-from state.cli.arguments import main
+from contract.access import TARIFFS, Scope
+from contract.errors import ApiError
+from state.cli import commands
+from state.open import DATABASE_VARIABLE, HOME_VARIABLE
 
-sys.exit(main())
+ABOUT = f"""Manage the organisations, API keys, budgets and usage of a Parlance server.
+
+It opens the same database as the server ({HOME_VARIABLE}, default var/, or {DATABASE_VARIABLE}) and works beside a
+running one; changes are seen within 5 seconds."""
+
+FIRST_STEPS = f"""first steps:
+  python -m state org create acme --plan standard
+  python -m state key create --org acme --scopes chat,embeddings    prints the key, once
+  python -m state budget set --org acme --limit-micro-eur 5000000   5 EUR
+  python -m state usage --org acme
+
+plans:  {", ".join(TARIFFS)}
+scopes: {", ".join(Scope)} (or all)
+1 EUR is 1,000,000 micro-EUR."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Reports a mistake in one sentence instead of a page."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exits with 2 and one sentence on stderr."""
+        self.exit(2, f"{message}; `{self.prog} --help` explains\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command and returns the exit code."""
+    options = _parser().parse_args(arguments)
+    home = Path(os.environ.get(HOME_VARIABLE, "var"))
+    try:
+        asyncio.run(commands.run(options, home, os.environ.get(DATABASE_VARIABLE)))
+    except ValueError as mistake:
+        print(mistake, file=sys.stderr)
+        return 2
+    except (ApiError, OSError) as error:
+        print(getattr(error, "message", error), file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="python -m state",
+        description=ABOUT,
+        epilog=FIRST_STEPS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    nouns = parser.add_subparsers(metavar="org|key|budget|usage|secret|check|migrate", required=True)
+    _org_commands(nouns.add_parser("org", help="organisations: create, list, change, models, default-decision-model"))
+    _key_commands(nouns.add_parser("key", help="API keys: create, list, revoke"))
+    _budget_commands(nouns.add_parser("budget", help="spend limits: set, list"))
+    _usage_command(nouns.add_parser("usage", help="what was billed, as table, CSV or JSON"))
+    _secret_commands(nouns.add_parser("secret", help="the service's own secret: rotate, list"))
+    check = nouns.add_parser("check", help="prove that usage, budgets and reservations add up")
+    check.set_defaults(command=commands.check)
+    _migrate_command(nouns.add_parser("migrate", help="bring the schema of the database up to date, or back"))
+    return parser
+
+
+def _org_commands(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(metavar="create|list|change|models|default-decision-model", required=True)
+    create = verbs.add_parser("create", help="add an organisation")
+    create.add_argument("name")
+    create.add_argument("--plan", required=True, help=", ".join(TARIFFS))
+    create.add_argument("--entitle", default="", metavar="voices", help="what it may do beyond its plan")
+    create.set_defaults(command=commands.org_create)
+    verbs.add_parser("list", help="show all organisations").set_defaults(command=commands.org_list)
+
+    change = verbs.add_parser("change", help="change plan, entitlements or agreed limits")
+    change.add_argument("name")
+    change.add_argument("--plan", help=", ".join(TARIFFS))
+    change.add_argument("--entitle", metavar="voices", help="the new list of entitlements; '' for none")
+    change.add_argument("--requests-per-minute", type=int, metavar="N", help="of each key; 0 for what the plan says")
+    change.add_argument("--concurrent-streams", type=int, metavar="N", help="of each key; 0 for what the plan says")
+    change.set_defaults(command=commands.org_change)
+
+    models = verbs.add_parser("models", help="show or set the models that an organisation may use")
+    models.add_argument("name")
+    which = models.add_mutually_exclusive_group()
+    which.add_argument("--only", metavar="ID,ID", help="nothing but these")
+    which.add_argument("--all", action="store_true", help="whatever the server offers")
+    models.set_defaults(command=commands.org_models)
+
+    decision = verbs.add_parser("default-decision-model", help="show or set the model of decisions that name none")
+    decision.add_argument("name")
+    decision.add_argument("model", nargs="?", help="a model id, or `none` for the server's default")
+    decision.set_defaults(command=commands.org_default_decision_model)
+
+
+def _key_commands(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(metavar="create|list|revoke", required=True)
+    create = verbs.add_parser("create", help="make a key; prints the key and nothing else, and never shows it again")
+    create.add_argument("--org", required=True, metavar="NAME")
+    create.add_argument("--scopes", required=True, metavar="A,B", help=f"{', '.join(Scope)}, or all")
+    create.add_argument("--user", metavar="NAME", help="a person whose spend is counted and limited separately")
+    create.add_argument("--label", metavar="TEXT", help="a note for `key list`")
+    create.add_argument("--prefix", default="prl", metavar="TEXT", help="first part of the key (default prl)")
+    create.set_defaults(command=commands.key_create)
+    listing = verbs.add_parser("list", help="show the keys of an organisation")
+    listing.add_argument("--org", required=True, metavar="NAME")
+    listing.set_defaults(command=commands.key_list)
+    revoke = verbs.add_parser("revoke", help="end a key; every server refuses it within 5 seconds")
+    revoke.add_argument("id", help="first column of `key list`")
+    revoke.set_defaults(command=commands.key_revoke)
+
+
+def _budget_commands(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(metavar="set|list", required=True)
+    setting = verbs.add_parser("set", help="limit what an organisation or one of its users may spend in all")
+    setting.add_argument("--org", required=True, metavar="NAME")
+    setting.add_argument("--user", metavar="NAME")
+    amount = setting.add_mutually_exclusive_group(required=True)
+    amount.add_argument("--limit-micro-eur", type=int, metavar="N", help="0 forbids every billed request")
+    amount.add_argument("--unlimited", action="store_true")
+    setting.set_defaults(command=commands.budget_set)
+    listing = verbs.add_parser("list", help="show limits, spent and held micro-EUR")
+    listing.add_argument("--org", required=True, metavar="NAME")
+    listing.set_defaults(command=commands.budget_list)
+
+
+def _usage_command(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--org", metavar="NAME", help="of one organisation (default: all)")
+    parser.add_argument("--user", metavar="NAME")
+    parser.add_argument("--key", metavar="ID")
+    parser.add_argument("--model", metavar="ID")
+    parser.add_argument("--since", metavar="YYYY-MM-DD", help="from the start of this day, UTC")
+    parser.add_argument("--until", metavar="YYYY-MM-DD", help="before the start of this day, UTC")
+    parser.add_argument("--by", metavar="A,B", help="sums per organisation, user, key, model, line, unit or day")
+    parser.add_argument("--format", choices=("table", "json", "csv"), default="table")
+    parser.set_defaults(report=commands.usage_report)
+
+
+def _secret_commands(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(metavar="list|rotate", required=True)
+    verbs.add_parser("list", help="generations, and the keys that still depend on each").set_defaults(
+        command=commands.secret_list
+    )
+    rotate = verbs.add_parser("rotate", help="add a generation and drop the oldest; restart the server afterwards")
+    rotate.add_argument("--force", action="store_true", help="even if keys die with the oldest generation")
+    rotate.set_defaults(command=commands.secret_rotate)
+
+
+def _migrate_command(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Run it once before servers of a new version start on a database that several use. A server that is alone with "
+        "its SQLite file does so itself."
+    )
+    parser.add_argument(
+        "--to", default="head", metavar="REVISION", dest="migrate_to", help="such as 0006; default: the newest here"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

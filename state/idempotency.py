@@ -40,7 +40,7 @@ from state.replies import Claim
 log = logging.getLogger(f"parlance.{__name__}")
 
 PURPOSE = "idempotency"
-"""Of the derived secret that digests are keyed with."""
+"""Purpose of the derived secret that digests are keyed with."""
 
 HEADER = "Idempotency-Key"
 KEY_PATTERN = re.compile(r"[\x21-\x7e]{1,255}")
@@ -88,7 +88,7 @@ class Idempotency:
         message = "\n".join((caller.key_id, route, key, body_sha256)).encode()
         digest, kid = self._keyring.sign(message).hex(), self._keyring.kid
         claim = Claim(caller.key_id, route, key, uuid.uuid4().hex, digest, kid)
-        earlier = await self._database.run(partial(replies.claim, made=claim))
+        earlier = await self._database.run(partial(replies.claim, holder=claim))
         if earlier is None:
             attempt = Attempt(self, claim)
             self._running.add(attempt)
@@ -116,7 +116,7 @@ class Idempotency:
 
     async def finish(self, attempt: Attempt, status: int, headers: str, body: bytes | None) -> None:
         """See `Attempt.finish`."""
-        keep = partial(replies.keep, made=attempt.claim, status=status, headers=headers)
+        keep = partial(replies.keep, holder=attempt.claim, status=status, headers=headers)
         try:
             await self._database.run(partial(keep, body=body))
         except Exception as error:
@@ -130,7 +130,7 @@ class Idempotency:
     async def abandon(self, attempt: Attempt) -> None:
         """See `Attempt.abandon`."""
         self._running.discard(attempt)
-        await self._database.run(partial(replies.drop, made=attempt.claim))
+        await self._database.run(partial(replies.drop, holder=attempt.claim))
 
     async def _finish_later(self, attempt: Attempt, keep: partial[None]) -> None:
         """Its lease is renewed meanwhile: the work is done and billed, and must not be done again."""
@@ -179,8 +179,8 @@ class Attempt:
         Without a body (None, or more than 256 KiB) only the fact is kept, for answers that must not be stored and for
         streams. Repetitions are then refused. If the database refuses, the fact is kept as soon as it can be.
         """
-        kept = body if body is not None and len(body) <= MAX_BODY_BYTES else None
-        await self._store.finish(self, status, json.dumps(dict(headers)), kept)
+        stored = body if body is not None and len(body) <= MAX_BODY_BYTES else None
+        await self._store.finish(self, status, json.dumps(dict(headers)), stored)
 
     async def abandon(self) -> None:
         """Frees the key: nothing was done, and the client may retry."""

@@ -8,25 +8,75 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
+from sqlalchemy import Connection, select, update
+
 from contract.errors import without_text
-from state import check
+from state.accounts import api_keys
 from state.accounts.authentication import PEPPER, Accounts
 from state.accounts.demo import create_demo
 from state.billing.ledger import Ledger
 from state.billing.reservation import MARK_S
-from state.blobs.base import Blobs
+from state.blobs.base import BLOBS_VARIABLE, Blobs, open_blobs
 from state.blobs.signatures import FILES_PURPOSE, Signatures
-from state.blobs.store import BLOBS_VARIABLE, open_blobs
-from state.database.base import Database
-from state.database.clock import Clock
-from state.database.connect import open_database
+from state.database.base import Clock, Database, insert_new, open_database
+from state.database.tables import facts
 from state.drafts import Drafts
 from state.idempotency import PURPOSE as IDEMPOTENCY_PURPOSE
 from state.idempotency import Idempotency
-from state.keyring import Secrets, open_secrets
+from state.keyring import SECRET_VARIABLE, Secrets, open_secrets
 from state.rates import Rates
 from state.tickets import Tickets
 from state.voices import Voices
+
+PURPOSE = "check"
+"""Purpose of the derived secret that makes the value."""
+
+NAME = "secret"
+"""Name of the fact, whose value is `<generation>:<signature>`."""
+
+_FIND = select(facts.c.value).where(facts.c.name == NAME)
+
+
+def record_secret(connection: Connection, secrets: Secrets) -> None:
+    """Checks the secret, and keeps the value of its newest generation from the first start or rotation on.
+
+    Raises ValueError, which says what to do, for the secret of another database.
+    """
+    check_secret(connection, secrets)
+    value = _value(secrets)
+    connection.execute(insert_new(connection, facts), {"name": NAME, "value": value})
+    # Somebody with another secret may have been faster: two first starts at the same time.
+    check_secret(connection, secrets)
+    connection.execute(update(facts).where(facts.c.name == NAME).values(value=value))
+
+
+def check_secret(connection: Connection, secrets: Secrets) -> None:
+    """Raises ValueError unless this database was made under a generation of `secrets`, or under none yet."""
+    fact = connection.execute(_FIND).scalar_one_or_none()
+    if fact is None:
+        _check_keys(connection, secrets)
+        return
+    kid, _, value = fact.partition(":")
+    if not secrets.derive(PURPOSE).verify(NAME.encode(), kid, bytes.fromhex(value)):
+        raise ValueError(
+            "this server has another secret than the servers that used this database last; set the same "
+            f"{SECRET_VARIABLE} everywhere, or the previous one behind it after a comma, or restore the file `secrets`"
+        )
+
+
+def _check_keys(connection: Connection, secrets: Secrets) -> None:
+    """For a database that has no value yet: a wrong secret makes every key invalid."""
+    generations = api_keys.generations(connection)
+    if generations and not generations.keys() & secrets.derive(PEPPER).keys.keys():
+        raise ValueError(
+            f"no API key of this database was made under this server's secret; restore it or set {SECRET_VARIABLE}"
+        )
+
+
+def _value(secrets: Secrets) -> str:
+    keyring = secrets.derive(PURPOSE)
+    return f"{keyring.kid}:{keyring.sign(NAME.encode()).hex()}"
+
 
 log = logging.getLogger(f"parlance.{__name__}")
 
@@ -65,7 +115,7 @@ class State:
         self.ledger = Ledger(database)
         self.idempotency = Idempotency(database, secrets.derive(IDEMPOTENCY_PURPOSE))
         self.signatures = Signatures(secrets.derive(FILES_PURPOSE), clock)
-        self.voices = Voices(database, blobs, clock)
+        self.voices = Voices(database)
         self.tickets = Tickets(database, blobs)
         self.drafts = Drafts(database, blobs, clock)
         self._loops = [
@@ -99,7 +149,6 @@ class State:
             self.ledger.reap,
             self.ledger.forget_old,
             self.idempotency.forget_old,
-            self.voices.finish_removals,
             self.tickets.sweep,
             self.drafts.expire,
             self.drafts.sweep,
@@ -154,7 +203,7 @@ async def open_state(
     blobs = open_blobs(home, blobs_url)
     database = await open_database(url, upgrade=not is_shared(url) if upgrade is None else upgrade)
     try:
-        await database.run(partial(check.record_secret, secrets=secrets))
+        await database.run(partial(record_secret, secrets=secrets))
         return State(database, secrets, Rates(redis_url, replicas), blobs, await Clock.by(database))
     except BaseException:
         await database.close()

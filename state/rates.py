@@ -1,4 +1,4 @@
-"""Requests per minute, per key or network address, and concurrent streams, per key. Spec 7, Rate limiting, and 8.
+"""Requests per minute, per key or network address, and concurrent streams, per key.
 
 A sliding window counter of the `limits` library: in memory with one ingress replica, in Redis with more. If Redis
 does not answer, each replica allows its share of the limit: it fails open, but bounded.
@@ -81,7 +81,7 @@ class Rates:
 
     async def hit(self, caller: Caller) -> RateVerdict:
         """Counts one request of the caller's key. A refused one does not count."""
-        return await self._count(caller.key_id, caller.plan.requests_per_minute)
+        return await self._count(caller.key_id, caller.tariff.requests_per_minute)
 
     async def hit_address(self, address: str) -> RateVerdict:
         """Counts one request without a key, by where it came from. A refused one does not count."""
@@ -109,7 +109,7 @@ class Rates:
 
         Counted over all replicas in Redis; where that does not answer, each replica allows its share.
         """
-        limit, name = caller.plan.concurrent_streams, None
+        limit, name = caller.tariff.concurrent_streams, None
         if self._shared_streams is not None and time.monotonic() >= self._paused_until_s:
             try:
                 if (name := await self._shared_streams.take(caller.key_id, limit)) is None:
@@ -175,7 +175,7 @@ class LocalCounters(MemoryStorage):  # type: ignore[misc]  # a decorator of the 
 
 def _too_many(caller: Caller, limit: int) -> ApiError:
     return RATE_LIMIT_EXCEEDED(
-        f"this key has {limit} streams open, as many as its plan `{caller.plan.name}` allows", retry_after_s=1
+        f"this key has {limit} streams open, as many as its plan `{caller.tariff.name}` allows", retry_after_s=1
     )
 
 

@@ -64,16 +64,16 @@ class Claim:
         return names | {"of_attempt": self.attempt}
 
 
-def claim(connection: Connection, made: Claim) -> Row[Any] | None:
+def claim(connection: Connection, holder: Claim) -> Row[Any] | None:
     """Inserts, and reads only on conflict. Returns None if this attempt has the key now, else the row that has it.
 
     Raises RATE_LIMIT_EXCEEDED beyond KEPT_REPLIES; the transaction must then roll back.
     """
-    names = {"key_id": made.key_id, "route": made.route, "idempotency_key": made.idempotency_key}
-    fresh = {"attempt": made.attempt, "body_sha256": made.body_sha256, "kid": made.kid}
+    names = {"key_id": holder.key_id, "route": holder.route, "idempotency_key": holder.idempotency_key}
+    fresh = {"attempt": holder.attempt, "body_sha256": holder.body_sha256, "kid": holder.kid}
     times = {"created_at": NOW_S, "lease_until": NOW_S + LEASE_S}
     if connection.execute(insert_new(connection, replies).values(**names, **fresh, **times)).rowcount:
-        if _count(connection, made.key_id, replies=1).replies > KEPT_REPLIES:
+        if _count(connection, holder.key_id, replies=1).replies > KEPT_REPLIES:
             raise RATE_LIMIT_EXCEEDED(
                 f"{KEPT_REPLIES} answers are kept for this API key already, each for 24 hours; send the request "
                 "without `Idempotency-Key`, or later",
@@ -81,7 +81,7 @@ def claim(connection: Connection, made: Claim) -> Row[Any] | None:
             )
         return None
     row = connection.execute(
-        _FIND, {name: made.where[name] for name in ("of_key_id", "of_route", "of_key")}
+        _FIND, {name: holder.where[name] for name in ("of_key_id", "of_route", "of_key")}
     ).one_or_none()
     if row is None:
         raise IDEMPOTENCY_IN_PROGRESS(
@@ -92,29 +92,29 @@ def claim(connection: Connection, made: Claim) -> Row[Any] | None:
     if not is_dead and row.created_at > at_s - KEEP_S:
         return row
     emptied = {"status": None, "headers": None, "body": None}
-    connection.execute(_CHANGE.values(**emptied, **fresh, **times), made.where | {"of_attempt": row.attempt})
-    _count(connection, made.key_id, body_bytes=-row.size)
+    connection.execute(_CHANGE.values(**emptied, **fresh, **times), holder.where | {"of_attempt": row.attempt})
+    _count(connection, holder.key_id, body_bytes=-row.size)
     return None
 
 
-def keep(connection: Connection, made: Claim, status: int, headers: str, body: bytes | None) -> None:
+def keep(connection: Connection, holder: Claim, status: int, headers: str, body: bytes | None) -> None:
     """Stores the answer of an attempt that still has its key; without the body where there is no room for it."""
-    kept = connection.execute(_CHANGE.values(status=status, headers=headers, body=body), made.where).rowcount
-    if kept and body and _count(connection, made.key_id, body_bytes=len(body)).body_bytes > KEPT_REPLY_BYTES:
-        connection.execute(_CHANGE.values(body=None), made.where)
-        _count(connection, made.key_id, body_bytes=-len(body))
+    stored = connection.execute(_CHANGE.values(status=status, headers=headers, body=body), holder.where).rowcount
+    if stored and body and _count(connection, holder.key_id, body_bytes=len(body)).body_bytes > KEPT_REPLY_BYTES:
+        connection.execute(_CHANGE.values(body=None), holder.where)
+        _count(connection, holder.key_id, body_bytes=-len(body))
 
 
-def drop(connection: Connection, made: Claim) -> None:
+def drop(connection: Connection, holder: Claim) -> None:
     """Frees the key of an attempt that still has it."""
-    if connection.execute(_DROP, made.where).rowcount:
-        _count(connection, made.key_id, replies=-1)
+    if connection.execute(_DROP, holder.where).rowcount:
+        _count(connection, holder.key_id, replies=-1)
 
 
 def renew(connection: Connection, running: Collection[Claim]) -> None:
     """Extends the leases of attempts whose work goes on."""
-    ordered = sorted(running, key=lambda made: (made.key_id, made.route, made.idempotency_key))
-    connection.execute(_RENEW, [made.where for made in ordered])
+    ordered = sorted(running, key=lambda holder: (holder.key_id, holder.route, holder.idempotency_key))
+    connection.execute(_RENEW, [holder.where for holder in ordered])
 
 
 def forget(connection: Connection) -> int:

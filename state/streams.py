@@ -30,7 +30,7 @@ redis.call('EXPIRE', KEYS[1], ARGV[1])
 
 
 class LocalStreams:
-    """Of one process."""
+    """Open streams of one process."""
 
     def __init__(self) -> None:
         self.open: Counter[str] = Counter()
@@ -50,33 +50,33 @@ class LocalStreams:
 
 
 class SharedStreams:
-    """Of all processes that share `redis`, a client of redis-py. Raises its RedisError."""
+    """Open streams of all processes that share `redis`, a client of redis-py. Raises its RedisError."""
 
     def __init__(self, redis: Any) -> None:
         self._redis = redis
         self._open = redis.register_script(OPEN)
         self._renew = redis.register_script(RENEW)
-        self._held: dict[str, set[str]] = {}
+        self._names: dict[str, set[str]] = {}
 
     async def take(self, key_id: str, limit: int) -> str | None:
         """The name of one more stream, which was counted; None where the limit is reached."""
         name = secrets.token_hex(8)
         if not await self._open(keys=[_set_of(key_id)], args=[limit, LEASE_S, name]):
             return None
-        self._held.setdefault(key_id, set()).add(name)
+        self._names.setdefault(key_id, set()).add(name)
         return name
 
     async def give_back(self, key_id: str, name: str) -> None:
         """The stream of that name has ended."""
-        held = self._held[key_id]
-        held.discard(name)
-        if not held:
-            del self._held[key_id]
+        names = self._names[key_id]
+        names.discard(name)
+        if not names:
+            del self._names[key_id]
         await self._redis.zrem(_set_of(key_id), name)
 
     async def renew(self) -> None:
         """Renews the leases of every stream that is open here."""
-        for key_id, names in list(self._held.items()):
+        for key_id, names in list(self._names.items()):
             await self._renew(keys=[_set_of(key_id)], args=[LEASE_S, *names])
 
 

@@ -1,4 +1,4 @@
-"""Tickets for uploads: each lets one recording in, and is good for one transcription. Spec 2 and 3 (Upload ticket).
+"""Tickets for uploads: each lets one recording in, and is good for one transcription.
 
     issued      issue               nothing has come
     uploaded    uploaded            the bytes of one PUT are in `blobs`, on the disk
@@ -35,7 +35,7 @@ log = logging.getLogger(f"parlance.{__name__}")
 TicketState = Literal["issued", "uploaded", "consumed"]
 
 FOLDER = "uploads"
-"""Of `blobs`."""
+"""Folder of `blobs` in which uploads are stored."""
 
 ID_PATTERN = re.compile(r"upl_[a-z2-7]{26}", re.ASCII)
 
@@ -204,10 +204,10 @@ def _issue(connection: Connection, org_id: int, content_type: str, size_bytes: i
         )
     if room < math.inf:
         _need_room(connection, org_id, size_bytes, room)
-    made = Ticket(_new_id(), org_id, content_type, size_bytes, "issued", "", now_s(connection) + UPLOAD_S)
-    row = {name: getattr(made, name) for name in COLUMNS}
-    connection.execute(insert(tickets).values(**row, sweep_at=made.expires_at + AT_WORK_S))
-    return made
+    ticket = Ticket(_new_id(), org_id, content_type, size_bytes, "issued", "", now_s(connection) + UPLOAD_S)
+    row = {name: getattr(ticket, name) for name in COLUMNS}
+    connection.execute(insert(tickets).values(**row, sweep_at=ticket.expires_at + AT_WORK_S))
+    return ticket
 
 
 def _need_room(connection: Connection, org_id: int, size_bytes: int, room: float) -> None:
@@ -217,15 +217,15 @@ def _need_room(connection: Connection, org_id: int, size_bytes: int, room: float
     """
     total = func.coalesce(func.sum(tickets.c.size_bytes), 0)
     promised = connection.execute(select(total).where(tickets.c.blob == "")).scalar_one()
-    held = connection.execute(select(total).where(OPEN, tickets.c.org_id == org_id)).scalar_one()
+    promised_here = connection.execute(select(total).where(OPEN, tickets.c.org_id == org_id)).scalar_one()
     stays_free = room - int(promised) - size_bytes
     if size_bytes > stays_free:
         log.warning("the disk of recordings is full: tickets have taken all but %d bytes", stays_free + size_bytes)
         raise STORE_FULL()
-    if held + size_bytes > stays_free:
+    if promised_here + size_bytes > stays_free:
         raise TOO_MANY_UPLOADS(
-            f"your organisation has tickets for {held} bytes that it has not used, and {size_bytes} more would leave "
-            "too little room to others; upload and use some, or wait until they expire"
+            f"your organisation has tickets for {promised_here} bytes that it has not used, and {size_bytes} more "
+            "would leave too little room to others; upload and use some, or wait until they expire"
         )
 
 
@@ -238,7 +238,7 @@ def _due(connection: Connection, after: tuple[int, str]) -> list[Row[Any]]:
 
 
 COLUMNS = ("id", "org_id", "content_type", "size_bytes", "state", "blob", "expires_at")
-"""Of `tickets`, that are fields of a Ticket."""
+"""Columns of `tickets` that are fields of a Ticket."""
 
 
 def _ticket(row: Row[Any]) -> Ticket:

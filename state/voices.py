@@ -1,36 +1,23 @@
-"""Voices that organisations designed. Spec 2 (Voice, scope `org`), 7 (Voice design) and 8.
+"""Voices that organisations designed.
 
-add         a row for bytes that are stored already: the clip that is imitated, and a sample to listen to
-remove      marks the row, deletes the bytes, deletes the row; `finish_removals` finishes after a crash
-
-`insert_voice`, `delete_voice` and `slugs_in_use` are steps of larger transactions: a draft becomes a voice, or takes
-its voice along.
+`insert_voice`, `delete_voice` and `slugs_in_use` are steps of larger transactions: a draft becomes a voice, and takes
+its voice along when it is discarded.
 """
 
 from __future__ import annotations
 
-import logging
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, delete, func, select, update
+from sqlalchemy import Connection, Row, delete, func, select
 
-from contract.errors import NOT_FOUND, VOICE_LIMIT_REACHED, ApiError, without_text
+from contract.errors import VOICE_LIMIT_REACHED, ApiError
 from contract.limits import OWN_VOICES
 from contract.speech.voices import SYSTEM_VOICES, Voice, check_slug_form
 from state.accounts import organisations
-from state.blobs.base import Blobs
-from state.database.base import NOW_S, Database, insert_new
+from state.database.base import Database, insert_new
 from state.database.tables import voices
-
-log = logging.getLogger(f"parlance.{__name__}")
-
-FINISHED_AT_ONCE = 50
-ROUNDS = 20
-"""Times that so many removals are finished at once; the next sweep goes on."""
 
 ABOUT = ("slug", "provider", "label", "gender", "age_group", "primary_language", "description")
 """Fields of a Voice that are columns of `voices`."""
@@ -66,118 +53,46 @@ def own(**about: Any) -> Voice:
     return Voice(**about, origin="designed", scope="org", from_plan=True)
 
 
-def check_slug(slug: str, taken: Iterable[str]) -> None:
+def check_slug(slug: str, in_use: Iterable[str]) -> None:
     """Raises INVALID_REQUEST for a malformed slug, VOICE_LIMIT_REACHED for one of `taken`, the platform's voices.
 
     Case is ignored: `m1` beside `M1` would be a trap.
     """
     check_slug_form(slug)
-    if slug in {name.lower() for name in (*taken, *SYSTEM_VOICES)}:
+    if slug in {name.lower() for name in (*in_use, *SYSTEM_VOICES)}:
         raise slug_taken(slug)
 
 
 class Voices:
-    """The store of voices.
+    """The store of voices. `database` is where their rows live; `drafts` adds and deletes them."""
 
-    Args:
-        database: where rows live.
-        blobs: where clips and samples live.
-        clock: in seconds since 1970.
-    """
-
-    def __init__(self, database: Database, blobs: Blobs, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._blobs = blobs
-        self._clock = clock
 
     async def of(self, org_id: int) -> list[OwnVoice]:
         """An organisation's voices, oldest first."""
-        rows = await self._database.run(
-            lambda connection: list(connection.execute(_kept(org_id).order_by(voices.c.id)))
-        )
-        return [_own_voice(row) for row in rows]
+        query = select(voices).where(voices.c.org_id == org_id).order_by(voices.c.id)
+        return [_own_voice(row) for row in await self._database.run(lambda c: list(c.execute(query)))]
 
     async def find(self, org_id: int, slug: str) -> OwnVoice | None:
         """An organisation's voice by slug, None if there is none."""
-        query = _kept(org_id).where(voices.c.slug == slug)
+        query = select(voices).where(voices.c.org_id == org_id, voices.c.slug == slug)
         row = await self._database.run(lambda connection: connection.execute(query).one_or_none())
         return None if row is None else _own_voice(row)
 
-    async def add(
-        self, org_id: int, voice: Voice, *, clip_blob: str, sample_blob: str, transcript: str, taken: Iterable[str]
-    ) -> OwnVoice:
-        """Adds a voice to an organisation. It owns the bytes from now on.
-
-        Blob names must be new for each voice: a removal that finishes late must not delete a successor's bytes.
-
-        Args:
-            org_id: the organisation.
-            voice: from `own`.
-            clip_blob: name of the clip's bytes, which are stored already.
-            sample_blob: name of the sample's, likewise.
-            transcript: of the clip.
-            taken: slugs of the platform's voices.
-
-        Raises INVALID_REQUEST for a malformed slug, VOICE_LIMIT_REACHED if the slug is taken or the organisation has
-        as many voices as it may have.
-        """
-        check_slug(voice.slug, taken)
-        made = OwnVoice(voice, clip_blob, sample_blob, transcript, int(self._clock()))
-        await self._database.run(lambda connection: insert_voice(connection, org_id, made), row=org_id)
-        return made
-
-    async def remove(self, org_id: int, slug: str) -> None:
-        """Deletes a voice and its bytes. Raises NOT_FOUND."""
-        where = (voices.c.org_id == org_id, voices.c.slug == slug, voices.c.removed_at.is_(None))
-        marked = update(voices).where(*where).values(removed_at=int(self._clock())).returning(*voices.c)
-        row = await self._database.run(lambda connection: connection.execute(marked).one_or_none())
-        if row is None:
-            raise NOT_FOUND(f"your organisation has no voice `{slug[:100]}`")
-        await self._finish(row)
-
-    async def finish_removals(self) -> None:
-        """Finishes removals that a crash or a broken store interrupted, those first that were tried longest ago."""
-        for _ in range(ROUNDS):
-            rows = await self._database.run(_to_finish, patient=True)
-            failed = 0
-            for row in rows:
-                try:
-                    await self._finish(row)
-                except Exception as error:
-                    # One voice whose bytes cannot be deleted must not keep the others.
-                    log.error("a removed voice could not be deleted yet: %s", without_text(error))
-                    await self._database.run(partial(_finish_later, voice_id=row.id))
-                    failed += 1
-            if failed == len(rows) or len(rows) < FINISHED_AT_ONCE:
-                break
-
-    async def _finish(self, row: Row[Any]) -> None:
-        for name in (row.clip_blob, row.sample_blob):
-            await self._blobs.delete(name)
-        await self._database.run(lambda connection: connection.execute(delete(voices).where(voices.c.id == row.id)))
-
-
-def _to_finish(connection: Connection) -> list[Row[Any]]:
-    late = select(voices).where(voices.c.removed_at.is_not(None))
-    return list(connection.execute(late.order_by(voices.c.removed_at, voices.c.id).limit(FINISHED_AT_ONCE)))
-
-
-def _kept(org_id: int) -> Select[Any]:
-    return select(voices).where(voices.c.org_id == org_id, voices.c.removed_at.is_(None))
-
 
 def slugs_in_use(connection: Connection, org_id: int) -> set[str]:
-    """Slugs of an organisation's voices, also of those that are being removed."""
+    """Slugs of an organisation's voices."""
     return set(connection.execute(select(voices.c.slug).where(voices.c.org_id == org_id)).scalars())
 
 
-def insert_voice(connection: Connection, org_id: int, made: OwnVoice) -> None:
+def insert_voice(connection: Connection, org_id: int, own_voice: OwnVoice) -> None:
     """Adds the row. Raises VOICE_LIMIT_REACHED if the slug is taken or the organisation has all voices it may have."""
     organisations.lock(connection, org_id)
-    row = {name: getattr(made.voice, name) for name in ABOUT} | {name: getattr(made, name) for name in BESIDE}
+    row = {name: getattr(own_voice.voice, name) for name in ABOUT} | {name: getattr(own_voice, name) for name in BESIDE}
     if not connection.execute(insert_new(connection, voices).values(org_id=org_id, **row)).rowcount:
-        raise slug_taken(made.voice.slug)
-    count = connection.execute(select(func.count()).select_from(_kept(org_id).subquery())).scalar_one()
+        raise slug_taken(own_voice.voice.slug)
+    count = connection.execute(select(func.count()).select_from(voices).where(voices.c.org_id == org_id)).scalar_one()
     if count > OWN_VOICES:
         raise VOICE_LIMIT_REACHED(f"your organisation has {OWN_VOICES} voices of its own, and may not have more")
 
@@ -185,10 +100,6 @@ def insert_voice(connection: Connection, org_id: int, made: OwnVoice) -> None:
 def delete_voice(connection: Connection, org_id: int, slug: str) -> None:
     """Deletes the row of a voice whose bytes somebody else deletes."""
     connection.execute(delete(voices).where(voices.c.org_id == org_id, voices.c.slug == slug))
-
-
-def _finish_later(connection: Connection, voice_id: int) -> None:
-    connection.execute(update(voices).where(voices.c.id == voice_id).values(removed_at=NOW_S))
 
 
 def _own_voice(row: Row[Any]) -> OwnVoice:

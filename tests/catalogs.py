@@ -18,7 +18,7 @@ from contract.catalog import (
     VoiceDesignModel,
 )
 from contract.decisions.presets import Preset
-from contract.place import Place
+from contract.operator import Operator
 
 REAL = configs.load("embedded")
 
@@ -57,7 +57,7 @@ def obedient_speaker(model: SpeechModel) -> SpeechModel:
         "adapter": "tests.engines:ObedientSpeaker",
         "runtime": "obedient",
         "languages": (),
-        "elsewhere": None,
+        "fallback": None,
         "weights": None,
         "max_ongoing_requests": 1,
         "options": {},
@@ -93,7 +93,7 @@ def obedient_transcriber(model: TranscriptionModel) -> TranscriptionModel:
 def designers() -> dict[str, VoiceDesignModel]:
     """The real designers with their rules, each run by one that obeys; 1 micro-EUR a millisecond."""
     serving = Serving(adapter="tests.engines:ObedientDesigner", runtime="obedient", deployment=FEW_CPUS)
-    change = {"serving": serving, "price": {"synthesis_ms": 1_000_000}, "expected_s": 60}
+    change = {"serving": serving, "price": {"synthesis_ms": 1_000_000}}
     return {id: model.model_copy(update=change) for id, model in REAL.voice_design.items()}
 
 
@@ -157,7 +157,7 @@ def behaving(**chats: ChatModel) -> Catalog:
     absent = chat("absent").model_copy(update={"serving": None})
     return Catalog(
         profile="embedded",
-        place=Place(operator="tests", country="DE"),
+        operator=Operator(name="tests", country="DE"),
         chat={model.id: model for model in (*chats.values(), absent)},
         embeddings={
             "lengths": EmbeddingModel(
@@ -165,7 +165,6 @@ def behaving(**chats: ChatModel) -> Catalog:
                 owned_by="tests",
                 dimensions=4,
                 context_window=100,
-                matryoshka=True,
                 price=PRICE,
                 serving=embedder,
             )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import time
 from pathlib import Path
 
@@ -9,7 +11,28 @@ import pytest
 from sqlalchemy import create_engine
 
 from contract.limits import RATE_WINDOW_S
-from state.database.migrate import upgrade
+from state.database.migrate import bring_to
+from tests.tiers import marker_of, turn_of
+
+ROOT = Path(__file__).parents[1]
+MEMORY = Path("/dev/shm")
+MEMORY_BYTES = 8 << 30
+"""How much of the memory's file system must be free, so that temporary folders are made there."""
+
+
+def pytest_configure() -> None:
+    """Puts temporary folders into memory where there is room: thousands of tests wait for what they write durably."""
+    if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > MEMORY_BYTES:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Gives each test the marker of its file, and moves what takes longest to the front."""
+    files = {item.path: item.path.relative_to(ROOT).as_posix() for item in items}
+    for item in items:
+        if marker := marker_of(files[item.path]):
+            item.add_marker(marker)
+    items.sort(key=lambda item: turn_of(files[item.path]))
 
 
 @pytest.fixture(scope="session")
@@ -23,7 +46,7 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("migrated") / "parlance.db"
     engine = create_engine(f"sqlite:///{path}")
     with engine.begin() as connection:
-        upgrade(connection)
+        bring_to(connection)
     engine.dispose()
     return path
 

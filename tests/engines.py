@@ -19,9 +19,10 @@ from typing import Any
 
 from contract.base import Frozen
 from contract.catalog import Model
-from contract.chat.engine import ChatBatch, ChatJob, ChatReply, usage_of
+from contract.chat.engine import ChatBatch, ChatJob, ChatReply
 from contract.chat.reads import ReadJob, ReadReply
 from contract.chat.request import ChatRequest
+from contract.chat.usage import usage_of
 from contract.completions import CompletionJob, CompletionReply
 from contract.decisions.engine import DecisionJob, Measurement, Reading, Readings
 from contract.embeddings import Embeddings, EmbeddingsJob
@@ -34,12 +35,12 @@ from contract.errors import (
     RUNTIME_UNAVAILABLE,
     UPSTREAM_ERROR,
 )
-from contract.events import event
 from contract.rerank import Ranking, RerankJob
 from contract.speech.engine import AudioBlock, Clip, SpeechJob
 from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob
-from contract.transcription.engine import Heard, Segment, TranscriptionJob, Word
-from contract.voice_design.engine import Designed, DesignJob
+from contract.transcription.engine import Segment, TimedWord, TranscriptionJob, TranscriptUpdate
+from contract.voice_design.engine import DesignJob, DesignResult
+from contract.wires import event
 
 
 class ObedientChat:
@@ -181,7 +182,7 @@ class CountingEmbedder:
         """Row i is len(text i), repeated."""
         import struct
 
-        size = job.dimensions or self.model.dimensions
+        size = self.model.dimensions
         lengths = [len(job.prompt) + len(text) for text in job.texts]
         if not job.truncate and max(lengths) > self.model.context_window:
             raise CONTEXT_LENGTH_EXCEEDED(f"`input` has {max(lengths)} tokens", param="input")
@@ -281,7 +282,7 @@ class ObedientDesigner:
         self.under_way = 0
         self.go = asyncio.Event()
 
-    async def design(self, job: DesignJob) -> Designed:
+    async def design(self, job: DesignJob) -> DesignResult:
         self.jobs.append(job)
         self.under_way += 1
         try:
@@ -289,7 +290,7 @@ class ObedientDesigner:
         finally:
             self.under_way -= 1
         f0_hz = 2.0 * job.target_hz if job.instruct == "far" else job.target_hz + 0.04
-        return Designed(
+        return DesignResult(
             clip=Clip(b"\1\0" * 48_000, 24_000, job.text),
             sample=json.dumps({"sample": job.seed}).encode(),
             recipe=None if job.instruct == "clip" else json.dumps({"seed": job.seed}),
@@ -341,7 +342,7 @@ class ObedientTranscriber:
         self.model = model
         self.under_way = 0
 
-    async def transcribe(self, job: TranscriptionJob) -> AsyncGenerator[Heard, None]:
+    async def transcribe(self, job: TranscriptionJob) -> AsyncGenerator[TranscriptUpdate, None]:
         self.under_way += 1
         try:
             lines = [line for line in _recording(job).splitlines() if line]
@@ -352,7 +353,7 @@ class ObedientTranscriber:
             duration_s = float(commands.get("lasts", f"lasts {len(spoken)}").split()[1])
             if duration_s > job.max_seconds:
                 raise AUDIO_TOO_LONG(f"the recording lasts more than {job.max_seconds:g} s", param="file")
-            yield Heard(duration_s)
+            yield TranscriptUpdate(duration_s)
             language, at_s = job.language or commands.get("speaks", "speaks en").split()[1], 0.0
             for line in lines:
                 match line.split():
@@ -365,11 +366,13 @@ class ObedientTranscriber:
                     case ["silence", seconds]:
                         at_s += float(seconds)
                     case ["told"]:
-                        yield Heard(duration_s, duration_s, language, (Segment(_asked(job), at_s, at_s + 1),))
+                        yield TranscriptUpdate(
+                            duration_s, duration_s, language, (Segment(_asked(job), at_s, at_s + 1),)
+                        )
                     case _ if line in spoken:
-                        yield Heard(duration_s, at_s + 1, language, (_segment(line, at_s, job.words),))
+                        yield TranscriptUpdate(duration_s, at_s + 1, language, (_segment(line, at_s, job.words),))
                         at_s += 1
-            yield Heard(duration_s, duration_s, language)
+            yield TranscriptUpdate(duration_s, duration_s, language)
         finally:
             self.under_way -= 1
 
@@ -398,7 +401,7 @@ def _asked(job: TranscriptionJob) -> str:
 def _segment(text: str, start: float, timed: bool) -> Segment:
     words = text.split()
     step = 1 / len(words)
-    times = tuple(Word(word, start + i * step, start + (i + 1) * step) for i, word in enumerate(words))
+    times = tuple(TimedWord(word, start + i * step, start + (i + 1) * step) for i, word in enumerate(words))
     figures = {"tokens": (1, 2), "temperature": 0.0, "avg_logprob": -0.25, "compression_ratio": 1.0}
     return Segment(text, start, start + 1, times if timed else (), no_speech_prob=0.01, **figures)
 

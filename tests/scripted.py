@@ -6,10 +6,11 @@ from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from contract.chat.engine import ChatBatch, ChatJob, ChatReply, usage_of
+from contract.chat.engine import ChatBatch, ChatJob, ChatReply
 from contract.chat.request import ChatRequest
-from contract.events import event
+from contract.chat.usage import usage_of
 from contract.tokens import Tokenized, TokenizeJob
+from contract.wires import event
 
 MODEL = "obedient"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from deployments.replicas import INGRESS_SECRETS, Replica
-from state.blobs.store import BLOBS_VARIABLE
+from state.blobs.base import BLOBS_VARIABLE
 from state.keyring import SECRET_VARIABLE
 from state.open import DATABASE_VARIABLE
 from tests.catalogs import chat

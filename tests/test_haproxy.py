@@ -26,6 +26,7 @@ from starlette.types import Receive, Scope, Send
 
 from contract.errors import RATE_LIMIT_EXCEEDED
 from tests.state.servers import free_port, wait_until
+from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -52,8 +53,7 @@ async def upstream() -> AsyncIterator[int]:
     """The app over a socket; gives its port."""
     server = uvicorn.Server(uvicorn.Config(app, port=0, lifespan="off", log_level="error"))
     serving = asyncio.create_task(server.serve())
-    while not server.started:  # noqa: ASYNC110  # uvicorn gives nothing to wait for
-        await asyncio.sleep(0.01)
+    await until(lambda: server.started)
     yield server.servers[0].sockets[0].getsockname()[1]
     server.should_exit = True
     await serving

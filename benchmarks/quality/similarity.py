@@ -20,9 +20,9 @@ from typing import Any
 import configs
 from benchmarks.quality.examples import load
 from contract.catalog import Catalog
+from contract.decisions.decision import FAILS, HOLDS
 from contract.decisions.engine import DecisionJob
 from contract.decisions.questions import BinaryQuestion, Question
-from contract.decisions.translation import FAILS, HOLDS
 from models.decisions.similarity import EXAMPLE_SCALE, OPTION_SCALE, STATEMENT_SCALE, Likeness, SimilarityScorer
 from models.weights import store as weights
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from benchmarks.quality.examples import OWN
 from benchmarks.quality.verdicts import Evaluated, Verdict, accuracy, interval, most_frequent
 from contract.decisions.answers import ABSTAINING, abstain_reasons
-from contract.decisions.policy import Policy
+from contract.decisions.questions import Policy
 from models.decisions.measuring import calibration_error
 
 THRESHOLDS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)

@@ -23,7 +23,7 @@ import models
 from contract.body import parse
 from contract.catalog import Catalog, DecisionModel
 from contract.decisions.answers import answers
-from contract.decisions.decision import DecisionResult, Wire
+from contract.decisions.decision import DecisionResult, DecisionWire
 from contract.decisions.engine import DecisionEngine, DecisionJob
 from contract.decisions.openai import OpenAIDecisionRequest
 from contract.decisions.systemone import SystemOneRequest
@@ -70,7 +70,7 @@ async def _tallies(catalog: Catalog, model: DecisionModel) -> dict[str, Tally]:
     return tallies
 
 
-def openai(state: str, group: dict[str, Any]) -> Wire:
+def openai(state: str, group: dict[str, Any]) -> DecisionWire:
     """What a client sends in OpenAI's shape: the choice, then each option in each form."""
     options = group["options"].items()
     choices = [{"value": name, "description": option["description"]} for name, option in options]
@@ -79,7 +79,7 @@ def openai(state: str, group: dict[str, Any]) -> Wire:
     return parse(OpenAIDecisionRequest, json.dumps({"input": state, "questions": asked}).encode())
 
 
-def system_one(state: str, group: dict[str, Any]) -> Wire:
+def system_one(state: str, group: dict[str, Any]) -> DecisionWire:
     """The same in the shape of System One."""
     options = group["options"].items()
     criteria = {name: option["description"] for name, option in options}
@@ -89,13 +89,13 @@ def system_one(state: str, group: dict[str, Any]) -> Wire:
     return parse(SystemOneRequest, json.dumps({"state": state, "questions": asked}).encode())
 
 
-async def _reply(catalog: Catalog, model: DecisionModel, scorer: DecisionEngine, wire: Wire) -> Any:
+async def _reply(catalog: Catalog, model: DecisionModel, scorer: DecisionEngine, wire: DecisionWire) -> Any:
     decision = wire.decision()
     readings = await scorer.decide(DecisionJob(decision.state, tuple(decision.questions.values())))
     found = answers(decision.questions, readings, decision.policy)
-    place = catalog.place
+    operator = catalog.operator
     return wire.render(
-        DecisionResult("dec_0", 0, decision, model, place, None, decision.questions, found, readings, total_s=0.0)
+        DecisionResult("dec_0", 0, decision, model, operator, None, decision.questions, found, readings, total_s=0.0)
     )
 
 

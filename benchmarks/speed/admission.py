@@ -19,7 +19,7 @@ from benchmarks.servers import make_customer, working_folder
 from benchmarks.speed.load import cuts_ms
 from contract.access import Scope
 from state import open_state
-from state.database.connect import migrate
+from state.database.base import migrate
 from state.keyring import SECRET_VARIABLE
 
 

@@ -22,11 +22,11 @@ from contract.chat.request import ChatRequest
 from contract.decisions.engine import DecisionJob
 from contract.decisions.questions import BinaryQuestion
 from contract.embeddings import EmbeddingsJob
-from contract.events import contents
 from contract.rerank import RerankJob
 from contract.speech.engine import SpeechJob
 from contract.transcription.engine import TranscriptionJob
-from contract.voice_design.order import DesignOrder, plan
+from contract.voice_design.order import DesignOrder, voice_spec
+from contract.wires import contents
 
 ANSWER_TOKENS = 256
 TEXTS = 64
@@ -172,7 +172,7 @@ async def voice_design(engine: Any, model: VoiceDesignModel, _: Path | None) -> 
     """A voice to an order."""
     catalog = configs.load("production")
     order = DesignOrder(gender="f", age_years=32, language="en", character="warm")
-    planned = plan(order, catalog.traits, model, Random(1))
+    planned = voice_spec(order, catalog.traits, model, Random(1))
     started = time.perf_counter()
     made = await engine.design(planned.job(catalog.sentences["en"], model.max_attempts))
     return [Asked("order", time.perf_counter() - started, f"{made.f0_hz:.0f} Hz")]

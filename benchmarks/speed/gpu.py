@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--recording", type=Path, metavar="FILE", help="somebody speaking, for transcription models")
     parser.add_argument("--only", metavar="DEPLOYMENT", help=argparse.SUPPRESS)  # what the child is given
     options = parser.parse_args(arguments)
-    found = {model.deployment: model for model in configs.load(options.profile).set_up()}
+    found = {model.deployment: model for model in configs.load(options.profile).deployed()}
     if options.only:
         print(json.dumps(asyncio.run(shown(found[options.only], options.recording))))
         return 0

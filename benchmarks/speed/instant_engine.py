@@ -8,8 +8,9 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 from contract.catalog import ChatModel, TranscriptionModel
-from contract.chat.engine import ChatBatch, ChatCompletion, ChatJob, ChatReply, usage_of
-from contract.transcription.engine import Heard, Segment, TranscriptionJob
+from contract.chat.engine import ChatBatch, ChatCompletion, ChatJob, ChatReply
+from contract.chat.usage import usage_of
+from contract.transcription.engine import Segment, TranscriptionJob, TranscriptUpdate
 
 MODEL = "obedient"
 EARS = "instant-ears"
@@ -55,9 +56,9 @@ class InstantTranscriber:
     def __init__(self, model: TranscriptionModel, path: Path | None) -> None:
         self.model = model
 
-    async def transcribe(self, job: TranscriptionJob) -> AsyncGenerator[Heard, None]:
-        yield Heard(1.0)
-        yield Heard(1.0, 1.0, "en", (Segment(str(len(job.audio)), 0.0, 1.0),))
+    async def transcribe(self, job: TranscriptionJob) -> AsyncGenerator[TranscriptUpdate, None]:
+        yield TranscriptUpdate(1.0)
+        yield TranscriptUpdate(1.0, 1.0, "en", (Segment(str(len(job.audio)), 0.0, 1.0),))
 
     async def check_health(self) -> None:
         """Always well."""

@@ -32,9 +32,9 @@ import models
 from contract.catalog import Catalog, VoiceDesignModel
 from contract.limits import TARGET_HZ
 from contract.speech.engine import Clip
-from contract.voice_design.draft import Plan
-from contract.voice_design.engine import Designed
-from contract.voice_design.order import DesignOrder, plan
+from contract.voice_design.draft import VoiceSpec
+from contract.voice_design.engine import DesignResult
+from contract.voice_design.order import DesignOrder, voice_spec
 
 ROOT = Path(__file__).parents[2]
 TABLE, PLOT = ROOT / "benchmarks/speed/results/voice_design.md", ROOT / "docs/images/voice-design.png"
@@ -55,16 +55,16 @@ class Outcome:
         praat_hz: median pitch of the clip by Praat, None where it is not installed.
     """
 
-    plan: Plan
-    made: Designed
+    spec: VoiceSpec
+    made: DesignResult
     is_within_reach: bool
     praat_hz: float | None
 
 
-def orders(catalog: Catalog, model: VoiceDesignModel, count: int, seed: int) -> list[Plan]:
+def orders(catalog: Catalog, model: VoiceDesignModel, count: int, seed: int) -> list[VoiceSpec]:
     """Orders as clients may send them."""
     draw = Random(seed)
-    return [plan(_order(draw, number), catalog.traits, model, draw) for number in range(count)]
+    return [voice_spec(_order(draw, number), catalog.traits, model, draw) for number in range(count)]
 
 
 def _order(draw: Random, number: int) -> DesignOrder:
@@ -78,15 +78,15 @@ async def run(catalog: Catalog, count: int, seed: int, found: list[Outcome]) -> 
     (model,) = catalog.voice_design.values()
     designer = models.load(model)
 
-    async def design(planned: Plan) -> Designed:
-        made: Designed = await designer.design(planned.job(catalog.sentences[planned.language], model.max_attempts))
+    async def design(planned: VoiceSpec) -> DesignResult:
+        made: DesignResult = await designer.design(planned.job(catalog.sentences[planned.language], model.max_attempts))
         return made
 
     async def reach_hz(language: str) -> tuple[float, float]:
         ends = []
         for target in TARGET_HZ:
             order = DesignOrder(gender="f", age_years=30, language=language, target_hz=target)
-            ends.append((await design(plan(order, catalog.traits, model, Random(seed)))).f0_hz)
+            ends.append((await design(voice_spec(order, catalog.traits, model, Random(seed)))).f0_hz)
         return ends[0], ends[1]
 
     reaches = {language: await reach_hz(language) for language in dict.fromkeys(LANGUAGES)}
@@ -118,7 +118,7 @@ def table(found: Sequence[Outcome]) -> str:
         "| within 5 % of Praat | worst |"
     )
     languages = dict.fromkeys(LANGUAGES)
-    rows = [_row(language, [one for one in found if one.plan.language == language]) for language in languages]
+    rows = [_row(language, [one for one in found if one.spec.language == language]) for language in languages]
     return "\n".join([head, "|---" * 8 + "|", *rows, _row("all", found)])
 
 
@@ -150,9 +150,9 @@ def draw_plot(found: Sequence[Outcome], file: Path) -> None:
     panel.plot(ends, ends, color="grey", linestyle="--", linewidth=1)
     for gender, marker, name in (("m", "s", "men"), ("f", "o", "women")):
         for near, color in ((True, "tab:blue"), (False, "tab:red")):
-            ones = [one for one in found if one.plan.gender == gender and one.is_within_reach is near]
+            ones = [one for one in found if one.spec.gender == gender and one.is_within_reach is near]
             panel.scatter(
-                [one.plan.target_hz for one in ones],
+                [one.spec.target_hz for one in ones],
                 [one.made.f0_hz for one in ones],
                 s=18,
                 marker=marker,
@@ -178,7 +178,7 @@ def styles(catalog: Catalog) -> str:
     """The table `styles` of models/voice_design/styles.toml, of all styles that there are."""
     from audio.pitch import measure
     from models.kokoro.speaker import SAMPLE_RATE, Kokoro
-    from models.kokoro.voices import KokoroVoice
+    from models.kokoro.styles import KokoroVoice
     from models.weights import store
 
     kokoro = Kokoro(store.ensure("kokoro-82m"), None)

@@ -1,11 +1,11 @@
-"""Chat completions. Spec 2 (Chat message) and 4.
+"""Chat completions.
 
 request.py     bodies
-tools.py       tools, which of them may be called, and calls
-arguments.py   arguments of calls that a client repeats
-forms.py       forms that an answer is made to follow
-schemas.py     which JSON schemas are compiled, and what that costs
+tools.py       tools, and which of them may be called
+calls.py       calls of tools that a client repeats, and their arguments
+schemas.py     forms that an answer must follow: which are compiled, and what that costs
 thinking.py    how much a model thinks, in the terms of that model
+usage.py       tokens of a call
 engine.py      what crosses to an LLM: job, reply, batches of a stream
 reads.py       what crosses to an LLM that a scorer reads through
 """

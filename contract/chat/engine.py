@@ -1,26 +1,24 @@
-"""What an LLM is asked and what it gives back: the job and the protocol of chat. Design section 1."""
+"""What an LLM is asked and what it gives back: the job and the protocol of chat."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NotRequired, Protocol
+from typing import Any, Literal, Protocol
 
 from typing_extensions import TypedDict
 
 from contract.catalog import ChatModel
+from contract.chat.reads import ReadJob, ReadReply
 from contract.chat.request import ChatRequest
-from contract.events import contents
+from contract.chat.usage import ChatUsage
+from contract.completions import CompletionJob, CompletionReply
 from contract.quantities import IMAGE_TOKENS, likely_tokens, most_tokens, utf8_bytes
-
-if TYPE_CHECKING:
-    from contract.chat.reads import ReadJob, ReadReply
-    from contract.completions import CompletionJob, CompletionReply
-    from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob
-
+from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob
+from contract.wires import contents
 
 COUNT_S = 0.25
-"""Between two counts of an answer that is made in one piece."""
+"""Seconds between two counts of an answer that is generated in one piece."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,55 +59,6 @@ class ChatChoice(TypedDict):
     message: dict[str, Any]
     logprobs: dict[str, Any] | None
     finish_reason: str | None
-
-
-class PromptTokens(TypedDict):
-    """Of the prompt, the tokens that an earlier request had left in the cache."""
-
-    cached_tokens: int
-
-
-class CompletionTokens(TypedDict):
-    """Of the answer, the tokens of thoughts."""
-
-    reasoning_tokens: int
-
-
-class ChatUsage(TypedDict):
-    """Tokens of the call. `prompt_tokens_cut` is there where input was cut from the top, and says how much."""
-
-    prompt_tokens: int
-    completion_tokens: int
-    total_tokens: int
-    prompt_tokens_details: PromptTokens
-    completion_tokens_details: CompletionTokens
-    prompt_tokens_cut: NotRequired[int]
-
-
-def usage_of(
-    prompt_tokens: int,
-    completion_tokens: int,
-    *,
-    cached_tokens: int = 0,
-    reasoning_tokens: int = 0,
-    cut_tokens: int = 0,
-) -> ChatUsage:
-    """`usage` of a call with these tokens."""
-    usage: ChatUsage = {
-        "prompt_tokens": prompt_tokens,
-        "completion_tokens": completion_tokens,
-        "total_tokens": prompt_tokens + completion_tokens,
-        "prompt_tokens_details": {"cached_tokens": cached_tokens},
-        "completion_tokens_details": {"reasoning_tokens": reasoning_tokens},
-    }
-    if cut_tokens:
-        usage["prompt_tokens_cut"] = cut_tokens
-    return usage
-
-
-def reasoning_tokens(usage: ChatUsage) -> int:
-    """Of the answer, the tokens of thoughts."""
-    return usage["completion_tokens_details"]["reasoning_tokens"]
 
 
 class ChatCompletion(TypedDict):

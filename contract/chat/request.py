@@ -1,79 +1,52 @@
-"""POST /chat/completions: what a body may say. Spec 2 (Chat message) and 4.
-
-    ChatRequest                 a validated body
-      |- messages: Message      text as parts, images as `data:` addresses
-      |- tools, tool_choice     contract.chat.tools
-      |- response_format, structured_outputs    contract.chat.forms
-      `- budget                 tokens of the answer, None for all that fit
-
-The limits here are those of OpenAI's schema where it has one.
-"""
+"""POST /chat/completions: what a body may say. Limits are those of OpenAI's schema where it has one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from contract.base import Items, Lenient
+from contract.catalog.chat import ReasoningEffort
 from contract.chat import schemas
-from contract.chat.arguments import check_arguments
-from contract.chat.forms import ResponseFormat, StructuredOutputs
+from contract.chat.calls import AnyCall, ToolCall, check_arguments
+from contract.chat.schemas import ResponseFormat, StructuredOutputs
 from contract.chat.tools import (
     MAX_ID_CHARS,
     MAX_TOOLS,
     AllowedChoice,
-    AnyCall,
     AnyTool,
     BuiltInTool,
     CustomTool,
     Id,
+    NamedCustomTool,
+    NamedTool,
     Tool,
-    ToolCall,
     ToolChoice,
     named,
 )
-from contract.images import decoded_bytes
-from contract.logprobs import most_with_logprobs
-
-MAX_MESSAGES = 2048
-MAX_PARTS = 256
-"""Parts of one message."""
-MAX_IMAGES = 16
-"""Images of one request."""
-MAX_TOOL_CALLS = 128
-"""Tool calls of one assistant message."""
-MAX_CHOICES = 8
-MAX_TOP_LOGPROBS = 20
-MAX_STOPS = 4
-MAX_STOP_CHARS = 256
-MAX_TEMPERATURE = 2.0
-MAX_PENALTY = 2.0
-MAX_TOP_K = 1000
-"""0 is all tokens, and so is -1, which older clients of vLLM send."""
-MAX_REPETITION_PENALTY = 2.0
-
-ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
-"""How much a model may think before it answers; `none` is not at all."""
+from contract.images import ImageUrl
+from contract.limits import (
+    MAX_CHOICES,
+    MAX_IMAGES,
+    MAX_MESSAGES,
+    MAX_PARTS,
+    MAX_PENALTY,
+    MAX_REPETITION_PENALTY,
+    MAX_STOP_CHARS,
+    MAX_STOPS,
+    MAX_TEMPERATURE,
+    MAX_TOOL_CALLS,
+    MAX_TOP_K,
+    MAX_TOP_LOGPROBS,
+)
+from contract.quantities import most_with_logprobs
 
 
 def _listed(value: Any, wrap: Any = lambda text: text) -> Any:
     """A single string where a list may stand."""
     return [wrap(value)] if isinstance(value, str) else value
-
-
-class ImageUrl(Lenient):
-    """An image in the body itself: nothing is ever fetched for a client."""
-
-    url: str
-    detail: Literal["auto", "low", "high"] | None = None
-
-    @field_validator("url")
-    @classmethod
-    def _is_data(cls, url: str) -> str:
-        decoded_bytes(url)
-        return url
 
 
 class Part(Lenient):
@@ -192,8 +165,8 @@ class ChatRequest(Lenient):
         kinds = {tool.name: tool.type for tool in tools}
         if len(kinds) < len(tools):
             raise ValueError("two tools in `tools` have the same name")
-        left = kinds if self.tool_choice == "required" else named(self.tool_choice)
-        if self.is_tool_forced and not left:
+        allowed = kinds if self.tool_choice == "required" else named(self.tool_choice)
+        if self.is_tool_forced and not allowed:
             reason = "every tool that it leaves is built-in, and none runs here" if self.tools else "`tools` is empty"
             raise ValueError(f"`tool_choice` demands a call, but {reason}")
         for tool in named(self.tool_choice):
@@ -202,7 +175,7 @@ class ChatRequest(Lenient):
         return self
 
     @model_validator(mode="after")
-    def _calls_are_readable(self) -> ChatRequest:
+    def _fields_agree(self) -> ChatRequest:
         if any(message.tool_calls for message in self.messages):
             check_arguments(
                 (f"messages[{turn}].tool_calls[{place}].function.arguments", call.function.arguments)
@@ -210,10 +183,6 @@ class ChatRequest(Lenient):
                 for place, call in enumerate(message.tool_calls or ())
                 if isinstance(call, ToolCall)
             )
-        return self
-
-    @model_validator(mode="after")
-    def _fields_agree(self) -> ChatRequest:
         if self.structured_outputs and self.response_format and self.response_format.type != "text":
             raise ValueError("an answer has one form: give `response_format` or `structured_outputs`")
         if self.structured_outputs and self.offered and self.tool_choice != "none":
@@ -223,7 +192,7 @@ class ChatRequest(Lenient):
         if sum(message.images for message in self.messages) > MAX_IMAGES:
             raise ValueError(f"`messages` hold more than {MAX_IMAGES} images")
         if self.tools or self.response_format:
-            schemas.check(self)
+            schemas.check(self.compiled_schemas())
         return self
 
     def texts(self) -> Iterator[str]:
@@ -241,10 +210,10 @@ class ChatRequest(Lenient):
     @property
     def budget(self) -> int | None:
         """Tokens that the answer may take, reasoning included; None for all that fit the window."""
-        given = self.max_completion_tokens or self.max_tokens
-        if given is None and self.logprobs:
+        limit = self.max_completion_tokens or self.max_tokens
+        if limit is None and self.logprobs:
             return most_with_logprobs(self.top_logprobs or 0) // (self.n or 1)
-        return given
+        return limit
 
     @property
     def is_tool_forced(self) -> bool:
@@ -261,6 +230,21 @@ class ChatRequest(Lenient):
             names = {tool.name for tool in named(self.tool_choice)}
             tools = {place: tool for place, tool in tools.items() if tool.name in names}
         return {place: tool.as_function for place, tool in tools.items()}
+
+    def compiled_schemas(self) -> dict[str, dict[str, Any]]:
+        """The JSON schemas that are compiled to a grammar, by the field that each stands in."""
+        form, fields = self.response_format, {}
+        if form and form.type == "json_schema" and form.json_schema and not self.is_tool_forced:
+            fields["response_format"] = form.json_schema.schema_
+        if self.tool_choice == "none":
+            return fields
+        name = self.tool_choice.name if isinstance(self.tool_choice, NamedTool | NamedCustomTool) else None
+        for place, tool in self.offered.items():
+            function = tool.function
+            is_strict = self.is_tool_forced if function.strict is None else function.strict
+            if is_strict and function.parameters and name in (None, tool.name):
+                fields[f"tools[{place}].function.parameters"] = function.parameters
+        return fields
 
     @property
     def left_out(self) -> list[str]:

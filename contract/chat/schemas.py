@@ -1,4 +1,4 @@
-"""JSON schemas that an answer is made to follow: which of a request those are, and what following one costs.
+"""JSON schemas that an answer is made to follow, and what following one costs.
 
 Only such schemas are compiled to a grammar, and only they are bounded. The schema of a tool that the model may call or
 leave is text in the prompt: the bounds of a body hold for it, and nothing else.
@@ -10,18 +10,97 @@ limit of time and memory in `models.llm.grammars`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any, Literal
 
-from contract.chat.tools import NamedCustomTool, NamedTool
+from pydantic import Field, field_validator, model_validator
+
+from contract.base import Items, Lenient
+from contract.chat.tools import Name
 from contract.errors import INVALID_REQUEST
 
-if TYPE_CHECKING:
-    from contract.chat.request import ChatRequest
+MAX_REGEX_CHARS = 2048
+MAX_REPETITIONS = 1000
+"""Repetitions of one piece of a regular expression."""
+MAX_ALLOWED_ANSWERS = 256
+"""Entries of `structured_outputs.choice`."""
+MAX_ALLOWED_ANSWERS_CHARS = 8192
+"""Characters of all of them together."""
+
+REPETITION = re.compile(r"(?<!\\)\{\s*(\d*)\s*(?:,\s*(\d*)\s*)?\}")
+"""A repetition within bounds, `{2}` or `{2,5}`."""
+
+
+class AnswerSchema(Lenient):
+    """The schema that the answer follows, under a name of the client's choice."""
+
+    name: Name
+    description: str | None = None
+    schema_: dict[str, Any] = Field({}, alias="schema")
+    strict: bool | None = None
+
+
+class ResponseFormat(Lenient):
+    """Form of the answer: free text, any JSON object, or JSON that follows a schema."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: AnswerSchema | None = None
+
+    @model_validator(mode="after")
+    def _schema_is_there(self) -> ResponseFormat:
+        if self.type == "json_schema" and self.json_schema is None:
+            raise ValueError("`response_format` of type `json_schema` needs the field `json_schema`")
+        return self
+
+
+ELSEWHERE = {
+    "json": "a JSON schema belongs in `response_format`",
+    "json_object": "any JSON object is asked for with `response_format`",
+    "grammar": "a grammar is not followed: no bound is known for what a token of it costs",
+    "structural_tag": "a structural tag is not followed: tools are declared in `tools`",
+}
+"""Forms of vLLM's that are refused, and what to do instead."""
+
+
+class StructuredOutputs(Lenient):
+    """Text that the answer is: one that a regular expression matches, or one of several. One of the two is given."""
+
+    regex: Annotated[str, Field(min_length=1, max_length=MAX_REGEX_CHARS)] | None = None
+    choice: Annotated[list[Annotated[str, Field(min_length=1)]], Items(MAX_ALLOWED_ANSWERS, least=1)] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_offered(cls, value: Any) -> Any:
+        for name, instead in ELSEWHERE.items():
+            if isinstance(value, dict) and value.get(name) is not None:
+                raise ValueError(f"`structured_outputs` takes `regex` or `choice`; {instead}")
+        return value
+
+    @field_validator("regex")
+    @classmethod
+    def _repeats_within_bounds(cls, regex: str | None) -> str | None:
+        for counts in REPETITION.findall(regex or ""):
+            if any(int(count) > MAX_REPETITIONS for count in counts if count):
+                raise ValueError(f"a regular expression may repeat a piece at most {MAX_REPETITIONS} times")
+        return regex
+
+    @field_validator("choice")
+    @classmethod
+    def _is_short(cls, choice: list[str] | None) -> list[str] | None:
+        if sum(map(len, choice or ())) > MAX_ALLOWED_ANSWERS_CHARS:
+            raise ValueError(f"the answers together have at most {MAX_ALLOWED_ANSWERS_CHARS} characters")
+        return choice
+
+    @model_validator(mode="after")
+    def _is_one(self) -> StructuredOutputs:
+        if (self.regex is None) == (self.choice is None):
+            raise ValueError("`structured_outputs` takes one of `regex` and `choice`")
+        return self
+
 
 MAX_SCHEMA_COST = 4096
-"""Of all compiled schemas of a request together, in states of a grammar; see `cost`."""
+"""States of the grammars of all compiled schemas of a request together; see `cost`."""
 REPEATED_STATES = 256
 """A longer repetition is compiled to so many states, and no more."""
 CHARS_PER_STATE = 64
@@ -42,25 +121,13 @@ REFERENCE = re.compile(r"#(/(\$defs|definitions)/[^/]+)?")
 """Where a `$ref` may point. A path to anywhere else could name a value that is no schema and was not looked at."""
 
 
-def compiled(request: ChatRequest) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The schemas of `request` that are compiled, each after the field that it stands in."""
-    form = request.response_format
-    if form and form.type == "json_schema" and form.json_schema and not request.is_tool_forced:
-        yield "response_format", form.json_schema.schema_
-    if request.tool_choice == "none":
-        return
-    named = request.tool_choice.name if isinstance(request.tool_choice, NamedTool | NamedCustomTool) else None
-    for index, tool in request.offered.items():
-        function = tool.function
-        is_strict = request.is_tool_forced if function.strict is None else function.strict
-        if is_strict and function.parameters and named in (None, tool.name):
-            yield f"tools[{index}].function.parameters", function.parameters
+def check(schemas: Mapping[str, dict[str, Any]]) -> None:
+    """Checks the compiled schemas of a request, by the field that each stands in.
 
-
-def check(request: ChatRequest) -> None:
-    """Raises INVALID_REQUEST for a reference that leads nowhere, and for schemas that are too dear together."""
+    Raises INVALID_REQUEST for a reference that leads nowhere, and for schemas that are too dear together.
+    """
     total = 0
-    for param, schema in compiled(request):
+    for param, schema in schemas.items():
         try:
             total += cost(schema)
             _refuse_loops(schema)
@@ -75,9 +142,9 @@ def check(request: ChatRequest) -> None:
             )
 
 
-def dearest(request: ChatRequest) -> str:
-    """The field of the compiled schema that costs most. At least one must be compiled."""
-    return max(compiled(request), key=lambda item: cost(item[1]))[0]
+def dearest(schemas: Mapping[str, dict[str, Any]]) -> str:
+    """The field of the schema that costs most. There is at least one."""
+    return max(schemas, key=lambda param: cost(schemas[param]))
 
 
 def cost(schema: dict[str, Any]) -> int:

@@ -1,4 +1,4 @@
-"""Tools of a chat request, in all forms that OpenAI's clients send. Spec 4.
+"""Tools of a chat request, in all forms that OpenAI's clients send.
 
     tools: Tool | CustomTool | BuiltInTool         a function with arguments, a tool that takes text, one that we lack
     tool_choice: a word | NamedTool | NamedCustomTool | AllowedChoice
@@ -11,11 +11,10 @@ of functions are taken as they come; those that are compiled are bounded in `con
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator
+from pydantic import Discriminator, Field, Tag, field_validator
 
 from contract.base import Items, Lenient, type_of
 
@@ -126,7 +125,7 @@ class NamedTool(Lenient):
 
     @property
     def name(self) -> str:
-        """Of the function."""
+        """The name of the function."""
         return self.function.name
 
 
@@ -138,49 +137,8 @@ class NamedCustomTool(Lenient):
 
     @property
     def name(self) -> str:
-        """Of the custom tool."""
+        """The name of the custom tool."""
         return self.custom.name
-
-
-class CalledFunction(Lenient):
-    """A call that the model made earlier. `arguments` is a JSON object as text (`contract.chat.arguments`)."""
-
-    name: Name
-    arguments: Annotated[str, AfterValidator(lambda text: text or "{}")] = "{}"
-
-
-class ToolCall(Lenient):
-    """A call of the assistant, repeated by the client."""
-
-    id: Id
-    type: Literal["function"] = "function"
-    function: CalledFunction
-
-    @property
-    def as_function(self) -> ToolCall:
-        """Itself."""
-        return self
-
-
-class CalledCustom(Lenient):
-    """A call of a custom tool that the model made earlier."""
-
-    name: Name
-    input: str
-
-
-class CustomCall(Lenient):
-    """A call of a custom tool, repeated by the client."""
-
-    id: Id
-    type: Literal["custom"]
-    custom: CalledCustom
-
-    @property
-    def as_function(self) -> ToolCall:
-        """The call of the function that engines know instead."""
-        arguments = json.dumps({INPUT: self.custom.input}, ensure_ascii=False)
-        return ToolCall(id=self.id, function=CalledFunction(name=self.custom.name, arguments=arguments))
 
 
 FUNCTION, CUSTOM, BUILT_IN = "a function", "a custom tool", "a built-in tool"
@@ -206,23 +164,20 @@ def _choice(value: Any) -> str | None:
     return WORD if isinstance(value, str) else _branch(value)
 
 
-def _one_of(known: str, branch: Any = _branch) -> Discriminator:
-    return Discriminator(branch, custom_error_type="tool_type", custom_error_message=known)
+def one_of(sentence: str, branch: Any = _branch) -> Discriminator:
+    """Decides between the forms of a tool; its error says what is `known`."""
+    return Discriminator(branch, custom_error_type="tool_type", custom_error_message=sentence)
 
 
 AnyTool = Annotated[
     Annotated[Tool, Tag(FUNCTION)] | Annotated[CustomTool, Tag(CUSTOM)] | Annotated[BuiltInTool, Tag(BUILT_IN)],
-    _one_of("a tool is an object of type `function` or `custom`", _offered),
+    one_of("a tool is an object of type `function` or `custom`", _offered),
 ]
 AnyName = Annotated[
     Annotated[NamedTool, Tag(FUNCTION)]
     | Annotated[NamedCustomTool, Tag(CUSTOM)]
     | Annotated[BuiltInTool, Tag(BUILT_IN)],
-    _one_of("a tool is named by an object of type `function` or `custom`", _offered),
-]
-AnyCall = Annotated[
-    Annotated[ToolCall, Tag(FUNCTION)] | Annotated[CustomCall, Tag(CUSTOM)],
-    _one_of("a tool call is an object of type `function` or `custom`"),
+    one_of("a tool is named by an object of type `function` or `custom`", _offered),
 ]
 
 
@@ -250,7 +205,7 @@ ToolChoice = Annotated[
     | Annotated[NamedTool, Tag(FUNCTION)]
     | Annotated[NamedCustomTool, Tag(CUSTOM)]
     | Annotated[AllowedChoice, Tag(ALLOWED)],
-    _one_of(
+    one_of(
         "give `none`, `auto`, `required`, or an object of type `function`, `custom` or `allowed_tools`; a built-in "
         "tool cannot be chosen, because none runs here",
         _choice,

@@ -1,10 +1,12 @@
-"""Decisions. Spec 2 (Decision result), 4 and 8 (decision engine).
+"""Decisions: closed questions about a text, answered with probabilities.
 
-questions.py      what can be asked; presets.py: packs of questions; policy.py: when an answer is released
-decision.py       a decision between the wires, and what every wire does
-native.py         our own wire; openai.py, systemone.py: those of other APIs; translation.py: what the two share
-bodies.py         which wire a body of POST /decisions is in
-engine.py         what crosses to a scorer: job, readings, measurement
-answers.py        from readings to answers: probabilities, abstention; orders.py: choices read in both orders
-models.py         GET /decisions/models and /decisions/presets
+questions.py   questions, and the policy that releases their answers
+presets.py     packs of questions that the server keeps
+decision.py    a decision between the wires, and what the wires share
+native.py      our own wire, and which wire a body of POST /decisions is in
+openai.py      OpenAI's wire
+systemone.py   System One's wire
+engine.py      what crosses to a scorer: job, readings, measurement
+answers.py     from readings to answers
+models.py      how decision models are listed
 """

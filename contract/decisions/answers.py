@@ -1,24 +1,26 @@
-"""From what a model read to answers: the mathematics of decisions, policy and abstention. Spec 2 (Decision result).
+"""From what a model read to answers: the mathematics of decisions, policy and abstention.
 
-    Reading -> distribution() -> Distribution      over the options of one question
-            -> answers() -> Answer                 one for each question, by its name
+    expand_orders(questions, order)     what the engine is asked: a choice in `both` orders is asked twice
+    merge_orders(questions, readings)   one reading for each question, the mean of both orders
+    distribution(reading)               probabilities over the options of one question
+    to_answers(questions, readings)     one answer for each question, by its name
 
-`probabilities` is the distribution over the given options, not a probability of being right. `label_mass` is what of
-the model's whole distribution sat on the options; a temperature never touches it.
+`probabilities` is the distribution over the given options, not a probability of being right. `label_mass` is the share
+of the model's whole distribution that sat on the options; a temperature never changes it. Models favour some places in
+a list, so a choice may be read in both orders; each further read is a forward pass of its own, and billed as one.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
 from contract.decisions.engine import Reading, Readings
-from contract.decisions.policy import Policy
-from contract.decisions.questions import BinaryQuestion, ChoiceQuestion, Question
+from contract.decisions.questions import BinaryQuestion, ChoiceQuestion, Policy, Question
 from contract.errors import UPSTREAM_ERROR
 from contract.limits import LOW_LABEL_MASS
 
@@ -94,14 +96,14 @@ class _Common(TypedDict):
 
 
 class ChoiceAnswer(_Common):
-    """Of a choice; `value` is the option's id. Only choices are read in both orders, and then have `order`."""
+    """The answer to a choice; `value` is the option's id. Choices that are read in both orders have `order`."""
 
     type: Literal["choice"]
     value: str
 
 
 class ScoreAnswer(_Common):
-    """Of a score; `value` is the most likely level, from 0."""
+    """The answer to a score; `value` is the most likely level, from 0."""
 
     type: Literal["score"]
     value: int
@@ -110,7 +112,7 @@ class ScoreAnswer(_Common):
 
 
 class BinaryAnswer(_Common):
-    """Of a question that is true or false."""
+    """The answer to a question that is true or false."""
 
     type: Literal["binary"]
     value: bool
@@ -122,36 +124,36 @@ Answer = ChoiceAnswer | ScoreAnswer | BinaryAnswer
 
 def answer(question: Question, reading: Reading, temperature: float, policy: Policy) -> Answer:
     """One answer of the spec: what its type says, then what all have in common."""
-    found = distribution(reading, temperature)
-    common = _common(question, found, policy)
+    spread = distribution(reading, temperature)
+    common = _common(question, spread, policy)
     if isinstance(question, ChoiceQuestion):
-        return {"type": "choice", "value": question.labels[found.best], **common}
+        return {"type": "choice", "value": question.labels[spread.best], **common}
     if isinstance(question, BinaryQuestion):
-        return {"type": "binary", "value": found.best == 0, "probability_true": found.probabilities[0], **common}
-    expected = math.fsum(index * p for index, p in enumerate(found.probabilities))
+        return {"type": "binary", "value": spread.best == 0, "probability_true": spread.probabilities[0], **common}
+    expected = math.fsum(index * p for index, p in enumerate(spread.probabilities))
     return {
         "type": "score",
-        "value": found.best,
+        "value": spread.best,
         "expected_index": expected,
         "normalized_score": min(1.0, expected / (len(question.levels) - 1)),
         **common,
     }
 
 
-def _common(question: Question, found: Distribution, policy: Policy) -> _Common:
+def _common(question: Question, spread: Distribution, policy: Policy) -> _Common:
     labels = question.labels
-    reasons = abstain_reasons(question, found, policy)
+    reasons = abstain_reasons(question, spread, policy)
     return {
-        "probabilities": dict(zip(labels, found.probabilities, strict=True)),
-        "max_probability": found.probabilities[found.best],
-        "normalized_entropy": found.normalized_entropy,
+        "probabilities": dict(zip(labels, spread.probabilities, strict=True)),
+        "max_probability": spread.probabilities[spread.best],
+        "normalized_entropy": spread.normalized_entropy,
         "calibration": {"status": "uncalibrated"},
         "abstain": any(reason in ABSTAINING for reason in reasons),
         "abstain_reasons": reasons,
         "diagnostics": {
-            "label_mass": found.label_mass,
-            "low_label_mass": found.label_mass < LOW_LABEL_MASS,
-            "missing_labels": [labels[index] for index in found.missing],
+            "label_mass": spread.label_mass,
+            "low_label_mass": spread.label_mass < LOW_LABEL_MASS,
+            "missing_labels": [labels[index] for index in spread.missing],
         },
     }
 
@@ -160,13 +162,13 @@ ABSTAINING = frozenset({"review_only_policy", "below_threshold", "low_label_mass
 """Reasons that withhold an answer. `calibration_unavailable` always holds and withholds nothing."""
 
 
-def abstain_reasons(question: Question, found: Distribution, policy: Policy) -> list[str]:
+def abstain_reasons(question: Question, spread: Distribution, policy: Policy) -> list[str]:
     """Every reason that holds, whatever the policy makes of it."""
-    is_undecided = isinstance(question, ChoiceQuestion) and question.labels[found.best].strip().lower() in UNDECIDED
+    is_undecided = isinstance(question, ChoiceQuestion) and question.labels[spread.best].strip().lower() in UNDECIDED
     reasons = {
         "review_only_policy": policy.mode == "review_only",
-        "below_threshold": policy.threshold is not None and found.probabilities[found.best] < policy.threshold,
-        "low_label_mass": found.label_mass < LOW_LABEL_MASS,
+        "below_threshold": policy.threshold is not None and spread.probabilities[spread.best] < policy.threshold,
+        "low_label_mass": spread.label_mass < LOW_LABEL_MASS,
         "undecided_option": is_undecided,
         "calibration_unavailable": True,
     }
@@ -179,3 +181,68 @@ def answers(questions: Mapping[str, Question], readings: Readings, policy: Polic
         name: answer(question, reading, readings.temperature, policy)
         for (name, question), reading in zip(questions.items(), readings.reads, strict=True)
     }
+
+
+Order = Literal["source", "both"]
+
+
+def expand_orders(questions: Mapping[str, Question], order: Order) -> tuple[Question, ...]:
+    """What the engine is asked."""
+    return tuple(questions.values()) if order == "source" else both_orders(questions)
+
+
+def to_answers(
+    questions: Mapping[str, Question], readings: Readings, policy: Policy, order: Order
+) -> dict[str, Answer]:
+    """Answers by name; those that were read in both orders say what the order changed.
+
+    Raises UPSTREAM_ERROR where no probability came from the runtime.
+    """
+    if order == "source":
+        return answers(questions, readings, policy)
+    readings, differences = merge_orders(questions, readings)
+    by_name = answers(questions, readings, policy)
+    for name, difference in differences.items():
+        by_name[name]["order"] = difference
+    return by_name
+
+
+def both_orders(questions: Mapping[str, Question]) -> tuple[Question, ...]:
+    """What the engine is asked. Levels and yes or no have an order of their own, which stays."""
+    turned = [
+        question.model_copy(update={"options": question.options[::-1]})
+        for question in questions.values()
+        if isinstance(question, ChoiceQuestion)
+    ]
+    return (*questions.values(), *turned)
+
+
+def merge_orders(questions: Mapping[str, Question], readings: Readings) -> tuple[Readings, dict[str, OrderDifference]]:
+    """The readings of `both_orders` as one for each question, and by name what the order changed.
+
+    Raises UPSTREAM_ERROR where no probability came from the runtime.
+    """
+    reads = list(readings.reads[: len(questions)])
+    turned = iter(readings.reads[len(questions) :])
+    differences: dict[str, OrderDifference] = {}
+    for index, (name, question) in enumerate(questions.items()):
+        if isinstance(question, ChoiceQuestion):
+            back = next(turned)
+            back = replace(back, logprobs=back.logprobs[::-1])
+            differences[name] = _difference(reads[index], back, readings.temperature)
+            reads[index] = _mean(reads[index], back)
+    return replace(readings, reads=tuple(reads)), differences
+
+
+def _difference(first: Reading, second: Reading, temperature: float) -> OrderDifference:
+    first_spread, second_spread = distribution(first, temperature), distribution(second, temperature)
+    apart = max(abs(p - q) for p, q in zip(first_spread.probabilities, second_spread.probabilities, strict=True))
+    return {"max_difference": apart, "same_value": first_spread.best == second_spread.best}
+
+
+def _mean(first: Reading, second: Reading) -> Reading:
+    """The mean probability of each label; one that came in one order only counts half."""
+    pairs = zip(first.logprobs, second.logprobs, strict=True)
+    sums = [sum(math.exp(value) for value in pair if value is not None) for pair in pairs]
+    means = tuple(math.log(total / 2) if total > 0 else None for total in sums)
+    return Reading(means, first.inference_s + second.inference_s)

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
+from pydantic import BeforeValidator, TypeAdapter, ValidationError
+
+from contract.body import explain
 from contract.catalog import DecisionModel
 from contract.decisions.answers import Answer
 from contract.decisions.engine import Readings
-from contract.decisions.policy import Policy
 from contract.decisions.presets import Preset
-from contract.decisions.questions import Question
-from contract.errors import REQUEST_TOO_LARGE
+from contract.decisions.questions import Policy, Question, Questions
+from contract.errors import INVALID_REQUEST, REQUEST_TOO_LARGE
 from contract.images import decoded_bytes
 from contract.limits import (
     DECISION_BODY_BYTES,
@@ -25,10 +27,10 @@ from contract.limits import (
     DECISION_IMAGES,
     DECISION_STATE_CHARS,
 )
-from contract.place import Place
+from contract.operator import Operator
 
 MAX_BODY_BYTES = DECISION_BODY_BYTES + DECISION_IMAGES * -(-DECISION_IMAGE_BYTES // 3) * 4
-"""Of a body with its images: nothing longer can be valid."""
+"""Bytes of a body with its images: nothing longer can be valid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ class DecisionResult:
     Attributes:
         id: `dec_...`.
         created: Unix time.
-        place: where the model ran.
+        operator: of the service that ran the model.
         preset: the pack whose questions were asked.
         questions: that were asked, by name.
         readings: as the engine gave them, before both orders were folded into one.
@@ -73,7 +75,7 @@ class DecisionResult:
     created: int
     decision: Decision
     model: DecisionModel
-    place: Place
+    operator: Operator
     preset: Preset | None
     questions: Mapping[str, Question]
     answers: dict[str, Answer]
@@ -81,7 +83,7 @@ class DecisionResult:
     total_s: float
 
 
-class Wire(Protocol):
+class DecisionWire(Protocol):
     """A validated body of some API that asks for decisions."""
 
     def decision(self) -> Decision:
@@ -129,3 +131,35 @@ def check_body(body_bytes: int, images: Sequence[str]) -> None:
         raise REQUEST_TOO_LARGE(
             f"the body has {size} bytes without its images' data; {DECISION_BODY_BYTES} are allowed"
         )
+
+
+HOLDS, FAILS = "the statement is true", "the statement is false"
+"""What true and false mean where a client does not say."""
+
+
+def _refuse_policy(policy: Any) -> None:
+    if policy is not None:
+        raise INVALID_REQUEST(
+            "`policy` was sent, and a reply in this shape cannot say that an answer is withheld; "
+            "POST /decisions with `state` and `questions` by name takes one",
+            param="policy",
+        )
+
+
+NoPolicy = Annotated[None, BeforeValidator(_refuse_policy)]
+"""Ignored like other foreign fields, a policy would release what it was to withhold."""
+
+_QUESTIONS: TypeAdapter[dict[str, Question]] = TypeAdapter(Questions)
+
+
+def our_questions(translated: dict[str, dict[str, Any]]) -> dict[str, Question]:
+    """Questions by name, in source order. Raises the ApiError of what our questions may not hold."""
+    try:
+        return _QUESTIONS.validate_python(translated)
+    except ValidationError as error:
+        raise explain(error) from None
+
+
+def confidence(answer: Answer) -> float:
+    """Probability of the chosen option among all that the model could have said."""
+    return answer["max_probability"] * answer["diagnostics"]["label_mass"]

@@ -1,4 +1,4 @@
-"""What a decision scorer is asked and what it gives back: the job and the protocol of decisions. Design section 1."""
+"""What a decision scorer is asked and what it gives back: the job and the protocol of decisions."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class DecisionJob:
 
     def most_input_tokens(self, model: DecisionModel) -> int:
         """An upper bound of the tokens that are read. An image may be as long as the window, like any prompt."""
-        asked = (question.model_dump_json() for question in self.questions)
-        most = most_tokens(utf8_bytes((self.state, *asked)), len(self.questions))
+        question_texts = (question.model_dump_json() for question in self.questions)
+        most = most_tokens(utf8_bytes((self.state, *question_texts)), len(self.questions))
         return most + model.context_window if self.images else most
 
     def likely_input_tokens(self) -> int:
         """About the tokens that are read."""
-        asked = (question.model_dump_json() for question in self.questions)
-        return likely_tokens((self.state, *asked)) + IMAGE_TOKENS * len(self.images)
+        question_texts = (question.model_dump_json() for question in self.questions)
+        return likely_tokens((self.state, *question_texts)) + IMAGE_TOKENS * len(self.images)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""GET /decisions/models: who runs each decision model, where, and what was measured. Spec 4."""
+"""GET /decisions/models: who runs each decision model, where, and what was measured."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 from contract import limits
 from contract.catalog import DecisionModel
 from contract.decisions.engine import Measurement
-from contract.place import Place
+from contract.operator import Operator
 
 
 class DecisionModelObject(TypedDict):
@@ -45,7 +45,7 @@ class DecisionModelList(TypedDict):
 
 
 def describe(
-    model: DecisionModel, measured: Measurement | None, place: Place, *, is_default: bool
+    model: DecisionModel, measured: Measurement | None, operator: Operator, *, is_default: bool
 ) -> DecisionModelObject:
     """One entry of the list."""
     return {
@@ -56,8 +56,8 @@ def describe(
         "description": model.description,
         "default": is_default,
         "runtime": model.runtime,
-        "operator": place.operator,
-        "country": place.country,
+        "operator": operator.name,
+        "country": operator.country,
         "via": model.runtime_via,
         "images": model.reads_images,
         "context_window": model.context_window,

@@ -1,4 +1,4 @@
-"""Our own wire of decisions: POST /decisions. Spec 2 (Decision result) and 4 (decision engine).
+"""Our own wire of decisions: POST /decisions.
 
 DecisionRequest                       a validated body
 |- state or messages                what is judged
@@ -10,19 +10,18 @@ DecisionReply                         the reply
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal, NotRequired
+from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import model_validator
+from pydantic import Discriminator, RootModel, Tag, model_validator
 from typing_extensions import TypedDict
 
 from contract.base import Items, Strict
-from contract.chat.request import MAX_MESSAGES
 from contract.decisions.answers import Answer
 from contract.decisions.decision import Decision, DecisionResult, check_image, check_state
 from contract.decisions.engine import Readings
-from contract.decisions.policy import Policy
-from contract.decisions.questions import Questions, State, state_text
-from contract.limits import DECISION_IMAGES
+from contract.decisions.openai import OpenAIDecisionRequest
+from contract.decisions.questions import Policy, Questions, State, state_text
+from contract.limits import DECISION_IMAGES, MAX_MESSAGES
 
 
 class Turn(Strict):
@@ -58,13 +57,13 @@ class DecisionRequest(Strict):
 
     @model_validator(mode="after")
     def _check(self) -> DecisionRequest:
-        for one, other in (("state", "messages"), ("questions", "preset")):
-            given = [name for name in (one, other) if getattr(self, name) is not None]
-            if len(given) != 1:
-                raise ValueError(f"send exactly one of `{one}` and `{other}`; {len(given) or 'none'} came")
+        for field, alternative in (("state", "messages"), ("questions", "preset")):
+            present = [name for name in (field, alternative) if getattr(self, name) is not None]
+            if len(present) != 1:
+                raise ValueError(f"send exactly one of `{field}` and `{alternative}`; {len(present) or 'none'} came")
         # Of a conversation, only what was said counts against the limit.
-        said = self._text() if self.messages is None else "".join(turn.content for turn in self.messages)
-        check_state(said)
+        text = self._text() if self.messages is None else "".join(turn.content for turn in self.messages)
+        check_state(text)
         return self
 
     def decision(self) -> Decision:
@@ -161,8 +160,8 @@ def _reply(result: DecisionResult) -> DecisionReply:
         "model": {
             "id": model.id,
             "runtime": model.runtime,
-            "operator": result.place.operator,
-            "country": result.place.country,
+            "operator": result.operator.name,
+            "country": result.operator.country,
             "via": model.runtime_via,
         },
         "answers": result.answers,
@@ -179,15 +178,15 @@ def _reply(result: DecisionResult) -> DecisionReply:
 
 def usage(readings: Readings, questions: int) -> DecisionUsage:
     """`usage` of the result."""
-    found: DecisionUsage = {
+    counts: DecisionUsage = {
         "input_tokens": readings.input_tokens,
         "output_tokens": 0,
         "evaluated_questions": questions,
         "forward_passes": len(readings.reads),
     }
     if readings.windows is not None:
-        found["encoder_windows"] = readings.windows
-    return found
+        counts["encoder_windows"] = readings.windows
+    return counts
 
 
 def timing_ms(readings: Readings, total_s: float) -> DecisionTimes:
@@ -198,3 +197,21 @@ def timing_ms(readings: Readings, total_s: float) -> DecisionTimes:
         "inference_max": round(max(spent_s) * 1000, 3),
         "inference_sum": round(math.fsum(spent_s) * 1000, 3),
     }
+
+
+def _shape(data: Any) -> str:
+    is_openai = isinstance(data, dict) and "input" in data and isinstance(data.get("questions"), list)
+    return "in OpenAI's shape" if is_openai else "in our own"
+
+
+class DecisionBody(
+    RootModel[
+        Annotated[
+            Annotated[DecisionRequest, Tag("in our own")] | Annotated[OpenAIDecisionRequest, Tag("in OpenAI's shape")],
+            Discriminator(_shape),
+        ]
+    ]
+):
+    """A body of POST /decisions: our own, or one with `input` in OpenAI's shape."""
+
+    # Tags are no identifiers, so that no error names them.

@@ -1,4 +1,4 @@
-"""OpenAI's wire of decisions: POST /decisions with `input`. Design section 8.
+"""OpenAI's wire of decisions: POST /decisions with `input`.
 
     OpenAIDecisionRequest      `input`, a list of questions
     OpenAIDecisionReply        the reply
@@ -15,12 +15,21 @@ from pydantic import PrivateAttr, model_validator
 from typing_extensions import TypedDict
 
 from contract.base import Items, Lenient
-from contract.chat.request import MAX_MESSAGES, MAX_PARTS
 from contract.decisions.answers import Answer
-from contract.decisions.decision import Decision, DecisionResult, check_image, check_state, checked_images
+from contract.decisions.decision import (
+    FAILS,
+    HOLDS,
+    Decision,
+    DecisionResult,
+    NoPolicy,
+    check_image,
+    check_state,
+    checked_images,
+    confidence,
+    our_questions,
+)
 from contract.decisions.questions import state_text
-from contract.decisions.translation import FAILS, HOLDS, NoPolicy, confidence, our_questions
-from contract.limits import DECISION_LEVELS, DECISION_OPTIONS, DECISION_QUESTIONS
+from contract.limits import DECISION_LEVELS, DECISION_OPTIONS, DECISION_QUESTIONS, MAX_MESSAGES, MAX_PARTS
 
 
 class InputPart(Lenient):
@@ -41,7 +50,7 @@ class InputPart(Lenient):
         return self
 
     def words(self) -> str:
-        """As text; an image has none."""
+        """The part as text; an image has none."""
         return self.text or self.refusal or ("" if self.data is None else state_text(self.data))
 
 
@@ -66,7 +75,7 @@ class InputItem(Lenient):
     output: Parts = ""
 
     def words(self) -> str:
-        """As the model reads it."""
+        """The text that the model reads."""
         if self.type == "message":
             return f"{self.role or 'user'}: {_words(self.content)}"
         if self.type.endswith("_output"):
@@ -81,7 +90,7 @@ class ListedChoice(Lenient):
     description: str | None = None
 
     def words(self) -> str:
-        """As the model reads it."""
+        """The text that the model reads."""
         return self.value if isinstance(self.value, str) else str(self.value).lower()
 
 
@@ -92,7 +101,7 @@ class ListedLevel(Lenient):
     description: str | None = None
 
     def words(self) -> str:
-        """As the model reads it."""
+        """The text that the model reads."""
         return f"{self.label}: {self.description}" if self.description else self.label
 
 
@@ -106,24 +115,24 @@ class ListedQuestion(Lenient):
     levels: Annotated[list[ListedLevel], Items(DECISION_LEVELS[1])] = []
 
     def ours(self) -> dict[str, Any]:
-        """As one of our questions."""
-        asked = {"instructions": _words(self.instructions)}
+        """The same as one of our questions."""
+        instructions = {"instructions": _words(self.instructions)}
         if self.type == "predicate":
-            return asked | {"type": "binary", "true_description": HOLDS, "false_description": FAILS}
+            return instructions | {"type": "binary", "true_description": HOLDS, "false_description": FAILS}
         if self.type == "score":
-            return asked | {"type": "score", "levels": [level.words() for level in self.levels]}
+            return instructions | {"type": "score", "levels": [level.words() for level in self.levels]}
         options = [{"id": choice.words(), "description": choice.description} for choice in self.choices]
-        return asked | {"type": "choice", "options": options}
+        return instructions | {"type": "choice", "options": options}
 
     def render(self, answer: Answer) -> ListedAnswer:
         """The answer in the shape of this wire."""
         if answer["type"] == "binary":
             return {"type": "predicate", "name": self.name, "probability": answer["probability_true"]}
-        given = list(answer["probabilities"].values())
+        probabilities = list(answer["probabilities"].values())
         if answer["type"] == "score":
             levels: list[LevelProbability] = [
                 {"label": level.label, "value": index, "probability": probability}
-                for index, (level, probability) in enumerate(zip(self.levels, given, strict=True))
+                for index, (level, probability) in enumerate(zip(self.levels, probabilities, strict=True))
             ]
             return {
                 "type": "score",
@@ -137,8 +146,8 @@ class ListedQuestion(Lenient):
             "type": "choice",
             "name": self.name,
             "confidence": confidence(answer),
-            "choice": values[given.index(max(given))],
-            "probabilities": [{"value": v, "probability": p} for v, p in zip(values, given, strict=True)],
+            "choice": values[probabilities.index(max(probabilities))],
+            "probabilities": [{"value": v, "probability": p} for v, p in zip(values, probabilities, strict=True)],
         }
 
 
@@ -193,7 +202,7 @@ class OpenAIDecisionRequest(Lenient):
 
 
 class PredicateAnswer(TypedDict):
-    """Of a statement that holds or not."""
+    """The answer to a statement that holds or not."""
 
     type: Literal["predicate"]
     name: str | None
@@ -201,14 +210,14 @@ class PredicateAnswer(TypedDict):
 
 
 class ValueProbability(TypedDict):
-    """Of one option."""
+    """The probability of one option."""
 
     value: str | bool
     probability: float
 
 
 class ListedChoiceAnswer(TypedDict):
-    """Of a choice."""
+    """The answer to a choice."""
 
     type: Literal["choice"]
     name: str | None
@@ -218,7 +227,7 @@ class ListedChoiceAnswer(TypedDict):
 
 
 class LevelProbability(TypedDict):
-    """Of one level; `value` counts from 0."""
+    """The probability of one level; `value` counts from 0."""
 
     label: str
     value: int
@@ -226,7 +235,7 @@ class LevelProbability(TypedDict):
 
 
 class ListedScoreAnswer(TypedDict):
-    """Of a score: the expected level, from 0."""
+    """The answer to a score: the expected level, from 0."""
 
     type: Literal["score"]
     name: str | None

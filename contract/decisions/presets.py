@@ -1,4 +1,4 @@
-"""Packs of questions that the server keeps. Spec 4, GET /decisions/presets."""
+"""Packs of questions that the server keeps."""
 
 from __future__ import annotations
 

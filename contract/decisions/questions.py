@@ -1,6 +1,6 @@
-"""Questions of a decision, whatever shape they came in. Spec 4 (decision engine) and 8.
+"""Questions of a decision, whatever shape they came in, and the policy that releases their answers.
 
-What is too long is 413; a count outside its bounds and everything else that is wrong is 400 (design 7.16).
+What is too long is 413; a count outside its bounds and everything else that is wrong is 400.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ Description = Annotated[str, _at_most(DECISION_DESCRIPTION_CHARS, "a description
 
 
 def _all_different(texts: Iterable[str], what: str) -> None:
-    seen: set[str] = set()
+    earlier: set[str] = set()
     for text in texts:
-        if text in seen:
+        if text in earlier:
             raise ValueError(f"the {what} `{text[:64]}` appears twice")
-        seen.add(text)
+        earlier.add(text)
 
 
 class Option(Strict):
@@ -113,3 +113,16 @@ State = str | dict[str, Any] | list[Any]
 def state_text(state: State) -> str:
     """A state as text: JSON as JSON, in source order."""
     return state if isinstance(state, str) else json.dumps(state, ensure_ascii=False)
+
+
+class Policy(Strict):
+    """When an answer is released: never without a person (`review_only`), or above a threshold."""
+
+    mode: Literal["review_only", "threshold"] = "review_only"
+    threshold: Annotated[float, Field(ge=0, le=1)] | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Policy:
+        if (self.mode == "threshold") != (self.threshold is not None):
+            raise ValueError("`threshold` (a number from 0 to 1) goes with the mode `threshold`, and only with it")
+        return self

@@ -1,4 +1,4 @@
-"""System One's wire of decisions: POST /systemone. Design section 8.
+"""System One's wire of decisions: POST /systemone.
 
     SystemOneRequest      `state`, questions by name with `criteria`
     SystemOneReply        the reply
@@ -16,9 +16,18 @@ from typing_extensions import TypedDict
 
 from contract.base import Items, Lenient
 from contract.decisions.answers import Answer, Diagnostics
-from contract.decisions.decision import Decision, DecisionResult, check_state, checked_images
+from contract.decisions.decision import (
+    FAILS,
+    HOLDS,
+    Decision,
+    DecisionResult,
+    NoPolicy,
+    check_state,
+    checked_images,
+    confidence,
+    our_questions,
+)
 from contract.decisions.questions import Question, ScoreQuestion, State, state_text
-from contract.decisions.translation import FAILS, HOLDS, NoPolicy, confidence, our_questions
 from contract.limits import DECISION_IMAGES, DECISION_LEVELS, DECISION_OPTIONS, DECISION_QUESTIONS
 
 Content = str | dict[str, Any] | list[Any]
@@ -36,23 +45,27 @@ class SystemOneQuestion(Lenient):
     ) = None
 
     def ours(self) -> dict[str, Any]:
-        """As one of our questions. Raises ValueError where `criteria` does not fit the type."""
-        asked = state_text(self.instructions) if self.instructions else "Which of these is right?"
+        """The same as one of our questions. Raises ValueError where `criteria` does not fit the type."""
+        instructions = state_text(self.instructions) if self.instructions else "Which of these is right?"
         if self.type == "score":
             if not isinstance(self.criteria, list):
                 raise ValueError("`criteria` of a score is a list of levels")
-            return {"type": "score", "instructions": asked, "levels": [state_text(level) for level in self.criteria]}
+            return {
+                "type": "score",
+                "instructions": instructions,
+                "levels": [state_text(level) for level in self.criteria],
+            }
         if isinstance(self.criteria, list) or (self.type == "choice" and self.criteria is None):
             raise ValueError(f"`criteria` of a {self.type} is an object")
         described = {name: None if text is None else state_text(text) for name, text in (self.criteria or {}).items()}
         if self.type == "choice":
             options = [{"id": name, "description": text} for name, text in described.items()]
-            return {"type": "choice", "instructions": asked, "options": options}
+            return {"type": "choice", "instructions": instructions, "options": options}
         if unknown := set(described) - {"true", "false"}:
             raise ValueError(f"`criteria` of a noul has `true` and `false`, not `{unknown.pop()[:64]}`")
         return {
             "type": "binary",
-            "instructions": asked,
+            "instructions": instructions,
             "true_description": described.get("true") or HOLDS,
             "false_description": described.get("false") or FAILS,
         }
@@ -66,7 +79,7 @@ class SystemOneAsset(Lenient):
     data_base64: str
 
     def address(self) -> str:
-        """As a `data:` address."""
+        """The image as a `data:` address."""
         return f"data:image/{'png' if self.format == 'png' else 'jpeg'};base64,{self.data_base64}"
 
 
@@ -111,7 +124,7 @@ class SystemOneRequest(Lenient):
 
 
 class NoulAnswer(TypedDict):
-    """Of a question that is true or false."""
+    """The answer to a question that is true or false."""
 
     type: Literal["noul"]
     noul: float
@@ -119,7 +132,7 @@ class NoulAnswer(TypedDict):
 
 
 class ChosenAnswer(TypedDict):
-    """Of a choice."""
+    """The answer to a choice."""
 
     type: Literal["choice"]
     choice: str
@@ -128,7 +141,7 @@ class ChosenAnswer(TypedDict):
 
 
 class ScoredAnswer(TypedDict):
-    """Of a score: the expected level, from 0."""
+    """The answer to a score: the expected level, from 0."""
 
     type: Literal["score"]
     score: float

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Discriminator, Tag, field_validator
 
 from contract.base import Items, Lenient, type_of
-from contract.chat.request import MAX_PARTS
 from contract.chat.tools import Id, Name
 from contract.images import decoded_bytes
+from contract.limits import MAX_PARTS
 
 
 class TextBlock(Lenient):
@@ -78,14 +78,14 @@ def listed(content: Any) -> Any:
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
-def _one_of(*known: str) -> BeforeValidator:
+def _one_of(*types: str) -> BeforeValidator:
     """Refuses blocks of another type with a sentence that names it."""
 
     def check(block: Any) -> Any:
         kind = type_of(block)
-        if kind not in known:
+        if kind not in types:
             came = f"of type `{kind[:64]}`" if isinstance(kind, str) else "without a type"
-            raise ValueError(f"a block {came} is not taken here; there are {', '.join(known)}")
+            raise ValueError(f"a block {came} is not taken here; there are {', '.join(types)}")
         return block
 
     return BeforeValidator(check)

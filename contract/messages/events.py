@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from contract.chat.engine import ChatBatch, reasoning_tokens
+from contract.chat.engine import ChatBatch
+from contract.chat.usage import reasoning_tokens
 from contract.errors import ApiError
-from contract.events import contents, event
-from contract.messages.errors import error_body
 from contract.messages.reply import opening, stop_reason, usage
+from contract.wires import contents, error_body, event
 
 
 def framed(content: dict[str, Any]) -> bytes:
@@ -54,22 +54,22 @@ class MessageEvents:
     def of(self, batch: ChatBatch) -> bytes:
         """What `batch` adds; may be nothing."""
         chunks = list(contents(batch.events))
-        told = [self._start(chunks, batch)] if self._last is None else []
+        events = [self._start(chunks, batch)] if self._last is None else []
         self._last = batch
         self._stop_sequence = batch.stop_sequence or self._stop_sequence
         for chunk in chunks:
-            told += self._chunk(chunk)
-        return b"".join(map(framed, told))
+            events += self._chunk(chunk)
+        return b"".join(map(framed, events))
 
     def end(self) -> Iterator[bytes]:
         """The last events, once the stream of chat is over."""
-        told = self._close()
+        events = self._close()
         if self._last is not None:
             reason = stop_reason(self._finish_reason, self._stop_sequence, has_called=self._has_called)
             delta = {"stop_reason": reason, "stop_sequence": self._stop_sequence}
             spent = usage(self._last, self._reasoning_tokens)
-            told += [{"type": "message_delta", "delta": delta, "usage": spent}, {"type": "message_stop"}]
-        return map(framed, told)
+            events += [{"type": "message_delta", "delta": delta, "usage": spent}, {"type": "message_stop"}]
+        return map(framed, events)
 
     def _start(self, chunks: list[dict[str, Any]], batch: ChatBatch) -> dict[str, Any]:
         chat_id = next((chunk["id"] for chunk in chunks), "")

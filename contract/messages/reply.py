@@ -11,7 +11,8 @@ from typing import Any, Literal, NotRequired
 from pydantic_core import from_json
 from typing_extensions import TypedDict
 
-from contract.chat.engine import ChatBatch, ChatReply, reasoning_tokens
+from contract.chat.engine import ChatBatch, ChatReply
+from contract.chat.usage import reasoning_tokens
 
 StopReason = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use"]
 
@@ -41,7 +42,7 @@ class ToolUseContent(TypedDict):
 
 
 class ThinkingTokens(TypedDict):
-    """Of the output tokens, those that were thoughts."""
+    """How many of the output tokens were thoughts."""
 
     thinking_tokens: int
 
@@ -82,16 +83,16 @@ class TokenCount(TypedDict):
 def message(reply: ChatReply) -> MessageReply:
     """`reply`, which has one choice."""
     (choice,) = reply.body["choices"]
-    said = choice["message"]
+    answer_message = choice["message"]
     content: list[TextContent | ThinkingContent | ToolUseContent] = []
-    if thoughts := said.get("reasoning_content"):
+    if thoughts := answer_message.get("reasoning_content"):
         content.append({"type": "thinking", "thinking": thoughts, "signature": ""})
-    if text := said.get("content"):
+    if text := answer_message.get("content"):
         content.append({"type": "text", "text": text})
-    content += [_call(call) for call in said.get("tool_calls") or ()]
+    content += [_call(call) for call in answer_message.get("tool_calls") or ()]
     answer = opening(reply.body["id"], reply.body["model"], usage(reply, reasoning_tokens(reply.body["usage"])))
     answer["content"] = content
-    has_called = bool(said.get("tool_calls"))
+    has_called = bool(answer_message.get("tool_calls"))
     answer["stop_sequence"] = reply.stop_sequence
     answer["stop_reason"] = stop_reason(choice["finish_reason"], reply.stop_sequence, has_called=has_called)
     return answer

@@ -3,7 +3,7 @@
     MessagesRequest        a validated body
       |- Conversation      what its tokens are counted of
       |    |- messages     contract.messages.blocks
-      |    `- tools        contract.messages.tools
+      |    `- tools        contract.messages.request
       `- how to answer
 
 The limits are those of chat, but for `temperature`. A field that asks for a service which nobody does here is refused;
@@ -14,13 +14,73 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from contract.base import Items, Lenient
-from contract.chat.request import MAX_IMAGES, MAX_MESSAGES, MAX_PARTS, MAX_STOP_CHARS, MAX_STOPS, MAX_TOP_K
-from contract.chat.tools import MAX_TOOLS
+from contract.base import Items, Lenient, type_of
+from contract.chat.tools import MAX_TOOLS, BuiltInTool, Name, is_built_in
+from contract.limits import MAX_IMAGES, MAX_MESSAGES, MAX_PARTS, MAX_STOP_CHARS, MAX_STOPS, MAX_TOP_K
 from contract.messages.blocks import Block, ImageBlock, TextBlock, ToolResultBlock, listed
-from contract.messages.tools import AnswerFormat, MessageTool, OfferedTool, ServerTool, ToolChoice
+
+
+class MessageTool(Lenient):
+    """A function that the model may ask the client to call."""
+
+    name: Name
+    description: str | None = None
+    input_schema: dict[str, Any]
+    type: Literal["custom"] | None = None
+    strict: bool | None = None
+
+
+class ServerTool(BuiltInTool):
+    """A tool that Anthropic's servers run. The model is not told of it, and the reply says so."""
+
+    name: str | None = None
+
+
+# Tags are no identifiers, so that the place of an error does not name them.
+CLIENT, SERVER = "(a tool)", "(a tool of a server)"
+
+
+def _kind(tool: Any) -> str | None:
+    """Which of the two a tool is; what has no type is one of the client's."""
+    kind = type_of(tool)
+    if is_built_in(kind):
+        return SERVER
+    return CLIENT if kind in (None, "custom") else None
+
+
+OfferedTool = Annotated[
+    Annotated[MessageTool, Tag(CLIENT)] | Annotated[ServerTool, Tag(SERVER)],
+    Discriminator(
+        _kind,
+        custom_error_type="tool_type",
+        custom_error_message="a tool is one of type `custom`, with `input_schema`, or one that Anthropic's servers "
+        "run, such as `web_search_20250305`; describe one that you run yourself as `custom`",
+    ),
+]
+
+
+class ToolChoice(Lenient):
+    """Whether the model calls a tool: as it likes, any, the one that `name` says, or none."""
+
+    type: Literal["auto", "any", "tool", "none"]
+    name: Name | None = None
+    disable_parallel_tool_use: bool | None = None
+
+    @model_validator(mode="after")
+    def _is_named(self) -> ToolChoice:
+        if self.type == "tool" and self.name is None:
+            raise ValueError("a choice of type `tool` needs the field `name`")
+        return self
+
+
+class AnswerFormat(Lenient):
+    """The JSON schema that the answer follows."""
+
+    type: Literal["json_schema"]
+    schema_: dict[str, Any] = Field(alias="schema")
+
 
 MIN_THINKING_TOKENS = 1024
 NOT_SERVED = {
@@ -45,8 +105,8 @@ class MessageTurn(Lenient):
 
     @model_validator(mode="after")
     def _fits_role(self) -> MessageTurn:
-        known = BLOCKS_OF_ROLE[self.role]
-        if other := next((block.type for block in self.content if block.type not in known), None):
+        allowed = BLOCKS_OF_ROLE[self.role]
+        if other := next((block.type for block in self.content if block.type not in allowed), None):
             raise ValueError(f"a block of type `{other}` does not belong in a message of role `{self.role}`")
         if not self.content:
             raise ValueError("`content` is empty")
@@ -55,11 +115,11 @@ class MessageTurn(Lenient):
     @property
     def images(self) -> int:
         """Number of images in this turn, those in results of tools included."""
-        found = 0
+        count = 0
         for block in self.content:
             parts = block.content if isinstance(block, ToolResultBlock) else [block]
-            found += sum(isinstance(part, ImageBlock) for part in parts)
-        return found
+            count += sum(isinstance(part, ImageBlock) for part in parts)
+        return count
 
 
 class Thinking(Lenient):

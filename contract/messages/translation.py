@@ -16,10 +16,10 @@ from itertools import groupby
 from typing import Any
 
 from contract.body import validated
-from contract.chat.request import ChatRequest, ReasoningEffort
+from contract.catalog.chat import ReasoningEffort
+from contract.chat.request import ChatRequest
 from contract.messages.blocks import Block, ImageBlock, TextBlock, ToolResultBlock, ToolUseBlock
-from contract.messages.request import Conversation, MessagesRequest
-from contract.messages.tools import MessageTool, ServerTool
+from contract.messages.request import Conversation, MessagesRequest, MessageTool, ServerTool
 
 CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 """`tool_choice.type`, and what chat calls it."""

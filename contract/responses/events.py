@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from contract.body import Hold
-from contract.chat.engine import ChatBatch, reasoning_tokens
+from contract.chat.engine import ChatBatch
+from contract.chat.usage import reasoning_tokens
 from contract.errors import ApiError
-from contract.events import contents, event
-from contract.responses.output import MESSAGE, REASONING, Kind, Made, Status, call_of
-from contract.responses.reply import Head, ResponseStatus, ending, logprobs_of, response, usage
-from contract.responses.written import Logprobs
+from contract.responses.output import MESSAGE, REASONING, ItemBuilder, Kind, Logprobs, Status, call_of
+from contract.responses.reply import ResponseHead, ResponseStatus, ending, logprobs_of, response, usage
+from contract.wires import contents, event
 
 
 class ResponseEvents:
@@ -28,13 +28,13 @@ class ResponseEvents:
     `hold` is told how many bytes of logprobs are kept until the end; what it raises ends the answer.
     """
 
-    def __init__(self, head: Head, hold: Hold = lambda count: None) -> None:
+    def __init__(self, head: ResponseHead, hold: Hold = lambda count: None) -> None:
         self.head = head
         self._hold = hold
         self._number = 0
-        self._items: list[Made] = []
-        self._speaking: Made | None = None
-        self._calls: dict[int, Made] = {}
+        self._items: list[ItemBuilder] = []
+        self._speaking: ItemBuilder | None = None
+        self._calls: dict[int, ItemBuilder] = {}
         self._logprobs = Logprobs() if head.request.wants_logprobs else None
         self._finish_reason: str | None = None
         self._counted = ChatBatch(b"", 0, 0)
@@ -57,17 +57,17 @@ class ResponseEvents:
         if not self._items:
             yield self._added(MESSAGE)
         status = ending(self._finish_reason)
-        for made in self._items:
-            if made.status == "in_progress":
-                yield from self._done(made, status if made is self._items[-1] else "completed")
+        for item in self._items:
+            if item.status == "in_progress":
+                yield from self._done(item, status if item is self._items[-1] else "completed")
         yield self._state(status, f"response.{status}")
 
     def failed(self, error: ApiError) -> bytes:
         """The last event of an answer that broke off. What was made of it stands in the response."""
         framed = self._begin()
-        for made in self._items:
-            if made.status == "in_progress":
-                self._finish(made, "incomplete")
+        for item in self._items:
+            if item.status == "in_progress":
+                self._finish(item, "incomplete")
         return framed + self._state("failed", "response.failed", error)
 
     def _begin(self) -> bytes:
@@ -77,7 +77,7 @@ class ResponseEvents:
 
     def _state(self, status: ResponseStatus, name: str, error: ApiError | None = None) -> bytes:
         counts = usage(self._counted, self._reasoning_tokens) if status != "in_progress" else None
-        output = [made.item() for made in self._items]
+        output = [item.item() for item in self._items]
         return self._framed(name, response=response(self.head, status, output, counts, error))
 
     def _choice(self, choice: dict[str, Any]) -> Iterator[bytes]:
@@ -87,8 +87,8 @@ class ResponseEvents:
             self._hold(self._logprobs.add(logprobs_of(choice)))
         if thought := delta.get("reasoning_content"):
             yield self._spoken(REASONING, thought)
-        if said := delta.get("content"):
-            yield self._spoken(MESSAGE, said)
+        if text := delta.get("content"):
+            yield self._spoken(MESSAGE, text)
         for call in delta.get("tool_calls") or ():
             yield self._called(call)
 
@@ -108,54 +108,54 @@ class ResponseEvents:
         self._pass_over()
         framed = self._quiet()
         kind, name, text = call_of(call)
-        made = self._calls.get(call["index"])
-        if made is None:
+        item = self._calls.get(call["index"])
+        if item is None:
             framed += self._added(kind, call.get("id"), name)
-            made = self._calls[call["index"]] = self._items[-1]
-        return framed + (self._delta(made, text) if text else b"")
+            item = self._calls[call["index"]] = self._items[-1]
+        return framed + (self._delta(item, text) if text else b"")
 
     def _quiet(self) -> bytes:
         """Ends the text or the reasoning under way."""
-        made, self._speaking = self._speaking, None
-        if made is None:
+        item, self._speaking = self._speaking, None
+        if item is None:
             return b""
-        return b"".join(self._done(made, "completed"))
+        return b"".join(self._done(item, "completed"))
 
     def _added(self, kind: Kind, call_id: str | None = None, name: str = "") -> bytes:
-        made = self.head.made(kind, len(self._items), call_id, name)
-        self._items.append(made)
-        framed = self._framed("response.output_item.added", output_index=made.index, item=made.item())
+        item = self.head.new_item(kind, len(self._items), call_id, name)
+        self._items.append(item)
+        framed = self._framed("response.output_item.added", output_index=item.index, item=item.item())
         if kind.part is None:
             return framed
-        return framed + self._framed("response.content_part.added", **self._place(made), part=made.part())
+        return framed + self._framed("response.content_part.added", **self._place(item), part=item.part())
 
-    def _delta(self, made: Made, text: str, **more: Any) -> bytes:
-        made.pieces.append(text)
-        return self._framed(f"{made.kind.events}.delta", **self._place(made), delta=text, **more)
+    def _delta(self, item: ItemBuilder, text: str, **more: Any) -> bytes:
+        item.pieces.append(text)
+        return self._framed(f"{item.kind.events}.delta", **self._place(item), delta=text, **more)
 
-    def _finish(self, made: Made, status: Status) -> None:
-        made.finish(status)
-        if self._logprobs and made.kind is MESSAGE:
-            made.logprobs = self._logprobs.of(made)
+    def _finish(self, item: ItemBuilder, status: Status) -> None:
+        item.finish(status)
+        if self._logprobs and item.kind is MESSAGE:
+            item.logprobs = self._logprobs.of(item)
 
     def _pass_over(self) -> None:
         """Tokens of thoughts and calls are no one's."""
         if self._logprobs:
             self._logprobs.pass_over()
 
-    def _done(self, made: Made, status: Status) -> Iterator[bytes]:
-        self._finish(made, status)
-        place = self._place(made)
-        said: dict[str, Any] = {made.kind.key: made.text}
-        said |= {"logprobs": made.logprobs} if made.kind is MESSAGE else {}
-        yield self._framed(f"{made.kind.events}.done", **place, **said)
-        if made.kind.part is not None:
-            yield self._framed("response.content_part.done", **place, part=made.part())
-        yield self._framed("response.output_item.done", output_index=made.index, item=made.item())
+    def _done(self, item: ItemBuilder, status: Status) -> Iterator[bytes]:
+        self._finish(item, status)
+        place = self._place(item)
+        members: dict[str, Any] = {item.kind.key: item.text}
+        members |= {"logprobs": item.logprobs} if item.kind is MESSAGE else {}
+        yield self._framed(f"{item.kind.events}.done", **place, **members)
+        if item.kind.part is not None:
+            yield self._framed("response.content_part.done", **place, part=item.part())
+        yield self._framed("response.output_item.done", output_index=item.index, item=item.item())
 
-    def _place(self, made: Made) -> dict[str, Any]:
-        place: dict[str, Any] = {"item_id": made.id, "output_index": made.index}
-        return place if made.kind.part is None else place | {"content_index": 0}
+    def _place(self, item: ItemBuilder) -> dict[str, Any]:
+        place: dict[str, Any] = {"item_id": item.id, "output_index": item.index}
+        return place if item.kind.part is None else place | {"content_index": 0}
 
     def _framed(self, name: str, **members: Any) -> bytes:
         number, self._number = self._number, self._number + 1

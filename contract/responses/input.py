@@ -16,20 +16,20 @@ from pydantic import Discriminator, Tag, ValidationError
 
 from contract.base import Lenient, type_of
 from contract.body import explain
-from contract.chat.arguments import check_arguments
+from contract.chat.calls import check_arguments
 from contract.chat.request import Message, Part
 from contract.errors import INVALID_REQUEST
-from contract.responses.calls import (
+from contract.responses.items import (
     BuiltInCall,
     BuiltInOutput,
     CallOutput,
     CustomToolCall,
     FunctionCall,
+    Parts,
     Served,
     ServedItem,
 )
-from contract.responses.namespaces import Names
-from contract.responses.parts import Parts
+from contract.responses.names import ToolNames
 
 
 class InputMessage(Lenient):
@@ -39,8 +39,8 @@ class InputMessage(Lenient):
     role: Literal["system", "developer", "user", "assistant"]
     content: Parts
 
-    def fields(self, _names: Names) -> dict[str, Any]:
-        """Of the message of a chat."""
+    def fields(self, _names: ToolNames) -> dict[str, Any]:
+        """The fields of the chat's message."""
         role = "system" if self.role == "developer" else self.role
         return {"role": role, "content": [part.part() for part in self.content]}
 
@@ -50,7 +50,7 @@ class ReasoningItem(Lenient):
 
     type: Literal["reasoning"]
 
-    def fields(self, _names: Names) -> None:
+    def fields(self, _names: ToolNames) -> None:
         """No message."""
         return None
 
@@ -96,7 +96,7 @@ Item = Annotated[
 ]
 
 
-def messages(instructions: str | None, items: Sequence[Item], names: Names) -> list[Message]:
+def messages(instructions: str | None, items: Sequence[Item], names: ToolNames) -> list[Message]:
     """All of them as a chat: calls join the turn of the assistant that made them. Raises INVALID_REQUEST.
 
     `names` are those by which the model knows the tools.
@@ -109,8 +109,8 @@ def messages(instructions: str | None, items: Sequence[Item], names: Names) -> l
     turns: list[tuple[str, dict[str, Any]]] = []
     if instructions:
         turns.append(("instructions", {"role": "system", "content": [Part(type="text", text=instructions)]}))
-    for place, given in _given(items, names):
-        fields = {name: value for name, value in _message(place, given) if value is not None}
+    for place, message_fields in _messages_of(items, names):
+        fields = {name: value for name, value in _message(place, message_fields) if value is not None}
         if turns and _is_continued(turns, fields):
             _join(turns[-1][1], fields)
         else:
@@ -118,7 +118,7 @@ def messages(instructions: str | None, items: Sequence[Item], names: Names) -> l
     return [_message(place, fields) for place, fields in turns]
 
 
-def _given(items: Sequence[Item], names: Names) -> Iterator[tuple[str, dict[str, Any]]]:
+def _messages_of(items: Sequence[Item], names: ToolNames) -> Iterator[tuple[str, dict[str, Any]]]:
     """Place and fields of each message. Images that tools gave come as the user's, after the last output of a turn."""
     images: list[Part] = []
     place = ""
@@ -153,7 +153,7 @@ def _message(place: str, fields: dict[str, Any]) -> Message:
     try:
         return Message.model_validate(fields)
     except ValidationError as error:
-        found = explain(error)
+        cause = explain(error)
         # The field of the chat's message is no field here, and the sentence says what is meant.
-        reason = found.message.removeprefix(f"`{found.param}`: ")
+        reason = cause.message.removeprefix(f"`{cause.param}`: ")
         raise INVALID_REQUEST(f"`{place}`: {reason}", param=place) from None

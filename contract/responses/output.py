@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NotRequired, TypeVar
 
 from typing_extensions import TypedDict
+
+from contract.wires import json_bytes
 
 L = TypeVar("L")
 
@@ -89,7 +93,7 @@ CUSTOM_CALL = Kind("custom_tool_call", "ctc", "response.custom_tool_call_input",
 
 
 @dataclass(slots=True)
-class Made:
+class ItemBuilder:
     """An item in the making.
 
     Attributes:
@@ -98,7 +102,7 @@ class Made:
         pieces: of its text: what is said, what is thought, the arguments of a call.
         status: `in_progress` until the item is done.
         logprobs: of the tokens that spell the text, once the item is done; or what stands for them until they are
-            written (`contract.responses.written`).
+            written (`contract.responses.output`).
     """
 
     kind: Kind
@@ -124,7 +128,7 @@ class Made:
         return part | {"annotations": [], "logprobs": self.logprobs} if self.kind is MESSAGE else part
 
     def item(self) -> OutputItem:
-        """As it is now; without content while it is in progress."""
+        """The item so far; without content while it is in progress."""
         item: Any = {"id": self.id, "type": self.kind.type, "status": self.status}
         if self.kind.part is None:
             item |= self.call | {self.kind.key: self.text}
@@ -132,8 +136,8 @@ class Made:
             content = [] if self.status == "in_progress" else [self.part()]
             head: dict[str, Any] = {"summary": []} if self.kind is REASONING else {"role": "assistant"}
             item |= head | {"content": content}
-        made: OutputItem = item
-        return made
+        output_item: OutputItem = item
+        return output_item
 
 
 def call_of(call: dict[str, Any]) -> tuple[Kind, str, str]:
@@ -154,13 +158,13 @@ def spelling(text: str, tokens: Sequence[tuple[str, L]]) -> list[L]:
     spelled = "".join(token for token, _ in tokens)
     start = spelled.rfind(text) if text else -1
     if start < 0:
-        return [kept for _, kept in tokens]
-    found, at = [], 0
-    for token, kept in tokens:
+        return [value for _, value in tokens]
+    values, at = [], 0
+    for token, value in tokens:
         if at < start + len(text) and at + len(token) > start:
-            found.append(kept)
+            values.append(value)
         at += len(token)
-    return found
+    return values
 
 
 def logprob(token: dict[str, Any]) -> Logprob:
@@ -174,3 +178,47 @@ def logprob(token: dict[str, Any]) -> Logprob:
         "logprob": token["logprob"],
         "top_logprobs": top,
     }
+
+
+MARK = secrets.token_hex(16)
+"""Stands for logprobs, followed by a number. No client knows it, and none ever sees it."""
+PLACE = re.compile(rb'"logprobs":"%s(\d+)"' % MARK.encode())
+"""Quotes inside of a text are escaped, so this can only be a member."""
+NEW = 0
+"""The number that stands for the tokens of the latest delta; those of an item are its place and one."""
+
+
+class Logprobs:
+    """Those of one stream."""
+
+    def __init__(self) -> None:
+        self._tokens: list[tuple[str, bytes]] = []
+        self._new: list[bytes] = []
+        self._texts: dict[int, bytes] = {}
+
+    def add(self, tokens: Sequence[dict[str, Any]]) -> int:
+        """Takes tokens of a chat. Gives the bytes that they are kept in."""
+        encoded = [(token["token"], json_bytes(logprob(token))) for token in tokens]
+        self._tokens += encoded
+        self._new += (text for _, text in encoded)
+        return sum(len(text) for _, text in encoded)
+
+    def of_delta(self) -> str:
+        """What stands for the tokens that have come since the last delta."""
+        self._texts[NEW] = b",".join(self._new)
+        self._new = []
+        return f"{MARK}{NEW}"
+
+    def pass_over(self) -> None:
+        """The tokens that have come spell no text of the answer."""
+        self._new = []
+
+    def of(self, item: ItemBuilder) -> str:
+        """What stands for the tokens that spell all of `made`. Those of its thoughts before are let go."""
+        self._texts[item.index + 1] = b",".join(spelling(item.text, self._tokens))
+        self._tokens = []
+        return f"{MARK}{item.index + 1}"
+
+    def put_into(self, event: bytes) -> bytes:
+        """`event` with logprobs where something stands for them."""
+        return PLACE.sub(lambda match: b'"logprobs":[%s]' % self._texts[int(match[1])], event)

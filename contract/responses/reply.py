@@ -12,21 +12,22 @@ from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from contract.chat.engine import ChatBatch, ChatReply, reasoning_tokens
+from contract.chat.engine import ChatBatch, ChatReply
+from contract.chat.usage import reasoning_tokens
 from contract.errors import ApiError
-from contract.responses.output import MESSAGE, REASONING, Kind, Made, OutputItem, call_of, logprob, spelling
+from contract.responses.output import MESSAGE, REASONING, ItemBuilder, Kind, OutputItem, call_of, logprob, spelling
 from contract.responses.request import ResponsesRequest
 
 
 class InputTokensDetails(TypedDict):
-    """Of the input: tokens that an earlier request had left in the cache. Writing to it is never billed."""
+    """Tokens of the input that an earlier request had left in the cache. Writing to it is never billed."""
 
     cached_tokens: int
     cache_write_tokens: Literal[0]
 
 
 class OutputTokensDetails(TypedDict):
-    """Of the output: tokens that were thoughts."""
+    """Tokens of the output that were thoughts."""
 
     reasoning_tokens: int
 
@@ -94,7 +95,7 @@ class ResponseReply(TypedDict):
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class ResponseHead:
     """What a response is known by.
 
     Attributes:
@@ -109,7 +110,7 @@ class Head:
     created_s: int
     model: str
 
-    def made(self, kind: Kind, index: int, call_id: str | None = None, name: str = "") -> Made:
+    def new_item(self, kind: Kind, index: int, call_id: str | None = None, name: str = "") -> ItemBuilder:
         """The item at `index` of the output, empty yet. `call_id` and `name` are those of a call in a chat."""
         tail = f"{self._stem}_{index}"
         call: dict[str, str] = {}
@@ -117,11 +118,11 @@ class Head:
             namespace, own = self.request.names.path(name)
             call = {"call_id": call_id or f"call_{tail}", "name": own}
             call |= {"namespace": namespace} if namespace is not None else {}
-        return Made(kind, index, f"{kind.prefix}_{tail}", call)
+        return ItemBuilder(kind, index, f"{kind.prefix}_{tail}", call)
 
     @property
     def id(self) -> str:
-        """Of the response."""
+        """The id of the response."""
         return f"resp_{self._stem}"
 
     @property
@@ -130,7 +131,7 @@ class Head:
 
 
 def response(
-    head: Head,
+    head: ResponseHead,
     status: ResponseStatus,
     output: list[OutputItem],
     usage: ResponseUsage | None = None,
@@ -156,34 +157,34 @@ def response(
     return answered
 
 
-def whole(head: Head, reply: ChatReply) -> ResponseReply:
-    """Of an answer that is there as a whole."""
+def whole(head: ResponseHead, reply: ChatReply) -> ResponseReply:
+    """The response of a finished answer."""
     choice = reply.body["choices"][0]
-    items = _made(head, choice["message"])
+    items = _items_of(head, choice["message"])
     status = ending(choice["finish_reason"])
     tokens = [(token["token"], logprob(token)) for token in logprobs_of(choice)]
-    for made in items:
-        made.finish(status if made is items[-1] else "completed")
-        if made.kind is MESSAGE:
-            made.logprobs = spelling(made.text, tokens)
+    for item in items:
+        item.finish(status if item is items[-1] else "completed")
+        if item.kind is MESSAGE:
+            item.logprobs = spelling(item.text, tokens)
     counts = usage(reply, reasoning_tokens(reply.body["usage"]))
-    return response(head, status, [made.item() for made in items], counts)
+    return response(head, status, [item.item() for item in items], counts)
 
 
-def _made(head: Head, message: dict[str, Any]) -> list[Made]:
+def _items_of(head: ResponseHead, message: dict[str, Any]) -> list[ItemBuilder]:
     """Items of a chat's message: what was thought, what was said, which tools are called."""
-    items: list[Made] = []
+    items: list[ItemBuilder] = []
     calls = message.get("tool_calls") or ()
     texts = ((REASONING, message.get("reasoning_content")), (MESSAGE, message.get("content")))
     for kind, text in texts:
         if text:
-            items.append(head.made(kind, len(items)))
+            items.append(head.new_item(kind, len(items)))
             items[-1].pieces.append(text)
     for call in calls:
         kind, name, arguments = call_of(call)
-        items.append(head.made(kind, len(items), call.get("id"), name))
+        items.append(head.new_item(kind, len(items), call.get("id"), name))
         items[-1].pieces.append(arguments)
-    return items or [head.made(MESSAGE, 0)]
+    return items or [head.new_item(MESSAGE, 0)]
 
 
 def ending(reason: str | None) -> Literal["completed", "incomplete"]:

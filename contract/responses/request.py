@@ -14,22 +14,15 @@ from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, field
 
 from contract.base import Items, Lenient
 from contract.body import explain
-from contract.chat.request import (
-    MAX_IMAGES,
-    MAX_MESSAGES,
-    MAX_TEMPERATURE,
-    MAX_TOP_LOGPROBS,
-    ChatRequest,
-    ReasoningEffort,
-)
+from contract.catalog.chat import ReasoningEffort
+from contract.chat.request import ChatRequest
 from contract.chat.tools import MAX_TOOLS, BuiltInTool
 from contract.errors import INVALID_REQUEST
-from contract.limits import MIB
-from contract.responses.calls import CallOutput, ServedItem
+from contract.limits import MAX_IMAGES, MAX_MESSAGES, MAX_TEMPERATURE, MAX_TOP_LOGPROBS, MIB
 from contract.responses.input import InputMessage, Item, messages
-from contract.responses.namespaces import Names
-from contract.responses.naming import here, named_here
-from contract.responses.tools import ClientTool, OfferedTool, Shown, TextConfig, ToolChoice, shown
+from contract.responses.items import CallOutput, ServedItem
+from contract.responses.names import ToolNames, here, named_here
+from contract.responses.tools import ClientTool, OfferedTool, PlacedTool, TextConfig, ToolChoice, placed_tools
 
 MAX_ECHO_BYTES = MIB
 """`instructions`, `tools`, `text` and the like as JSON: a stream repeats them in three events."""
@@ -37,7 +30,7 @@ MAX_METADATA = 16
 MAX_METADATA_KEY_CHARS = 64
 MAX_METADATA_CHARS = 512
 MAX_LABEL_CHARS = 512
-"""Of `user`, `safety_identifier` and `prompt_cache_key`."""
+"""Characters of `user`, `safety_identifier` and `prompt_cache_key`."""
 MAX_INCLUDES = 32
 
 LOGPROBS = "message.output_text.logprobs"
@@ -98,7 +91,7 @@ class ResponsesRequest(Lenient):
     moderation: Any = None
 
     _chat: ChatRequest = PrivateAttr()
-    _names: Names = PrivateAttr()
+    _names: ToolNames = PrivateAttr()
     _places: list[str] = PrivateAttr()
 
     @field_validator("previous_response_id", "conversation", "prompt")
@@ -130,14 +123,16 @@ class ResponsesRequest(Lenient):
             )
         if self._images() > MAX_IMAGES:
             raise INVALID_REQUEST(f"`input` holds more than {MAX_IMAGES} images", param="input")
-        tools = list(shown(self.tools or ()))
+        tools = list(placed_tools(self.tools or ()))
         if len(tools) > MAX_TOOLS:
             raise INVALID_REQUEST(
                 f"`tools` holds {len(tools)} tools, those of namespaces included; at most {MAX_TOOLS} are allowed",
                 param="tools",
             )
-        self._places = [one.place for one in tools]
-        self._names = Names((one.namespace, one.tool.name) for one in tools if isinstance(one.tool, ClientTool))
+        self._places = [placed.place for placed in tools]
+        self._names = ToolNames(
+            (placed.namespace, placed.tool.name) for placed in tools if isinstance(placed.tool, ClientTool)
+        )
         with named_here(self._places):
             try:
                 self._chat = ChatRequest.model_validate(self._fields(tools))
@@ -151,7 +146,7 @@ class ResponsesRequest(Lenient):
         return self._chat
 
     @property
-    def names(self) -> Names:
+    def names(self) -> ToolNames:
         """What the model calls the tools."""
         return self._names
 
@@ -192,12 +187,12 @@ class ResponsesRequest(Lenient):
         }
 
     def _images(self) -> int:
-        said = (item.content for item in self.input if isinstance(item, InputMessage))
-        answered = (item.output for item in self.input if isinstance(item, CallOutput))
-        return sum(part.type == "input_image" for parts in chain(said, answered) for part in parts)
+        contents = (item.content for item in self.input if isinstance(item, InputMessage))
+        outputs = (item.output for item in self.input if isinstance(item, CallOutput))
+        return sum(part.type == "input_image" for parts in chain(contents, outputs) for part in parts)
 
-    def _fields(self, tools: Sequence[Shown]) -> dict[str, Any]:
-        """Of the chat request; what is not given is left out."""
+    def _fields(self, tools: Sequence[PlacedTool]) -> dict[str, Any]:
+        """The fields of the chat request, without those that are absent here."""
         choice = self.tool_choice
         form = self.text.format if self.text else None
         fields: dict[str, Any] = {
@@ -214,12 +209,12 @@ class ResponsesRequest(Lenient):
             fields |= {"logprobs": True, "top_logprobs": self.top_logprobs or 0}
         return fields
 
-    def _tools(self, tools: Sequence[Shown]) -> list[dict[str, Any]]:
+    def _tools(self, tools: Sequence[PlacedTool]) -> list[dict[str, Any]]:
         return [
-            one.tool.chat(self._names.of(one.namespace, one.tool.name))
-            if isinstance(one.tool, ClientTool)
-            else {"type": one.tool.type}
-            for one in tools
+            placed.tool.chat(self._names.of(placed.namespace, placed.tool.name))
+            if isinstance(placed.tool, ClientTool)
+            else {"type": placed.tool.type}
+            for placed in tools
         ]
 
 

@@ -16,7 +16,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from contract.base import Items, Lenient, type_of
 from contract.chat.tools import MAX_ID_CHARS, MAX_TOOLS, BuiltInTool, Name, is_built_in
 from contract.errors import INVALID_REQUEST
-from contract.responses.namespaces import Names
+from contract.responses.names import ToolNames
 
 
 class ClientTool(Lenient):
@@ -30,16 +30,16 @@ class ClientTool(Lenient):
     format: dict[str, Any] | None = None
 
     def chat(self, name: str) -> dict[str, Any]:
-        """As a tool of a chat, in which it is called `name`."""
-        said = {name: value for name, value in self.echo().items() if name != "type" and value is not None}
-        return {"type": self.type, self.type: said | {"name": name}}
+        """The tool of a chat, in which it is called `name`."""
+        members = {name: value for name, value in self.echo().items() if name != "type" and value is not None}
+        return {"type": self.type, self.type: members | {"name": name}}
 
     def echo(self) -> dict[str, Any]:
-        """As the response repeats it."""
-        said = {"type": self.type, "name": self.name, "description": self.description}
+        """The form that the response repeats."""
+        members = {"type": self.type, "name": self.name, "description": self.description}
         if self.type == "function":
-            return said | {"parameters": self.parameters, "strict": self.strict}
-        return said | ({"format": self.format} if self.format else {})
+            return members | {"parameters": self.parameters, "strict": self.strict}
+        return members | ({"format": self.format} if self.format else {})
 
 
 # Tags are no identifiers, so that the place of an error does not name them.
@@ -79,7 +79,7 @@ class NamespaceTool(Lenient):
     ]
 
     def echo(self) -> dict[str, Any]:
-        """As the response repeats it."""
+        """The form that the response repeats."""
         tools = [tool.echo() for tool in self.tools]
         return {"type": self.type, "name": self.name, "description": self.description, "tools": tools}
 
@@ -106,7 +106,7 @@ OfferedTool = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class PlacedTool:
     """A tool of the request, wherever it stands there.
 
     Attributes:
@@ -119,14 +119,14 @@ class Shown:
     namespace: str | None = None
 
 
-def shown(tools: Iterable[ClientTool | NamespaceTool | BuiltInTool]) -> Iterator[Shown]:
+def placed_tools(tools: Iterable[ClientTool | NamespaceTool | BuiltInTool]) -> Iterator[PlacedTool]:
     """All of them, in their order; namespaces are opened."""
     for index, tool in enumerate(tools):
         if isinstance(tool, NamespaceTool):
             members = enumerate(tool.members())
-            yield from (Shown(f"tools[{index}].tools[{at}]", member, tool.name) for at, member in members)
+            yield from (PlacedTool(f"tools[{index}].tools[{at}]", member, tool.name) for at, member in members)
         else:
-            yield Shown(f"tools[{index}]", tool)
+            yield PlacedTool(f"tools[{index}]", tool)
 
 
 class NamedChoice(Lenient):
@@ -136,8 +136,8 @@ class NamedChoice(Lenient):
     name: Name
     namespace: str | None = None
 
-    def chat(self, names: Names) -> dict[str, Any]:
-        """As the choice of a chat. Raises INVALID_REQUEST where several tools are meant."""
+    def chat(self, names: ToolNames) -> dict[str, Any]:
+        """The choice of a chat. Raises INVALID_REQUEST where several tools are meant."""
         homes = names.homes(self.name) if self.namespace is None else [self.namespace]
         if len(homes) > 1:
             raise INVALID_REQUEST(
@@ -166,8 +166,8 @@ class ToolSubset(Lenient):
         Items(MAX_TOOLS, least=1),
     ]
 
-    def chat(self, names: Names) -> dict[str, Any]:
-        """As the choice of a chat. Raises INVALID_REQUEST where one name means several tools."""
+    def chat(self, names: ToolNames) -> dict[str, Any]:
+        """The choice of a chat. Raises INVALID_REQUEST where one name means several tools."""
         tools = [tool.chat(names) if isinstance(tool, NamedChoice) else {"type": tool.type} for tool in self.tools]
         allowed = {"mode": self.mode, "tools": tools}
         return {"type": self.type, self.type: allowed}
@@ -210,13 +210,13 @@ class TextFormat(Lenient):
         return self
 
     def chat(self) -> dict[str, Any]:
-        """As the format of a chat's answer."""
-        said = self.echo()
-        kind = said.pop("type")
-        return {"type": kind, kind: said} if kind == "json_schema" else {"type": kind}
+        """The format of a chat's answer."""
+        members = self.echo()
+        kind = members.pop("type")
+        return {"type": kind, kind: members} if kind == "json_schema" else {"type": kind}
 
     def echo(self) -> dict[str, Any]:
-        """As the response repeats it."""
+        """The form that the response repeats."""
         named = self.model_dump(by_alias=True, exclude_none=True)
         return named if self.type == "json_schema" else {"type": self.type}
 

@@ -1,8 +1,8 @@
-"""Speech. Spec 2 (Voice), 4 and 7 (Speech).
+"""Speech.
 
 request.py     bodies of POST /audio/speech
 routing.py     which engine speaks, with which voice, in which language
-marks.py       marks inside a text, such as `<breath>`
+tags.py        tags inside a text, such as `<breath>`
 voices.py      what a voice is, who may choose it, how it is listed
 engine.py      what crosses to an engine: job, clip, blocks of sound
 """

@@ -1,4 +1,4 @@
-"""What a speech engine is asked and what it gives back: the job and the protocol of speech. Design section 1."""
+"""What a speech engine is asked and what it gives back: the job and the protocol of speech."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class SpeechJob:
     """A text to speak.
 
     Attributes:
-        text: without marks that the engine does not know.
+        text: without tags that the engine does not know.
         language: ISO 639-1; the one requested, or the one that the text seems to be in.
         voice: slug of one of the engine's fixed voices; None for its own default, or where a clip or recipe stands.
         clip: the voice to imitate.

@@ -1,4 +1,4 @@
-"""POST /audio/speech: what a body may say. Spec 4."""
+"""POST /audio/speech: what a body may say."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ClipBytes = Annotated[bytes, BeforeValidator(_clip_bytes, json_schema_input_type
 
 
 class SpeechRequest(Lenient):
-    """A body of POST /audio/speech. Unknown fields are ignored (spec 1, rule 1), and so is an unknown `model`.
+    """A body of POST /audio/speech. Unknown fields are ignored, and so is an unknown `model`.
 
     Attributes:
         input: of any length; the engine says how much it takes (`contract.speech.routing`).

@@ -1,4 +1,4 @@
-"""Which engine speaks, with which voice, in which language. Spec 4 (POST /audio/speech) and 9.6; design 7.14.
+"""Which engine speaks, with which voice, in which language.
 
     provider, else a known model, else the engine of the voice (or of a clip), else the default engine by date
         - the default engine hands over languages that it does not speak
@@ -25,8 +25,8 @@ from contract.errors import (
 )
 from contract.limits import SPEECH_INPUT_CHARS, SPEECH_SPEED, SPEECH_STYLE_CHARS, SPEECH_STYLE_READ_CHARS
 from contract.speech.engine import SpeechJob
-from contract.speech.marks import prepared
 from contract.speech.request import SpeechRequest
+from contract.speech.tags import prepared
 from contract.speech.voices import SYSTEM_VOICES, Voice
 
 FALLBACK_LANGUAGE = "de"
@@ -36,7 +36,7 @@ DEFAULT = "default"
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class SpeechRoute:
     """The outcome.
 
     Attributes:
@@ -58,7 +58,7 @@ def choose(
     engines: Mapping[str, SpeechModel],
     detected: str,
     today: date,
-) -> Choice:
+) -> SpeechRoute:
     """The engine, voice and language of a request.
 
     Args:
@@ -85,16 +85,16 @@ def choose(
     _check_length(request, model)
     _check_speed(request, model)
     _check_style(request, model)
-    if model.obeys_language:
+    if model.selects_language:
         _check_language(language, model)
     else:
         language = detected
     slug, spoken_as = _speaker(request, model)
-    wanted = request.response_format
-    return Choice(model, slug, spoken_as, language, wanted if wanted in model.formats else model.formats[0])
+    format = request.response_format
+    return SpeechRoute(model, slug, spoken_as, language, format if format in model.formats else model.formats[0])
 
 
-def job_of(request: SpeechRequest, choice: Choice, engines: Mapping[str, SpeechModel]) -> SpeechJob:
+def job_of(request: SpeechRequest, choice: SpeechRoute, engines: Mapping[str, SpeechModel]) -> SpeechJob:
     """What the chosen engine is asked, without clip or recipe. Raises INVALID_REQUEST where nothing can be spoken."""
     model = choice.model
     return SpeechJob(
@@ -108,7 +108,7 @@ def job_of(request: SpeechRequest, choice: Choice, engines: Mapping[str, SpeechM
 
 
 def _style(request: SpeechRequest, model: SpeechModel) -> str | None:
-    """As much of the style as the engine reads, up to the end of a word."""
+    """The part of the style that the engine reads, up to the end of a word."""
     return (shorten(request.style, SPEECH_STYLE_READ_CHARS, placeholder="") or None) if model.has_style else None
 
 
@@ -177,7 +177,7 @@ def _default(language: str, engines: Mapping[str, SpeechModel], today: date) -> 
 def _check_voice(voice: Voice | None, model: SpeechModel) -> None:
     if voice is None or voice.provider == model.provider:
         return
-    # Spec 7 gives this one error two codes.
+    # This error has two codes (docs/api.md#errors).
     raise FAULTS[model.voice_fault](
         f"voice `{voice.slug}` belongs to engine `{voice.provider}`, but `{model.provider}` was requested",
         param="voice",
@@ -187,7 +187,7 @@ def _check_voice(voice: Voice | None, model: SpeechModel) -> None:
 def _check_length(request: SpeechRequest, model: SpeechModel) -> None:
     if len(request.input) <= model.max_input_chars:
         return
-    # Spec 7 has a code of its own for engines that take less than the others.
+    # Engines that take less than the others have a code of their own.
     fault = TEXT_TOO_LONG if model.max_input_chars < SPEECH_INPUT_CHARS else INVALID_REQUEST
     raise fault(
         f"`input` has {len(request.input)} characters; engine `{model.provider}` takes at most {model.max_input_chars}",
@@ -213,7 +213,7 @@ def _check_style(request: SpeechRequest, model: SpeechModel) -> None:
 def _check_language(language: str, model: SpeechModel) -> None:
     if language in model.languages:
         return
-    # Spec 7 gives this one error two statuses.
+    # This error has two statuses (docs/api.md#errors).
     raise FAULTS[model.language_fault](
         f"engine `{model.provider}` does not speak `{language[:20]}`; it speaks {', '.join(model.languages)}",
         param="language",

@@ -1,8 +1,11 @@
-"""Voices: what a stanza of `configs/catalog/voices.toml` may say, and who may choose one. Spec 2 (Voice) and 5.6."""
+"""Voices: what a stanza of `configs/catalog/voices.toml` may say, and who may choose one."""
 
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections.abc import Container
+from itertools import chain, count
 from typing import Literal, NotRequired
 
 from pydantic import Field
@@ -16,12 +19,12 @@ SYSTEM_VOICES = {"default-de": "de", "default-en": "en"}
 """Names that stand for the default engine's own voice, and the language that each brings along."""
 
 SAMPLE_ADDRESS_S = 3600
-"""How long a signed address of a sample is valid. Spec 8."""
+"""How long a signed address of a sample is valid."""
 
 
 SLUG_PATTERN = re.compile(r"[a-z0-9](-?[a-z0-9])*", re.ASCII)
 SLUG_CHARS = (2, 40)
-"""Of a voice of an organisation."""
+"""Shortest and longest slug of an organisation's voice, in characters."""
 
 
 def check_slug_form(slug: str) -> None:
@@ -42,7 +45,7 @@ class Voice(Frozen):
         provider: of the one engine that speaks it.
         origin: `designed` (from a description, fictional), `preset` (the provider's own), `cloned` (from a recording).
         scope: `platform` for everyone, `org` for the organisation that it was made for.
-        from_plan: may be chosen only with voice selection (spec 5.6); an engine's fixed voices are for everyone.
+        from_plan: may be chosen only with voice selection; an engine's fixed voices are for everyone.
         status, status_note: `preliminary` where sound and slug may still change, and what that means.
     """
 
@@ -67,7 +70,7 @@ class Voice(Frozen):
         """Raises VOICE_NOT_IN_PLAN."""
         if not self.selectable(caller):
             raise VOICE_NOT_IN_PLAN(
-                f"voice `{self.slug}` needs voice selection, which plan `{caller.plan.name}` does not include; "
+                f"voice `{self.slug}` needs voice selection, which plan `{caller.tariff.name}` does not include; "
                 f"it begins with plan `starter`",
                 param="voice",
             )
@@ -146,11 +149,23 @@ class VoiceList(TypedDict):
 
 def access(caller: Caller) -> VoiceAccess:
     """The `access` object of the voice list: whether, and by what, the organisation may choose catalogue voices."""
-    entitled = VOICES in caller.entitlements and not caller.plan.voices
+    entitled = VOICES in caller.entitlements and not caller.tariff.voices
     hint = None if caller.may_select_voices else "voice selection begins with plan `starter`"
     return {
         "selectable": caller.may_select_voices,
         "via": "entitlement" if entitled else "tier",
-        "tier": caller.plan.name,
+        "tier": caller.tariff.name,
         "hint": hint,
     }
+
+
+OTHERS = re.compile(r"[^a-z0-9]+")
+
+
+def free_slug(label: str, otherwise: str, in_use: Container[str]) -> str:
+    """`label` as a slug, with a number where it is taken; `otherwise` stands for labels in another script."""
+    plain = unicodedata.normalize("NFKD", label.casefold()).encode("ascii", "ignore").decode()
+    low, high = 2, 34  # characters of a slug before its number
+    base = OTHERS.sub("-", plain).strip("-")[:high].strip("-")
+    base = base if len(base) >= low else otherwise
+    return next(slug for slug in chain((base,), (f"{base}-{n}" for n in count(2))) if slug not in in_use)

@@ -1,12 +1,52 @@
-"""What a transcriber is asked and what it gives back: the job and the protocol of transcription. Design section 1."""
+"""What a transcriber is asked and what it gives back: the job and the protocol of transcription."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Protocol
 
 from contract.limits import RECORDING_S
+
+_CODES = """
+af am ar as az ba be bg bn bo br bs ca cs cy da de el en es et eu fa fi fo fr gl gu ha haw he hi hr ht hu hy id is it
+ja jw ka kk km kn ko la lb ln lo lt lv mg mi mk ml mn mr ms mt my ne nl nn no oc pa pl ps pt ro ru sa sd si sk sl sn so
+sq sr su sv sw ta te tg th tk tl tr tt uk ur uz vi yi yo yue zh
+"""
+
+LANGUAGES = tuple(_CODES.split())
+
+ALIASES = {
+    "nb": "no",
+    "jv": "jw",
+    "fil": "tl",
+    "iw": "he",
+    "in": "id",
+    "ji": "yi",
+    "mo": "ro",
+    "cmn": "zh",
+}
+"""Other codes of the same languages, older and newer ones."""
+
+DETECT = "auto"
+
+_TAG = re.compile(r"([a-z]{2,3})([-_][a-z0-9]{1,8}){0,8}", re.ASCII | re.IGNORECASE)
+
+
+def named_language(code: str | None) -> str | None:
+    """The language that a request names, in the spelling of LANGUAGES; None where it is to be detected.
+
+    Regions are cut: `de-DE` is `de`. The code need be none of LANGUAGES. Raises ValueError for what is no code.
+    """
+    code = (code or "").strip()
+    if not code or code.lower() == DETECT:
+        return None
+    tag = _TAG.fullmatch(code)
+    if tag is None:
+        raise ValueError("it is no code of a language; send two letters such as `de`, also as `de-DE`")
+    language = tag[1].lower()
+    return ALIASES.get(language, language)
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +55,7 @@ class TranscriptionJob:
 
     Attributes:
         audio: the file itself, or a short-lived address from which the engine reads it (`file:`, `https:`).
-        language: a code of `contract.transcription.languages`; None where the engine is to find out.
+        language: a code of `contract.transcription.engine`; None where the engine is to find out.
         prompt: text as if it had been said before: a hint at spelling and style.
         terms: proper nouns and technical terms that may occur, without spaces.
         words: whether the time of every word is wanted; an engine that knows none gives segments without.
@@ -33,7 +73,7 @@ class TranscriptionJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class TimedWord:
     """A word, with the times of its beginning and end in seconds of the recording."""
 
     text: str
@@ -57,7 +97,7 @@ class Segment:
     text: str
     start: float
     end: float
-    words: tuple[Word, ...] = ()
+    words: tuple[TimedWord, ...] = ()
     seek: int = 0
     tokens: tuple[int, ...] = ()
     temperature: float | None = None
@@ -67,7 +107,7 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class TranscriptUpdate:
     """What came of a recording since the last part.
 
     The first part comes as soon as the file is decoded, before any of it is heard: it says how long it is.
@@ -88,7 +128,7 @@ class Heard:
 class TranscriptionEngine(Protocol):
     """A transcriber, wherever it runs: an adapter in `models.transcription`, its replica, or the gate before it."""
 
-    def transcribe(self, job: TranscriptionJob) -> AsyncGenerator[Heard, None]:
+    def transcribe(self, job: TranscriptionJob) -> AsyncGenerator[TranscriptUpdate, None]:
         """What is said, as it is heard; leaving the iteration frees the engine.
 
         Raises AUDIO_UNREADABLE, AUDIO_TOO_LONG, and BUSY where too many files wait to be decoded.

@@ -1,4 +1,4 @@
-"""POST /audio/transcriptions: what a request may say, and what each model makes of it. Spec 4 and 8.
+"""POST /audio/transcriptions: what a request may say, and what each model makes of it.
 
 The fields are the same in a form and in JSON. A form has only texts, and may repeat a field or add `[]` to its name:
 
@@ -19,8 +19,7 @@ from contract.base import Lenient
 from contract.catalog import TranscriptionModel
 from contract.errors import INVALID_REQUEST, LANGUAGE_NOT_SUPPORTED
 from contract.limits import CONTEXT_TERMS, FORMAT_TEXT_S, GRANULARITIES_CHARS, RECORDING_S, TRANSCRIPTION_PROMPT_CHARS
-from contract.transcription.engine import TranscriptionJob
-from contract.transcription.languages import named_language
+from contract.transcription.engine import TranscriptionJob, named_language
 
 TranscriptFormat = Literal["json", "text", "verbose_json", "srt", "vtt"]
 
@@ -64,7 +63,7 @@ def _terms(value: Any) -> tuple[str, ...]:
 
 
 def _end(text: str) -> str:
-    """As much of the end of a prompt as a model can read."""
+    """The end of a prompt, as far as a model can read it."""
     return text[-TRANSCRIPTION_PROMPT_CHARS:]
 
 
@@ -72,11 +71,11 @@ Switch = Annotated[bool, BeforeValidator(_switch, json_schema_input_type=bool)]
 
 
 class TranscriptionRequest(Lenient):
-    """What is asked about a recording. Unknown fields are ignored, and so is an unknown `model` (spec 1 and 4).
+    """What is asked about a recording. Unknown fields are ignored, and so is an unknown `model`.
 
     Attributes:
         upload_id: the ticket under which the recording was uploaded; None where the form brings it as `file`.
-        language: two letters, also as `de-DE`, or `auto` (`contract.transcription.languages`).
+        language: two letters, also as `de-DE`, or `auto` (`contract.transcription.engine`).
         timestamp_granularities: which times the answer has.
         context_bias: proper nouns and technical terms.
         format_text: adds a structuring pass.
@@ -104,26 +103,26 @@ def fields(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
 
     Raises INVALID_REQUEST for one that came twice and may come once.
     """
-    found: dict[str, Any] = {}
+    form: dict[str, Any] = {}
     for name, text in pairs:
         name = name.removesuffix("[]")
         if not text:
             continue
         if name in LISTS:
-            found.setdefault(name, []).append(text)
-        elif name in found and name in TranscriptionRequest.model_fields:
+            form.setdefault(name, []).append(text)
+        elif name in form and name in TranscriptionRequest.model_fields:
             raise INVALID_REQUEST(f"`{name}` was sent twice; send it once", param=name)
         else:
-            found[name] = text
-    return found
+            form[name] = text
+    return form
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TranscriptionPlan:
     """A request that its model can answer.
 
     Attributes:
-        language: of the recording, spelt as in `contract.transcription.languages`; None where it is to be detected.
+        language: of the recording, spelt as in `contract.transcription.engine`; None where it is to be detected.
         echo: the same as the answer spells it.
         prompt, terms: hints for the engine.
         words: whether the engine is to time every word.
@@ -141,8 +140,8 @@ class Plan:
 
     def job(self, audio: bytes | str, owner: str = "") -> TranscriptionJob:
         """What crosses to the engine, for the recording `audio`; see `TranscriptionJob`."""
-        told = self.language if self.language in self.model.languages else None
-        return TranscriptionJob(audio, told, self.prompt, self.terms, self.words, self.max_seconds, owner)
+        language = self.language if self.language in self.model.languages else None
+        return TranscriptionJob(audio, language, self.prompt, self.terms, self.words, self.max_seconds, owner)
 
 
 def choose(request: TranscriptionRequest, models: Sequence[TranscriptionModel]) -> TranscriptionModel | None:
@@ -151,7 +150,7 @@ def choose(request: TranscriptionRequest, models: Sequence[TranscriptionModel]) 
     return named or next((model for model in models if model.is_default), None)
 
 
-def plan(request: TranscriptionRequest, model: TranscriptionModel) -> Plan:
+def plan(request: TranscriptionRequest, model: TranscriptionModel) -> TranscriptionPlan:
     """What `model` is asked. Raises INVALID_REQUEST and LANGUAGE_NOT_SUPPORTED for what it does not do."""
     format, granularities = request.response_format, request.timestamp_granularities
     if format not in model.formats:
@@ -175,11 +174,11 @@ def plan(request: TranscriptionRequest, model: TranscriptionModel) -> Plan:
             f"what runs `{model.id}` here cannot be told terms; leave `context_bias` out", param="context_bias"
         )
     language = _language(request.language, model)
-    return Plan(
+    return TranscriptionPlan(
         request,
         model,
         language,
-        language if model.obeys_language or language is None else (request.language or "").strip(),
+        language if model.selects_language or language is None else (request.language or "").strip(),
         request.prompt if model.takes_prompt and request.prompt else None,
         request.context_bias,
         _times_words(request, model),
@@ -188,14 +187,14 @@ def plan(request: TranscriptionRequest, model: TranscriptionModel) -> Plan:
 
 
 def _language(code: str | None, model: TranscriptionModel) -> str | None:
-    """As `named_language`. Raises LANGUAGE_NOT_SUPPORTED where the model obeys and does not know it."""
+    """The code as `named_language` spells it. Raises LANGUAGE_NOT_SUPPORTED where the model obeys and lacks it."""
     try:
         language = named_language(code)
     except ValueError as error:
-        if not model.obeys_language:
+        if not model.selects_language:
             raise INVALID_REQUEST(f"`language` was sent as `{(code or '')[:40]}`: {error}", param="language") from None
         language = ""
-    if language is not None and model.obeys_language and language not in model.languages:
+    if language is not None and model.selects_language and language not in model.languages:
         raise LANGUAGE_NOT_SUPPORTED(
             f"language `{(code or '')[:40]}` is not one that this model knows; `supported` lists them",
             param="language",

@@ -1,7 +1,6 @@
-"""What was heard, and the forms in which it is answered. Spec 2 (Transcription result) and 4.
+"""The text of a recording, and the forms in which it is answered.
 
-transcript = Transcript(plan)
-transcript.add(heard)                      for every part
+transcript.add(update)                     takes what the engine has transcribed since the last update
 reply(transcript, formatted)               json and verbose_json
 plain(transcript, formatted)               text, srt and vtt
 delta(text), done(transcript, formatted)   OpenAI's events, where the answer is streamed
@@ -9,16 +8,17 @@ delta(text), done(transcript, formatted)   OpenAI's events, where the answer is 
 
 from __future__ import annotations
 
+import html
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from contract.events import event
-from contract.transcription.engine import Heard, Segment, Word
-from contract.transcription.request import Plan
-from contract.transcription.subtitles import srt, vtt
+from contract.transcription.engine import Segment, TimedWord, TranscriptUpdate
+from contract.transcription.request import TranscriptionPlan
+from contract.wires import event
 
 Verdict = Literal["ok", "auffaellig"]
 
@@ -48,21 +48,21 @@ class Formatted:
 
 @dataclass(slots=True)
 class Transcript:
-    """What has been heard of one recording so far."""
+    """The text of one recording so far."""
 
-    plan: Plan
+    plan: TranscriptionPlan
     duration_s: float = 0.0
     done_s: float = 0.0
     detected: str | None = None
     segments: list[Segment] = field(default_factory=list)
 
-    def add(self, heard: Heard) -> str:
+    def add(self, update: TranscriptUpdate) -> str:
         """Takes a part; returns its text, as it continues what was there."""
-        self.duration_s, self.done_s = heard.duration_s, heard.done_s
-        self.detected = heard.language or self.detected
-        texts = [segment.text for segment in heard.segments if segment.text]
+        self.duration_s, self.done_s = update.duration_s, update.done_s
+        self.detected = update.language or self.detected
+        texts = [segment.text for segment in update.segments if segment.text]
         before = bool(self.segments)
-        self.segments += heard.segments
+        self.segments += update.segments
         joined = self._space.join(texts)
         return self._space + joined if before and joined else joined
 
@@ -73,12 +73,12 @@ class Transcript:
 
     @property
     def language(self) -> str | None:
-        """As the answer gives it: what was sent; what was detected, where the model reports that."""
+        """The language in the answer: the one sent, or the one detected where the model reports it."""
         return self.plan.echo or (self.detected if self.plan.model.reports_language else None)
 
     @property
     def seconds(self) -> float:
-        """`duration`, which is billed: of the recording, or to the end of the last segment. Spec 4."""
+        """`duration`, which is billed: the length of the recording, or the end of the last segment."""
         if self.plan.model.is_detailed:
             return self.segments[-1].end if self.segments else 0.0
         return self.duration_s
@@ -192,7 +192,7 @@ def _add_times(body: TranscriptionReply, transcript: Transcript) -> None:
         body["segments"] = [_timed(part) for part in (words if transcript.plan.words else transcript.segments)]
 
 
-def _timed(part: Segment | Word) -> SegmentObject:
+def _timed(part: Segment | TimedWord) -> SegmentObject:
     return {"text": part.text, "start": round(part.start, 3), "end": round(part.end, 3), "speakerId": None}
 
 
@@ -220,3 +220,34 @@ def _formatting(formatted: Formatted) -> FormattingObject:
     if formatted.reason is not None:
         body["reason"] = formatted.reason
     return body
+
+
+ARROW = "-->"
+
+
+def srt(segments: Iterable[Segment]) -> str:
+    """SubRip: numbered cues with a comma before the milliseconds."""
+    return "".join(
+        f"{number}\n{_time(s.start, ',')} {ARROW} {_time(s.end, ',')}\n{_line(s.text).replace(ARROW, '->')}\n\n"
+        for number, s in enumerate(segments, 1)
+    )
+
+
+def vtt(segments: Iterable[Segment]) -> str:
+    """WebVTT: a point before the milliseconds, and the text is markup."""
+    cues = (
+        f"{_time(s.start, '.')} {ARROW} {_time(s.end, '.')}\n{html.escape(_line(s.text), quote=False)}\n\n"
+        for s in segments
+    )
+    return "WEBVTT\n\n" + "".join(cues)
+
+
+def _line(text: str) -> str:
+    """One line: an empty one would end the cue."""
+    return " ".join(text.split())
+
+
+def _time(seconds: float, separator: str) -> str:
+    """`01:02:03,456`, rounded once, so that 1.9996 s is 2 s and never 1.1000."""
+    ms = max(0, round(seconds * 1000))
+    return f"{ms // 3_600_000:02d}:{ms // 60_000 % 60:02d}:{ms // 1000 % 60:02d}{separator}{ms % 1000:03d}"

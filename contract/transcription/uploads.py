@@ -1,4 +1,4 @@
-"""POST /audio/uploads: tickets for recordings that are longer than a body may be. Spec 2 (Upload ticket), 4 and 7."""
+"""POST /audio/uploads: tickets for recordings that are longer than a body may be."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A draft of a voice, from the order to the voice or to nothing: its states, and what may happen in each. Spec 3.
+"""A draft of a voice, from the order to the voice or to nothing: its states, and what may happen in each.
 
                finish   fail     expire   adopt      discard
     pending    ready    failed   failed   refused    discarded
@@ -13,27 +13,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from contract.errors import INVALID_REQUEST
 from contract.voice_design.engine import DesignJob
 
-State = Literal["pending", "ready", "adopted", "discarded", "failed"]
-Event = Literal["finish", "fail", "expire", "adopt", "discard"]
+DraftState = Literal["pending", "ready", "adopted", "discarded", "failed"]
+DraftEvent = Literal["finish", "fail", "expire", "adopt", "discard"]
 
-STATES: tuple[State, ...] = ("pending", "ready", "adopted", "discarded", "failed")
-EVENTS: tuple[Event, ...] = ("finish", "fail", "expire", "adopt", "discard")
+DRAFT_STATES: tuple[DraftState, ...] = get_args(DraftState)
 
-TRANSITIONS: dict[tuple[State, Event], State] = {
+TRANSITIONS: dict[tuple[DraftState, DraftEvent], DraftState] = {
     ("pending", "finish"): "ready",
     ("pending", "fail"): "failed",
     ("pending", "expire"): "failed",
     ("ready", "adopt"): "adopted",
-    **{(state, "discard"): "discarded" for state in STATES},
+    **{(state, "discard"): "discarded" for state in DRAFT_STATES},
 }
 """Every change that there is."""
 
-NOT_READY: dict[State, str] = {
+NOT_READY: dict[DraftState, str] = {
     "pending": "is not finished; poll it until its `status` is `ready`",
     "adopted": "has been adopted already",
     "discarded": "has been discarded",
@@ -42,19 +41,19 @@ NOT_READY: dict[State, str] = {
 """Why a draft in a state cannot be adopted."""
 
 
-def sources(event: Event) -> tuple[State, ...]:
+def sources(event: DraftEvent) -> tuple[DraftState, ...]:
     """The states in which `event` changes something."""
-    return tuple(state for state in STATES if (state, event) in TRANSITIONS)
+    return tuple(state for state in DRAFT_STATES if (state, event) in TRANSITIONS)
 
 
-def refuse_adoption(state: State) -> None:
+def refuse_adoption(state: DraftState) -> None:
     """Raises INVALID_REQUEST for a draft that is not `ready`."""
     if state in NOT_READY:
         raise INVALID_REQUEST(f"this draft {NOT_READY[state]}")
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class VoiceSpec:
     """All that was decided when a voice was ordered.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""What a voice designer is asked and what it gives back: the job and the protocol of voice design. Design section 1."""
+"""What a voice designer is asked and what it gives back: the job and the protocol of voice design."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class DesignJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Designed:
+class DesignResult:
     """The best attempt.
 
     Attributes:
@@ -69,6 +69,6 @@ class Designed:
 class VoiceDesignEngine(Protocol):
     """A designer of voices: an adapter in `models.voice_design`, its replica, or the gate before it."""
 
-    async def design(self, job: DesignJob) -> Designed:
+    async def design(self, job: DesignJob) -> DesignResult:
         """The voice. Raises UPSTREAM_ERROR where no attempt gave a voice at all."""
         ...

@@ -1,4 +1,4 @@
-"""Orders of voices: what a body may say, and what is decided when it comes. Spec 4 (Voice design).
+"""Orders of voices: what a body may say, and what is decided when it comes.
 
 parse(DesignOrder, body)                    what the client said
 plan(order, traits, model, draw)            what is made of it: nothing is left open
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import unicodedata
+from collections.abc import Mapping
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -26,9 +27,8 @@ from contract.limits import (
 )
 from contract.speech.routing import FALLBACK_LANGUAGE, without_region
 from contract.speech.voices import check_slug_form
-from contract.voice_design.description import describe
-from contract.voice_design.draft import Plan
-from contract.voice_design.pitch import DERIVED_SEMITONES, ORDERED_SEMITONES, band_hz, target_hz
+from contract.voice_design.draft import VoiceSpec
+from contract.voice_design.pitch import DERIVED_SEMITONES, ORDERED_SEMITONES, band_hz, pitch_words, target_hz
 from contract.voice_design.traits import AXES, Axis, Gender, Trait, Traits
 
 UNSEEN = ("Cc", "Cs", "Co")
@@ -38,7 +38,7 @@ TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200
 
 
 def _text(text: str) -> str:
-    """As it came, if it holds something that can be read, and nothing hidden but line breaks."""
+    """`text`, if it holds something readable, and no hidden characters but line breaks."""
     if not text.strip():
         raise ValueError("it is empty")
     for char in text:
@@ -98,9 +98,9 @@ class DesignOrder(Strict):
     @model_validator(mode="after")
     def _one_age(self) -> Self:
         if (self.age_years is None) == (self.age_group is None):
-            given = "neither was" if self.age_years is None else "both were"
+            which = "neither was" if self.age_years is None else "both were"
             raise INVALID_REQUEST(
-                f"exactly one of `age_years` and `age_group` is expected; {given} sent", param="age_years"
+                f"exactly one of `age_years` and `age_group` is expected; {which} sent", param="age_years"
             )
         return self
 
@@ -129,7 +129,7 @@ class SuggestRequest(Strict):
         return self
 
 
-def plan(order: DesignOrder, traits: Traits, model: VoiceDesignModel, draw: random.Random) -> Plan:
+def voice_spec(order: DesignOrder, traits: Traits, model: VoiceDesignModel, draw: random.Random) -> VoiceSpec:
     """Everything that an order leaves open, decided. Two equal orders may differ in what is drawn.
 
     Args:
@@ -147,7 +147,7 @@ def plan(order: DesignOrder, traits: Traits, model: VoiceDesignModel, draw: rand
     target = order.target_hz or target_hz(order.gender, age_years, shift)
     described = describe(order.gender, age_years, target, chosen, language, order.free_text, traits)
     label = traits.name(order.gender, age_years, (chosen["timbre"], chosen["character"]), language)
-    return Plan(
+    return VoiceSpec(
         gender=order.gender,
         age_years=age_years,
         language=language,
@@ -168,7 +168,7 @@ def _language(code: str | None, model: VoiceDesignModel) -> str:
         return FALLBACK_LANGUAGE if FALLBACK_LANGUAGE in model.languages else model.languages[0]
     language = without_region(code)
     if language not in model.languages:
-        # The table of voice design (spec 7) has no code of its own for this.
+        # The table of voice design has no code of its own for this.
         raise INVALID_REQUEST(
             f"no voice can be designed in `{code[:20]}`; allowed are {', '.join(model.languages)}",
             param="language",
@@ -195,3 +195,27 @@ def _speed(chosen: dict[Axis, Trait]) -> float:
         speed *= trait.speed
     low, high = SPEECH_SPEED
     return round(min(max(speed, low), high), 3)
+
+
+def describe(
+    gender: Gender,
+    age_years: int,
+    target_hz: int,
+    chosen: Mapping[Axis, Trait],
+    language: str,
+    free_text: str | None,
+    traits: Traits,
+) -> str:
+    """Gender, age and pitch, then traits, use and language, then the client's own words; INSTRUCT_CHARS at most."""
+    article = "An" if age_years == 18 or 80 <= age_years < 90 else "A"
+    words = {axis: trait.instruct for axis, trait in chosen.items()}
+    sentences = [
+        f"{article} {age_years}-year-old {traits.genders[gender].instruct} with a "
+        f"{pitch_words(gender, age_years, target_hz)} voice around {target_hz} Hz.",
+        f"The timbre is {words['timbre']}.",
+        f"The speaker sounds {words['character']} and talks at {words['tempo']}.",
+        f"A native speaker of {traits.languages[language].label('en')}, {words['use_case']}.",
+    ]
+    if free_text:
+        sentences.append(free_text)
+    return " ".join(sentences)[:INSTRUCT_CHARS].rstrip()

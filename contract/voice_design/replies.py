@@ -1,4 +1,4 @@
-"""What is answered about designed voices: drafts, what can be ordered, suggestions. Spec 2 (Voice design) and 4."""
+"""What is answered about designed voices: drafts, what can be ordered, suggestions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from contract.limits import (
     VOICE_LABEL_CHARS,
 )
 from contract.speech.voices import SAMPLE_ADDRESS_S, SLUG_CHARS, VoiceObject
-from contract.voice_design.draft import State
+from contract.voice_design.draft import DraftState
 from contract.voice_design.traits import Axis, Gender, Traits
 
 
@@ -41,7 +41,7 @@ class VoiceDesignObject(TypedDict):
 
     object: Literal["voice_design"]
     id: str
-    status: State
+    status: DraftState
     scope: Literal["org"]
     created_at: int
     language: str

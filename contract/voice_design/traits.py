@@ -1,4 +1,4 @@
-"""What a voice may be ordered to be: traits by axis, age groups, genders, languages. Spec 4 (Voice design).
+"""What a voice may be ordered to be: traits by axis, age groups, genders, languages.
 
 All of it comes from `configs/catalog/traits.toml`; what is ordered by an id that is not there is refused here.
 """
@@ -111,10 +111,6 @@ class Traits(Frozen):
     def age_group(self, id: str) -> AgeGroup:
         """An age group. Raises INVALID_REQUEST, which names all."""
         return _named("age_group", id, self.age_groups)
-
-    def group_of(self, age_years: int) -> AgeGroup:
-        """The age group of an age that can be ordered."""
-        return next(g for g in self.age_groups.values() if g.from_years <= age_years <= g.to_years)
 
     def chosen(self, ids: dict[str, str]) -> list[Trait]:
         """The traits of `ids`, axis to id, in the order of AXES."""

@@ -16,12 +16,11 @@ from contract.body import validated
 from contract.catalog import ChatModel, DecisionModel, EmbeddingModel, RerankModel
 from contract.chat.engine import ChatBatch, ChatEngine, ChatJob, ChatReply
 from contract.chat.request import ChatRequest
-from contract.chat.thinking import told
+from contract.chat.thinking import reasoning_settings
 from contract.completions import CompletionJob, CompletionReply, CompletionRequest
-from contract.decisions.answers import Answer
+from contract.decisions.answers import Answer, expand_orders, to_answers
 from contract.decisions.engine import DecisionEngine, DecisionJob, Measurement
 from contract.decisions.native import DecisionRequest
-from contract.decisions.orders import answered, posed
 from contract.decisions.presets import named
 from contract.decisions.questions import State
 from contract.embeddings import MAX_INPUTS, Embeddings, EmbeddingsEngine, EmbeddingsRequest, job_of
@@ -80,7 +79,7 @@ class ChatHandle(Handle[ChatModel]):
             request = validated(TokenizeText, {"model": self.model.id, "prompt": text, **fields})
         else:
             request = validated(TokenizeMessages, {"model": self.model.id, "messages": text, **fields})
-            told(request, self.model.thinking)
+            reasoning_settings(request, self.model.thinking)
         job = request.job()
         check_length(job, self.model)
         return self._call(ChatEngine.tokenize, job).result()
@@ -99,7 +98,7 @@ class ChatHandle(Handle[ChatModel]):
         if images and not isinstance(question, str):
             raise INVALID_REQUEST("`images` go with a question that is a string; put them into messages otherwise")
         request = validated(ChatRequest, body | fields | {"model": self.model.id})
-        told(request, self.model.thinking)  # what it refuses starts no engine
+        reasoning_settings(request, self.model.thinking)  # what it refuses starts no engine
         return ChatJob(request)
 
     def _prompts(self, prompt: str | list[str], fields: dict[str, Any]) -> CompletionJob:
@@ -171,9 +170,9 @@ class DecisionsHandle(Handle[DecisionModel]):
         if shown and not self.model.reads_images:
             raise IMAGES_UNSUPPORTED(f"model `{self.model.id}` reads no images here; send none", param="images")
         wanted = preset.questions if preset else decision.questions
-        job = DecisionJob(decision.state, posed(wanted, decision.order), decision.images)
+        job = DecisionJob(decision.state, expand_orders(wanted, decision.order), decision.images)
         return self._call(DecisionEngine.decide, job).then(
-            lambda readings: answered(wanted, readings, decision.policy, decision.order)
+            lambda readings: to_answers(wanted, readings, decision.policy, decision.order)
         )
 
     def measured(self) -> Measurement | None:

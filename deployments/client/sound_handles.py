@@ -14,19 +14,19 @@ from contract.errors import CLONING_NOT_SUPPORTED, INVALID_REQUEST
 from contract.speech.engine import AudioBlock, Clip, SpeechEngine, SpeechJob
 from contract.speech.request import SpeechRequest
 from contract.speech.routing import choose, job_of
-from contract.transcription.engine import Heard, TranscriptionEngine
-from contract.transcription.request import Plan, TranscriptionRequest, plan
+from contract.transcription.engine import TranscriptionEngine, TranscriptUpdate
+from contract.transcription.request import TranscriptionPlan, TranscriptionRequest, plan
 from contract.transcription.transcript import Transcript
-from contract.voice_design.engine import Designed, VoiceDesignEngine
+from contract.voice_design.engine import DesignResult, VoiceDesignEngine
 from contract.voice_design.order import DesignOrder, SuggestRequest
-from contract.voice_design.order import plan as plan_voice
+from contract.voice_design.order import voice_spec as plan_voice
 from contract.voice_design.replies import SuggestReply
 from contract.voice_design.traits import Gender
 from deployments.client.calls import Call, Handle, Stream
 from text.descriptions.suggest import suggest
 from text.language import detect
 
-Speaker = str | Designed | Clip | None
+Speaker = str | DesignResult | Clip | None
 """Slug of a voice, one that was designed (by the engine's own runtime), or a clip to imitate; None for the default."""
 
 Recording = bytes | Path | str
@@ -70,12 +70,12 @@ class SpeechHandle(Handle[SpeechModel]):
         """What designed a voice knows how to speak it; other engines imitate its clip, if they can."""
         if voice is None or isinstance(voice, str):
             return job
-        is_designed, is_own = isinstance(voice, Designed), self._runtime in self._designing
-        if isinstance(voice, Designed) and is_own and voice.recipe is not None:
+        is_designed, is_own = isinstance(voice, DesignResult), self._runtime in self._designing
+        if isinstance(voice, DesignResult) and is_own and voice.recipe is not None:
             return replace(job, voice=None, recipe=voice.recipe)
         if not (self.model.has_cloning or (is_designed and is_own)):
             raise CLONING_NOT_SUPPORTED(f"engine `{self.model.provider}` cannot imitate a clip", param="voice")
-        return replace(job, voice=None, clip=voice.clip if isinstance(voice, Designed) else voice)
+        return replace(job, voice=None, clip=voice.clip if isinstance(voice, DesignResult) else voice)
 
     @property
     def _runtime(self) -> str | None:
@@ -98,7 +98,7 @@ class TranscriptionHandle(Handle[TranscriptionModel]):
     def submit(self, recording: Recording, **fields: Any) -> Call[Transcript]:
         plan = self._plan(fields)
 
-        def whole(parts: list[Heard]) -> Transcript:
+        def whole(parts: list[TranscriptUpdate]) -> Transcript:
             transcript = Transcript(plan)
             for heard in parts:
                 transcript.add(heard)
@@ -106,17 +106,17 @@ class TranscriptionHandle(Handle[TranscriptionModel]):
 
         return self._parts(plan, recording).gathered(whole)
 
-    def stream(self, recording: Recording, **fields: Any) -> Stream[Heard]:
+    def stream(self, recording: Recording, **fields: Any) -> Stream[TranscriptUpdate]:
         """Segments as they are heard; the first part has none and says how long the recording is."""
         return self._parts(self._plan(fields), recording)
 
-    def _parts(self, plan: Plan, recording: Recording) -> Stream[Heard]:
+    def _parts(self, plan: TranscriptionPlan, recording: Recording) -> Stream[TranscriptUpdate]:
         return self._stream(
             TranscriptionEngine.transcribe,
             plan.job(recording.read_bytes() if isinstance(recording, Path) else recording),
         )
 
-    def _plan(self, fields: dict[str, Any]) -> Plan:
+    def _plan(self, fields: dict[str, Any]) -> TranscriptionPlan:
         request = validated(TranscriptionRequest, fields)
         if request.upload_id is not None:
             raise INVALID_REQUEST("uploads belong to organisations of the API; give the recording", param="upload_id")
@@ -130,7 +130,7 @@ class VoiceDesignHandle(Handle[VoiceDesignModel]):
 
     __slots__ = ()
 
-    def design(self, gender: Gender, seed: int | None = None, **fields: Any) -> Designed:
+    def design(self, gender: Gender, seed: int | None = None, **fields: Any) -> DesignResult:
         """A voice: `.clip`, `.sample` (MP3), `.f0_hz`, `.in_band`; it is kept nowhere, and `speak` takes it.
 
         `fields` are those of an order in the API, e.g. `age_years=34` and `target_hz=190`. What they leave open is
@@ -138,7 +138,7 @@ class VoiceDesignHandle(Handle[VoiceDesignModel]):
         """
         return self.submit(gender, seed, **fields).result()
 
-    def submit(self, gender: Gender, seed: int | None = None, **fields: Any) -> Call[Designed]:
+    def submit(self, gender: Gender, seed: int | None = None, **fields: Any) -> Call[DesignResult]:
         order = validated(DesignOrder, {"gender": gender, **fields})
         planned = plan_voice(order, self.catalog.traits, self.model, Random(seed))
         return self._call(

@@ -21,7 +21,7 @@ from deployments.ingress.draft_worker import DraftWorker
 from deployments.ingress.front.concurrency import ConcurrencyLimits
 from deployments.ingress.front.proxies import Proxies
 from state import State
-from state.accounts.cache import TtlCache
+from state.accounts.authentication import TtlCache
 
 M = TypeVar("M", bound=Model)
 

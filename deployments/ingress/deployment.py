@@ -92,7 +92,7 @@ def gates(
 ) -> dict[str, Gate]:
     """A gate before each engine, by deployment name. Behind a scorer stands the chat model that it reads through."""
     made: dict[str, Gate] = {}
-    for model in catalog.set_up():  # chat models come first
+    for model in catalog.deployed():  # chat models come first
         assert model.serving
         through, name = catalog.read_through(model), model.deployment
         behind = made[through.deployment] if through else None
@@ -145,7 +145,7 @@ class Ingress:
             concurrency=ConcurrencyLimits(args.max_ongoing_requests),
         )
         self.service.drafts.start()
-        woken = [engines[model.deployment] for model in catalog.set_up() if model.id in args.warm]
+        woken = [engines[model.deployment] for model in catalog.deployed() if model.id in args.warm]
         self._waking = asyncio.create_task(wake(woken, watch), name="wake")
 
     def __serve_build_asgi_app__(self) -> FastAPI:

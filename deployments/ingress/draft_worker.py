@@ -36,9 +36,9 @@ from contract.errors import (
     without_text,
 )
 from contract.speech.engine import Clip
-from contract.voice_design.engine import Designed, VoiceDesignEngine
+from contract.voice_design.engine import DesignResult, VoiceDesignEngine
 from state import State
-from state.drafts import Adoption, Draft, Held, Made
+from state.drafts import Adoption, DesignedVoice, Draft, DraftClaim
 
 T = TypeVar("T")
 log = logging.getLogger(f"parlance.{__name__}")
@@ -146,7 +146,7 @@ class DraftWorker:
             log.error("the work on a draft broke off: %s", without_text(error))
 
     @asynccontextmanager
-    async def _leased(self, lease: Held) -> AsyncIterator[None]:
+    async def _leased(self, lease: DraftClaim) -> AsyncIterator[None]:
         """Renews the lease; ends the block where the draft was discarded or taken over. Gives the lease back."""
         working = asyncio.current_task()
         assert working is not None
@@ -157,7 +157,7 @@ class DraftWorker:
             renewing.cancel()
             await self._state.drafts.release(lease)
 
-    async def _renew(self, lease: Held, working: asyncio.Task[None]) -> None:
+    async def _renew(self, lease: DraftClaim, working: asyncio.Task[None]) -> None:
         while True:
             await asyncio.sleep(RENEW_S)
             try:
@@ -166,7 +166,7 @@ class DraftWorker:
             except ApiError as error:
                 log.error("the lease of a draft could not be renewed: %s", error)
 
-    async def _make(self, lease: Held, timings: Timings) -> None:
+    async def _make(self, lease: DraftClaim, timings: Timings) -> None:
         """The draft is ready, or has failed for good, or has expired."""
         try:
             async with asyncio.timeout(lease.draft.expires_at - self._state.clock()) as rest:
@@ -181,7 +181,7 @@ class DraftWorker:
             log.warning("a draft has failed: %s", error if isinstance(error, ApiError) else without_text(error))
             await self._state.drafts.fail(lease, FAILED)
 
-    async def _with_retries(self, lease: Held, work: Callable[[], Awaitable[T]]) -> T:
+    async def _with_retries(self, lease: DraftClaim, work: Callable[[], Awaitable[T]]) -> T:
         """The result of `work`, tried again while there is hope. Raises the ApiError that ends it."""
         pause_s = self.pause_s
         while True:
@@ -195,10 +195,10 @@ class DraftWorker:
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, MAX_PAUSE_S)
 
-    async def _design(self, draft: Draft, timings: Timings) -> Designed:
+    async def _design(self, draft: Draft, timings: Timings) -> DesignResult:
         """One try; `timings` say how long it took if it is the last one, and no failure."""
         model = self._catalog.voice_design[draft.model]
-        job = draft.plan.job(self._catalog.sentences[draft.plan.language], model.max_attempts)
+        job = draft.spec.job(self._catalog.sentences[draft.spec.language], model.max_attempts)
         timings.engine = 0.0
         try:
             return await self._engines[model.deployment].call(VoiceDesignEngine.design, job, timings=timings)
@@ -212,10 +212,10 @@ class DraftWorker:
         cost = self._catalog.voice_design[draft.model].cost_micro_eur(synthesis_ms=spent_ms)
         await self._state.drafts.settle_discarded(draft, cost, spent_ms)
 
-    async def _keep(self, lease: Held, designed: Designed) -> None:
+    async def _keep(self, lease: DraftClaim, designed: DesignResult) -> None:
         """Bytes first: a draft that is ready has them."""
         blobs, model = self._state.blobs, self._catalog.voice_design[lease.draft.model]
-        sentence = self._catalog.sentences[lease.draft.plan.language]
+        sentence = self._catalog.sentences[lease.draft.spec.language]
         artifacts = _artifacts(lease.folder, designed, sentence, model.runtime)
         await blobs.put(artifacts.clip_blob, _wav(designed.clip))
         await blobs.put(artifacts.sample_blob, designed.sample)
@@ -244,9 +244,9 @@ def _wav(clip: Clip) -> bytes:
     return file.getvalue()
 
 
-def _artifacts(folder: str, designed: Designed, sentence: str, runtime: str) -> Made:
+def _artifacts(folder: str, designed: DesignResult, sentence: str, runtime: str) -> DesignedVoice:
     clip = designed.clip
-    return Made(
+    return DesignedVoice(
         clip_blob=f"{folder}/clip.wav",
         sample_blob=f"{folder}/sample.mp3",
         transcript=sentence,

@@ -85,7 +85,7 @@ def replica_of(model: Model) -> Replica:
 def rows(catalog: Catalog) -> Iterator[Row]:
     """One for each model that is set up, in the order of the catalogue. Raises DeploymentTableError, WeightsError."""
     pinned = store.manifest()
-    for model in catalog.set_up():
+    for model in catalog.deployed():
         name = model.serving.weights if model.serving else None
         stanza = pinned.get(name) if name else None
         disk = (stanza.size_bytes or None if stanza else None) if name else 0

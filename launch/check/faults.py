@@ -21,7 +21,7 @@ from launch.check.cost import replica_of
 from launch.check.site import Site
 from models import options
 from models.weights import store
-from state.blobs.store import BLOBS_VARIABLE
+from state.blobs.base import BLOBS_VARIABLE
 from state.keyring import shared_secrets
 from state.open import DATABASE_VARIABLE, REDIS_VARIABLE, is_shared, refuse_split
 
@@ -63,7 +63,7 @@ def refuse(plan: Plan, site: Site) -> None:
 
 def faults(plan: Plan, site: Site) -> Iterator[str]:
     """Every reason why `plan` cannot work at `site`, one sentence each."""
-    if not any(plan.catalog.set_up()):
+    if not any(plan.catalog.deployed()):
         profile = plan.catalog.profile
         yield f"the profile `{profile}` sets up no model; give a stanza a table `[ID.serving.{profile}]`"
     for check in CHECKS:
@@ -72,7 +72,7 @@ def faults(plan: Plan, site: Site) -> Iterator[str]:
 
 def _stanzas(plan: Plan, site: Site) -> Iterator[str]:
     """Adapters, their options, and Ray's options of their deployments."""
-    for model in plan.catalog.set_up():
+    for model in plan.catalog.deployed():
         try:
             options.check(model)
             deployment_options(model)
@@ -155,7 +155,7 @@ def _interpreters(plan: Plan, site: Site) -> Iterator[str]:
 def _weights(plan: Plan, site: Site) -> Iterator[str]:
     """Weights are known, and pinned where they have to be."""
     needed: dict[str, str] = {}
-    for model in plan.catalog.set_up():
+    for model in plan.catalog.deployed():
         if model.serving and model.serving.weights:
             needed.setdefault(model.serving.weights, _place(model))
     unlocked = []
@@ -179,7 +179,7 @@ def _recordings(plan: Plan, site: Site) -> Iterator[str]:
     if not site.is_here:
         return
     home = store.home_folder()
-    for model in plan.catalog.set_up():
+    for model in plan.catalog.deployed():
         voices = model.serving.options.get("voices", {}) if model.serving else {}
         clips = {slug: voice["clip"] for slug, voice in voices.items() if isinstance(voice, dict) and "clip" in voice}
         if missing := [slug for slug, clip in clips.items() if not (home / Path(clip).expanduser()).is_file()]:
@@ -191,7 +191,7 @@ def _recordings(plan: Plan, site: Site) -> Iterator[str]:
 
 def _sound(plan: Plan) -> Iterator[Model]:
     """The models whose tables Ray understands; `_stanzas` names the others."""
-    for model in plan.catalog.set_up():
+    for model in plan.catalog.deployed():
         try:
             deployment_options(model)
         except DeploymentTableError:

@@ -19,7 +19,7 @@ THROUGH = "models.decisions:ThroughScorer"
 
 def faults(plan: Plan, site: Site) -> Iterator[str]:
     """Every reason why a model cannot read through another one, one sentence each."""
-    for model in plan.catalog.set_up():
+    for model in plan.catalog.deployed():
         serving = model.serving
         assert serving
         if serving.reads_through is None:

@@ -45,13 +45,10 @@ class Options(EngineOptions):
     """`serving.options` of a chat model.
 
     Attributes:
-        control_tokens_in_text: what spells a control token in a message becomes one, where that is what a model needs:
-            whoever can write into a message can then write turns of the system.
         chat_template: a file of this folder; None for the template that came with the weights.
     """
 
     chat_template: str | None = None
-    control_tokens_in_text: bool = False
 
     @field_validator("chat_template")
     @classmethod
@@ -87,14 +84,11 @@ class VllmChat(ChatEngine):
 
         template = (TEMPLATES / options.chat_template).read_text("utf-8") if options.chat_template else None
         self._grammars = grammars.of_engine(self._engine)
-        self._serving = serving.ChatServing(
-            self._engine, model, template, self._grammars, control_tokens_in_text=options.control_tokens_in_text
-        )
+        self._serving = serving.ChatServing(self._engine, model, template, self._grammars)
         self._tokens = TextTokens(
             model.id,
             cached_tokenizer_from_config(self._engine.model_config),
             self._engine.model_config.get_vocab_size(),
-            control_tokens_in_text=options.control_tokens_in_text,
         )
         self._completions = Completions(self._engine, model, self._tokens)
         self._reads = Reads(self._engine, model, spec.path, spec.arguments, self._tokens.size)
@@ -254,7 +248,7 @@ class VllmChat(ChatEngine):
 
     async def _refused_field(self, refusal: grammars.Refused, job: ChatJob) -> str:
         """The field of the schema that was refused; of several the first that is refused alone, or the dearest."""
-        fields = dict(schemas.compiled(job.request))
+        fields = job.request.compiled_schemas()
         kind: grammars.Kind | grammars.Syntax = "PARSE" if refusal.reason == "invalid" else "JSON"
         if refusal.reason in ("invalid", "empty", "slow") and len(fields) > 1:
             specs = [json.dumps(schema) for schema in fields.values()]
@@ -263,7 +257,7 @@ class VllmChat(ChatEngine):
                 return list(fields)[place]
         if job.request.structured_outputs:
             return f"structured_outputs.{'regex' if job.request.structured_outputs.regex else 'choice'}"
-        return schemas.dearest(job.request) if fields else "tools"
+        return schemas.dearest(fields) if fields else "tools"
 
     def _refuse_images(self, request: ChatRequest) -> None:
         if self._model.vision:

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from contract.chat.engine import ChatBatch, ChatUsage, usage_of
+from contract.chat.engine import ChatBatch
+from contract.chat.usage import ChatUsage, usage_of
 from contract.completions import CompletionChoice, CompletionLogprobs, CompletionRequest
-from contract.events import event
+from contract.wires import event
 from models.chat.events import Cached
 
 if TYPE_CHECKING:

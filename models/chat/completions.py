@@ -20,7 +20,7 @@ from vllm.sampling_params import RequestOutputKind, SamplingParams
 from vllm.utils.async_utils import merge_async_iterators
 from vllm.v1.engine.async_llm import AsyncLLM
 
-from contract import logprobs
+from contract import quantities
 from contract.catalog import ChatModel
 from contract.chat.engine import ChatBatch
 from contract.completions import (
@@ -200,4 +200,4 @@ def check_logprobs(request: CompletionRequest, prompts: list[Prepared]) -> None:
             param="prompt",
         )
     most = request.answers * sum(prompt.budget + (len(prompt.ids) if request.echo else 0) for prompt in prompts)
-    logprobs.check_logprobs(most, request.logprobs, "logprobs")
+    quantities.check_logprobs(most, request.logprobs, "logprobs")

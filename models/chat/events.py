@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
-from contract.chat.engine import ChatBatch, ChatUsage, usage_of
-from contract.events import event
+from contract.chat.engine import ChatBatch
+from contract.chat.usage import ChatUsage, usage_of
+from contract.wires import event
 from models.chat.tools import CustomCalls
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from contract.base import Lenient
+from contract.catalog import ThinkingOptions
 from contract.chat.request import ChatRequest, Message, Part
-from contract.chat.thinking import Thinking, told
+from contract.chat.thinking import reasoning_settings
 from contract.chat.tools import AllowedChoice, NamedCustomTool, NamedTool
 
 COPIED = (
@@ -22,7 +23,7 @@ DEFAULT_TEMPERATURE = 1.0
 
 
 def engine_fields(
-    request: ChatRequest, cache_salt: str | None = None, thinking: Thinking | None = None
+    request: ChatRequest, cache_salt: str | None = None, thinking: ThinkingOptions | None = None
 ) -> dict[str, Any]:
     """Keyword arguments of vLLM's `ChatCompletionRequest` for `request`.
 
@@ -62,8 +63,8 @@ def _sampling(request: ChatRequest) -> dict[str, Any]:
     return sampling if request.top_k is None else sampling | {"top_k": max(request.top_k, 0)}
 
 
-def _thinking(request: ChatRequest, thinking: Thinking | None) -> dict[str, Any]:
-    said = told(request, thinking)
+def _thinking(request: ChatRequest, thinking: ThinkingOptions | None) -> dict[str, Any]:
+    said = reasoning_settings(request, thinking)
     fields = {
         "chat_template_kwargs": said.variables or None,
         "reasoning_effort": said.level,

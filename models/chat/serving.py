@@ -28,9 +28,9 @@ from vllm.v1.structured_output.backend_types import StructuredOutputOptions
 from vllm.v1.structured_output.request import get_structured_output_key
 
 from contract.catalog import ChatModel
-from contract.chat import schemas
-from contract.chat.engine import ChatBatch, ChatCompletion, ChatReply, ChatUsage, usage_of
+from contract.chat.engine import ChatBatch, ChatCompletion, ChatReply
 from contract.chat.request import ChatRequest
+from contract.chat.usage import ChatUsage, usage_of
 from contract.completions import CompletionRequest
 from contract.errors import INVALID_REQUEST, UPSTREAM_ERROR, ApiError
 from contract.limits import SCHEMA_COMPILE_S, SCHEMA_STEP_MS
@@ -96,8 +96,6 @@ class ChatServing(OpenAIServingChat):
         model: ChatModel,
         template: str | None,
         grammars: Grammars,
-        *,
-        control_tokens_in_text: bool = False,
     ) -> None:
         shared: dict[str, Any] = {
             "request_logger": None,
@@ -107,7 +105,7 @@ class ChatServing(OpenAIServingChat):
             "tool_parser": model.tool_parser,
             "reasoning_parser": model.reasoning_parser or "",
         }
-        marks = None if control_tokens_in_text else marks_of(engine.renderer.tokenizer)
+        marks = marks_of(engine.renderer.tokenizer)
         renderer = TurnRenderer(engine.model_config, engine.renderer, marks, **shared)
         renderer.warmup()
         names = OpenAIServingModels(engine, [BaseModelPath(name=model.id, model_path=model.id)])
@@ -253,7 +251,7 @@ def error_of(failure: Exception | ErrorResponse, request: ChatRequest | Completi
 
 
 def _schema_error(detail: str, request: ChatRequest) -> ApiError:
-    return schema_refused(Refused("invalid", detail), next(schemas.compiled(request), ("tools", {}))[0])
+    return schema_refused(Refused("invalid", detail), next(iter(request.compiled_schemas()), "tools"))
 
 
 WHAT = {

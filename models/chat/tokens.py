@@ -36,14 +36,13 @@ class TextTokens:
         name: of the model, for error messages.
         tokenizer: the one that vLLM keeps beside those that it works with. A copy takes as long as loading it.
         vocabulary: rows of the model's embedding.
-        control_tokens_in_text: what spells a control token becomes one; else it is text, as in messages.
 
     Attributes:
         size: of the vocabulary: ids are below it.
         begin: the token that begins every text, if there is one.
     """
 
-    def __init__(self, name: str, tokenizer: Any, vocabulary: int, *, control_tokens_in_text: bool = False) -> None:
+    def __init__(self, name: str, tokenizer: Any, vocabulary: int) -> None:
         self._name = name
         self._tokenizer = copy.deepcopy(tokenizer) if is_mistral_tokenizer(tokenizer) else tokenizer
         self.size = min(vocabulary, tokenizer.max_token_id + 1)
@@ -53,7 +52,7 @@ class TextTokens:
             self._backend = self._tokenizer.backend_tokenizer
             self._backend.no_truncation()
             self._backend.no_padding()
-        self._plain = None if control_tokens_in_text or self._backend is None else PlainText(self._tokenizer)
+        self._plain = None if self._backend is None else PlainText(self._tokenizer)
         self._thread = background(1, "tokens")
 
     async def ids(self, text: str, *, add_special_tokens: bool) -> list[int]:

@@ -11,8 +11,8 @@ import string
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from contract.decisions.decision import FAILS, HOLDS
 from contract.decisions.questions import BinaryQuestion, ChoiceQuestion, Question
-from contract.decisions.translation import FAILS, HOLDS
 
 LEAD_CHARS = 120
 """Of a question, as many are read before each of its options: so no request costs much more than its length."""

@@ -57,10 +57,10 @@ class Manner(NamedTuple):
 
 
 class Clause(NamedTuple):
-    """What espeak reads in one breath: its phonemes in IPA, and how it is written, with the sign that ends it."""
+    """A part of a text that espeak reads at once: its phonemes in IPA, and its text with the sign that ends it."""
 
     phonemes: str
-    written: str
+    text: str
 
 
 def speak(text: str, manner: Manner) -> np.ndarray[Any, np.dtype[np.float32]]:
@@ -75,7 +75,7 @@ def speak(text: str, manner: Manner) -> np.ndarray[Any, np.dtype[np.float32]]:
     """
     import numpy as np
 
-    said = _readable(text)
+    readable = _readable(text)
     rate = _between(SLOWEST_WPM, NORMAL_WPM * manner.rate, FASTEST_WPM)
     longest_s = (_LONGEST_S_PER_CHAR * len(text) + _LONGEST_S) * NORMAL_WPM / rate
     with _LOCK:
@@ -89,7 +89,7 @@ def speak(text: str, manner: Manner) -> np.ndarray[Any, np.dtype[np.float32]]:
             (_RANGE, _between(0, manner.range, 99)),
         ):
             library.calls.espeak_SetParameter(parameter, value, 0)
-        sound = library.synthesise(said, _UTF8 | _PAUSE_AT_END)
+        sound = library.synthesise(readable, _UTF8 | _PAUSE_AT_END)
     return np.frombuffer(sound, "<i2").astype(np.float32) / np.float32(32_768)
 
 
@@ -132,7 +132,7 @@ def _between(low: float, value: float, high: float) -> int:
 
 
 class _Library:
-    """The shared object and the buffer that its callback fills. Used under _LOCK only."""
+    """The shared object and the buffer that its callback fills. It is used under _LOCK only."""
 
     def __init__(self) -> None:
         import espeakng_loader
@@ -161,7 +161,7 @@ class _Library:
         return int(len(self._sound) > self._limit_bytes)
 
     def allow(self, seconds: float) -> None:
-        """The longest sound of the next call."""
+        """Bounds the sound of the next call."""
         self._limit_bytes = 2 * int(seconds * SAMPLE_RATE)
 
     def set_voice(self, name: str) -> None:
@@ -181,20 +181,22 @@ class _Library:
         return bytes(self._sound)
 
     def clauses(self, text: bytes) -> list[Clause]:
-        """As the function of this name. espeak moves a pointer through the text, one character past each clause."""
-        held = ctypes.create_string_buffer(text)  # with the zero byte that ends it
-        start, place = ctypes.addressof(held), ctypes.c_void_p(ctypes.addressof(held))
-        found: list[Clause] = []
+        """See the function `clauses`. espeak moves a pointer through the text, one character past each clause."""
+        buffer = ctypes.create_string_buffer(text)  # with the zero byte that ends it
+        start, place = ctypes.addressof(buffer), ctypes.c_void_p(ctypes.addressof(buffer))
+        clauses: list[Clause] = []
         begin = 0
         while place.value is not None and begin < len(text):
             phonemes = self.calls.espeak_TextToPhonemes(
                 ctypes.byref(place), _UTF8, _IPA | _TIED | ord(TIE) << _TIE_SHIFT
             )
             end = len(text) if place.value is None else place.value - start
-            written = text[begin:end].decode(errors="ignore")
-            found.append(Clause((phonemes or b"").decode(), (written if place.value is None else written[:-1]).strip()))
+            passage = text[begin:end].decode(errors="ignore")
+            clauses.append(
+                Clause((phonemes or b"").decode(), (passage if place.value is None else passage[:-1]).strip())
+            )
             begin = max(end, begin + 1)
-        return found
+        return clauses
 
 
 @cache

@@ -59,7 +59,7 @@ def reach(voice: str) -> tuple[tuple[int, float], ...]:
 
     measured = []
     for pitch in (0, 17, 33, 50, 67, 83, 99):
-        heard = measure(library.speak(CALIBRATION_TEXT, Manner(voice, pitch=pitch)), SAMPLE_RATE)
-        assert heard is not None, "a sentence of five seconds has voiced parts"
-        measured.append((pitch, heard.f0_hz))
+        measurement = measure(library.speak(CALIBRATION_TEXT, Manner(voice, pitch=pitch)), SAMPLE_RATE)
+        assert measurement is not None, "a sentence of five seconds has voiced parts"
+        measured.append((pitch, measurement.f0_hz))
     return tuple(measured)

@@ -1,7 +1,6 @@
-"""Kokoro-82M: a small network that speaks from phonemes, in any mixture of its styles. For what speaks and designs.
+"""Kokoro-82M: a small network that speaks from phonemes, in any mixture of its styles.
 
-voices.py       a voice: weights of styles, and its counterpart in espeak-ng
-styles.py       the tables of styles, and their mixtures; measured.toml: how high and how loud each is
+styles.py       styles and voices, which are mixtures of them; measured.toml: how high and how loud each style is
 phonemes.py     text to the phonemes that the network was trained with, read by espeak-ng
 speaker.py      text to sound
 

@@ -68,13 +68,13 @@ def runs(text: str, voice: str) -> list[str]:
         text: some hundred characters at most.
         voice: espeak's name for the language, e.g. `en-us`.
     """
-    found: list[str] = []
+    texts: list[str] = []
     for clause in _clauses(text, voice):
-        if found and len(found[-1]) + len(clause) + 1 <= RUN_PHONEMES:
-            found[-1] += f" {clause}"
+        if texts and len(texts[-1]) + len(clause) + 1 <= RUN_PHONEMES:
+            texts[-1] += f" {clause}"
         else:
-            found.append(clause)
-    return found
+            texts.append(clause)
+    return texts
 
 
 def _clauses(text: str, voice: str) -> Iterator[str]:
@@ -86,7 +86,7 @@ def _clauses(text: str, voice: str) -> Iterator[str]:
             continue
         *whole, rest = _cut(spelled)
         yield from whole
-        yield rest + _sign(clause.written, is_last=number == len(clauses))
+        yield rest + _sign(clause.text, is_last=number == len(clauses))
 
 
 def _readable(text: str) -> str:
@@ -107,15 +107,15 @@ def _spelled(phonemes: str, voice: str) -> str:
     return " ".join(phonemes.replace(TIE, "").replace("-", "").replace("\u0329", "").split())
 
 
-def _sign(written: str, *, is_last: bool) -> str:
+def _sign(text: str, *, is_last: bool) -> str:
     """What ends a clause, as the network knows it."""
-    written = _CLOSING.sub("", written)
+    text = _CLOSING.sub("", text)
     # espeak ends a clause at abbreviations, too.
-    if not is_last and written.endswith(".") and not ends_sentence(written):
+    if not is_last and text.endswith(".") and not ends_sentence(text):
         return ""
-    if written.endswith(("...", "…")):
+    if text.endswith(("...", "…")):
         return "…"
-    sign = _SIGNS.get(written[-1:], written[-1:])
+    sign = _SIGNS.get(text[-1:], text[-1:])
     return sign if sign and sign in _KNOWN_SIGNS else ""
 
 

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 from audio.turns import Turns
 from models.imports import ONNX, Imports
 from models.kokoro import phonemes
-from models.kokoro.styles import MOST_PHONEMES, Styles, expected
-from models.kokoro.voices import KokoroVoice
+from models.kokoro.styles import MOST_PHONEMES, KokoroVoice, Styles, expected
 from models.weights.files import WeightsError
 
 if TYPE_CHECKING:
@@ -85,26 +84,26 @@ class Kokoro:
         if unknown := voice.styles.keys() - set(self.styles):
             raise ValueError(f"Kokoro has no style `{min(unknown)}`")
         pace = min(max(SLOWEST, speed * voice.speed), FASTEST)
-        said = phonemes.runs(text, _accent(language, voice))
-        return [partial(self._in_turn, owner, one, voice, pace) for one in said]
+        texts = phonemes.runs(text, _accent(language, voice))
+        return [partial(self._in_turn, owner, run, voice, pace) for run in texts]
 
-    def _in_turn(self, owner: str, said: str, voice: KokoroVoice, speed: float) -> Samples:
+    def _in_turn(self, owner: str, spelling: str, voice: KokoroVoice, speed: float) -> Samples:
         with self._turns.blocking(owner):
-            return self._run(said, voice, speed)
+            return self._run(spelling, voice, speed)
 
-    def _run(self, said: str, voice: KokoroVoice, speed: float) -> Samples:
+    def _run(self, spelling: str, voice: KokoroVoice, speed: float) -> Samples:
         import numpy as np
 
-        numbers = [self._number_of[char] for char in said if char in self._number_of][:MOST_PHONEMES]
+        numbers = [self._number_of[char] for char in spelling if char in self._number_of][:MOST_PHONEMES]
         if not numbers:
             return np.empty(0, np.float32)
-        given = {
+        inputs = {
             "tokens": np.array([[0, *numbers, 0]], np.int64),
             "style": self._tables.row(voice.styles, len(numbers)),
             "speed": np.array([speed], np.float32),
         }
-        sound = _trimmed(self._session.run(None, given)[0]) * np.float32(LEVEL / expected(voice.styles).loudness)
-        pause = np.zeros(int(PAUSES_S.get(said[-1], 0) / speed * SAMPLE_RATE), np.float32)
+        sound = _trimmed(self._session.run(None, inputs)[0]) * np.float32(LEVEL / expected(voice.styles).loudness)
+        pause = np.zeros(int(PAUSES_S.get(spelling[-1], 0) / speed * SAMPLE_RATE), np.float32)
         return np.concatenate([sound.clip(-1, 1), pause])
 
 

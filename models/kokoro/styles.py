@@ -1,10 +1,11 @@
-"""The style tables of Kokoro, and their mixtures. Styles are named by the author: `af_heart` is American and female.
+"""The style tables of Kokoro, and voices, which are mixtures of them. `af_heart` is American and female.
 
     styles = Styles(folder / "styles")
     styles.row({"af_heart": 0.5, "af_bella": 0.5}, phonemes=40)     float32 [1, 256]
     mixture(165.0)                                                  the two styles beside 165 Hz, and their shares
 
-Between two styles the pitch moves almost evenly with the share, so a mixture is found by its height.
+Between two styles the pitch moves almost evenly with the share, so a mixture is found by its height. As JSON, a
+`KokoroVoice` is the recipe of a designed voice.
 """
 
 from __future__ import annotations
@@ -13,7 +14,12 @@ import tomllib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+from pydantic import AfterValidator, Field, PositiveFloat
+
+from contract.base import Frozen
+from models.espeak.voices import VoiceSettings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,7 +27,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, np.dtype[np.float32]]
 
 MOST_PHONEMES = 510
-"""Rows of a table: one for each length of what is said, from 1."""
+"""Rows of a table: one for each number of phonemes, from 1."""
 
 STYLE_NUMBERS = 256
 MEASURED = Path(__file__).with_name("measured.toml")
@@ -34,7 +40,7 @@ NATIVE = {
     "it": {"f": "if_sara", "m": "im_nicola"},
     "pt": {"f": "pf_dora", "m": "pm_alex"},
 }
-"""ISO 639-1 code and gender to a style that was made from recordings in that language. Of French there is one."""
+"""A style made from recordings in a language, by ISO 639-1 code and gender. French has only one."""
 
 NATIVE_SHARE = 0.5
 
@@ -78,10 +84,10 @@ def measured() -> dict[str, Measured]:
 
 def expected(shares: Mapping[str, float]) -> Measured:
     """How a mixture will sound, nearly: the weighted mean of its styles."""
-    known = measured()
+    styles = measured()
     return Measured(
-        sum(share * known[name].f0_hz for name, share in shares.items()),
-        sum(share * known[name].loudness for name, share in shares.items()),
+        sum(share * styles[name].f0_hz for name, share in shares.items()),
+        sum(share * styles[name].loudness for name, share in shares.items()),
     )
 
 
@@ -108,3 +114,26 @@ def mixture(f0_hz: float, prefixes: tuple[str, ...] = ("a", "b")) -> dict[str, f
         return {names[above]: 1.0}
     share = (f0_hz - heights_hz[below]) / (heights_hz[above] - heights_hz[below])
     return {names[below]: 1 - share, names[above]: share}
+
+
+def _shares(weights: dict[str, float]) -> dict[str, float]:
+    total = sum(weights.values())
+    return {name: weight / total for name, weight in weights.items()}
+
+
+Weight = Annotated[float, Field(gt=0, le=1e6)]
+Mixture = Annotated[dict[str, Weight], Field(min_length=1), AfterValidator(_shares)]
+
+
+class KokoroVoice(Frozen):
+    """How a voice is spoken.
+
+    Attributes:
+        styles: weights of style tables by name, e.g. `af_heart`; any positive numbers, kept as shares of 1.
+        speed: 1 is the network's own.
+        espeak: how espeak-ng speaks the voice in languages that Kokoro does not; None for one of like height.
+    """
+
+    styles: Mixture
+    speed: PositiveFloat = 1.0
+    espeak: VoiceSettings | None = None

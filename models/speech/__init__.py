@@ -2,13 +2,11 @@
 
 adapter.py            what all engines share: threads, watermark, encoding, marks, signature
 kokoro.py             Kokoro where it is understood, else espeak-ng: the engines of machines without a GPU
-espeak.py             espeak-ng alone, in all languages; espeak_mouth.py: how it and kokoro.py speak with it
 supertonic.py         ONNX, on a CPU or a GPU
 cosyvoice.py          its official code; clones, styles, marks; cosyvoice_weights.py: its pickles as safetensors
 qwen.py               Qwen3-TTS: stored voices, and clips of an organisation's own
 mistral.py            an HTTP API of the provider's schema
-manners.py            marks and styles, for synthesisers that have none of their own
-clips.py              the height of a voice in a clip
+expressive.py         tags and styles, for synthesizers that know neither
 voices.py             stored voices: recordings that an engine imitates
 
 engine = models.load(catalog.speech["supertonic-3"])

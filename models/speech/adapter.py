@@ -1,4 +1,4 @@
-"""What every speech engine shares: it renders in a thread; its sound is watermarked, encoded, marked and signed here.
+"""What every speech engine shares: it renders in a thread; its sound is watermarked, encoded, labelled and signed here.
 
 render(job)      -> Spoken, Spoken, ...          the engine's own part; blocks, a sentence or so at a time
 speak(job)       -> AudioBlock, AudioBlock, ...  the file as it grows
@@ -28,7 +28,7 @@ LENGTH_FIRST = frozenset({"flac"})
 """Formats that many readers refuse without a length at the beginning, so they come in one piece."""
 
 MAX_BLOCK_BYTES = 256 * 1024
-"""What crosses a handle at once."""
+"""Bytes that cross a handle at once, at most."""
 
 
 class Spoken(NamedTuple):
@@ -47,7 +47,7 @@ class SpeechAdapter(SpeechEngine):
     """One engine. Subclasses load in their constructor, after this one, and render.
 
     Attributes:
-        libraries: what a subclass imports beside what all do.
+        libraries: modules that a subclass imports beside those that all import.
     """
 
     libraries: ClassVar[Imports] = NOTHING
@@ -97,12 +97,12 @@ class SpeechAdapter(SpeechEngine):
         self._stepper.close()
 
     async def _blocks(self, job: SpeechJob, *, whole: bool) -> AsyncGenerator[AudioBlock, None]:
-        told = 0
+        delivered = 0
         async with aclosing(self._stepper.run(self._file(job, whole))) as blocks:
             async for block in blocks:
                 # A file that comes at its end is billed as far as it is made, if nobody waits for that.
-                if block.data or block.characters > told:
-                    told = block.characters
+                if block.data or block.characters > delivered:
+                    delivered = block.characters
                     yield block
 
     def _file(self, job: SpeechJob, whole: bool) -> Generator[AudioBlock]:

@@ -31,7 +31,7 @@ from pydantic import Field
 from contract.base import Frozen
 from contract.catalog import SpeechModel
 from contract.speech.engine import Clip, SpeechJob
-from contract.speech.marks import Mark, marks_of, pieces
+from contract.speech.tags import SpeechTag, pieces, tags_of
 from models.imports import Imports
 from models.options import read
 from models.speech.adapter import SpeechAdapter, Spoken
@@ -40,12 +40,12 @@ from models.weights.files import need_folder
 from models.weights.store import home_folder
 from text.sentences import Part, passages
 
-TOLD = "You are a helpful assistant."
-END = "<|endofprompt|>"
+INSTRUCTION = "You are a helpful assistant."
+END_OF_PROMPT = "<|endofprompt|>"
 
 PART_CHARS = 200
 DENSE_PART_CHARS = 60
-"""Of a language that writes a syllable or more with each character. Some 80 tokens, as the official code cuts."""
+"""Characters of a part where each writes a syllable or more: some 80 tokens, as the official code cuts."""
 
 DENSE = frozenset({"zh", "ja", "ko"})
 
@@ -53,19 +53,10 @@ LEAST_RATE = 16_000
 """The code refuses a clip of fewer samples a second."""
 
 
-class Options(Frozen):
-    """Options of `CosyVoice`.
-
-    Attributes:
-        voices: recordings by slug.
-        fp16, load_trt, load_vllm, trt_concurrent: arguments of the official loader.
-    """
+class CosyVoiceOptions(Frozen):
+    """Options of `CosyVoice`: its recordings by slug."""
 
     voices: dict[str, StoredVoice] = Field(default_factory=dict)
-    fp16: bool = False
-    load_trt: bool = False
-    load_vllm: bool = False
-    trt_concurrent: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +77,17 @@ class Prompt:
 class CosyVoice(SpeechAdapter):
     """One loaded model. Parts of several jobs take turns on it."""
 
-    options_type = Options
+    options_type = CosyVoiceOptions
     libraries = Imports(("torch", "transformers"))
 
     def __init__(self, model: SpeechModel, path: Path | None) -> None:
         super().__init__(model, path)
         folder = need_folder(path, model.id)
-        options = read(model, Options)
+        options = read(model, CosyVoiceOptions)
         home = home_folder()
         clips = {slug: read_clip(slug, voice, home) for slug, voice in options.voices.items()}
         self._turn = threading.Lock()
-        self._code = load_code(folder, **options.model_dump(exclude={"voices"}))
+        self._code = load_code(folder)
         self._folder = TemporaryDirectory(prefix="parlance-clips-")
         self._voices = {slug: self._register(slug, clip) for slug, clip in clips.items()}
 
@@ -119,7 +110,7 @@ class CosyVoice(SpeechAdapter):
 
     def _register(self, slug: str, clip: Clip) -> Prompt:
         file = self._write(clip)
-        self._code.add_zero_shot_spk(f"{TOLD}{END}{_plain(clip.transcript or '')}", file, slug)
+        self._code.add_zero_shot_spk(f"{INSTRUCTION}{END_OF_PROMPT}{_plain(clip.transcript or '')}", file, slug)
         return Prompt(file, clip.transcript, slug)
 
     def _prompt(self, job: SpeechJob) -> tuple[Prompt, bool]:
@@ -135,19 +126,19 @@ class CosyVoice(SpeechAdapter):
         manner: dict[str, Any] = {"stream": False, "speed": job.speed, "text_frontend": False}
         if job.style:
             # Never with a registered voice: its own text would take the place of the style (CosyVoice issue 1400).
-            told = f"{TOLD} {_plain(job.style)}{END}"
-            yield from self._code.inference_instruct2(text, told, prompt.file, **manner)
+            instruction = f"{INSTRUCTION} {_plain(job.style)}{END_OF_PROMPT}"
+            yield from self._code.inference_instruct2(text, instruction, prompt.file, **manner)
         elif prompt.registered:
             yield from self._code.inference_zero_shot(text, "", "", zero_shot_spk_id=prompt.registered, **manner)
         elif prompt.transcript:
-            heard = f"{TOLD}{END}{_plain(prompt.transcript)}"
-            yield from self._code.inference_zero_shot(text, heard, prompt.file, **manner)
+            transcript = f"{INSTRUCTION}{END_OF_PROMPT}{_plain(prompt.transcript)}"
+            yield from self._code.inference_zero_shot(text, transcript, prompt.file, **manner)
         else:
-            yield from self._code.inference_cross_lingual(f"{TOLD}{END}{text}", prompt.file, **manner)
+            yield from self._code.inference_cross_lingual(f"{INSTRUCTION}{END_OF_PROMPT}{text}", prompt.file, **manner)
 
     def _parts(self, job: SpeechJob) -> Iterator[Part]:
         limit = DENSE_PART_CHARS if job.language in DENSE else PART_CHARS
-        for part in closed_spans(passages(job.text, limit, marks_of(self.model)), self.model):
+        for part in closed_spans(passages(job.text, limit, tags_of(self.model)), self.model):
             if part.text.strip():
                 yield Part(self._spelled(part.text) if job.language == "ja" else _plain(part.text), part.end)
 
@@ -155,7 +146,7 @@ class CosyVoice(SpeechAdapter):
         """Japanese in katakana, marks left alone."""
         kana = _katakana()
         return "".join(
-            piece.text if isinstance(piece, Mark) else kana(_plain(piece)) if piece.strip() else piece
+            piece.text if isinstance(piece, SpeechTag) else kana(_plain(piece)) if piece.strip() else piece
             for piece in pieces(text, self.model)
         )
 
@@ -180,12 +171,12 @@ def closed_spans(parts: Iterable[Part], model: SpeechModel) -> Iterator[Part]:
     for part in parts:
         text = "".join(f"<{name}>" for name in going_on) + part.text
         for mark in pieces(part.text, model):
-            if isinstance(mark, Mark) and mark.name in model.spans and mark.text.startswith("<"):
+            if isinstance(mark, SpeechTag) and mark.name in model.spans and mark.text.startswith("<"):
                 going_on = going_on[:-1] if mark.closes else [*going_on, mark.name]
         yield Part(text + "".join(f"</{name}>" for name in reversed(going_on)), part.end)
 
 
-def load_code(folder: Path, **arguments: Any) -> Any:
+def load_code(folder: Path) -> Any:
     """The official model, fed with safetensors and kept from logging what it speaks."""
     root = logging.getLogger()
     level, handlers = root.level, root.handlers[:]
@@ -203,7 +194,7 @@ def load_code(folder: Path, **arguments: Any) -> Any:
     if _hide_texts not in root.filters:
         root.addFilter(_hide_texts)
     networks.CosyVoiceModel.load = _load_networks
-    return official.AutoModel(model_dir=str(folder), **arguments)
+    return official.AutoModel(model_dir=str(folder))
 
 
 def _load_networks(self: Any, *files: str) -> None:

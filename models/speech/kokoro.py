@@ -15,15 +15,14 @@ from pydantic import Field
 
 from contract.base import Frozen
 from contract.catalog import SpeechModel
-from contract.speech.engine import SpeechJob
-from models.espeak.voices import language_of, settings_for
+from contract.speech.engine import Clip, SpeechJob
+from models.espeak import library
+from models.espeak.library import Manner
+from models.espeak.voices import VoiceSettings, language_of, settings_for
 from models.kokoro.speaker import IMPORTS, SAMPLE_RATE, Kokoro
-from models.kokoro.styles import at_home, expected, mixture
-from models.kokoro.voices import KokoroVoice
+from models.kokoro.styles import KokoroVoice, at_home, expected, mixture
 from models.options import read
-from models.speech.clips import height_hz
-from models.speech.espeak_mouth import EspeakMouth
-from models.speech.manners import Change, ManneredAdapter, Mouth, Sound
+from models.speech.expressive import ExpressiveAdapter, ProsodyChange, Sound, Synthesizer
 from models.weights.files import need_folder
 from text.sentences import Part, sentences
 
@@ -40,21 +39,21 @@ STEPS_OF_AN_OCTAVE = 90
 """Steps of pitch, as styles and marks count them."""
 
 
-class Options(Frozen):
+class KokoroOptions(Frozen):
     """Options of `KokoroSpeech`: its voices by slug. The first is the engine's own."""
 
     voices: dict[str, KokoroVoice] = Field(min_length=1)
 
 
-class KokoroSpeech(ManneredAdapter):
+class KokoroSpeech(ExpressiveAdapter):
     """Speaks for one engine of the catalogue. `serving.threads` bounds the CPU threads of the network."""
 
-    options_type = Options
+    options_type = KokoroOptions
     libraries = IMPORTS
 
     def __init__(self, model: SpeechModel, path: Path | None) -> None:
         super().__init__(model, path)
-        self._voices = read(model, Options).voices
+        self._voices = read(model, KokoroOptions).voices
         self._kokoro = Kokoro(need_folder(path, model.id), self.serving.threads)
         for slug, voice in self._voices.items():
             if unknown := voice.styles.keys() - set(self._kokoro.styles):
@@ -71,19 +70,19 @@ class KokoroSpeech(ManneredAdapter):
         for part in sentences(text[first.end :], SENTENCE_CHARS):
             yield Part(part.text, first.end + part.end)
 
-    def mouth(self, job: SpeechJob) -> Mouth:
+    def synthesizer(self, job: SpeechJob) -> Synthesizer:
         voice = self._designed(job) or self._preset(job)
         if job.language in self.serving.languages:
-            return KokoroMouth(self._kokoro, job, voice)
+            return KokoroSynthesizer(self._kokoro, job, voice)
         language = language_of(job.language)
         settings = voice.espeak or settings_for(expected(voice.styles).f0_hz, language)
-        return EspeakMouth(language, settings, job.speed)
+        return EspeakSynthesizer(language, settings, job.speed)
 
     def _designed(self, job: SpeechJob) -> KokoroVoice | None:
         """The voice of a recipe, or one as high as that of a clip; None without, or if nothing is heard."""
         if job.recipe:
             return KokoroVoice.model_validate_json(job.recipe)
-        f0_hz = height_hz(job.clip) if job.clip else None
+        f0_hz = median_pitch_hz(job.clip) if job.clip else None
         return KokoroVoice(styles=mixture(f0_hz)) if f0_hz else None
 
     def _preset(self, job: SpeechJob) -> KokoroVoice:
@@ -95,20 +94,58 @@ class KokoroSpeech(ManneredAdapter):
         return voice.model_copy(update={"styles": at_home(voice.styles, job.language)})
 
 
-class KokoroMouth:
-    """Kokoro as a mouth, for one job."""
+class KokoroSynthesizer:
+    """Speaks one job with Kokoro."""
 
     sample_rate = SAMPLE_RATE
 
     def __init__(self, kokoro: Kokoro, job: SpeechJob, voice: KokoroVoice) -> None:
         self._kokoro, self._job, self._voice = kokoro, job, voice
 
-    def speak(self, text: str, change: Change) -> Sequence[Sound]:
+    def speak(self, text: str, change: ProsodyChange) -> Sequence[Sound]:
         """A sound for each run of the network. Pauses are those of the signs in the text."""
         higher = 2 ** (change.pitch / STEPS_OF_AN_OCTAVE)
         speed = self._job.speed * change.rate / higher  # what is played faster is spoken slower before
         runs = self._kokoro.runs(text, self._job.language, self._voice, speed, self._job.owner)
         return [partial(_played, run, higher, change.volume) for run in runs]
+
+
+class EspeakSynthesizer:
+    """Speaks one job with espeak-ng.
+
+    Args:
+        language: espeak's name for it.
+        settings: settings of the voice.
+        speed: a factor of the voice's rate.
+        volume: 100 is the library's own.
+    """
+
+    sample_rate = library.SAMPLE_RATE
+
+    def __init__(self, language: str, settings: VoiceSettings, speed: float, volume: float = 100) -> None:
+        voice = f"{language}+{settings.variant}"
+        self._manner = Manner(voice, settings.rate * speed, settings.pitch, settings.range, volume)
+
+    def speak(self, text: str, change: ProsodyChange) -> Sequence[Sound]:
+        """One sound."""
+        own = self._manner
+        manner = own._replace(
+            rate=own.rate * change.rate,
+            pitch=own.pitch + change.pitch,
+            range=own.range + change.range,
+            volume=own.volume * change.volume,
+        )
+        return [partial(library.speak, text, manner)]
+
+
+def median_pitch_hz(clip: Clip) -> float | None:
+    """Median pitch of the voice in a clip, None where there is no voice in it."""
+    import numpy as np
+
+    from audio.pitch import measure
+
+    pitch = measure(np.frombuffer(clip.samples, "<i2"), clip.sample_rate)
+    return pitch.f0_hz if pitch else None
 
 
 def _played(sound: Sound, higher: float, volume: float) -> Samples:

@@ -10,20 +10,20 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import Field, PositiveInt
+from pydantic import Field
 
 from contract.catalog import SpeechModel
 from contract.errors import STREAM_INCOMPLETE
 from contract.speech.engine import Clip, SpeechJob
 from models.options import read
-from models.qwen_tts import IMPORTS, LANGUAGES, Network, checked, load, plain_text, ran_on
+from models.qwen_tts import IMPORTS, LANGUAGES, NetworkOptions, checked, load, most_frames, plain_text, ran_on
 from models.speech.adapter import SpeechAdapter, Spoken
 from models.speech.voices import StoredVoice, read_clip
 from models.weights.files import need_folder
@@ -37,26 +37,24 @@ DENSE = frozenset({"zh", "ja", "ko"})
 ATTEMPTS = 2
 """The model is known to miss its end now and then, and to run on; another draw mends that."""
 
-KEPT_CLIPS = 64
+MAX_PASSAGES = 8
+"""Passages that are generated together; memory grows with them."""
+
+MAX_CLIPS = 64
+"""Clips of requests whose voices stay in memory."""
 
 Samples = np.ndarray[Any, np.dtype[np.float32]]
 
 
-class Options(Network):
-    """Options of `QwenSpeech`, beside those of its network.
-
-    Attributes:
-        voices: recordings by slug.
-        batch: parts that are generated together at most; memory grows with it.
-    """
+class QwenSpeechOptions(NetworkOptions):
+    """Options of `QwenSpeech`: its recordings by slug, beside those of its network."""
 
     voices: dict[str, StoredVoice] = Field(default_factory=dict)
-    batch: PositiveInt = 8
 
 
 @dataclass(slots=True, eq=False)
 class Passage:
-    """A part of a text, and what became of it: `sound` or `error`."""
+    """A part of a text, and its outcome: `sound` or `error`."""
 
     text: str
     language: str
@@ -73,24 +71,26 @@ class Passage:
 
 
 class QwenSpeech(SpeechAdapter):
-    """The engine."""
+    """Qwen3-TTS, variant `base`."""
 
-    options_type = Options
+    options_type = QwenSpeechOptions
     libraries = IMPORTS
 
     def __init__(self, model: SpeechModel, path: Path | None) -> None:
+        from cachetools import LRUCache
+
         super().__init__(model, path)
         folder = need_folder(path, model.id)
-        self.options = read(model, Options)
+        options = read(model, QwenSpeechOptions)
         home = home_folder()
-        clips = {slug: read_clip(slug, voice, home) for slug, voice in self.options.voices.items()}
+        clips = {slug: read_clip(slug, voice, home) for slug, voice in options.voices.items()}
         self._turn = threading.Lock()
         self._waiting: deque[Passage] = deque()
-        self._tts = load(folder, self.options, "base")
+        self._tts = load(folder, options, "base")
         self._plain = plain_text(self._tts)
-        self._voices = {slug: self._listen(clip) for slug, clip in clips.items()}
-        self._book = threading.Lock()
-        self._clips: OrderedDict[str, Any] = OrderedDict()
+        self._voices = {slug: self._encode_clip(clip) for slug, clip in clips.items()}
+        self._clips_lock = threading.Lock()
+        self._clips: LRUCache[str, Any] = LRUCache(MAX_CLIPS)
 
     def render(self, job: SpeechJob) -> Iterator[Spoken]:
         """All of the sound, once all of it is made."""
@@ -102,29 +102,29 @@ class QwenSpeech(SpeechAdapter):
             yield Spoken(samples, part.end)
 
     def _speak(self, texts: Sequence[str], language: str, prompt: Any) -> list[Samples]:
-        """The sound of each text. Whoever has the turn speaks for all who wait."""
-        ours = [Passage(text, language, prompt, self.options.most_frames(text)) for text in texts]
-        self._waiting.extend(ours)
-        while not all(passage.is_done for passage in ours):
+        """The sound of each text. The thread that has the model speaks for all that wait."""
+        queued = [Passage(text, language, prompt, most_frames(text)) for text in texts]
+        self._waiting.extend(queued)
+        while not all(passage.is_done for passage in queued):
             with self._turn:
-                self._speak_batch([self._waiting.popleft() for _ in range(min(self.options.batch, len(self._waiting)))])
-        for passage in ours:
+                self._speak_batch([self._waiting.popleft() for _ in range(min(MAX_PASSAGES, len(self._waiting)))])
+        for passage in queued:
             if passage.error:
                 raise passage.error
-        return [passage.sound for passage in ours if passage.sound is not None]
+        return [passage.sound for passage in queued if passage.sound is not None]
 
     def _speak_batch(self, batch: list[Passage]) -> None:
-        """Where it fails each passage is tried alone, so that one fails nobody else."""
+        """Speaks a batch. If it fails, each passage is tried alone, so that one fails no other."""
         if not batch:
             return
         try:
-            made, rate = self._tts.generate_voice_clone(
+            outputs, rate = self._tts.generate_voice_clone(
                 text=[passage.text for passage in batch],
                 language=[passage.language for passage in batch],
                 voice_clone_prompt=[passage.prompt for passage in batch],
                 max_new_tokens=max(passage.most_frames for passage in batch),
             )
-            sounds = [checked(samples, rate, self.sample_rate, self.model.id) for samples in made]
+            sounds = [checked(samples, rate, self.sample_rate, self.model.id) for samples in outputs]
         except Exception as error:
             if len(batch) == 1:
                 batch[0].error = error
@@ -146,32 +146,29 @@ class QwenSpeech(SpeechAdapter):
             passage.error = STREAM_INCOMPLETE()
 
     def _prompt(self, job: SpeechJob) -> Any:
-        """What the model needs to know of a voice."""
+        """The prompt that describes the voice to the model."""
         if job.clip:
-            return self._remembered(job.clip, job.owner)
+            return self._cached_prompt(job.clip, job.owner)
         slug = job.voice or self.model.default_voice
         if slug not in self._voices:
             raise self.switched_off(slug)
         return self._voices[slug]
 
-    def _remembered(self, clip: Clip, owner: str) -> Any:
-        """An organisation's voice comes with every request, and is listened to once; for another one, once more."""
+    def _cached_prompt(self, clip: Clip, owner: str) -> Any:
+        """The prompt of a clip. A client sends its clip with every request; it is encoded once per organisation."""
         words = (clip.transcript or "").encode()
         head = json.dumps([owner, clip.sample_rate, len(words)]).encode()
         key = hashlib.sha256(head + words + clip.samples).hexdigest()
-        with self._book:
+        with self._clips_lock:
             if key in self._clips:
-                self._clips.move_to_end(key)
                 return self._clips[key]
         with self._turn:
-            prompt = self._listen(clip)
-        with self._book:
+            prompt = self._encode_clip(clip)
+        with self._clips_lock:
             self._clips[key] = prompt
-            if len(self._clips) > KEPT_CLIPS:
-                self._clips.popitem(last=False)
         return prompt
 
-    def _listen(self, clip: Clip) -> Any:
+    def _encode_clip(self, clip: Clip) -> Any:
         """Voice and manner of a clip; without its words, only the voice."""
         samples = np.frombuffer(clip.samples, "<i2").astype(np.float32) / 32768
         words = self._plain(clip.transcript) if clip.transcript else None

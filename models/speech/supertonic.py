@@ -14,15 +14,11 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from pydantic import Field
-
-from contract.base import Frozen
 from contract.catalog import SpeechModel
 from contract.errors import INVALID_REQUEST
 from contract.speech.engine import SpeechJob
-from contract.speech.marks import pieces
+from contract.speech.tags import pieces
 from models.imports import ONNX, Imports
-from models.options import read
 from models.speech.adapter import SpeechAdapter, Spoken
 from models.weights.files import WeightsError, need_folder
 from text.sentences import passages
@@ -37,32 +33,25 @@ UNKNOWN_LANGUAGE = "na"
 ON_CPU = "CPUExecutionProvider"
 ON_GPU = "CUDAExecutionProvider"
 
+DIFFUSION_STEPS = 8
+"""More steps sound better and take longer."""
+
+SPEED = 1.05
+"""As a factor of the speed in the training data; its publisher speaks a little faster, too."""
+
+PAUSE_S = 0.3
+"""Seconds of silence between two passages."""
+
 _LOADING = Lock()
-
-
-class Options(Frozen):
-    """Options of `Supertonic`.
-
-    Attributes:
-        steps: of the diffusion; more sound better and take longer.
-        speed: 1 is what the model was trained on; its publisher speaks a little faster.
-        pause_s: silence between passages.
-    """
-
-    steps: int = Field(8, ge=1, le=100)
-    speed: float = Field(1.05, ge=0.7, le=2.0)
-    pause_s: float = Field(0.3, ge=0)
 
 
 class Supertonic(SpeechAdapter):
     """Speaks with the voices of its folder. `serving.threads` bounds the CPU threads of each graph."""
 
-    options_type = Options
     libraries = ONNX + Imports(("supertonic", "regex"))
 
     def __init__(self, model: SpeechModel, path: Path | None) -> None:
         super().__init__(model, path)
-        self._options = read(model, Options)
         self._tts = _load(need_folder(path, model.id), self.serving.threads, ON_GPU if self.serving.on_gpu else ON_CPU)
         if self._tts.sample_rate != self.sample_rate:
             raise WeightsError(
@@ -83,7 +72,7 @@ class Supertonic(SpeechAdapter):
             raise self.switched_off(voice)
         text = self._readable(job.text)
         limit = KOREAN_PASSAGE_CHARS if job.language == "ko" else PASSAGE_CHARS
-        pause = np.zeros(int(self._options.pause_s * self.sample_rate), np.float32)
+        pause = np.zeros(int(PAUSE_S * self.sample_rate), np.float32)
         for passage in passages(text, limit, self.model.tags):
             if not any(map(str.isalnum, passage.text)):
                 yield Spoken(pause, passage.end)
@@ -93,9 +82,8 @@ class Supertonic(SpeechAdapter):
 
     def _sound(self, text: str, voice: str, language: str) -> Any:
         """float32 [n]. The graphs give whole blocks; what is beyond the duration that they predicted is no speech."""
-        known = language if language in self.model.languages else UNKNOWN_LANGUAGE
-        options = self._options
-        waves, seconds = self._tts.model([text], self._styles[voice], options.steps, options.speed, known)
+        code = language if language in self.model.languages else UNKNOWN_LANGUAGE
+        waves, seconds = self._tts.model([text], self._styles[voice], DIFFUSION_STEPS, SPEED, code)
         return waves[0, : int(seconds[0] * self.sample_rate)].clip(-1, 1)
 
     def _readable(self, text: str) -> str:

@@ -1,13 +1,11 @@
 """Transcribers, one file each, all a `TranscriptionAdapter`. They never import each other.
 
-adapter.py            what all share: the file is fetched, decoded in a sandbox, and listened to in turn
+adapter.py            what all share: the file is fetched, decoded in a sandbox, and then transcribed
 voice_activity.py     where in a recording somebody speaks, and how a long one is cut
 faster_whisper.py     Whisper by CTranslate2, on a CPU or a GPU
 segments.py           its words made into segments
-whisper_doubts.py     when not to believe them
-whisper_weights.py    what it loads, and what it refuses to
-voxtral.py            Voxtral on vLLM
-passages.py           passages of speech, of which it hears one at a time
+whisper.py            its model: how it is loaded, and when its text is not to be believed
+voxtral.py            Voxtral on vLLM, passage by passage
 mistral.py            an HTTP API: Mistral's, or a server of one's own
 answers.py            what such an API answers, made into segments
 

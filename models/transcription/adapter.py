@@ -1,4 +1,4 @@
-"""What every transcriber shares: the file is fetched, decoded in a sandbox, and then listened to.
+"""What every transcriber shares: the file is fetched, decoded in a sandbox, and then transcribed.
 
 transcribe(job) -> Heard, Heard, ...      the first as soon as the file is decoded
 listen(job, recording) -> Heard, ...      the engine's own part
@@ -21,22 +21,22 @@ from audio.sandbox import Crowded, NotAudio, Sound, TooLong, decode
 from contract.catalog import Serving, TranscriptionModel
 from contract.errors import AUDIO_TOO_LONG, AUDIO_UNREADABLE, BUSY, UPSTREAM_ERROR
 from contract.limits import UPLOAD_BYTES
-from contract.transcription.engine import Heard, TranscriptionEngine, TranscriptionJob
+from contract.transcription.engine import TranscriptionEngine, TranscriptionJob, TranscriptUpdate
 
 if TYPE_CHECKING:
     import numpy as np
 
 SAMPLE_RATE = 16_000
-"""Of what engines listen to, in Hz."""
+"""Samples per second of the sound that engines transcribe."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A file that can be heard.
+    """A decoded file.
 
     Attributes:
         file: as the client sent it, in memory or on disk.
-        sound: what is in it, at SAMPLE_RATE.
+        sound: its samples, at SAMPLE_RATE.
     """
 
     file: bytes | Path
@@ -53,7 +53,7 @@ class Recording:
 
 
 class TranscriptionAdapter(TranscriptionEngine):
-    """One engine. Subclasses load in their constructor, after this one, and listen."""
+    """One engine. Subclasses load in their constructor, after this one, and implement `listen`."""
 
     def __init__(self, model: TranscriptionModel, path: Path | None) -> None:
         assert isinstance(model.serving, Serving), "only an engine that is set up is loaded"
@@ -62,13 +62,13 @@ class TranscriptionAdapter(TranscriptionEngine):
         self.path = path
 
     @abstractmethod
-    def listen(self, job: TranscriptionJob, recording: Recording) -> AsyncGenerator[Heard, None]:
+    def listen(self, job: TranscriptionJob, recording: Recording) -> AsyncGenerator[TranscriptUpdate, None]:
         """What is said, passage by passage; several run at the same time.
 
         Raises ApiError for what a client could have known; anything else counts as a failure of the engine.
         """
 
-    async def transcribe(self, job: TranscriptionJob) -> AsyncGenerator[Heard, None]:
+    async def transcribe(self, job: TranscriptionJob) -> AsyncGenerator[TranscriptUpdate, None]:
         async with fetched(job.audio) as file:
             try:
                 sound = await decode(file, SAMPLE_RATE, job.max_seconds, job.owner)
@@ -80,7 +80,7 @@ class TranscriptionAdapter(TranscriptionEngine):
                 raise AUDIO_UNREADABLE(f"the recording cannot be decoded: {error}", param="file") from None
             except Crowded as error:
                 raise BUSY(f"too many {error}; try again in a moment") from None
-            yield Heard(sound.seconds)
+            yield TranscriptUpdate(sound.seconds)
             async with aclosing(self.listen(job, Recording(file, sound))) as parts:
                 async for part in parts:
                     yield part

@@ -12,8 +12,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from contract.transcription.engine import Segment, Word
-from contract.transcription.languages import LANGUAGES
+from contract.transcription.engine import LANGUAGES, Segment, TimedWord
 from text.sentences import ends_sentence
 
 PAUSE_S = 1.0
@@ -58,7 +57,7 @@ def read(body: bytes, seconds: float, words_in: str | None = None) -> Answer:
     if words_in and text and not pieces:
         raise NoTranscriptError("it sent no times of words")
     if words_in:
-        segments = tuple(_of_words(text, [Word(*piece) for piece in pieces]))
+        segments = tuple(_of_words(text, [TimedWord(*piece) for piece in pieces]))
     else:
         segments = tuple(Segment(*piece) for piece in pieces or (Piece(text, 0.0, seconds),) if piece.text)
     return Answer(segments, language if isinstance(language, str) and language in LANGUAGES else None)
@@ -105,7 +104,7 @@ def _time(value: Any, earliest: float, latest: float) -> float:
     return float(min(max(value, earliest), latest))
 
 
-def _of_words(text: str, words: Sequence[Word]) -> Iterator[Segment]:
+def _of_words(text: str, words: Sequence[TimedWord]) -> Iterator[Segment]:
     """Segments that end with a sentence, or before a pause."""
     places = _places(text, words)
     for first, end in _runs(text, words, places):
@@ -117,7 +116,7 @@ def _of_words(text: str, words: Sequence[Word]) -> Iterator[Segment]:
         yield Segment(said, part[0].start, part[-1].end, part)
 
 
-def _runs(text: str, words: Sequence[Word], places: Sequence[int] | None) -> Iterator[tuple[int, int]]:
+def _runs(text: str, words: Sequence[TimedWord], places: Sequence[int] | None) -> Iterator[tuple[int, int]]:
     first = 0
     for end in range(1, len(words)):
         before, after = words[end - 1], words[end]
@@ -130,7 +129,7 @@ def _runs(text: str, words: Sequence[Word], places: Sequence[int] | None) -> Ite
         yield first, len(words)
 
 
-def _places(text: str, words: Sequence[Word]) -> list[int] | None:
+def _places(text: str, words: Sequence[TimedWord]) -> list[int] | None:
     """Where in `text` each word begins; None where one is not found soon after the one before."""
     places, end = [], 0
     for word in words:

@@ -2,12 +2,11 @@
 
     recording -> blocks of minutes -> windows of 30 s in which somebody speaks -> batches of them -> passages
 
-A batch is a turn: owners take theirs one after the other, so a voice note waits for a batch of a long recording and not
-for its end. Whisper's own marks of time are not used, since a batch loses what follows the last of them; times come
-from the words, which are aligned.
+Owners take turns batch by batch, so a voice note waits for a batch of a long recording and not for its end. Whisper's
+own time stamps are not used, since a batch loses what follows the last of them; times come from aligned words.
 
-Nothing is invented: what is no speech is never heard, and a window that came out improbable or as a loop is heard once
-more, alone, at rising temperatures. What still is a loop, or far from probable, is left out.
+Nothing is invented: sound without speech never reaches the model, and a window whose text is improbable or a loop is
+transcribed once more, alone, at rising temperatures. Text that is still a loop, or far from probable, is left out.
 """
 
 from __future__ import annotations
@@ -23,49 +22,50 @@ from pydantic import Field
 from audio.turns import Turns
 from contract.base import Frozen
 from contract.catalog import TranscriptionModel
-from contract.transcription.engine import Heard, Segment, TranscriptionJob, Word
+from contract.transcription.engine import Segment, TimedWord, TranscriptionJob, TranscriptUpdate
 from models.imports import ONNX, Imports
 from models.options import read
 from models.stepping import Stepper
 from models.transcription.adapter import SAMPLE_RATE, Recording, TranscriptionAdapter
 from models.transcription.segments import in_order, is_heard, lasts, sentences
 from models.transcription.voice_activity import Block, Window, blocks, rest, spoken
-from models.transcription.whisper_doubts import (
+from models.transcription.whisper import (
     MAX_NO_SPEECH,
     MAX_REPETITION,
     MIN_LOGPROB,
+    check_languages,
     is_bearable,
     is_doubtful,
     is_no_speech,
+    load,
 )
-from models.transcription.whisper_weights import check_languages, load
 from models.weights.files import need_folder
 
 TEMPERATURES = (0.0, 0.4, 0.8)
-"""At which a doubtful window is heard again, until it is plausible."""
+"""Temperatures at which a doubtful window is transcribed again, until its text is plausible."""
 
 SAMPLES = 2
-"""Of a text at a temperature; the likeliest is taken."""
+"""Texts that are sampled at a temperature; the likeliest is used."""
 
 RESTS = 8
-"""How often the rest of a window is heard, where Whisper stops before its end. It does so when somebody repeats."""
+"""How often the rest of a window is transcribed where Whisper stops before its end, as it does at repetitions."""
 
 AGAIN_SEGMENTS = 40
-"""Of one window. Nobody says so many sentences in half a minute."""
+"""Segments of one window, at most. Nobody says so many sentences in half a minute."""
 
 
 T = TypeVar("T")
 
 
-class Options(Frozen):
+class FasterWhisperOptions(Frozen):
     """Options of `FasterWhisper`.
 
     Attributes:
-        compute_type: of CTranslate2; `int8` on a CPU.
+        compute_type: number format of CTranslate2; `int8` on a CPU.
         beam_size: 1 takes the likeliest word each time.
-        greedy_after_s: longer recordings are heard with a beam of 1, which is quicker; None for none.
-        batch_size: windows of 30 s at a time. Others wait for a batch, so small ones are fairer.
-        lacks_languages: of those that the API knows.
+        greedy_after_s: recordings of more seconds get a beam of 1, which is quicker; None for none.
+        batch_size: windows of 30 s at a time. Other recordings wait for a batch, so small ones are fairer.
+        lacks_languages: languages of the API that the weights do not know.
     """
 
     compute_type: Literal["int8", "int8_float32", "int8_float16", "float16", "bfloat16", "float32"] = "int8"
@@ -77,7 +77,7 @@ class Options(Frozen):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is asked of the model for every window of a recording; no language until the first is heard."""
+    """How every window of a recording is transcribed; `language` is None until it is detected in the first one."""
 
     language: str | None
     prompt: str | None
@@ -87,14 +87,14 @@ class Task:
 
 
 class FasterWhisper(TranscriptionAdapter):
-    """Listens. `serving.threads` bounds its CPU threads, all recordings together."""
+    """Whisper, loaded. `serving.threads` bounds the CPU threads of all recordings together."""
 
-    options_type = Options
+    options_type = FasterWhisperOptions
     imports = ONNX + Imports(("numpy", "httpx", "faster_whisper"))
 
     def __init__(self, model: TranscriptionModel, path: Path | None) -> None:
         super().__init__(model, path)
-        self._options = read(model, Options)
+        self._options = read(model, FasterWhisperOptions)
         self._whisper = load(
             need_folder(path, model.id),
             device="cuda" if self.serving.on_gpu else "cpu",
@@ -103,12 +103,12 @@ class FasterWhisper(TranscriptionAdapter):
         )
         check_languages(self._whisper, self._options.lacks_languages, model.id)
         self._stepper = Stepper(self.serving.max_ongoing_requests, self.serving.deadline_s, model.id)
-        # On a GPU one batch is prepared while another is heard. The place more is for whoever else comes.
+        # On a GPU one batch is prepared while another is transcribed. One slot more is for another owner.
         each = 2 if self.serving.on_gpu else 1
         self._turns = Turns(each + 1, each=each)
         self._warm_up()
 
-    def listen(self, job: TranscriptionJob, recording: Recording) -> AsyncGenerator[Heard, None]:
+    def listen(self, job: TranscriptionJob, recording: Recording) -> AsyncGenerator[TranscriptUpdate, None]:
         return self._stepper.run(self._parts(job, recording))
 
     async def check_health(self) -> None:
@@ -118,49 +118,50 @@ class FasterWhisper(TranscriptionAdapter):
     def close(self) -> None:
         self._stepper.close()
 
-    def _parts(self, job: TranscriptionJob, recording: Recording) -> Generator[Heard]:
+    def _parts(self, job: TranscriptionJob, recording: Recording) -> Generator[TranscriptUpdate]:
         duration_s, end = recording.sound.seconds, 0.0
         prompt = job.prompt or ", ".join(job.terms)
         task = Task(job.language, prompt.strip() or None, job.words, self._beam_size(duration_s), job.owner)
         for block in blocks(recording.samples, duration_s):
             windows = iter(block.windows)
             while batch := list(islice(windows, self._options.batch_size)):
-                task, found = self._in_turn(self._begin, task, block, batch)
-                for done_s, segments in self._heard(task, block, batch, found):
+                task, firsts = self._in_turn(self._begin, task, block, batch)
+                for done_s, segments in self._segments(task, block, batch, firsts):
                     placed = tuple(in_order(segments, end, duration_s))
                     end = placed[-1].end if placed else end
-                    yield Heard(duration_s, min(done_s, duration_s), task.language, placed)
-            yield Heard(duration_s, block.done_s, task.language)
+                    yield TranscriptUpdate(duration_s, min(done_s, duration_s), task.language, placed)
+            yield TranscriptUpdate(duration_s, block.done_s, task.language)
 
-    def _in_turn(self, work: Callable[..., T], task: Task, *given: Any) -> T:
-        """What `work` gives for `task`, once it is the turn of its owner."""
+    def _in_turn(self, work: Callable[..., T], task: Task, *arguments: Any) -> T:
+        """The result of `work` for `task`, computed when it is its owner's turn."""
         with self._turns.blocking(task.owner):
-            return work(task, *given)
+            return work(task, *arguments)
 
     def _beam_size(self, duration_s: float) -> int:
         limit_s = self._options.greedy_after_s
         return 1 if limit_s is not None and duration_s > limit_s else self._options.beam_size
 
     def _begin(self, task: Task, block: Block, batch: Sequence[Window]) -> tuple[Task, list[Any]]:
-        """The first hearing of some windows, and the language, in one turn."""
+        """The first segments of some windows, and the language, in one turn."""
         if task.language is None:
             task = replace(task, language=self._whisper.detect_language(_cut(block, batch[0]))[0])
         return task, self.batch(task, block, batch)
 
-    def _heard(
+    def _segments(
         self, task: Task, block: Block, batch: Sequence[Window], firsts: Sequence[Any]
     ) -> Iterator[tuple[float, list[Segment]]]:
-        """What is said in some windows, each with the time up to which it is all. Each is a step."""
+        """The segments of some windows, each list with the time up to which it is complete. Each is a step."""
         for window, first in zip(batch, firsts, strict=True):
-            left: Window | None = window
+            remainder: Window | None = window
             for number in range(1 + RESTS):
-                if left is None:
+                if remainder is None:
                     break
-                part, found = left, first if number == 0 else self._in_turn(self.batch, task, block, [left])[0]
-                best = self._in_turn(self._again, task, block, part, found) if is_doubtful(found) else [found]
+                part = remainder
+                segment = first if number == 0 else self._in_turn(self.batch, task, block, [part])[0]
+                best = self._in_turn(self._again, task, block, part, segment) if is_doubtful(segment) else [segment]
                 words = [word for segment in best for word in segment.words]
-                left = rest(part, words[-1].end) if words else None
-                done_s = left.start if left else part.end
+                remainder = rest(part, words[-1].end) if words else None
+                done_s = remainder.start if remainder else part.end
                 yield done_s, [passage for segment in best for passage in self._passages(segment, task, part)]
 
     def batch(self, task: Task, block: Block, batch: Sequence[Window]) -> list[Any]:
@@ -168,7 +169,7 @@ class FasterWhisper(TranscriptionAdapter):
         from faster_whisper import BatchedInferencePipeline
 
         clips = [{"start": w.start - block.start, "end": w.end - block.start} for w in batch]
-        found, _ = BatchedInferencePipeline(self._whisper).transcribe(
+        segments, _ = BatchedInferencePipeline(self._whisper).transcribe(
             block.samples,
             language=task.language,
             beam_size=task.beam_size,
@@ -178,12 +179,12 @@ class FasterWhisper(TranscriptionAdapter):
             without_timestamps=True,
             word_timestamps=True,
         )
-        by_window = groupby(found, key=lambda segment: segment.seek)
+        by_window = groupby(segments, key=lambda segment: segment.seek)
         return [_moved(_joined(list(segments)), block.start) for _, segments in by_window]
 
     def _again(self, task: Task, block: Block, window: Window, first: Any) -> list[Any]:
-        """Segments of one window, as Whisper hears it alone; `first`, where that is no better and `first` bearable."""
-        found, _ = self._whisper.transcribe(
+        """Segments of one window transcribed alone; `first` where that is no better and `first` bearable."""
+        segments, _ = self._whisper.transcribe(
             _cut(block, window),
             language=task.language,
             beam_size=task.beam_size,
@@ -196,7 +197,7 @@ class FasterWhisper(TranscriptionAdapter):
             initial_prompt=task.prompt,
             word_timestamps=True,
         )
-        again = [_moved(segment, window.start) for segment in islice(found, AGAIN_SEGMENTS)]
+        again = [_moved(segment, window.start) for segment in islice(segments, AGAIN_SEGMENTS)]
         plausible = [part for part in again if not is_doubtful(part)]
         if plausible or not is_bearable(first):
             return plausible
@@ -223,7 +224,7 @@ class FasterWhisper(TranscriptionAdapter):
             )
 
     def _warm_up(self) -> None:
-        """Both networks run, or fail here and not at a client. A second of sound, not the half minute of a window."""
+        """Runs both networks on a second of silence, so that they fail here and not at a client."""
         import numpy as np
 
         silence = np.zeros(SAMPLE_RATE, np.float32)
@@ -238,7 +239,7 @@ def _cut(block: Block, window: Window) -> Any:
 
 
 def _joined(segments: Sequence[Any]) -> Any:
-    """One segment of all that came of a window: some models write marks of time though they are told not to."""
+    """All segments of a window as one: some models write time stamps although they are told not to."""
     return replace(
         segments[0],
         text="".join(segment.text for segment in segments),
@@ -248,9 +249,9 @@ def _joined(segments: Sequence[Any]) -> Any:
 
 
 def _moved(segment: Any, by_s: float) -> Any:
-    """A segment of faster-whisper's whose words are ours, later by `by_s` seconds."""
+    """A segment of faster-whisper with words of our type, later by `by_s` seconds."""
     words = [
-        Word(word.word, float(word.start) + by_s, float(word.end) + by_s, float(word.probability))
+        TimedWord(word.word, float(word.start) + by_s, float(word.end) + by_s, float(word.probability))
         for word in segment.words or ()
     ]
     return replace(segment, words=words)

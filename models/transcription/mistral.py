@@ -22,7 +22,7 @@ import httpx
 
 from contract.catalog import TranscriptionModel
 from contract.errors import PROVIDER_BUSY, UPSTREAM_ERROR
-from contract.transcription.engine import Heard, TranscriptionJob
+from contract.transcription.engine import TranscriptionJob, TranscriptUpdate
 from models.imports import Imports
 from models.options import read
 from models.provider import CONNECT_S, KEEP_S, ProviderOptions
@@ -33,7 +33,7 @@ from models.transcription.answers import NoTranscriptError
 log = logging.getLogger(f"parlance.{__name__}")
 
 SENDING_S = 60.0
-"""Between two pieces of the file that the provider takes. For its answer it has as long as the stanza gives."""
+"""Seconds for the provider to accept the next piece of the file. Its answer has `deadline_s` of the stanza."""
 
 ANSWER_BYTES = 32 << 20
 """Four hours of fast speech, with the time of every word, are 16 MiB."""
@@ -43,13 +43,13 @@ BLOCK_BYTES = 1 << 16
 Form = dict[str, str | list[str]]
 
 
-class Options(ProviderOptions):
+class MistralTranscriptionOptions(ProviderOptions):
     """Options of `MistralTranscription`.
 
     Attributes:
-        times: what the provider can time. Without any, a whole recording is one segment.
-        takes_terms: whether it can be told terms.
-        lacks_languages: codes that it is not told.
+        times: granularities of times that the provider has. Without any, a whole recording is one segment.
+        takes_terms: whether it accepts terms.
+        lacks_languages: codes that it does not know.
     """
 
     times: tuple[Literal["segment", "word"], ...] = ("segment", "word")
@@ -60,12 +60,12 @@ class Options(ProviderOptions):
 class MistralTranscription(TranscriptionAdapter):
     """Calls a provider. Nothing that was said, and never the key, comes into a log or an error."""
 
-    options_type = Options
+    options_type = MistralTranscriptionOptions
     imports = Imports(("httpx",))
 
     def __init__(self, model: TranscriptionModel, path: Path | None) -> None:
         super().__init__(model, path)
-        self.options = read(model, Options)
+        self.options = read(model, MistralTranscriptionOptions)
         self._wire = WIRES[self.options.wire]
         self._closing: asyncio.Task[None] | None = None
         key = self.options.key(model.id)
@@ -80,7 +80,7 @@ class MistralTranscription(TranscriptionAdapter):
             follow_redirects=False,
         )
 
-    async def listen(self, job: TranscriptionJob, recording: Recording) -> AsyncGenerator[Heard, None]:
+    async def listen(self, job: TranscriptionJob, recording: Recording) -> AsyncGenerator[TranscriptUpdate, None]:
         """One part, when the provider has answered. Raises PROVIDER_BUSY, UPSTREAM_ERROR."""
         times = self._times(job)
         seconds = recording.sound.seconds
@@ -89,7 +89,7 @@ class MistralTranscription(TranscriptionAdapter):
                 body = await self._send(job, times, recording.file)
                 words_in = self._wire.words_in if times == "word" else None
                 answer = await asyncio.to_thread(answers.read, body, seconds, words_in)
-        yield Heard(seconds, seconds, job.language or answer.language, answer.segments)
+        yield TranscriptUpdate(seconds, seconds, job.language or answer.language, answer.segments)
 
     async def check_health(self) -> None:
         """Never raises: whether the provider is well is seen at the next request."""
@@ -102,9 +102,9 @@ class MistralTranscription(TranscriptionAdapter):
             log.debug("the connections of %s end with the process", self.model.id)
 
     def _times(self, job: TranscriptionJob) -> str | None:
-        """What the provider is to time: words where they are wanted and it can, else segments if it can those."""
-        wanted = ("word", "segment") if job.words else ("segment",)
-        return next((name for name in wanted if name in self.options.times), None)
+        """The granularity to request: words if the job wants them, else segments; None if the provider has neither."""
+        granularities = ("word", "segment") if job.words else ("segment",)
+        return next((name for name in granularities if name in self.options.times), None)
 
     async def _send(self, job: TranscriptionJob, times: str | None, recording: bytes | Path) -> bytes:
         """The body of the answer. Raises PROVIDER_BUSY, NoTranscriptError and errors of httpx."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from contract.transcription.engine import Segment, Word
+from contract.transcription.engine import Segment, TimedWord
 from models.transcription.voice_activity import Span
 from text.sentences import ends_sentence
 
@@ -30,9 +30,9 @@ TOLERANCE_S = 0.3
 """How far a word may lie beside the speech: times of words are good to some tenths."""
 
 
-def sentences(words: Iterable[Word]) -> Iterator[list[Word]]:
+def sentences(words: Iterable[TimedWord]) -> Iterator[list[TimedWord]]:
     """The words in passages. Text of words is as the model wrote it, with the spaces before and after."""
-    passage: list[Word] = []
+    passage: list[TimedWord] = []
     for word in words:
         if passage and word.start - passage[-1].end > PAUSE_S:
             yield passage
@@ -45,24 +45,24 @@ def sentences(words: Iterable[Word]) -> Iterator[list[Word]]:
         yield passage
 
 
-def _ends(passage: Sequence[Word]) -> bool:
+def _ends(passage: Sequence[TimedWord]) -> bool:
     text = passage[-1].text.rstrip()
     seconds = passage[-1].end - passage[0].start
     return ends_sentence(text) or (seconds > LONG_S and text.endswith(COMMAS)) or seconds > 1.5 * LONG_S
 
 
-def is_heard(passage: Sequence[Word], spoken: Iterable[Span]) -> bool:
+def is_heard(passage: Sequence[TimedWord], spoken: Iterable[Span]) -> bool:
     """Whether somebody speaks while the words are said: models fill silence with words that they often saw there."""
     start, end = passage[0].start - TOLERANCE_S, passage[-1].end + TOLERANCE_S
     return any(span.start < end and start < span.end for span in spoken)
 
 
-def lasts(word: Word) -> bool:
+def lasts(word: TimedWord) -> bool:
     """Whether it takes the time that a word needs."""
     return word.end - word.start >= SHORTEST_S
 
 
-def breathless(words: Sequence[Word]) -> float:
+def breathless(words: Sequence[TimedWord]) -> float:
     """Share of the words that take no time: nearly 0 where somebody repeats himself, a third and more in a loop."""
     return sum(not lasts(word) for word in words) / len(words) if words else 0.0
 

@@ -66,8 +66,8 @@ def spoken(samples: np.ndarray[Any, np.dtype[np.float32]], max_s: float = WINDOW
     from faster_whisper.vad import VadOptions, get_speech_timestamps
 
     options = VadOptions(max_speech_duration_s=max_s, min_silence_duration_ms=MIN_SILENCE_MS)
-    found = get_speech_timestamps(samples, options)
-    return [Span(part["start"] / SAMPLE_RATE, part["end"] / SAMPLE_RATE) for part in found]
+    parts = get_speech_timestamps(samples, options)
+    return [Span(part["start"] / SAMPLE_RATE, part["end"] / SAMPLE_RATE) for part in parts]
 
 
 def packed(spans: Sequence[Span], max_s: float = WINDOW_S) -> list[Window]:

@@ -20,14 +20,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from contract.catalog import TranscriptionModel
 from contract.errors import UPSTREAM_ERROR
-from contract.transcription.engine import Heard, Segment, TranscriptionJob
+from contract.transcription.engine import Segment, TranscriptionJob, TranscriptUpdate
 from models.imports import ONNX, Imports
 from models.llm import engine
 from models.llm.arguments import EngineOptions
 from models.options import read
 from models.transcription.adapter import SAMPLE_RATE, Recording, TranscriptionAdapter
-from models.transcription.passages import passages
-from models.transcription.voice_activity import Span
+from models.transcription.voice_activity import WINDOW_S, Span, blocks
 from models.weights.files import need_folder
 
 if TYPE_CHECKING:
@@ -46,21 +45,21 @@ FOR_AUDIO: dict[str, Any] = {
 """Engine arguments where a stanza says nothing."""
 
 WINDOW = 2048
-"""Tokens of a request. Its sound takes 375 for each 30 s begun, its answer up to MAX_TOKENS."""
+"""Tokens of a request, at most. Its sound takes 375 for each 30 s begun, its answer up to MAX_TOKENS."""
 
 TOKENS_PER_S, SPARE_TOKENS = 20, 32
-"""Of an answer, at most: twice as many as fast speech needs. A model that repeats itself is stopped there."""
+"""Tokens of an answer, at most: twice as many as fast speech needs. A model that repeats itself is stopped there."""
 
 AT_ONCE = 8
-"""Passages of one recording in the engine. Others get their turn, however long it is."""
+"""Passages of one recording that are in the engine at a time, so that other recordings get theirs in between."""
 
 
-class Options(EngineOptions):
+class VoxtralOptions(EngineOptions):
     """Options of `Voxtral`.
 
     Attributes:
-        lacks_languages: codes that it is not told; the tokenizer takes codes of two letters only.
-        times, takes_terms: no others are possible, and a stanza says so: it is where requests are checked.
+        lacks_languages: codes that it does not know; the tokenizer takes codes of two letters only.
+        times, takes_terms: must be in the stanza, because requests are checked by it; other values are impossible.
     """
 
     lacks_languages: tuple[str, ...] = ()
@@ -68,22 +67,22 @@ class Options(EngineOptions):
     takes_terms: Literal[False]
 
 
-LISTENING = ONNX + Imports(("httpx", "faster_whisper.vad", "mistral_common.protocol.transcription.request"))
-"""What finds passages and makes requests of them, over what an engine imports."""
+TRANSCRIBING = ONNX + Imports(("httpx", "faster_whisper.vad", "mistral_common.protocol.transcription.request"))
+"""Modules that find passages and make requests of them, beside those that an engine imports."""
 
 
 class Voxtral(TranscriptionAdapter):
     """A Voxtral, loaded. Safe for concurrent calls from one event loop."""
 
-    options_type = Options
+    options_type = VoxtralOptions
 
     @classmethod
     def imports(cls, model: TranscriptionModel) -> Imports | None:
-        return engine.imports(read(model, Options), LISTENING)
+        return engine.imports(read(model, VoxtralOptions), TRANSCRIBING)
 
     def __init__(self, model: TranscriptionModel, path: Path | None) -> None:
         super().__init__(model, path)
-        options = read(model, Options)
+        options = read(model, VoxtralOptions)
         spec = engine.EngineSpec(
             need_folder(path, model.id),
             WINDOW,
@@ -95,16 +94,16 @@ class Voxtral(TranscriptionAdapter):
         self._tokenizer: Any = self._engine.renderer.get_tokenizer()
         self._numbers = itertools.count()
 
-    async def listen(self, job: TranscriptionJob, recording: Recording) -> AsyncGenerator[Heard, None]:
+    async def listen(self, job: TranscriptionJob, recording: Recording) -> AsyncGenerator[TranscriptUpdate, None]:
         """A part for each passage. Raises UPSTREAM_ERROR if the engine fails."""
         total = recording.sound.seconds
         ahead: deque[tuple[Span, asyncio.Task[str]]] = deque()
 
-        async def first() -> Heard:
+        async def first() -> TranscriptUpdate:
             passage, task = ahead[0]
             text = await task
             ahead.popleft()
-            return Heard(total, min(passage.end, total), job.language, _segments(passage, text, total))
+            return TranscriptUpdate(total, min(passage.end, total), job.language, _segments(passage, text, total))
 
         try:
             async with aclosing(passages(recording)) as spans:
@@ -114,7 +113,7 @@ class Voxtral(TranscriptionAdapter):
                         yield await first()
             while ahead:
                 yield await first()
-            yield Heard(total, total, job.language)
+            yield TranscriptUpdate(total, total, job.language)
         finally:
             tasks = [task for _, task in ahead]
             for task in tasks:
@@ -178,9 +177,43 @@ def prompt_of(
     from mistral_common.tokens.tokenizers.audio import Audio
 
     wav = Audio(samples, SAMPLE_RATE, format="wav").to_base64("wav")
-    made = tokenizer.instruct.encode_transcription(TranscriptionRequest(audio=wav, language=language))
-    return made.tokens, made.audios[0].audio_array
+    encoded = tokenizer.instruct.encode_transcription(TranscriptionRequest(audio=wav, language=language))
+    return encoded.tokens, encoded.audios[0].audio_array
 
 
 def _segments(passage: Span, text: str, total: float) -> tuple[Segment, ...]:
     return (Segment(text, min(passage.start, total), min(passage.end, total)),) if text else ()
+
+
+ENOUGH_S = 10.0
+"""A passage this long is not joined with the next: longer ones say less about when something was said."""
+
+PAUSE_S = 0.2
+"""Seconds between spans that are joined, at most. Spans exceed the speech in them by up to 0.4 s on each side."""
+
+
+async def passages(recording: Recording) -> AsyncGenerator[Span, None]:
+    """Passages of at most WINDOW_S seconds in which somebody speaks, in order; none in silence."""
+    passage: Span | None = None
+    async for span in _spans(recording):
+        if passage and _belong_together(passage, span):
+            passage = Span(passage.start, span.end)
+        else:
+            if passage:
+                yield passage
+            passage = span
+    if passage:
+        yield passage
+
+
+async def _spans(recording: Recording) -> AsyncGenerator[Span, None]:
+    parts = blocks(recording.samples, recording.sound.seconds)
+    while block := await asyncio.to_thread(next, parts, None):
+        for window in block.windows:
+            for span in window.spoken:
+                yield span
+
+
+def _belong_together(passage: Span, span: Span) -> bool:
+    is_near = span.start - passage.end <= PAUSE_S
+    return is_near and passage.end - passage.start < ENOUGH_S and span.end - passage.start <= WINDOW_S

@@ -1,6 +1,6 @@
-"""What every designer shares: a voice is proposed, speaks, is measured and judged, until one is in the band.
+"""What every designer shares: a voice is proposed, spoken, measured and judged, until one is in the band.
 
-propose(job, tries)     the next voice to try, from what was heard of those before; the designer's own part
+propose(job, tries)     the next voice to try, from the measurements of those before; the designer's own part
 speak(job, voice)       the sentence of the job in that voice; the designer's own part
 design(job)             the best attempt, with what was measured of it
 """
@@ -22,7 +22,7 @@ from audio import signing
 from contract.catalog import Serving, VoiceDesignModel
 from contract.errors import UPSTREAM_ERROR
 from contract.speech.engine import Clip
-from contract.voice_design.engine import Designed, DesignJob, VoiceDesignEngine
+from contract.voice_design.engine import DesignJob, DesignResult, VoiceDesignEngine
 from models.stepping import Stepper
 
 if TYPE_CHECKING:
@@ -40,12 +40,12 @@ UNITS_PER_S = (4.0, 45.0)
 UNITS_OF_WIDE = 3
 
 LEAST_VOICED = 0.2
-"""Part of the sound that a voice is heard in; whispers and noise have less."""
+"""Least share of the sound that is voiced; whispers and noise have less."""
 
 WINDOWS_PER_S = 100
 
 QUIET = 0.01
-"""Part of the loudest sample below which the beginning and the end are silence (-40 dB)."""
+"""Share of the loudest sample below which the beginning and the end are silence (-40 dB)."""
 
 MARGIN_S = 0.05
 
@@ -66,7 +66,7 @@ class Try(Generic[V]):
 
 
 @dataclass(frozen=True, slots=True)
-class Heard(Generic[V]):
+class Attempt(Generic[V]):
     """A try that can be delivered, with its sound: float32 mono [n], -1 to 1."""
 
     voice: V
@@ -78,7 +78,7 @@ class DesignAdapter(VoiceDesignEngine, Generic[V]):
     """One designer. Subclasses load in their constructor, after this one; `V` is what they call a voice.
 
     Attributes:
-        sample_rate: of what `speak` makes, in Hz.
+        sample_rate: samples per second of the sound that `speak` returns.
     """
 
     sample_rate: int = 24_000
@@ -103,15 +103,15 @@ class DesignAdapter(VoiceDesignEngine, Generic[V]):
     def recipe(self, voice: V) -> str | None:
         """How the speech engine of the same runtime speaks the voice; None where it imitates the clip."""
 
-    async def design(self, job: DesignJob) -> Designed:
+    async def design(self, job: DesignJob) -> DesignResult:
         """The best attempt. Whoever leaves stops the designer after the attempt that it is at."""
-        made: Designed | None = None
+        designed: DesignResult | None = None
         async with aclosing(self._stepper.run(self._attempts(job))) as steps:
             async for step in steps:
-                made = step
-        if made is None:
+                designed = step
+        if designed is None:
             raise UPSTREAM_ERROR()
-        return made
+        return designed
 
     async def check_health(self) -> None:
         """Raises when an attempt is under way for longer than the deadline and a minute more."""
@@ -120,27 +120,27 @@ class DesignAdapter(VoiceDesignEngine, Generic[V]):
     def close(self) -> None:
         self._stepper.close()
 
-    def _attempts(self, job: DesignJob) -> Generator[Designed | None]:
+    def _attempts(self, job: DesignJob) -> Generator[DesignResult | None]:
         """Steps of one attempt each; the last one is the best attempt, or None where none can be delivered."""
         tries: list[Try[V]] = []
-        best: Heard[V] | None = None
+        best: Attempt[V] | None = None
         seconds = 0.0
         while len(tries) < job.attempts and (voice := self.propose(job, tries)) is not None:
             started_s = time.monotonic()
             sound = self.speak(job, voice)
             seconds += time.monotonic() - started_s
             samples = trimmed(sound.clip(-1, 1), self.sample_rate)
-            pitch = heard(samples, self.sample_rate, job)
+            pitch = pitch_of_attempt(samples, self.sample_rate, job)
             tries.append(Try(voice, pitch))
             if pitch and (best is None or _miss(pitch, job) < _miss(best.pitch, job)):
-                best = Heard(voice, samples, pitch)
+                best = Attempt(voice, samples, pitch)
             log.info("attempt %d: %s Hz for %d", len(tries), pitch and round(pitch.f0_hz), job.target_hz)
             if best and in_band(best.pitch, job):
                 break
             yield None
         yield self._designed(job, best, len(tries), seconds) if best else None
 
-    def _designed(self, job: DesignJob, best: Heard[V], attempts: int, seconds: float) -> Designed:
+    def _designed(self, job: DesignJob, best: Attempt[V], attempts: int, seconds: float) -> DesignResult:
         import numpy as np
 
         from audio.encoding import encoded
@@ -149,7 +149,7 @@ class DesignAdapter(VoiceDesignEngine, Generic[V]):
         marks = Provenance(self.model.runtime_for(job.language), int(time.time()))
         sample = encoded(best.samples, "mp3", self.sample_rate, marks)
         pcm = np.rint(best.samples * 32_767).astype("<i2").tobytes()
-        return Designed(
+        return DesignResult(
             clip=Clip(pcm, self.sample_rate, job.text),
             sample=self._signature.sign(sample, "mp3") if self._signature else sample,
             recipe=self.recipe(best.voice),
@@ -174,7 +174,7 @@ def trimmed(samples: Samples, sample_rate: int) -> Samples:
     return samples[max(0, loud[0] - margin) : loud[-1] + 1 + margin]
 
 
-def heard(samples: Samples, sample_rate: int, job: DesignJob) -> Pitch | None:
+def pitch_of_attempt(samples: Samples, sample_rate: int, job: DesignJob) -> Pitch | None:
     """The pitch of an attempt, None where it is no voice that says the text of the job."""
     from audio.pitch import measure
 

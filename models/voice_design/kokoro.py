@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from contract.catalog import VoiceDesignModel
 from contract.voice_design.engine import DesignJob
@@ -25,10 +25,9 @@ from models.espeak.library import Manner
 from models.espeak.voices import VoiceSettings, language_of, reach
 from models.imports import SOUND
 from models.kokoro.speaker import IMPORTS, SAMPLE_RATE, Kokoro
-from models.kokoro.voices import KokoroVoice
+from models.kokoro.styles import KokoroVoice
 from models.voice_design.adapter import DesignAdapter, Try
-from models.voice_design.palette import Ends, ends, mixed, outermost, pitch_of, wanted
-from models.voice_design.solving import Point, setting_for
+from models.voice_design.palette import Ends, ends, mixed, outermost, pitch_of, requested_sound
 from models.weights.files import need_folder
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     Samples = np.ndarray[Any, np.dtype[np.float32]]
 
 VARIANTS = {"f": ("f1", "f2", "f3", "f4", "f5"), "m": ("m1", "m2", "m3", "m5", "m7")}
-"""Of espeak-ng, by gender: those that sound like people."""
+"""Variants of espeak-ng that sound like people, by gender."""
 
 USUAL_RANGE, RANGE_PER_LIVELINESS = 50, 20
 
@@ -51,8 +50,8 @@ class Ladder:
 
     Attributes:
         number: 0 for the first of a job.
-        ends: of the mixtures.
-        variant: of espeak-ng.
+        ends: the lower and the higher mixture.
+        variant: variant of espeak-ng.
     """
 
     number: int
@@ -70,7 +69,7 @@ class Rung:
 
 
 class KokoroDesigner(DesignAdapter[Rung]):
-    """One network, for one design at a time."""
+    """Designs with one network, one voice at a time."""
 
     imports = SOUND + IMPORTS
     sample_rate = SAMPLE_RATE
@@ -82,9 +81,9 @@ class KokoroDesigner(DesignAdapter[Rung]):
             raise ValueError(f"Kokoro does not speak `{min(unknown)}`, which `{model.id}` names")
 
     def propose(self, job: DesignJob, tries: Sequence[Try[Rung]]) -> Rung | None:
-        for ladder in self._ladders(job, sum(one.pitch is None for one in tries)):
+        for ladder in self._ladders(job, sum(attempt.pitch is None for attempt in tries)):
             rung = self._rung(job, ladder, tries)
-            if rung.voice not in [one.voice.voice for one in tries]:
+            if rung.voice not in [attempt.voice.voice for attempt in tries]:
                 return rung
         return None
 
@@ -113,14 +112,14 @@ class KokoroDesigner(DesignAdapter[Rung]):
 
     def _rung(self, job: DesignJob, ladder: Ladder, tries: Sequence[Try[Rung]]) -> Rung:
         """The voice of a ladder that should come nearest to the target, going by all that was heard of the ladder."""
-        heard = [Point(t.voice.setting, t.pitch.f0_hz) for t in tries if t.pitch and t.voice.ladder == ladder]
+        points = [Point(t.voice.setting, t.pitch.f0_hz) for t in tries if t.pitch and t.voice.ladder == ladder]
         shares = [Point(0.0, pitch_of(ladder.ends.below)), Point(1.0, pitch_of(ladder.ends.above))]
         pitches = _pitches(job.language, ladder.variant)
         speaks_itself = job.language in self.serving.languages
-        of_shares, of_pitches = (heard, []) if speaks_itself else ([], heard)
+        of_shares, of_pitches = (points, []) if speaks_itself else ([], points)
         share = _settled(setting_for(job.target_hz, shares, of_shares), of_shares)
         pitch = round(setting_for(job.target_hz, pitches, of_pitches))
-        liveliness = wanted(job).liveliness
+        liveliness = requested_sound(job).liveliness
         voice = KokoroVoice(
             styles=mixed(ladder.ends, share),
             speed=job.speed,
@@ -134,9 +133,9 @@ class KokoroDesigner(DesignAdapter[Rung]):
         return Rung(ladder, share if speaks_itself else float(pitch), voice)
 
 
-def _settled(setting: float, heard: Sequence[Point]) -> float:
+def _settled(setting: float, points: Sequence[Point]) -> float:
     """The setting, or one that was heard and sounds the same."""
-    return next((point.setting for point in heard if abs(point.setting - setting) <= ALIKE), setting)
+    return next((point.setting for point in points if abs(point.setting - setting) <= ALIKE), setting)
 
 
 def _pitches(language: str, variant: str) -> list[Point]:
@@ -154,3 +153,38 @@ def _variant(job: DesignJob, draw: Random) -> str:
     other = "m" if job.gender == "f" else "f"
     drawn = [*draw.sample(VARIANTS[job.gender], 5), *draw.sample(VARIANTS[other], 5)]
     return min(drawn, key=miss_hz)
+
+
+STEPS = 400
+"""Places at which the corrected curve is looked at."""
+
+
+class Point(NamedTuple):
+    """A setting, and the median pitch in Hz that it gives."""
+
+    setting: float
+    f0_hz: float
+
+
+def setting_for(target_hz: float, expected: Sequence[Point], measured: Sequence[Point]) -> float:
+    """The setting whose pitch should come nearest to `target_hz`; the lowest or highest where that is out of reach.
+
+    What was expected is corrected by what was measured, in octaves, as pitch is heard. With two measurements around the
+    target this is the secant method.
+
+    Args:
+        target_hz: pitch wanted.
+        expected: at least one point, settings rising. Between two the pitch moves evenly.
+        measured: any number, in any order.
+    """
+    import numpy as np
+
+    curve = np.array(expected, float)
+    settings = np.linspace(curve[0, 0], curve[-1, 0], STEPS + 1)
+    settings = np.union1d(settings, [point.setting for point in measured])
+    octaves = np.interp(settings, curve[:, 0], np.log2(curve[:, 1]))
+    if measured:
+        points = np.array(sorted(measured), float)
+        errors = np.log2(points[:, 1]) - np.interp(points[:, 0], curve[:, 0], np.log2(curve[:, 1]))
+        octaves = octaves + np.interp(settings, points[:, 0], errors)
+    return float(settings[np.argmin(np.abs(octaves - np.log2(target_hz)))])

@@ -32,7 +32,7 @@ HALVED_BY_SEMITONES = 3.0
 """A style that is so far from the target is drawn half as often."""
 
 SHARE = (0.3, 0.7)
-"""Of the first of two styles."""
+"""Bounds of the share of the first of two styles."""
 
 
 class Sound(Frozen):
@@ -69,8 +69,8 @@ def sheet() -> Sheet:
 
 def ends(job: DesignJob, names: Collection[str], draw: Random) -> Ends:
     """Two styles on each side of the pitch of the job; the outermost style where nothing is beyond."""
-    lower = [name for name in _known(names) if measured()[name].f0_hz <= job.target_hz]
-    higher = [name for name in _known(names) if measured()[name].f0_hz > job.target_hz]
+    lower = [name for name in _usable(names) if measured()[name].f0_hz <= job.target_hz]
+    higher = [name for name in _usable(names) if measured()[name].f0_hz > job.target_hz]
     last = outermost(names)
     return Ends(
         _pair(job, lower, draw) if lower else last.below,
@@ -80,7 +80,7 @@ def ends(job: DesignJob, names: Collection[str], draw: Random) -> Ends:
 
 def outermost(names: Collection[str]) -> Ends:
     """The lowest style of all, and the highest."""
-    lowest, *_, highest = _known(names)
+    lowest, *_, highest = _usable(names)
     return Ends({lowest: 1.0}, {highest: 1.0})
 
 
@@ -98,8 +98,8 @@ def mixed(ends: Ends, above: float) -> dict[str, float]:
     return {name: share for name, share in shares.items() if share > 0}
 
 
-def wanted(job: DesignJob) -> Sound:
-    """What all traits of the job lean to."""
+def requested_sound(job: DesignJob) -> Sound:
+    """The sound that the traits of the job ask for together."""
     leanings = [sheet().leanings.get(axis, {}).get(id, Sound()) for axis, id in job.traits.items()]
     return Sound(
         brightness=sum(leaning.brightness for leaning in leanings),
@@ -107,14 +107,14 @@ def wanted(job: DesignJob) -> Sound:
     )
 
 
-def _known(names: Collection[str]) -> list[str]:
+def _usable(names: Collection[str]) -> list[str]:
     """Those of `names` that designs use, from the lowest to the highest."""
     return [name for name in measured() if name in names and name in sheet().styles]
 
 
 def _pair(job: DesignJob, styles: Sequence[str], draw: Random) -> dict[str, float]:
     """Two of `styles`, better ones more often: the first to come of so many clocks, each as quick as it fits."""
-    sound = wanted(job)
+    sound = requested_sound(job)
     arrivals = sorted((draw.expovariate(_fit(job, sound, name)), name) for name in styles)
     share = draw.uniform(*SHARE)
     names = [name for _, name in arrivals[:2]]

@@ -18,7 +18,17 @@ from contract.catalog import VoiceDesignModel
 from contract.voice_design.engine import DesignJob
 from models.imports import SOUND
 from models.options import read
-from models.qwen_tts import IMPORTS, LANGUAGES, SAMPLE_RATE, Network, checked, load, plain_text, ran_on
+from models.qwen_tts import (
+    IMPORTS,
+    LANGUAGES,
+    SAMPLE_RATE,
+    NetworkOptions,
+    checked,
+    load,
+    most_frames,
+    plain_text,
+    ran_on,
+)
 from models.voice_design.adapter import DesignAdapter, Try
 from models.weights.files import need_folder
 
@@ -46,20 +56,19 @@ class Description:
 class QwenDesigner(DesignAdapter[Description]):
     """The loaded variant `voice_design`."""
 
-    options_type = Network
+    options_type = NetworkOptions
     imports = SOUND + IMPORTS
     sample_rate = SAMPLE_RATE
 
     def __init__(self, model: VoiceDesignModel, path: Path | None) -> None:
         super().__init__(model, path)
-        self.options = read(model, Network)
-        self._tts = load(need_folder(path, model.id), self.options, "voice_design")
+        self._tts = load(need_folder(path, model.id), read(model, NetworkOptions), "voice_design")
         self._plain = plain_text(self._tts)
 
     def propose(self, job: DesignJob, tries: Sequence[Try[Description]]) -> Description:
         if not tries:
             return Description(job.instruct, job.seed, FIRST_TEMPERATURE)
-        last = next((one.pitch for one in reversed(tries) if one.pitch), None)
+        last = next((attempt.pitch for attempt in reversed(tries) if attempt.pitch), None)
         instruct = f"{job.instruct} {hint(last, job.target_hz)}" if last else job.instruct
         return Description(instruct, job.seed + len(tries), LATER_TEMPERATURE)
 
@@ -68,17 +77,17 @@ class QwenDesigner(DesignAdapter[Description]):
         import torch
 
         torch.manual_seed(voice.seed)
-        most = self.options.most_frames(job.text)
-        made, rate = self._tts.generate_voice_design(
+        most = most_frames(job.text)
+        outputs, rate = self._tts.generate_voice_design(
             text=self._plain(job.text),
             instruct=self._plain(voice.instruct),
             language=LANGUAGES[job.language],
             max_new_tokens=most,
             temperature=voice.temperature,
         )
-        if ran_on(made[0], most):
+        if ran_on(outputs[0], most):
             return np.empty(0, np.float32)
-        return checked(made[0], rate, self.sample_rate, self.model.id)
+        return checked(outputs[0], rate, self.sample_rate, self.model.id)
 
     def recipe(self, voice: Description) -> None:
         """The clip is all that there is of it."""

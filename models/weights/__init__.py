@@ -1,10 +1,9 @@
 """Weights: `store.ensure(name)` is the verified folder of the weights that a stanza names.
 
 store.py       weights on this machine: fetched once, checked before every load
-stanzas.py     what the manifest may say of them
-repositories.py  which weights of a model hub are wanted; lock.py finds out their commits and hashes
+stanzas.py     what the manifest and `repositories.toml` may say; lock.py finds commits and hashes on the hub
 sources.py     how they are fetched: packages, a model hub, S3; child.py runs what takes a process
-packages.py    wheels and sdists of a package index, of which nothing is run; index.py finds the sdists
+packages.py    wheels and sdists of a package index, of which nothing is run
 files.py       what may be loaded: files of known size and hash, none that could run code
 manifest.toml  what there is, and where it comes from; repositories.toml and hub.lock: the same of a model hub
 """

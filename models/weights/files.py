@@ -102,24 +102,24 @@ class Digests:
 
     def __init__(self, memory: Path) -> None:
         self._memory = memory
-        self._known: dict[str, str] = _json(memory) if memory.is_file() else {}
-        self._seen: dict[str, str] = {}
+        self._digests: dict[str, str] = _json(memory) if memory.is_file() else {}
+        self._used: dict[str, str] = {}
 
     def sha256(self, path: Path) -> str:
         """Hex digest of the bytes of `path`."""
         stat = path.stat()
         key = f"{stat.st_ino}:{stat.st_mtime_ns}:{stat.st_ctime_ns}:{stat.st_size}"
-        digest = self._known.get(key) or hash_file(path)
-        self._seen[key] = self._known[key] = digest
+        digest = self._digests.get(key) or hash_file(path)
+        self._used[key] = self._digests[key] = digest
         return digest
 
     def save(self) -> None:
         """Keeps what this process looked at and forgets the rest."""
-        if all(self._stored().get(key) == digest for key, digest in self._seen.items()):
+        if all(self._stored().get(key) == digest for key, digest in self._used.items()):
             return
         try:
             self._memory.parent.mkdir(parents=True, exist_ok=True)
-            self._memory.write_text(json.dumps(self._seen))
+            self._memory.write_text(json.dumps(self._used))
         except OSError:
             return
 

@@ -18,8 +18,7 @@ from pydantic import ValidationError
 
 from models.weights.child import last_line
 from models.weights.files import PinnedFile, WeightsError, hash_file, refuse_code
-from models.weights.repositories import Repository
-from models.weights.stanzas import FetchedFile, Stanza, read
+from models.weights.stanzas import FetchedFile, Repository, Stanza, read
 
 LOCK = Path(__file__).with_name("hub.lock")
 
@@ -29,20 +28,22 @@ WEIGHTS = (".safetensors", ".bin", ".onnx")
 """How files with weights end; a model has one at least."""
 
 
-def fits(stanza: Stanza, wanted: Repository) -> bool:
-    """Whether `stanza` was locked for `wanted` as it is now."""
+def fits(stanza: Stanza, repository: Repository) -> bool:
+    """Whether `stanza` was locked for `repository` as it is now."""
     return (
-        stanza.source == (wanted.source,) and stanza.licence == wanted.licence and all(map(wanted.wants, stanza.files))
+        stanza.source == (repository.source,)
+        and stanza.licence == repository.licence
+        and all(map(repository.wants, stanza.files))
     )
 
 
 def update(
-    wanted: Mapping[str, Repository], path: Path = LOCK, *, upgrade: bool = False, endpoint: str | None = None
+    repositories: Mapping[str, Repository], path: Path = LOCK, *, upgrade: bool = False, endpoint: str | None = None
 ) -> dict[str, tuple[Stanza | None, Stanza]]:
-    """Locks `wanted` into `path`, and leaves what else is locked there.
+    """Locks `repositories` into `path`, and leaves what else is locked there.
 
     Args:
-        wanted: repositories by the names of their weights.
+        repositories: by the names of their weights.
         path: the lock file; it is replaced at once, when all is known.
         upgrade: take the newest commit also of what is locked.
         endpoint: address of the hub; None is the usual one, or that of `HF_ENDPOINT`.
@@ -51,7 +52,7 @@ def update(
     """
     locked = read(path)
     changed: dict[str, tuple[Stanza | None, Stanza]] = {}
-    for name, repository in wanted.items():
+    for name, repository in repositories.items():
         before = locked.get(name)
         if before and fits(before, repository) and not upgrade:
             continue
@@ -61,47 +62,50 @@ def update(
             locked[name] = now
     if changed:
         fresh = path.with_name(f"{path.name}.new")
-        fresh.write_text(HEAD + "".join(_written(name, locked[name]) for name in sorted(locked)), "utf-8")
+        fresh.write_text(HEAD + "".join(_as_toml(name, locked[name]) for name in sorted(locked)), "utf-8")
         fresh.replace(path)
     return changed
 
 
-def resolve(wanted: Repository, endpoint: str | None = None) -> Stanza:
-    """The newest commit of the branch of `wanted`, with its files. Raises WeightsError."""
+def resolve(repository: Repository, endpoint: str | None = None) -> Stanza:
+    """The newest commit of the branch of `repository`, with its files. Raises WeightsError."""
     from huggingface_hub import HfApi
 
     try:
-        found = HfApi(endpoint=endpoint).model_info(wanted.repository, revision=wanted.branch, files_metadata=True)
+        info = HfApi(endpoint=endpoint).model_info(
+            repository.repository, revision=repository.branch, files_metadata=True
+        )
     except Exception as error:  # the hub's client raises errors of several libraries
-        raise WeightsError(f"could not look up `{wanted.repository}`: {last_line(str(error))}") from error
-    _check_licence(wanted, found.tags or [])
-    files = [file for file in found.siblings or [] if wanted.wants(file.rfilename)]
+        raise WeightsError(f"could not look up `{repository.repository}`: {last_line(str(error))}") from error
+    _check_licence(repository, info.tags or [])
+    files = [file for file in info.siblings or [] if repository.wants(file.rfilename)]
     if not any(file.rfilename.endswith(WEIGHTS) for file in files):
+        patterns = ", ".join(f"`{pattern}`" for pattern in repository.files)
         raise WeightsError(
-            f"`{wanted.repository}` has no weights among {', '.join(f'`{one}`' for one in wanted.files)} on "
-            f"`{wanted.branch}`; change `files` or `branch` in repositories.toml"
+            f"`{repository.repository}` has no weights among {patterns} on `{repository.branch}`; "
+            "change `files` or `branch` in repositories.toml"
         )
     large = {file.rfilename: PinnedFile(size=file.lfs.size, sha256=file.lfs.sha256) for file in files if file.lfs}
     small = [file.rfilename for file in files if not file.lfs]
-    pins = large | _hashed(wanted, str(found.sha), small, endpoint)
+    pins = large | _hashed(repository, str(info.sha), small, endpoint)
     pinned = {name: FetchedFile(size=pins[name].size, sha256=pins[name].sha256) for name in sorted(pins)}
     try:
-        return Stanza(source=(wanted.source,), licence=wanted.licence, revision=found.sha, files=pinned)
+        return Stanza(source=(repository.source,), licence=repository.licence, revision=info.sha, files=pinned)
     except ValidationError:
-        raise WeightsError(f"the hub told no commit, or names of files outside of `{wanted.repository}`") from None
+        raise WeightsError(f"the hub gave no commit, or names of files outside of `{repository.repository}`") from None
 
 
-def _check_licence(wanted: Repository, tags: Iterable[str]) -> None:
+def _check_licence(repository: Repository, tags: Iterable[str]) -> None:
     """What the hub says of the licence, where it says something."""
-    told = [tag.removeprefix("license:") for tag in tags if tag.startswith("license:")]
-    if told and wanted.licence_on_hub not in told:
+    licences = [tag.removeprefix("license:") for tag in tags if tag.startswith("license:")]
+    if licences and repository.licence_on_hub not in licences:
         raise WeightsError(
-            f"`{wanted.repository}` is under `{', '.join(told)}` by now, and repositories.toml says "
-            f"`{wanted.licence}`; read the licence, then change `licence` or `tag` there"
+            f"`{repository.repository}` is under `{', '.join(licences)}` by now, and repositories.toml says "
+            f"`{repository.licence}`; read the licence, then change `licence` or `tag` there"
         )
 
 
-def _hashed(wanted: Repository, revision: str, names: Iterable[str], endpoint: str | None) -> dict[str, PinnedFile]:
+def _hashed(repository: Repository, revision: str, names: Iterable[str], endpoint: str | None) -> dict[str, PinnedFile]:
     """Pins of files that the hub keeps no SHA-256 of. They are downloaded for it."""
     from huggingface_hub import hf_hub_download
     from huggingface_hub.utils import disable_progress_bars
@@ -111,17 +115,17 @@ def _hashed(wanted: Repository, revision: str, names: Iterable[str], endpoint: s
         try:
             files = {
                 name: Path(
-                    hf_hub_download(wanted.repository, name, revision=revision, local_dir=folder, endpoint=endpoint)
+                    hf_hub_download(repository.repository, name, revision=revision, local_dir=folder, endpoint=endpoint)
                 )
                 for name in names
             }
         except Exception as error:  # the hub's client raises errors of several libraries
-            raise WeightsError(f"could not download from `{wanted.repository}`: {last_line(str(error))}") from error
+            raise WeightsError(f"could not download from `{repository.repository}`: {last_line(str(error))}") from error
         refuse_code(files)
         return {name: PinnedFile(size=path.stat().st_size, sha256=hash_file(path)) for name, path in files.items()}
 
 
-def _written(name: str, stanza: Stanza) -> str:
+def _as_toml(name: str, stanza: Stanza) -> str:
     """A stanza as TOML. Strings are quoted as in JSON, because what the hub calls its files is not ours to trust."""
     title = json.dumps(name)
     lines = ["", f"[{title}]", f'source = "{stanza.source[0]}"', f'revision = "{stanza.revision}"']

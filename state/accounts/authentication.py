@@ -1,4 +1,4 @@
-"""From an `Authorization` header to a Caller. Spec 5.
+"""From an `Authorization` header to a Caller.
 
 The hot path is a checksum, one HMAC and a lookup in a cache of 5 seconds; only a miss queries the database. So a
 revoked key is refused by every process within 5 seconds, and so end the streams that it began.
@@ -6,22 +6,51 @@ revoked key is refused by every process within 5 seconds, and so end the streams
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from sqlalchemy import Connection, Row
 
-from contract.access import PLANS, Account, Caller, Scope, SpendObject
+from contract.access import TARIFFS, AccountDetails, Caller, Scope, SpendObject
 from contract.errors import INVALID_API_KEY, STATE_UNAVAILABLE, ApiError
 from contract.limits import KEY_CACHE_S
 from state.accounts import api_keys, organisations
-from state.accounts.cache import TtlCache
 from state.accounts.keys import Key, read_bearer
 from state.database.base import Database
 from state.keyring import Keyring
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class TtlCache(Generic[K, V]):
+    """Values that expire after `ttl_s` seconds. Of more than `max_entries`, the oldest are evicted."""
+
+    def __init__(self, max_entries: int, ttl_s: float) -> None:
+        self._max_entries = max_entries
+        self._ttl_s = ttl_s
+        self._entries: OrderedDict[K, tuple[float, V]] = OrderedDict()
+
+    def get(self, key: K, now_s: float) -> V | None:
+        """The value, None if it is missing or expired."""
+        entry = self._entries.get(key)
+        return entry[1] if entry is not None and now_s < entry[0] else None
+
+    def put(self, key: K, value: V, now_s: float) -> None:
+        """Stores `value`, which expires `ttl_s` after `now_s`."""
+        self._entries[key] = (now_s + self._ttl_s, value)
+        self._entries.move_to_end(key)
+        while len(self._entries) > self._max_entries:
+            self._entries.popitem(last=False)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
 
 log = logging.getLogger(f"parlance.{__name__}")
 
@@ -56,6 +85,7 @@ class Accounts:
         self._callers: TtlCache[bytes, Caller] = TtlCache(MAX_CALLERS, KEY_CACHE_S)
         self._current: TtlCache[str, Caller] = TtlCache(MAX_CALLERS, KEY_CACHE_S)
         self._refused: TtlCache[bytes, bool] = TtlCache(MAX_REFUSALS, KEY_CACHE_S)
+        self._renewals: dict[str, asyncio.Task[Caller]] = {}
 
     async def authenticate(self, authorization: str | None) -> Caller:
         """The caller behind the header. Raises MISSING_API_KEY, INVALID_API_KEY, STATE_UNAVAILABLE."""
@@ -80,14 +110,30 @@ class Accounts:
 
         A database that does not answer ends nothing that has begun. Raises INVALID_API_KEY where the key was revoked.
         """
-        now_s = self._monotonic()
-        current = self._current.get(caller.key_id, now_s)
+        current = self._current.get(caller.key_id, self._monotonic())
         if current is None:
-            current = await self._renewed(caller)
-            self._current.put(caller.key_id, current, now_s)
+            current = await asyncio.shield(self._renewals.get(caller.key_id) or self._start_renewal(caller))
         return current
 
-    async def _renewed(self, caller: Caller) -> Caller:
+    def _start_renewal(self, caller: Caller) -> asyncio.Task[Caller]:
+        """One look-up at a time for each key: all streams of a key find the cache expired at the same moment."""
+        renewal = asyncio.create_task(self._renew(caller))
+        self._renewals[caller.key_id] = renewal
+        renewal.add_done_callback(lambda task: self._end_renewal(caller.key_id, task))
+        return renewal
+
+    def _end_renewal(self, key_id: str, renewal: asyncio.Task[Caller]) -> None:
+        del self._renewals[key_id]
+        if not renewal.cancelled():
+            renewal.exception()  # Retrieved here, because every stream that waited may have ended.
+
+    async def _renew(self, caller: Caller) -> Caller:
+        now_s = self._monotonic()
+        current = await self._look_up_again(caller)
+        self._current.put(caller.key_id, current, now_s)
+        return current
+
+    async def _look_up_again(self, caller: Caller) -> Caller:
         try:
             row = await self._database.run(lambda connection: api_keys.find(connection, caller.key_id))
         except ApiError as error:
@@ -98,14 +144,14 @@ class Accounts:
             raise INVALID_API_KEY()
         return _caller(row)
 
-    async def describe(self, caller: Caller) -> Account:
+    async def describe(self, caller: Caller) -> AccountDetails:
         """Organisation, plan, limits, user, key and spend of a caller, for `GET /me`; money in whole micro-EUR."""
         rows = await self._database.run(lambda connection: organisations.list_budgets(connection, caller.org_id))
         spend = {row.user: row for row in rows}
         return {
             "organisation": {
                 "name": caller.org,
-                "plan": caller.plan.name,
+                "plan": caller.tariff.name,
                 "entitlements": sorted(caller.entitlements),
                 "models": None if caller.models is None else sorted(caller.models),
                 "decision_model": caller.decision_model,
@@ -113,8 +159,8 @@ class Accounts:
             "user": caller.user,
             "key_id": caller.key_id,
             "limits": {
-                "requests_per_minute": caller.plan.requests_per_minute,
-                "concurrent_streams": caller.plan.concurrent_streams,
+                "requests_per_minute": caller.tariff.requests_per_minute,
+                "concurrent_streams": caller.tariff.concurrent_streams,
             },
             "spend": {
                 "organisation": _spend(spend[None]),
@@ -135,15 +181,15 @@ class Accounts:
 
 
 def _caller(row: Row[Any]) -> Caller:
-    plan = PLANS[row.org_plan]
+    tariff = TARIFFS[row.org_plan]
     return Caller(
         org_id=row.org_id,
         org=row.org_name,
         key_id=row.public_id,
-        plan=replace(
-            plan,
-            requests_per_minute=row.org_requests_per_minute or plan.requests_per_minute,
-            concurrent_streams=row.org_concurrent_streams or plan.concurrent_streams,
+        tariff=replace(
+            tariff,
+            requests_per_minute=row.org_requests_per_minute or tariff.requests_per_minute,
+            concurrent_streams=row.org_concurrent_streams or tariff.concurrent_streams,
         ),
         scopes=frozenset(Scope(name) for name in row.scopes),
         user_id=row.user_id,

@@ -1,4 +1,4 @@
-"""API keys as text: made, read from a header, masked. Spec 5.
+"""API keys as text: made, read from a header, masked.
 
     prl_k3Jd92Xa_<43 characters: 256 random bits><6 characters: CRC32 of all before>
 
@@ -47,10 +47,10 @@ def mint(prefix: str = "prl") -> Key:
 
 def read(text: str) -> Key | None:
     """The key in `text`, None if it is malformed or its checksum is wrong."""
-    found = KEY_PATTERN.fullmatch(text)
-    if not found or _checksum(text[:-CHECKSUM_CHARS]) != text[-CHECKSUM_CHARS:]:
+    match = KEY_PATTERN.fullmatch(text)
+    if not match or _checksum(text[:-CHECKSUM_CHARS]) != text[-CHECKSUM_CHARS:]:
         return None
-    return Key(found[1][-PUBLIC_ID_CHARS:], text)
+    return Key(match[1][-PUBLIC_ID_CHARS:], text)
 
 
 def read_bearer(authorization: str | None) -> Key:

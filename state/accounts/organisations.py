@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 
 from sqlalchemy import Connection, Row, insert, select, update
 
-from contract.access import PLANS, VOICES
+from contract.access import TARIFFS, VOICES
 from state.database.base import insert_new
 from state.database.tables import budgets, organisations, users
 
@@ -35,8 +35,8 @@ def create(connection: Connection, name: str, plan: str, entitlements: Iterable[
     """Adds an organisation without a spend limit. Returns its id."""
     _check_name("organisation", name)
     row = {"name": name, "plan": _known_plan(plan), "entitlements": _known_entitlements(entitlements)}
-    made = connection.execute(insert_new(connection, organisations).values(row | {"created_at": now_s}))
-    if not made.rowcount:
+    insertion = connection.execute(insert_new(connection, organisations).values(row | {"created_at": now_s}))
+    if not insertion.rowcount:
         raise ValueError(f"there is an organisation `{name}` already")
     org_id: int = find(connection, name).id
     connection.execute(insert(budgets).values(org_id=org_id))
@@ -56,8 +56,8 @@ def lock(connection: Connection, org_id: int) -> None:
 
     Rows that refer to the organisation, like usage lines, are not blocked.
     """
-    found = select(organisations.c.id).where(organisations.c.id == org_id).with_for_update(key_share=True)
-    connection.execute(found).one()
+    query = select(organisations.c.id).where(organisations.c.id == org_id).with_for_update(key_share=True)
+    connection.execute(query).one()
 
 
 def all_rows(connection: Connection) -> list[Row[Any]]:
@@ -84,9 +84,9 @@ def ensure_user(connection: Connection, org_id: int, name: str, now_s: int) -> i
     """The id of a user of the organisation; a new name is added."""
     _check_name("user", name)
     row = {"org_id": org_id, "name": name, "created_at": now_s}
-    made = connection.execute(insert_new(connection, users).values(row))
+    insertion = connection.execute(insert_new(connection, users).values(row))
     user_id: int = find_user(connection, org_id, name).id
-    if made.rowcount:
+    if insertion.rowcount:
         connection.execute(insert(budgets).values(org_id=org_id, user_id=user_id))
     return user_id
 
@@ -127,8 +127,8 @@ def _check_name(kind: str, name: str) -> None:
 
 
 def _known_plan(plan: str) -> str:
-    if plan not in PLANS:
-        raise ValueError(f"there is no plan `{plan}`; choose one of {', '.join(PLANS)}")
+    if plan not in TARIFFS:
+        raise ValueError(f"there is no plan `{plan}`; choose one of {', '.join(TARIFFS)}")
     return plan
 
 

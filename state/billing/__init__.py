@@ -1,7 +1,7 @@
-"""What calls cost: reserve before, settle after. Spec 5.8 and 8 (Billing).
+"""What calls cost: reserve before, settle after.
 
 ledger.py       reservations of this process: lease, marks, settlement, retries
-reservation.py  what one request holds and has used
+reservation.py  what one request holds, has used, and is billed
 upkeep.py       ends what dead processes left, deletes what is old
 settling.py     usage lines of one organisation, several in one transaction
 postings.py     every change of a budget, as one SQL transaction each

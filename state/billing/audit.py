@@ -18,12 +18,12 @@ def faults(connection: Connection) -> list[str]:
     for budget in connection.execute(select(budgets).order_by(budgets.c.id)):
         used = _total(connection, usage_lines.c.cost_micro_eur, _whose(usage_lines, budget))
         still_held = _whose(reservations, budget) & (reservations.c.state == "held")
-        held = _total(connection, reservations.c.held_micro_eur, still_held)
+        total_held = _total(connection, reservations.c.held_micro_eur, still_held)
         name = f"organisation {budget.org_id}" + ("" if budget.user_id is None else f", user {budget.user_id}")
         if used != budget.spent_micro_eur:
             sentences.append(f"{name}: usage lines sum up to {used}, but {budget.spent_micro_eur} are spent")
-        if held != budget.held_micro_eur:
-            sentences.append(f"{name}: reservations hold {held}, but {budget.held_micro_eur} are held")
+        if total_held != budget.held_micro_eur:
+            sentences.append(f"{name}: reservations hold {total_held}, but {budget.held_micro_eur} are held")
     return sentences
 
 

@@ -1,4 +1,4 @@
-"""Spend limits that hold: reserve before an engine is called, settle from what it counted. Spec 5.8, 7 (402) and 8.
+"""Spend limits that hold: reserve before an engine is called, settle from what it counted.
 
     async with await ledger.reserve(caller, line="chat:x", model="x", estimate_micro_eur=40, request_id=...) as hold:
         hold.note(31, quantity=190, unit="tokens")          a stream, as it goes
@@ -24,8 +24,7 @@ from weakref import WeakValueDictionary
 from contract.access import Caller
 from contract.errors import STATE_UNAVAILABLE, Fault, without_text
 from state.billing import postings, upkeep
-from state.billing.postings import Bill, Entry, OverLimit
-from state.billing.reservation import SPEND_LIMITS, Reservation, over_limit
+from state.billing.reservation import SPEND_LIMITS, Bill, Entry, OverLimit, Reservation, over_limit
 from state.billing.settling import Settling
 from state.database.base import Database
 
@@ -57,13 +56,7 @@ class Ledger:
         self._owing: Counter[int] = Counter()
 
     async def reserve(
-        self,
-        caller: Caller,
-        *,
-        line: str,
-        model: str,
-        estimate_micro_eur: int,
-        request_id: str,
+        self, caller: Caller, *, line: str, model: str, estimate_micro_eur: int, request_id: str
     ) -> Reservation:
         """Holds the estimate, at least 1 micro-EUR, against the limits of the caller's organisation and user.
 
@@ -179,9 +172,9 @@ class Ledger:
             await self._marked_now([hold])
         used = hold.used
         transaction = partial(postings.top_up, entry=hold.entry, amount=amount, used=used)
-        held = await self._database.run(transaction, durable=False, row=hold.entry.org_id)
+        is_held = await self._database.run(transaction, durable=False, row=hold.entry.org_id)
         hold.marked = used
-        return held
+        return is_held
 
     async def settle(self, bill: Bill) -> int:
         """Posts the usage line. Returns the micro-EUR charged.
@@ -220,12 +213,8 @@ class Ledger:
     def _settled(self, bill: Bill, charged: int) -> None:
         self._open.pop(bill.entry.id, None)
         if charged < bill.used.cost_micro_eur:
-            log.warning(
-                "request %s cost %d micro-EUR, the limit left %d",
-                bill.entry.request_id,
-                bill.used.cost_micro_eur,
-                charged,
-            )
+            cost = bill.used.cost_micro_eur
+            log.warning("request %s cost %d micro-EUR, the limit left %d", bill.entry.request_id, cost, charged)
 
     async def void(self, entry: Entry) -> None:
         """Releases what is held. If that fails, the lease expires and a reaper does it."""

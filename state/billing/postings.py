@@ -1,4 +1,4 @@
-"""Money as SQL: every change of a budget is one of these transactions. Spec 5.8 and 8, Billing.
+"""Money as SQL: every change of a budget is one of these transactions.
 
     reserve --> held --> settle --> settled, one usage line
                  | ^
@@ -18,33 +18,17 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    Connection,
-    Row,
-    Text,
-    and_,
-    bindparam,
-    case,
-    delete,
-    insert,
-    not_,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import BigInteger, Connection, Text, bindparam, case, insert, not_, or_, select, update
 
-from state.database.base import NOW_MS, NOW_S, insert_new
-from state.database.tables import Quantities, budgets, reservations, usage_lines
+from state.billing.reservation import NO_USAGE, Bill, Entry, OverLimit, Usage
+from state.database.base import NOW_MS, NOW_S, Quantities, insert_new
+from state.database.tables import budgets, reservations, usage_lines
 
 LEASE_S = 120
 """A reservation that is not renewed for this long is taken for orphaned, and ended."""
-
-AT_ONCE = 100
-"""Orphans that are looked up, and old rows that are deleted, in one transaction."""
 
 _amount = bindparam("amount", type_=BigInteger)
 _org = (budgets.c.org_id == bindparam("of_org")) & budgets.c.user_id.is_(None)
@@ -93,81 +77,16 @@ _END = (
     .values(state=bindparam("ended"))
     .returning(reservations.c.id, reservations.c.held_micro_eur)
 )
-_expired = (reservations.c.state == "held") & (reservations.c.lease_until < NOW_S)
+EXPIRED = (reservations.c.state == "held") & (reservations.c.lease_until < NOW_S)
 _RECOVER = (
     update(reservations)
-    .where(reservations.c.id == bindparam("of_id"), _expired)
+    .where(reservations.c.id == bindparam("of_id"), EXPIRED)
     .values(state=case((reservations.c.used_quantity > 0, "settled"), else_="void"))
     .returning(*reservations.c)
 )
-_ORPHANS = (
-    select(reservations)
-    .where(_expired)
-    .where(
-        or_(
-            reservations.c.lease_until > bindparam("after_lease"),
-            and_(reservations.c.lease_until == bindparam("after_lease"), reservations.c.id > bindparam("after_id")),
-        )
-    )
-    .order_by(reservations.c.lease_until, reservations.c.id)
-    .limit(AT_ONCE)
-)
-_old = (
-    select(reservations.c.id)
-    .where(reservations.c.state.in_(("settled", "void")), reservations.c.lease_until < NOW_S - bindparam("kept_s"))
-    .limit(AT_ONCE)
-)
-_FORGET = delete(reservations).where(reservations.c.id.in_(_old))
 _COSTS = select(usage_lines.c.reservation_id, usage_lines.c.cost_micro_eur).where(
     usage_lines.c.reservation_id.in_(bindparam("of_ids", expanding=True))
 )
-
-
-class OverLimit(Exception):
-    """A spend limit has no room. `whose` is `organisation` or `user`."""
-
-    def __init__(self, whose: str) -> None:
-        super().__init__(whose)
-        self.whose = whose
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """What is billed and to whom. `id` is random and unique; `request_id` may not be."""
-
-    id: str
-    org_id: int
-    user_id: int | None
-    key_id: str
-    request_id: str
-    line: str
-    model: str
-
-
-@dataclass(frozen=True, slots=True)
-class Used:
-    """What a request has cost, and what it had for that, in `unit`.
-
-    Attributes:
-        quantities: what `quantity` adds up, by the units that prices are for; None where nobody says.
-    """
-
-    cost_micro_eur: int
-    quantity: int
-    unit: str
-    quantities: Mapping[str, int] | None = None
-
-
-NOTHING = Used(0, 0, "")
-
-
-@dataclass(frozen=True, slots=True)
-class Bill:
-    """What is to be a usage line. `made_s` is the monotonic time of its making: it may be recorded much later."""
-
-    entry: Entry
-    used: Used
-    made_s: float = field(default_factory=time.monotonic)
 
 
 def require_room(connection: Connection, org_id: int, user_id: int | None) -> None:
@@ -183,7 +102,7 @@ def reserve(connection: Connection, entry: Entry, amount: int, lease_s: int = LE
     _hold_budgets(connection, entry, amount)
 
 
-def top_up(connection: Connection, entry: Entry, amount: int, used: Used) -> bool:
+def top_up(connection: Connection, entry: Entry, amount: int, used: Usage) -> bool:
     """Holds `amount` more, and marks. Returns False if the reservation has ended; raises OverLimit."""
     topped = connection.execute(_TOP_UP, _values(used) | {"of_id": entry.id} | {"amount": amount})
     if topped.rowcount:
@@ -191,7 +110,7 @@ def top_up(connection: Connection, entry: Entry, amount: int, used: Used) -> boo
     return bool(topped.rowcount)
 
 
-def mark(connection: Connection, marks: Mapping[Entry, Used], new: Collection[Entry] = ()) -> None:
+def mark(connection: Connection, marks: Mapping[Entry, Usage], new: Collection[Entry] = ()) -> None:
     """Records what requests have used so far, and extends their leases. `new` ones hold nothing and have no row yet."""
     if new:
         row = {"state": "held", "created_at": NOW_S, "held_micro_eur": 0, **_leased}
@@ -227,12 +146,7 @@ def renew(connection: Connection, ids: Collection[str]) -> None:
     connection.execute(_renew, [{"of_id": reservation_id} for reservation_id in sorted(ids)])
 
 
-def orphans(connection: Connection, after: tuple[int, str] = (0, "")) -> list[Row[Any]]:
-    """Up to AT_ONCE held reservations whose lease has expired, oldest first, after (`lease_until`, `id`)."""
-    return list(connection.execute(_ORPHANS, {"after_lease": after[0], "after_id": after[1]}))
-
-
-def recover(connection: Connection, reservation_id: str) -> Used | None:
+def recover(connection: Connection, reservation_id: str) -> Usage | None:
     """Ends a reservation whose lease has expired: bills what was marked, releases what was held.
 
     Returns what was used, NOTHING if no mark was made, None if somebody was faster or the lease was renewed.
@@ -241,11 +155,11 @@ def recover(connection: Connection, reservation_id: str) -> Used | None:
     if row is None:
         return None
     entry = Entry(row.id, row.org_id, row.user_id, row.key_id, row.request_id, row.line, row.model)
-    used = Used(row.used_micro_eur, row.used_quantity, row.used_unit or "", row.used_quantities)
+    used = Usage(row.used_micro_eur, row.used_quantity, row.used_unit or "", row.used_quantities)
     released = {entry.id: row.held_micro_eur}
     if not used.quantity:
         _move_budgets(connection, [entry], released, {})
-        return NOTHING
+        return NO_USAGE
     bill = Bill(entry, used)
     charged = _charges(connection, [bill], released)
     line = _line(bill, charged) | {"at_ms": 1000 * (row.lease_until - LEASE_S), "recovered": 1}
@@ -254,12 +168,7 @@ def recover(connection: Connection, reservation_id: str) -> Used | None:
     return used
 
 
-def forget(connection: Connection, kept_s: int) -> int:
-    """Deletes up to AT_ONCE ended reservations whose lease expired so long ago; their usage lines stay."""
-    return connection.execute(_FORGET, {"kept_s": kept_s}).rowcount
-
-
-def _values(used: Used) -> dict[str, Any]:
+def _values(used: Usage) -> dict[str, Any]:
     values = {"quantity": used.quantity, "unit": used.unit, "quantities": used.quantities}
     return values | {"cost": used.cost_micro_eur}
 
@@ -283,12 +192,12 @@ def _charges(connection: Connection, bills: Sequence[Bill], released: Mapping[st
     }
     charged = {}
     for bill in bills:
-        id, cost, held = bill.entry.id, bill.used.cost_micro_eur, released.get(bill.entry.id, 0)
+        id, cost, released_here = bill.entry.id, bill.used.cost_micro_eur, released.get(bill.entry.id, 0)
         limited = {None, bill.entry.user_id} & room.keys()
-        most = max(held, min((room[whose] for whose in limited), default=cost) + held)
+        most = max(released_here, min((room[whose] for whose in limited), default=cost) + released_here)
         charged[id] = min(cost, most)
         for whose in limited:
-            room[whose] += held - charged[id]
+            room[whose] += released_here - charged[id]
     return charged
 
 
@@ -298,8 +207,8 @@ def _write_lines(connection: Connection, bills: Sequence[Bill], charged: Mapping
     lines = insert_new(connection, usage_lines).values(at_ms=NOW_MS - late).returning(usage_lines.c.reservation_id)
     now_s = time.monotonic()
     rows = [_line(bill, charged) | {"late_ms": int(1000 * (now_s - bill.made_s))} for bill in bills]
-    written = set(connection.execute(lines, rows).scalars())
-    missing = [bill.entry.id for bill in bills if bill.entry.id not in written]
+    new_ids = set(connection.execute(lines, rows).scalars())
+    missing = [bill.entry.id for bill in bills if bill.entry.id not in new_ids]
     if not missing:
         return {}
     return {row.reservation_id: row.cost_micro_eur for row in connection.execute(_COSTS, {"of_ids": missing})}

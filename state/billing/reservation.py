@@ -4,21 +4,76 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Any, Protocol, Self, TypeVar
 
 from contract.access import Caller
 from contract.errors import ORG_SPEND_LIMIT, STATE_UNAVAILABLE, USER_SPEND_LIMIT, ApiError, Fault
-from state.billing.postings import NOTHING, Bill, Entry, OverLimit, Used
 
-if TYPE_CHECKING:
-    from state.billing.ledger import Ledger
+T = TypeVar("T")
 
 MARK_S = 1.0
 """Time between marks, and the age from which a request gets any."""
 
 SPEND_LIMITS = {"organisation": ORG_SPEND_LIMIT, "user": USER_SPEND_LIMIT}
+
+
+class OverLimit(Exception):
+    """A spend limit has no room. `whose` is `organisation` or `user`."""
+
+    def __init__(self, whose: str) -> None:
+        super().__init__(whose)
+        self.whose = whose
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is billed and to whom. `id` is random and unique; `request_id` may not be."""
+
+    id: str
+    org_id: int
+    user_id: int | None
+    key_id: str
+    request_id: str
+    line: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a request has cost, and what it had for that, in `unit`.
+
+    Attributes:
+        quantities: what `quantity` adds up, by the units that prices are for; None where nobody says.
+    """
+
+    cost_micro_eur: int
+    quantity: int
+    unit: str
+    quantities: Mapping[str, int] | None = None
+
+
+NO_USAGE = Usage(0, 0, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """What is to be a usage line. `made_s` is the monotonic time of its making: it may be recorded much later."""
+
+    entry: Entry
+    used: Usage
+    made_s: float = field(default_factory=time.monotonic)
+
+
+class Books(Protocol):
+    """What a reservation asks of the ledger that opened it."""
+
+    async def top_up(self, hold: Reservation, amount: int) -> bool: ...
+    async def settle(self, bill: Bill) -> int: ...
+    async def void(self, entry: Entry) -> None: ...
+    def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]: ...
 
 
 class Reservation:
@@ -31,11 +86,11 @@ class Reservation:
         is_stored: whether the database may have a row of it.
     """
 
-    def __init__(self, ledger: Ledger, entry: Entry, caller: Caller) -> None:
+    def __init__(self, ledger: Books, entry: Entry, caller: Caller) -> None:
         self.entry = entry
         self.held_micro_eur = 0
-        self.used = NOTHING
-        self.marked: Used | None = None
+        self.used = NO_USAGE
+        self.marked: Usage | None = None
         self.is_stored = False
         self._ledger = ledger
         self._caller = caller
@@ -49,7 +104,7 @@ class Reservation:
 
     def note(self, cost_micro_eur: int, quantity: int, unit: str, quantities: Mapping[str, int] | None = None) -> None:
         """What the request has used so far: what is billed if the process ends before the request does."""
-        self.used = Used(cost_micro_eur, quantity, unit, quantities)
+        self.used = Usage(cost_micro_eur, quantity, unit, quantities)
 
     async def limit(self, caller: Caller, micro_eur: int) -> None:
         """The limits of `caller` hold from now on: `micro_eur` are held if there were none before.
@@ -63,7 +118,7 @@ class Reservation:
     def is_due(self) -> bool:
         """Whether it has used more than is recorded, and is old enough to be worth it."""
         is_old = time.monotonic() - self._opened_s >= MARK_S
-        return is_old and not self.has_ended and self.used not in (NOTHING, self.marked)
+        return is_old and not self.has_ended and self.used not in (NO_USAGE, self.marked)
 
     async def top_up(self, micro_eur: int) -> None:
         """Holds more before a stream goes on.
@@ -73,10 +128,10 @@ class Reservation:
         if not self._is_limited or micro_eur <= 0:
             return
         try:
-            held = await self._ledger.top_up(self, micro_eur)
+            is_held = await self._ledger.top_up(self, micro_eur)
         except OverLimit as refused:
             raise self.over_limit(refused) from None
-        if not held:
+        if not is_held:
             raise STATE_UNAVAILABLE()
         self.held_micro_eur += micro_eur
 
@@ -94,7 +149,7 @@ class Reservation:
         That is less than the cost only if the cost exceeds what was held and the limits have no room for the rest.
         """
         if self._end is None:
-            bill = Bill(self.entry, Used(cost_micro_eur, quantity, unit, quantities))
+            bill = Bill(self.entry, Usage(cost_micro_eur, quantity, unit, quantities))
             self._end = self._ledger.spawn(self._ledger.settle(bill))
         return await asyncio.shield(self._end)
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from state.billing import postings
-from state.billing.postings import Bill
+from state.billing.reservation import Bill
 from state.database.base import Database
 
 AT_ONCE = 100
@@ -69,9 +69,9 @@ class Settling:
 
     async def _post_singly(self, org_id: int, batch: list[tuple[Bill, asyncio.Future[int]]]) -> None:
         """One bill may be at fault, and the others must not suffer for it; or nothing can be written at all."""
-        for number, one in enumerate(batch):
-            await self._post(org_id, [one])
-            done = one[1]
+        for number, pair in enumerate(batch):
+            await self._post(org_id, [pair])
+            done = pair[1]
             if number == 0 and not done.cancelled() and (error := done.exception()):
                 for _, other in batch[1:]:
                     if not other.done():

@@ -1,4 +1,4 @@
-"""What was billed: lines and sums. Spec 8, Billing."""
+"""What was billed: lines and sums."""
 
 from __future__ import annotations
 

@@ -70,8 +70,8 @@ class S3Blobs:
         await _safe(self._obstore.delete_async(self._store, checked(name)))
 
     async def delete_all(self, folder: str) -> None:
-        found = await _safe(self._obstore.list(self._store, prefix=checked(folder)).collect_async())
-        if names := [item["path"] for item in found]:
+        listing = await _safe(self._obstore.list(self._store, prefix=checked(folder)).collect_async())
+        if names := [item["path"] for item in listing]:
             await _safe(self._obstore.delete_async(self._store, names))
 
     async def drop_unfinished(self) -> None:

@@ -1,6 +1,5 @@
-"""The command line, `python -m state`.
+"""What the command line, `python -m state`, does.
 
-arguments.py     commands and options
 commands.py      what each command does
 printing.py      rows as a table, CSV or JSON
 """

@@ -10,16 +10,14 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from state import check as secret_check
 from state import keyring
 from state.accounts import api_keys, keys, organisations
 from state.accounts.authentication import PEPPER
 from state.billing import audit, usage
 from state.cli import printing
-from state.database.base import Database
-from state.database.connect import migrate, open_database
+from state.database.base import Database, migrate, open_database
 from state.keyring import Secrets
-from state.open import default_database, is_shared
+from state.open import check_secret, default_database, is_shared, record_secret
 
 PAGE_LINES = 5_000
 
@@ -174,20 +172,20 @@ async def usage_report(database: Database, options: Namespace) -> str:
 def secret_list(connection: Connection, _options: Namespace, home: Path) -> str:
     """Generations of the secret, and how many valid keys depend on each."""
     counts = api_keys.generations(connection)
-    known = list(_secrets(connection, home).derive(PEPPER).keys)
-    rows = [{"kid": kid, "state": "newest" if kid == known[0] else "previous"} for kid in known]
-    rows += [{"kid": kid, "state": "missing here"} for kid in counts if kid not in known]
+    kids = list(_secrets(connection, home).derive(PEPPER).keys)
+    rows = [{"kid": kid, "state": "newest" if kid == kids[0] else "previous"} for kid in kids]
+    rows += [{"kid": kid, "state": "missing here"} for kid in counts if kid not in kids]
     return printing.table(("kid", "state", "valid keys"), [r | {"valid keys": counts.get(r["kid"], 0)} for r in rows])
 
 
 def secret_rotate(connection: Connection, options: Namespace, home: Path) -> str:
     """Adds a generation, unless dropping the oldest would invalidate keys."""
-    known = list(_secrets(connection, home).derive(PEPPER).keys)
-    dying = known[keyring.GENERATIONS - 1 :]
+    kids = list(_secrets(connection, home).derive(PEPPER).keys)
+    dying = kids[keyring.GENERATIONS - 1 :]
     lost = sum(api_keys.generations(connection).get(kid, 0) for kid in dying)
     if lost and not options.force:
         raise ValueError(f"{lost} keys were last used before the previous rotation and would die; --force accepts that")
-    secret_check.record_secret(connection, keyring.rotate(home))
+    record_secret(connection, keyring.rotate(home))
     return "rotated; restart the server. Keys move to the new generation when they are used"
 
 
@@ -204,7 +202,7 @@ def check(connection: Connection, _options: Namespace, _home: Path) -> str:
 def _secrets(connection: Connection, home: Path) -> Secrets:
     """The secret that the servers of this database have. Raises ValueError for another one."""
     secrets = keyring.open_secrets(home, is_shared=connection.dialect.name != "sqlite")
-    secret_check.check_secret(connection, secrets)
+    check_secret(connection, secrets)
     return secrets
 
 

@@ -1,8 +1,6 @@
 """Rows: one small interface over SQLite and PostgreSQL.
 
-base.py         what a database does: the protocol `Database`; its time in SQL
-clock.py        its time in this process
-connect.py      the database that an address names
+base.py         what a database does: the protocol `Database`; its time; the database that an address names
 sqlite.py       one writer thread, several transactions in one commit
 postgres.py     a pool of connections
 tables.py       the schema as SQLAlchemy tables

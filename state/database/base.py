@@ -10,11 +10,27 @@ waiting task is cancelled, so a client that disconnects never leaves one half do
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, Insert, Table, select
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Dialect,
+    Insert,
+    Integer,
+    Table,
+    Text,
+    TypeDecorator,
+    select,
+)
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
@@ -25,6 +41,36 @@ WAIT_S = 4.0
 
 PATIENT_S = 60.0
 """The same for work that no client waits for."""
+
+
+# SQLite autoincrements only a column of exactly type INTEGER, and its INTEGER has 64 bits; PostgreSQL's has 32.
+Number = BigInteger().with_variant(Integer(), "sqlite")
+
+
+class NameSet(TypeDecorator[frozenset[str]]):
+    """A set of names without white space, stored as one text; NULL stays None."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: frozenset[str] | None, dialect: Dialect) -> str | None:
+        return None if value is None else " ".join(sorted(value))
+
+    def process_result_value(self, value: Any | None, dialect: Dialect) -> frozenset[str] | None:
+        return None if value is None else frozenset(value.split())
+
+
+class Quantities(TypeDecorator[Mapping[str, int]]):
+    """Whole numbers by unit, stored as a JSON object; NULL stays None."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Mapping[str, int] | None, dialect: Dialect) -> str | None:
+        return None if value is None else json.dumps(dict(value), sort_keys=True)
+
+    def process_result_value(self, value: Any | None, dialect: Dialect) -> Mapping[str, int] | None:
+        return None if value is None else json.loads(value)
 
 
 class RowRefused(Exception):
@@ -104,3 +150,89 @@ clock: nodes may disagree by an hour."""
 def now_s(connection: Connection) -> int:
     """The database's time, in whole seconds since 1970."""
     return connection.execute(select(NOW_S)).scalar_one()
+
+
+class Clock:
+    """Seconds since 1970, as the database last said and this machine has counted since. Call it.
+
+    The clock that this machine shows may be wrong, and may be set while we run; neither changes anything here.
+    """
+
+    def __init__(self, said_s: float, at_s: float) -> None:
+        self._difference_s = said_s - at_s
+
+    @classmethod
+    async def by(cls, database: Database) -> Clock:
+        """A clock that goes by `database`. Raises STATE_UNAVAILABLE."""
+        return cls(await database.run(now_s), _counted_s())
+
+    async def adjust(self, database: Database) -> None:
+        """Asks again. Raises STATE_UNAVAILABLE."""
+        self._difference_s = await database.run(now_s) - _counted_s()
+
+    def __call__(self) -> float:
+        return _counted_s() + self._difference_s
+
+
+def _counted_s() -> float:
+    # Not monotonic(), which stands still while a machine sleeps.
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+MIGRATION_S = 3600.0
+"""How long one statement of a migration may take."""
+
+
+async def open_database(url: str, wait_s: float = WAIT_S, *, upgrade: bool = True) -> Database:
+    """Opens the database at `url`, whose schema is one that this code can use then.
+
+    An older schema is brought up to date or, with `upgrade=False`, refused: no process should change by the way what
+    others work with. A newer one is used where it says that this code can.
+
+    Raises ValueError for an address of another kind and for a schema that cannot be used, STATE_UNAVAILABLE if the
+    database cannot be reached.
+    """
+    from state.database.migrate import require
+
+    if upgrade:
+        await migrate(url, wait_s=wait_s)
+    database = connect(url, wait_s)
+    try:
+        await database.run(require)
+    except BaseException:
+        await database.close()
+        raise
+    return database
+
+
+async def migrate(url: str, revision: str = "head", wait_s: float = WAIT_S) -> str:
+    """Brings the schema to `revision` and returns what it is at then. Raises what `open_database` raises."""
+    from state.database.migrate import bring_to
+
+    database = connect(url, wait_s, MIGRATION_S)
+    try:
+        return await database.run(partial(bring_to, revision=revision), patient=True)
+    finally:
+        await database.close()
+
+
+def connect(url: str, wait_s: float = WAIT_S, patient_s: float = PATIENT_S) -> Database:
+    """The database at `url` as it is. Raises ValueError.
+
+    `wait_s` bounds the wait for a lock or a connection, and a statement; `patient_s` one that no client waits for.
+    """
+    try:
+        address = make_url(url)
+    except ArgumentError:
+        raise ValueError("the database address must look like sqlite:///path or postgresql://user@host/name") from None
+    backend = address.get_backend_name()
+    # Drivers are imported when chosen: an embedded server does not need asyncpg.
+    if backend == "sqlite" and address.database not in (None, "", ":memory:"):
+        from state.database.sqlite import SqliteDatabase
+
+        return SqliteDatabase(str(address.database), wait_s)
+    if backend == "postgresql":
+        from state.database.postgres import PostgresDatabase
+
+        return PostgresDatabase(address, wait_s, patient_s)
+    raise ValueError(f"the database must be a sqlite file or postgresql, not `{backend}`")

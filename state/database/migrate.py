@@ -47,45 +47,35 @@ def bring_to(connection: Connection, revision: str = "head", steps: Path = STEPS
             connection.execute(statement)
     config = _config(connection, steps)
     script = ScriptDirectory.from_config(config)
-    known = _known(script)
-    if revision not in (*known, "head", "base"):
-        raise ValueError(f"there is no revision `{revision}`; there are base, {', '.join(known)} and head")
-    at = _revision(connection)
-    if at is not None and at not in known:
-        _require_compatible(connection, at, known)
-        return at
-    wanted = known[-1] if revision == "head" else revision
-    order = ("base", *known)
-    if order.index(wanted) >= order.index(at or "base"):
-        command.upgrade(config, wanted)
+    revisions = _revisions(script)
+    if revision not in (*revisions, "head", "base"):
+        raise ValueError(f"there is no revision `{revision}`; there are base, {', '.join(revisions)} and head")
+    current = _revision(connection)
+    if current is not None and current not in revisions:
+        _require_compatible(connection, current, revisions)
+        return current
+    target = revisions[-1] if revision == "head" else revision
+    order = ("base", *revisions)
+    if order.index(target) >= order.index(current or "base"):
+        command.upgrade(config, target)
     else:
-        command.downgrade(config, wanted)
-    _note_compatible(connection, script, wanted)
-    return wanted
+        command.downgrade(config, target)
+    _note_compatible(connection, script, target)
+    return target
 
 
 def require(connection: Connection, steps: Path = STEPS) -> None:
     """Raises ValueError, which says what to do, unless this code can work with the schema."""
-    known = _known(ScriptDirectory.from_config(_config(connection, steps)))
-    at = _revision(connection)
-    if at == known[-1]:
+    revisions = _revisions(ScriptDirectory.from_config(_config(connection, steps)))
+    current = _revision(connection)
+    if current == revisions[-1]:
         return
-    if at is None or at in known:
+    if current is None or current in revisions:
         raise ValueError(
-            f"the schema of the database is {f'at {at}' if at else 'missing'} and this version needs {known[-1]}; "
-            "run `python -m state migrate` first, once"
+            f"the schema of the database is {f'at {current}' if current else 'missing'} and this version needs "
+            f"{revisions[-1]}; run `python -m state migrate` first, once"
         )
-    _require_compatible(connection, at, known)
-
-
-def upgrade(connection: Connection, revision: str = "head") -> None:
-    """Migrates forwards to `revision`."""
-    bring_to(connection, revision)
-
-
-def downgrade(connection: Connection, revision: str) -> None:
-    """Migrates backwards to `revision`; `base` drops every table."""
-    bring_to(connection, revision)
+    _require_compatible(connection, current, revisions)
 
 
 def _config(connection: Connection, steps: Path) -> Config:
@@ -95,7 +85,7 @@ def _config(connection: Connection, steps: Path) -> Config:
     return config
 
 
-def _known(script: ScriptDirectory) -> tuple[str, ...]:
+def _revisions(script: ScriptDirectory) -> tuple[str, ...]:
     """Revisions of this code, oldest first."""
     return tuple(step.revision for step in script.walk_revisions())[::-1]
 
@@ -104,15 +94,16 @@ def _revision(connection: Connection) -> str | None:
     return MigrationContext.configure(connection).get_current_revision()
 
 
-def _require_compatible(connection: Connection, at: str, known: tuple[str, ...]) -> None:
+def _require_compatible(connection: Connection, current: str, revisions: tuple[str, ...]) -> None:
     has_facts = inspect(connection).has_table(facts.name)
     since = connection.execute(_SINCE).scalar_one_or_none() if has_facts else None
-    if since not in known:
+    if since not in revisions:
         raise ValueError(
-            f"the schema of the database is at {at}, of a newer version, and this version knows it up to {known[-1]}; "
-            f"start the newer version, or let it go back with `python -m state migrate --to {known[-1]}`"
+            f"the schema of the database is at {current}, of a newer version, and this version knows it up to "
+            f"{revisions[-1]}; start the newer version, or let it go back with "
+            f"`python -m state migrate --to {revisions[-1]}`"
         )
-    log.warning("the schema of the database is at %s, newer than this version; it can be used since %s", at, since)
+    log.warning("the schema of the database is at %s, newer than this version; it can be used since %s", current, since)
 
 
 _SINCE = select(facts.c.value).where(facts.c.name == COMPATIBLE_SINCE)

@@ -16,27 +16,21 @@ is created by `migrations/`; a test compares the two.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from typing import Any
-
 from sqlalchemy import (
-    BigInteger,
     CheckConstraint,
     Column,
-    Dialect,
     ForeignKey,
     Index,
-    Integer,
     LargeBinary,
     MetaData,
     PrimaryKeyConstraint,
     Table,
     Text,
-    TypeDecorator,
     UniqueConstraint,
     text,
 )
+
+from state.database.base import NameSet, Number, Quantities
 
 metadata = MetaData(
     naming_convention={
@@ -48,44 +42,14 @@ metadata = MetaData(
     }
 )
 
-# SQLite autoincrements only a column of exactly type INTEGER, and its INTEGER has 64 bits; PostgreSQL's has 32.
-Number = BigInteger().with_variant(Integer(), "sqlite")
-
-
-class Names(TypeDecorator[frozenset[str]]):
-    """A set of names without white space, stored as one text; NULL stays None."""
-
-    impl = Text
-    cache_ok = True
-
-    def process_bind_param(self, value: frozenset[str] | None, dialect: Dialect) -> str | None:
-        return None if value is None else " ".join(sorted(value))
-
-    def process_result_value(self, value: Any | None, dialect: Dialect) -> frozenset[str] | None:
-        return None if value is None else frozenset(value.split())
-
-
-class Quantities(TypeDecorator[Mapping[str, int]]):
-    """Whole numbers by unit, stored as a JSON object; NULL stays None."""
-
-    impl = Text
-    cache_ok = True
-
-    def process_bind_param(self, value: Mapping[str, int] | None, dialect: Dialect) -> str | None:
-        return None if value is None else json.dumps(dict(value), sort_keys=True)
-
-    def process_result_value(self, value: Any | None, dialect: Dialect) -> Mapping[str, int] | None:
-        return None if value is None else json.loads(value)
-
-
 organisations = Table(
     "organisations",
     metadata,
     Column("id", Number, primary_key=True),
     Column("name", Text, nullable=False, unique=True),
     Column("plan", Text, nullable=False),
-    Column("entitlements", Names, nullable=False),
-    Column("models", Names),
+    Column("entitlements", NameSet, nullable=False),
+    Column("models", NameSet),
     Column("decision_model", Text),
     Column("requests_per_minute", Number),
     Column("concurrent_streams", Number),
@@ -115,7 +79,7 @@ api_keys = Table(
     Column("digest", LargeBinary, nullable=False),
     Column("hint", Text, nullable=False),
     Column("label", Text),
-    Column("scopes", Names, nullable=False),
+    Column("scopes", NameSet, nullable=False),
     Column("created_at", Number, nullable=False),
     Column("last_used_at", Number),
     Column("revoked_at", Number),
@@ -238,7 +202,6 @@ voices = Table(
     Column("clip_blob", Text, nullable=False),
     Column("sample_blob", Text, nullable=False),
     Column("created_at", Number, nullable=False),
-    Column("removed_at", Number, index=True),
     Column("recipe", Text),
     Column("runtime", Text),
     UniqueConstraint("org_id", "slug"),

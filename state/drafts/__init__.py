@@ -1,13 +1,11 @@
-"""Drafts of voices: ordered, made by whichever process has them, adopted or ended. Spec 2 and 3 (Voice design).
+"""Drafts of voices: ordered, made by whichever process has claimed them, adopted or ended.
 
-draft.py      what is kept of a draft, and what a designer made of it
-adoption.py   a draft as a voice
+draft.py      the row of a draft, its result, and how it becomes a voice
 changes.py    every change of a draft is one of these transactions, money and voice included
 store.py      the store: orders, workers, adoption, what is left over
 """
 
-from state.drafts.adoption import Adoption
-from state.drafts.draft import Draft, Made
-from state.drafts.store import Drafts, Held
+from state.drafts.draft import Adoption, DesignedVoice, Draft
+from state.drafts.store import DraftClaim, Drafts
 
-__all__ = ["Adoption", "Draft", "Drafts", "Held", "Made"]
+__all__ = ["Adoption", "DesignedVoice", "Draft", "DraftClaim", "Drafts"]

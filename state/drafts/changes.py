@@ -1,4 +1,4 @@
-"""Every change of a draft is one of these transactions. Spec 3 (Voice design).
+"""Every change of a draft is one of these transactions.
 
     order                   a row, and the money held for it
     claim, renew, release   whose turn it is to work on it
@@ -20,12 +20,12 @@ from sqlalchemy import ColumnElement, Connection, Row, Update, delete, func, ins
 
 from contract.errors import NOT_FOUND, TOO_MANY_PENDING, ApiError
 from contract.limits import DRAFT_S, KEPT_DRAFTS, PENDING_DRAFTS
-from contract.voice_design.draft import TRANSITIONS, Event, refuse_adoption, sources
+from contract.voice_design.draft import TRANSITIONS, DraftEvent, refuse_adoption, sources
 from state.accounts import organisations
 from state.billing import postings
+from state.billing.reservation import Bill, Usage
 from state.database.tables import drafts
-from state.drafts.adoption import Adoption
-from state.drafts.draft import Draft, Made, columns, draft_of, made_column
+from state.drafts.draft import Adoption, DesignedVoice, Draft, columns, draft_of, voice_column
 from state.voices import OwnVoice, delete_voice, insert_voice, slug_taken, slugs_in_use
 
 UNIT = "synthesis_ms"
@@ -40,8 +40,8 @@ def order(connection: Connection, draft: Draft, ends_at: int, hold_micro_eur: in
     Raises VOICE_LIMIT_REACHED if its slug is a voice's, TOO_MANY_PENDING, and OverLimit.
     """
     organisations.lock(connection, draft.org_id)
-    if draft.plan.slug in slugs_in_use(connection, draft.org_id):
-        raise slug_taken(draft.plan.slug or "")
+    if draft.spec.slug in slugs_in_use(connection, draft.org_id):
+        raise slug_taken(draft.spec.slug or "")
     recent = drafts.c.created_at > draft.created_at - DRAFT_S
     mine = (drafts.c.org_id == draft.org_id, drafts.c.state == "pending", recent)
     pending = connection.execute(select(func.count()).select_from(drafts).where(*mine)).scalar_one()
@@ -64,37 +64,37 @@ def order(connection: Connection, draft: Draft, ends_at: int, hold_micro_eur: in
 def claim(connection: Connection, draft_id: str, worker: str, now_s: int, until: int) -> Draft | None:
     """Gives the work on a pending draft to `worker`; None if somebody has it, or there is none."""
     free = (drafts.c.id == draft_id, drafts.c.state == "pending", drafts.c.work_at <= now_s, _in_time(now_s))
-    return _one(connection, update(drafts).where(*free).values(worker=worker, work_at=until))
+    return _changed(connection, update(drafts).where(*free).values(worker=worker, work_at=until))
 
 
 def renew(connection: Connection, draft_id: str, worker: str, now_s: int, until: int) -> bool:
     """Extends the lease. False if there is nothing left to do: discarded, expired, or somebody else's."""
-    return bool(connection.execute(_held(draft_id, worker).where(_in_time(now_s)).values(work_at=until)).rowcount)
+    return bool(connection.execute(_claimed(draft_id, worker).where(_in_time(now_s)).values(work_at=until)).rowcount)
 
 
 def release(connection: Connection, draft_id: str, worker: str) -> None:
     """Ends the lease, so that the next one can go on at once."""
-    connection.execute(_held(draft_id, worker).values(work_at=0))
+    connection.execute(_claimed(draft_id, worker).values(work_at=0))
 
 
 def count_failure(connection: Connection, draft_id: str, worker: str) -> int | None:
     """One more failure of the designer. Returns how many there are; None if the draft is somebody else's by now."""
-    change = _held(draft_id, worker).values(failures=drafts.c.failures + 1).returning(drafts.c.failures)
+    change = _claimed(draft_id, worker).values(failures=drafts.c.failures + 1).returning(drafts.c.failures)
     return connection.execute(change).scalar_one_or_none()
 
 
 def finish(
-    connection: Connection, draft_id: str, worker: str, made: Made, cost_micro_eur: int, now_s: int
+    connection: Connection, draft_id: str, worker: str, voice: DesignedVoice, cost_micro_eur: int, now_s: int
 ) -> Draft | None:
     """The draft is ready and billed. None if it is not this worker's any more."""
-    held = _move("finish", draft_id).where(drafts.c.worker == worker, _in_time(now_s))
-    draft = _one(connection, held.values(made=made_column(made), worker=None, work_at=None))
+    change = _move("finish", draft_id).where(drafts.c.worker == worker, _in_time(now_s))
+    draft = _changed(connection, change.values(made=voice_column(voice), worker=None, work_at=None))
     if draft is None:
         return None
-    (charged,) = postings.settle(connection, [_bill(draft, cost_micro_eur, made.synthesis_ms)])
-    work_at = 0 if draft.plan.auto_adopt else None
+    (charged,) = postings.settle(connection, [_bill(draft, cost_micro_eur, voice.synthesis_ms)])
+    work_at = 0 if draft.spec.auto_adopt else None
     after = update(drafts).where(drafts.c.id == draft_id).values(cost_micro_eur=charged, work_at=work_at)
-    return _one(connection, after)
+    return _changed(connection, after)
 
 
 def fail(connection: Connection, draft_id: str, worker: str, why: str, now_s: int, ends_at: int) -> bool:
@@ -115,7 +115,7 @@ def adopt(connection: Connection, org_id: int, draft_id: str, adoption: Adoption
     own = adoption.voice(draft, slugs_in_use(connection, org_id), now_s)
     insert_voice(connection, org_id, own)
     change = _move("adopt", draft_id).values(voice_slug=own.voice.slug, work_at=None, error=None, sweep_at=None)
-    adopted = _one(connection, change)
+    adopted = _changed(connection, change)
     assert adopted is not None, "the row is locked"
     return adopted, own
 
@@ -133,7 +133,7 @@ def discard(connection: Connection, org_id: int, draft_id: str, now_s: int, ends
     """
     before = _locked(connection, org_id, draft_id)
     change = _move("discard", draft_id).values(worker=None, work_at=None, voice_slug=None)
-    after = _one(connection, change.values(sweep_at=now_s, ends_at=ends_at))
+    after = _changed(connection, change.values(sweep_at=now_s, ends_at=ends_at))
     assert after is not None, "the row is locked"
     if before.state != "pending" or (before.work_at or 0) <= now_s:
         postings.void(connection, before.entry)
@@ -158,7 +158,7 @@ def settle_discarded(connection: Connection, draft_id: str, cost_micro_eur: int,
 def discard_old(connection: Connection, draft_id: str, now_s: int) -> bool:
     """Discards a draft that was kept for long enough. False if it was adopted, or is gone."""
     old = _move("discard", draft_id).where(drafts.c.sweep_at <= now_s, drafts.c.ends_at <= now_s)
-    draft = _one(connection, old.values(worker=None, work_at=None))
+    draft = _changed(connection, old.values(worker=None, work_at=None))
     if draft is not None:
         postings.void(connection, draft.entry)
     return draft is not None
@@ -192,9 +192,9 @@ def unknown(draft_id: str) -> ApiError:
     return NOT_FOUND(f"there is no draft `{draft_id[:60]}`", param="id")
 
 
-def _move(event: Event, draft_id: str) -> Update:
-    known = (drafts.c.id == draft_id, drafts.c.state.in_(sources(event)))
-    return update(drafts).where(*known).values(state=_INTO[event])
+def _move(event: DraftEvent, draft_id: str) -> Update:
+    from_state = (drafts.c.id == draft_id, drafts.c.state.in_(sources(event)))
+    return update(drafts).where(*from_state).values(state=_INTO[event])
 
 
 def _locked(connection: Connection, org_id: int, draft_id: str) -> Draft:
@@ -208,24 +208,24 @@ def _locked(connection: Connection, org_id: int, draft_id: str) -> Draft:
 
 def _end(connection: Connection, change: Update, why: str, now_s: int, ends_at: int) -> bool:
     # What a worker may have stored is deleted from now on, the row later.
-    draft = _one(connection, change.values(error=why, worker=None, work_at=None, sweep_at=now_s, ends_at=ends_at))
+    draft = _changed(connection, change.values(error=why, worker=None, work_at=None, sweep_at=now_s, ends_at=ends_at))
     if draft is not None:
         postings.void(connection, draft.entry)
     return draft is not None
 
 
-def _bill(draft: Draft, cost_micro_eur: int, synthesis_ms: int) -> postings.Bill:
-    return postings.Bill(draft.entry, postings.Used(cost_micro_eur, synthesis_ms, UNIT, {UNIT: synthesis_ms}))
+def _bill(draft: Draft, cost_micro_eur: int, synthesis_ms: int) -> Bill:
+    return Bill(draft.entry, Usage(cost_micro_eur, synthesis_ms, UNIT, {UNIT: synthesis_ms}))
 
 
 def _in_time(now_s: int) -> ColumnElement[bool]:
     return drafts.c.created_at > now_s - DRAFT_S
 
 
-def _held(draft_id: str, worker: str) -> Update:
+def _claimed(draft_id: str, worker: str) -> Update:
     return update(drafts).where(drafts.c.id == draft_id, drafts.c.state == "pending", drafts.c.worker == worker)
 
 
-def _one(connection: Connection, change: Update) -> Draft | None:
+def _changed(connection: Connection, change: Update) -> Draft | None:
     row: Row[Any] | None = connection.execute(change.returning(*drafts.c)).one_or_none()
     return None if row is None else draft_of(row)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 import secrets
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +13,13 @@ from pydantic import TypeAdapter
 from sqlalchemy import Row
 
 from contract.limits import DRAFT_S
-from contract.voice_design.draft import Plan, State
-from state.billing.postings import Entry
+from contract.speech.voices import SYSTEM_VOICES, free_slug
+from contract.voice_design.draft import DraftState, VoiceSpec
+from state.billing.reservation import Entry
+from state.voices import OwnVoice, check_slug, own
 
 FOLDER = "drafts"
-"""Of `State.blobs`."""
+"""Folder of `State.blobs` in which clips are stored."""
 
 ID_PATTERN = re.compile(r"vd_[a-z2-7]{26}", re.ASCII)
 
@@ -24,11 +27,11 @@ COLUMNS = (
     *("id", "org_id", "user_id", "key_id", "request_id", "line", "model", "state", "created_at", "work_at"),
     *("failures", "cost_micro_eur", "voice_slug", "error"),
 )
-"""Of `drafts`, that are fields of a Draft as they are."""
+"""Columns of `drafts` that are fields of a Draft as they are."""
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class DesignedVoice:
     """What a designer made, once it is stored.
 
     Attributes:
@@ -80,12 +83,12 @@ class Draft:
     request_id: str
     line: str
     model: str
-    plan: Plan
-    state: State
+    spec: VoiceSpec
+    state: DraftState
     created_at: int
     work_at: int | None = None
     failures: int = 0
-    made: Made | None = None
+    made: DesignedVoice | None = None
     cost_micro_eur: int = 0
     voice_slug: str | None = None
     error: str | None = None
@@ -114,20 +117,64 @@ def new_id() -> str:
 def columns(draft: Draft) -> dict[str, Any]:
     """The draft as columns of its row."""
     row = {name: getattr(draft, name) for name in COLUMNS}
-    return row | {"plan": _plans.dump_json(draft.plan).decode()}
+    return row | {"plan": _specs.dump_json(draft.spec).decode()}
 
 
-def made_column(made: Made) -> str:
+def voice_column(made: DesignedVoice) -> str:
     """What the column `made` holds."""
-    return _mades.dump_json(made).decode()
+    return _voices.dump_json(made).decode()
 
 
 def draft_of(row: Row[Any]) -> Draft:
     """The draft in a row."""
     about = {name: getattr(row, name) for name in COLUMNS}
-    made = None if row.made is None else _mades.validate_json(row.made)
-    return Draft(**about, plan=_plans.validate_json(row.plan), made=made)
+    made = None if row.made is None else _voices.validate_json(row.made)
+    return Draft(**about, spec=_specs.validate_json(row.plan), made=made)
 
 
-_plans = TypeAdapter(Plan)
-_mades = TypeAdapter(Made)
+_specs = TypeAdapter(VoiceSpec)
+_voices = TypeAdapter(DesignedVoice)
+
+
+YEARS = 5
+"""Years of an age group, such as 30-35."""
+
+
+@dataclass(frozen=True, slots=True)
+class Adoption:
+    """What is not in the draft itself.
+
+    Attributes:
+        provider: of the speech engine that speaks the voice.
+        platform: slugs of the platform's voices.
+        slug, label: in place of those that were ordered.
+    """
+
+    provider: str
+    platform: Collection[str]
+    slug: str | None = None
+    label: str | None = None
+
+    def voice(self, draft: Draft, in_use: Collection[str], now_s: int) -> OwnVoice:
+        """The voice of a ready draft. A slug that nobody chose is made so that none of `in_use` has it.
+
+        Raises INVALID_REQUEST for a malformed slug, VOICE_LIMIT_REACHED for one of the platform's.
+        """
+        made, spec = draft.made, draft.spec
+        assert made is not None, "a ready draft has a clip"
+        label = self.label or spec.label
+        slug = self.slug or spec.slug or self._free_slug(draft, label, in_use)
+        check_slug(slug, self.platform)
+        about = {"slug": slug, "provider": self.provider, "label": label, "gender": spec.gender}
+        about |= {"primary_language": spec.language, "description": spec.instruct}
+        voice = own(**about, age_group=_age_group(spec.age_years))
+        return OwnVoice(voice, made.clip_blob, made.sample_blob, made.transcript, now_s, made.recipe, made.runtime)
+
+    def _free_slug(self, draft: Draft, label: str, in_use: Collection[str]) -> str:
+        platform = {name.lower() for name in (*self.platform, *SYSTEM_VOICES)}
+        return free_slug(label, f"voice-{draft.spec.gender}-{draft.spec.age_years}", {*platform, *in_use})
+
+
+def _age_group(years: int) -> str:
+    youngest = years - years % YEARS
+    return f"{youngest}-{youngest + YEARS}"

@@ -12,15 +12,13 @@ from sqlalchemy import select
 from contract.access import Caller
 from contract.errors import QUOTA_EXCEEDED, without_text
 from contract.limits import DRAFT_KEPT_S, DRAFT_S, KEPT_DRAFTS
-from contract.voice_design.draft import Plan
-from state.billing.postings import OverLimit
-from state.billing.reservation import over_limit
+from contract.voice_design.draft import VoiceSpec
+from state.billing.reservation import OverLimit, over_limit
 from state.blobs.base import Blobs
 from state.database.base import Database
 from state.database.tables import drafts
 from state.drafts import changes
-from state.drafts.adoption import Adoption
-from state.drafts.draft import ID_PATTERN, Draft, Made, draft_of, new_id
+from state.drafts.draft import ID_PATTERN, Adoption, DesignedVoice, Draft, draft_of, new_id
 from state.voices import OwnVoice
 
 log = logging.getLogger(f"parlance.{__name__}")
@@ -43,7 +41,7 @@ EXPIRED = f"the draft was not finished within {DRAFT_S // 60} minutes; nothing i
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class DraftClaim:
     """A pending draft that this process works on. `worker` is new for each claim."""
 
     draft: Draft
@@ -70,7 +68,7 @@ class Drafts:
         self._clock = clock
 
     async def order(
-        self, caller: Caller, plan: Plan, *, model: str, line: str, estimate_micro_eur: int, request_id: str
+        self, caller: Caller, spec: VoiceSpec, *, model: str, line: str, estimate_micro_eur: int, request_id: str
     ) -> Draft:
         """A new draft of the caller's organisation, and the estimate held for it where there is a spend limit.
 
@@ -78,7 +76,7 @@ class Drafts:
         """
         now_s = self._now_s()
         who = (caller.org_id, caller.user_id, caller.key_id, request_id)
-        draft = Draft(new_id(), *who, line, model, plan, "pending", now_s, work_at=0)
+        draft = Draft(new_id(), *who, line, model, spec, "pending", now_s, work_at=0)
         hold = max(1, estimate_micro_eur) if caller.org_limited or caller.user_limited else 0
         try:
             await self._database.run(
@@ -91,10 +89,10 @@ class Drafts:
 
     async def find(self, org_id: int, draft_id: str) -> Draft:
         """An organisation's draft. Raises NOT_FOUND, for another's in the same words as for one that never was."""
-        found = await self._find(draft_id)
-        if found is None or found.org_id != org_id:
+        match = await self._find(draft_id)
+        if match is None or match.org_id != org_id:
             raise changes.unknown(draft_id)
-        return found
+        return match
 
     async def read(self, draft_id: str) -> Draft | None:
         """A draft of any organisation, as it stands; None if there is none."""
@@ -106,48 +104,48 @@ class Drafts:
         """The KEPT_DRAFTS newest drafts of an organisation, the newest first."""
         query = select(drafts).where(drafts.c.org_id == org_id)
         newest = query.order_by(drafts.c.created_at.desc(), drafts.c.id).limit(KEPT_DRAFTS)
-        found = [draft_of(row) for row in await self._database.run(lambda c: list(c.execute(newest)))]
-        late = [draft for draft in found if self._is_late(draft)]
+        match = [draft_of(row) for row in await self._database.run(lambda c: list(c.execute(newest)))]
+        late = [draft for draft in match if self._is_late(draft)]
         for draft in late:
             await self._expire(draft.id)
-        return await self.of(org_id) if late else found
+        return await self.of(org_id) if late else match
 
     # --- work
 
-    async def claim(self, draft_id: str) -> Held | None:
+    async def claim(self, draft_id: str) -> DraftClaim | None:
         """The draft to work on for LEASE_S; None if somebody does, or there is nothing to do."""
         now_s, worker = self._now_s(), secrets.token_hex(16)
         draft = await self._database.run(lambda c: changes.claim(c, draft_id, worker, now_s, now_s + LEASE_S))
-        return None if draft is None else Held(draft, worker)
+        return None if draft is None else DraftClaim(draft, worker)
 
-    async def renew(self, held: Held) -> bool:
+    async def renew(self, claim: DraftClaim) -> bool:
         """LEASE_S more. False if the work is for nothing: discarded, expired, or somebody else's."""
-        now_s, names = self._now_s(), (held.draft.id, held.worker)
+        now_s, names = self._now_s(), (claim.draft.id, claim.worker)
         return await self._database.run(lambda c: changes.renew(c, *names, now_s, now_s + LEASE_S))
 
-    async def release(self, held: Held) -> None:
+    async def release(self, claim: DraftClaim) -> None:
         """Lets the next one go on at once."""
-        await self._database.run(lambda c: changes.release(c, held.draft.id, held.worker))
+        await self._database.run(lambda c: changes.release(c, claim.draft.id, claim.worker))
 
-    async def count_failure(self, held: Held) -> int:
+    async def count_failure(self, claim: DraftClaim) -> int:
         """One more failure of the designer; returns how many there are."""
-        return await self._database.run(lambda c: changes.count_failure(c, held.draft.id, held.worker)) or 0
+        return await self._database.run(lambda c: changes.count_failure(c, claim.draft.id, claim.worker)) or 0
 
-    async def finish(self, held: Held, made: Made, cost_micro_eur: int) -> Draft | None:
+    async def finish(self, claim: DraftClaim, voice: DesignedVoice, cost_micro_eur: int) -> Draft | None:
         """The draft, ready and billed; None if it was discarded, has expired, or is somebody else's by now.
 
         The bytes are stored already.
         """
-        now_s, names = self._now_s(), (held.draft.id, held.worker)
+        now_s, names = self._now_s(), (claim.draft.id, claim.worker)
         return await self._database.run(
-            lambda c: changes.finish(c, *names, made, cost_micro_eur, now_s), row=held.draft.org_id
+            lambda c: changes.finish(c, *names, voice, cost_micro_eur, now_s), row=claim.draft.org_id
         )
 
-    async def fail(self, held: Held, why: str) -> None:
+    async def fail(self, claim: DraftClaim, why: str) -> None:
         """The draft has failed for good. Nothing is billed."""
-        now_s, names = self._now_s(), (held.draft.id, held.worker)
+        now_s, names = self._now_s(), (claim.draft.id, claim.worker)
         await self._database.run(
-            lambda c: changes.fail(c, *names, why, now_s, now_s + FAILED_KEPT_S), row=held.draft.org_id
+            lambda c: changes.fail(c, *names, why, now_s, now_s + FAILED_KEPT_S), row=claim.draft.org_id
         )
 
     async def waiting(self, most: int) -> list[str]:

@@ -6,13 +6,17 @@ import shutil
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
+from fastapi import FastAPI
 from sqlalchemy import Connection, select
+from starlette.middleware import Middleware
 
 import models
 from autoscaling import views
@@ -161,6 +165,21 @@ class Api:
         return await self.send("POST", "/v1/chat/completions", key, json=body)
 
 
+@cache
+def routed() -> FastAPI:
+    """The app without a service: to read the routes takes longer than most tests."""
+    return build_app(cast(Service, None))
+
+
+def app_over(service: Service) -> FastAPI:
+    """The app over a service, with the routes that are read already."""
+    app = copy(routed())
+    app.user_middleware = [
+        Middleware(one.cls, *one.args, **{**one.kwargs, "service": service}) for one in app.user_middleware
+    ]
+    return app
+
+
 @pytest.fixture
 async def state(tmp_path: Path, migrated: Path) -> AsyncIterator[State]:
     shutil.copy(migrated, tmp_path)
@@ -172,8 +191,8 @@ async def state(tmp_path: Path, migrated: Path) -> AsyncIterator[State]:
 @pytest.fixture
 async def api(state: State) -> AsyncIterator[Api]:
     catalog = behaving(obedient=chat("obedient"))
-    service = Service(catalog, {m.deployment: LocalEngine(m) for m in catalog.set_up()}, state)
-    transport = httpx.ASGITransport(build_app(service), raise_app_exceptions=False)
+    service = Service(catalog, {m.deployment: LocalEngine(m) for m in catalog.deployed()}, state)
+    transport = httpx.ASGITransport(app_over(service), raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
         api = Api(service, client)
         await api.organisation("acme")

@@ -24,6 +24,7 @@ from deployments.ingress.context import Service
 from state import State, open_state
 from tests.api.conftest import Api, LocalEngine
 from tests.catalogs import behaving, chat
+from tests.waiting import until
 
 
 def as_in_serve(app: ASGIApp) -> ASGIApp:
@@ -44,12 +45,11 @@ def as_in_serve(app: ASGIApp) -> ASGIApp:
 async def listening(catalog: Catalog, state: State) -> AsyncIterator[tuple[int, Service]]:
     """The app over `catalog`, whose engines run in this process, at a port of its own on loopback."""
     take_bodies_as_they_are_read()
-    service = Service(catalog, {m.deployment: LocalEngine(m) for m in catalog.set_up()}, state)
+    service = Service(catalog, {m.deployment: LocalEngine(m) for m in catalog.deployed()}, state)
     config = uvicorn.Config(as_in_serve(build_app(service)), port=0, lifespan="off", log_level="error")
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve())
-    while not server.started:  # noqa: ASYNC110  # uvicorn gives nothing to wait for
-        await asyncio.sleep(0.01)
+    await until(lambda: server.started)
     service.drafts.start()
     yield server.servers[0].sockets[0].getsockname()[1], service
     server.should_exit = True

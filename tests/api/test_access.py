@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contract.access import PLANS, Scope
+from contract.access import TARIFFS, Scope
 from deployments.ingress.app import build_app
 from tests.api.asgi import ask
 from tests.api.conftest import Api
@@ -66,7 +66,7 @@ async def test_every_authenticated_reply_tells_the_rate(api: Api) -> None:
 async def test_rate_limit_is_429_with_every_header(api: Api) -> None:
     await api.organisation("small", "free")
     key = await api.key(Scope.CHAT, org="small")
-    allowed = PLANS["free"].requests_per_minute
+    allowed = TARIFFS["free"].requests_per_minute
     statuses = [(await api.send("GET", "/v1/me", key)).status_code for _ in range(allowed)]
     assert statuses == [200] * allowed
     reply = await api.send("GET", "/v1/me", key)
@@ -81,7 +81,7 @@ async def test_rate_limit_is_429_with_every_header(api: Api) -> None:
 async def test_rate_of_one_key_does_not_touch_another(api: Api) -> None:
     await api.organisation("small", "free")
     one, other = await api.key(Scope.CHAT, org="small"), await api.key(Scope.CHAT, org="small")
-    for _ in range(PLANS["free"].requests_per_minute + 1):
+    for _ in range(TARIFFS["free"].requests_per_minute + 1):
         await api.send("GET", "/v1/me", one)
     assert (await api.send("GET", "/v1/me", other)).status_code == 200
 

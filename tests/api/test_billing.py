@@ -103,7 +103,7 @@ async def test_a_cost_can_be_computed_again_from_its_usage_line(api: Api, path: 
         reply = await api.send("POST", f"/v1{path}", json=BODIES[path])
     assert reply.status_code == 200, reply.text
     (line,) = await api.usage()
-    model = next(model for model in api.service.catalog.models() if model.line == line.line)
+    model = next(model for model in api.service.catalog.models() if model.billing_key == line.line)
     assert set(line.quantities) == units <= set(model.price)
     assert sum(line.quantities.values()) == line.quantity
     assert model.cost_micro_eur(**line.quantities) == line.cost_micro_eur > 0

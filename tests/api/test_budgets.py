@@ -13,21 +13,22 @@ from typing import Any
 import httpx
 import pytest
 
-from contract.access import PLANS, Caller, Scope
+from contract.access import TARIFFS, Caller, Scope
 from contract.errors import ApiError
 from contract.limits import KEYLESS_AT_ONCE, MIB
 from deployments.ingress.front import concurrency as budgets_module
 from deployments.ingress.front.concurrency import AnonymousClient, ConcurrencyLimits
 from tests.api.conftest import Api
+from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
 
-FREE = PLANS["free"].concurrent_streams * 4
+FREE = TARIFFS["free"].concurrent_streams * 4
 HELD = {"model": "obedient", "messages": [{"role": "user", "content": "hold 30"}]}
 
 
 def caller(org_id: int = 1, key_id: str = "one", streams: int = 4) -> Caller:
-    return Caller(org_id, "acme", key_id, replace(PLANS["pro"], concurrent_streams=streams), frozenset(Scope))
+    return Caller(org_id, "acme", key_id, replace(TARIFFS["pro"], concurrent_streams=streams), frozenset(Scope))
 
 
 def refused(error: pytest.ExceptionInfo[ApiError]) -> tuple[int, str]:
@@ -44,8 +45,7 @@ async def hold(api: Api, key: str, count: int, **headers: str) -> list[asyncio.T
         )
         for i in range(count)
     ]
-    while api.service.concurrency.calls.total < before + count:  # noqa: ASYNC110  # a counter has nothing to wait for
-        await asyncio.sleep(0.005)
+    await until(lambda: api.service.concurrency.calls.total >= before + count)
     return tasks
 
 
@@ -173,8 +173,7 @@ def test_bytes_of_bodies_are_bounded(
 
 async def test_body_counts_until_its_request_is_over(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     (held,) = await hold(api, api.everything, 1)
-    while not api.service.concurrency.body_bytes.total:  # noqa: ASYNC110  # a counter has nothing to wait for
-        await asyncio.sleep(0.005)
+    await until(lambda: api.service.concurrency.body_bytes.total)
     monkeypatch.setattr(budgets_module, "BODIES_OF_KEY_BYTES", api.service.concurrency.body_bytes.total + 10)
     reply = await api.chat("say hello")
     assert (reply.status_code, reply.json()["error"]["code"]) == (429, "rate_limit_exceeded")

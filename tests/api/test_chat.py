@@ -171,7 +171,7 @@ async def test_stream_that_outgrows_the_budget_ends_with_402_and_is_billed(api: 
 
 
 async def test_concurrent_streams_of_a_key_are_bounded(api: Api) -> None:
-    from contract.access import PLANS
+    from contract.access import TARIFFS
 
     await api.organisation("small", "free")
     from contract.access import Scope
@@ -181,7 +181,7 @@ async def test_concurrent_streams_of_a_key_are_bounded(api: Api) -> None:
     from contextlib import AsyncExitStack
 
     async with AsyncExitStack() as streams:
-        for _ in range(PLANS["free"].concurrent_streams):
+        for _ in range(TARIFFS["free"].concurrent_streams):
             await streams.enter_async_context(api.state.rates.stream(caller))
         reply = await api.chat("stream 1 0", key=key, stream=True)
         assert reply.status_code == 429

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from contract.access import Scope
+from contract.catalog import ThinkingOptions
 from contract.chat.engine import ChatBatch, ChatJob, ChatReply
-from contract.chat.thinking import Thinking
 from deployments.ingress.app import build_app
 from deployments.ingress.context import Service
 from state import State
@@ -43,10 +43,10 @@ async def serving(state: State, prefix: str = "x-service-", **price: int) -> Asy
     model = chat("obedient")
     assert model.serving
     runs = model.serving.model_copy(update={"adapter": f"{__name__}:Counting"})
-    thinking = Thinking(switch="enable_thinking")
+    thinking = ThinkingOptions(switch="enable_thinking")
     model = model.model_copy(update={"serving": runs, "price": PRICE | price, "thinking": thinking})
     catalog = behaving(obedient=model)
-    service = Service(catalog, {m.deployment: LocalEngine(m) for m in catalog.set_up()}, state, header_prefix=prefix)
+    service = Service(catalog, {m.deployment: LocalEngine(m) for m in catalog.deployed()}, state, header_prefix=prefix)
     transport = httpx.ASGITransport(build_app(service), raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
         api = Api(service, client)

@@ -17,10 +17,10 @@ import pytest
 
 from audio import sandbox
 from contract.access import Scope
-from contract.transcription.engine import Heard, Segment, TranscriptionJob
+from contract.transcription.engine import Segment, TranscriptionJob, TranscriptUpdate
 from models.transcription.adapter import Recording, TranscriptionAdapter
 from tests.api.conftest import Api
-from tests.audio.test_sandbox import until
+from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -30,9 +30,9 @@ KEYS = 50
 class Attentive(TranscriptionAdapter):
     """Decodes as every transcriber does, and hears a word."""
 
-    async def listen(self, job: TranscriptionJob, recording: Recording) -> AsyncGenerator[Heard, None]:
+    async def listen(self, job: TranscriptionJob, recording: Recording) -> AsyncGenerator[TranscriptUpdate, None]:
         seconds = recording.sound.seconds
-        yield Heard(seconds, seconds, "en", (Segment("hello", 0.0, seconds),))
+        yield TranscriptUpdate(seconds, seconds, "en", (Segment("hello", 0.0, seconds),))
 
 
 def second() -> bytes:

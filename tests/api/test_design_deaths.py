@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from contract.voice_design.draft import STATES
+from contract.voice_design.draft import DRAFT_STATES
 from deployments.ingress.app import build_app
 from deployments.ingress.context import Service
 from state import open_state
@@ -89,7 +89,7 @@ async def heir(tmp_path: Path, dead: tuple[str, dict[str, str]]) -> AsyncIterato
     state = await open_state(tmp_path)
     state.drafts = Drafts(state.database, state.blobs, lambda: time.time() + LEASE_S)
     catalog = behaving(obedient=chat("obedient"))
-    service = Service(catalog, {m.deployment: LocalEngine(m) for m in catalog.set_up()}, state)
+    service = Service(catalog, {m.deployment: LocalEngine(m) for m in catalog.deployed()}, state)
     transport = httpx.ASGITransport(build_app(service), raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
         yield Api(service, client, dead[0])
@@ -101,7 +101,7 @@ async def test_every_draft_is_as_it_was_and_the_pending_one_is_finished(
     heir: Api, dead: tuple[str, dict[str, str]]
 ) -> None:
     _, found = dead
-    assert set(found) == set(STATES)
+    assert set(found) == set(DRAFT_STATES)
     for state, draft_id in found.items():
         assert (await heir.state.drafts.read(draft_id)).state == state  # type: ignore[union-attr]
     assert len(await heir.usage()) == 3

@@ -18,7 +18,7 @@ import pytest
 from contract.access import Scope
 from contract.errors import BUSY, WARMING_UP
 from contract.limits import DRAFT_S, INSTRUCT_CHARS, KEPT_DRAFTS, OWN_VOICES, PENDING_DRAFTS, VOICE_LABEL_CHARS
-from contract.voice_design.draft import STATES
+from contract.voice_design.draft import DRAFT_STATES
 from deployments.ingress import draft_worker
 from deployments.ingress.app import build_app
 from deployments.ingress.draft_worker import TRIES, DraftWorker
@@ -317,7 +317,7 @@ async def draft_in(api: Api, state: str) -> AsyncIterator[dict[str, Any]]:
     yield found
 
 
-@pytest.mark.parametrize("status", STATES)
+@pytest.mark.parametrize("status", DRAFT_STATES)
 async def test_only_a_ready_draft_can_be_adopted(api: Api, status: str) -> None:
     async with draft_in(api, status) as draft:
         before = len(await api.state.voices.of(1))
@@ -330,7 +330,7 @@ async def test_only_a_ready_draft_can_be_adopted(api: Api, status: str) -> None:
             assert len(await api.state.voices.of(1)) == before
 
 
-@pytest.mark.parametrize("status", STATES)
+@pytest.mark.parametrize("status", DRAFT_STATES)
 async def test_a_draft_in_any_state_can_be_discarded(api: Api, status: str) -> None:
     async with draft_in(api, status) as draft:
         for _ in range(2):
@@ -717,11 +717,11 @@ async def anybody(api: Api) -> tuple[Any, Any]:
     """A caller and a plan."""
     import random
 
-    from contract.voice_design.order import DesignOrder, plan
+    from contract.voice_design.order import DesignOrder, voice_spec
 
     caller = await api.state.accounts.authenticate(f"Bearer {api.everything}")
     catalog = api.service.catalog
-    return caller, plan(DesignOrder(**ORDER), catalog.traits, catalog.voice_design["qwen3-tts"], random.Random(1))
+    return caller, voice_spec(DesignOrder(**ORDER), catalog.traits, catalog.voice_design["qwen3-tts"], random.Random(1))
 
 
 async def test_a_process_that_died_before_the_adoption_leaves_it_to_the_next(

@@ -1,7 +1,8 @@
-"""Who may do what: every operation of the route table with every state of a key, plan and budget. Spec 5 and 7.
+"""Who may do what: every operation of the route table with every state of a key, plan and budget.
 
-The table of `build_app` makes the cases, so a new route brings its own. One app and one state serve all of them, and
-all organisations and keys are made in one transaction.
+The table of `build_app` makes the cases, so a new route brings its own. Every path has two spellings, with and without
+`/v1`. One test shows that both lead to the same endpoints, all others ask with `/v1`. One app and one state serve all
+of them, and all organisations and keys are made in one transaction.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import random
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from itertools import product
 from typing import Any, cast
 
 import pytest
@@ -20,7 +20,7 @@ from fastapi.routing import APIRoute
 from sqlalchemy import Connection, Engine, event
 from starlette.routing import Mount, Route, WebSocketRoute
 
-from contract.access import PLANS, Scope
+from contract.access import TARIFFS, Scope
 from contract.limits import CHAT_BODY_BYTES, SPEECH_BODY_BYTES
 from deployments.ingress import app as ingress_app
 from deployments.ingress.app import build_app, check_routes
@@ -50,10 +50,11 @@ REFUSALS = {401, 402, 403, 429}
 
 @dataclass(frozen=True)
 class Operation:
-    """A route with its path filled in. `scope` is None where any valid key will do."""
+    """A route with its path filled in, and as its template. `scope` is None where any valid key will do."""
 
     method: str
     path: str
+    template: str
     methods: frozenset[str]
     scope: Scope | None
 
@@ -82,15 +83,20 @@ class Operation:
         return f"{self.method} {self.path}"
 
 
+def keyed_routes() -> list[tuple[APIRoute, Scope | None]]:
+    """The routes that need a key, each with its scope."""
+    routes = [route for route in APP.routes if isinstance(route, APIRoute)]
+    return [(route, vars(d.call)[MARK]) for route in routes for d in route.dependant.dependencies]
+
+
 def _operations() -> list[Operation]:
-    """All that need a key, from the route table."""
-    found = []
-    for route in APP.routes:
-        demands = [vars(d.call)[MARK] for d in route.dependant.dependencies] if isinstance(route, APIRoute) else []
-        for scope, method in product(demands, sorted(getattr(route, "methods", ()))):
-            path = filled_in(route)
-            found.append(Operation(method, path, methods_at(path), scope))
-    return found
+    """All that need a key, from the route table, spelled with the version."""
+    return [
+        Operation(method, filled_in(route), route.path.removeprefix("/v1"), methods_at(filled_in(route)), scope)
+        for route, scope in keyed_routes()
+        if route.path.startswith("/v1/")
+        for method in sorted(route.methods)
+    ]
 
 
 def filled_in(route: Route) -> str:
@@ -128,6 +134,13 @@ SCOPE_SETS = {
     **{f"all but {scope}": frozenset(Scope) - {scope} for scope in Scope},
     "everything": frozenset(Scope),
 }
+SCOPE_CASES = [
+    (operation, who)
+    for operation in OPERATIONS
+    for who in ("nothing", f"only {operation.scope}", f"all but {operation.scope}", "everything")
+    if who in SCOPE_SETS
+]
+"""Each operation with a key for nothing, for its own scope, for all other scopes, and for everything."""
 KEYLESS = {
     "no header": "missing_api_key",
     "empty": "missing_api_key",
@@ -137,7 +150,7 @@ KEYLESS = {
     "unknown": "invalid_api_key",
     "revoked": "invalid_api_key",
 }
-BUDGETS = {"no limit": None, "organisation": "org_spend_limit", "user": "user_spend_limit"}
+BUDGETS = {"organisation": "org_spend_limit", "user": "user_spend_limit"}
 
 
 @dataclass
@@ -160,7 +173,7 @@ async def world() -> AsyncIterator[World]:
         state = await open_state(home)
         # A window of a minute could end between two requests of one test; this one ends in 2053.
         state.rates = Rates(window_s=YEARS_S)
-        engines = {model.deployment: LocalEngine(model) for model in CATALOG.set_up()}
+        engines = {model.deployment: LocalEngine(model) for model in CATALOG.deployed()}
         made = World(build_app(Service(CATALOG, engines, state)), state)
         pepper = state.secrets.derive(PEPPER)
         for who, key in (await state.database.run(lambda connection: _populate(connection, pepper))).items():
@@ -190,14 +203,15 @@ def _populate(connection: Connection, pepper: Keyring) -> dict[str, Key]:
     big = organisations.create(connection, "big", "enterprise", (), 1)
     for who, scopes in SCOPE_SETS.items():
         key(who, big, scopes)
-    for plan, limited in product(PLANS, BUDGETS):
-        org_id = organisations.create(connection, f"{plan}-{limited.replace(' ', '-')}", plan, (), 1)
+    for plan in TARIFFS:
+        org_id = organisations.create(connection, f"{plan}-plan", plan, (), 1)
+        for purpose in (*OPERATIONS, "rate"):
+            key(f"{plan}, {purpose}", org_id, frozenset(Scope))
+    for limited in BUDGETS:
+        org_id = organisations.create(connection, f"limited-{limited}", "enterprise", (), 1)
         user_id = organisations.ensure_user(connection, org_id, "ann", 1)
-        if limited != "no limit":
-            organisations.set_limit(connection, org_id, user_id if limited == "user" else None, 0)
-        for operation in OPERATIONS:
-            key(f"{plan}, {limited}, {operation}", org_id, frozenset(Scope), user_id)
-        key(f"{plan}, {limited}, rate", org_id, frozenset(Scope), user_id)
+        organisations.set_limit(connection, org_id, user_id if limited == "user" else None, 0)
+        key(f"limited {limited}", org_id, frozenset(Scope), user_id)
     small = organisations.create(connection, "small", "free", (), 1)
     key("used up", small, frozenset(Scope))
     key("used up, nothing", small, frozenset())
@@ -225,18 +239,29 @@ def _bearer(text: str) -> list[tuple[bytes, bytes]]:
 async def _use_up(state: State, headers: list[tuple[bytes, bytes]], leave: int) -> None:
     """Counts requests of a key until `leave` are left."""
     caller = await state.accounts.authenticate(headers[0][1].decode())
-    for _ in range(caller.plan.requests_per_minute - leave):
+    for _ in range(caller.tariff.requests_per_minute - leave):
         assert (await state.rates.hit(caller)).allowed
 
 
 # --- keys and scopes -------------------------------------------------------------------------------------------------
 
 
-def test_the_matrix_has_every_operation_in_both_spellings() -> None:
-    spelled = {operation.path for operation in OPERATIONS}
-    plain = {path for path in spelled if not path.startswith("/v1/")}
-    assert spelled == plain | {f"/v1{path}" for path in plain}
+def test_both_spellings_of_every_path_lead_to_the_same_endpoint() -> None:
+    table = {route.path: (route.methods, route.endpoint, scope) for route, scope in keyed_routes()}
     assert len(OPERATIONS) >= 12
+    assert {route.removeprefix("/v1") for route in table} == {operation.template for operation in OPERATIONS}
+    assert all(table[f"/v1{path}"] == table[path] for path in table if not path.startswith("/v1/"))
+    assert len(table) == 2 * len({operation.template for operation in OPERATIONS})
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=str)
+async def test_the_path_without_the_version_is_guarded_alike(world: World, operation: Operation) -> None:
+    for who, refusal in (("no header", 401), ("nothing", 403 if operation.scope else None), ("everything", None)):
+        answer = await world.ask(operation, who, operation.body, operation.plain)
+        if refusal:
+            assert answer.status == refusal, who
+        else:
+            check_admitted(operation, answer)
 
 
 def test_every_operation_with_a_scope_has_a_body_here() -> None:
@@ -244,26 +269,30 @@ def test_every_operation_with_a_scope_has_a_body_here() -> None:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=str)
-@pytest.mark.parametrize("who", KEYLESS)
-async def test_without_a_valid_key_it_is_401(world: World, operation: Operation, who: str) -> None:
-    answer = await world.ask(operation, who, operation.body)
-    assert (answer.status, answer.error["type"]) == (401, "authentication_error")
-    assert answer.error["code"] == KEYLESS[who]
-    assert answer.headers["www-authenticate"] == "Bearer"
-    assert "x-ratelimit-limit" not in answer.headers
+async def test_without_a_valid_key_it_is_401(world: World, operation: Operation) -> None:
+    for who, code in KEYLESS.items():
+        answer = await world.ask(operation, who, operation.body)
+        error = answer.error
+        assert (answer.status, error["type"], error["code"]) == (401, "authentication_error", code), who
+        assert answer.headers["www-authenticate"] == "Bearer"
+        assert "x-ratelimit-limit" not in answer.headers
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=str)
-@pytest.mark.parametrize("who", SCOPE_SETS)
+@pytest.mark.parametrize(("operation", "who"), SCOPE_CASES, ids=str)
 async def test_the_scope_decides(world: World, operation: Operation, who: str) -> None:
     answer = await world.ask(operation, who, operation.body)
     if operation.scope is None or operation.scope in SCOPE_SETS[who]:
-        assert not operation.body or answer.status in operation.answers
-        assert answer.status not in REFUSALS
-        assert answer.status < 500 or (answer.status == 501 and operation.plain in NOT_AVAILABLE)
+        check_admitted(operation, answer)
     else:
         assert (answer.status, answer.error["code"]) == (403, "missing_scope")
-    assert answer.headers["x-ratelimit-limit"] == str(PLANS["enterprise"].requests_per_minute)
+    assert answer.headers["x-ratelimit-limit"] == str(TARIFFS["enterprise"].requests_per_minute)
+
+
+def check_admitted(operation: Operation, answer: Answer) -> None:
+    """The answer is what the operation gives to a key that may do it."""
+    assert not operation.body or answer.status in operation.answers
+    assert answer.status not in REFUSALS
+    assert answer.status < 500 or (answer.status == 501 and operation.plain in NOT_AVAILABLE)
 
 
 # --- order, rate, plan and budget ------------------------------------------------------------------------------------
@@ -280,30 +309,35 @@ async def test_length_key_scope_rate_body_come_in_this_order(world: World, opera
     assert refused.headers["retry-after"] == refused.headers["x-ratelimit-reset"]
 
 
-@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize("plan", TARIFFS)
 async def test_the_plan_sets_the_rate(world: World, plan: str) -> None:
-    who, me = f"{plan}, no limit, rate", next(operation for operation in OPERATIONS if operation.path == "/v1/me")
+    who, me = f"{plan}, rate", next(operation for operation in OPERATIONS if operation.path == "/v1/me")
     await _use_up(world.state, world.headers[who], leave=1)
     last = await world.ask(me, who)
     assert (last.status, last.headers["x-ratelimit-remaining"]) == (200, "0")
-    assert last.headers["x-ratelimit-limit"] == str(PLANS[plan].requests_per_minute)
+    assert last.headers["x-ratelimit-limit"] == str(TARIFFS[plan].requests_per_minute)
     assert (await world.ask(me, who)).status == 429
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=str)
+async def test_the_plan_decides_about_voices_alone(world: World, operation: Operation) -> None:
+    for plan in TARIFFS:
+        answer = await world.ask(operation, f"{plan}, {operation}", operation.body)
+        if operation.plain in NEED_VOICES and operation.method == "POST" and not TARIFFS[plan].voices:
+            assert (answer.status, answer.error["code"]) == (403, "voice_not_in_plan"), plan
+        else:
+            check_admitted(operation, answer)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=str)
 @pytest.mark.parametrize("limited", BUDGETS)
-@pytest.mark.parametrize("plan", PLANS)
-async def test_plan_and_budget_decide(world: World, operation: Operation, plan: str, limited: str) -> None:
-    answer = await world.ask(operation, f"{plan}, {limited}, {operation}", operation.body)
-    if operation.plain in NEED_VOICES and operation.method == "POST" and not PLANS[plan].voices:
-        assert (answer.status, answer.error["code"]) == (403, "voice_not_in_plan")
-    elif operation in NEED_BUDGET and limited != "no limit":
+async def test_a_budget_that_is_spent_ends_what_costs_money(world: World, operation: Operation, limited: str) -> None:
+    answer = await world.ask(operation, f"limited {limited}", operation.body)
+    if operation in NEED_BUDGET:
         assert (answer.status, answer.error["type"]) == (402, SPENT_TYPES.get(operation.plain, "insufficient_quota"))
         assert answer.error["code"] == CODES.get(operation.plain, BUDGETS[limited])
     else:
-        assert operation not in SCOPED or answer.status in operation.answers
-        assert answer.status not in REFUSALS
-        assert answer.status < 500 or (answer.status == 501 and operation.plain in NOT_AVAILABLE)
+        check_admitted(operation, answer)
 
 
 OPEN = {
@@ -372,17 +406,15 @@ async def test_no_other_header_is_a_key(world: World, operation: Operation) -> N
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=str)
-@pytest.mark.parametrize("who", ["everything", "nothing", "unknown", "malformed", "revoked"])
-async def test_the_header_of_anthropics_clients_is_a_key_where_it_is_taken(
-    world: World, operation: Operation, who: str
-) -> None:
-    key = world.headers[who][0][1].removeprefix(b"Bearer ")
-    headers = [(b"x-api-key", key), *operation.headers]
-    answer = await ask(world.app, operation.method, operation.path, headers, operation.body)
-    if operation.plain not in TAKE_API_KEY_HEADER:
-        assert (answer.status, answer.error["code"]) == (401, "missing_api_key")
-    else:
-        assert answer.status == (await world.ask(operation, who, operation.body)).status
+async def test_the_header_of_anthropics_clients_is_a_key_where_it_is_taken(world: World, operation: Operation) -> None:
+    for who in ("everything", "nothing", "unknown", "malformed", "revoked"):
+        key = world.headers[who][0][1].removeprefix(b"Bearer ")
+        headers = [(b"x-api-key", key), *operation.headers]
+        answer = await ask(world.app, operation.method, operation.path, headers, operation.body)
+        if operation.plain not in TAKE_API_KEY_HEADER:
+            assert (answer.status, answer.error["code"]) == (401, "missing_api_key"), who
+        else:
+            assert answer.status == (await world.ask(operation, who, operation.body)).status, who
 
 
 @pytest.mark.parametrize("operation", TWO_HEADERS, ids=str)
@@ -412,7 +444,7 @@ async def test_other_methods_do_nothing(world: World, operation: Operation) -> N
 
 
 async def test_only_these_are_open(world: World) -> None:
-    keyed = {operation.path for operation in OPERATIONS}
+    keyed = {path for operation in OPERATIONS for path in (operation.path, operation.plain)}
     listed = {route.path_format: route for route in world.app.routes if isinstance(route, Route)}
     opened = {path for path, route in listed.items() if filled_in(route) not in keyed}
     assert opened == set(OPEN)

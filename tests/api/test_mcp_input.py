@@ -35,7 +35,7 @@ async def world() -> AsyncIterator[Api]:
     catalog = behaving(obedient=chat("obedient"))
     with temporary_folder() as home:
         state = await open_state(home)
-        service = Service(catalog, {model.deployment: LocalEngine(model) for model in catalog.set_up()}, state)
+        service = Service(catalog, {model.deployment: LocalEngine(model) for model in catalog.deployed()}, state)
         async with client_of(service) as client:
             world = Api(service, client)
             await world.organisation("acme")

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from contract.access import PLANS, Scope
+from contract.access import TARIFFS, Scope
 from contract.errors import FAULTS
-from contract.events import KEEP_ALIVE
 from contract.limits import CHAT_BODY_BYTES
-from contract.messages.errors import TYPE_BY_STATUS
+from contract.wires import KEEP_ALIVE, TYPE_BY_STATUS
 from deployments.ingress.routes import messages as route
 from deployments.ingress.wire import replies
 from deployments.ingress.wire.replies import event_stream
@@ -207,7 +206,7 @@ async def test_a_form_is_415(api: Api) -> None:
 async def test_too_many_requests_are_429(api: Api) -> None:
     await api.organisation("small", "free")
     key = await api.key(Scope.CHAT, org="small")
-    for _ in range(PLANS["free"].requests_per_minute):
+    for _ in range(TARIFFS["free"].requests_per_minute):
         await api.send("GET", "/v1/me", key)
     check(await api.send("POST", "/v1/messages", key, json=BODY), 429, "rate_limit_exceeded")
 

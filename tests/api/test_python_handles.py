@@ -25,7 +25,7 @@ CHAT, EMBEDDER, RERANKER, SCORER = "obedient", "lengths", "longest", "decision-v
 def handles(api: Api) -> Connection:
     """Over the same engines as the app."""
     catalog = api.service.catalog
-    adapters = {model.deployment: api.service.engine(model).adapter for model in catalog.set_up()}  # type: ignore[attr-defined]
+    adapters = {model.deployment: api.service.engine(model).adapter for model in catalog.deployed()}  # type: ignore[attr-defined]
     return connection(catalog, lambda deployment: Handle(adapters[deployment]))  # type: ignore[return-value]
 
 

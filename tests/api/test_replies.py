@@ -16,6 +16,7 @@ from deployments.ingress.app import build_app
 from deployments.ingress.front import concurrency as budgets_module
 from deployments.ingress.front import middleware
 from tests.api.conftest import Api, LocalEngine
+from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -184,8 +185,7 @@ async def test_what_a_body_becomes_counts_while_its_engine_works(api: Api) -> No
     body["messages"].append({"role": "user", "content": "hold 30"})  # type: ignore[attr-defined]
     asking = asyncio.create_task(api.send("POST", "/v1/chat/completions", json=body))
     length = len(json.dumps(body, separators=(",", ":")))
-    while api.service.concurrency.body_bytes.total <= length:  # noqa: ASYNC110  # a counter has nothing to wait for
-        await asyncio.sleep(0.005)
+    await until(lambda: api.service.concurrency.body_bytes.total > length)
     assert 10 * 200 * 5 * 100 < api.service.concurrency.body_bytes.total - length < 10 * 200 * 5 * 150
     asking.cancel()
     await asyncio.wait([asking])

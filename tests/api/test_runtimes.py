@@ -8,7 +8,7 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from contract.catalog import Elsewhere
+from contract.catalog import FallbackRuntime
 from deployments.ingress.app import build_app
 from tests.api.conftest import Api
 
@@ -20,7 +20,7 @@ async def mixed(api: Api) -> AsyncIterator[Api]:
     """`supertonic-3` speaks English and French with `fine`, all else with `plain`."""
     model = api.service.catalog.speech["supertonic-3"]
     assert model.serving
-    two = {"runtime": "fine", "license": "MIT", "languages": ("en", "fr"), "elsewhere": Elsewhere(runtime="plain")}
+    two = {"runtime": "fine", "license": "MIT", "languages": ("en", "fr"), "fallback": FallbackRuntime(runtime="plain")}
     changed = model.model_copy(update={"serving": model.serving.model_copy(update=two)})
     catalog = api.service.catalog.model_copy(update={"speech": api.service.catalog.speech | {model.id: changed}})
     service = replace(api.service, catalog=catalog)

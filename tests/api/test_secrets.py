@@ -64,7 +64,7 @@ class Planted:
 
     def __init__(self, state: State) -> None:
         self.failing = [False]
-        engines = {model.deployment: Leaky(model, self.failing) for model in CATALOG.set_up()}
+        engines = {model.deployment: Leaky(model, self.failing) for model in CATALOG.deployed()}
         self.service = Service(CATALOG, engines, state)
         self._app = build_app(self.service)
         self.written: list[str] = []

@@ -14,6 +14,7 @@ from contract.access import Scope
 from contract.limits import KEY_CACHE_S
 from state.accounts import api_keys
 from tests.api.conftest import Api, LocalEngine
+from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -36,8 +37,7 @@ async def streaming(api: Api, key: str | None = None) -> asyncio.Task[httpx.Resp
     asking = asyncio.create_task(api.chat(f"stream {EVENTS} 0.002", key, stream=True))
     engine = api.service.engines["chat-obedient"]
     assert isinstance(engine, LocalEngine)
-    while not engine.adapter.under_way:  # noqa: ASYNC110  # a counter has nothing to wait for
-        await asyncio.sleep(0.005)
+    await until(lambda: engine.adapter.under_way)
     return asking
 
 

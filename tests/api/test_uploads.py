@@ -31,6 +31,7 @@ from tests.api.conftest import Api, LocalEngine
 from tests.catalogs import behaving, chat
 from tests.state.books import pass_time
 from tests.state.bucket import Bucket, run_bucket
+from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -589,8 +590,7 @@ async def test_an_upload_goes_on_while_its_ticket_cannot_be_looked_at(
     running = asyncio.create_task(put_raw(api, ticket, body))
     await body.reached.wait()
     api.state.tickets = unreadable = Unreadable(api.state.database, api.state.blobs)
-    while unreadable.looked < 3:  # noqa: ASYNC110  # it gives nothing to wait for
-        await asyncio.sleep(0.01)
+    await until(lambda: unreadable.looked >= 3)
     body.coming.put_nowait(SOUND[1:])
     body.coming.put_nowait(None)
     assert await running == 200
@@ -799,7 +799,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
 async def s3(bucket: Bucket, tmp_path: Path) -> AsyncIterator[Api]:
     state = await open_state(tmp_path, blobs_url="s3://store/some/prefix")
     catalog = behaving(obedient=chat("obedient"))
-    service = Service(catalog, {m.deployment: LocalEngine(m) for m in catalog.set_up()}, state)
+    service = Service(catalog, {m.deployment: LocalEngine(m) for m in catalog.deployed()}, state)
     transport = httpx.ASGITransport(build_app(service), raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
         api = Api(service, client)

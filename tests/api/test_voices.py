@@ -22,6 +22,7 @@ from deployments.ingress.flows.voices import ANONYMOUS_CLIENTS
 from state.voices import own
 from tests.api.conftest import Api
 from tests.state.books import eventually
+from tests.state.voices import add_voice
 
 pytestmark = pytest.mark.anyio
 
@@ -49,9 +50,8 @@ async def adopt(api: Api, org_id: int = 1) -> None:
     voice = own(
         slug=SLUG, provider="qwen", label="Ours", gender="f", age_group="30-35", primary_language="de", description=None
     )
-    await api.state.voices.add(
-        org_id, voice, clip_blob="voices/1/clip.wav", sample_blob="voices/1/sample.mp3", transcript="hi", taken=()
-    )
+    names = {"clip_blob": "voices/1/clip.wav", "sample_blob": "voices/1/sample.mp3"}
+    await add_voice(api.state.database, org_id, voice, **names, transcript="hi")
 
 
 async def test_every_fixed_voice_of_the_spec_is_there(api: Api) -> None:

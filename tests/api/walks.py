@@ -90,7 +90,7 @@ ENGINE_SIDE: Mapping[str, tuple[str, ...]] = {
     "chat stream": CHAT_ENGINE,
     "speech": (
         "models/speech/adapter.py",
-        "models/speech/manners.py",
+        "models/speech/expressive.py",
         "models/speech/kokoro.py",
         "text/sentences.py",
         *KOKORO,
@@ -99,7 +99,7 @@ ENGINE_SIDE: Mapping[str, tuple[str, ...]] = {
         "models/transcription/adapter.py",
         "models/transcription/faster_whisper.py",
         "models/transcription/voice_activity.py",
-        "models/transcription/whisper_doubts.py",
+        "models/transcription/whisper.py",
         "models/transcription/segments.py",
         "models/stepping.py",
         "audio/sandbox.py",
@@ -110,8 +110,6 @@ ENGINE_SIDE: Mapping[str, tuple[str, ...]] = {
         "models/voice_design/adapter.py",
         "models/voice_design/kokoro.py",
         "models/voice_design/palette.py",
-        "models/voice_design/solving.py",
-        "models/kokoro/voices.py",
         "audio/pitch.py",
         *KOKORO,
     ),
@@ -273,7 +271,7 @@ def gate_to(model: Model, watch: StartWatch) -> Gate:
 
 def gates(catalog: Catalog) -> dict[str, Gate]:
     watch = StartWatch(APP_NAME, ask=lambda: None)  # type: ignore[arg-type,return-value]
-    return {model.deployment: gate_to(model, watch) for model in catalog.set_up()}
+    return {model.deployment: gate_to(model, watch) for model in catalog.deployed()}
 
 
 # --- the walks -------------------------------------------------------------------------------------------------------

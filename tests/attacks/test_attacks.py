@@ -12,33 +12,10 @@ import pytest
 
 from benchmarks.attacks.__main__ import OTHER, attack_all, main
 from benchmarks.attacks.attack import ATTACKS
+from tests.attacks.places import LONG, ON_A_GRAPH, ON_REQUEST, WITHOUT_A_GRAPH
 from tests.docs.pages import ROOT
 
 pytestmark = pytest.mark.anyio
-
-WITHOUT_A_GRAPH = (
-    "duplicate-keys",
-    "json-floods",
-    "wrong-values",
-    "json-shapes",
-    "endless-bodies",
-    "samples-for-strangers",
-    "idempotency-races",
-    "borrowed-idempotency-keys",
-    "searches-of-strangers",
-    "broken-messages",
-    "pages-of-others",
-    "misused-tickets",
-    "uploads-of-used-tickets",
-    "paths-and-hosts",
-    "smuggled-requests",
-    "headers-of-proxies",
-    "foreign-origins",
-    "keys-that-are-none",
-    "tickets-without-end",  # the last one: it leaves an organisation without tickets
-)
-LONG = {"tickets-without-end"}
-"""What the short form leaves out."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +91,10 @@ def test_an_unknown_attack_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> N
     with pytest.raises(SystemExit, match="2"):
         main(["kindness"])
     assert "duplicate-keys" in capsys.readouterr().err
+
+
+def test_every_attack_is_run_somewhere() -> None:
+    assert {*WITHOUT_A_GRAPH, *ON_A_GRAPH, *ON_REQUEST} == set(ATTACKS)
 
 
 def test_each_attack_says_what_it_tries_and_is_listed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,8 @@ from audio import sandbox
 from audio.sandbox import IN_MEMORY_BYTES, Crowded, NotAudio, Sound, TooLong, decode
 from audio.shares import Shares
 from benchmarks.attacks.bombs import BOMBS, RATE, encoded
-from tests.audio.test_sandbox import children, stuck, until
+from tests.audio.test_sandbox import children, stuck
+from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
 

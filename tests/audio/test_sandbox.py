@@ -9,7 +9,7 @@ import signal
 import struct
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -20,6 +20,7 @@ import soundfile
 
 from audio import sandbox
 from audio.sandbox import NotAudio, Sound, TooLong, decode
+from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -71,11 +72,6 @@ def children() -> set[int]:
         with suppress(FileNotFoundError):
             found |= set(map(int, (task / "children").read_text().split()))
     return found
-
-
-async def until(holds: Callable[[], object]) -> None:
-    while not holds():  # noqa: ASYNC110 (the kernel sends no event)
-        await asyncio.sleep(0.01)
 
 
 @asynccontextmanager

@@ -224,5 +224,5 @@ def test_what_is_not_a_stanzas_to_set_is_refused_with_the_reason(key: str) -> No
 
 @pytest.mark.parametrize("profile", configs.PROFILES)
 def test_every_stanza_as_shipped_is_one_that_serve_takes(profile: str) -> None:
-    for each in configs.load(profile).set_up():
+    for each in configs.load(profile).deployed():
         assert deployment_options(each)["name"] == each.deployment

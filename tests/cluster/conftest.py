@@ -20,7 +20,7 @@ import psutil
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-START_S = 180
+START_S = 240
 STOP_S = 60
 
 

@@ -1,4 +1,4 @@
-"""The short form of `make attack` against the real graph: HAProxy, Ray, and real engines where the profile has them."""
+"""Attacks that need the real graph: HAProxy, Ray, and engines that are real where the profile has them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks.attacks.__main__ import attack_all
 from benchmarks.attacks.attack import ATTACKS
+from tests.attacks.places import ON_A_GRAPH
 from tests.cluster.conftest import ROOT, Server
 
 pytestmark = pytest.mark.cluster
@@ -22,7 +23,7 @@ def keys(server: Server) -> tuple[str, str]:
     return _customer(server, "attacker"), _customer(server, "bystander")
 
 
-@pytest.mark.parametrize("name", [one.name for one in ATTACKS.values() if not one.is_long])
+@pytest.mark.parametrize("name", ON_A_GRAPH)
 def test_attack_is_held(server: Server, keys: tuple[str, str], name: str) -> None:
     (verdict,) = asyncio.run(attack_all(server.url, *keys, [ATTACKS[name]], is_short=True))
     if verdict.held is None:

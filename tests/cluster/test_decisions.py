@@ -38,6 +38,7 @@ def test_both_models_wake_and_are_measured(server: Server) -> None:
     assert {model["measurements"]["fingerprint"] for model in listed[:2]} <= kept
 
 
+@pytest.mark.smoke
 def test_repetitions_are_equal(server: Server) -> None:
     body = {"state": "The parcel came broken.", "preset": "sentiment-v1"}
     with server.http() as client:

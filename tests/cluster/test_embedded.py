@@ -35,6 +35,7 @@ WEATHER = {
 }
 
 
+@pytest.mark.smoke
 def test_sync_client_chats(server: Server) -> None:
     answer = server.openai().chat.completions.create(model=MODEL, messages=QUESTION, temperature=0, max_tokens=32)
     assert "Paris" in answer.choices[0].message.content
@@ -42,6 +43,7 @@ def test_sync_client_chats(server: Server) -> None:
     assert answer._request_id.startswith("req_")
 
 
+@pytest.mark.smoke
 def test_sync_client_streams(server: Server) -> None:
     stream = server.openai().chat.completions.create(
         model=MODEL, messages=QUESTION, temperature=0, max_tokens=32, stream=True,
@@ -66,6 +68,7 @@ async def test_async_client_streams(server: Server) -> None:
     assert "Paris" in text
 
 
+@pytest.mark.smoke
 def test_answer_follows_a_json_schema(server: Server) -> None:
     answer = server.openai().chat.completions.create(
         model=MODEL, messages=QUESTION, response_format=CITY, temperature=0, max_tokens=64
@@ -114,6 +117,7 @@ def test_disconnect_frees_the_engine(server: Server) -> None:
     assert 0 < unfinished(server) < 8000
 
 
+@pytest.mark.smoke
 def test_embeddings_with_the_clients_default_of_base64(server: Server) -> None:
     result = server.openai().embeddings.create(
         model="all-minilm-l6-v2", input=["a cat", "a kitten", "the federal budget"]
@@ -124,6 +128,7 @@ def test_embeddings_with_the_clients_default_of_base64(server: Server) -> None:
     assert _dot(cat, kitten) > _dot(cat, budget) + 0.2
 
 
+@pytest.mark.smoke
 def test_rerank_puts_the_relevant_document_first(server: Server) -> None:
     body = {"query": "capital of France", "documents": ["Bananas are yellow.", "Paris is the capital of France."]}
     with server.http() as client:

@@ -1,4 +1,7 @@
-"""Every script of docs/examples as it stands, beside the server of this run; `batch.py` brings a Ray of its own."""
+"""Every script of docs/examples as it stands, beside the server of this run; `batch.py` brings a Ray of its own.
+
+The others run one after the other in one process, which connects to the graph once.
+"""
 
 from __future__ import annotations
 
@@ -35,17 +38,33 @@ def test_every_script_is_run() -> None:
     assert {file.stem for file in (ROOT / "docs/examples").glob("[!_]*.py")} == {*SHOWN, "batch"}
 
 
-@pytest.mark.parametrize("script", SHOWN)
-def test_a_script_shows_what_it_promises(server: Server, script: str, tmp_path: Path) -> None:
+ALL = """
+import runpy, sys
+for name in sys.argv[1:]:
+    print(f"\\f{name}")
+    runpy.run_module(f"docs.examples.{name}", run_name="__main__")
+"""
+"""Runs scripts as programs; a form feed and its name stand before what each prints."""
+
+
+@pytest.fixture(scope="module")
+def outputs(server: Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What each script prints."""
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(server.home / "ray_token")}
-    shown = printed(sys.executable, script, tmp_path, token)
-    assert [text for text in SHOWN[script] if text not in shown] == [], shown
+    whole = printed([sys.executable, "-c", ALL, *SHOWN], tmp_path_factory.mktemp("examples"), token)
+    return dict(part.split("\n", 1) for part in whole.split("\f")[1:])
+
+
+@pytest.mark.parametrize("script", SHOWN)
+def test_a_script_shows_what_it_promises(outputs: dict[str, str], script: str) -> None:
+    assert [text for text in SHOWN[script] if text not in outputs[script]] == [], outputs[script]
 
 
 @pytest.mark.skipif(not (ELSEWHERE / "done").exists(), reason="needs `make setup-batch`")
 def test_a_data_set_goes_through_the_models_without_the_graph(server: Server, tmp_path: Path) -> None:
     home = {"PARLANCE_HOME": str(server.home)}
-    lines = printed(str(ELSEWHERE / "bin/python"), "batch", tmp_path, home).splitlines()
+    command = [str(ELSEWHERE / "bin/python"), "-m", "docs.examples.batch"]
+    lines = printed(command, tmp_path, home).splitlines()
     train, bread = "The train to the coast leaves at nine.", "We baked bread with olives and salt."
     assert f"{train}  is nearest to  The railway station was full of people." in lines
     assert f"{bread}  is nearest to  Soup tastes better on the second day." in lines
@@ -55,10 +74,9 @@ def test_a_data_set_goes_through_the_models_without_the_graph(server: Server, tm
     assert list((tmp_path / "var/examples/batch/vectors").glob("*.parquet"))
 
 
-def printed(python: str, script: str, folder: Path, settings: dict[str, str]) -> str:
-    """What a script prints in `folder`, where it may write."""
+def printed(command: list[str], folder: Path, settings: dict[str, str]) -> str:
+    """What a command prints in `folder`, where it may write."""
     environment = os.environ | {"PYTHONPATH": str(ROOT)} | settings
-    command = [python, "-m", f"docs.examples.{script}"]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=LIMIT_S)
     assert done.returncode == 0, done.stderr
     return done.stdout

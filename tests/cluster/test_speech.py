@@ -45,6 +45,7 @@ def test_cosyvoice_refuses_when_cold_and_wakes(server: Server) -> None:
     assert warm.headers["x-voice"] == "default"
 
 
+@pytest.mark.smoke
 def test_default_engine_gives_mp3(server: Server) -> None:
     reply = speak(server)
     assert reply.headers["content-type"] == "audio/mpeg"
@@ -59,6 +60,7 @@ def test_a_language_that_kokoro_does_not_speak_is_named_after_what_does(server: 
     assert b"kokoro" not in reply.content
 
 
+@pytest.mark.smoke
 def test_official_client_speaks_and_streams(server: Server) -> None:
     client = server.openai()
     whole = client.audio.speech.create(model="supertonic-3", voice="F2", input=TEXT, response_format="flac")

@@ -53,6 +53,7 @@ def by_ticket(server: Server, upload_id: str, **fields: Any) -> httpx.Response:
         return client.post("/audio/transcriptions", json={"upload_id": upload_id, **fields})
 
 
+@pytest.mark.smoke
 def test_what_was_spoken_is_heard(server: Server, recording: bytes) -> None:
     reply = transcribe(server, recording, language="en")
     assert wrong(reply.json()["text"]) < 0.35

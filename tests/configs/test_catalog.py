@@ -88,7 +88,7 @@ def test_embedded_sets_up_chat_embeddings_and_rerank() -> None:
 
 
 def test_every_price_of_what_is_set_up_is_above_zero() -> None:
-    for model in load("embedded").set_up():
+    for model in load("embedded").deployed():
         assert model.price, model.id
         assert min(model.price.values()) > 0, model.id
 
@@ -105,7 +105,7 @@ def test_every_price_of_what_is_set_up_is_above_zero() -> None:
         (STANZA + SERVING + "cpus = 1\n", "chat.toml [m.serving.embedded] `cpus`"),
         (STANZA + SERVING + "deployment = 1\n", "chat.toml [m.serving.embedded] `deployment`"),
         (STANZA + "serving = 1\n", "chat.toml `m.serving`: a table is expected"),
-        (STANZA + "serving.embedded = 1\n", "chat.toml [m.serving.embedded]: input should be a valid dictionary"),
+        (STANZA + "serving.embedded = 1\n", "chat.toml `m.serving.embedded`: a table is expected"),
         ("m = 1\n", "chat.toml `m`: a table is expected"),
         (STANZA + STANZA, "chat.toml:"),
         ("[m", "chat.toml:"),
@@ -138,6 +138,26 @@ def test_stanza_of_another_profile_is_checked_too(tmp_path: Path) -> None:
         load("embedded", tmp_path)
 
 
+def test_a_serving_table_may_be_like_another(tmp_path: Path) -> None:
+    alike = '[qwen3-tts.serving.cpu]\nlike = "embedded"\n'
+    folder = edited(tmp_path, "speech.toml", (alike, f"{alike}wait_s = 7\n"))
+    here, there = load("embedded", folder).speech["qwen3-tts"].serving, load("cpu", folder).speech["qwen3-tts"].serving
+    assert here
+    assert there
+    beside = {"wait_s": 7, "deployment": {"ray_actor_options": {"num_cpus": 0.1}}}
+    assert there == here.model_copy(update=beside) != here
+
+
+@pytest.mark.parametrize("like", ['"nobody"', '"embedded"', '"cpu"', "[]"])
+def test_a_serving_table_that_is_like_no_complete_one_is_refused(tmp_path: Path, like: str) -> None:
+    text = STANZA + SERVING.replace("embedded", "production")
+    text += f'[m.serving.cpu]\nlike = "production"\n[m.serving.embedded]\nlike = {like}\n'
+    (tmp_path / "chat.toml").write_text(text)
+    sentence = refusal(tmp_path)
+    assert sentence.startswith("chat.toml [m.serving.embedded] `like`: there is no complete table `")
+    assert sentence.endswith("; allowed: `production`")
+
+
 @pytest.mark.parametrize(
     ("file", "old", "new", "complaint"),
     [
@@ -145,7 +165,7 @@ def test_stanza_of_another_profile_is_checked_too(tmp_path: Path) -> None:
         ("speech.toml", 'provider = "mistral"', 'provider = "qwen"', r"speech.toml \[qwen3-tts\] `provider`"),
         ("voices.toml", 'provider = "qwen"', 'provider = "nobody"', r"voices.toml \[rooom-f-01\] `provider`"),
         ("voices.toml", 'gender = "f"', 'gender = "x"', r"voices.toml \[F1\] `gender`"),
-        ("sentences.toml", "\nzh = ", "\nxx = ", r"speech.toml \[cosyvoice-3\] `sentences`: .*no sentence for zh"),
+        ("sentences.toml", "\nzh = ", "\nxx = ", "sentences.toml: there is no sentence for `zh`, which"),
         ("sentences.toml", "\nzh = ", "\nzh = 1 #", "sentences.toml `zh`: a string is expected"),
     ],
 )
@@ -190,27 +210,22 @@ def test_engines_among_which_none_could_be_chosen_are_refused(
     assert re.match(complaint, refusal(edited(tmp_path, "speech.toml", *changes)))
 
 
-def test_a_stanza_brings_the_sentence_of_a_new_language(tmp_path: Path) -> None:
+def test_a_new_language_needs_a_sentence(tmp_path: Path) -> None:
     ten = '"de", "en", "fr", "es", "it", "pt", "ru", "ja", "ko", "zh"'
     qwen = (f"languages = [{ten}]", f'languages = [{ten}, "sw"]')
-    assert "no sentence for sw" in refusal(edited(tmp_path, "speech.toml", qwen))
-    sentence = ("takeover_order = 10", 'takeover_order = 10\nsentences = { sw = "Habari ya asubuhi." }')
-    catalog = load("embedded", edited(tmp_path, "speech.toml", qwen, sentence))
+    folder = edited(tmp_path, "speech.toml", qwen)
+    assert "no sentence for `sw`, which [qwen3-tts] of speech.toml speaks" in refusal(folder)
+    with (folder / "sentences.toml").open("a") as file:
+        file.write('sw = "Habari ya asubuhi."\n')
+    catalog = load("embedded", folder)
     assert catalog.sentences["sw"] == "Habari ya asubuhi."
     assert catalog.sentences.keys() == load("embedded").sentences.keys() | {"sw"}
     assert catalog.spoken_languages == load("embedded").spoken_languages | {"sw"}
 
 
-def test_a_language_has_one_sentence(tmp_path: Path) -> None:
-    folder = edited(
-        tmp_path, "speech.toml", ("takeover_order = 10", 'takeover_order = 10\nsentences = { de = "Hallo." }')
-    )
-    assert refusal(folder).startswith("speech.toml [qwen3-tts] `sentences.de`")
-
-
 @pytest.mark.parametrize("profile", PROFILES)
 def test_what_runs_in_place_of_a_model_has_a_licence_of_its_own(profile: str) -> None:
-    for model in load(profile).set_up():
+    for model in load(profile).deployed():
         assert model.serving
         if model.serving.runtime != model.id:
             assert model.serving.license, model.id

@@ -1,4 +1,4 @@
-"""The drill: a fifth speech engine, with a language of its own, is a stanza, voices and one adapter file.
+"""The drill: a fifth speech engine, with a language of its own, is a stanza, voices, a sentence and one adapter file.
 
 It starts from the catalogue as shipped. Nothing else of the repository is touched.
 """
@@ -21,7 +21,7 @@ from contract.catalog import Catalog
 from contract.errors import ApiError
 from contract.speech.engine import SpeechJob
 from contract.speech.request import SpeechRequest
-from contract.speech.routing import Choice, choose
+from contract.speech.routing import SpeechRoute, choose
 
 PROVIDER, MODEL, VOICE, LANGUAGE = "tone", "tone-1", "tone-f-01", "sw"
 
@@ -38,7 +38,6 @@ formats = ["flac", "mp3"]
 sample_rate = 24_000
 default_voice = "tone-f-01"
 takeover_order = 15
-sentences = { sw = "Habari ya asubuhi. Hii ndiyo sauti yangu." }
 price = { characters = 1_000_000 }
 
 [tone-1.serving.embedded]
@@ -46,6 +45,10 @@ adapter = "further_engines.tone:Tone"
 runtime = "tone-1"
 options = { height_hz = 440.0 }
 deployment = { ray_actor_options = { num_cpus = 0.05 } }
+"""
+
+SENTENCE = """
+sw = "Habari ya asubuhi. Hii ndiyo sauti yangu."
 """
 
 VOICES = """
@@ -91,7 +94,7 @@ def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Catalog
     """The catalogue as shipped and the fifth engine, whose adapter can be imported."""
     folder, code = tmp_path / "catalog", tmp_path / "code" / "further_engines"
     shutil.copytree(configs.FOLDER / "catalog", folder)
-    for file, text in (("speech.toml", STANZA), ("voices.toml", VOICES)):
+    for file, text in (("speech.toml", STANZA), ("voices.toml", VOICES), ("sentences.toml", SENTENCE)):
         (folder / file).write_text((folder / file).read_text("utf-8") + text, "utf-8")
     code.mkdir(parents=True)
     (code / "tone.py").write_text(ADAPTER, "utf-8")
@@ -101,7 +104,7 @@ def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Catalog
         sys.modules.pop(name, None)
 
 
-def chosen(catalog: Catalog, *, detected: str = "de", **body: object) -> Choice:
+def chosen(catalog: Catalog, *, detected: str = "de", **body: object) -> SpeechRoute:
     engines = {model.provider: model for model in catalog.speech.values()}
     request = SpeechRequest.model_validate({"input": "Habari"} | body)
     return choose(request, catalog.voices, engines, detected, TODAY)

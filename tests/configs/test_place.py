@@ -12,7 +12,7 @@ from pydantic import ValidationError
 import graph
 from configs import FOLDER, PROFILES
 from contract.catalog import Catalog
-from contract.place import COUNTRIES, UNKNOWN_COUNTRY, Place
+from contract.operator import COUNTRIES, UNKNOWN_COUNTRY, Operator
 from graph import GraphArgs
 
 
@@ -30,10 +30,10 @@ def test_what_is_no_country_is_refused(country: Any) -> None:
 @pytest.mark.parametrize(("operator", "taken"), [("x", True), ("x" * 100, True), ("x" * 101, False), (" ", False)])
 def test_an_operator_has_a_name(operator: str, taken: bool) -> None:
     if taken:
-        assert Place(operator=operator).operator == operator
+        assert Operator(name=operator).name == operator
     else:
         with pytest.raises(ValidationError):
-            Place(operator=operator)
+            Operator(name=operator)
 
 
 def test_there_are_as_many_countries_as_in_the_standard() -> None:
@@ -56,5 +56,5 @@ def test_the_graph_gets_the_place_and_an_unknown_country_is_loud(
     monkeypatch.setattr(graph, "wire", lambda catalog, _ingress, **_: wired.append(catalog))
     with caplog.at_level(logging.WARNING, "parlance.graph"):
         graph.build(GraphArgs(operator="Example GmbH", country=country))
-    assert wired[0].place == Place(operator="Example GmbH", country=country)
+    assert wired[0].operator == Operator(name="Example GmbH", country=country)
     assert bool(caplog.records) == warned

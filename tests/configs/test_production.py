@@ -16,7 +16,7 @@ from contract.errors import ApiError
 from contract.models import describe
 from contract.transcription.request import TranscriptionRequest, plan
 from models.options import check
-from models.weights.repositories import repositories
+from models.weights.stanzas import repositories
 from models.weights.store import manifest
 
 PRODUCTION = configs.load("production")
@@ -32,8 +32,8 @@ SPEC = {
 """Spec 2 and 4: every model that they name."""
 
 CHATS = [model for model in PRODUCTION.chat.values() if model.serving]
-MODELS = [pytest.param(model, id=model.deployment) for model in PRODUCTION.set_up()]
-ENGINES = [model for model in PRODUCTION.set_up() if model.serving and "engine" in model.serving.options]
+MODELS = [pytest.param(model, id=model.deployment) for model in PRODUCTION.deployed()]
+ENGINES = [model for model in PRODUCTION.deployed() if model.serving and "engine" in model.serving.options]
 
 
 def registered(registry: str) -> set[str]:
@@ -54,7 +54,7 @@ def registered(registry: str) -> set[str]:
 
 @pytest.mark.parametrize("noun", SPEC)
 def test_every_model_of_the_spec_is_set_up(noun: str) -> None:
-    assert {model.id for model in PRODUCTION.set_up() if model.noun == noun} == SPEC[noun]
+    assert {model.id for model in PRODUCTION.deployed() if model.noun == noun} == SPEC[noun]
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -28,8 +28,7 @@ def test_each_axis_has_a_choice() -> None:
 
 def test_every_age_that_can_be_ordered_has_a_group() -> None:
     for age in range(AGE_YEARS[0], AGE_YEARS[1] + 1):
-        group = TRAITS.group_of(age)
-        assert group.from_years <= age <= group.to_years
+        (group,) = [one for one in TRAITS.age_groups.values() if one.from_years <= age <= one.to_years]
         assert group.from_years <= group.middle_years <= group.to_years
 
 

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from contract.chat import request as chat
 from contract.chat import tools as chat_tools
 from contract.chat.request import ChatRequest
 from contract.errors import ApiError
-from contract.limits import JSON_VALUES
+from contract.limits import JSON_VALUES, MAX_IMAGES, MAX_MESSAGES, MAX_STOP_CHARS
 
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
 
@@ -105,7 +104,7 @@ def test_stop_is_one_string_or_up_to_four() -> None:
     assert request(stop=None).stop is None
     assert refused(stop=["a"] * 5)[0] == ("stop",)
     assert refused(stop=[""])[0] == ("stop", 0)
-    assert refused(stop=["a" * (chat.MAX_STOP_CHARS + 1)])[0] == ("stop", 0)
+    assert refused(stop=["a" * (MAX_STOP_CHARS + 1)])[0] == ("stop", 0)
 
 
 def test_top_logprobs_need_logprobs() -> None:
@@ -116,8 +115,8 @@ def test_top_logprobs_need_logprobs() -> None:
 
 def test_messages_are_between_one_and_the_limit() -> None:
     one = {"role": "user", "content": "a"}
-    assert len(request(messages=[one] * chat.MAX_MESSAGES).messages) == chat.MAX_MESSAGES
-    assert refused(messages=[one] * (chat.MAX_MESSAGES + 1))[0] == ("messages",)
+    assert len(request(messages=[one] * MAX_MESSAGES).messages) == MAX_MESSAGES
+    assert refused(messages=[one] * (MAX_MESSAGES + 1))[0] == ("messages",)
     assert refused(messages=[])[0] == ("messages",)
     assert refused(messages="hello")[0] == ("messages",)
 
@@ -187,9 +186,9 @@ def test_no_other_address_is_taken(url: str) -> None:
 
 def test_images_are_counted_over_all_messages() -> None:
     image = {"type": "image_url", "image_url": PIXEL}
-    full = user(*[image] * chat.MAX_IMAGES)
+    full = user(*[image] * MAX_IMAGES)
     assert request(messages=full)
-    assert f"{chat.MAX_IMAGES}" in refused(messages=full + user(image))[1]
+    assert f"{MAX_IMAGES}" in refused(messages=full + user(image))[1]
     assert "user" in refused(messages=[{"role": "system", "content": [image]}])[1]
 
 

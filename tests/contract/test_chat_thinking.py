@@ -5,22 +5,22 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from contract.catalog import ChatModel
+from contract.catalog import ChatModel, ThinkingOptions
 from contract.chat.request import ChatRequest
-from contract.chat.thinking import EFFORTS, MAX_VARIABLE, Thinking, Told, told
+from contract.chat.thinking import EFFORTS, MAX_VARIABLE, ReasoningSettings, reasoning_settings
 from contract.errors import ApiError
 
-SWITCHED = Thinking(switch="enable_thinking", concurrency={"minimal": 512, "low": 2048})
-LEVELLED = Thinking(levels=("low", "high"))
-VARIABLES = Thinking(switch="thinking", variables={"depth": "integer", "style": ("brief", "full")})
+SWITCHED = ThinkingOptions(switch="enable_thinking", budgets={"minimal": 512, "low": 2048})
+LEVELLED = ThinkingOptions(levels=("low", "high"))
+VARIABLES = ThinkingOptions(switch="thinking", variables={"depth": "integer", "style": ("brief", "full")})
 
 
-def tell(thinking: Thinking | None, effort: str | None = None, /, **variables: Any) -> Told:
+def tell(thinking: ThinkingOptions | None, effort: str | None = None, /, **variables: Any) -> ReasoningSettings:
     body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "reasoning_effort": effort}
-    return told(ChatRequest.model_validate(body | {"chat_template_kwargs": variables or None}), thinking)
+    return reasoning_settings(ChatRequest.model_validate(body | {"chat_template_kwargs": variables or None}), thinking)
 
 
-def refusal(thinking: Thinking | None, /, **variables: Any) -> ApiError:
+def refusal(thinking: ThinkingOptions | None, /, **variables: Any) -> ApiError:
     with pytest.raises(ApiError) as caught:
         tell(thinking, **variables)
     assert caught.value.fault.status == 400
@@ -29,25 +29,25 @@ def refusal(thinking: Thinking | None, /, **variables: Any) -> ApiError:
 
 @pytest.mark.parametrize("effort", EFFORTS)
 def test_a_model_that_cannot_think_ignores_the_effort(effort: str) -> None:
-    assert tell(None, effort) == tell(Thinking(), effort) == Told()
+    assert tell(None, effort) == tell(ThinkingOptions(), effort) == ReasoningSettings()
 
 
 def test_a_request_that_says_nothing_leaves_the_model_its_own_way() -> None:
-    assert tell(SWITCHED) == tell(LEVELLED) == Told()
+    assert tell(SWITCHED) == tell(LEVELLED) == ReasoningSettings()
 
 
 def test_no_effort_switches_thoughts_off_and_any_other_on() -> None:
-    assert tell(SWITCHED, "none") == Told({"enable_thinking": False})
-    assert tell(SWITCHED, "minimal") == Told({"enable_thinking": True}, budget_tokens=512)
-    assert tell(SWITCHED, "low") == Told({"enable_thinking": True}, budget_tokens=2048)
-    assert tell(SWITCHED, "medium") == tell(SWITCHED, "max") == Told({"enable_thinking": True})
+    assert tell(SWITCHED, "none") == ReasoningSettings({"enable_thinking": False})
+    assert tell(SWITCHED, "minimal") == ReasoningSettings({"enable_thinking": True}, budget_tokens=512)
+    assert tell(SWITCHED, "low") == ReasoningSettings({"enable_thinking": True}, budget_tokens=2048)
+    assert tell(SWITCHED, "medium") == tell(SWITCHED, "max") == ReasoningSettings({"enable_thinking": True})
 
 
 def test_an_effort_that_a_model_lacks_becomes_the_nearest() -> None:
     levels = [tell(LEVELLED, effort).level for effort in EFFORTS]
     assert levels == [None, "low", "low", "low", "high", "high", "high"]
-    assert tell(Thinking(levels=("none", "high")), "none").level == "none"
-    assert tell(Thinking(levels=("none", "high")), "minimal").level == "high"
+    assert tell(ThinkingOptions(levels=("none", "high")), "none").level == "none"
+    assert tell(ThinkingOptions(levels=("none", "high")), "minimal").level == "high"
 
 
 def test_what_is_said_of_the_switch_goes_before_the_effort() -> None:
@@ -79,7 +79,7 @@ def stanza(**fields: Any) -> ChatModel:
 
 def test_a_stanza_that_contradicts_itself_does_not_load() -> None:
     budgets = {"thinking": {"budgets": {"low": 5}}}
-    assert stanza(reasoning_parser="qwen3", **budgets).thinking == Thinking(concurrency={"low": 5})
+    assert stanza(reasoning_parser="qwen3", **budgets).thinking == ThinkingOptions(budgets={"low": 5})
     for wrong in (budgets, {"thinking": {"levels": ["hard"]}}, {"thinking": {"variables": {"a": "string"}}}):
         with pytest.raises(ValidationError):
             stanza(**wrong)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from contract.body import validated
-from contract.chat import forms, schemas
+from contract.chat import schemas
 from contract.chat.engine import ChatJob
 from contract.chat.request import ChatRequest
 from contract.errors import ApiError
@@ -58,7 +58,7 @@ def test_engines_are_given_a_function_for_a_custom_tool() -> None:
     assert list(function.parameters["properties"]) == ["input"]
     assert body.offered[1].function.name == "weather"
     assert body.custom_tools == {"code"}
-    assert [param for param, _ in schemas.compiled(body)] == ["tools[0].function.parameters"]
+    assert list(body.compiled_schemas()) == ["tools[0].function.parameters"]
 
 
 @pytest.mark.parametrize(
@@ -159,12 +159,12 @@ def test_an_answer_follows_a_regular_expression_or_is_one_of_several(form: dict[
 
 @pytest.mark.parametrize("surplus", [-1, 0, 1])
 def test_forms_are_bounded(surplus: int) -> None:
-    count, chars = forms.MAX_ALLOWED_ANSWERS + surplus, forms.MAX_ALLOWED_ANSWERS_CHARS + surplus
+    count, chars = schemas.MAX_ALLOWED_ANSWERS + surplus, schemas.MAX_ALLOWED_ANSWERS_CHARS + surplus
     for form in (
-        {"regex": "a" * (forms.MAX_REGEX_CHARS + surplus)},
-        {"regex": f"a{{{forms.MAX_REPETITIONS + surplus}}}"},
-        {"regex": f"a{{1,{forms.MAX_REPETITIONS + surplus}}}"},
-        {"regex": f"a{{{forms.MAX_REPETITIONS + surplus},}}"},
+        {"regex": "a" * (schemas.MAX_REGEX_CHARS + surplus)},
+        {"regex": f"a{{{schemas.MAX_REPETITIONS + surplus}}}"},
+        {"regex": f"a{{1,{schemas.MAX_REPETITIONS + surplus}}}"},
+        {"regex": f"a{{{schemas.MAX_REPETITIONS + surplus},}}"},
         {"choice": [f"{i}" for i in range(count)]},
         {"choice": ["x" * chars]},
     ):

@@ -15,8 +15,7 @@ from pydantic import TypeAdapter
 from contract.decisions.answers import answer, answers
 from contract.decisions.engine import Reading, Readings
 from contract.decisions.native import timing_ms, usage
-from contract.decisions.policy import Policy
-from contract.decisions.questions import Question
+from contract.decisions.questions import Policy, Question
 from contract.errors import ApiError
 
 QUESTION: TypeAdapter[Question] = TypeAdapter(Question)

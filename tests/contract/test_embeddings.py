@@ -25,8 +25,8 @@ def refusal(**body: object) -> ApiError:
     return caught.value
 
 
-def model(*, dimensions: int = 384, matryoshka: bool = False) -> EmbeddingModel:
-    return EmbeddingModel(id="m", owned_by="o", dimensions=dimensions, context_window=256, matryoshka=matryoshka)
+def model(*, dimensions: int = 384) -> EmbeddingModel:
+    return EmbeddingModel(id="m", owned_by="o", dimensions=dimensions, context_window=256)
 
 
 def test_a_string_is_one_text() -> None:
@@ -85,21 +85,17 @@ def test_unknown_fields_are_ignored() -> None:
     assert read(input="x", user="u", truncate=True).encoding_format == "float"
 
 
-@pytest.mark.parametrize(
-    ("asked", "matryoshka", "given"),
-    [(None, False, 384), (384, False, 384), (384, True, 384), (383, True, 383), (1, True, 1)],
-)
-def test_dimensions_that_the_model_offers(asked: int | None, matryoshka: bool, given: int) -> None:
-    job = job_of(read(input="x", dimensions=asked), model(matryoshka=matryoshka))
-    assert (job.texts, job.dimensions) == (("x",), given)
+@pytest.mark.parametrize("dimensions", [None, 384])
+def test_dimensions_that_the_model_offers(dimensions: int | None) -> None:
+    assert job_of(read(input="x", dimensions=dimensions), model()).texts == ("x",)
 
 
-@pytest.mark.parametrize(("asked", "matryoshka"), [(383, False), (385, False), (385, True)])
-def test_other_dimensions_are_refused_with_the_offer(asked: int, matryoshka: bool) -> None:
+@pytest.mark.parametrize("dimensions", [1, 383, 385])
+def test_other_dimensions_are_refused_with_the_offer(dimensions: int) -> None:
     with pytest.raises(ApiError, match="384") as caught:
-        job_of(read(input="x", dimensions=asked), model(matryoshka=matryoshka))
+        job_of(read(input="x", dimensions=dimensions), model())
     assert caught.value.param == "dimensions"
-    assert str(asked) in caught.value.message
+    assert str(dimensions) in caught.value.message
 
 
 ROWS = [(1.0, -0.5, 0.1), (0.0, 3.5e-8, 2.0)]

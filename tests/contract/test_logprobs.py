@@ -12,11 +12,12 @@ from contract.body import parse
 from contract.chat.engine import ChatBatch, ChatJob
 from contract.chat.request import ChatRequest
 from contract.errors import TOO_MUCH_AT_ONCE, ApiError
-from contract.events import event
-from contract.logprobs import LOGPROB_TOKENS, check_logprobs, most_with_logprobs
+from contract.limits import LOGPROB_TOKENS
+from contract.quantities import check_logprobs, most_with_logprobs
 from contract.responses.events import ResponseEvents
-from contract.responses.reply import Head
+from contract.responses.reply import ResponseHead
 from contract.responses.request import ResponsesRequest
+from contract.wires import event
 from tests.catalogs import chat
 
 MODEL = chat("m").model_copy(update={"context_window": 10**6})
@@ -72,7 +73,7 @@ def batch(number: int) -> ChatBatch:
 
 def responding(hold: Any) -> ResponseEvents:
     body = json.dumps({"model": "m", "input": "x", "top_logprobs": 20}).encode()
-    return ResponseEvents(Head(parse(ResponsesRequest, body), "req_abc", 1, "m"), hold)
+    return ResponseEvents(ResponseHead(parse(ResponsesRequest, body), "req_abc", 1, "m"), hold)
 
 
 def test_a_stream_keeps_no_more_of_its_logprobs_than_it_has_told() -> None:
@@ -101,7 +102,7 @@ def test_what_a_client_says_is_never_taken_for_logprobs() -> None:
         "metadata": {"logprobs": "0"},
         "instructions": '"logprobs":"1"',
     }
-    events = ResponseEvents(Head(parse(ResponsesRequest, json.dumps(body).encode()), "req_abc", 1, "m"))
+    events = ResponseEvents(ResponseHead(parse(ResponsesRequest, json.dumps(body).encode()), "req_abc", 1, "m"))
     framed = events.of(batch(0)) + b"".join(events.end())
     last = json.loads(framed.split(b"\n\n")[-2].split(b"\ndata: ")[1])["response"]
     assert (last["metadata"], last["instructions"]) == (body["metadata"], body["instructions"])

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from contract.body import validated
-from contract.chat.request import MAX_IMAGES, MAX_STOPS, ChatRequest
+from contract.chat.request import ChatRequest
 from contract.errors import FAULTS, ApiError
+from contract.limits import MAX_IMAGES, MAX_STOPS
 from contract.messages.request import MIN_THINKING_TOKENS, Conversation, MessagesRequest
 from contract.messages.translation import FAILED, chat_request
 from tests.scripted import MODEL

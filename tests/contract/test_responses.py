@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from contract.body import parse
-from contract.chat.request import MAX_IMAGES, MAX_MESSAGES, MAX_PARTS, MAX_TOOL_CALLS, MAX_TOP_LOGPROBS, ChatRequest
+from contract.chat.request import ChatRequest
 from contract.chat.tools import MAX_TOOLS
 from contract.errors import INVALID_REQUEST, ApiError
-from contract.responses.naming import named_here
+from contract.limits import MAX_IMAGES, MAX_MESSAGES, MAX_PARTS, MAX_TOOL_CALLS, MAX_TOP_LOGPROBS
+from contract.responses.names import named_here
 from contract.responses.request import (
     MAX_ECHO_BYTES,
     MAX_INCLUDES,

@@ -16,7 +16,7 @@ from contract.body import parse
 from contract.chat.engine import ChatBatch
 from contract.errors import QUOTA_EXCEEDED, RATE_LIMIT_EXCEEDED, UPSTREAM_ERROR
 from contract.responses.events import ResponseEvents
-from contract.responses.reply import Head, whole
+from contract.responses.reply import ResponseHead, whole
 from contract.responses.request import ResponsesRequest
 from tests.scripted import Call, Delta, Script, cut
 
@@ -27,13 +27,13 @@ CUSTOM = Call("call_b", "shell", "ls -l", "custom")
 LOUD = Script("Hm, well", "Hello there", (CALL, CUSTOM), "tool_calls", has_logprobs=True)
 
 
-def head(**fields: Any) -> Head:
+def head(**fields: Any) -> ResponseHead:
     """Of a request with these fields."""
     body = {"model": "m", "input": "x", "include": ["message.output_text.logprobs"], **fields}
-    return Head(parse(ResponsesRequest, json.dumps(body).encode()), "req_abc", 1, "m")
+    return ResponseHead(parse(ResponsesRequest, json.dumps(body).encode()), "req_abc", 1, "m")
 
 
-def played(stream: Iterable[ChatBatch], of: Head) -> list[Event]:
+def played(stream: Iterable[ChatBatch], of: ResponseHead) -> list[Event]:
     """Events of a whole stream, whose lines name them."""
     events = ResponseEvents(of)
     return read(b"".join([*map(events.of, stream), *events.end()]))

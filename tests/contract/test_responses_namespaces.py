@@ -12,7 +12,7 @@ from contract.body import parse
 from contract.chat.engine import ChatReply
 from contract.chat.tools import MAX_TOOLS, NAME_PATTERN
 from contract.errors import ApiError
-from contract.responses.reply import Head, whole
+from contract.responses.reply import ResponseHead, whole
 from contract.responses.request import ResponsesRequest
 
 SEARCH = {"type": "web_search", "external_web_access": False}
@@ -52,7 +52,7 @@ def called(request: ResponsesRequest, name: str) -> dict[str, Any]:
     choice = {"message": {"tool_calls": [call]}, "finish_reason": "tool_calls"}
     usage = {"completion_tokens_details": {"reasoning_tokens": 0}}
     reply = ChatReply(cast(Any, {"choices": [choice], "usage": usage}), 1, 1)
-    item: Any = whole(Head(request, "req_1", 1, "m"), reply)["output"][0]
+    item: Any = whole(ResponseHead(request, "req_1", 1, "m"), reply)["output"][0]
     return dict(item)
 
 

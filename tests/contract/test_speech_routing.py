@@ -18,7 +18,7 @@ from configs import load
 from contract.body import parse
 from contract.errors import ApiError
 from contract.speech.request import SpeechRequest
-from contract.speech.routing import Choice, choose, default_engine
+from contract.speech.routing import SpeechRoute, choose, default_engine
 from contract.speech.voices import Voice
 
 CATALOG = load("embedded")
@@ -186,7 +186,7 @@ def test_the_lists_of_the_spec_are_in_the_catalogue() -> None:
     assert all(CATALOG.voices[slug].provider == owner for slug, owner in OWNERS.items() if slug != OWN.slug)
 
 
-def spoken(*, detected: str = "de", today: date = SINCE, **body: object) -> Choice:
+def spoken(*, detected: str = "de", today: date = SINCE, **body: object) -> SpeechRoute:
     request = parse(SpeechRequest, json.dumps({"input": "text"} | body).encode())
     return choose(request, VOICES, ENGINES, detected, today)
 

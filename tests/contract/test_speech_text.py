@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from configs import load
 from contract.errors import ApiError
-from contract.speech.marks import Mark, pieces, prepared
+from contract.speech.tags import SpeechTag, pieces, prepared
 
 ENGINES = {model.provider: model for model in load("embedded").speech.values()}
 PROVIDERS = tuple(ENGINES)
@@ -63,7 +63,7 @@ def test_what_is_nobodys_mark_is_text(provider: str, text: str) -> None:
 def test_pieces_name_what_they_are() -> None:
     model = ENGINES["cosyvoice"]
     parts = list(pieces("A [laughter]<strong>b</strong>[breath]", model))
-    marks = [Mark("[laughter]"), Mark("<strong>"), Mark("</strong>"), Mark("[breath]")]
+    marks = [SpeechTag("[laughter]"), SpeechTag("<strong>"), SpeechTag("</strong>"), SpeechTag("[breath]")]
     assert parts == ["A ", marks[0], marks[1], "b", marks[2], marks[3]]
     assert [(mark.name, mark.closes) for mark in marks] == [
         ("laughter", False),

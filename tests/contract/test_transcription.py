@@ -13,11 +13,9 @@ import configs
 from contract.catalog import TranscriptionModel
 from contract.errors import ApiError
 from contract.limits import CONTEXT_TERMS, TRANSCRIPTION_PROMPT_CHARS, UPLOAD_BYTES
-from contract.transcription.engine import Heard, Segment, Word
-from contract.transcription.languages import ALIASES, LANGUAGES, named_language
+from contract.transcription.engine import ALIASES, LANGUAGES, Segment, TimedWord, TranscriptUpdate, named_language
 from contract.transcription.request import TranscriptionRequest, choose, fields, plan
-from contract.transcription.subtitles import srt, vtt
-from contract.transcription.transcript import Transcript, reply
+from contract.transcription.transcript import Transcript, reply, srt, vtt
 from contract.transcription.uploads import RECORDING_TYPES, UploadRequest
 
 MODELS = configs.load("embedded").transcription
@@ -84,7 +82,7 @@ def test_the_default_model_echoes_what_was_sent_and_its_engine_hears_a_code_that
     planned = plan(TranscriptionRequest(language=f" {sent} ", response_format="verbose_json"), DEFAULT)
     assert planned.job(b"").language == told
     made = Transcript(planned)
-    made.add(Heard(1.0, 1.0, told or "en"))
+    made.add(TranscriptUpdate(1.0, 1.0, told or "en"))
     assert reply(made)["language"] == sent
 
 
@@ -107,7 +105,9 @@ def able(model: TranscriptionModel, **options: Any) -> TranscriptionModel:
 
 
 WORDS = {"timestamp_granularities": "word", "response_format": "verbose_json"}
-HEARD = Heard(2.0, 2.0, "en", (Segment("a b", 0.0, 1.0, (Word("a", 0.0, 0.5), Word("b", 0.5, 1.0))),))
+HEARD = TranscriptUpdate(
+    2.0, 2.0, "en", (Segment("a b", 0.0, 1.0, (TimedWord("a", 0.0, 0.5), TimedWord("b", 0.5, 1.0))),)
+)
 
 
 def test_where_an_engine_times_no_words_the_default_model_gives_times_of_passages() -> None:
@@ -202,10 +202,10 @@ def test_without_a_default_there_is_none() -> None:
 def test_deltas_are_the_text() -> None:
     made = transcript()
     parts = [
-        Heard(9.0),
-        Heard(9.0, 3.0, "en", (Segment("One.", 0, 1), Segment("", 1, 2))),
-        Heard(9.0, 6.0, "en", ()),
-        Heard(9.0, 9.0, "en", (Segment("Two.", 6, 7), Segment("Three.", 7, 8))),
+        TranscriptUpdate(9.0),
+        TranscriptUpdate(9.0, 3.0, "en", (Segment("One.", 0, 1), Segment("", 1, 2))),
+        TranscriptUpdate(9.0, 6.0, "en", ()),
+        TranscriptUpdate(9.0, 9.0, "en", (Segment("Two.", 6, 7), Segment("Three.", 7, 8))),
     ]
     assert "".join(made.add(part) for part in parts) == made.text == "One. Two. Three."
 
@@ -213,15 +213,15 @@ def test_deltas_are_the_text() -> None:
 @pytest.mark.parametrize(("done_s", "billed"), [(0.0, 0), (0.1, 1), (3.0, 3), (3.2, 4), (99.0, 9)])
 def test_the_default_model_bills_what_was_listened_to(done_s: float, billed: int) -> None:
     made = transcript()
-    made.add(Heard(8.5, done_s))
+    made.add(TranscriptUpdate(8.5, done_s))
     assert made.billed_seconds == billed
 
 
 def test_whisper_bills_to_the_end_of_the_last_segment() -> None:
     made = transcript(model=WHISPER.id)
-    made.add(Heard(60.0, 60.0))
+    made.add(TranscriptUpdate(60.0, 60.0))
     assert (made.seconds, made.billed_seconds) == (0.0, 0)
-    made.add(Heard(60.0, 60.0, "en", (Segment("One.", 3.0, 4.2),)))
+    made.add(TranscriptUpdate(60.0, 60.0, "en", (Segment("One.", 3.0, 4.2),)))
     assert (made.seconds, made.billed_seconds) == (4.2, 5)
 
 

@@ -13,8 +13,8 @@ from contract.body import parse
 from contract.errors import ApiError
 from contract.limits import AGE_YEARS, FREE_TEXT_CHARS, INSTRUCT_CHARS, SPEECH_SPEED, TARGET_HZ, VOICE_LABEL_CHARS
 from contract.speech.voices import SLUG_CHARS
-from contract.voice_design.draft import Plan
-from contract.voice_design.order import AdoptRequest, DesignOrder, plan
+from contract.voice_design.draft import VoiceSpec
+from contract.voice_design.order import AdoptRequest, DesignOrder, voice_spec
 from contract.voice_design.pitch import target_hz
 from contract.voice_design.replies import options
 from contract.voice_design.traits import AXES, Axis
@@ -26,15 +26,15 @@ DESIGNER = CATALOG.voice_design["qwen3-tts"]
 WOMAN = {"gender": "f", "age_years": 34}
 
 
-def planned(seed: int = 1, **fields: Any) -> Plan:
+def planned(seed: int = 1, **fields: Any) -> VoiceSpec:
     body = json.dumps(WOMAN | fields).encode()
-    return plan(parse(DesignOrder, body), TRAITS, DESIGNER, random.Random(seed))
+    return voice_spec(parse(DesignOrder, body), TRAITS, DESIGNER, random.Random(seed))
 
 
 def ordered(body: dict[str, Any], kind: type[DesignOrder | AdoptRequest]) -> None:
     order = parse(kind, json.dumps(body).encode())
     if isinstance(order, DesignOrder):
-        plan(order, TRAITS, DESIGNER, random.Random(1))
+        voice_spec(order, TRAITS, DESIGNER, random.Random(1))
 
 
 def refusal(body: dict[str, Any], kind: type[DesignOrder | AdoptRequest] = DesignOrder) -> ApiError:
@@ -264,7 +264,7 @@ def test_whatever_is_ordered_the_limits_hold() -> None:
     draw = random.Random(11)
     for _ in range(2000):
         body = order_by_chance(draw)
-        decided = plan(parse(DesignOrder, json.dumps(body).encode()), TRAITS, DESIGNER, draw)
+        decided = voice_spec(parse(DesignOrder, json.dumps(body).encode()), TRAITS, DESIGNER, draw)
         assert AGE_YEARS[0] <= decided.age_years <= AGE_YEARS[1]
         assert TARGET_HZ[0] <= decided.target_hz <= TARGET_HZ[1]
         assert decided.band_hz[0] < decided.target_hz < decided.band_hz[1]

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from configs import load
-from contract.access import PLANS, Caller, Scope
+from contract.access import TARIFFS, Caller, Scope
 from contract.errors import ApiError
 from contract.speech.voices import SYSTEM_VOICES, Voice, access
 
@@ -21,7 +21,7 @@ FIXED = {
 
 
 def caller(plan: str, *entitlements: str) -> Caller:
-    return Caller(1, "acme", "k", PLANS[plan], frozenset(Scope), entitlements=frozenset(entitlements))
+    return Caller(1, "acme", "k", TARIFFS[plan], frozenset(Scope), entitlements=frozenset(entitlements))
 
 
 def test_fixed_voices_of_the_spec_are_there() -> None:

@@ -106,7 +106,7 @@ def test_gpus_are_at_zero_until_somebody_asks() -> None:
     assert CLUSTER["enableInTreeAutoscaling"]
 
 
-@pytest.mark.parametrize("model", [*configs.load("production").set_up()], ids=lambda model: model.deployment)
+@pytest.mark.parametrize("model", [*configs.load("production").deployed()], ids=lambda model: model.deployment)
 def test_every_engine_of_production_fits_a_pod(model: Model) -> None:
     replica = replica_of(model)
     fitting = set()

@@ -38,7 +38,7 @@ def test_gpus_are_at_zero_until_somebody_asks(cluster: dict[str, Any]) -> None:
     assert sum(kind["max_workers"] for kind in kinds) >= cluster["max_workers"]
 
 
-@pytest.mark.parametrize("model", [*configs.load("production").set_up()], ids=lambda model: model.deployment)
+@pytest.mark.parametrize("model", [*configs.load("production").deployed()], ids=lambda model: model.deployment)
 def test_every_engine_of_production_fits_a_node(cluster: dict[str, Any], model: Model) -> None:
     replica = replica_of(model)
     kinds = cluster["available_node_types"].items()

@@ -16,6 +16,7 @@ from state.accounts import organisations
 from state.voices import own
 from tests.api.serving import listening
 from tests.catalogs import embedded
+from tests.state.voices import add_voice as insert_voice
 
 
 async def main(home: Path) -> None:
@@ -40,7 +41,7 @@ async def add_voice(state: State) -> None:
         await state.blobs.put(name, b"sound")
     about = {"provider": "qwen", "label": "Ours", "gender": "f", "age_group": "30-35", "primary_language": "en"}
     voice = own(slug="ours", description=None, **about)
-    await state.voices.add(await state.database.run(find), voice, **names, transcript="hello", taken=())
+    await insert_voice(state.database, await state.database.run(find), voice, **names, transcript="hello")
 
 
 if __name__ == "__main__":

@@ -9,10 +9,10 @@ from types import ModuleType
 from typing import TypeGuard
 
 import configs
-from contract import completions, embeddings, limits, logprobs, rerank
-from contract.access import PLANS, Scope
-from contract.chat import forms, schemas, thinking
+from contract import completions, embeddings, limits, rerank
+from contract.access import TARIFFS, Scope
 from contract.chat import request as chat
+from contract.chat import schemas, thinking
 from contract.chat import tools as chat_tools
 from contract.messages import request as messages
 from contract.responses import request as responses
@@ -28,7 +28,6 @@ MODULES = (
     limits,
     chat,
     chat_tools,
-    forms,
     schemas,
     thinking,
     responses,
@@ -37,7 +36,6 @@ MODULES = (
     embeddings,
     rerank,
     voices,
-    logprobs,
 )
 NOT_LIMITS = {"contract.limits.MIB", "contract.embeddings.FLOAT_BYTES", "contract.embeddings.VECTOR_BYTES"}
 
@@ -46,7 +44,7 @@ def test_plans() -> None:
     told = {name: (_number(rate), _number(streams), voices) for name, rate, streams, voices in rows(API, "plan")}
     assert told == {
         plan.name: (plan.requests_per_minute, plan.concurrent_streams, "yes" if plan.voices else "no")
-        for plan in PLANS.values()
+        for plan in TARIFFS.values()
     }
 
 

@@ -85,7 +85,7 @@ def test_a_data_set_passes_the_adapters_batch_by_batch(batch: dict[str, Any]) ->
 
 
 def test_the_models_of_the_scripts_are_set_up_where_they_run() -> None:
-    known = {model.id for model in configs.load("embedded").set_up()}
+    known = {model.id for model in configs.load("embedded").deployed()}
     found: set[str] = set()
     for script in SCRIPTS:
         tree = ast.parse(script.read_text("utf-8"))

@@ -18,7 +18,7 @@ from launch import welcome
 from tests.docs.conftest import Reader
 from tests.docs.pages import Example
 
-EMBEDDED = list(configs.load("embedded").set_up())
+EMBEDDED = list(configs.load("embedded").deployed())
 
 
 def config(**args: Any) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def test_what_is_not_set_up_cannot_be_woken() -> None:
 
 @pytest.mark.parametrize("profile", ["embedded", "cpu", "production"])
 def test_what_is_offered_is_what_the_profile_can_do(profile: str) -> None:
-    models = list(configs.load(profile).set_up())
+    models = list(configs.load(profile).deployed())
     offered = dict(welcome.things_to_try("http://127.0.0.1:8000", Path("var/demo.key"), models))
     assert list(offered) == ["ask", "hear", "be heard"]
     assert all("\n" not in command for command in offered.values())

@@ -20,7 +20,7 @@ ROWS = [
     for line in PAGE.read_text("utf-8").splitlines()
     if line.startswith("| `")
 ]
-MODELS = {model.deployment: model for model in configs.load("production").set_up()}
+MODELS = {model.deployment: model for model in configs.load("production").deployed()}
 
 
 def test_every_model_of_production_has_a_row() -> None:
@@ -30,9 +30,9 @@ def test_every_model_of_production_has_a_row() -> None:
 
 @pytest.fixture(scope="module")
 def collected() -> set[str]:
-    """What `make test` runs of the files that the table names: their tests' ids."""
-    chosen = ["-m", "not slow", "--ignore=tests/cluster"]
-    assert 'pytest -m "not slow" --ignore=tests/cluster' in (ROOT / "Makefile").read_text("utf-8")
+    """What `make test-all` runs of the files that the table names: their tests' ids."""
+    chosen = ["-m", "not (slow or cluster)"]
+    assert f'{chosen[0]} "{chosen[1]}"' in (ROOT / "Makefile").read_text("utf-8")
     files = sorted({file for row in ROWS for file in files_of(row)})
     command = [sys.executable, "-m", "pytest", "--collect-only", "--quiet", *chosen, *files]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -71,7 +71,7 @@ def test_a_row_names_tests_that_run_and_the_command_of_its_model(collected: set[
 
 def test_ci_makes_the_environment_that_rows_want_before_it_tests() -> None:
     done = (ROOT / ".ci/run").read_text("utf-8").splitlines()
-    assert done.index("make setup-qwen") < done.index("make test")
+    assert done.index("make setup-qwen") < done.index("make test-all")
 
 
 def test_the_tests_of_the_table_know_each_language_model_and_encoder() -> None:

@@ -22,7 +22,7 @@ def test_profiles() -> None:
     everything = {model.id for model in configs.load("embedded").models()}
     for profile in set(configs.PROFILES) - {"embedded"}:
         named = everything & set(re.findall(r"[\w.-]+", told[profile]))
-        set_up = {model.id for model in configs.load(profile).set_up()}
+        set_up = {model.id for model in configs.load(profile).deployed()}
         assert named == set_up, profile
         assert set_up or told[profile] == "no model"
 
@@ -32,7 +32,7 @@ def test_health_example_shows_every_engine_of_the_embedded_profile() -> None:
         r'^```json\n(\{\s+"status": "ok".*?)^```$', API.read_text("utf-8"), re.MULTILINE | re.DOTALL
     )
     told = json.loads(example)["replicas"]
-    assert list(told) == [model.deployment for model in configs.load("embedded").set_up()]
+    assert list(told) == [model.deployment for model in configs.load("embedded").deployed()]
 
 
 def test_licence_of_embedded_speech() -> None:
@@ -59,5 +59,5 @@ def _idle_times(catalog: Catalog) -> dict[str, float]:
     """Seconds by engine, of those that do not keep to the default."""
     serving = {model.provider: model.serving for model in catalog.speech.values()}
     serving |= {"the voice designer": next(iter(catalog.voice_design.values())).serving}
-    serving |= {model.id: model.serving for model in catalog.set_up() if model.noun not in ("speech", "voice_design")}
+    serving |= {model.id: model.serving for model in catalog.deployed() if model.noun not in ("speech", "voice_design")}
     return {name: table.idle_s for name, table in serving.items() if table and table.idle_s != IDLE_S}

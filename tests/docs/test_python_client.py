@@ -90,7 +90,7 @@ async def _all(stream: AsyncGenerator[Any, None]) -> list[Any]:
 @pytest.fixture
 def g() -> Connection:
     catalog = embedded()
-    adapters = {model.deployment: models.load(model) for model in catalog.set_up()}
+    adapters = {model.deployment: models.load(model) for model in catalog.deployed()}
     return connection(catalog, lambda deployment: Handle(adapters[deployment]))  # type: ignore[return-value]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from docs import schemas
+from docs.made import schemas
 
 TEXT = {"type": "string"}
 NULL = {"type": "null"}

@@ -30,7 +30,7 @@ FEW = 40
 
 def plan_of(profile: str, deployment: str) -> dict[str, object]:
     """What the fork server of a deployment is told."""
-    command = shlex.split(commands(configs.load(profile).set_up())[deployment])
+    command = shlex.split(commands(configs.load(profile).deployed())[deployment])
     assert command[1:4] == ["-I", "-S", str(ENTER)]
     return json.loads(command[4])
 
@@ -47,7 +47,7 @@ def test_hardly_anything_is_imported_beside_what_is_named(noun: str, model_id: s
 @pytest.mark.parametrize("profile", configs.PROFILES)
 def test_only_modules_of_others_are_named(profile: str) -> None:
     ours = {file.name.removesuffix(".py") for file in ROOT.iterdir()}
-    for model in configs.load(profile).set_up():
+    for model in configs.load(profile).deployed():
         imports = models.imported_by(model)
         assert not imports or {name.partition(".")[0] for name in imports.modules}.isdisjoint(ours)
 
@@ -58,20 +58,20 @@ def test_every_name_is_of_an_installed_package() -> None:
 
 
 def test_all_engines_of_the_embedded_profile_share_a_server() -> None:
-    found = commands(EMBEDDED.set_up())
-    assert found.keys() == {model.deployment for model in EMBEDDED.set_up()}
+    found = commands(EMBEDDED.deployed())
+    assert found.keys() == {model.deployment for model in EMBEDDED.deployed()}
     assert len(set(found.values())) == 1
 
 
 def test_engines_beside_a_gpu_start_as_ever() -> None:
     catalog = configs.load("production")
-    found = commands(catalog.set_up())
-    assert found.keys() == {model.deployment for model in catalog.set_up() if not model.serving.on_gpu}
+    found = commands(catalog.deployed())
+    assert found.keys() == {model.deployment for model in catalog.deployed() if not model.serving.on_gpu}
     assert "torch" not in plan_of("production", "speech-supertonic-3")["modules"]
 
 
 def test_an_interpreter_of_its_own_has_a_server_of_its_own() -> None:
-    found = commands(configs.load("twins").set_up())
+    found = commands(configs.load("twins").deployed())
     qwen = shlex.split(found["voice-design-qwen3-tts"])
     assert qwen[0] == str(ROOT / ".venv/qwen/bin/python")
     assert json.loads(qwen[4])["modules"][: len(OF_EVERY_REPLICA)] == list(OF_EVERY_REPLICA)

@@ -28,7 +28,7 @@ def cells(printed: str, row: str) -> list[str]:
 def test_a_profile_that_can_work(capsys: pytest.CaptureFixture[str], home: Path) -> None:
     main(["embedded"])
     printed = capsys.readouterr().out
-    for model in configs.load("embedded").set_up():
+    for model in configs.load("embedded").deployed():
         assert cells(printed, f"{model.deployment} ")[0] == "0-1"
     assert cells(printed, "at zero")[:2] == ["0", "0"]
     assert printed.endswith("embedded can work.\n")

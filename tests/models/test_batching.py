@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from models.batching import TokenBatcher, calls_of
+from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -250,8 +251,7 @@ async def test_closing_fails_those_who_wait(model: Model) -> None:
     held = await model.hold(batcher)
     (waiting,) = await queued(batcher, ["aa"])
     closing = asyncio.create_task(asyncio.to_thread(batcher.close))
-    while not batcher.is_closed:  # noqa: ASYNC110 - set by a thread
-        await asyncio.sleep(0)
+    await until(lambda: batcher.is_closed)
     batcher.check()
     model.gate.set()
     await closing

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from contract.catalog import ChatModel, FillIn, Serving
+from contract.catalog import ChatModel, FillInMiddle, Serving
 from contract.chat.engine import ChatBatch, ChatJob
 from contract.chat.request import ChatRequest
 from contract.completions import SCORED_PROMPT_TOKENS, CompletionJob, CompletionReply, CompletionRequest
@@ -19,11 +19,12 @@ from contract.tokens import DetokenizeJob, TokenizeJob
 from models.chat import VllmChat
 from models.chat.choices import Prepared
 from models.weights import store as weights
-from tests.models.test_chat_vllm import WEATHER, idle, until
+from tests.models.test_chat_vllm import WEATHER, idle
+from tests.waiting import until
 
 WINDOW = 256
 CAPITALS = "The capital of France is Paris. The capital of Germany is"
-FILL_IN = FillIn(before="<repo_name>", between="<file_sep>", after="<filename>")
+FILL_IN = FillInMiddle(before="<repo_name>", between="<file_sep>", after="<filename>")
 """Control tokens that the model has. It was not made to fill gaps: only what it reads is of interest."""
 
 pytestmark = [

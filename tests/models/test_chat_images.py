@@ -26,6 +26,7 @@ from models.chat import VllmChat
 from models.chat.request import engine_fields
 from models.llm.pictures import refuse_large
 from tests.models import tiny_models
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.anyio,
@@ -302,8 +303,7 @@ async def test_organisations_take_turns_at_decoding_and_text_waits_for_none(sees
     turns = sees._serving.online_renderer._pictured
     async with turns.of("org-1"), turns.of("org-1"), turns.of("org-1"):
         waits = asyncio.create_task(sees.complete(replace(ask(image("red")), cache_salt="org-1")))
-        while not turns.waiting:  # noqa: ASYNC110 - its turn sets no event of ours
-            await asyncio.sleep(0)
+        await until(lambda: turns.waiting)
         assert (await sees.complete(replace(ask(image("blue")), cache_salt="org-2"))).completion_tokens
         assert (await sees.complete(replace(ask(words(3)), cache_salt="org-1"))).completion_tokens
         assert not waits.done()

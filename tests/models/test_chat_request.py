@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from contract.catalog import ThinkingOptions
 from contract.chat.request import ChatRequest
-from contract.chat.thinking import Thinking
 from models.chat.request import answer_reserve, engine_fields
 
 ALLOWED = {
@@ -149,11 +149,11 @@ def test_both_numbers_for_all_tokens_reach_the_engine_as_one() -> None:
     assert (top_k(-1), top_k(0), top_k(1)) == (0, 0, 1)
 
 
-THINKS = Thinking(switch="enable_thinking", budgets={"low": 100}, variables={"preserve_thinking": "boolean"})
+THINKS = ThinkingOptions(switch="enable_thinking", budgets={"low": 100}, variables={"preserve_thinking": "boolean"})
 
 
 def test_thinking_reaches_the_engine_in_the_terms_of_the_model() -> None:
-    def fields(thinking: Thinking | None, **said: Any) -> dict[str, Any]:
+    def fields(thinking: ThinkingOptions | None, **said: Any) -> dict[str, Any]:
         made = engine_fields(ChatRequest.model_validate({"model": "m"} | TURN | said), None, thinking)
         return {name: made[name] for name in THOUGHTS if name in made}
 
@@ -166,7 +166,7 @@ def test_thinking_reaches_the_engine_in_the_terms_of_the_model() -> None:
     assert fields(THINKS, chat_template_kwargs={"preserve_thinking": True}) == {
         "chat_template_kwargs": {"preserve_thinking": True}
     }
-    assert fields(Thinking(levels=("low", "high")), reasoning_effort="max") == {"reasoning_effort": "high"}
+    assert fields(ThinkingOptions(levels=("low", "high")), reasoning_effort="max") == {"reasoning_effort": "high"}
 
 
 def test_reserve_is_what_was_asked_for_but_at_most_a_quarter() -> None:

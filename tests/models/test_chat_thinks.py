@@ -1,4 +1,4 @@
-"""Thinking on, off and for so long, with a tiny model that would think for ever."""
+"""ThinkingOptions on, off and for so long, with a tiny model that would think for ever."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from contract.catalog import ChatModel, Serving
+from contract.catalog import ChatModel, Serving, ThinkingOptions
 from contract.chat.engine import ChatJob
 from contract.chat.request import ChatRequest
-from contract.chat.thinking import Thinking
 from contract.errors import ApiError
-from contract.events import contents
+from contract.wires import contents
 from models.chat import VllmChat
 from tests.models import tiny_models
 
@@ -40,7 +39,7 @@ async def thinks(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -
         tier="reasoning",
         context_window=256,
         reasoning_parser="qwen3",
-        thinking=Thinking(switch="enable_thinking", levels=("low", "high"), budgets={"low": BUDGET}),
+        thinking=ThinkingOptions(switch="enable_thinking", levels=("low", "high"), budgets={"low": BUDGET}),
         serving=Serving(adapter="models.chat:VllmChat", runtime="thinks", threads=2, options={"engine": arguments}),
     )
     engine = VllmChat(model, tiny_models.thinker(tmp_path_factory.mktemp("weights")))

@@ -5,7 +5,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from models.chat import VllmChat
 from models.llm.grammars import CHILDREN
 from models.weights import store as weights
 from tests.messages import added_up
+from tests.waiting import until
 
 WINDOW = 512
 PARIS = "What is the capital of France?"
@@ -121,12 +122,6 @@ def calls_of(chunks: list[dict[str, Any]]) -> list[dict[str, str]]:
                 calls.append({"id": part["id"], "name": part["function"]["name"], "arguments": ""})
             calls[part["index"]]["arguments"] += part["function"].get("arguments", "")
     return calls
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(120):
-        while not condition():  # noqa: ASYNC110 - the engine's thread sets no event of ours
-            await asyncio.sleep(0.01)
 
 
 async def idle(chat: VllmChat) -> None:

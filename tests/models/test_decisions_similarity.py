@@ -12,10 +12,10 @@ import pytest
 
 import configs
 from contract.decisions.answers import distribution
+from contract.decisions.decision import FAILS, HOLDS
 from contract.decisions.engine import DecisionJob
 from contract.decisions.native import usage
 from contract.decisions.questions import BinaryQuestion, ChoiceQuestion, Option, Question, ScoreQuestion
-from contract.decisions.translation import FAILS, HOLDS
 from contract.errors import ApiError
 from models.decisions import SimilarityScorer
 from models.decisions.kept import Kept, Text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from contract.errors import ApiError
 from models.decisions import LabelScorer, measuring
 from models.weights import store as weights
 from tests.models.tiny_scorers import job
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.anyio,
@@ -194,13 +195,6 @@ async def test_a_state_beyond_the_window_is_too_large(scorer: LabelScorer) -> No
     with pytest.raises(ApiError) as caught:
         await scorer.decide(job("漢字仮名" * 4000, QUESTIONS[:1]))
     assert caught.value.fault.code == "request_too_large"
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Looks again whenever the loop has turned: the engine tells nobody."""
-    async with asyncio.timeout(30):
-        while not holds():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
 
 
 async def test_a_cancelled_request_frees_the_engine(scorer: LabelScorer) -> None:

@@ -19,7 +19,7 @@ from contract.errors import ApiError
 from contract.limits import CHARS_PER_TOKEN
 from models.embeddings import TransformerEmbedder
 from models.encoders import INLINE_CHARS, SLICE_CHARS, Encoder
-from models.sentences import SentenceOptions, read_head
+from models.sentences import read_head
 from models.weights.store import WeightsError, ensure, home_folder
 from tests.models.tiny_bert import Counted, Gated, write_tiny_bert
 
@@ -43,8 +43,8 @@ def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
 
 
-def job(texts: list[str], dimensions: int | None = None) -> EmbeddingsJob:
-    return EmbeddingsJob(tuple(texts), dimensions)
+def job(texts: list[str]) -> EmbeddingsJob:
+    return EmbeddingsJob(tuple(texts))
 
 
 def stanza(dimensions: int = 32, window: int = 64, **options: object) -> EmbeddingModel:
@@ -79,14 +79,6 @@ async def test_a_batch_gives_what_concurrent_callers_get(embedder: TransformerEm
     together = matrix(await embedder.embed(job(texts)))
     apart = await asyncio.gather(*[embedder.embed(job([text])) for text in texts])
     assert cosines(together, np.concatenate([matrix(one) for one in apart])).min() > 0.99999
-
-
-async def test_dimensions_cut_and_scale_to_length_one(embedder: TransformerEmbedder) -> None:
-    full, cut = matrix(await embedder.embed(job(TEXTS))), await embedder.embed(job(TEXTS, dimensions=8))
-    assert cut.dimensions == 8
-    expected = full[:, :8] / np.linalg.norm(full[:, :8], axis=1, keepdims=True)
-    assert np.allclose(matrix(cut), expected, atol=1e-6)
-    assert np.array_equal(matrix(await embedder.embed(job(TEXTS, dimensions=32))), full)
 
 
 @pytest.mark.parametrize(("words", "tokens"), [(1, 3), (61, 63), (62, 64), (63, 64), (500, 64)])
@@ -328,21 +320,20 @@ async def test_pooling_is_read_from_the_checkpoint(tmp_path: Path, pooling: str)
 )
 def test_both_forms_of_the_pooling_file_are_read(tmp_path: Path, said: dict, pooling: str) -> None:
     write_modules(tmp_path, said)
-    assert read_head(tmp_path, SentenceOptions()).pooling == pooling
-    assert read_head(tmp_path, SentenceOptions(pooling="cls")).pooling == "cls"
+    assert read_head(tmp_path).pooling == pooling
 
 
 @pytest.mark.parametrize("said", [{"pooling_mode": "max"}, {"pooling_mode_mean_sqrt_len_tokens": True}, {}])
 def test_a_pooling_that_is_not_known_is_refused(tmp_path: Path, said: dict) -> None:
     write_modules(tmp_path, said)
     with pytest.raises(WeightsError, match="mean, cls, lasttoken"):
-        read_head(tmp_path, SentenceOptions())
+        read_head(tmp_path)
 
 
 def test_a_module_that_is_not_known_is_refused(tmp_path: Path) -> None:
     write_modules(tmp_path, {"pooling_mode": "mean"}, "Dense")
     with pytest.raises(WeightsError, match="Dense"):
-        read_head(tmp_path, SentenceOptions())
+        read_head(tmp_path)
 
 
 def write_modules(folder: Path, pooling: dict, *others: str) -> None:

@@ -9,8 +9,7 @@ from pydantic import ValidationError
 
 from models.kokoro.phonemes import RUN_PHONEMES, runs
 from models.kokoro.speaker import ESPEAK_NAMES
-from models.kokoro.styles import at_home, expected, measured, mixture
-from models.kokoro.voices import KokoroVoice
+from models.kokoro.styles import KokoroVoice, at_home, expected, measured, mixture
 
 VOICES = sorted({*ESPEAK_NAMES.values(), "en"})
 

@@ -15,6 +15,7 @@ from contract.limits import REGEX_STATES
 from models.llm import grammars as module
 from models.llm.grammars import Crowded, Grammars, Refused
 from models.weights import store as weights
+from tests.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
 
@@ -316,8 +317,7 @@ async def test_bombs_of_one_owner_do_not_hold_up_another(grammars: Grammars) -> 
 async def test_a_client_that_leaves_breaks_no_answer_of_another(vocabulary: Callable[[], str]) -> None:
     grammars = Grammars(vocabulary, CPU_S)
     leaving = asyncio.create_task(reason(grammars, BOMB))
-    while not grammars._turns._inside:  # noqa: ASYNC110 - its turn sets no event of ours
-        await asyncio.sleep(0)
+    await until(lambda: grammars._turns._inside)
     leaving.cancel()
     assert await reason(grammars, CHEAP) == ""
     assert await reason(grammars, '{"type": "nonsense"}') == "invalid"
@@ -327,12 +327,11 @@ async def test_a_client_that_leaves_breaks_no_answer_of_another(vocabulary: Call
 async def test_clients_that_leave_give_up_their_turns(vocabulary: Callable[[], str]) -> None:
     grammars = Grammars(vocabulary, CPU_S)
     bombs = [asyncio.create_task(reason(grammars, strings(*range(500 + i, 514 + i)))) for i in range(5)]
-    while grammars._turns.waiting < 4 or not grammars._asking:  # noqa: ASYNC110 - as above
-        await asyncio.sleep(0)
+    await until(lambda: grammars._turns.waiting >= 4 and grammars._asking)
     for task in bombs:
         task.cancel()
     await asyncio.gather(*bombs, return_exceptions=True)
-    while grammars._turns.waiting:  # noqa: ASYNC110 - as above
+    while grammars._turns.waiting:  # noqa: ASYNC110 - the moment when none waits is what is looked at
         await asyncio.sleep(0)
     assert grammars._turns._inside == {"a": 1}
     grammars.close()

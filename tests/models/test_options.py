@@ -14,8 +14,8 @@ from contract.catalog import ChatModel, Model, Serving
 from models import options
 from models.options import NoOptions, OptionsError
 
-SET_UP = [(profile, model.deployment) for profile in configs.PROFILES for model in configs.load(profile).set_up()]
-EMBEDDED = {model.deployment: model for model in configs.load("embedded").set_up()}
+SET_UP = [(profile, model.deployment) for profile in configs.PROFILES for model in configs.load(profile).deployed()]
+EMBEDDED = {model.deployment: model for model in configs.load("embedded").deployed()}
 """By deployment: two kinds of models may share an id."""
 CHAT = EMBEDDED["chat-smollm2-135m-instruct"]
 
@@ -33,7 +33,7 @@ def refusal(model: Model) -> str:
 
 @pytest.mark.parametrize(("profile", "deployment"), SET_UP)
 def test_every_stanza_of_the_catalogue_is_accepted(profile: str, deployment: str) -> None:
-    (model,) = (model for model in configs.load(profile).set_up() if model.deployment == deployment)
+    (model,) = (model for model in configs.load(profile).deployed() if model.deployment == deployment)
     assert type(options.check(model)) is getattr(options.adapter_of(model), "options_type", NoOptions)
 
 
@@ -48,7 +48,7 @@ def test_a_misspelt_option_of_any_adapter_is_refused(deployment: str) -> None:
 def test_the_refusal_lists_what_there_is() -> None:
     assert refusal(changed(CHAT, options={"enginee": {}})) == (
         "chat.toml [smollm2-135m-instruct.serving] `options.enginee`: there is no such option; "
-        "there are `engine`, `engine_process`, `chat_template`, `control_tokens_in_text`"
+        "there are `engine`, `engine_process`, `chat_template`"
     )
 
 
@@ -56,8 +56,7 @@ def test_the_refusal_lists_what_there_is() -> None:
     ("deployment", "said", "place"),
     [
         ("embeddings-all-minilm-l6-v2", {"dtype": "float61"}, "options.dtype"),
-        ("embeddings-all-minilm-l6-v2", {"workers": 0}, "options.workers"),
-        ("rerank-all-minilm-l6-v2-cosine", {"pooling": "max"}, "options.pooling"),
+        ("rerank-all-minilm-l6-v2-cosine", {"pooling": "mean"}, "options.pooling"),
         ("decisions-decision-v2", {"strategy": "next-token", "images": True}, "options"),
         ("chat-smollm2-135m-instruct", {"chat_template": "../request.py"}, "options.chat_template"),
         ("chat-smollm2-135m-instruct", {"engine": {"max_num_seq": 16}}, "options.engine"),
@@ -104,7 +103,7 @@ def test_a_check_loads_no_heavy_library() -> None:
     script = (
         "import configs, sys; from models import options\n"
         "for profile in configs.PROFILES:\n"
-        "    for model in configs.load(profile).set_up(): options.check(model)\n"
+        "    for model in configs.load(profile).deployed(): options.check(model)\n"
         "print([name for name in ('torch', 'transformers', 'vllm', 'onnxruntime', 'ray') if name in sys.modules])"
     )
     child = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -264,12 +264,6 @@ def test_networks_come_from_safetensors(engine: CosyVoice) -> None:
     assert not any(network.training for network in (networks.llm, networks.flow, networks.hift))
 
 
-def test_the_loaders_arguments_come_from_the_stanza(code: Any, weights: Path, home: Path) -> None:
-    engine = CosyVoice(model(voices={}, fp16=True, trt_concurrent=2), weights)
-    assert engine._code.arguments == {"load_trt": False, "load_vllm": False, "fp16": True, "trt_concurrent": 2}
-    engine.close()
-
-
 def test_an_environment_without_the_code_says_so(weights: Path, home: Path) -> None:
     with pytest.raises(RuntimeError, match=r"no code of CosyVoice; docs/engines\.md"):
         CosyVoice(model(voices={}), weights)

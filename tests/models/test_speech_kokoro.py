@@ -21,7 +21,7 @@ from contract.catalog import SpeechModel
 from contract.errors import ApiError
 from contract.speech.engine import Clip, SpeechJob
 from models.kokoro.speaker import LEVEL, SAMPLE_RATE, Kokoro
-from models.kokoro.voices import KokoroVoice
+from models.kokoro.styles import KokoroVoice
 from models.speech.adapter import SpeechAdapter
 from models.speech.kokoro import FIRST_CHARS, KokoroSpeech
 from models.weights.store import WeightsError, ensure
@@ -301,7 +301,7 @@ def test_kokoro_refuses_what_it_has_not(kokoro: Kokoro) -> None:
         kokoro.speak("Hello.", "en", KokoroVoice(styles={"af_nobody": 1}))
 
 
-def test_every_preset_has_both_mouths() -> None:
+def test_every_preset_has_a_voice_of_both_synthesizers() -> None:
     seen = set()
     for profile in configs.PROFILES:
         catalog = configs.load(profile)
@@ -312,5 +312,5 @@ def test_every_preset_has_both_mouths() -> None:
                 voices: Callable[..., Any] = model.serving.options["voices"]
                 assert set(voices) == slugs, model.id
                 assert all("espeak" in said for said in model.serving.options["voices"].values())
-                assert model.serving.elsewhere
+                assert model.serving.fallback
     assert {"embedded", "cpu"} <= seen

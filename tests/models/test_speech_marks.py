@@ -16,10 +16,10 @@ import soundfile
 import configs
 import models
 from contract.speech.engine import SpeechJob
-from contract.speech.marks import marks_of
+from contract.speech.tags import tags_of
 from contract.transcription.engine import TranscriptionJob
 from models.speech.adapter import SpeechAdapter
-from models.speech.manners import unmarked
+from models.speech.expressive import unmarked
 from models.weights.files import WeightsError
 from models.weights.store import ensure
 
@@ -145,7 +145,7 @@ def test_what_is_spoken_of_a_text_with_marks(text: str, said: str) -> None:
 
 
 def test_a_text_of_nothing_but_white_space_and_marks_is_read_in_one_pass() -> None:
-    mark = min(marks_of(ENGINES["cosyvoice"]))
+    mark = min(tags_of(ENGINES["cosyvoice"]))
     for text in (" " * 4000, f"{mark} " * 400, " " * 4000 + mark, "x" + " " * 4000 + "x"):
         spoken, ends = unmarked(text, ENGINES["cosyvoice"])
         assert len(spoken) == len(ends)

@@ -180,20 +180,6 @@ async def test_file(engine: Supertonic, format: str) -> None:
     assert block.characters == len(TEXT)
 
 
-def test_options(home: Path) -> None:
-    slow = load(home, with_serving(options={"speed": 0.7, "steps": 1}))
-    fast = load(home, with_serving(options={"speed": 1.4, "steps": 1}))
-    assert seconds_of(slow, TEXT) == pytest.approx(2 * seconds_of(fast, TEXT), rel=0.01)
-
-
-@pytest.mark.parametrize(
-    "options", [{"speed": 0.69}, {"speed": 2.01}, {"steps": 0}, {"steps": 101}, {"pause_s": -1}, {"step": 8}]
-)
-def test_options_out_of_bounds(home: Path, options: dict) -> None:
-    with pytest.raises(ValueError, match=next(iter(options))):
-        load(home, with_serving(options=options))
-
-
 def test_weights_that_do_not_fit_are_refused(home: Path, tmp_path: Path) -> None:
     with pytest.raises(WeightsError, match="44100 Hz, its stanza says 24000"):
         load(home, MODEL.model_copy(update={"sample_rate": 24_000}))

@@ -14,7 +14,7 @@ import pytest
 from audio.sandbox import Sound
 from contract.catalog import Serving, TranscriptionModel
 from contract.errors import ApiError
-from contract.transcription.engine import Heard, TranscriptionJob
+from contract.transcription.engine import TranscriptionJob, TranscriptUpdate
 from models.options import OptionsError
 from models.transcription.adapter import SAMPLE_RATE, Recording
 from models.transcription.mistral import ANSWER_BYTES, MistralTranscription
@@ -79,7 +79,7 @@ def load(provider: Provider | str, deadline_s: float = 20, **options: Any) -> Mi
     return MistralTranscription(TranscriptionModel(id="voxtral", owned_by="t", serving=serving), None)
 
 
-async def heard(engine: MistralTranscription, file: bytes | Path = WAV, **fields: Any) -> Heard:
+async def heard(engine: MistralTranscription, file: bytes | Path = WAV, **fields: Any) -> TranscriptUpdate:
     recording = Recording(file, Sound(b"", SAMPLE_RATE, SECONDS))
     (part,) = [part async for part in engine.listen(TranscriptionJob(b"", **fields), recording)]
     return part

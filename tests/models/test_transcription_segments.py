@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from contract.transcription.engine import Segment, Word
+from contract.transcription.engine import Segment, TimedWord
 from models.transcription.segments import (
     LONG_S,
     PAUSE_S,
@@ -20,11 +20,11 @@ from models.transcription.segments import (
 from models.transcription.voice_activity import Span
 
 
-def words(text: str, each_s: float = 0.5) -> list[Word]:
-    return [Word(f" {word}", at * each_s, (at + 1) * each_s) for at, word in enumerate(text.split())]
+def words(text: str, each_s: float = 0.5) -> list[TimedWord]:
+    return [TimedWord(f" {word}", at * each_s, (at + 1) * each_s) for at, word in enumerate(text.split())]
 
 
-def texts(given: list[Word]) -> list[str]:
+def texts(given: list[TimedWord]) -> list[str]:
     return ["".join(word.text for word in passage).strip() for passage in sentences(given)]
 
 
@@ -45,7 +45,7 @@ def test_a_sentence_is_a_passage(text: str, passages: list[str]) -> None:
 
 @pytest.mark.parametrize(("pause_s", "count"), [(PAUSE_S - 0.01, 1), (PAUSE_S, 1), (PAUSE_S + 0.01, 2)])
 def test_a_pause_ends_a_passage(pause_s: float, count: int) -> None:
-    assert len(texts([Word("one", 0, 1), Word(" two", 1 + pause_s, 2 + pause_s)])) == count
+    assert len(texts([TimedWord("one", 0, 1), TimedWord(" two", 1 + pause_s, 2 + pause_s)])) == count
 
 
 def test_a_long_passage_ends_at_a_comma_or_at_last_anywhere() -> None:
@@ -58,7 +58,7 @@ def test_a_long_passage_ends_at_a_comma_or_at_last_anywhere() -> None:
     ("start", "heard"), [(2 + TOLERANCE_S - 0.01, True), (2 + TOLERANCE_S + 0.01, False), (1.5, True), (5, False)]
 )
 def test_words_where_nobody_speaks_are_not_heard(start: float, heard: bool) -> None:
-    assert is_heard([Word("you", start, start + 0.2)], [Span(1, 2), Span(9, 10)]) is heard
+    assert is_heard([TimedWord("you", start, start + 0.2)], [Span(1, 2), Span(9, 10)]) is heard
 
 
 def test_no_word_is_lost() -> None:
@@ -69,7 +69,7 @@ def test_no_word_is_lost() -> None:
 def test_words_that_take_no_time_are_breathless() -> None:
     assert breathless([]) == 0
     assert breathless(words("one two", SHORTEST_S)) == 0
-    assert breathless([*words("one two three"), Word(" three", 1.5, 1.5 + SHORTEST_S - 0.01)]) == 0.25
+    assert breathless([*words("one two three"), TimedWord(" three", 1.5, 1.5 + SHORTEST_S - 0.01)]) == 0.25
 
 
 def test_times_are_clamped_and_in_order() -> None:

@@ -19,8 +19,7 @@ import models
 from audio.sandbox import OWNER_WAITING, Sound
 from contract.catalog import TranscriptionModel
 from contract.errors import ApiError
-from contract.transcription.engine import Heard, TranscriptionJob
-from contract.transcription.languages import LANGUAGES
+from contract.transcription.engine import LANGUAGES, TranscriptionJob, TranscriptUpdate
 from models.transcription.adapter import SAMPLE_RATE, Recording
 from models.transcription.faster_whisper import FasterWhisper
 from models.transcription.voice_activity import Block, Span, Window
@@ -65,7 +64,7 @@ def recording(samples: np.ndarray) -> Recording:
     return Recording(b"", sound)
 
 
-async def heard(engine: FasterWhisper, samples: np.ndarray, job: TranscriptionJob) -> list[Heard]:
+async def heard(engine: FasterWhisper, samples: np.ndarray, job: TranscriptionJob) -> list[TranscriptUpdate]:
     return [part async for part in engine.listen(job, recording(samples))]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from itertools import pairwise
 from pathlib import Path
@@ -18,16 +18,15 @@ from audio.sandbox import Sound
 from contract.catalog import Serving, TranscriptionModel
 from contract.errors import ApiError
 from contract.speech.engine import SpeechJob
-from contract.transcription.engine import Heard, TranscriptionJob
-from contract.transcription.languages import LANGUAGES
+from contract.transcription.engine import LANGUAGES, TranscriptionJob, TranscriptUpdate
 from models.options import OptionsError, check
 from models.transcription import voxtral
 from models.transcription.adapter import SAMPLE_RATE, Recording
-from models.transcription.passages import ENOUGH_S, passages
 from models.transcription.voice_activity import WINDOW_S
-from models.transcription.voxtral import Voxtral, prompt_of
+from models.transcription.voxtral import ENOUGH_S, Voxtral, passages, prompt_of
 from tests.quick_speech import quick
 from tests.twins import voxtral as twin
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.anyio,
@@ -85,22 +84,16 @@ def recorded(*parts: Samples | float) -> Recording:
     return Recording(b"", Sound(samples.tobytes(), SAMPLE_RATE, len(samples) / SAMPLE_RATE))
 
 
-async def heard(engine: Voxtral, recording: Recording, **fields: Any) -> list[Heard]:
+async def heard(engine: Voxtral, recording: Recording, **fields: Any) -> list[TranscriptUpdate]:
     return [part async for part in engine.listen(TranscriptionJob(b"", **fields), recording)]
 
 
-def texts(parts: list[Heard]) -> list[str]:
+def texts(parts: list[TranscriptUpdate]) -> list[str]:
     return [segment.text for part in parts for segment in part.segments]
 
 
 async def spans(recording: Recording) -> list[Any]:
     return [span async for span in passages(recording)]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110 - the engine's thread sets no event of ours
-            await asyncio.sleep(0.001)
 
 
 def is_idle(engine: Voxtral) -> bool:

@@ -21,12 +21,13 @@ import models
 from contract.catalog import TranscriptionModel
 from contract.errors import ApiError
 from contract.speech.engine import SpeechJob
-from contract.transcription.engine import Heard, Segment, TranscriptionJob
+from contract.transcription.engine import Segment, TranscriptionJob, TranscriptUpdate
 from models.transcription.adapter import SAMPLE_RATE
 from models.transcription.faster_whisper import FasterWhisper
 from models.weights.files import WeightsError
 from models.weights.store import ensure
 from tests.quick_speech import quick
+from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -71,15 +72,15 @@ def job(samples: np.ndarray, **asked: object) -> TranscriptionJob:
     return TranscriptionJob(file.getvalue(), **asked)  # type: ignore[arg-type]
 
 
-async def heard(parts: AsyncIterator[Heard]) -> list[Heard]:
+async def heard(parts: AsyncIterator[TranscriptUpdate]) -> list[TranscriptUpdate]:
     return [part async for part in parts]
 
 
-def segments_of(parts: list[Heard]) -> list[Segment]:
+def segments_of(parts: list[TranscriptUpdate]) -> list[Segment]:
     return [segment for part in parts for segment in part.segments]
 
 
-def text_of(parts: list[Heard]) -> str:
+def text_of(parts: list[TranscriptUpdate]) -> str:
     return " ".join(segment.text for segment in segments_of(parts))
 
 
@@ -87,15 +88,10 @@ def plain(text: str) -> str:
     return re.sub(r"[^\w\s]", "", text.lower())
 
 
-async def until(holds: Callable[[], object]) -> None:
-    while not holds():  # noqa: ASYNC110 (a thread sends no event)
-        await asyncio.sleep(0.01)
-
-
 @pytest.mark.parametrize("language", SAID)
 async def test_what_is_said_comes_back_in_its_language(engine: FasterWhisper, say: Callable, language: str) -> None:
     parts = await heard(engine.transcribe(job(say(SAID[language], language))))
-    assert parts[0] == Heard(parts[-1].duration_s)
+    assert parts[0] == TranscriptUpdate(parts[-1].duration_s)
     assert {part.language for part in parts[1:]} == {language}
     assert jiwer.wer(plain(SAID[language]), plain(text_of(parts))) < WORST[language]
     done = [part.done_s for part in parts]
@@ -165,7 +161,7 @@ async def test_a_voice_note_does_not_wait_for_a_long_recording(say: Callable) ->
     long = job(np.concatenate([say(SAID["en"])] * 12), language="en")
     order: list[str] = []
 
-    async def listen(name: str, asked: TranscriptionJob) -> list[Heard]:
+    async def listen(name: str, asked: TranscriptionJob) -> list[TranscriptUpdate]:
         parts = []
         async for part in engine.transcribe(asked):
             order.append(name)
@@ -183,7 +179,7 @@ async def test_a_voice_note_does_not_wait_for_a_long_recording(say: Callable) ->
 async def test_who_leaves_frees_the_engine_after_a_batch(say: Callable) -> None:
     engine = models.load(with_options(batch_size=1, beam_size=1))
     asked = job(np.concatenate([say(SAID["en"])] * 10), language="en")
-    seen: list[Heard] = []
+    seen: list[TranscriptUpdate] = []
     async with aclosing(engine.transcribe(asked)) as parts:
         async for part in parts:
             seen.append(part)

@@ -15,11 +15,11 @@ import pytest
 
 from audio.pitch import measure
 from audio.provenance import SOURCE_TYPE, read_provenance
-from contract.catalog import Elsewhere, Serving, VoiceDesignModel
+from contract.catalog import FallbackRuntime, Serving, VoiceDesignModel
 from contract.errors import ApiError
 from contract.voice_design.engine import DesignJob
 from models.voice_design.adapter import DesignAdapter, Try, trimmed
-from models.voice_design.solving import Point, setting_for
+from models.voice_design.kokoro import Point, setting_for
 
 pytestmark = pytest.mark.anyio
 
@@ -29,7 +29,7 @@ SERVING = Serving(
     adapter="tests.models.test_voice_design:Humming",
     runtime="hum",
     languages=("en",),
-    elsewhere=Elsewhere(runtime="hum-elsewhere"),
+    fallback=FallbackRuntime(runtime="hum-elsewhere"),
     max_ongoing_requests=1,
 )
 MODEL = VoiceDesignModel(id="hum", owned_by="t", provider="qwen", languages=("en", "de"), serving=SERVING)

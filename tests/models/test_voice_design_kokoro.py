@@ -17,11 +17,10 @@ import models
 from audio.pitch import Pitch, measure
 from audio.provenance import read_provenance
 from contract.voice_design.engine import DesignJob
-from models.kokoro.styles import measured
-from models.kokoro.voices import KokoroVoice
+from models.kokoro.styles import KokoroVoice, measured
 from models.voice_design.adapter import Try
 from models.voice_design.kokoro import KokoroDesigner
-from models.voice_design.palette import Ends, ends, mixed, outermost, pitch_of, sheet, wanted
+from models.voice_design.palette import Ends, ends, mixed, outermost, pitch_of, requested_sound, sheet
 
 pytestmark = pytest.mark.anyio
 
@@ -119,7 +118,7 @@ def test_traits_lean_to_styles_that_sound_so(traits: dict[str, str], quality: st
 
 
 def test_unknown_traits_lean_nowhere() -> None:
-    assert wanted(job(traits={"timbre": "neutral", "tempo": "fast"})) == wanted(job())
+    assert requested_sound(job(traits={"timbre": "neutral", "tempo": "fast"})) == requested_sound(job())
 
 
 # --- what is heard ----------------------------------------------------------------------------------------------------

@@ -17,8 +17,7 @@ import pytest
 from launch.weights import main
 from models.weights import store
 from models.weights.lock import resolve, update
-from models.weights.repositories import SHIPPED, Repository, repositories
-from models.weights.stanzas import read
+from models.weights.stanzas import SHIPPED, Repository, read, repositories
 from models.weights.store import WeightsError
 from tests.docs.pages import ROOT
 from tests.models.toy_weights import digest
@@ -162,7 +161,7 @@ def test_a_lock_of_another_repository_is_made_anew(hub: Shelf, lock: Path) -> No
         ({"tags": ["license:cc-by-nc-4.0"]}, "is under `cc-by-nc-4.0` by now, and repositories.toml says `MIT`"),
         ({"files": {"config.json": b"{}"}}, "has no weights among"),
         ({"files": {LARGE: b"w", "config.json": b'{"auto_map": {}}'}}, "asks for code of its own"),
-        ({"commit": "main"}, "the hub told no commit"),
+        ({"commit": "main"}, "the hub gave no commit"),
         ({"files": {"../config.json": b"{}", LARGE: b"w"}}, "could not download|names of files outside"),
     ],
 )
@@ -192,8 +191,9 @@ def test_the_command_locks_what_a_profile_loads(
     home.mkdir()
     (home / "repositories.toml").write_text('[toy]\nrepository = "owner/toy"\nlicence = "MIT"\n')
     program = (
-        "from launch.weights import main\n"
-        f"main(['lock', 'mine', '--into', {str(lock)!r}], weights_of=lambda profile: {{'toy', 'of-a-wheel'}})"
+        "from launch import weights\n"
+        "weights._weights_of = lambda profile: {'toy', 'of-a-wheel'}\n"
+        f"weights.main(['lock', 'mine', '--into', {str(lock)!r}])"
     )
     environ = os.environ | {"HF_ENDPOINT": hub.address}
     child = subprocess.run(
@@ -204,7 +204,7 @@ def test_the_command_locks_what_a_profile_loads(
     assert "1 weights of `mine` are of the hub; 1 changed" in child.stdout
     assert list(read(lock)) == ["toy"]
     with pytest.raises(SystemExit, match="offline mode is on"):
-        main(["lock", "mine", "--offline"], weights_of=lambda profile: {"toy"})
+        main(["lock", "mine", "--offline"])
 
 
 def test_what_is_locked_is_fetched_and_verified(

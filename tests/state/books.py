@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from sqlalchemy import Connection, func, select, update
 
-from contract.access import PLANS, Caller, Scope
+from contract.access import TARIFFS, Caller, Scope
 from state.accounts import organisations
 from state.billing import audit
 from state.database.base import Database
@@ -33,7 +33,7 @@ async def make_caller(
         org_id=org_id,
         org=org,
         key_id="k3Jd92Xa",
-        plan=PLANS["pro"],
+        tariff=TARIFFS["pro"],
         scopes=frozenset(Scope),
         user_id=user_id,
         user=None if user_id is None else user,

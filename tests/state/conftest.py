@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from state.database.base import Database
-from state.database.connect import connect, open_database
+from state.database.base import Database, connect, open_database
 from tests.state.servers import (
     Postgres,
     Redis,

@@ -21,23 +21,22 @@ from typing import Any
 
 from sqlalchemy import Engine, event
 
-from contract.access import PLANS, Caller, Scope
+from contract.access import TARIFFS, Caller, Scope
 from contract.errors import ApiError
 from contract.limits import PENDING_DRAFTS
-from contract.voice_design.draft import Plan
+from contract.voice_design.draft import VoiceSpec
 from deployments.ingress.flows.uploads import store
 from deployments.ingress.front.concurrency import ConcurrencyLimits
 from state.accounts import api_keys, keys
 from state.accounts.authentication import PEPPER
 from state.billing.ledger import Ledger
-from state.blobs.base import Blobs
-from state.blobs.store import open_blobs
-from state.database.base import Database
-from state.database.connect import connect, open_database
-from state.drafts import Adoption, Draft, Drafts, Held, Made
+from state.blobs.base import Blobs, open_blobs
+from state.database.base import Database, connect, open_database
+from state.drafts import Adoption, DesignedVoice, Draft, DraftClaim, Drafts
 from state.keyring import Secrets
 from state.tickets import Tickets
-from state.voices import Voices, own
+from state.voices import own
+from tests.state.voices import add_voice
 
 DIED = 77
 WORKERS = 5
@@ -87,7 +86,7 @@ async def bill(url: str, done: Callable[..., Any], seed: int) -> None:
 
 async def _one_request(ledger: Ledger, chance: random.Random, name: str, done: Callable[..., Any]) -> None:
     user = chance.choice([None, 1])
-    caller = Caller(1, "acme", "key", PLANS["pro"], frozenset(Scope), user, user and "eve", org_limited=True)
+    caller = Caller(1, "acme", "key", TARIFFS["pro"], frozenset(Scope), user, user and "eve", org_limited=True)
     try:
         hold = await ledger.reserve(
             caller, line="chat:m", model="m", estimate_micro_eur=chance.randint(1, 60), request_id=name
@@ -123,9 +122,8 @@ async def migrate(url: str, done: Callable[..., Any], _seed: int) -> None:
 
 
 async def keep(url: str, done: Callable[..., Any], _seed: int) -> None:
-    """Stores bytes, gives them to voices of organisation 1, and takes some of those away."""
+    """Stores bytes, and gives them to voices of organisation 1."""
     database, blobs = connect(url), open_blobs(Path(url.removeprefix("sqlite:///")).parent)
-    voices = Voices(database, blobs)
     about = {"provider": "qwen", "label": "x", "gender": "f", "age_group": "30", "primary_language": "de"}
 
     async def voice(number: int) -> None:
@@ -135,12 +133,8 @@ async def keep(url: str, done: Callable[..., Any], _seed: int) -> None:
         done("put", clip)
         await blobs.put(sample, bytes_of(sample))
         done("put", sample)
-        await voices.add(1, own(slug=slug, **about), clip_blob=clip, sample_blob=sample, transcript="x", taken=("M1",))
+        await add_voice(database, 1, own(slug=slug, **about), clip_blob=clip, sample_blob=sample)
         done("added", slug)
-        if number % 2:
-            done("removing", slug)
-            await voices.remove(1, slug)
-            done("removed", slug)
 
     await asyncio.gather(*(voice(number) for number in range(WORKERS)))
     await database.close()
@@ -151,7 +145,7 @@ async def upload(url: str, done: Callable[..., Any], _seed: int) -> None:
     database, blobs = connect(url), open_blobs(Path(url.removeprefix("sqlite:///")).parent)
     tickets = Tickets(database, blobs)
     service: Any = SimpleNamespace(state=SimpleNamespace(tickets=tickets, blobs=blobs), concurrency=ConcurrencyLimits())
-    caller = Caller(1, "acme", "key", PLANS["pro"], frozenset(Scope), None, None)
+    caller = Caller(1, "acme", "key", TARIFFS["pro"], frozenset(Scope), None, None)
 
     async def recording(number: int) -> None:
         ticket = await tickets.issue(caller, "audio/webm", len(bytes_of("upl_" + "x" * 26)))
@@ -173,7 +167,7 @@ async def design(url: str, done: Callable[..., Any], _seed: int) -> None:
     """Orders drafts of organisation 1 and makes them; one is adopted, one discarded, one adopted and discarded."""
     database, blobs = connect(url), open_blobs(Path(url.removeprefix("sqlite:///")).parent)
     drafts = Drafts(database, blobs, time.time)
-    caller = Caller(1, "acme", "key", PLANS["pro"], frozenset(Scope), None, None, org_limited=True)
+    caller = Caller(1, "acme", "key", TARIFFS["pro"], frozenset(Scope), None, None, org_limited=True)
 
     async def draft(number: int) -> None:
         ordered = await drafts.order(caller, PLAN, model="m", line="l", estimate_micro_eur=60, request_id=str(number))
@@ -195,17 +189,17 @@ async def design(url: str, done: Callable[..., Any], _seed: int) -> None:
     await database.close()
 
 
-async def make(drafts: Drafts, blobs: Blobs, held: Held) -> Draft | None:
+async def make(drafts: Drafts, blobs: Blobs, held: DraftClaim) -> Draft | None:
     """What a worker does with a draft."""
     clip, sample = f"{held.folder}/clip.wav", f"{held.folder}/sample.mp3"
     await blobs.put(clip, _in_pieces(clip))
     await blobs.put(sample, bytes_of(sample))
-    made = Made(clip, sample, "x", None, "obedient", 200.0, 190.0, 210.0, 90, True, 1, 1.5, 1500)
+    made = DesignedVoice(clip, sample, "x", None, "obedient", 200.0, 190.0, 210.0, 90, True, 1, 1.5, 1500)
     return await drafts.finish(held, made, DRAFT_MICRO_EUR)
 
 
 DRAFT_MICRO_EUR = 15
-PLAN = Plan("f", 34, "de", {}, 1.0, "x", "Anna", None, 200, (190.0, 210.0), False, 7)
+PLAN = VoiceSpec("f", 34, "de", {}, 1.0, "x", "Anna", None, 200, (190.0, 210.0), False, 7)
 
 
 def bytes_of(name: str) -> bytes:

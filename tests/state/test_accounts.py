@@ -1,3 +1,6 @@
+import asyncio
+from typing import Any
+
 import pytest
 from sqlalchemy import Connection, event
 from sqlalchemy.engine import Engine
@@ -58,7 +61,7 @@ async def refused(authenticating: Accounts, header: str | None) -> str:
 async def test_a_key_becomes_its_caller(database: Database) -> None:
     key = await make_key(database, scopes=("chat", "mcp"), user="eve")
     caller = await Accounts(database, pepper()).authenticate(f"Bearer {key.text}")
-    assert (caller.org, caller.user, caller.key_id, caller.plan.name) == ("acme", "eve", key.public_id, "starter")
+    assert (caller.org, caller.user, caller.key_id, caller.tariff.name) == ("acme", "eve", key.public_id, "starter")
     assert caller.scopes == {Scope.CHAT, Scope.MCP}
     assert caller.entitlements == {"voices"}
     assert caller.models is None
@@ -75,8 +78,8 @@ async def test_an_organisation_can_have_its_own_limits_and_models(database: Data
 
     await database.run(transaction)
     caller = await Accounts(database, pepper()).authenticate(f"Bearer {key.text}")
-    assert caller.plan.requests_per_minute == 7
-    assert caller.plan.concurrent_streams == 20
+    assert caller.tariff.requests_per_minute == 7
+    assert caller.tariff.concurrent_streams == 20
     assert caller.may_use("a")
     assert not caller.may_use("c")
     assert caller.decision_model == "decision-v2"
@@ -144,6 +147,32 @@ async def test_a_database_that_does_not_answer_ends_nothing_that_has_begun(datab
     clock.now_s += 5
     with pytest.raises(ApiError, match="key"):
         await authenticating.current(caller)
+
+
+async def test_streams_of_one_key_share_a_look_up(database: Database) -> None:
+    key, clock = await make_key(database), Clock()
+    authenticating = Accounts(database, pepper(), clock)
+    caller = await authenticating.authenticate(f"Bearer {key.text}")
+    transactions = 0
+
+    class Counting:
+        async def run(self, transaction: Any, **options: Any) -> Any:
+            nonlocal transactions
+            transactions += 1
+            return await database.run(transaction, **options)
+
+    authenticating._database = Counting()  # type: ignore[assignment]
+    clock.now_s += 5
+    first, *others = [asyncio.create_task(authenticating.current(caller)) for _ in range(50)]
+    await asyncio.sleep(0)
+    first.cancel()
+    assert await asyncio.gather(*others) == [caller] * 49
+    assert transactions == 1
+    await database.run(lambda connection: api_keys.revoke(connection, key.public_id, 1))
+    clock.now_s += 5
+    answers = await asyncio.gather(*(authenticating.current(caller) for _ in range(50)), return_exceptions=True)
+    assert all(isinstance(answer, ApiError) for answer in answers)
+    assert transactions == 2
 
 
 async def test_a_limit_is_known_to_what_was_begun_without_one(database: Database) -> None:

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from contract.errors import ApiError
-from state.blobs.base import CHUNK_BYTES, MAX_NAME_CHARS, Blobs
+from state.blobs.base import CHUNK_BYTES, MAX_NAME_CHARS, Blobs, open_blobs
 from state.blobs.folder import UNFINISHED, UNFINISHED_S
-from state.blobs.store import open_blobs
 from tests.state.bucket import Bucket, run_bucket
 
 pytestmark = pytest.mark.anyio
@@ -276,7 +275,7 @@ def test_other_addresses_are_refused(tmp_path: Path, url: str) -> None:
 
 def test_memory_does_not_grow_with_the_length_of_a_stream(tmp_path: Path) -> None:
     code = (
-        "import asyncio, resource, sys; from pathlib import Path; from state.blobs.store import open_blobs\n"
+        "import asyncio, resource, sys; from pathlib import Path; from state.blobs.base import open_blobs\n"
         "async def pieces(n):\n"
         "    for _ in range(n): yield b'x' * 65536\n"
         "async def run():\n"

@@ -12,8 +12,8 @@ import pytest
 
 from contract.access import Scope
 from state import open_state
+from state.__main__ import main
 from state.accounts import keys
-from state.cli.arguments import main
 from tests.state.books import make_caller
 
 ROOT = Path(__file__).parent.parent.parent

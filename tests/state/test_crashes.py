@@ -15,15 +15,13 @@ import pytest
 from sqlalchemy import Connection, select
 
 from contract.errors import ApiError
-from contract.voice_design.draft import State
+from contract.voice_design.draft import DraftState
 from state.accounts import organisations
 from state.billing import audit
 from state.billing.ledger import Ledger
 from state.billing.postings import LEASE_S
-from state.blobs.base import Blobs
-from state.blobs.store import open_blobs
-from state.database.base import Database
-from state.database.connect import connect, open_database
+from state.blobs.base import Blobs, open_blobs
+from state.database.base import Database, connect, open_database
 from state.database.tables import api_keys, budgets, reservations, tickets, usage_lines
 from state.drafts import Draft, Drafts
 from state.drafts.store import LEASE_S as DRAFT_LEASE_S
@@ -40,6 +38,13 @@ ROOT = HERE.parent.parent
 NEVER = 1_000_000_000
 LIMIT = 700
 FAR_FUTURE_S = 10_000_000
+
+
+def deaths(few: int, some: int, many: int) -> pytest.MarkDecorator:
+    """How often a story ends with a death: before each push, on each merge, and when somebody asks for it."""
+    each = [few, pytest.param(some, marks=pytest.mark.crashes), pytest.param(many, marks=pytest.mark.slow)]
+    return pytest.mark.parametrize("crashes", each)
+
 
 Die = Callable[[str, int, str, Path], tuple[int, int]]
 
@@ -161,7 +166,7 @@ def folder() -> Iterator[Path]:
         yield path
 
 
-@pytest.mark.parametrize("crashes", [30, pytest.param(130, marks=pytest.mark.slow)])
+@deaths(5, 30, 130)
 async def test_sqlite_survives_death_around_every_write_and_sync(die: Die, folder: Path, crashes: int) -> None:
     template = folder / "template.db"
     await prepare(f"sqlite:///{template}")
@@ -174,7 +179,7 @@ async def test_sqlite_survives_death_around_every_write_and_sync(die: Die, folde
     await die_everywhere(die, "bill", crashes, folder / "log", fresh, books_are_right)
 
 
-@pytest.mark.parametrize("crashes", [5, pytest.param(20, marks=pytest.mark.slow)])
+@deaths(2, 5, 20)
 async def test_a_first_start_survives_death(die: Die, folder: Path, crashes: int) -> None:
     async def fresh() -> str:
         return _clear(folder)
@@ -186,7 +191,7 @@ async def test_a_first_start_survives_death(die: Die, folder: Path, crashes: int
     await die_everywhere(die, "migrate", crashes, folder / "log", fresh, starts_again)
 
 
-@pytest.mark.parametrize("crashes", [30, pytest.param(130, marks=pytest.mark.slow)])
+@deaths(5, 30, 130)
 async def test_bytes_and_voices_survive_death_around_every_write_sync_and_rename(
     die: Die, folder: Path, crashes: int
 ) -> None:
@@ -205,28 +210,22 @@ async def test_bytes_and_voices_survive_death_around_every_write_sync_and_rename
 async def bytes_are_whole(url: str, acknowledged: list[str]) -> None:
     home = Path(url.removeprefix("sqlite:///")).parent
     database, blobs = connect(url), open_blobs(home)
-    told: dict[str, set[str]] = {"put": set(), "added": set(), "removing": set(), "removed": set()}
+    words: dict[str, set[str]] = {"put": set(), "added": set()}
     for line in acknowledged:
         word, name = line.split()
-        told[word].add(name)
-    voices = Voices(database, blobs)
-    kept = {own.voice.slug: own for own in await voices.of(1)}
-    assert told["added"] - told["removing"] <= kept.keys()
-    assert not told["removed"] & kept.keys()
-    await voices.finish_removals()
+        words[word].add(name)
+    voices = {own.voice.slug: own for own in await Voices(database).of(1)}
+    assert words["added"] <= voices.keys()
     stored = {str(path.relative_to(home / "bytes")) for path in (home / "bytes").glob("voices/*/*")}
     for name in stored:
         assert await blobs.find(name) == bytes_of(name)
-    assert {name for own in kept.values() for name in (own.clip_blob, own.sample_blob)} <= stored
-    # Bytes that no voice has got yet belong to whoever put them; those of voices that were taken away are gone.
-    assert {name for name in told["put"] if name.split("/")[1] not in told["removing"]} <= stored
-    assert {name.split("/")[1] for name in stored} <= kept.keys() | {f"voice-{n}" for n in range(WORKERS)} - told[
-        "removed"
-    ]
+    assert {name for own in voices.values() for name in (own.clip_blob, own.sample_blob)} <= stored
+    # Bytes that no voice has got yet belong to the process that stored them.
+    assert words["put"] <= stored
     await database.close()
 
 
-@pytest.mark.parametrize("crashes", [30, pytest.param(130, marks=pytest.mark.slow)])
+@deaths(5, 30, 130)
 async def test_uploads_survive_death_around_every_write_sync_and_rename(die: Die, folder: Path, crashes: int) -> None:
     template = folder / "template.db"
     await prepare(f"sqlite:///{template}")
@@ -269,7 +268,7 @@ async def uploads_are_whole(url: str, acknowledged: list[str]) -> None:
     await database.close()
 
 
-@pytest.mark.parametrize("crashes", [30, pytest.param(130, marks=pytest.mark.slow)])
+@deaths(5, 30, 130)
 async def test_drafts_survive_death_around_every_write_sync_and_rename(die: Die, folder: Path, crashes: int) -> None:
     template = folder / "template.db"
     await prepare(f"sqlite:///{template}")
@@ -283,7 +282,7 @@ async def test_drafts_survive_death_around_every_write_sync_and_rename(die: Die,
     await die_everywhere(die, "design", crashes, folder / "log", fresh, drafts_are_whole)
 
 
-AFTER: dict[str, set[State]] = {
+AFTER: dict[str, set[DraftState]] = {
     "ordered": {"pending", "ready"},
     "ready": {"ready"},
     "adopting": {"ready", "adopted"},
@@ -297,7 +296,7 @@ AFTER: dict[str, set[State]] = {
 async def drafts_are_whole(url: str, acknowledged: list[str]) -> None:
     home = Path(url.removeprefix("sqlite:///")).parent
     database, blobs = connect(url), open_blobs(home)
-    store, voices = Drafts(database, blobs, time.time), Voices(database, blobs)
+    store, voices = Drafts(database, blobs, time.time), Voices(database)
     found, told = (
         {draft.id: draft for draft in await store.of(1)},
         {id: word for word, id in map(str.split, acknowledged)},
@@ -348,7 +347,7 @@ async def others_go_on(database: Database, blobs: Blobs, found: Mapping[str, Dra
     assert {str(path) for path in stored} == kept
 
 
-@pytest.mark.parametrize("crashes", [10, pytest.param(50, marks=pytest.mark.slow)])
+@deaths(2, 10, 50)
 async def test_postgresql_survives_death_of_a_client_between_all_statements(
     die: Die, postgres: Postgres, folder: Path, crashes: int
 ) -> None:
@@ -371,7 +370,9 @@ def _raise_limits(connection: Connection) -> None:
         organisations.set_limit(connection, row.org_id, row.user_id, row.spent_micro_eur + row.held_micro_eur + more)
 
 
-@pytest.mark.parametrize("acknowledged_before", [3, 17, 40])
+@pytest.mark.parametrize(
+    "acknowledged_before", [pytest.param(3, marks=pytest.mark.crashes), 17, pytest.param(40, marks=pytest.mark.crashes)]
+)
 async def test_postgresql_survives_its_own_death(postgres: Postgres, acknowledged_before: int) -> None:
     url = postgres.empty()
     database = await open_database(url)

@@ -3,7 +3,7 @@ import re
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from sqlalchemy import func, select
@@ -11,16 +11,14 @@ from sqlalchemy import func, select
 from contract.access import Caller
 from contract.errors import ApiError
 from contract.limits import DRAFT_KEPT_S, DRAFT_S, KEPT_DRAFTS, OWN_VOICES, PENDING_DRAFTS
-from contract.voice_design.draft import EVENTS, STATES, TRANSITIONS, Event, Plan, State
+from contract.voice_design.draft import DRAFT_STATES, TRANSITIONS, DraftEvent, DraftState, VoiceSpec
 from state import open_state
-from state.blobs.base import Blobs
-from state.blobs.store import open_blobs
-from state.database.base import Database
-from state.database.connect import open_database
+from state.blobs.base import Blobs, open_blobs
+from state.database.base import Database, open_database
 from state.database.tables import drafts, reservations
-from state.drafts import Adoption, Draft, Drafts, Held, Made
+from state.drafts import Adoption, DesignedVoice, Draft, DraftClaim, Drafts
 from state.drafts.store import DISCARDED_KEPT_S, FAILED_KEPT_S, LEASE_S, SWEEP_AGAIN_S, SWEPT_AT_ONCE
-from state.voices import OwnVoice, Voices
+from state.voices import Voices
 from tests.state.books import line_count, make_caller, money
 from tests.state.servers import Postgres
 
@@ -31,7 +29,7 @@ HOLD = 60
 COST = 15
 NOBODY = "vd_" + "a" * 26
 
-PLAN = Plan(
+PLAN = VoiceSpec(
     gender="f",
     age_years=34,
     language="de",
@@ -90,14 +88,14 @@ async def order(store: Drafts, caller: Caller, **plan: Any) -> Draft:
     )
 
 
-async def claimed(store: Drafts, caller: Caller, **plan: Any) -> Held:
+async def claimed(store: Drafts, caller: Caller, **plan: Any) -> DraftClaim:
     held = await store.claim((await order(store, caller, **plan)).id)
     assert held is not None
     return held
 
 
-def made(held: Held) -> Made:
-    return Made(
+def made(held: DraftClaim) -> DesignedVoice:
+    return DesignedVoice(
         clip_blob=f"{held.folder}/clip.wav",
         sample_blob=f"{held.folder}/sample.mp3",
         transcript="Guten Tag.",
@@ -114,7 +112,7 @@ def made(held: Held) -> Made:
     )
 
 
-async def finish(store: Drafts, held: Held, blobs: Blobs | None = None) -> Draft | None:
+async def finish(store: Drafts, held: DraftClaim, blobs: Blobs | None = None) -> Draft | None:
     what = made(held)
     for name in (what.clip_blob, what.sample_blob) if blobs else ():
         await blobs.put(name, name.encode())
@@ -145,7 +143,7 @@ async def test_a_draft_is_found_as_it_was_ordered(store: Drafts, caller: Caller)
     draft = await order(store, caller)
     assert re.fullmatch(r"vd_[a-z2-7]{26}", draft.id)
     assert (draft.state, draft.created_at, draft.expires_at) == ("pending", NOW_S, NOW_S + DRAFT_S)
-    assert (draft.plan, draft.made, draft.cost_micro_eur) == (PLAN, None, 0)
+    assert (draft.spec, draft.made, draft.cost_micro_eur) == (PLAN, None, 0)
     assert await store.find(caller.org_id, draft.id) == draft
     assert await store.of(caller.org_id) == [draft]
     assert (await order(store, caller)).id[:12] != draft.id[:12]
@@ -233,7 +231,7 @@ async def test_many_replicas_share_the_limit_the_work_and_the_bill(postgres: Pos
             assert sum(isinstance(answer, tuple) for answer in adopted) == 1
         assert await line_count(replicas[0]) == PENDING_DRAFTS * (turn + 1)
         assert await money(replicas[0], caller) == (COST * PENDING_DRAFTS * (turn + 1), 0)
-        assert len(await Voices(replicas[0], blobs).of(caller.org_id)) == PENDING_DRAFTS * (turn + 1)
+        assert len(await Voices(replicas[0]).of(caller.org_id)) == PENDING_DRAFTS * (turn + 1)
     for database in replicas:
         await database.close()
 
@@ -414,9 +412,9 @@ async def in_state(store: Drafts, caller: Caller, state: str) -> Draft:
     return draft
 
 
-@pytest.mark.parametrize("state", STATES)
-async def test_every_state_meets_every_event(store: Drafts, caller: Caller, clock: Clock, state: State) -> None:
-    for event in EVENTS:
+@pytest.mark.parametrize("state", DRAFT_STATES)
+async def test_every_state_meets_every_event(store: Drafts, caller: Caller, clock: Clock, state: DraftState) -> None:
+    for event in get_args(DraftEvent):
         draft = await in_state(store, caller, state)
         await meet(store, caller, clock, draft, event)
         found = await store.read(draft.id)
@@ -425,9 +423,9 @@ async def test_every_state_meets_every_event(store: Drafts, caller: Caller, cloc
         await store.discard(caller.org_id, draft.id)
 
 
-async def meet(store: Drafts, caller: Caller, clock: Clock, draft: Draft, event: Event) -> None:
+async def meet(store: Drafts, caller: Caller, clock: Clock, draft: Draft, event: DraftEvent) -> None:
     """What happens to a draft."""
-    held = Held(draft, await _worker(store, draft) or "nobody")
+    held = DraftClaim(draft, await _worker(store, draft) or "nobody")
     match event:
         case "finish":
             await finish(store, held)
@@ -464,7 +462,7 @@ async def test_adoption_makes_the_voice_of_the_draft(
     voice = own.voice
     assert (voice.slug, voice.label, voice.gender, voice.age_group) == ("anne", "Änne", "f", "30-35")
     assert (voice.primary_language, voice.provider, voice.scope) == ("de", "qwen", "org")
-    assert await Voices(database, blobs).find(caller.org_id, "anne") == own
+    assert await Voices(database).find(caller.org_id, "anne") == own
 
 
 async def test_slug_and_label_of_the_adoption_come_before_those_of_the_order(store: Drafts, caller: Caller) -> None:
@@ -492,7 +490,7 @@ async def test_of_many_adoptions_one_wins(store: Drafts, database: Database, blo
         *(store.adopt(caller.org_id, draft.id, wish) for wish in wishes), return_exceptions=True
     )
     (won,) = [answer for answer in answers if isinstance(answer, tuple)]
-    assert await Voices(database, blobs).of(caller.org_id) == [won[1]]
+    assert await Voices(database).of(caller.org_id) == [won[1]]
 
 
 async def test_drafts_adopted_at_once_get_slugs_of_their_own(store: Drafts, caller: Caller) -> None:
@@ -513,7 +511,7 @@ async def test_adoption_and_discarding_at_once_leave_all_or_nothing(
             return_exceptions=True,
         )
         assert (await store.find(caller.org_id, draft.id)).state == "discarded"
-        assert await Voices(database, blobs).of(caller.org_id) == []
+        assert await Voices(database).of(caller.org_id) == []
         assert draft.made is not None
         assert not await blobs.exists(draft.made.clip_blob)
 
@@ -526,7 +524,7 @@ async def test_discarding_takes_bytes_and_voice_along(
     _, own = await store.adopt(caller.org_id, kept.id, ADOPTION)
     discarded = await store.discard(caller.org_id, gone.id)
     assert (discarded.state, discarded.voice_slug) == ("discarded", None)
-    assert await Voices(database, blobs).of(caller.org_id) == [own]
+    assert await Voices(database).of(caller.org_id) == [own]
     assert gone.made
     assert [await blobs.exists(name) for name in (gone.made.clip_blob, gone.made.sample_blob)] == [False, False]
     assert [await blobs.exists(name) for name in (own.clip_blob, own.sample_blob)] == [True, True]
@@ -620,11 +618,6 @@ class BrokenBlobs:
             raise OSError
         await self._blobs.delete_all(folder)
 
-    async def delete(self, name: str) -> None:
-        if name in self.broken:
-            raise OSError
-        await self._blobs.delete(name)
-
 
 async def test_bytes_that_cannot_be_deleted_keep_no_other_draft(
     database: Database, blobs: Blobs, caller: Caller, clock: Clock
@@ -658,27 +651,6 @@ async def test_a_round_is_bounded(store: Drafts, database: Database, caller: Cal
     clock.now_s += DRAFT_KEPT_S
     await store.sweep()
     assert await rows(database) == 1
-
-
-async def test_a_voice_whose_bytes_cannot_be_deleted_keeps_no_other(
-    database: Database, blobs: Blobs, caller: Caller
-) -> None:
-    broken: Any = BrokenBlobs(blobs)
-    store, voices = Drafts(database, blobs, time.time), Voices(database, broken)
-    owns: list[OwnVoice] = []
-    for _ in range(2):
-        draft = await ready(store, caller, blobs)
-        owns.append((await store.adopt(caller.org_id, draft.id, ADOPTION))[1])
-    broken.broken = {own.clip_blob for own in owns}
-    for own in owns:
-        with pytest.raises(OSError):  # noqa: PT011  # it has no message
-            await voices.remove(caller.org_id, own.voice.slug)
-    broken.broken = {owns[0].clip_blob}
-    await voices.finish_removals()
-    assert [await blobs.exists(own.clip_blob) for own in owns] == [True, False]
-    broken.broken = set()
-    await voices.finish_removals()
-    assert not await blobs.exists(owns[0].clip_blob)
 
 
 async def test_drafts_survive_closing(tmp_path: Path) -> None:

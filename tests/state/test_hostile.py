@@ -11,18 +11,17 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, func, insert, select, update
 
-from contract.access import PLANS, Caller, Scope
+from contract.access import TARIFFS, Caller, Scope
 from contract.errors import ApiError
 from state import open_state
 from state import replies as replies_sql
-from state.billing import audit, postings, reservation
+from state.billing import audit, postings, reservation, upkeep
 from state.billing import ledger as ledger_module
 from state.billing.ledger import Ledger
-from state.billing.postings import LEASE_S, Bill, Entry, Used
-from state.blobs.store import open_blobs
-from state.database.base import Database, T
-from state.database.clock import Clock
-from state.database.connect import open_database
+from state.billing.postings import LEASE_S
+from state.billing.reservation import Bill, Entry, Usage
+from state.blobs.base import open_blobs
+from state.database.base import Clock, Database, T, open_database
 from state.database.tables import replies, reply_quotas, reservations
 from state.drafts import Drafts
 from state.idempotency import PURPOSE, Attempt, Idempotency, StoredReply
@@ -40,7 +39,7 @@ HOUR_S = 3600
 
 
 def of_key(key_id: str = "key") -> Caller:
-    return Caller(1, "acme", key_id, PLANS["pro"], frozenset(Scope))
+    return Caller(1, "acme", key_id, TARIFFS["pro"], frozenset(Scope))
 
 
 class Counting:
@@ -147,7 +146,7 @@ async def test_a_batch_charges_each_bill_as_if_it_came_alone(database: Database)
     caller = await make_caller(database, 100, 60)
     entries = [Entry(f"id-{n}", caller.org_id, caller.user_id, "k", "r", "l", "m") for n in range(4)]
     # 60 is left to the user: 25 + 25 + 10, and nothing for the last.
-    bills = [Bill(entry, Used(25, 1, "tokens")) for entry in entries]
+    bills = [Bill(entry, Usage(25, 1, "tokens")) for entry in entries]
     assert await database.run(lambda connection: postings.settle(connection, bills)) == [25, 25, 10, 0]
     assert await database.run(lambda connection: postings.settle(connection, bills)) == [25, 25, 10, 0]
     assert await money(database, caller) == (60, 0)
@@ -251,15 +250,15 @@ async def test_the_books_say_what_was_recovered(database: Database, monkeypatch:
 
 async def test_one_orphan_that_cannot_be_ended_never_stops_the_others(database: Database) -> None:
     caller, dead = await make_caller(database, 100_000), Ledger(database)
-    for n in range(postings.AT_ONCE + 5):
+    for n in range(upkeep.AT_ONCE + 5):
         await dead.reserve(caller, line="l", model="m", estimate_micro_eur=10, request_id=f"r{n}")
     await pass_time(database, LEASE_S + 1)
-    first = (await database.run(postings.orphans))[0].id
+    first = (await database.run(upkeep.orphans))[0].id
 
     def is_first(transaction: Any) -> bool:
         return getattr(transaction, "keywords", {}).get("reservation_id") == first
 
-    assert await Ledger(Counting(database, is_first)).reap() == postings.AT_ONCE + 4
+    assert await Ledger(Counting(database, is_first)).reap() == upkeep.AT_ONCE + 4
     assert await money(database, caller) == (0, 10)
 
 

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from contract.access import PLANS, Caller, Scope
+from contract.access import TARIFFS, Caller, Scope
 from contract.errors import ApiError
 from state.database.base import Database
 from state.idempotency import MAX_BODY_BYTES, PURPOSE, Attempt, Idempotency, StoredReply
@@ -20,7 +20,7 @@ ROUTE = "POST /audio/voices/designs"
 
 
 def caller(key_id: str = "k3Jd92Xa") -> Caller:
-    return Caller(1, "acme", key_id, PLANS["pro"], frozenset(Scope))
+    return Caller(1, "acme", key_id, TARIFFS["pro"], frozenset(Scope))
 
 
 async def begin(store: Idempotency, key: str = "k1", body: str = "sha", **where: str) -> Attempt | StoredReply:

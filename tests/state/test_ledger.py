@@ -13,11 +13,12 @@ from state.accounts import organisations
 from state.billing import ledger as ledger_module
 from state.billing import postings, upkeep
 from state.billing.ledger import Ledger
-from state.billing.postings import LEASE_S, Bill, Used
-from state.billing.reservation import Reservation
+from state.billing.postings import LEASE_S
+from state.billing.reservation import Bill, Reservation, Usage
 from state.database.base import Database, RowRefused, T, now_s
 from state.database.tables import reservations, usage_lines
 from tests.state.books import eventually, line_count, make_caller, money, pass_time
+from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -68,7 +69,7 @@ async def test_the_other_users_budget_is_its_own(database: Database) -> None:
         return organisations.ensure_user(connection, caller.org_id, "bob", 0)
 
     bob = await database.run(second_user)
-    other = Caller(caller.org_id, caller.org, "k", caller.plan, caller.scopes, bob, "bob", org_limited=True)
+    other = Caller(caller.org_id, caller.org, "k", caller.tariff, caller.scopes, bob, "bob", org_limited=True)
     await reserve(ledger, other, 90)
     assert await refusal(ledger, other, 1) == "ORG_SPEND_LIMIT"
 
@@ -104,7 +105,7 @@ async def test_the_same_settlement_from_two_processes_bills_once(database: Datab
     caller = await make_caller(database, 1000)
     first, second = Ledger(database), Ledger(database)
     hold = await reserve(first, caller, 50)
-    bill = Bill(hold.entry, Used(40, 1, "tokens"))
+    bill = Bill(hold.entry, Usage(40, 1, "tokens"))
     await asyncio.gather(*(ledger.settle(bill) for ledger in (first, second) for _ in range(5)))
     assert await money(database, caller) == (40, 0)
     assert await line_count(database) == 1
@@ -381,8 +382,7 @@ async def test_a_limit_that_is_set_while_a_mark_is_on_its_way_finds_its_row(
 
     monkeypatch.setattr(database, "run", late)
     marking = asyncio.create_task(ledger.mark())
-    while not hold.is_stored:  # noqa: ASYNC110  # it gives nothing to wait for
-        await asyncio.sleep(0)
+    await until(lambda: hold.is_stored)
     limiting = asyncio.create_task(hold.limit(replace(caller, org_limited=True), 50))
     await asyncio.wait([limiting], timeout=0.2)
     may_write.set()

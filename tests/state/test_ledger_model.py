@@ -11,8 +11,9 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from sqlalchemy import create_engine, select, update
 
 from state.accounts import organisations
-from state.billing import audit, postings
-from state.billing.postings import LEASE_S, NOTHING, Bill, Entry, OverLimit, Used
+from state.billing import audit, postings, upkeep
+from state.billing.postings import LEASE_S
+from state.billing.reservation import NO_USAGE, Bill, Entry, OverLimit, Usage
 from state.database.tables import budgets, metadata, reservations, usage_lines
 
 AMOUNTS = st.integers(0, 60)
@@ -115,10 +116,10 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(entry=entries, amount=AMOUNTS)
     def top_up(self, entry: Entry, amount: int) -> None:
         if entry.id not in self.oracle.held:
-            assert not postings.top_up(self.connection, entry, amount, NOTHING)
+            assert not postings.top_up(self.connection, entry, amount, NO_USAGE)
             return
         expected = self.oracle.refuser(entry.user_id, amount)
-        used = Used(self.marked[entry.id], 1, "tokens") if entry.id in self.marked else NOTHING
+        used = Usage(self.marked[entry.id], 1, "tokens") if entry.id in self.marked else NO_USAGE
         assert self.refuser(postings.top_up, entry, amount, used) == expected
         if expected is not None:
             return
@@ -130,7 +131,7 @@ class LedgerMachine(RuleBasedStateMachine):
         expected = self.oracle.settle(entry.id, entry.user_id, cost)
         self.ended.add(entry.id)
         for _ in range(times):
-            assert postings.settle(self.connection, [Bill(entry, Used(cost, 1, "tokens"))]) == [expected]
+            assert postings.settle(self.connection, [Bill(entry, Usage(cost, 1, "tokens"))]) == [expected]
 
     @rule(entry=consumes(entries))
     def void(self, entry: Entry) -> None:
@@ -147,13 +148,13 @@ class LedgerMachine(RuleBasedStateMachine):
             self.oracle.held[entry.id] = (entry.user_id, 0)
         if entry.id in self.oracle.held:
             self.marked[entry.id] = cost
-        used = {entry: Used(cost, 1, "tokens")}
+        used = {entry: Usage(cost, 1, "tokens")}
         postings.mark(self.connection, used, [entry] if is_free else [])
 
     @rule(passed_s=st.sampled_from([1, 50, LEASE_S + 1]))
     def reap(self, passed_s: int) -> None:
         self.connection.execute(update(reservations).values(lease_until=reservations.c.lease_until - passed_s))
-        for row in postings.orphans(self.connection):
+        for row in upkeep.orphans(self.connection):
             used = postings.recover(self.connection, row.id)
             assert used is not None
             assert used.cost_micro_eur == self.marked.get(row.id, 0)

@@ -9,8 +9,7 @@ import pytest
 from contract.errors import ApiError
 from state.billing.ledger import Ledger
 from state.billing.reservation import Reservation
-from state.database.base import Database
-from state.database.connect import open_database
+from state.database.base import Database, open_database
 from tests.state.books import line_count, make_caller, money
 from tests.state.servers import Postgres
 

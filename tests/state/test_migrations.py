@@ -11,9 +11,8 @@ from sqlalchemy import Connection, func, insert, inspect, select
 
 from state.accounts import organisations
 from state.billing import audit
-from state.database.base import Database
-from state.database.connect import connect, migrate, open_database
-from state.database.migrate import STEPS, _known, bring_to, downgrade, upgrade
+from state.database.base import Database, connect, migrate, open_database
+from state.database.migrate import STEPS, _revisions, bring_to
 from state.database.tables import (
     api_keys,
     budgets,
@@ -95,16 +94,16 @@ async def test_steps_back_and_forth_keep_what_they_do_not_remove(database: Datab
     gone: set[str] = set()
     for revision, tables in REMOVED_BELOW.items():
         gone |= tables
-        await database.run(partial(downgrade, revision=revision))
+        await database.run(partial(bring_to, revision=revision))
         assert await database.run(counts) == {name: n for name, n in full.items() if name not in gone}
-        await database.run(upgrade)
+        await database.run(bring_to)
         assert await database.run(counts) == full | dict.fromkeys(gone, 0)
         if "usage_lines" not in gone:
             assert await database.run(audit.faults) == []
 
-    await database.run(lambda connection: downgrade(connection, "base"))
+    await database.run(lambda connection: bring_to(connection, "base"))
     assert await database.run(counts) == {}
-    await database.run(upgrade)
+    await database.run(bring_to)
     assert set((await database.run(counts)).values()) == {0}
 
 
@@ -119,7 +118,7 @@ async def test_a_step_that_fails_leaves_the_schema_as_it_was(database_url: str) 
     database = connect(database_url)
 
     def half(connection: Connection) -> None:
-        upgrade(connection)
+        bring_to(connection)
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -190,7 +189,7 @@ async def test_an_older_version_refuses_a_newer_schema_that_it_cannot_work_with(
 
 
 async def test_a_start_that_may_not_migrate_refuses_an_older_schema(database: Database, database_url: str) -> None:
-    await database.run(lambda connection: downgrade(connection, "0004"))
+    await database.run(lambda connection: bring_to(connection, "0004"))
     with pytest.raises(ValueError, match="python -m state migrate"):
         await open_database(database_url, upgrade=False)
     head = known_head()
@@ -209,4 +208,4 @@ async def test_many_migrate_at_once_and_one_does(database_url: str) -> None:
 
 def known_head() -> str:
     """The newest revision of this code."""
-    return _known(ScriptDirectory(str(STEPS)))[-1]
+    return _revisions(ScriptDirectory(str(STEPS)))[-1]

@@ -12,8 +12,7 @@ from contract.errors import ApiError
 from state import open_state
 from state.accounts import api_keys, keys
 from state.accounts.authentication import PEPPER
-from state.database.base import Database, RowRefused
-from state.database.connect import open_database
+from state.database.base import Database, RowRefused, open_database
 from state.database.tables import api_keys as keys_table
 from state.keyring import open_secrets
 from tests.state.books import make_caller

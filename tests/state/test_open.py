@@ -127,7 +127,7 @@ async def test_the_first_start_makes_a_key_with_every_scope(tmp_path: Path) -> N
     assert (tmp_path / "demo.key").read_text() == f"{text}\n"
     assert (tmp_path / "demo.key").stat().st_mode & 0o777 == 0o600
     caller = await state.accounts.authenticate(f"Bearer {text}")
-    assert (caller.org, caller.plan.name, caller.scopes) == ("demo", "pro", frozenset(Scope))
+    assert (caller.org, caller.tariff.name, caller.scopes) == ("demo", "pro", frozenset(Scope))
     assert await state.ensure_demo(tmp_path) is None
     await state.close()
 

@@ -6,8 +6,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from contract.errors import ApiError
-from state.database.base import Database, RowRefused
-from state.database.connect import connect
+from state.database.base import Database, RowRefused, connect
 from tests.state.servers import Postgres
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from contract.access import PLANS, Caller, Scope
+from contract.access import TARIFFS, Caller, Scope
 from contract.errors import ApiError
 from contract.limits import KEYLESS_REQUESTS
 from state import rates as rates_module
@@ -21,7 +21,7 @@ Open = Callable[..., Rates]
 
 
 def caller(requests_per_minute: int = 10, key_id: str = "k3Jd92Xa", streams: int = 4) -> Caller:
-    plan = replace(PLANS["pro"], requests_per_minute=requests_per_minute, concurrent_streams=streams)
+    plan = replace(TARIFFS["pro"], requests_per_minute=requests_per_minute, concurrent_streams=streams)
     return Caller(1, "acme", key_id, plan, frozenset(Scope))
 
 

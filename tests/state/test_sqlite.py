@@ -8,8 +8,7 @@ import pytest
 from sqlalchemy import Connection, text
 
 from contract.errors import ApiError
-from state.database.base import RowRefused
-from state.database.connect import open_database
+from state.database.base import RowRefused, open_database
 from state.database.sqlite import SqliteDatabase, journal_mode
 from state.database.tables import metadata
 

@@ -10,10 +10,8 @@ from contract.access import Caller
 from contract.errors import ApiError
 from contract.limits import OPEN_UPLOADS, UPLOAD_S
 from state import open_state
-from state.blobs.base import Blobs
-from state.blobs.store import open_blobs
-from state.database.base import Database, now_s
-from state.database.connect import open_database
+from state.blobs.base import Blobs, open_blobs
+from state.database.base import Database, now_s, open_database
 from state.database.tables import tickets
 from state.tickets import AT_WORK_S, ID_PATTERN, SWEEP_AGAIN_S, SWEPT_AT_ONCE, Ticket, Tickets
 from tests.state.books import make_caller, pass_time

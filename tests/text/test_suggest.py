@@ -13,7 +13,7 @@ from configs import load
 from contract.body import parse
 from contract.errors import ApiError
 from contract.limits import AGE_YEARS, SUGGEST_CHARS
-from contract.voice_design.order import DesignOrder, SuggestRequest, plan
+from contract.voice_design.order import DesignOrder, SuggestRequest, voice_spec
 from contract.voice_design.traits import AXES
 from text.descriptions.lexicon import entries
 from text.descriptions.suggest import HINTS, suggest
@@ -164,7 +164,7 @@ def test_every_suggestion_can_be_ordered(row: tuple[Any, ...]) -> None:
     assert reply["reason"]
     assert len(reply["hints"]) <= HINTS
     order = {name: reply[name] for name in FIELDS} | {"label": reply["name"]}
-    decided = plan(parse(DesignOrder, json.dumps(order).encode()), TRAITS, DESIGNER, random.Random(1))
+    decided = voice_spec(parse(DesignOrder, json.dumps(order).encode()), TRAITS, DESIGNER, random.Random(1))
     assert decided.traits == {axis: reply[axis] for axis in AXES}
 
 

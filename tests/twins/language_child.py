@@ -26,8 +26,8 @@ from contract.catalog import ChatModel, DecisionModel
 from contract.chat.engine import ChatJob
 from contract.chat.request import ChatRequest
 from contract.errors import ApiError
-from contract.events import contents
 from contract.tokens import DetokenizeJob, TokenizeJob
+from contract.wires import contents
 from models.chat import adapter
 from models.llm.plain_text import PlainText
 from models.options import adapter_of, check

@@ -19,11 +19,11 @@ from typing import Any, TypeVar, cast
 from contract.catalog import ChatModel
 from contract.chat.engine import ChatBatch, ChatEngine, ChatJob, ChatReply
 from contract.chat.request import ChatRequest
-from contract.chat.thinking import told
+from contract.chat.thinking import reasoning_settings
 from contract.completions import CompletionJob, CompletionReply, CompletionRequest
 from contract.errors import CONTEXT_LENGTH_EXCEEDED, UPSTREAM_ERROR, UPSTREAM_TIMEOUT, ApiError
 from contract.limits import STREAM_SLICE_OUTPUT_TOKENS
-from contract.logprobs import check_logprobs
+from contract.quantities import check_logprobs
 from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob, check_length, reply_bytes
 from deployments.ingress.context import RequestContext
 from deployments.ingress.money.billing import Account, bill
@@ -136,7 +136,7 @@ async def streamed(
 
 def _job(context: RequestContext, model: ChatModel, request: ChatRequest) -> ChatJob:
     # What is refused here starts no engine.
-    told(request, model.thinking)
+    reasoning_settings(request, model.thinking)
     job = ChatJob(request, context.owner)
     if request.logprobs:
         others = request.top_logprobs or 0
@@ -182,7 +182,7 @@ async def tokenize(context: RequestContext, model: ChatModel, job: TokenizeJob) 
     """
     check_length(job, model)
     if job.request:
-        told(job.request, model.thinking)  # what it refuses starts no engine
+        reasoning_settings(job.request, model.thinking)  # what it refuses starts no engine
     await context.service.state.ledger.require_room(context.caller)
     with context.service.concurrency.body(context.caller) as hold:
         hold(reply_bytes(job))

@@ -15,9 +15,9 @@ from typing import TypeVar
 
 from autoscaling.engine import Timings
 from contract.catalog import DecisionModel
+from contract.decisions.answers import expand_orders, to_answers
 from contract.decisions.decision import Decision, DecisionResult
 from contract.decisions.engine import DecisionEngine, DecisionJob, Measurement, Readings
-from contract.decisions.orders import answered, posed
 from contract.decisions.presets import Preset, named
 from contract.errors import (
     ENGINE_FAILED,
@@ -64,7 +64,7 @@ async def decide(
     Raises RUNTIME_UNAVAILABLE: another model never steps in.
     """
     questions = preset.questions if preset else decision.questions
-    asked = posed(questions, decision.order)
+    asked = expand_orders(questions, decision.order)
     job = DecisionJob(decision.state, asked, decision.images, context.owner, context.caller.org_id)
     count = len(job.questions)
     estimate = {"input_tokens": job.most_input_tokens(model), "questions": count}
@@ -77,10 +77,10 @@ async def decide(
             created=int(time.time()),
             decision=decision,
             model=model,
-            place=context.service.catalog.place,
+            operator=context.service.catalog.operator,
             preset=preset,
             questions=questions,
-            answers=answered(questions, readings, decision.policy, decision.order),
+            answers=to_answers(questions, readings, decision.policy, decision.order),
             readings=readings,
             total_s=time.perf_counter() - context.started_s,
         )

@@ -15,7 +15,7 @@ import random
 from contract.access import Caller
 from contract.catalog import VoiceDesignModel
 from contract.errors import NOT_IMPLEMENTED, QUOTA_EXCEEDED, UPSTREAM_ERROR, VOICE_NOT_IN_PLAN
-from contract.voice_design.order import AdoptRequest, DesignOrder, SuggestRequest, plan
+from contract.voice_design.order import AdoptRequest, DesignOrder, SuggestRequest, voice_spec
 from contract.voice_design.replies import DesignOptions, SuggestReply
 from contract.voice_design.replies import options as options_of
 from deployments.ingress.context import RequestContext
@@ -38,7 +38,7 @@ async def order(context: RequestContext, request: DesignOrder) -> Draft:
     """
     service = context.service
     model, is_available = _designer(context)
-    planned = plan(request, service.catalog.traits, model, random.Random())
+    planned = voice_spec(request, service.catalog.traits, model, random.Random())
     _require_plan(context.caller)
     if not is_available:
         raise _not_here()
@@ -53,7 +53,7 @@ async def order(context: RequestContext, request: DesignOrder) -> Draft:
         context.caller,
         planned,
         model=model.id,
-        line=model.line,
+        line=model.billing_key,
         estimate_micro_eur=model.cost_micro_eur(synthesis_ms=round(model.expected_s * 1000)),
         request_id=context.request_id,
     )
@@ -112,6 +112,6 @@ def _not_here() -> Exception:
 def _require_plan(caller: Caller) -> None:
     if not caller.may_select_voices:
         raise VOICE_NOT_IN_PLAN(
-            f"voice design needs voice selection, which plan `{caller.plan.name}` does not include; it begins with "
+            f"voice design needs voice selection, which plan `{caller.tariff.name}` does not include; it begins with "
             "plan `starter`"
         )

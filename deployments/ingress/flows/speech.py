@@ -27,7 +27,7 @@ from contract.errors import (
 from contract.limits import SPEECH_CLIP_S
 from contract.speech.engine import AudioBlock, Clip, SpeechEngine, SpeechJob
 from contract.speech.request import SpeechRequest
-from contract.speech.routing import Choice, choose, job_of
+from contract.speech.routing import SpeechRoute, choose, job_of
 from contract.speech.voices import Voice
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows.voices import slug_of, visible_voices
@@ -52,7 +52,7 @@ class Prepared:
     """
 
     request: SpeechRequest
-    choice: Choice
+    choice: SpeechRoute
     job: SpeechJob
     own: OwnVoice | None
 
@@ -83,7 +83,7 @@ def _by_slug(context: RequestContext, request: SpeechRequest, voices: Mapping[st
 
 def blocks(context: RequestContext, prepared: Prepared) -> AsyncGenerator[AudioBlock, None]:
     """The file. Whoever leaves early pays for what was spoken until then. Raises the errors of spec 7 (Speech)."""
-    spoken = _in_one_piece if prepared.choice.model.in_one_piece else _as_made
+    spoken = _in_one_piece if prepared.choice.model.buffers_output else _as_made
     return spoken(context, prepared)
 
 
@@ -129,7 +129,7 @@ async def _account(context: RequestContext, model: SpeechModel, most: int, begun
             {"characters": most},
             "characters",
             begun=lambda: {"characters": begun},
-            is_stream=not model.in_one_piece,
+            is_stream=not model.buffers_output,
         ) as account,
     ):
         yield account

@@ -23,8 +23,8 @@ from contract.errors import (
     ApiError,
 )
 from contract.limits import FORMAT_TEXT_S
-from contract.transcription.engine import Heard, TranscriptionEngine, TranscriptionJob
-from contract.transcription.request import Plan, TranscriptionRequest, choose, plan
+from contract.transcription.engine import TranscriptionEngine, TranscriptionJob, TranscriptUpdate
+from contract.transcription.request import TranscriptionPlan, TranscriptionRequest, choose, plan
 from contract.transcription.transcript import Formatted, Transcript
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows.formatting import FORMAT_WAIT_S, Formatting
@@ -42,7 +42,7 @@ class Answer:
     formatted: Formatted | None = None
 
 
-def prepare(context: RequestContext, request: TranscriptionRequest) -> Plan:
+def prepare(context: RequestContext, request: TranscriptionRequest) -> TranscriptionPlan:
     """Chooses the model and checks what it is asked. Raises NOT_CONFIGURED and the errors of `plan`."""
     models = context.service.catalog.transcription
     model = choose(request, list(models.values()))
@@ -52,7 +52,7 @@ def prepare(context: RequestContext, request: TranscriptionRequest) -> Plan:
 
 
 async def transcribe(
-    context: RequestContext, plan: Plan, file: bytes | None, answer: Answer
+    context: RequestContext, plan: TranscriptionPlan, file: bytes | None, answer: Answer
 ) -> AsyncGenerator[str, None]:
     """Text as it is heard, written into `answer`; without a `file` it is the one that was uploaded.
 
@@ -86,8 +86,8 @@ async def transcribe(
 
 
 async def _segments(
-    context: RequestContext, plan: Plan, job: TranscriptionJob, *, waits_for_engine: bool
-) -> AsyncGenerator[Heard, None]:
+    context: RequestContext, plan: TranscriptionPlan, job: TranscriptionJob, *, waits_for_engine: bool
+) -> AsyncGenerator[TranscriptUpdate, None]:
     """The parts of an answer, within the time that the model has for all of it.
 
     What was uploaded is held while the engine starts; for what can be sent again, the engine decides.
@@ -148,7 +148,7 @@ async def _audio(context: RequestContext, upload_id: str | None, file: bytes | N
 
 
 @asynccontextmanager
-async def _formatting(context: RequestContext, plan: Plan) -> AsyncIterator[Formatting | None]:
+async def _formatting(context: RequestContext, plan: TranscriptionPlan) -> AsyncIterator[Formatting | None]:
     """The structuring pass, which starts together with the listening; None where none was requested."""
     if not plan.request.format_text:
         yield None

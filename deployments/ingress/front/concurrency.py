@@ -238,9 +238,9 @@ def _whose(holder: Holder) -> tuple[str, str]:
 
 def _most_requests(holder: Holder) -> int:
     """Under way at one time."""
-    return (
-        KEYLESS_AT_ONCE if isinstance(holder, AnonymousClient) else holder.plan.concurrent_streams * REQUESTS_PER_STREAM
-    )
+    if isinstance(holder, AnonymousClient):
+        return KEYLESS_AT_ONCE
+    return holder.tariff.concurrent_streams * REQUESTS_PER_STREAM
 
 
 def _too_much(message: str) -> ApiError:

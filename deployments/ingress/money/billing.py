@@ -144,7 +144,7 @@ async def bill(
     cost = model.cost_micro_eur(**estimate)
     reservation = await context.service.state.ledger.reserve(
         context.caller,
-        line=model.line,
+        line=model.billing_key,
         model=model.id,
         estimate_micro_eur=cost,
         request_id=context.request_id,

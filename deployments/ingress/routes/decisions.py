@@ -14,10 +14,9 @@ from starlette.responses import JSONResponse, Response
 
 from contract.access import Scope
 from contract.catalog import DecisionModel
-from contract.decisions.bodies import DecisionBody
-from contract.decisions.decision import MAX_BODY_BYTES, Decision, Wire, check_body
+from contract.decisions.decision import MAX_BODY_BYTES, Decision, DecisionWire, check_body
 from contract.decisions.models import LIMITS, DecisionModelList, describe
-from contract.decisions.native import DecisionReply
+from contract.decisions.native import DecisionBody, DecisionReply
 from contract.decisions.openai import OpenAIDecisionReply
 from contract.decisions.presets import Preset, PresetList, listed_presets
 from contract.decisions.systemone import SystemOneReply, SystemOneRequest
@@ -61,7 +60,7 @@ async def list_models(admitted: Deciding) -> Response:
     listed: DecisionModelList = {
         "object": "list",
         "data": [
-            describe(model, found, context.service.catalog.place, is_default=model.id == default)
+            describe(model, found, context.service.catalog.operator, is_default=model.id == default)
             for model, found in zip(offered, measured, strict=True)
         ],
         "default": next((model.id for model in offered if model.id == default), None),
@@ -70,7 +69,7 @@ async def list_models(admitted: Deciding) -> Response:
     return JSONResponse(listed)
 
 
-async def _decide(admitted: Admitted, wire: Wire) -> Response:
+async def _decide(admitted: Admitted, wire: DecisionWire) -> Response:
     context, decision = admitted.context, wire.decision()
     check_body(admitted.body_bytes, decision.images)
     model, preset = decisions.resolve(context, decision)
@@ -78,6 +77,6 @@ async def _decide(admitted: Admitted, wire: Wire) -> Response:
 
 
 async def _answer(
-    context: RequestContext, wire: Wire, decision: Decision, model: DecisionModel, preset: Preset | None
+    context: RequestContext, wire: DecisionWire, decision: Decision, model: DecisionModel, preset: Preset | None
 ) -> Response:
     return await decisions.decide(context, decision, model, preset, lambda result: JSONResponse(wire.render(result)))

@@ -24,7 +24,7 @@ from deployments.ingress.money.idempotency import ACCEPTS_KEY, once
 from deployments.ingress.wire.addresses import signed_address
 from deployments.ingress.wire.openapi import documented
 from deployments.ingress.wire.voice_objects import own_entry
-from state.drafts import Draft, Made
+from state.drafts import DesignedVoice, Draft
 from state.voices import OwnVoice
 
 router = APIRouter(tags=["voice design"])
@@ -105,7 +105,7 @@ async def discard(admitted: Designing, design_id: str) -> Response:
 
 
 async def _object(admitted: Admitted, draft: Draft, own: OwnVoice | None) -> VoiceDesignObject:
-    plan, made = draft.plan, draft.made
+    spec, made = draft.spec, draft.made
     playable = made if draft.state in PLAYABLE else None
     body: VoiceDesignObject = {
         "object": "voice_design",
@@ -113,15 +113,15 @@ async def _object(admitted: Admitted, draft: Draft, own: OwnVoice | None) -> Voi
         "status": draft.state,
         "scope": "org",
         "created_at": draft.created_at,
-        "language": plan.language,
-        "gender": plan.gender,
-        "age_years": plan.age_years,
-        "traits": plan.traits,
-        "label": plan.label,
-        "instruct": plan.instruct,
-        "target_hz": plan.target_hz,
-        "band_hz": list(plan.band_hz),
-        "auto_adopt": plan.auto_adopt,
+        "language": spec.language,
+        "gender": spec.gender,
+        "age_years": spec.age_years,
+        "traits": spec.traits,
+        "label": spec.label,
+        "instruct": spec.instruct,
+        "target_hz": spec.target_hz,
+        "band_hz": list(spec.band_hz),
+        "auto_adopt": spec.auto_adopt,
         "measurements": _measurements(made),
         "sample_url": await signed_address(admitted, playable.sample_blob) if playable else None,
         "cost_micro_eur": draft.cost_micro_eur,
@@ -134,7 +134,7 @@ async def _object(admitted: Admitted, draft: Draft, own: OwnVoice | None) -> Voi
     return body
 
 
-def _measurements(made: Made | None) -> Measurements:
+def _measurements(made: DesignedVoice | None) -> Measurements:
     if made is None:
         return {"f0_hz": None, "in_band": None, "attempts_used": None, "seconds": None}
     return {

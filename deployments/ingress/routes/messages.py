@@ -13,11 +13,11 @@ from contract.catalog import ChatModel
 from contract.chat.engine import ChatReply
 from contract.chat.request import ChatRequest
 from contract.limits import CHAT_BODY_BYTES
-from contract.messages.errors import MessagesErrorReply
 from contract.messages.events import PING, MessageEvents, failed
 from contract.messages.reply import MessageReply, TokenCount, message
 from contract.messages.request import Conversation, MessagesRequest
 from contract.messages.translation import chat_request
+from contract.wires import MessagesErrorReply
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows import chat
 from deployments.ingress.front.admission import Admitted, admit

@@ -16,8 +16,8 @@ from contract.catalog import ChatModel
 from contract.chat.engine import ChatBatch, ChatReply
 from contract.limits import CHAT_BODY_BYTES
 from contract.responses.events import ResponseEvents
-from contract.responses.naming import named_here
-from contract.responses.reply import Head, ResponseReply, whole
+from contract.responses.names import named_here
+from contract.responses.reply import ResponseHead, ResponseReply, whole
 from contract.responses.request import ResponsesRequest
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows import chat
@@ -42,7 +42,7 @@ async def respond(admitted: Responding) -> Response:
     request = await admitted.body(ResponsesRequest)
     context = admitted.context
     model = context.pick(context.service.catalog.chat, request.model)
-    head = Head(request, context.request_id, int(time.time()), model.id)
+    head = ResponseHead(request, context.request_id, int(time.time()), model.id)
     if request.stream:
         events = ResponseEvents(head, trace_of(admitted.request).hold())
         stream_format = StreamFormat(failed=events.failed)
@@ -50,7 +50,7 @@ async def respond(admitted: Responding) -> Response:
     return await once(admitted, partial(_answer, context, model, head))
 
 
-async def _answer(context: RequestContext, model: ChatModel, head: Head) -> Response:
+async def _answer(context: RequestContext, model: ChatModel, head: ResponseHead) -> Response:
     def render(reply: ChatReply) -> Response:
         return JSONResponse(
             whole(head, reply),
@@ -62,7 +62,7 @@ async def _answer(context: RequestContext, model: ChatModel, head: Head) -> Resp
         return await chat.complete(context, model, head.request.chat, render)
 
 
-async def _batches(context: RequestContext, model: ChatModel, head: Head) -> AsyncGenerator[ChatBatch, None]:
+async def _batches(context: RequestContext, model: ChatModel, head: ResponseHead) -> AsyncGenerator[ChatBatch, None]:
     with named_here(head.request.places):
         await _check_length(context, model, head)
         async with aclosing(chat.stream(context, model, head.request.chat)) as batches:
@@ -70,7 +70,7 @@ async def _batches(context: RequestContext, model: ChatModel, head: Head) -> Asy
                 yield batch
 
 
-async def _check_length(context: RequestContext, model: ChatModel, head: Head) -> None:
+async def _check_length(context: RequestContext, model: ChatModel, head: ResponseHead) -> None:
     """Counts before anything is billed, and only for clients who say that nothing may be cut."""
     if head.request.truncation == "disabled":
         await chat.refuse_longer(context, model, head.request.chat)

@@ -11,11 +11,11 @@ from fastapi import APIRouter, Depends
 from starlette.responses import Response
 
 from contract.access import Scope
-from contract.events import event
 from contract.limits import SPEECH_BODY_BYTES
 from contract.speech.engine import AudioBlock
 from contract.speech.request import MEDIA_TYPES, SpeechRequest
-from contract.speech.routing import Choice
+from contract.speech.routing import SpeechRoute
+from contract.wires import event
 from deployments.ingress.flows import speech
 from deployments.ingress.front.admission import Admitted, admit
 from deployments.ingress.wire.openapi import documented_audio
@@ -58,9 +58,9 @@ async def _events(blocks: AsyncGenerator[AudioBlock, None]) -> AsyncGenerator[by
     yield event({"type": "speech.audio.done", "usage": usage})
 
 
-def _headers(admitted: Admitted, request: SpeechRequest, choice: Choice) -> dict[str, str]:
+def _headers(admitted: Admitted, request: SpeechRequest, choice: SpeechRoute) -> dict[str, str]:
     """Who spoke, as what, and what truly ran."""
     headers = {"X-Voice-Provider": choice.model.provider, "X-Voice": choice.spoken_as}
-    if choice.model.obeys_language:
+    if choice.model.selects_language:
         headers["X-Voice-Language"] = choice.language
     return headers | served_headers(admitted.context, choice.model, request.model, choice.language)

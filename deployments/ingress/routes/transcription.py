@@ -15,7 +15,7 @@ from contract.access import Scope
 from contract.body import validated
 from contract.errors import INVALID_REQUEST, UNSUPPORTED_MEDIA_TYPE
 from contract.limits import RECORDING_BODY_BYTES, RECORDING_FORM_BYTES
-from contract.transcription.request import Plan, TranscriptionRequest, fields
+from contract.transcription.request import TranscriptionPlan, TranscriptionRequest, fields
 from contract.transcription.transcript import PLAIN_TYPES, Transcript, TranscriptionReply, delta, done, plain, reply
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows import transcription
@@ -74,7 +74,9 @@ async def _request(admitted: Admitted) -> tuple[TranscriptionRequest, bytes | No
     return request, file
 
 
-async def _answer(context: RequestContext, plan: Plan, file: bytes | None, headers: dict[str, str]) -> Response:
+async def _answer(
+    context: RequestContext, plan: TranscriptionPlan, file: bytes | None, headers: dict[str, str]
+) -> Response:
     answer = Answer(Transcript(plan))
     async with aclosing(transcription.transcribe(context, plan, file, answer)) as texts:
         async for _ in texts:
@@ -85,7 +87,7 @@ async def _answer(context: RequestContext, plan: Plan, file: bytes | None, heade
     return Response(text, headers=headers, media_type=media_type)
 
 
-async def _events(context: RequestContext, plan: Plan, file: bytes | None) -> AsyncGenerator[bytes, None]:
+async def _events(context: RequestContext, plan: TranscriptionPlan, file: bytes | None) -> AsyncGenerator[bytes, None]:
     answer = Answer(Transcript(plan))
     async with aclosing(transcription.transcribe(context, plan, file, answer)) as texts:
         async for text in texts:

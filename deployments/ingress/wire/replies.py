@@ -21,8 +21,8 @@ from starlette.types import Receive, Scope, Send
 from contract.catalog import Model, SpeechModel
 from contract.chat.engine import ChatBatch
 from contract.errors import INTERNAL_ERROR, ApiError
-from contract.events import DONE, KEEP_ALIVE, event
 from contract.limits import KEEPALIVE_S
+from contract.wires import DONE, KEEP_ALIVE, event
 from deployments.ingress.context import RequestContext
 
 NO_CACHE = {"cache-control": "no-cache"}

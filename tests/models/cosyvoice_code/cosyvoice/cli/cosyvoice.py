@@ -19,7 +19,6 @@ CALLS = []
 
 class CosyVoice3:
     def __init__(self, model_dir, load_trt=False, load_vllm=False, fp16=False, trt_concurrent=1):
-        self.arguments = {"load_trt": load_trt, "load_vllm": load_vllm, "fp16": fp16, "trt_concurrent": trt_concurrent}
         self.sample_rate = 24000
         self.model = CosyVoice3Model()
         self.model.load(f"{model_dir}/llm.pt", f"{model_dir}/flow.pt", f"{model_dir}/hift.pt")

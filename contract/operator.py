@@ -27,7 +27,7 @@ COUNTRIES = frozenset(_CODES.split())
 """ISO 3166-1 alpha-2."""
 
 
-def _known(code: str) -> str:
+def _check_country(code: str) -> str:
     if code not in COUNTRIES and code != UNKNOWN_COUNTRY:
         raise ValueError(
             f"`{code}` is no country: two capitals of ISO 3166-1 are expected, such as `DE`, or `{UNKNOWN_COUNTRY}` "
@@ -36,17 +36,17 @@ def _known(code: str) -> str:
     return code
 
 
-Country = Annotated[str, AfterValidator(_known)]
-Operator = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=100)]
+Country = Annotated[str, AfterValidator(_check_country)]
+OperatorName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=100)]
 
 
-class Place(Frozen):
+class Operator(Frozen):
     """Where the models of a catalogue run.
 
     Attributes:
-        operator: who runs them.
+        name: who runs them.
         country: ISO 3166-1 alpha-2, or `UNKNOWN_COUNTRY`.
     """
 
-    operator: Operator = "self-hosted"
+    name: OperatorName = "self-hosted"
     country: Country = UNKNOWN_COUNTRY

@@ -10,13 +10,63 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, BeforeValidator, Field, field_validator, model_validator
 
 from contract.base import Items, Lenient
-from contract.chat.request import MAX_PARTS, Part
+from contract.chat.request import Part
 from contract.chat.tools import Id, Name
-from contract.responses.namespaces import Names
-from contract.responses.parts import Parts
+from contract.images import ImageUrl, decoded_bytes
+from contract.limits import MAX_PARTS
+from contract.responses.names import ToolNames
+
+
+class ContentPart(Lenient):
+    """A piece of a message or of a tool's output: text, or an image in the body itself."""
+
+    type: Literal["input_text", "output_text", "refusal", "input_image"]
+    text: str | None = None
+    refusal: str | None = None
+    image_url: str | None = None
+    detail: Literal["auto", "low", "high", "original"] | None = None
+
+    @field_validator("image_url")
+    @classmethod
+    def _is_data(cls, url: str | None) -> str | None:
+        if url is not None:
+            decoded_bytes(url)
+        return url
+
+    @model_validator(mode="after")
+    def _is_filled(self) -> ContentPart:
+        if self.type == "input_image" and self.image_url is None:
+            raise ValueError("an image is given as `image_url`, a `data:` address; no file is kept here")
+        if self.type != "input_image" and self._words is None:
+            field = "refusal" if self.type == "refusal" else "text"
+            raise ValueError(f"a part of type `{self.type}` needs the field `{field}`")
+        return self
+
+    @property
+    def _words(self) -> str | None:
+        return self.refusal if self.type == "refusal" else self.text
+
+    def part(self) -> Part:
+        """The same as a part of a chat's message."""
+        if self.image_url is None or self.type != "input_image":
+            return Part(type="text", text=self._words)
+        # The address was looked at above, and reading megabytes twice is dear.
+        image = ImageUrl.model_construct(
+            url=self.image_url, detail="high" if self.detail == "original" else self.detail
+        )
+        return Part(type="image_url", image_url=image)
+
+
+Parts = Annotated[
+    Annotated[list[ContentPart], Items(MAX_PARTS)],
+    BeforeValidator(
+        lambda v: [{"type": "input_text", "text": v}] if isinstance(v, str) else v,
+        json_schema_input_type=str | list[ContentPart],
+    ),
+]
 
 
 class FunctionCall(Lenient):
@@ -28,8 +78,8 @@ class FunctionCall(Lenient):
     namespace: str | None = None
     arguments: str
 
-    def fields(self, names: Names) -> dict[str, Any]:
-        """Of the message of a chat."""
+    def fields(self, names: ToolNames) -> dict[str, Any]:
+        """The fields of the chat's message."""
         function = {"name": names.of(self.namespace, self.name), "arguments": self.arguments}
         return _called({"id": self.call_id, "type": "function", "function": function})
 
@@ -43,8 +93,8 @@ class CustomToolCall(Lenient):
     namespace: str | None = None
     input: str
 
-    def fields(self, names: Names) -> dict[str, Any]:
-        """Of the message of a chat."""
+    def fields(self, names: ToolNames) -> dict[str, Any]:
+        """The fields of the chat's message."""
         custom = {"name": names.of(self.namespace, self.name), "input": self.input}
         return _called({"id": self.call_id, "type": "custom", "custom": custom})
 
@@ -57,8 +107,8 @@ class BuiltInCall(Lenient):
     action: dict[str, Any] | None = None
     operation: dict[str, Any] | None = None
 
-    def fields(self, _names: Names) -> dict[str, Any]:
-        """Of the message of a chat: the tool is a function to the model."""
+    def fields(self, _names: ToolNames) -> dict[str, Any]:
+        """The fields of the chat's message: the tool is a function to the model."""
         arguments = json.dumps(self.action or self.operation or {}, ensure_ascii=False)
         function = {"name": self.type.removesuffix("_call"), "arguments": arguments}
         return _called({"id": self.call_id, "type": "function", "function": function})
@@ -72,8 +122,8 @@ class BuiltInOutput(Lenient):
     output: str | Annotated[list[dict[str, Any]], Items(MAX_PARTS)] | None = None
     status: str | None = None
 
-    def fields(self, _names: Names) -> dict[str, Any]:
-        """Of the message of a chat."""
+    def fields(self, _names: ToolNames) -> dict[str, Any]:
+        """The fields of the chat's message."""
         output = self.output if isinstance(self.output, str) else json.dumps(self.output or [], ensure_ascii=False)
         text = output if self.output else self.status or ""
         return {"role": "tool", "tool_call_id": self.call_id, "content": [Part(type="text", text=text)]}
@@ -88,11 +138,11 @@ class CallOutput(Lenient):
 
     @property
     def images(self) -> list[Part]:
-        """As parts of a message."""
+        """The images as parts of a chat's message."""
         return [part.part() for part in self.output if part.type == "input_image"]
 
-    def fields(self, _names: Names) -> dict[str, Any]:
-        """Of the message of a chat, with the text alone."""
+    def fields(self, _names: ToolNames) -> dict[str, Any]:
+        """The fields of the chat's message, with the text alone."""
         texts = [part.part() for part in self.output if part.type != "input_image"]
         return {"role": "tool", "tool_call_id": self.call_id, "content": texts}
 
@@ -117,7 +167,7 @@ class ServedItem(Lenient):
 
     type: Served
 
-    def fields(self, _names: Names) -> None:
+    def fields(self, _names: ToolNames) -> None:
         """No message."""
         return None
 

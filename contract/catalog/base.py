@@ -1,0 +1,131 @@
+"""What a stanza of every kind may say: public facts, and how a profile runs the model."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, PositiveFloat, PositiveInt
+
+from contract.base import Frozen
+
+ModelId = str
+"""The id that requests name, e.g. `gemma-4-12b`."""
+
+MILLION = 1_000_000
+
+
+class FallbackRuntime(Frozen):
+    """The runtime for the languages that `runtime` of a serving table does not speak, and its licence."""
+
+    runtime: str
+    license: str | None = None
+
+
+class Serving(Frozen):
+    """How one profile runs one model: the adapter, its size, and what it does when cold or busy (docs/concepts.md).
+
+    Attributes:
+        adapter: `module:Class`, loaded in the replica.
+        runtime: name of what truly runs, for `x-service-model-served` and `runtime` in `/models`.
+        license: licence of what truly runs, where that is not the model itself.
+        via: how a decision model is read, where the stanza says otherwise.
+        languages: ISO 639-1 codes that `runtime` speaks, where `fallback` speaks the others.
+        fallback: the runtime for all other languages; None where `runtime` speaks them all.
+        weights: name in the manifest of weights, None if the adapter needs none.
+        options: handed to the adapter as they are (engine arguments).
+        max_ongoing_requests: streams of one replica; the limit is strict and counts over all ingress replicas.
+        when_cold: `refuse` answers 503 and leaves one warm call, `wait` holds the request up to `wait_s`.
+        when_busy: `refuse` answers 429 at once, `queue` lets `max_queued` requests of each ingress replica wait.
+        deadline_s: seconds for the whole call (a stream: for its first item), then 504.
+        idle_s: seconds without a request after which the last replica stops.
+        load_s: expected seconds of a cold start, until one has been measured.
+        threads: CPU threads of the model; None leaves it to the library.
+        reads_through: id of the chat model whose replicas a decision model is read through; None for an engine of its
+            own.
+        deployment: Serve's deployment options under Serve's names, e.g. `autoscaling_config`, `ray_actor_options` and
+            `placement_group_bundles`. Ray checks them when the graph starts.
+    """
+
+    adapter: str = Field(pattern=r"^\w+(\.\w+)+:\w+$")
+    runtime: str
+    license: str | None = None
+    via: str | None = None
+    languages: tuple[str, ...] = ()
+    fallback: FallbackRuntime | None = None
+    weights: str | None = None
+    options: dict[str, Any] = {}
+    max_ongoing_requests: PositiveInt = 16
+    when_cold: Literal["refuse", "wait"] = "wait"
+    wait_s: PositiveFloat = 240
+    when_busy: Literal["refuse", "queue"] = "queue"
+    max_queued: PositiveInt = 256
+    deadline_s: PositiveFloat = 300
+    idle_s: PositiveFloat = 300
+    load_s: PositiveFloat = 30
+    threads: PositiveInt | None = None
+    reads_through: ModelId | None = None
+    deployment: dict[str, Any] = {}
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether a replica gets a GPU, itself or in a bundle of its placement group."""
+        bundles = self.deployment.get("placement_group_bundles", [])
+        gpus = [self.deployment.get("ray_actor_options", {}).get("num_gpus"), *(b.get("GPU") for b in bundles)]
+        return any(gpus)
+
+
+class Model(Frozen):
+    """Public facts that every kind shares. Subclasses add what only their kind has.
+
+    Attributes:
+        kind: value of `kind` in `/models`; says which endpoint addresses the model.
+        noun: capability name, the same in every folder; deployment names start with it.
+        is_listed: whether `/models` names it.
+        created: Unix time at which the models entered the catalogue.
+        price: micro-EUR per million of each unit that the request consumes.
+    """
+
+    kind: ClassVar[str]
+    noun: ClassVar[str]
+    is_listed: ClassVar[bool] = True
+    created: ClassVar[int] = 1_790_000_000
+
+    id: ModelId
+    owned_by: str
+    display_name: str | None = None
+    description: str | None = None
+    license: str | None = None
+    price: dict[str, int] = {}
+    serving: Serving | None = None
+
+    @property
+    def deployment(self) -> str:
+        """Public, stable name of the deployment that runs this model, e.g. `chat-gemma-4-12b`."""
+        return f"{self.noun.replace('_', '-')}-{self.id}"
+
+    @property
+    def billing_key(self) -> str:
+        """The name of the model in usage lines, e.g. `chat:gemma-4-12b`."""
+        return f"{self.noun.replace('_', '-')}:{self.id}"
+
+    @property
+    def runtime(self) -> str:
+        """The name of what truly runs here. The model must be deployed."""
+        assert self.serving is not None, f"{self.id} is not deployed"
+        return self.serving.runtime
+
+    def runtime_for(self, language: str) -> str:
+        """The name of what truly speaks `language` here. The model must be deployed."""
+        if self.serving and self.serving.fallback and language not in self.serving.languages:
+            return self.serving.fallback.runtime
+        return self.runtime
+
+    @property
+    def runtime_license(self) -> str | None:
+        """Licence of what truly runs here, or of the model itself where it is not deployed; None if it is unknown."""
+        return (self.serving.license if self.serving else None) or self.license
+
+    def cost_micro_eur(self, **quantities: int) -> int:
+        """Price of `quantities` by unit, rounded up to a whole micro-EUR."""
+        total = sum(self.price.get(unit, 0) * n for unit, n in quantities.items())
+        return -(-total // MILLION)

@@ -1,0 +1,104 @@
+"""What a stanza of a text-to-speech engine, or of a designer of its voices, may say."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import ClassVar, Literal
+
+from pydantic import PositiveInt
+
+from contract.catalog.base import Model
+from contract.speech.voices import SpokenBy
+
+AudioFormat = Literal["wav", "flac", "ogg", "mp3", "opus", "aac"]
+"""What `response_format` may name. No engine answers with `ogg`: another format replaces it everywhere."""
+
+
+class SpeechModel(Model):
+    """A text-to-speech engine: what it can do, so that no rule asks for its name (docs/api.md#post-audiospeech).
+
+    Attributes:
+        provider: name of the engine on the wire.
+        languages: ISO 639-1. Engines that `selects_language` refuse others; the rest follow the text.
+        max_input_chars: code points of `input`.
+        formats: what it can answer with; the first is what a request without one, or with another one, gets.
+        sample_rate: samples per second of its sound, which is mono.
+        tags: tags inside the text that it acts on, e.g. `<breath>`.
+        spans: names of tags that enclose text, e.g. `laughter` for `<laughter>...</laughter>`.
+        has_style, has_speed, has_cloning: whether `emotion`, `speed` and a reference clip mean something to it.
+        buffers_output: sound is delivered only when it is complete.
+        watermark: whether its sound carries an inaudible watermark.
+        default_voice: slug that speaks when none is requested, None for the engine's own.
+        system_voices: slug that speaks for `default-de` and `default-en`, where it is not `default_voice`.
+        default_since: first day as the default engine. Of all days that are not in the future, the newest decides.
+        takeover_order: place among the engines that speak for the default one where it lacks a language: the first
+            that knows the language, else the last.
+        speaks_for_clips: speaks where a request brings a clip and names no engine.
+        language_fault: row of the error table that refuses a language it lacks.
+        voice_fault: row of the error table that refuses a voice of another engine.
+    """
+
+    kind = "tts"
+    noun = "speech"
+
+    provider: str
+    languages: tuple[str, ...]
+    selects_language: bool = False
+    max_input_chars: PositiveInt
+    formats: tuple[AudioFormat, ...] = ("wav",)
+    sample_rate: PositiveInt = 24_000
+    tags: tuple[str, ...] = ()
+    spans: tuple[str, ...] = ()
+    has_style: bool = False
+    has_speed: bool = False
+    has_cloning: bool = False
+    buffers_output: bool = False
+    watermark: bool = False
+    default_voice: str | None = None
+    system_voices: dict[str, str] = {}
+    default_since: date | None = None
+    takeover_order: int | None = None
+    speaks_for_clips: bool = False
+    language_fault: Literal["LANGUAGE_NOT_SUPPORTED", "LANGUAGE_UNPROCESSABLE"] = "LANGUAGE_NOT_SUPPORTED"
+    voice_fault: Literal["VOICE_PROVIDER_MISMATCH", "UNKNOWN_VOICE"] = "VOICE_PROVIDER_MISMATCH"
+
+    def has_voice(self, slug: str) -> bool:
+        """Whether a fixed voice can be spoken here: listed in the stanza, or brought by the weights."""
+        listed = self.serving.options.get("voices") if self.serving else ()
+        return listed is None or slug in listed
+
+    @property
+    def runtimes(self) -> list[SpokenBy]:
+        """Each runtime with the languages that it speaks; empty where there is only one, or none is deployed."""
+        if self.serving is None or self.serving.fallback is None:
+            return []
+        own = [code for code in self.languages if code in self.serving.languages]
+        others = [code for code in self.languages if code not in self.serving.languages]
+        return [
+            {"runtime": self.runtime, "license": self.runtime_license, "languages": own},
+            {
+                "runtime": self.serving.fallback.runtime,
+                "license": self.serving.fallback.license,
+                "languages": others,
+            },
+        ]
+
+
+class VoiceDesignModel(Model):
+    """Makes voices from descriptions (docs/voices.md). `/models` does not name it: design-options does.
+
+    Attributes:
+        provider: the speech engine that speaks adopted voices.
+        languages: ISO 639-1 codes in which a voice may be designed: its sample sentence is in one of them.
+        max_attempts: sentences that are spoken and measured for one draft, at most.
+        expected_s: seconds of synthesis that are reserved from a budget for one draft.
+    """
+
+    kind = "voice_design"
+    noun = "voice_design"
+    is_listed = False
+
+    provider: str
+    languages: tuple[str, ...]
+    max_attempts: ClassVar[int] = 5
+    expected_s: ClassVar[float] = 60
