@@ -44,7 +44,7 @@ from deployments.ingress.app import build_app
 from deployments.ingress.context import Service
 from deployments.replicas import Chat, Embedder, Replica, Reranker, Scorer, Speaker, Transcriber, VoiceDesigner
 from state import open_state
-from state.database.migrate import upgrade
+from state.database.migrate import bring_to
 from tests.api.conftest import Api
 from tests.catalogs import behaving, chat
 from tests.state.books import eventually
@@ -409,7 +409,7 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         engine = create_engine(f"sqlite:///{folder}/parlance.db")
         with engine.begin() as connection:
-            upgrade(connection)
+            bring_to(connection)
         engine.dispose()
         PAGE.write_text(page(asyncio.run(walks(Path(folder)))), "utf-8")
 
