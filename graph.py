@@ -29,16 +29,10 @@ import configs
 from autoscaling.deployment import deployment_options
 from contract.catalog import Catalog, Model
 from contract.operator import UNKNOWN_COUNTRY, Country, Operator, OperatorName
-from deployments.chat import Chat
 from deployments.client import connect
-from deployments.decisions import Scorer
-from deployments.embeddings import Embedder
 from deployments.fork_server.plan import commands
 from deployments.ingress.deployment import Ingress, IngressArgs
-from deployments.rerank import Reranker
-from deployments.speech import Speaker
-from deployments.transcription import Transcriber
-from deployments.voice_design import VoiceDesigner
+from deployments.replicas import Chat, Embedder, Reranker, Scorer, Speaker, Transcriber, VoiceDesigner
 from launch.check.faults import Plan, refuse
 from launch.check.site import Site
 from models.options import check

@@ -202,3 +202,15 @@ DECISION_OPTIONS = (2, 26)
 DECISION_LEVELS = (2, 10)
 LOW_LABEL_MASS = 0.5
 """Below this probability on the allowed options, a distribution over them is an artefact."""
+
+SAMPLES_IN_MEMORY = 256
+"""Samples of fixed voices that an ingress process keeps in memory, of some 50 KB each."""
+
+SAMPLE_IN_MEMORY_S = 3600
+"""Seconds for which it keeps each."""
+
+EARLY_LEAVERS = 10_000
+"""Organisations that an ingress process remembers because a client of theirs left a whole answer."""
+
+EARLY_LEAVER_S = 86_400.0
+"""Seconds for which it does: their whole answers are counted while they are made."""

@@ -91,7 +91,6 @@ def test_a_capability_is_at_most_seventeen_files() -> None:
     assert folders == {
         "configs/catalog",
         "contract",
-        "deployments",
         "deployments/ingress/flows",
         "deployments/ingress/routes",
         "models",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deployments.replica import OF_THE_INGRESS, Replica
+from deployments.replicas import INGRESS_SECRETS, Replica
 from state.blobs.base import BLOBS_VARIABLE
 from state.keyring import SECRET_VARIABLE
 from state.open import DATABASE_VARIABLE
@@ -17,7 +17,7 @@ from tests.catalogs import chat
 
 
 def test_what_is_of_the_ingress_is_named() -> None:
-    assert {SECRET_VARIABLE, DATABASE_VARIABLE, BLOBS_VARIABLE} < set(OF_THE_INGRESS)
+    assert {SECRET_VARIABLE, DATABASE_VARIABLE, BLOBS_VARIABLE} < set(INGRESS_SECRETS)
 
 
 OF_AWS = ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN", "AWS_CONTAINER_CREDENTIALS_FULL_URI")
@@ -25,9 +25,9 @@ OF_AWS = ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN", "A
 
 
 def test_an_engine_and_what_it_starts_know_no_secret_of_the_ingress(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (*OF_THE_INGRESS, *OF_AWS):
+    for name in (*INGRESS_SECRETS, *OF_AWS):
         monkeypatch.setenv(name, "planted")
-    monkeypatch.setattr("deployments.replica.keep_replica_port_local", lambda: None)
+    monkeypatch.setattr("deployments.replicas.keep_replica_port_local", lambda: None)
     Replica(chat("obedient"))
     assert "planted" not in os.environ.values()
     show = "import os; print(*os.environ.values())"

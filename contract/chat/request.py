@@ -159,6 +159,8 @@ class ChatRequest(Lenient):
 
     @model_validator(mode="after")
     def _tools_agree(self) -> ChatRequest:
+        if self.tools is None and self.tool_choice is None:
+            return self
         tools = self._callable.values()
         kinds = {tool.name: tool.type for tool in tools}
         if len(kinds) < len(tools):
@@ -178,12 +180,13 @@ class ChatRequest(Lenient):
 
     @model_validator(mode="after")
     def _fields_agree(self) -> ChatRequest:
-        check_arguments(
-            (f"messages[{turn}].tool_calls[{place}].function.arguments", call.function.arguments)
-            for turn, message in enumerate(self.messages)
-            for place, call in enumerate(message.tool_calls or ())
-            if isinstance(call, ToolCall)
-        )
+        if any(message.tool_calls for message in self.messages):
+            check_arguments(
+                (f"messages[{turn}].tool_calls[{place}].function.arguments", call.function.arguments)
+                for turn, message in enumerate(self.messages)
+                for place, call in enumerate(message.tool_calls or ())
+                if isinstance(call, ToolCall)
+            )
         if self.structured_outputs and self.response_format and self.response_format.type != "text":
             raise ValueError("send either `response_format` or `structured_outputs`, not both")
         if self.structured_outputs and self.offered and self.tool_choice != "none":
@@ -192,7 +195,8 @@ class ChatRequest(Lenient):
             raise ValueError("`top_logprobs` needs `logprobs: true`")
         if sum(message.images for message in self.messages) > MAX_IMAGES:
             raise ValueError(f"`messages` hold more than {MAX_IMAGES} images")
-        schemas.check(self.compiled_schemas())
+        if self.tools or self.response_format:
+            schemas.check(self.compiled_schemas())
         return self
 
     def texts(self) -> Iterator[str]:

@@ -13,57 +13,51 @@ from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Match, Route
 
 from contract.errors import INVALID_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND, ApiError
-from deployments.ingress import openapi
-from deployments.ingress.admission import MARK
-from deployments.ingress.middleware import TraceMiddleware, trace_of
+from deployments.ingress.context import Service
+from deployments.ingress.front.admission import MARK
+from deployments.ingress.front.middleware import TraceMiddleware, trace_of
 from deployments.ingress.routes import (
     chat,
-    completions,
     decisions,
     designs,
-    document,
     embeddings,
     files,
-    health,
-    images,
     mcp,
-    me,
     messages,
-    models,
     rerank,
     responses,
     speech,
     tokens,
     transcription,
-    uploads,
     voices,
 )
-from deployments.ingress.service import Service
+from deployments.ingress.routes import (
+    service as service_routes,
+)
+from deployments.ingress.wire import openapi
 
 ROUTERS = (
     chat.router,
     responses.router,
     messages.router,
-    completions.router,
     tokens.router,
     embeddings.router,
     rerank.router,
     speech.router,
     transcription.router,
-    uploads.router,
+    files.router,
     voices.router,
     designs.router,
     decisions.router,
-    images.router,
+    service_routes.images_router,
     mcp.router,
-    models.router,
-    me.router,
+    service_routes.router,
 )
 VERSIONED_ROUTERS = (rerank.versioned_router,)
 """Routers whose paths name the version of another API. With `/v1` in front they answer as well."""
 OPEN_ROUTERS = (voices.open_router, mcp.open_router)
 """Routers of the API whose routes need no key. Nothing else may be without admission."""
-UNVERSIONED = (health.open_router, files.open_router, document.open_router)
+UNVERSIONED = (service_routes.open_router, files.open_router)
 """The same, at one path only."""
 
 
@@ -118,7 +112,7 @@ def _is_admitting(route: BaseRoute) -> bool:
 def _api_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, ApiError)
     trace = trace_of(request)
-    trace.service.budgets.count(error)
+    trace.service.concurrency.count(error)
     return trace.refusal(error)
 
 

@@ -1,18 +1,79 @@
-"""What a flow knows of one request: the caller, its id, its timings, and the service it came to. No HTTP."""
+"""What flows work with, without HTTP: the service that one process is, and the context of one request to it.
+
+Tests build a service with engines that run without Ray.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeVar
 
 from autoscaling.engine import CallContext, Engine, Timings, owner_name
 from contract.access import Caller
-from contract.catalog import Model
+from contract.catalog import Catalog, Model, SpeechModel
+from contract.decisions.engine import Measurement
 from contract.errors import MODEL_NOT_FOUND
-from deployments.ingress.service import Service
+from contract.limits import EARLY_LEAVER_S, EARLY_LEAVERS, SAMPLE_IN_MEMORY_S, SAMPLES_IN_MEMORY
+from contract.speech.voices import VoiceAlias
+from deployments.ingress.draft_worker import DraftWorker
+from deployments.ingress.front.concurrency import ConcurrencyLimits
+from deployments.ingress.front.proxies import Proxies
+from state import State
+from state.accounts.authentication import TtlCache
 
 M = TypeVar("M", bound=Model)
+
+
+@dataclass(frozen=True)
+class Service:
+    """Catalogue, engines by deployment name, and state.
+
+    Attributes:
+        header_prefix: of the service's own reply headers.
+        public_url: at which clients reach this server, without a slash at its end; None: as each request says.
+        proxies: whose word on where a request comes from is taken.
+        allowed_origins: of web pages that may call, `*` for all; empty: none but those of this server.
+        voice_aliases: other names that requests may use for voices.
+        measurements: the last one that each decision model reported.
+        concurrency: what requests hold in this process, and may hold.
+        played: samples of fixed voices, by their names in the store. They are everybody's.
+        early_leavers: organisations whose clients have left a whole answer lately: the next ones are counted as they
+            are made.
+    """
+
+    catalog: Catalog
+    engines: Mapping[str, Engine]
+    state: State
+    header_prefix: str = "x-service-"
+    public_url: str | None = None
+    proxies: Proxies = field(default_factory=Proxies)
+    allowed_origins: frozenset[str] = frozenset()
+    voice_aliases: Mapping[str, VoiceAlias] = field(default_factory=dict)
+    measurements: dict[str, Measurement] = field(default_factory=dict)
+    concurrency: ConcurrencyLimits = field(default_factory=ConcurrencyLimits)
+    played: TtlCache[str, bytes] = field(default_factory=lambda: TtlCache(SAMPLES_IN_MEMORY, SAMPLE_IN_MEMORY_S))
+    early_leavers: TtlCache[int, bool] = field(default_factory=lambda: TtlCache(EARLY_LEAVERS, EARLY_LEAVER_S))
+
+    @cached_property
+    def drafts(self) -> DraftWorker:
+        """The work on drafts of voices in this process."""
+        return DraftWorker(self.catalog, self.engines, self.state)
+
+    @cached_property
+    def speech_engines(self) -> Mapping[str, SpeechModel]:
+        """Every speech engine that the catalogue knows, set up or not, by its name on the wire."""
+        return {model.provider: model for model in self.catalog.speech.values()}
+
+    @cached_property
+    def spoken_languages(self) -> frozenset[str]:
+        """ISO 639-1 codes of every language that at least one of them speaks."""
+        return self.catalog.spoken_languages
+
+    def engine(self, model: Model) -> Engine:
+        """The engine that runs `model`."""
+        return self.engines[model.deployment]
 
 
 @dataclass(frozen=True, slots=True)

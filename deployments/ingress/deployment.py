@@ -24,13 +24,13 @@ from autoscaling.ray_internals.replica import (
 from autoscaling.watch import StartWatch
 from contract.catalog import Catalog
 from contract.limits import REQUESTS_OF_PROCESS
-from deployments.ingress.addresses import public_address
 from deployments.ingress.app import build_app
-from deployments.ingress.browsers import listed_origins
-from deployments.ingress.budgets import Budgets
-from deployments.ingress.ending import do_before_exit
-from deployments.ingress.proxies import PUBLIC_VARIABLE, Proxies
-from deployments.ingress.service import Service
+from deployments.ingress.context import Service
+from deployments.ingress.front.concurrency import ConcurrencyLimits
+from deployments.ingress.front.cors import listed_origins
+from deployments.ingress.front.proxies import PUBLIC_VARIABLE, Proxies
+from deployments.ingress.money.shutdown import run_at_exit
+from deployments.ingress.wire.addresses import public_address
 from state import open_state
 
 SPARE_REQUESTS = 500
@@ -132,7 +132,7 @@ class Ingress:
             os.environ.get("PARLANCE_BLOBS_URL"),
             replicas=args.replicas,
         )
-        self._forget_exit = do_before_exit(state.ledger.settle_open)
+        self._unregister_exit = run_at_exit(state.ledger.settle_open)
         app_name = serve.get_replica_context().app_name
         watch = StartWatch(app_name)
         engines = gates(catalog, app_name, handles, watch)
@@ -145,9 +145,9 @@ class Ingress:
             Proxies.of_environment(os.environ),
             args.allowed_origins,
             catalog.voice_aliases if args.voice_aliases else {},
-            budgets=Budgets(args.max_ongoing_requests),
+            concurrency=ConcurrencyLimits(args.max_ongoing_requests),
         )
-        self.service.drafting.start()
+        self.service.drafts.start()
         woken = [engines[model.deployment] for model in catalog.deployed() if model.id in args.warm]
         self._waking = asyncio.create_task(wake(woken, watch), name="wake")
 
@@ -162,6 +162,6 @@ class Ingress:
         if waking := getattr(self, "_waking", None):
             waking.cancel()
         if service := getattr(self, "service", None):
-            self._forget_exit()
-            await service.drafting.close()
+            self._unregister_exit()
+            await service.drafts.close()
             await service.state.close()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
 from deployments.ingress.app import build_app
-from deployments.ingress.service import Service
+from deployments.ingress.context import Service
 from docs.made import schemas
 from docs.made.routes import Example, callers, examples
 

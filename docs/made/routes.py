@@ -9,7 +9,7 @@ from pathlib import Path
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from deployments.ingress.admission import MARK
+from deployments.ingress.front.admission import MARK
 
 EXAMPLES = Path(__file__).parent / "examples.toml"
 

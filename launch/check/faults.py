@@ -14,8 +14,8 @@ from typing import Any
 import configs
 from autoscaling.deployment import DeploymentTableError, deployment_options
 from contract.catalog import Catalog, Model
-from deployments.ingress.proxies import PUBLIC_VARIABLE
-from deployments.ingress.proxies import VARIABLE as PROXIES_VARIABLE
+from deployments.ingress.front.proxies import PUBLIC_VARIABLE
+from deployments.ingress.front.proxies import VARIABLE as PROXIES_VARIABLE
 from launch.check.cost import replica_of
 from launch.check.site import Site
 from models import options

@@ -25,7 +25,7 @@ from contract.access import Scope
 from contract.catalog import Model
 from contract.errors import UPSTREAM_ERROR, ApiError
 from deployments.ingress.app import build_app
-from deployments.ingress.service import Service
+from deployments.ingress.context import Service
 from state import State, open_state
 from state.accounts import api_keys, keys, organisations
 from state.accounts.authentication import PEPPER
@@ -197,6 +197,6 @@ async def api(state: State) -> AsyncIterator[Api]:
         api = Api(service, client)
         await api.organisation("acme")
         api.everything = await api.key(*Scope)
-        service.drafting.pause_s = 0.001
+        service.drafts.pause_s = 0.001
         yield api
-        await service.drafting.close()
+        await service.drafts.close()

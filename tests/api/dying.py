@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 from types import FrameType
 
-from deployments.ingress.ending import do_before_exit
+from deployments.ingress.money.shutdown import run_at_exit
 from state import open_state
 from state.billing import reservation
 from state.database.base import now_s
@@ -28,7 +28,7 @@ async def work(home: Path, limit: int | None) -> None:
     """Streams that go on until the process ends."""
     reservation.MARK_S = 0.0
     state = await open_state(home)
-    do_before_exit(state.ledger.settle_open)
+    run_at_exit(state.ledger.settle_open)
     caller = await make_caller(state.database, limit)
     holds = [
         await state.ledger.reserve(caller, line="chat:m", model="m", estimate_micro_eur=100, request_id=f"r{n}")

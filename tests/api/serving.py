@@ -20,7 +20,7 @@ from autoscaling.ray_internals.replica import bound_body_queue
 from contract.access import Scope as KeyScope
 from contract.catalog import Catalog
 from deployments.ingress.app import build_app
-from deployments.ingress.service import Service
+from deployments.ingress.context import Service
 from state import State, open_state
 from tests.api.conftest import Api, LocalEngine
 from tests.catalogs import behaving, chat
@@ -50,11 +50,11 @@ async def listening(catalog: Catalog, state: State) -> AsyncIterator[tuple[int, 
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve())
     await until(lambda: server.started)
-    service.drafting.start()
+    service.drafts.start()
     yield server.servers[0].sockets[0].getsockname()[1], service
     server.should_exit = True
     await serving
-    await service.drafting.close()
+    await service.drafts.close()
     await state.close()
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from autoscaling.engine import Timings
 from contract.errors import INVALID_REQUEST, ORG_SPEND_LIMIT, UPSTREAM_ERROR
-from deployments.ingress.billing import bill
 from deployments.ingress.context import RequestContext
+from deployments.ingress.money.billing import bill
 from tests.api.bodies import BODIES, FORM_TYPE, FORMS
 from tests.api.conftest import Api
 

@@ -13,9 +13,9 @@ import pytest
 
 from contract.access import Scope
 from deployments.ingress.app import build_app
-from deployments.ingress.browsers import listed_origins
-from deployments.ingress.budgets import Budgets
 from deployments.ingress.deployment import IngressArgs
+from deployments.ingress.front.concurrency import ConcurrencyLimits
+from deployments.ingress.front.cors import listed_origins
 from tests.api.conftest import Api
 from tests.api.test_matrix import OPEN, OPERATIONS
 
@@ -146,8 +146,8 @@ async def use_up(api: Api) -> None:
 
 async def test_preflights_count_among_the_requests_under_way(api: Api) -> None:
     for most, status in ((0, 503), (1, 204)):
-        budgets = Budgets(most)
-        async with client(api, PAGE, budgets=budgets) as page:
+        budgets = ConcurrencyLimits(most)
+        async with client(api, PAGE, concurrency=budgets) as page:
             reply = await page.options("/v1/models", headers=ASKS)
         assert (reply.status_code, reply.headers["access-control-allow-origin"]) == (status, PAGE)
         assert budgets.requests == 0

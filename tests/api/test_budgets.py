@@ -16,8 +16,8 @@ import pytest
 from contract.access import TARIFFS, Caller, Scope
 from contract.errors import ApiError
 from contract.limits import KEYLESS_AT_ONCE, MIB
-from deployments.ingress import budgets as budgets_module
-from deployments.ingress.budgets import Budgets, Stranger
+from deployments.ingress.front import concurrency as budgets_module
+from deployments.ingress.front.concurrency import AnonymousClient, ConcurrencyLimits
 from tests.api.conftest import Api
 from tests.waiting import until
 
@@ -38,14 +38,14 @@ def refused(error: pytest.ExceptionInfo[ApiError]) -> tuple[int, str]:
 
 async def hold(api: Api, key: str, count: int, **headers: str) -> list[asyncio.Task[httpx.Response]]:
     """So many requests that their engine holds."""
-    before = api.service.budgets.calls.total
+    before = api.service.concurrency.calls.total
     tasks = [
         asyncio.create_task(
             api.send("POST", "/v1/chat/completions", key, json=HELD, headers={n: f"{v}{i}" for n, v in headers.items()})
         )
         for i in range(count)
     ]
-    await until(lambda: api.service.budgets.calls.total >= before + count)
+    await until(lambda: api.service.concurrency.calls.total >= before + count)
     return tasks
 
 
@@ -67,12 +67,12 @@ async def test_requests_of_a_key_under_way_are_bounded_for_every_route(api: Api,
         assert (error["type"], error["code"]) == ("rate_limit_error", "rate_limit_exceeded")
         assert 1 <= int(reply.headers["retry-after"]) <= 3
         assert reply.headers["x-ratelimit-limit"] == "20"
-        assert api.service.budgets.refused == {"TOO_MUCH_AT_ONCE": 1}
+        assert api.service.concurrency.refused == {"TOO_MUCH_AT_ONCE": 1}
     assert (await api.send("GET", "/v1/me", other)).status_code == 200
     await let_go(api, *held)
     assert (await api.send("GET", "/v1/me", other)).status_code == 200
-    assert api.service.budgets.calls.total == 0
-    assert not api.service.budgets.calls.of_key
+    assert api.service.concurrency.calls.total == 0
+    assert not api.service.concurrency.calls.of_key
 
 
 async def test_work_whose_client_has_gone_still_counts_until_it_is_done(api: Api) -> None:
@@ -81,13 +81,13 @@ async def test_work_whose_client_has_gone_still_counts_until_it_is_done(api: Api
     held = await hold(api, key, FREE, **{"Idempotency-Key": "k"})
     await asyncio.sleep(0.05)
     await let_go(api, *held)
-    assert api.service.budgets.calls.total == FREE
+    assert api.service.concurrency.calls.total == FREE
     assert (await api.send("GET", "/v1/me", key)).status_code == 429
 
 
 @pytest.mark.parametrize(("under_way", "is_refused"), [(4, False), (5, True)])
 def test_requests_of_an_organisation_are_at_most_half_of_the_process(under_way: int, is_refused: bool) -> None:
-    budgets = Budgets(most_requests=10)
+    budgets = ConcurrencyLimits(most_requests=10)
     with ExitStack() as held:
         for index in range(under_way):
             held.enter_context(budgets.call(caller(key_id=f"key {index}")))
@@ -102,24 +102,24 @@ def test_requests_of_an_organisation_are_at_most_half_of_the_process(under_way: 
 
 @pytest.mark.parametrize(("under_way", "is_refused"), [(KEYLESS_AT_ONCE - 1, False), (KEYLESS_AT_ONCE, True)])
 def test_requests_of_an_address_without_a_key_are_bounded(under_way: int, is_refused: bool) -> None:
-    budgets = Budgets()
+    budgets = ConcurrencyLimits()
     with ExitStack() as held:
         for _ in range(under_way):
-            held.enter_context(budgets.call(Stranger("192.0.2.1")))
+            held.enter_context(budgets.call(AnonymousClient("192.0.2.1")))
         if is_refused:
             with pytest.raises(ApiError, match="this address") as error:
-                held.enter_context(budgets.call(Stranger("192.0.2.1")))
+                held.enter_context(budgets.call(AnonymousClient("192.0.2.1")))
             assert refused(error) == (429, "rate_limit_exceeded")
         else:
-            held.enter_context(budgets.call(Stranger("192.0.2.1")))
-        held.enter_context(budgets.call(Stranger("192.0.2.2")))
+            held.enter_context(budgets.call(AnonymousClient("192.0.2.1")))
+        held.enter_context(budgets.call(AnonymousClient("192.0.2.2")))
         held.enter_context(budgets.call(caller()))
 
 
 def test_everybody_without_a_key_has_at_most_half_of_the_process() -> None:
-    budgets = Budgets(most_requests=4)
-    with budgets.call(Stranger("192.0.2.1")), budgets.call(Stranger("192.0.2.2")):
-        with pytest.raises(ApiError, match="without a key"), budgets.call(Stranger("192.0.2.3")):
+    budgets = ConcurrencyLimits(most_requests=4)
+    with budgets.call(AnonymousClient("192.0.2.1")), budgets.call(AnonymousClient("192.0.2.2")):
+        with pytest.raises(ApiError, match="without a key"), budgets.call(AnonymousClient("192.0.2.3")):
             pytest.fail("one too many was let in")
         with budgets.call(caller()):
             pass
@@ -129,11 +129,11 @@ def test_everybody_without_a_key_has_at_most_half_of_the_process() -> None:
 async def test_requests_of_a_process_are_bounded_before_any_key_is_looked_at(
     api: Api, under_way: int, status: int
 ) -> None:
-    api.service.budgets.most_requests = 100
+    api.service.concurrency.most_requests = 100
     await api.organisation("other")
     key = await api.key(Scope.CHAT, org="other")
     held = await hold(api, api.everything, under_way)
-    api.service.budgets.most_requests = 3
+    api.service.concurrency.most_requests = 3
     reply = await api.send("GET", "/v1/me", key)
     assert reply.status_code == status
     if status == 503:
@@ -142,7 +142,7 @@ async def test_requests_of_a_process_are_bounded_before_any_key_is_looked_at(
         assert 1 <= int(reply.headers["retry-after"]) <= 3
     assert (await api.client.get("/healthz")).status_code == 200
     await let_go(api, *held)
-    assert api.service.budgets.requests == 0
+    assert api.service.concurrency.requests == 0
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_bytes_of_bodies_are_bounded(
     monkeypatch: pytest.MonkeyPatch, name: str, whose: Caller, status: int, more: int
 ) -> None:
     monkeypatch.setattr(budgets_module, name, 10 * MIB)
-    budgets = Budgets()
+    budgets = ConcurrencyLimits()
     with budgets.body(caller()) as first, budgets.body(whose) as second:
         first(9 * MIB)
         if more <= 0:
@@ -173,8 +173,8 @@ def test_bytes_of_bodies_are_bounded(
 
 async def test_body_counts_until_its_request_is_over(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     (held,) = await hold(api, api.everything, 1)
-    await until(lambda: api.service.budgets.body_bytes.total)
-    monkeypatch.setattr(budgets_module, "BODIES_OF_KEY_BYTES", api.service.budgets.body_bytes.total + 10)
+    await until(lambda: api.service.concurrency.body_bytes.total)
+    monkeypatch.setattr(budgets_module, "BODIES_OF_KEY_BYTES", api.service.concurrency.body_bytes.total + 10)
     reply = await api.chat("say hello")
     assert (reply.status_code, reply.json()["error"]["code"]) == (429, "rate_limit_exceeded")
     form = {"file": ("x.wav", b"hello")}
@@ -184,7 +184,7 @@ async def test_body_counts_until_its_request_is_over(api: Api, monkeypatch: pyte
 
 
 async def test_body_that_stops_coming_is_408_and_holds_nothing(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deployments.ingress.reading.BODY_IDLE_S", 0.02)
+    monkeypatch.setattr("deployments.ingress.front.bodies.BODY_IDLE_S", 0.02)
 
     async def half(text: bytes) -> AsyncGenerator[bytes, None]:
         yield text
@@ -197,11 +197,11 @@ async def test_body_that_stops_coming_is_408_and_holds_nothing(api: Api, monkeyp
     ):
         reply = await api.send("POST", path, content=half(text), headers={"content-type": kind})
         assert (reply.status_code, reply.json()["error"]["code"]) == (408, "request_timeout"), path
-    assert api.service.budgets.body_bytes.total == 0
+    assert api.service.concurrency.body_bytes.total == 0
 
 
 async def test_refusals_are_counted_and_told_to_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    budgets = Budgets(most_requests=0)
+    budgets = ConcurrencyLimits(most_requests=0)
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             with pytest.raises(ApiError) as error, budgets.request(is_vital=False):

@@ -14,7 +14,7 @@ from contract.access import Scope
 from contract.catalog import ThinkingOptions
 from contract.chat.engine import ChatBatch, ChatJob, ChatReply
 from deployments.ingress.app import build_app
-from deployments.ingress.service import Service
+from deployments.ingress.context import Service
 from state import State
 from tests.api.conftest import Api, LocalEngine
 from tests.catalogs import PRICE, behaving, chat
@@ -53,7 +53,7 @@ async def serving(state: State, prefix: str = "x-service-", **price: int) -> Asy
         await api.organisation("acme")
         api.everything = await api.key(*Scope)
         yield api
-        await service.drafting.close()
+        await service.drafts.close()
 
 
 @pytest.mark.parametrize("streamed", [False, True])

@@ -14,7 +14,7 @@ import pytest
 
 from contract.voice_design.draft import DRAFT_STATES
 from deployments.ingress.app import build_app
-from deployments.ingress.service import Service
+from deployments.ingress.context import Service
 from state import open_state
 from state.drafts import Drafts
 from state.drafts.store import LEASE_S
@@ -93,7 +93,7 @@ async def heir(tmp_path: Path, dead: tuple[str, dict[str, str]]) -> AsyncIterato
     transport = httpx.ASGITransport(build_app(service), raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
         yield Api(service, client, dead[0])
-    await service.drafting.close()
+    await service.drafts.close()
     await state.close()
 
 
@@ -108,7 +108,7 @@ async def test_every_draft_is_as_it_was_and_the_pending_one_is_finished(
 
     engine: Any = heir.service.engines["voice-design-qwen3-tts"]
     engine.adapter.go.set()
-    await heir.service.drafting.look()
+    await heir.service.drafts.poll()
 
     async def finished() -> bool:
         return await heir.state.voices.find(1, "orphan") is not None

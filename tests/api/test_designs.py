@@ -20,9 +20,9 @@ from contract.access import Scope
 from contract.errors import BUSY, WARMING_UP
 from contract.limits import DRAFT_S, INSTRUCT_CHARS, KEPT_DRAFTS, OWN_VOICES, PENDING_DRAFTS, VOICE_LABEL_CHARS
 from contract.voice_design.draft import DRAFT_STATES
-from deployments.ingress import drafting
+from deployments.ingress import draft_worker
 from deployments.ingress.app import build_app
-from deployments.ingress.drafting import TRIES, Drafting
+from deployments.ingress.draft_worker import TRIES, DraftWorker
 from state.drafts import Drafts
 from state.drafts.store import LEASE_S
 from tests.api.conftest import Api
@@ -370,7 +370,7 @@ async def test_discarding_bills_the_time_that_the_designer_had_spent(api: Api) -
 
 
 async def test_discarding_what_no_designer_has_begun_costs_nothing(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drafting, "AT_ONCE", 0)
+    monkeypatch.setattr(draft_worker, "AT_ONCE", 0)
     await api.limit(HELD_MICRO_EUR)
     assert (await discard(api, await ordered(api))).json()["cost_micro_eur"] == 0
     me = (await api.send("GET", "/v1/me")).json()["spend"]["organisation"]
@@ -378,7 +378,7 @@ async def test_discarding_what_no_designer_has_begun_costs_nothing(api: Api, mon
 
 
 async def test_discarding_what_a_designer_fails_at_costs_nothing(api: Api) -> None:
-    api.service.drafting.pause_s = 60
+    api.service.drafts.pause_s = 60
     draft = await ordered(api, instruct="fail")
 
     async def has_failed() -> bool:
@@ -398,7 +398,7 @@ async def test_what_a_designer_made_of_a_discarded_draft_is_thrown_away_and_bill
     designer(api).go.set()
 
     async def done() -> bool:
-        return not api.service.drafting._working
+        return not api.service.drafts._working
 
     await eventually(done)
     (line,) = await api.usage()
@@ -604,7 +604,7 @@ async def test_a_designer_that_dies_once_is_asked_again(api: Api) -> None:
 async def test_a_designer_that_always_fails_ends_the_draft_and_nothing_is_billed(api: Api, instruct: str) -> None:
     await api.limit(HELD_MICRO_EUR)
     draft = await made(api, instruct=instruct)
-    assert (draft["status"], draft["error"], draft["cost_micro_eur"]) == ("failed", drafting.FAILED, 0)
+    assert (draft["status"], draft["error"], draft["cost_micro_eur"]) == ("failed", draft_worker.FAILED, 0)
     assert "secret" not in json.dumps(draft)
     assert len(designer(api).jobs) == TRIES
     assert await api.usage() == []
@@ -626,7 +626,7 @@ async def test_a_busy_or_cold_designer_is_waited_for(api: Api, monkeypatch: pyte
 
 async def test_a_fault_of_our_own_ends_the_draft(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api.state.drafts, "finish", None)
-    assert (await made(api))["error"] == drafting.FAILED
+    assert (await made(api))["error"] == draft_worker.FAILED
 
 
 # --- processes that end ----------------------------------------------------------------------------------------------
@@ -643,12 +643,12 @@ def seen_by(api: Api, clock: Callable[[], float]) -> Drafts:
 
 
 @asynccontextmanager
-async def another_ingress(api: Api, drafts: Drafts) -> AsyncIterator[Drafting]:
+async def another_ingress(api: Api, drafts: Drafts) -> AsyncIterator[DraftWorker]:
     """A second process over the same state, which sees `drafts`."""
     view: Any = dataclasses.make_dataclass("View", ["drafts", "blobs", "clock"])(
         drafts, api.state.blobs, api.state.clock
     )
-    second = Drafting(api.service.catalog, api.service.engines, view)
+    second = DraftWorker(api.service.catalog, api.service.engines, view)
     yield second
     await second.close()
 
@@ -657,7 +657,7 @@ async def kill(api: Api) -> None:
     """This process ends between two steps, and its lease stays."""
     state: Any = api.state.drafts
     keep, state.release = state.release, _nothing
-    await api.service.drafting.close()
+    await api.service.drafts.close()
     state.release = keep
 
 
@@ -669,9 +669,9 @@ async def test_a_draft_whose_process_died_is_taken_up_by_the_next_poll(api: Api,
     await kill(api)
     designer(api).go.set()
     assert (await poll(api, held))["status"] == "pending"
-    assert not api.service.drafting._working  # its lease has not ended yet
+    assert not api.service.drafts._working  # its lease has not ended yet
     api.state.drafts = later(api, LEASE_S)
-    vars(api.service)["drafting"] = Drafting(api.service.catalog, api.service.engines, api.state)
+    vars(api.service)["drafting"] = DraftWorker(api.service.catalog, api.service.engines, api.state)
     assert (await poll(api, held))["status"] == "pending"
     assert (await until(api, held, "ready"))["cost_micro_eur"] == COST_MICRO_EUR
     assert len(await api.usage()) == 1
@@ -691,7 +691,7 @@ async def test_a_draft_whose_process_died_is_taken_up_without_polls(api: Api, he
 
 
 async def test_a_process_that_is_stopped_gives_its_drafts_back_at_once(api: Api, held: dict[str, Any]) -> None:
-    await api.service.drafting.close()
+    await api.service.drafts.close()
     designer(api).go.set()
     async with another_ingress(api, later(api, 0)) as second:
         await second.look()
@@ -704,10 +704,10 @@ async def test_of_many_processes_one_works_on_a_draft(api: Api) -> None:
     draft = await api.state.drafts.order(
         *await anybody(api), model="qwen3-tts", line="l", estimate_micro_eur=1, request_id="r"
     )
-    many = [Drafting(api.service.catalog, api.service.engines, api.state) for _ in range(5)]
+    many = [DraftWorker(api.service.catalog, api.service.engines, api.state) for _ in range(5)]
     for process in many:
-        process.take_up(draft.id)
-        process.take_up(draft.id)
+        process.enqueue(draft.id)
+        process.enqueue(draft.id)
     await until(api, {"id": draft.id}, "ready")
     assert len(designer(api).jobs) == 1
     for process in many:
@@ -728,7 +728,7 @@ async def anybody(api: Api) -> tuple[Any, Any]:
 async def test_a_process_that_died_before_the_adoption_leaves_it_to_the_next(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(api.service.drafting, "_adopt_if_ordered", _nothing)
+    monkeypatch.setattr(api.service.drafts, "_adopt_if_ordered", _nothing)
     draft = await made(api, auto_adopt=True)
     assert draft["status"] == "ready"
     async with another_ingress(api, later(api, 0)) as second:
@@ -749,7 +749,7 @@ async def test_work_that_was_taken_over_is_billed_once(api: Api, held: dict[str,
         draft = await until(api, held, "ready")
 
         async def done() -> bool:
-            return not second._working and not api.service.drafting._working
+            return not second._working and not api.service.drafts._working
 
         await eventually(done)
     assert [line.cost_micro_eur for line in await api.usage()] == [COST_MICRO_EUR]
@@ -788,18 +788,18 @@ async def test_the_work_goes_on_when_the_client_leaves(api: Api) -> None:
 
 
 async def test_a_process_works_on_a_bounded_number_of_drafts(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drafting, "AT_ONCE", 1)
+    monkeypatch.setattr(draft_worker, "AT_ONCE", 1)
     first, second = await ordered(api, instruct="hold"), await ordered(api)
-    assert len(api.service.drafting._working) == 1
+    assert len(api.service.drafts._working) == 1
     assert (await poll(api, second))["status"] == "pending"
     designer(api).go.set()
     await until(api, first, "ready")
 
     async def idle() -> bool:
-        return not api.service.drafting._working
+        return not api.service.drafts._working
 
     await eventually(idle)
-    await api.service.drafting.look()
+    await api.service.drafts.poll()
     assert (await until(api, second, "ready"))["status"] == "ready"
 
 

@@ -12,7 +12,7 @@ import pytest
 from contract.access import Scope
 from contract.catalog import Catalog
 from deployments.ingress.app import build_app
-from deployments.ingress.service import Service
+from deployments.ingress.context import Service
 from state import State
 from tests.api.conftest import Api, LocalEngine
 from tests.configs.test_fifth_engine import LANGUAGE, MODEL, PROVIDER, VOICE, catalog

@@ -250,7 +250,7 @@ async def test_what_a_request_holds_is_given_back_once_its_reply_is_sent(api: Ap
     requests: list[int] = []
 
     async def sent(message: Message) -> None:
-        requests.append(api.service.budgets.requests)
+        requests.append(api.service.concurrency.requests)
 
     text = json.dumps(BODIES[CHAT]).encode()
     headers = [(b"authorization", f"Bearer {api.everything}".encode()), (b"content-length", b"%d" % len(text))]
@@ -265,4 +265,4 @@ async def test_what_a_request_holds_is_given_back_once_its_reply_is_sent(api: Ap
 
     await build_app(api.service)(scope | {"client": ("127.0.0.1", 1)}, receive, sent)
     assert requests == [1, 1]
-    assert api.service.budgets.requests == 0
+    assert api.service.concurrency.requests == 0

@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from deployments.ingress.app import build_app
-from deployments.ingress.browsers import listed_origins
-from deployments.ingress.served import MOST_PLACES
+from deployments.ingress.front.cors import listed_origins
+from deployments.ingress.wire.replies import MOST_PLACES
 from tests.api.conftest import Api
 from tests.api.engines import scripted
 from tests.scripted import Script

@@ -23,9 +23,9 @@ from starlette.routing import Mount, Route, WebSocketRoute
 from contract.access import TARIFFS, Scope
 from contract.limits import CHAT_BODY_BYTES, SPEECH_BODY_BYTES
 from deployments.ingress import app as ingress_app
-from deployments.ingress.admission import MARK
 from deployments.ingress.app import build_app, check_routes
-from deployments.ingress.service import Service
+from deployments.ingress.context import Service
+from deployments.ingress.front.admission import MARK
 from state import State, open_state
 from state.accounts import api_keys, keys, organisations
 from state.accounts.authentication import PEPPER

@@ -15,7 +15,7 @@ from autoscaling.engine import NOBODY
 from contract.access import Scope
 from contract.limits import DOCS_QUERY_CHARS, DOCS_RESULTS, KEYLESS_BODY_BYTES, KEYLESS_REQUESTS, MCP_BODY_BYTES
 from deployments.ingress.app import build_app
-from deployments.ingress.service import Service
+from deployments.ingress.context import Service
 from state import open_state
 from state.rates import Rates
 from tests.api.conftest import Api, LocalEngine
@@ -156,7 +156,7 @@ async def test_a_body_has_a_limit(api: Api, path: str, limit_bytes: int, too_man
 
 @pytest.mark.parametrize("path", PATHS)
 async def test_a_body_that_does_not_come_is_given_up(api: Api, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deployments.ingress.reading.BODY_IDLE_S", 0.05)
+    monkeypatch.setattr("deployments.ingress.front.bodies.BODY_IDLE_S", 0.05)
 
     async def trickling() -> AsyncIterator[bytes]:
         yield b"{"
@@ -164,11 +164,11 @@ async def test_a_body_that_does_not_come_is_given_up(api: Api, path: str, monkey
 
     reply = await api.send("POST", path, content=trickling())
     assert (reply.status_code, api_error(reply)) == (408, "request_timeout")
-    assert (api.service.budgets.body_bytes.total, api.service.budgets.calls.total) == (0, 0)
+    assert (api.service.concurrency.body_bytes.total, api.service.concurrency.calls.total) == (0, 0)
 
 
 async def test_a_body_without_a_key_counts_for_its_address(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deployments.ingress.budgets.BODIES_OF_KEY_BYTES", 10)
+    monkeypatch.setattr("deployments.ingress.front.concurrency.BODIES_OF_KEY_BYTES", 10)
     reply = await api.client.post(OPEN, json=LIST)
     assert (reply.status_code, api_error(reply)) == (429, "rate_limit_exceeded")
     assert "this address" in reply.json()["error"]["message"]

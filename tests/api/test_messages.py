@@ -11,9 +11,9 @@ from contract.access import TARIFFS, Scope
 from contract.errors import FAULTS
 from contract.limits import CHAT_BODY_BYTES
 from contract.wires import KEEP_ALIVE, TYPE_BY_STATUS
-from deployments.ingress import chat_streams
-from deployments.ingress.events import event_stream
 from deployments.ingress.routes import messages as route
+from deployments.ingress.wire import replies
+from deployments.ingress.wire.replies import event_stream
 from tests.api.conftest import MESSAGE, Api
 from tests.api.engines import refusing, scripted
 from tests.scripted import Script
@@ -215,7 +215,7 @@ async def test_a_full_process_is_503_before_any_route(api: Api, monkeypatch: pyt
     def full(is_vital: bool) -> Any:
         raise FAULTS["OVERLOADED"]()
 
-    monkeypatch.setattr(api.service.budgets, "request", full)
+    monkeypatch.setattr(api.service.concurrency, "request", full)
     assert check(await send(api), 503, "overloaded")["type"] == "overloaded_error"
 
 
@@ -243,10 +243,10 @@ async def test_a_failure_in_a_stream_is_an_event_of_this_wire(api: Api) -> None:
 
 
 async def test_silence_is_filled_with_pings(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def impatient(source: Any, headers: Any, manners: Any) -> Any:
-        return await event_stream(source, headers, 0.01, manners)
+    async def impatient(source: Any, headers: Any, stream_format: Any) -> Any:
+        return await event_stream(source, headers, 0.01, stream_format)
 
-    monkeypatch.setattr(chat_streams, "event_stream", impatient)
+    monkeypatch.setattr(replies, "event_stream", impatient)
     reply = await send(api, "stream 2 0.1", stream=True)
     assert "ping" in [name for name, _ in told(reply.text)]
     assert KEEP_ALIVE.decode() not in reply.text

@@ -8,10 +8,10 @@ from typing import Any, cast
 import pytest
 from starlette.requests import Request
 
-from deployments.ingress.middleware import Trace
-from deployments.ingress.origins import client_network
-from deployments.ingress.proxies import Proxies
-from deployments.ingress.service import Service
+from deployments.ingress.context import Service
+from deployments.ingress.front.middleware import Trace
+from deployments.ingress.front.origins import client_network
+from deployments.ingress.front.proxies import Proxies
 from state import State
 from tests.catalogs import behaving
 

@@ -12,9 +12,9 @@ from starlette.types import Message
 
 from contract.embeddings import MAX_FLOATS, Embeddings, EmbeddingsRequest, job_of, reply, reply_bytes
 from contract.limits import REPLY_PIECE_BYTES
-from deployments.ingress import budgets as budgets_module
-from deployments.ingress import middleware
 from deployments.ingress.app import build_app
+from deployments.ingress.front import concurrency as budgets_module
+from deployments.ingress.front import middleware
 from tests.api.conftest import Api, LocalEngine
 from tests.waiting import until
 
@@ -93,13 +93,13 @@ async def test_a_reply_counts_until_it_is_sent(wide: Api, monkeypatch: pytest.Mo
 
     replying = asyncio.create_task(sent(wide, inputs(600), take_the_first_piece))
     await arrived.wait()
-    held = wide.service.budgets.body_bytes.total
+    held = wide.service.concurrency.body_bytes.total
     assert held > 600 * SIZE * 2, "the reply is among what is held"
     monkeypatch.setattr(budgets_module, "BODIES_OF_KEY_BYTES", held)
     assert (await wide.chat("say hello")).status_code == 429
     reads.set()
     await replying
-    assert wide.service.budgets.body_bytes.total == 0
+    assert wide.service.concurrency.body_bytes.total == 0
     assert (await wide.chat("say hello")).status_code == 200
 
 
@@ -113,7 +113,7 @@ async def test_a_reply_that_nobody_reads_is_given_up_and_counts_no_more(
 
     with pytest.raises(middleware.BrokenOff):
         await sent(wide, inputs(600), take_nothing)
-    assert wide.service.budgets.body_bytes.total == 0
+    assert wide.service.concurrency.body_bytes.total == 0
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ async def test_a_reply_that_has_no_room_is_refused_before_its_engine_is_asked(
     assert await wide.usage() == []
     monkeypatch.undo()
     assert (await wide.send("POST", path, json=body)).status_code == 200
-    assert wide.service.budgets.body_bytes.total == 0
+    assert wide.service.concurrency.body_bytes.total == 0
 
 
 @pytest.mark.parametrize("encoding", ["float", "base64"])
@@ -185,7 +185,7 @@ async def test_what_a_body_becomes_counts_while_its_engine_works(api: Api) -> No
     body["messages"].append({"role": "user", "content": "hold 30"})  # type: ignore[attr-defined]
     asking = asyncio.create_task(api.send("POST", "/v1/chat/completions", json=body))
     length = len(json.dumps(body, separators=(",", ":")))
-    await until(lambda: api.service.budgets.body_bytes.total > length)
-    assert 10 * 200 * 5 * 100 < api.service.budgets.body_bytes.total - length < 10 * 200 * 5 * 150
+    await until(lambda: api.service.concurrency.body_bytes.total > length)
+    assert 10 * 200 * 5 * 100 < api.service.concurrency.body_bytes.total - length < 10 * 200 * 5 * 150
     asking.cancel()
     await asyncio.wait([asking])

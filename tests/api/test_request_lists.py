@@ -10,13 +10,12 @@ import ast
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from pydantic import BaseModel, TypeAdapter, ValidationError
-from starlette.requests import Request
 
 from contract.body import decode, parse
 from contract.chat.request import ChatRequest
@@ -27,12 +26,10 @@ from contract.limits import JSON_VALUES, LONG_BODY_BYTES
 from contract.mcp import ChatArguments
 from contract.messages.request import MessagesRequest
 from contract.responses.request import ResponsesRequest
-from deployments.ingress import openapi
 from deployments.ingress.app import OPEN_ROUTERS, ROUTERS, VERSIONED_ROUTERS
-from deployments.ingress.budgets import Holder, Stranger
+from deployments.ingress.front.concurrency import AnonymousClient, Holder
 from deployments.ingress.mcp.tools import ACCOUNT_TOOLS, DOCS_TOOLS
-from deployments.ingress.middleware import Trace
-from deployments.ingress.reading import in_turn
+from deployments.ingress.wire import openapi
 from tests.api.conftest import Api
 from tests.docs.pages import ROOT
 
@@ -153,7 +150,6 @@ def spent_s(work: Callable[[], object]) -> float:
 @pytest.mark.anyio
 @pytest.mark.parametrize(("length", "apart"), [(LONG_BODY_BYTES, False), (LONG_BODY_BYTES + 1, True)])
 async def test_others_take_a_step_between_two_long_bodies(api: Api, length: int, apart: bool) -> None:
-    request = Request({"type": "http", "trace": Trace(api.service)})
     caller = await api.state.accounts.authenticate(f"Bearer {api.everything}")
     order: list[str] = []
 
@@ -162,23 +158,26 @@ async def test_others_take_a_step_between_two_long_bodies(api: Api, length: int,
             order.append("step")
             await asyncio.sleep(0)
 
-    bodies = (in_turn(request, caller, length, lambda: order.append("body")) for _ in range(8))
-    await asyncio.gather(*bodies, somebody_else())
+    async def body() -> None:
+        async with api.service.concurrency.reading_turn(caller, length):
+            order.append("body")
+
+    await asyncio.gather(*(body() for _ in range(8)), somebody_else())
     assert order.count("body") == 8
     assert ("body body" not in " ".join(order)) is apart
 
 
 @pytest.mark.anyio
 async def test_organisations_take_turns_at_having_long_bodies_read(api: Api) -> None:
-    request = Request({"type": "http", "trace": Trace(api.service)})
     flood = await api.state.accounts.authenticate(f"Bearer {api.everything}")
     victim = replace(flood, org_id=flood.org_id + 1, key_id="another")
     order: list[str] = []
 
-    def body(holder: Holder, name: str) -> Awaitable[None]:
-        return in_turn(request, holder, LONG_BODY_BYTES + 1, lambda: order.append(name))
+    async def body(holder: Holder, name: str) -> None:
+        async with api.service.concurrency.reading_turn(holder, LONG_BODY_BYTES + 1):
+            order.append(name)
 
-    strangers = [body(Stranger("192.0.2.1"), "stranger") for _ in range(20)]
+    strangers = [body(AnonymousClient("192.0.2.1"), "stranger") for _ in range(20)]
     await asyncio.gather(*(body(flood, "flood") for _ in range(50)), *strangers, body(victim, "victim"))
     assert len(order) == 71
     assert order.index("victim") <= 3

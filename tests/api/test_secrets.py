@@ -21,7 +21,7 @@ from contract.access import Scope
 from contract.catalog import Model
 from contract.chat.engine import ChatBatch
 from deployments.ingress.app import build_app
-from deployments.ingress.service import Service
+from deployments.ingress.context import Service
 from state import State, open_state
 from state.accounts import api_keys, keys, organisations
 from state.accounts.authentication import PEPPER

@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 import pytest
 import uvicorn
 
-from deployments.ingress import middleware
 from deployments.ingress.app import build_app
+from deployments.ingress.front import middleware
 from tests.api.conftest import Api, LocalEngine
 from tests.engines import ObedientChat
 from tests.waiting import until
@@ -70,7 +70,7 @@ async def test_client_that_reads_nothing_is_dropped_and_its_engine_is_free(
     monkeypatch.setattr(middleware, "WRITE_S", 0.5)
     async with served(api) as port, asked(api, port, 10**6):
         await until(lambda: under_way(api))
-        await until(lambda: not (under_way(api) or api.service.budgets.requests))
+        await until(lambda: not (under_way(api) or api.service.concurrency.requests))
     (line,) = await api.usage()
     assert 0 < line.quantity < 10**6, "what was produced is billed, and no more"
 
@@ -104,7 +104,7 @@ async def test_client_is_dropped_that_always_reads_in_time_but_too_little(
     async with served(api) as port, asked(api, port, EVENTS) as client:
         reading = asyncio.create_task(read_at(client, bytes_per_s))
         await until(lambda: under_way(api))
-        await until(lambda: not (under_way(api) or api.service.budgets.requests))
+        await until(lambda: not (under_way(api) or api.service.concurrency.requests))
         reading.cancel()
     (line,) = await api.usage()
     assert (line.quantities["output_tokens"] < EVENTS) == (bytes_per_s < least_bytes_per_s)

@@ -20,7 +20,7 @@ from contract.access import Scope
 from contract.errors import FAULTS
 from contract.limits import JSON_BODY_BYTES, SPEECH_BODY_BYTES
 from deployments.ingress.app import build_app
-from deployments.ingress.service import Service
+from deployments.ingress.context import Service
 from tests.api.conftest import Api
 from tests.catalogs import REAL
 

@@ -31,10 +31,9 @@ from contract.limits import (
 from contract.transcription.request import TranscriptionRequest
 from contract.transcription.transcript import Transcript
 from deployments.ingress.app import build_app
-from deployments.ingress.context import RequestContext
+from deployments.ingress.context import RequestContext, Service
 from deployments.ingress.flows import transcription
 from deployments.ingress.flows.transcription import Answer
-from deployments.ingress.service import Service
 from tests.api.conftest import Api
 
 pytestmark = pytest.mark.anyio
@@ -569,7 +568,7 @@ async def test_who_leaves_pays_for_what_was_heard(api: Api) -> None:
     caller = await api.state.accounts.authenticate(f"Bearer {api.everything}")
     context = RequestContext(api.service, caller, "req_1", time.perf_counter(), Timings())
     plan = transcription.prepare(context, TranscriptionRequest())
-    texts = transcription.listen(context, plan, b"one\ntwo\nhold 60\nthree", Answer(Transcript(plan)))
+    texts = transcription.transcribe(context, plan, b"one\ntwo\nhold 60\nthree", Answer(Transcript(plan)))
     assert [await anext(texts), await anext(texts)] == ["one", " two"]
     await texts.aclose()
     (line,) = await api.usage()

@@ -18,11 +18,11 @@ from contract.access import Scope
 from contract.errors import STATE_UNAVAILABLE, ApiError
 from contract.limits import OPEN_UPLOADS, SPARE_BYTES, UPLOAD_BYTES, UPLOAD_S, UPLOADS_OF_ORGANISATION
 from contract.transcription.uploads import RECORDING_TYPES
-from deployments.ingress.addresses import public_address
 from deployments.ingress.app import build_app
+from deployments.ingress.context import Service
 from deployments.ingress.flows.uploads import AT_ONCE
-from deployments.ingress.reading import impatient
-from deployments.ingress.service import Service
+from deployments.ingress.front.bodies import with_stall_limit
+from deployments.ingress.wire.addresses import public_address
 from state import State, open_state
 from state.blobs.folder import UNFINISHED, FolderBlobs
 from state.blobs.signatures import FILES_PURPOSE, Signatures
@@ -555,7 +555,7 @@ class Stalled:
 async def test_an_upload_ends_within_seconds_once_its_ticket_is_used(
     api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
 ) -> None:
-    monkeypatch.setattr("deployments.ingress.routes.files.LOOK_S", 0.05)
+    monkeypatch.setattr("deployments.ingress.routes.files.TICKET_POLL_S", 0.05)
     ticket, body = await ticket_of(api), Stalled()
     running = asyncio.create_task(put_raw(api, ticket, body))
     await body.reached.wait()
@@ -585,7 +585,7 @@ class Unreadable(Tickets):
 async def test_an_upload_goes_on_while_its_ticket_cannot_be_looked_at(
     api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deployments.ingress.routes.files.LOOK_S", 0.01)
+    monkeypatch.setattr("deployments.ingress.routes.files.TICKET_POLL_S", 0.01)
     ticket, body = await ticket_of(api), Stalled()
     running = asyncio.create_task(put_raw(api, ticket, body))
     await body.reached.wait()
@@ -618,7 +618,7 @@ async def test_429_more_uploads_at_once_than_an_organisation_may(api: Api, under
 
 @pytest.mark.parametrize(("under_way", "status"), [(1, 200), (2, 503)])
 async def test_503_more_uploads_at_once_than_a_process_may(api: Api, under_way: int, status: int) -> None:
-    api.service.budgets.most_requests = 8  # of which a quarter may be uploads
+    api.service.concurrency.most_requests = 8  # of which a quarter may be uploads
     tickets, bodies = [await ticket_of(api) for _ in range(under_way + 1)], [Stalled() for _ in range(under_way)]
     running = [asyncio.create_task(put_raw(api, ticket, body)) for ticket, body in zip(tickets, bodies, strict=False)]
     await asyncio.gather(*(body.reached.wait() for body in bodies))
@@ -633,7 +633,7 @@ async def test_503_more_uploads_at_once_than_a_process_may(api: Api, under_way: 
 
 async def test_408_a_body_that_stops_coming() -> None:
     source = Slow().__aiter__()
-    body = impatient(source, 0.01, 60)
+    body = with_stall_limit(source, 0.01, 60)
     assert await anext(body) == SOUND[:5]
     with pytest.raises(ApiError) as caught:
         await anext(body)
@@ -648,23 +648,23 @@ async def test_408_a_body_that_trickles_until_the_ticket_has_expired() -> None:
             await asyncio.sleep(0.001)
             yield b"x"
 
-    body = impatient(trickle(), 60, 0.05)
+    body = with_stall_limit(trickle(), 60, 0.05)
     assert await anext(body) == b"x"
     with pytest.raises(ApiError, match="in time"):
         await _all(body)
 
 
 async def test_408_a_body_that_brings_less_than_it_must(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deployments.ingress.reading.BODY_GRACE_S", 0.05)
+    monkeypatch.setattr("deployments.ingress.front.bodies.BODY_GRACE_S", 0.05)
 
     async def pieces(size: int) -> AsyncGenerator[bytes, None]:
         for _ in range(20):
             await asyncio.sleep(0.01)
             yield bytes(size)
 
-    assert len(await _all(impatient(pieces(8192), 60, 60))) == 20
+    assert len(await _all(with_stall_limit(pieces(8192), 60, 60))) == 20
     with pytest.raises(ApiError, match="8192 bytes must arrive per second"):
-        await _all(impatient(pieces(1), 60, 60))
+        await _all(with_stall_limit(pieces(1), 60, 60))
 
 
 async def _all(chunks: AsyncGenerator[bytes, None]) -> list[bytes]:

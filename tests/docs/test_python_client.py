@@ -16,8 +16,8 @@ from contract.chat.request import ChatRequest
 from contract.embeddings import MAX_INPUTS
 from contract.errors import INVALID_REQUEST, ApiError
 from contract.speech.engine import Clip
-from deployments.calls import Call
 from deployments.client import Connection, connection
+from deployments.client.calls import Call
 from tests.catalogs import embedded
 from tests.docs.pages import ROOT, marked, rows
 

@@ -25,8 +25,8 @@ from contract.access import TARIFFS, Caller, Scope
 from contract.errors import ApiError
 from contract.limits import PENDING_DRAFTS
 from contract.voice_design.draft import VoiceSpec
-from deployments.ingress.budgets import Budgets
 from deployments.ingress.flows.uploads import store
+from deployments.ingress.front.concurrency import ConcurrencyLimits
 from state.accounts import api_keys, keys
 from state.accounts.authentication import PEPPER
 from state.billing.ledger import Ledger
@@ -144,7 +144,7 @@ async def upload(url: str, done: Callable[..., Any], _seed: int) -> None:
     """Takes recordings under tickets of organisation 1, and uses some of those up."""
     database, blobs = connect(url), open_blobs(Path(url.removeprefix("sqlite:///")).parent)
     tickets = Tickets(database, blobs)
-    service: Any = SimpleNamespace(state=SimpleNamespace(tickets=tickets, blobs=blobs), budgets=Budgets())
+    service: Any = SimpleNamespace(state=SimpleNamespace(tickets=tickets, blobs=blobs), concurrency=ConcurrencyLimits())
     caller = Caller(1, "acme", "key", TARIFFS["pro"], frozenset(Scope), None, None)
 
     async def recording(number: int) -> None:

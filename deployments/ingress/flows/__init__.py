@@ -1,13 +1,11 @@
 """What each capability does for a caller: estimate, bill, call the engine, settle. No HTTP.
 
-    <noun>.py      one flow per capability of the catalogue
-    completions.py plain prompts, continued
-    tokens.py      texts as tokens and back
+    <noun>.py      one flow per capability of the catalogue; chat.py continues prompts and counts tokens, too
     uploads.py     tickets for large recordings, and the recordings
     voices.py      the voices that a caller can see, and samples of fixed ones
     designs.py     voices to order: drafts, adoption, suggestions
     formatting.py  structure for a transcript, beside its transcription
 
 A flow takes a request context and a parsed request and gives back what the engine made of it. Routes call flows, and so
-does whatever else needs a capability from inside.
+does everything else that needs a capability from inside.
 """

@@ -1,6 +1,10 @@
-"""Answering a conversation, billed by tokens. Spec 4 (POST /chat/completions).
+"""What an LLM does: it answers a conversation or continues prompts, billed by tokens, and counts tokens for nothing.
 
-`whole` and `streamed` serve every job that an LLM answers with tokens.
+complete, stream                        a conversation
+write, write_stream                     prompts, as plain text
+count, refuse_longer, tokenize, detokenize
+
+Counting costs nothing, but may start an engine as chat does: not for callers who may spend nothing.
 """
 
 from __future__ import annotations
@@ -16,12 +20,13 @@ from contract.catalog import ChatModel
 from contract.chat.engine import ChatBatch, ChatEngine, ChatJob, ChatReply
 from contract.chat.request import ChatRequest
 from contract.chat.thinking import reasoning_settings
-from contract.completions import CompletionJob, CompletionReply
-from contract.errors import UPSTREAM_ERROR, UPSTREAM_TIMEOUT, ApiError
+from contract.completions import CompletionJob, CompletionReply, CompletionRequest
+from contract.errors import CONTEXT_LENGTH_EXCEEDED, UPSTREAM_ERROR, UPSTREAM_TIMEOUT, ApiError
 from contract.limits import STREAM_SLICE_OUTPUT_TOKENS
 from contract.quantities import check_logprobs
-from deployments.ingress.billing import Account, bill
+from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob, check_length, reply_bytes
 from deployments.ingress.context import RequestContext
+from deployments.ingress.money.billing import Account, bill
 
 J = TypeVar("J", ChatJob, CompletionJob)
 A = TypeVar("A", ChatReply, CompletionReply)
@@ -36,8 +41,22 @@ async def complete(
 
 
 def stream(context: RequestContext, model: ChatModel, request: ChatRequest) -> AsyncGenerator[ChatBatch, None]:
-    """The answer as it is made. Whoever leaves early pays for what was produced until then."""
+    """The answer as it is made. A client that leaves early pays for what was produced until then."""
     return streamed(context, model, _job(context, model, request), ChatEngine.stream)
+
+
+async def write(
+    context: RequestContext, model: ChatModel, request: CompletionRequest, render: Callable[[CompletionReply], R]
+) -> R:
+    """All continuations, whole, as `render` makes them of the engine's; what that raises is not billed."""
+    return await whole(context, model, CompletionJob(request, context.owner), ChatEngine.write, render)
+
+
+def write_stream(
+    context: RequestContext, model: ChatModel, request: CompletionRequest
+) -> AsyncGenerator[ChatBatch, None]:
+    """The continuations as they are made. A client that leaves early pays for what was produced until then."""
+    return streamed(context, model, CompletionJob(request, context.owner), ChatEngine.write_stream)
 
 
 async def whole(
@@ -64,15 +83,15 @@ async def _answered(
     It crosses in one piece, so nobody here knows how far it is when its client leaves. Counts on the way cost a seventh
     of a short request's processor time: they are made for organisations whose clients have left.
     """
-    engine, leavers, org_id = context.engine(model), context.service.leavers, context.caller.org_id
-    if leavers.get(org_id, time.monotonic()):
+    engine, early_leavers, org_id = context.engine(model), context.service.early_leavers, context.caller.org_id
+    if early_leavers.get(org_id, time.monotonic()):
         return cast(A, await _counted(context, model, job, account))
     try:
         return await engine.call(method, job, context=context.call)
     except (asyncio.CancelledError, ApiError) as error:
         is_work_lost = not isinstance(error, ApiError) or error.fault is UPSTREAM_TIMEOUT
         if is_work_lost and context.timings.has_begun:
-            leavers.put(org_id, True, time.monotonic())
+            early_leavers.put(org_id, True, time.monotonic())
         raise
 
 
@@ -101,7 +120,7 @@ async def streamed(
     job: J,
     method: Callable[[Any, J], AsyncIterator[ChatBatch]],
 ) -> AsyncGenerator[ChatBatch, None]:
-    """What `method` answers to `job`, batch by batch. Whoever leaves early pays for what was produced until then."""
+    """What `method` answers to `job`, batch by batch. A client that leaves early pays for what there is."""
     first_slice = min(STREAM_SLICE_OUTPUT_TOKENS, job.most_output_tokens(model))
     async with (
         context.service.state.rates.stream(context.caller),
@@ -130,7 +149,7 @@ def _estimate(job: ChatJob | CompletionJob, model: ChatModel, output_tokens: int
 
 
 def _begun(job: ChatJob | CompletionJob, model: ChatModel) -> dict[str, int]:
-    """All of the prompt at its full price: who asks again then finds it in the cache."""
+    """All of the prompt at its full price: a client that asks again finds it in the cache."""
     return {"input_tokens": job.likely_input_tokens(model)}
 
 
@@ -139,3 +158,38 @@ def _quantities(model: ChatModel, counted: ChatReply | ChatBatch | CompletionRep
     cached = counted.cached_tokens if "cached_input_tokens" in model.price else 0
     used = {"input_tokens": counted.prompt_tokens - cached, "output_tokens": counted.completion_tokens}
     return used | ({"cached_input_tokens": cached} if cached else {})
+
+
+async def count(context: RequestContext, model: ChatModel, request: ChatRequest) -> int:
+    """Tokens of the prompt that `request` is to `model`, those beyond its window included. Raises as `tokenize`."""
+    return len((await tokenize(context, model, TokenizeJob(request))).ids)
+
+
+async def refuse_longer(context: RequestContext, model: ChatModel, request: ChatRequest) -> None:
+    """Raises CONTEXT_LENGTH_EXCEEDED where the prompt would be cut, and what `count` raises."""
+    length = await count(context, model, request)
+    if length >= model.context_window:
+        raise CONTEXT_LENGTH_EXCEEDED(
+            f"the input has {length} tokens; `{model.id}` has {model.context_window} for input and answer together",
+            param="messages",
+        )
+
+
+async def tokenize(context: RequestContext, model: ChatModel, job: TokenizeJob) -> Tokenized:
+    """The tokens of a text or of a conversation.
+
+    Raises INVALID_REQUEST for too much text, TOO_MUCH_AT_ONCE, and a spend limit.
+    """
+    check_length(job, model)
+    if job.request:
+        reasoning_settings(job.request, model.thinking)  # what it refuses starts no engine
+    await context.service.state.ledger.require_room(context.caller)
+    with context.service.concurrency.body(context.caller) as hold:
+        hold(reply_bytes(job))
+        return await context.engine(model).call(ChatEngine.tokenize, job, context=context.call)
+
+
+async def detokenize(context: RequestContext, model: ChatModel, job: DetokenizeJob) -> str:
+    """The text of some tokens. Raises INVALID_REQUEST for an id that the vocabulary lacks, and a spend limit."""
+    await context.service.state.ledger.require_room(context.caller)
+    return await context.engine(model).call(ChatEngine.detokenize, job, context=context.call)

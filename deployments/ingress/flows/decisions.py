@@ -1,4 +1,4 @@
-"""Reading probabilities over fixed options, billed by input tokens and questions. Spec 4 (decision engine).
+"""Reading probabilities over fixed options, billed by input tokens and questions.
 
 Nothing of a state, its questions or its answers is stored or logged; what an engine raises reaches the log by its type
 alone.
@@ -26,8 +26,8 @@ from contract.errors import (
     WARMING_UP,
     ApiError,
 )
-from deployments.ingress.billing import bill
 from deployments.ingress.context import RequestContext
+from deployments.ingress.money.billing import bill
 
 R = TypeVar("R")
 

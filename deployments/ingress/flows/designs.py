@@ -1,4 +1,4 @@
-"""Voices to order: drafts, adoption, suggestions. Spec 3, 4 and 7 (Voice design).
+"""Voices to order: drafts, adoption, suggestions.
 
 order(context, request) -> Draft      pending; the work goes on without the client
 poll(context, id) -> Draft            takes up the work on a draft whose process has died
@@ -57,7 +57,7 @@ async def order(context: RequestContext, request: DesignOrder) -> Draft:
         estimate_micro_eur=model.cost_micro_eur(synthesis_ms=round(model.expected_s * 1000)),
         request_id=context.request_id,
     )
-    service.drafting.take_up(draft.id)
+    service.drafts.enqueue(draft.id)
     return draft
 
 
@@ -65,7 +65,7 @@ async def poll(context: RequestContext, draft_id: str) -> Draft:
     """A draft of the organisation. Raises NOT_FOUND."""
     draft = await context.service.state.drafts.find(context.caller.org_id, draft_id)
     if context.service.state.drafts.waits(draft):
-        context.service.drafting.take_up(draft.id)
+        context.service.drafts.enqueue(draft.id)
     return draft
 
 
@@ -77,7 +77,7 @@ async def adopt(context: RequestContext, draft_id: str, request: AdoptRequest) -
     service, org_id = context.service, context.caller.org_id
     draft = await service.state.drafts.find(org_id, draft_id)
     _require_plan(context.caller)
-    adoption = service.drafting.adoption(draft, request.slug, request.label)
+    adoption = service.drafts.adoption(draft, request.slug, request.label)
     _, own = await service.state.drafts.adopt(org_id, draft_id, adoption)
     return own
 
@@ -86,7 +86,7 @@ async def discard(context: RequestContext, draft_id: str) -> Draft:
     """The draft, discarded; the time that a designer had spent on it until then is billed. Raises NOT_FOUND."""
     service, org_id = context.service, context.caller.org_id
     draft = await service.state.drafts.discard(org_id, draft_id)
-    await service.drafting.drop(draft.id)
+    await service.drafts.cancel(draft.id)
     return await service.state.drafts.find(org_id, draft_id)
 
 

@@ -1,4 +1,4 @@
-"""Turning texts into vectors, billed by tokens. Spec 4 (POST /embeddings)."""
+"""Turning texts into vectors, billed by tokens."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from contract.catalog import EmbeddingModel
 from contract.embeddings import Embeddings, EmbeddingsEngine, EmbeddingsJob
-from deployments.ingress.billing import bill
 from deployments.ingress.context import RequestContext
+from deployments.ingress.money.billing import bill
 
 R = TypeVar("R")
 

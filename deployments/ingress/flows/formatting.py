@@ -1,4 +1,4 @@
-"""The structuring pass of a transcription, beside it while it runs. Spec 4 (`format_text`).
+"""The structuring pass of a transcription, beside it while it runs.
 
     async with Formatting(context, language, formatter) as formatting:
         formatting.add(heard.segments)                    for every part

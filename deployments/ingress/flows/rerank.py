@@ -1,4 +1,4 @@
-"""Scoring documents against a query, billed by tokens. Spec 4 (POST /rerank)."""
+"""Scoring documents against a query, billed by tokens."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from contract.catalog import RerankModel
 from contract.rerank import Ranking, RerankEngine, RerankJob
-from deployments.ingress.billing import bill
 from deployments.ingress.context import RequestContext
+from deployments.ingress.money.billing import bill
 
 R = TypeVar("R")
 

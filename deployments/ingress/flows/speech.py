@@ -1,4 +1,4 @@
-"""Speaking a text, billed by characters. Spec 4 (POST /audio/speech) and 7 (Speech).
+"""Speaking a text, billed by characters.
 
 prepare(context, request) -> Prepared      engine, voice, language and clip; everything that can be refused
 blocks(context, prepared) -> AudioBlock... the file as it is made, or in one piece where its engine promises that
@@ -29,9 +29,9 @@ from contract.speech.engine import AudioBlock, Clip, SpeechEngine, SpeechJob
 from contract.speech.request import SpeechRequest
 from contract.speech.routing import SpeechRoute, choose, job_of
 from contract.speech.voices import Voice
-from deployments.ingress.billing import Account, bill
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows.voices import slug_of, visible_voices
+from deployments.ingress.money.billing import Account, bill
 from state.voices import OwnVoice
 from text.language import detect
 

@@ -1,7 +1,7 @@
-"""Writing a recording down, billed by its seconds. Spec 3, 4 and 7 (Transcription).
+"""Writing a recording down, billed by its seconds.
 
-prepare(context, request) -> Plan             the model and what it is asked; everything that can be refused unheard
-listen(context, plan, file, answer) -> text   as it is heard; `answer` holds what is known so far, and all of it then
+prepare(context, request) -> Plan                 the model and what it is asked; everything that can be refused unheard
+transcribe(context, plan, file, answer) -> text   as it is heard; `answer` holds what there is so far
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from contract.limits import FORMAT_TEXT_S
 from contract.transcription.engine import TranscriptionEngine, TranscriptionJob, TranscriptUpdate
 from contract.transcription.request import TranscriptionPlan, TranscriptionRequest, choose, plan
 from contract.transcription.transcript import Formatted, Transcript
-from deployments.ingress.billing import bill
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows.formatting import FORMAT_WAIT_S, Formatting
+from deployments.ingress.money.billing import bill
 
 ADDRESS_S = 600
 """For so long an engine can read a recording from the store: longer than any deadline."""
@@ -51,7 +51,7 @@ def prepare(context: RequestContext, request: TranscriptionRequest) -> Transcrip
     return plan(request, model)
 
 
-async def listen(
+async def transcribe(
     context: RequestContext, plan: TranscriptionPlan, file: bytes | None, answer: Answer
 ) -> AsyncGenerator[str, None]:
     """Text as it is heard, written into `answer`; without a `file` it is the one that was uploaded.
@@ -67,7 +67,7 @@ async def listen(
         ) as account,
         _formatting(context, plan) as formatting,
         _audio(context, plan.request.upload_id, file) as audio,
-        aclosing(_heard(context, plan, plan.job(audio, context.owner), is_held=file is None)) as parts,
+        aclosing(_segments(context, plan, plan.job(audio, context.owner), waits_for_engine=file is None)) as parts,
     ):
         async for part in parts:
             if not transcript.duration_s:
@@ -85,8 +85,8 @@ async def listen(
             )
 
 
-async def _heard(
-    context: RequestContext, plan: TranscriptionPlan, job: TranscriptionJob, *, is_held: bool
+async def _segments(
+    context: RequestContext, plan: TranscriptionPlan, job: TranscriptionJob, *, waits_for_engine: bool
 ) -> AsyncGenerator[TranscriptUpdate, None]:
     """The parts of an answer, within the time that the model has for all of it.
 
@@ -96,7 +96,7 @@ async def _heard(
     ends_at = loop.time() + _left_s(context, plan.model)
     began: float | None = None
     try:
-        if is_held:
+        if waits_for_engine:
             await engine.ready(_left_s(context, plan.model), timings=context.timings)
         async with aclosing(engine.stream(TranscriptionEngine.transcribe, job, context=context.call)) as parts:
             while True:

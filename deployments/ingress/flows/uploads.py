@@ -1,4 +1,4 @@
-"""Uploads: a ticket for a recording, and the recording itself. Spec 2 and 3 (Upload ticket), 4 and 7.
+"""Uploads: a ticket for a recording, and the recording itself.
 
 issue(context, request) -> Ticket     a ticket; the engine that will listen wakes up
 store(service, ticket, chunks)        the bytes, once, into the store as they come
@@ -22,8 +22,7 @@ from contract.errors import (
 )
 from contract.transcription.request import TranscriptionRequest, choose
 from contract.transcription.uploads import UploadRequest
-from deployments.ingress.context import RequestContext
-from deployments.ingress.service import Service
+from deployments.ingress.context import RequestContext, Service
 from state.tickets import Ticket
 
 AT_ONCE = 2
@@ -60,7 +59,7 @@ async def store(service: Service, ticket: Ticket, chunks: AsyncGenerator[bytes, 
     beside too many others, and what `chunks` raises. Nothing is kept then.
     """
     blob = ticket.new_blob()
-    with service.budgets.upload(ticket.org_id), _one_of_few(ticket):
+    with service.concurrency.upload(ticket.org_id), _one_of_few(ticket):
         async with aclosing(chunks), aclosing(_bounded(chunks, ticket.size_bytes)) as body:
             length = await service.state.blobs.put(blob, body)
         # Whatever breaks off from here on may have been recorded, so the bytes stay: if they belong to nobody, they

@@ -1,7 +1,7 @@
-"""The voices that a caller can see, and samples of fixed ones. Spec 2 (Voice) and 4.
+"""The voices that a caller can see, and samples of fixed ones.
 
-A sample of a fixed voice is made by its engine when it is first played, and kept: anybody may play it. Whoever has no
-key never wakes an engine for it, and never takes more than one of its streams.
+A sample of a fixed voice is made by its engine when it is first played, and kept: anybody may play it. A client
+without a key never wakes an engine for it, and never takes more than one of its streams.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from contract.catalog import SpeechModel
 from contract.errors import NOT_CONFIGURED, SAMPLE_UNAVAILABLE
 from contract.speech.engine import SpeechEngine, SpeechJob
 from contract.speech.voices import SYSTEM_VOICES, Voice, VoiceAlias
-from deployments.ingress.context import RequestContext
-from deployments.ingress.service import Service
+from deployments.ingress.context import RequestContext, Service
 from state.voices import OwnVoice
 
 
@@ -42,7 +41,7 @@ async def sample(service: Service, model: SpeechModel, slug: str, language: str,
     """MP3 of a fixed voice. Kept under what ran: another engine behind the same voice makes its own.
 
     Without a caller it is made only if the engine runs and has nothing better to do. What was played lately is in
-    memory, so that strangers cost no read of the store each time.
+    memory, so that clients without a key cost no read of the store each time.
 
     Raises NOT_CONFIGURED, SAMPLE_UNAVAILABLE, a spend limit of the caller, and what the engine answers.
     """
@@ -64,6 +63,7 @@ async def sample(service: Service, model: SpeechModel, slug: str, language: str,
     try:
         async with slots.of("" if caller is None else call.owner):
             if stored := await service.state.blobs.find(name):
+                service.played.put(name, stored, now_s)
                 return stored
             if caller is None and not engine.free():
                 raise SAMPLE_UNAVAILABLE()

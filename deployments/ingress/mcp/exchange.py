@@ -31,7 +31,7 @@ from starlette.types import Message, Receive, Scope, Send
 from contract.body import Hold, decode
 from contract.errors import INVALID_JSON, ApiError
 from contract.mcp import RpcReply
-from deployments.ingress.mcp.servers import ASKED, Asked, C, server
+from deployments.ingress.mcp.servers import SCOPE_KEY, C, McpCall, server
 from deployments.ingress.mcp.tools import Toolbox
 
 REVISIONS = KNOWN_PROTOCOL_VERSIONS[-3:]
@@ -73,25 +73,25 @@ def answer(
     headers["accept"] = "application/json, text/event-stream"
     # The revisions before these had no such header; the oldest that is served stands in for one that was left out.
     headers.setdefault(REVISION_HEADER, REVISIONS[0])
-    return Exchange(toolbox, _negotiated(message) or body, headers, Asked(context, wants_progress))
+    return Exchange(toolbox, _negotiated(message) or body, headers, McpCall(context, wants_progress))
 
 
 class Exchange(Response):
     """The reply of the SDK: JSON, or a stream where the client wants to be told of progress."""
 
-    def __init__(self, toolbox: Toolbox[C], body: bytes, headers: MutableHeaders, asked: Asked[C]) -> None:
+    def __init__(self, toolbox: Toolbox[C], body: bytes, headers: MutableHeaders, mcp_call: McpCall[C]) -> None:
         super().__init__()
         self._server = server(toolbox)
         self._message = body
         self._sent_headers = headers.raw
-        self._asked = asked
+        self._call = mcp_call
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Replies. If the client leaves first, the call is cancelled and nothing is sent."""
         manager = StreamableHTTPSessionManager(
-            self._server, stateless=True, json_response=not self._asked.wants_progress
+            self._server, stateless=True, json_response=not self._call.wants_progress
         )
-        inner = {**scope, "headers": self._sent_headers, ASKED: self._asked}
+        inner = {**scope, "headers": self._sent_headers, SCOPE_KEY: self._call}
         gone = anyio.Event()
 
         async def leave() -> None:

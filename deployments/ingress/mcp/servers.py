@@ -15,12 +15,12 @@ from deployments.ingress.mcp.tools import Tool, Toolbox, call
 
 C = TypeVar("C")
 
-ASKED = "parlance.mcp"
-"""Where the ASGI scope of a message has its `Asked`."""
+SCOPE_KEY = "parlance.mcp"
+"""Where the ASGI scope of a message has its `McpCall`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked(Generic[C]):
+class McpCall(Generic[C]):
     """What a call gets of the request that brought it.
 
     Attributes:
@@ -49,12 +49,12 @@ def server(toolbox: Toolbox[Any]) -> Server[Any]:
             names = ", ".join(f"`{tool.name}`" for tool in toolbox.tools)
             raise MCPError(types.INVALID_PARAMS, f"there is no tool `{params.name[:100]}`; the tools are {names}")
         assert context.request is not None
-        asked: Asked[Any] = context.request.scope[ASKED]
+        mcp_call: McpCall[Any] = context.request.scope[SCOPE_KEY]
 
         async def report(progress: float, message: str) -> None:
             await context.session.report_progress(progress, message=message)
 
-        answer = await call(tool, params.arguments or {}, asked.context, report if asked.wants_progress else None)
+        answer = await call(tool, params.arguments or {}, mcp_call.context, report if mcp_call.wants_progress else None)
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=answer.text)],
             structured_content=answer.data,

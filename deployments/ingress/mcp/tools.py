@@ -121,7 +121,7 @@ async def _chat(arguments: ChatArguments, context: RequestContext, report: Repor
 def _answered(answer: ChatReply, model: ChatModel) -> Answer:
     choice = answer.body["choices"][0]
     text = choice["message"].get("content") or ""
-    return _said(text, model, choice["finish_reason"], answer.prompt_tokens, answer.completion_tokens)
+    return _chat_answer(text, model, choice["finish_reason"], answer.prompt_tokens, answer.completion_tokens)
 
 
 async def _chat_in_pieces(model: ChatModel, request: ChatRequest, context: RequestContext, report: Report) -> Answer:
@@ -139,7 +139,7 @@ async def _chat_in_pieces(model: ChatModel, request: ChatRequest, context: Reque
             if new and written > reported:
                 reported = written
                 await report(written, new)
-    return _said("".join(pieces), model, reason, read, written)
+    return _chat_answer("".join(pieces), model, reason, read, written)
 
 
 def _choices(events: bytes) -> Iterator[dict[str, Any]]:
@@ -149,7 +149,7 @@ def _choices(events: bytes) -> Iterator[dict[str, Any]]:
             yield from json.loads(event.removeprefix("data: "))["choices"]
 
 
-def _said(text: str, model: ChatModel, reason: str | None, read: int, written: int) -> Answer:
+def _chat_answer(text: str, model: ChatModel, reason: str | None, read: int, written: int) -> Answer:
     usage = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
     return Answer(text, {"text": text, "model": model.id, "finish_reason": reason, "usage": usage})
 
@@ -176,9 +176,9 @@ def _ranked(body: RerankReply) -> Answer:
 
 
 async def _search_docs(arguments: SearchDocsArguments, _: object, __: Report | None) -> Answer:
-    found = await DOCUMENTATION.search(arguments.query, arguments.top_n)
-    text = "\n\n".join(f"{hit.id}\n{hit.title}\n{hit.excerpt}" for hit in found)
-    results = [{"id": hit.id, "title": hit.title, "excerpt": hit.excerpt} for hit in found]
+    hits = await DOCUMENTATION.search(arguments.query, arguments.top_n)
+    text = "\n\n".join(f"{hit.id}\n{hit.title}\n{hit.excerpt}" for hit in hits)
+    results = [{"id": hit.id, "title": hit.title, "excerpt": hit.excerpt} for hit in hits]
     return Answer(text or "no page contains any of these words", {"results": results})
 
 

@@ -1,4 +1,4 @@
-"""POST /chat/completions. Spec 4."""
+"""POST /chat/completions, and POST /completions: OpenAI's older wires, of conversations and of plain text."""
 
 from __future__ import annotations
 
@@ -6,24 +6,26 @@ from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Depends
+from pydantic_core import to_json
 from starlette.responses import JSONResponse, Response
 
 from contract.access import Scope
 from contract.catalog import ChatModel
 from contract.chat.engine import ChatCompletion, ChatReply
 from contract.chat.request import ChatRequest
-from contract.limits import CHAT_BODY_BYTES
-from deployments.ingress.admission import Admitted, admit
-from deployments.ingress.chat_streams import AsMade, chat_stream
+from contract.completions import Completion, CompletionReply, CompletionRequest
+from contract.limits import CHAT_BODY_BYTES, JSON_NUMBERS
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows import chat
-from deployments.ingress.idempotency import ACCEPTS_KEY, once
-from deployments.ingress.openapi import documented
-from deployments.ingress.served import ignored, input_cut
+from deployments.ingress.front.admission import Admitted, admit
+from deployments.ingress.money.idempotency import ACCEPTS_KEY, once
+from deployments.ingress.wire.openapi import documented
+from deployments.ingress.wire.replies import PassThrough, chat_headers, chat_stream
 
 router = APIRouter(tags=["chat"])
 
 Chatting = Annotated[Admitted, Depends(admit(Scope.CHAT, CHAT_BODY_BYTES))]
+Writing = Annotated[Admitted, Depends(admit(Scope.CHAT, max_values=JSON_NUMBERS))]
 
 
 @router.post("/chat/completions", openapi_extra=documented(ChatRequest, ChatCompletion, streams=True, **ACCEPTS_KEY))
@@ -36,14 +38,39 @@ async def complete(admitted: Chatting) -> Response:
     context = admitted.context
     model = context.pick(context.service.catalog.chat, request.model)
     if request.stream:
-        return await chat_stream(context, chat.stream(context, model, request), AsMade(), left_out=request.left_out)
+        return await chat_stream(
+            context, chat.stream(context, model, request), PassThrough(), left_out=request.left_out
+        )
     return await once(admitted, partial(_answer, context, model, request))
 
 
 async def _answer(context: RequestContext, model: ChatModel, request: ChatRequest) -> Response:
     def render(reply: ChatReply) -> Response:
         return JSONResponse(
-            reply.body, headers=input_cut(context, reply.cut_tokens) | ignored(context, request.left_out)
+            reply.body,
+            headers=chat_headers(context, reply.cut_tokens, request.left_out),
         )
 
     return await chat.complete(context, model, request, render)
+
+
+@router.post("/completions", openapi_extra=documented(CompletionRequest, Completion, streams=True, **ACCEPTS_KEY))
+async def create_completions(admitted: Writing) -> Response:
+    """Continue one or more texts, or score them with `echo` and `logprobs`.
+
+    An `Idempotency-Key` makes the JSON answer repeatable without a second bill; with `stream` it is ignored.
+    """
+    request = await admitted.body(CompletionRequest)
+    context = admitted.context
+    model = context.pick(context.service.catalog.chat, request.model)
+    if request.stream:
+        return await chat_stream(context, chat.write_stream(context, model, request), PassThrough())
+    return await once(admitted, partial(_continuation, context, model, request))
+
+
+async def _continuation(context: RequestContext, model: ChatModel, request: CompletionRequest) -> Response:
+    def render(reply: CompletionReply) -> Response:
+        headers = chat_headers(context, reply.cut_tokens)
+        return Response(to_json(reply.body), headers=headers, media_type="application/json")
+
+    return await chat.write(context, model, request, render)

@@ -1,4 +1,4 @@
-"""POST /decisions, POST /systemone, GET /decisions/presets, GET /decisions/models. Spec 4 (decision engine).
+"""POST /decisions, POST /systemone, GET /decisions/presets, GET /decisions/models.
 
 An `Idempotency-Key` keeps the fact of a decision, never its answer.
 """
@@ -20,11 +20,11 @@ from contract.decisions.native import DecisionBody, DecisionReply
 from contract.decisions.openai import OpenAIDecisionReply
 from contract.decisions.presets import Preset, PresetList, listed_presets
 from contract.decisions.systemone import SystemOneReply, SystemOneRequest
-from deployments.ingress.admission import Admitted, admit
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows import decisions
-from deployments.ingress.idempotency import ACCEPTS_KEY, once
-from deployments.ingress.openapi import documented
+from deployments.ingress.front.admission import Admitted, admit
+from deployments.ingress.money.idempotency import ACCEPTS_KEY, once
+from deployments.ingress.wire.openapi import documented
 
 router = APIRouter(tags=["decisions"])
 

@@ -1,4 +1,4 @@
-"""Voice design: what can be ordered, orders, drafts, adoption, suggestions. Spec 2 (Voice design), 4 and 7."""
+"""Voice design: what can be ordered, orders, drafts, adoption, suggestions."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from contract.voice_design.replies import (
     VoiceDesignList,
     VoiceDesignObject,
 )
-from deployments.ingress.addresses import signed_address
-from deployments.ingress.admission import Admitted, admit
 from deployments.ingress.flows import designs
-from deployments.ingress.idempotency import ACCEPTS_KEY, once
-from deployments.ingress.openapi import documented
-from deployments.ingress.voice_objects import own_entry
+from deployments.ingress.front.admission import Admitted, admit
+from deployments.ingress.money.idempotency import ACCEPTS_KEY, once
+from deployments.ingress.wire.addresses import signed_address
+from deployments.ingress.wire.openapi import documented
+from deployments.ingress.wire.voice_objects import own_entry
 from state.drafts import DesignedVoice, Draft
 from state.voices import OwnVoice
 

@@ -1,4 +1,4 @@
-"""POST /embeddings. Spec 4."""
+"""POST /embeddings."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from contract.embeddings import (
     reply_bytes,
 )
 from contract.limits import JSON_NUMBERS, REPLY_PIECE_BYTES
-from deployments.ingress.admission import Admitted, admit
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows.embeddings import embed
-from deployments.ingress.idempotency import ACCEPTS_KEY, once
-from deployments.ingress.openapi import documented
+from deployments.ingress.front.admission import Admitted, admit
+from deployments.ingress.money.idempotency import ACCEPTS_KEY, once
+from deployments.ingress.wire.openapi import documented
 
 router = APIRouter(tags=["embeddings"])
 
@@ -50,7 +50,7 @@ async def _answer(
     async def render(vectors: Embeddings) -> bytes:
         return await _joined(reply(vectors, model=model.id, encoding_format=encoding_format))
 
-    with context.service.budgets.body(context.caller) as hold:
+    with context.service.concurrency.body(context.caller) as hold:
         hold(reply_bytes(job, model, encoding_format))
         body = await embed(context, model, job, render)
     return Response(body, media_type="application/json")

@@ -1,4 +1,4 @@
-"""Bytes behind signed addresses: samples of an organisation's voices are read, recordings are written. Design 7.7.
+"""Files: POST /audio/uploads gives a ticket for a recording; GET and PUT /files/... serve bytes at signed addresses.
 
 An S3 store serves its own bytes, under addresses that it signs itself; a folder is served here. Recordings come here
 for either store: no address of a store could see to it that a client sends one file, of the type and length it said.
@@ -7,32 +7,39 @@ for either store: no address of a store could see to it that a client sends one 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
+from contract.access import Scope
 from contract.errors import NOT_FOUND, UNSUPPORTED_MEDIA_TYPE
+from contract.limits import UPLOAD_BYTES
 from contract.speech.request import MEDIA_TYPES
-from contract.transcription.uploads import RECORDING_TYPES
-from deployments.ingress.admission import refuse_other_media
-from deployments.ingress.flows.uploads import need_open, nothing_came, store, too_long, why_closed
-from deployments.ingress.middleware import trace_of
-from deployments.ingress.openapi import documented, documented_audio
-from deployments.ingress.reading import impatient, pieces, watched
-from deployments.ingress.streams import Stream
+from contract.transcription.uploads import RECORDING_TYPES, UploadRequest, UploadTicket
+from deployments.ingress.flows.uploads import issue, need_open, nothing_came, store, too_long, why_closed
+from deployments.ingress.front.admission import Admitted, admit, refuse_other_media
+from deployments.ingress.front.bodies import pieces, watched, with_stall_limit
+from deployments.ingress.front.middleware import trace_of
+from deployments.ingress.money.idempotency import ACCEPTS_KEY, once
+from deployments.ingress.wire.addresses import own_address, signature_of
+from deployments.ingress.wire.openapi import documented, documented_audio
+from deployments.ingress.wire.replies import Stream
 from state.tickets import Ticket
 
+router = APIRouter(tags=["transcription"])
 open_router = APIRouter(tags=["files"])
 """The signature is the key."""
 
 IDLE_S = 60.0
 """A recording that stands still for so long is given up."""
 
-LOOK_S = 5.0
+TICKET_POLL_S = 5.0
 """So often the ticket of an upload is looked at: another process may have used it, and then no byte more is wanted."""
+
+Transcribing = Annotated[Admitted, Depends(admit(Scope.TRANSCRIBE))]
 
 RECORDING: dict[str, Any] = {
     "requestBody": {
@@ -47,6 +54,26 @@ class Uploaded(TypedDict):
 
     upload_id: str
     size: int
+
+
+@router.post("/audio/uploads", openapi_extra=documented(UploadRequest, UploadTicket, **ACCEPTS_KEY))
+async def create_upload(admitted: Transcribing) -> Response:
+    """Get a ticket: PUT a recording of up to 100 MiB to its address, then transcribe it by `upload_id`."""
+    request = await admitted.body(UploadRequest)
+    return await once(admitted, partial(_ticket, admitted, request))
+
+
+async def _ticket(admitted: Admitted, request: UploadRequest) -> Response:
+    ticket = await issue(admitted.context, request)
+    address = own_address(admitted.request, ticket.name, ticket.expires_at, "PUT")
+    body: UploadTicket = {
+        "upload_id": ticket.id,
+        "upload_url": address,
+        "token": signature_of(address),
+        "content_type": ticket.content_type,
+        "max_bytes": UPLOAD_BYTES,
+    }
+    return JSONResponse(body)
 
 
 @open_router.get("/files/{name:path}", openapi_extra=documented_audio(None, keyed=False))
@@ -72,9 +99,9 @@ async def upload(request: Request, name: str) -> Response:
     if closed := why_closed(ticket, service.state.clock()):
         raise closed
     _check_headers(request, ticket)
-    wanted = watched(request.receive, partial(need_open, service, ticket.id), LOOK_S)
+    wanted = watched(request.receive, partial(need_open, service, ticket.id), TICKET_POLL_S)
     left_s = ticket.expires_at - service.state.clock()
-    size = await store(service, ticket, impatient(pieces(Request(request.scope, wanted)), IDLE_S, left_s))
+    size = await store(service, ticket, with_stall_limit(pieces(Request(request.scope, wanted)), IDLE_S, left_s))
     body: Uploaded = {"upload_id": ticket.id, "size": size}
     return JSONResponse(body)
 

@@ -13,12 +13,13 @@ from contract.access import Scope
 from contract.errors import NOT_ACCEPTABLE, UNSUPPORTED_MEDIA_TYPE
 from contract.limits import KEYLESS_BODY_BYTES, MCP_BODY_BYTES
 from contract.mcp import RpcMessage, RpcReply
-from deployments.ingress.admission import Admitted, admit, admit_anyone, refuse_other_media
-from deployments.ingress.budgets import Holder
+from deployments.ingress.front.admission import Admitted, admit, admit_anyone, refuse_other_media
+from deployments.ingress.front.bodies import read_body
+from deployments.ingress.front.concurrency import Holder
+from deployments.ingress.front.middleware import trace_of
+from deployments.ingress.front.origins import refuse_foreign_pages
 from deployments.ingress.mcp.tools import ACCOUNT_TOOLS, DOCS_TOOLS, Toolbox
-from deployments.ingress.openapi import documented_messages
-from deployments.ingress.origins import refuse_foreign_pages
-from deployments.ingress.reading import holding, in_turn, whole
+from deployments.ingress.wire.openapi import documented_messages
 
 C = TypeVar("C")
 
@@ -37,23 +38,23 @@ async def use_account_tools(admitted: Annotated[Admitted, Depends(admit(Scope.MC
 @open_router.post("/mcp/docs/mcp", openapi_extra=documented_messages(RpcMessage, RpcReply, keyed=False))
 async def use_docs_tools(request: Request) -> Response:
     """Tools `search_docs` and `read_doc` for clients of the Model Context Protocol. No key is needed."""
-    stranger = await admit_anyone(request, KEYLESS_BODY_BYTES)
-    return await _answer(request, stranger, KEYLESS_BODY_BYTES, DOCS_TOOLS, None)
+    client = await admit_anyone(request, KEYLESS_BODY_BYTES)
+    return await _answer(request, client, KEYLESS_BODY_BYTES, DOCS_TOOLS, None)
 
 
 async def _answer(request: Request, holder: Holder, max_body_bytes: int, toolbox: Toolbox[C], context: C) -> Response:
     refuse_foreign_pages(request)
     accepts_stream = _accepts_stream(request)
     _check_media(request)
-    body = await whole(request, holder, max_body_bytes)
+    trace = trace_of(request)
+    hold = trace.hold()
+    body = await read_body(request, hold, max_body_bytes)
     # In a thread, because the first message loads the SDK.
     await asyncio.to_thread(_load)
     from deployments.ingress.mcp.exchange import answer
 
-    hold = holding(request, holder)
-    return await in_turn(
-        request, holder, len(body), lambda: answer(request, body, accepts_stream, toolbox, context, hold)
-    )
+    async with trace.service.concurrency.reading_turn(holder, len(body)):
+        return answer(request, body, accepts_stream, toolbox, context, hold)
 
 
 def _load() -> None:

@@ -18,14 +18,12 @@ from contract.messages.reply import MessageReply, TokenCount, message
 from contract.messages.request import Conversation, MessagesRequest
 from contract.messages.translation import chat_request
 from contract.wires import MessagesErrorReply
-from deployments.ingress.admission import Admitted, admit
-from deployments.ingress.chat_streams import chat_stream
 from deployments.ingress.context import RequestContext
-from deployments.ingress.events import Manners
-from deployments.ingress.flows import chat, tokens
-from deployments.ingress.idempotency import ACCEPTS_KEY, once
-from deployments.ingress.openapi import documented
-from deployments.ingress.served import ignored, input_cut
+from deployments.ingress.flows import chat
+from deployments.ingress.front.admission import Admitted, admit
+from deployments.ingress.money.idempotency import ACCEPTS_KEY, once
+from deployments.ingress.wire.openapi import documented
+from deployments.ingress.wire.replies import StreamFormat, chat_headers, chat_stream
 
 router = APIRouter(tags=["messages"])
 
@@ -45,9 +43,9 @@ async def create_message(admitted: Writing) -> Response:
     model = context.pick(context.service.catalog.chat, body.model)
     if not body.stream:
         return await once(admitted, partial(_answer, context, model, request))
-    manners = Manners(PING, partial(failed, request_id=context.request_id))
+    stream_format = StreamFormat(PING, partial(failed, request_id=context.request_id))
     batches = chat.stream(context, model, request)
-    return await chat_stream(context, batches, MessageEvents(model.id), manners, request.left_out)
+    return await chat_stream(context, batches, MessageEvents(model.id), stream_format, request.left_out)
 
 
 @router.post("/messages/count_tokens", openapi_extra=documented_here(Conversation, TokenCount))
@@ -56,14 +54,15 @@ async def count_tokens(admitted: Writing) -> Response:
     body = await admitted.body(Conversation)
     context, request = admitted.context, chat_request(body)
     model = context.pick(context.service.catalog.chat, body.model)
-    counted: TokenCount = {"input_tokens": await tokens.count(context, model, request)}
-    return JSONResponse(counted, headers=ignored(context, request.left_out))
+    counted: TokenCount = {"input_tokens": await chat.count(context, model, request)}
+    return JSONResponse(counted, headers=chat_headers(context, 0, request.left_out))
 
 
 async def _answer(context: RequestContext, model: ChatModel, request: ChatRequest) -> Response:
     def render(reply: ChatReply) -> Response:
         return JSONResponse(
-            message(reply), headers=input_cut(context, reply.cut_tokens) | ignored(context, request.left_out)
+            message(reply),
+            headers=chat_headers(context, reply.cut_tokens, request.left_out),
         )
 
     return await chat.complete(context, model, request, render)

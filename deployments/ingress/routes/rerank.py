@@ -1,4 +1,4 @@
-"""POST /rerank, and the same at /v2/rerank, where Cohere's clients look for it. Spec 4."""
+"""POST /rerank, and the same at /v2/rerank, where Cohere's clients look for it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from contract.access import Scope
 from contract.catalog import RerankModel
 from contract.rerank import Ranking as Scores
 from contract.rerank import RerankJob, RerankReply, RerankRequest, reply
-from deployments.ingress.admission import Admitted, admit
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows.rerank import rerank
-from deployments.ingress.idempotency import ACCEPTS_KEY, once
-from deployments.ingress.openapi import documented
+from deployments.ingress.front.admission import Admitted, admit
+from deployments.ingress.money.idempotency import ACCEPTS_KEY, once
+from deployments.ingress.wire.openapi import documented
 
 router = APIRouter(tags=["rerank"])
 versioned_router = APIRouter(tags=["rerank"])

@@ -19,15 +19,13 @@ from contract.responses.events import ResponseEvents
 from contract.responses.names import named_here
 from contract.responses.reply import ResponseHead, ResponseReply, whole
 from contract.responses.request import ResponsesRequest
-from deployments.ingress.admission import Admitted, admit
-from deployments.ingress.chat_streams import chat_stream
 from deployments.ingress.context import RequestContext
-from deployments.ingress.events import Manners
-from deployments.ingress.flows import chat, tokens
-from deployments.ingress.idempotency import ACCEPTS_KEY, once
-from deployments.ingress.openapi import documented
-from deployments.ingress.reading import holding
-from deployments.ingress.served import ignored, input_cut
+from deployments.ingress.flows import chat
+from deployments.ingress.front.admission import Admitted, admit
+from deployments.ingress.front.middleware import trace_of
+from deployments.ingress.money.idempotency import ACCEPTS_KEY, once
+from deployments.ingress.wire.openapi import documented
+from deployments.ingress.wire.replies import StreamFormat, chat_headers, chat_stream
 
 router = APIRouter(tags=["chat"])
 
@@ -46,9 +44,9 @@ async def respond(admitted: Responding) -> Response:
     model = context.pick(context.service.catalog.chat, request.model)
     head = ResponseHead(request, context.request_id, int(time.time()), model.id)
     if request.stream:
-        events = ResponseEvents(head, holding(admitted.request, context.caller))
-        manners = Manners(failed=events.failed)
-        return await chat_stream(context, _batches(context, model, head), events, manners, request.left_out)
+        events = ResponseEvents(head, trace_of(admitted.request).hold())
+        stream_format = StreamFormat(failed=events.failed)
+        return await chat_stream(context, _batches(context, model, head), events, stream_format, request.left_out)
     return await once(admitted, partial(_answer, context, model, head))
 
 
@@ -56,7 +54,7 @@ async def _answer(context: RequestContext, model: ChatModel, head: ResponseHead)
     def render(reply: ChatReply) -> Response:
         return JSONResponse(
             whole(head, reply),
-            headers=input_cut(context, reply.cut_tokens) | ignored(context, head.request.left_out),
+            headers=chat_headers(context, reply.cut_tokens, head.request.left_out),
         )
 
     with named_here(head.request.places):
@@ -75,4 +73,4 @@ async def _batches(context: RequestContext, model: ChatModel, head: ResponseHead
 async def _check_length(context: RequestContext, model: ChatModel, head: ResponseHead) -> None:
     """Counts before anything is billed, and only for clients who say that nothing may be cut."""
     if head.request.truncation == "disabled":
-        await tokens.refuse_longer(context, model, head.request.chat)
+        await chat.refuse_longer(context, model, head.request.chat)

@@ -1,4 +1,4 @@
-"""POST /audio/speech. Spec 4 and 7 (Speech)."""
+"""POST /audio/speech."""
 
 from __future__ import annotations
 
@@ -16,12 +16,10 @@ from contract.speech.engine import AudioBlock
 from contract.speech.request import MEDIA_TYPES, SpeechRequest
 from contract.speech.routing import SpeechRoute
 from contract.wires import event
-from deployments.ingress.admission import Admitted, admit
-from deployments.ingress.events import event_stream
 from deployments.ingress.flows import speech
-from deployments.ingress.openapi import documented_audio
-from deployments.ingress.served import served_by
-from deployments.ingress.streams import byte_stream
+from deployments.ingress.front.admission import Admitted, admit
+from deployments.ingress.wire.openapi import documented_audio
+from deployments.ingress.wire.replies import byte_stream, event_stream, served_headers
 
 router = APIRouter(tags=["speech"])
 
@@ -65,4 +63,4 @@ def _headers(admitted: Admitted, request: SpeechRequest, choice: SpeechRoute) ->
     headers = {"X-Voice-Provider": choice.model.provider, "X-Voice": choice.spoken_as}
     if choice.model.selects_language:
         headers["X-Voice-Language"] = choice.language
-    return headers | served_by(admitted.context, choice.model, request.model, choice.language)
+    return headers | served_headers(admitted.context, choice.model, request.model, choice.language)

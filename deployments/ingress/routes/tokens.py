@@ -18,10 +18,10 @@ from contract.tokens import (
     TokenizeMessages,
     TokenizeReply,
 )
-from deployments.ingress.admission import Admitted, admit
-from deployments.ingress.flows import tokens
-from deployments.ingress.openapi import documented
-from deployments.ingress.served import ignored
+from deployments.ingress.flows import chat
+from deployments.ingress.front.admission import Admitted, admit
+from deployments.ingress.wire.openapi import documented
+from deployments.ingress.wire.replies import chat_headers
 
 router = APIRouter(tags=["tokens"])
 
@@ -35,12 +35,12 @@ async def tokenize(admitted: Counting) -> Response:
     request = (await admitted.body(TokenizeBody)).root
     context = admitted.context
     model = context.pick(context.service.catalog.chat, request.model)
-    found = await tokens.tokenize(context, model, request.job())
-    reply = TokenizeReply(count=len(found.ids), max_model_len=model.context_window, tokens=found.ids)
-    if found.strings is not None:
-        reply["token_strs"] = found.strings
+    tokenized = await chat.tokenize(context, model, request.job())
+    reply = TokenizeReply(count=len(tokenized.ids), max_model_len=model.context_window, tokens=tokenized.ids)
+    if tokenized.strings is not None:
+        reply["token_strs"] = tokenized.strings
     left_out = request.left_out if isinstance(request, TokenizeMessages) else ()
-    return Response(to_json(reply), media_type="application/json", headers=ignored(context, left_out))
+    return Response(to_json(reply), media_type="application/json", headers=chat_headers(context, 0, left_out))
 
 
 @router.post("/detokenize", openapi_extra=documented(DetokenizeRequest, DetokenizeReply))
@@ -49,5 +49,5 @@ async def detokenize(admitted: Spelling) -> Response:
     request = await admitted.body(DetokenizeRequest)
     context = admitted.context
     model = context.pick(context.service.catalog.chat, request.model)
-    text = await tokens.detokenize(context, model, DetokenizeJob(tuple(request.tokens)))
+    text = await chat.detokenize(context, model, DetokenizeJob(tuple(request.tokens)))
     return JSONResponse(DetokenizeReply(prompt=text))

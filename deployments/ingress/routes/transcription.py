@@ -1,4 +1,4 @@
-"""POST /audio/transcriptions. Spec 4 and 7 (Transcription)."""
+"""POST /audio/transcriptions."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from contract.errors import INVALID_REQUEST, UNSUPPORTED_MEDIA_TYPE
 from contract.limits import RECORDING_BODY_BYTES, RECORDING_FORM_BYTES
 from contract.transcription.request import TranscriptionPlan, TranscriptionRequest, fields
 from contract.transcription.transcript import PLAIN_TYPES, Transcript, TranscriptionReply, delta, done, plain, reply
-from deployments.ingress.admission import Admitted, admit
 from deployments.ingress.context import RequestContext
-from deployments.ingress.events import event_stream
 from deployments.ingress.flows import transcription
 from deployments.ingress.flows.transcription import Answer
-from deployments.ingress.forms import read_form
-from deployments.ingress.idempotency import ACCEPTS_KEY, once
-from deployments.ingress.openapi import documented_form
-from deployments.ingress.served import served_by
+from deployments.ingress.front.admission import Admitted, admit
+from deployments.ingress.front.middleware import trace_of
+from deployments.ingress.money.idempotency import ACCEPTS_KEY, once
+from deployments.ingress.wire.forms import read_form
+from deployments.ingress.wire.openapi import documented_form
+from deployments.ingress.wire.replies import event_stream, served_headers
 from state.idempotency import HEADER
 
 router = APIRouter(tags=["transcription"])
@@ -47,7 +47,7 @@ async def transcribe(admitted: Transcribing) -> Response:
     request, file = await _request(admitted)
     context = admitted.context
     plan = transcription.prepare(context, request)
-    headers = served_by(context, plan.model, request.model)
+    headers = served_headers(context, plan.model, request.model)
     if request.stream:
         return await event_stream(_events(context, plan, file), headers)
     return await once(admitted, partial(_answer, context, plan, file, headers))
@@ -57,7 +57,7 @@ async def _request(admitted: Admitted) -> tuple[TranscriptionRequest, bytes | No
     """What is asked, and the file of a form. Exactly one of `file` and `upload_id` is there."""
     kind = admitted.request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
-        form = await read_form(admitted.request, admitted.context.caller, "file")
+        form = await read_form(admitted.request, trace_of(admitted.request).hold(), "file")
         if HEADER in admitted.request.headers:
             admitted.body_sha256 = await asyncio.to_thread(form.digest)
         request, file = validated(TranscriptionRequest, fields(form.pairs)), form.file
@@ -78,7 +78,7 @@ async def _answer(
     context: RequestContext, plan: TranscriptionPlan, file: bytes | None, headers: dict[str, str]
 ) -> Response:
     answer = Answer(Transcript(plan))
-    async with aclosing(transcription.listen(context, plan, file, answer)) as texts:
+    async with aclosing(transcription.transcribe(context, plan, file, answer)) as texts:
         async for _ in texts:
             pass
     if plan.request.response_format in ("json", "verbose_json"):
@@ -89,7 +89,7 @@ async def _answer(
 
 async def _events(context: RequestContext, plan: TranscriptionPlan, file: bytes | None) -> AsyncGenerator[bytes, None]:
     answer = Answer(Transcript(plan))
-    async with aclosing(transcription.listen(context, plan, file, answer)) as texts:
+    async with aclosing(transcription.transcribe(context, plan, file, answer)) as texts:
         async for text in texts:
             yield delta(text)
     yield done(answer.transcript, answer.formatted)

@@ -1,4 +1,4 @@
-"""GET /audio/voices, and samples of voices. Spec 2 (Voice) and 4."""
+"""GET /audio/voices, and samples of voices."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from contract.errors import NOT_FOUND
 from contract.limits import KEYLESS_BODY_BYTES
 from contract.speech.request import MEDIA_TYPES
 from contract.speech.voices import Voice, VoiceList, VoiceObject, access
-from deployments.ingress.admission import Admitted, admit, admit_anyone
 from deployments.ingress.flows.voices import sample, slug_of
-from deployments.ingress.middleware import trace_of
-from deployments.ingress.openapi import documented, documented_audio
-from deployments.ingress.voice_objects import entry, own_entry
+from deployments.ingress.front.admission import Admitted, admit, admit_anyone
+from deployments.ingress.front.middleware import trace_of
+from deployments.ingress.wire.openapi import documented, documented_audio
+from deployments.ingress.wire.voice_objects import entry, own_entry
 
 router = APIRouter(tags=["voices"])
 open_router = APIRouter(tags=["voices"])

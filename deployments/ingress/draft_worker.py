@@ -1,0 +1,264 @@
+"""The work on drafts of voices: one call of a designer each, in whichever ingress process has the draft.
+
+    enqueue(draft_id)    works on it in the background, if nobody else does
+    cancel(draft_id)       ends that work
+    start, close         looks for drafts whose process has died; gives back what this one has
+
+    claim -> call the designer -> store clip and sample -> ready and billed, in one transaction -> adopt, if so ordered
+
+A process that dies leaves a lease that ends, and the next one begins again. No client waits here and none can end the
+work by leaving. What an engine answers that it may answer otherwise later is asked again, until the draft expires.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import logging
+import math
+import wave
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from contextvars import Context
+from typing import TypeVar
+
+from autoscaling.engine import CallContext, Engine, Timings, owner_name
+from contract.catalog import Catalog
+from contract.errors import (
+    BUSY,
+    ENGINE_FAILED,
+    PROVIDER_BUSY,
+    STATE_UNAVAILABLE,
+    UPSTREAM_ERROR,
+    UPSTREAM_TIMEOUT,
+    WARMING_UP,
+    ApiError,
+    without_text,
+)
+from contract.speech.engine import Clip
+from contract.voice_design.engine import DesignResult, VoiceDesignEngine
+from state import State
+from state.drafts import Adoption, DesignedVoice, Draft, DraftClaim
+
+T = TypeVar("T")
+log = logging.getLogger(f"parlance.{__name__}")
+
+AT_ONCE = 32
+"""Drafts that a process works on; the others wait for it, or for another process."""
+
+POLL_S = 5.0
+"""Seconds between two queries for drafts that wait."""
+
+RENEW_S = 5.0
+"""Seconds between two renewals of a lease."""
+
+CANCEL_WAIT_S = 2.0
+"""Seconds that a client who discards a draft waits for the end of the work."""
+
+PAUSE_S = 1.0
+MAX_PAUSE_S = 15.0
+"""Seconds before the same is tried again, at first and at most."""
+
+TRIES = 3
+"""Attempts after which a draft that kills its designer, or makes it raise, has failed."""
+
+LATER = frozenset({BUSY, PROVIDER_BUSY, WARMING_UP, ENGINE_FAILED, STATE_UNAVAILABLE})
+"""Faults that say nothing about the draft."""
+COUNTED = frozenset({UPSTREAM_ERROR, UPSTREAM_TIMEOUT})
+"""Faults that may be the draft's own."""
+
+FAILED = "the voice could not be designed; nothing was billed, so you can order it again"
+
+
+class DraftWorker:
+    """The drafts that this process works on.
+
+    Args:
+        catalog: has the designers.
+        engines: by name of the deployment.
+        state: keeps the drafts.
+    """
+
+    def __init__(self, catalog: Catalog, engines: Mapping[str, Engine], state: State) -> None:
+        self.pause_s = PAUSE_S
+        self._catalog = catalog
+        self._engines = engines
+        self._state = state
+        self._working: dict[str, asyncio.Task[None]] = {}
+        self._polling: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Looks for drafts that wait, from now on."""
+        self._polling = asyncio.create_task(self._poll_forever())
+
+    async def close(self) -> None:
+        """Ends all work; other processes may go on with it at once."""
+        tasks = [*self._working.values(), *([self._polling] if self._polling else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def enqueue(self, draft_id: str) -> None:
+        """Does what there is to do for a draft, in the background; nothing if this process does so or has enough."""
+        if draft_id in self._working or len(self._working) >= AT_ONCE:
+            return
+        # A context of its own: Serve cancels the calls that were made in the context of a request when its client goes.
+        task = asyncio.get_running_loop().create_task(self._work(draft_id), context=Context())
+        self._working[draft_id] = task
+        task.add_done_callback(lambda _: self._working.pop(draft_id, None))
+
+    async def cancel(self, draft_id: str) -> None:
+        """Ends the work of this process on a draft that was discarded; what it took is billed by then, as a rule."""
+        if task := self._working.get(draft_id):
+            task.cancel()
+            await asyncio.wait({task}, timeout=CANCEL_WAIT_S)
+
+    async def poll(self) -> None:
+        """Takes up what waits, as far as this process has room."""
+        for draft_id in await self._state.drafts.waiting(AT_ONCE - len(self._working)):
+            self.enqueue(draft_id)
+
+    def adoption(self, draft: Draft, slug: str | None = None, label: str | None = None) -> Adoption:
+        """How `draft` becomes a voice of this server."""
+        provider = self._catalog.voice_design[draft.model].provider
+        return Adoption(provider, frozenset(self._catalog.voices), slug, label)
+
+    async def _poll_forever(self) -> None:
+        while True:
+            await asyncio.sleep(POLL_S)
+            try:
+                await self.poll()
+            except Exception as error:
+                log.error("could not look for drafts; trying again in %d s: %s", POLL_S, without_text(error))
+
+    async def _work(self, draft_id: str) -> None:
+        try:
+            if lease := await self._state.drafts.claim(draft_id):
+                timings = Timings()
+                try:
+                    async with self._leased(lease):
+                        await self._make(lease, timings)
+                finally:
+                    await asyncio.shield(self._settle_discarded(lease.draft, timings))
+            await self._adopt_if_ordered(draft_id)
+        except Exception as error:
+            # Whatever it was, the draft is taken up again once its lease has ended, or expires.
+            log.error("the work on a draft ended early: %s", without_text(error))
+
+    @asynccontextmanager
+    async def _leased(self, lease: DraftClaim) -> AsyncIterator[None]:
+        """Renews the lease; ends the block where the draft was discarded or taken over. Gives the lease back."""
+        working = asyncio.current_task()
+        assert working is not None
+        renewing = asyncio.create_task(self._renew(lease, working))
+        try:
+            yield
+        finally:
+            renewing.cancel()
+            await self._state.drafts.release(lease)
+
+    async def _renew(self, lease: DraftClaim, working: asyncio.Task[None]) -> None:
+        while True:
+            await asyncio.sleep(RENEW_S)
+            try:
+                if not await self._state.drafts.renew(lease):
+                    working.cancel()
+            except ApiError as error:
+                log.error("the lease of a draft could not be renewed: %s", error)
+
+    async def _make(self, lease: DraftClaim, timings: Timings) -> None:
+        """The draft is ready, or has failed for good, or has expired."""
+        try:
+            async with asyncio.timeout(lease.draft.expires_at - self._state.clock()) as rest:
+                designed = await self._with_retries(lease, lambda: self._design(lease.draft, timings))
+                await self._with_retries(lease, lambda: self._keep(lease, designed))
+        except TimeoutError:
+            if not rest.expired():
+                raise
+            await self._state.drafts.expire()
+        except Exception as error:
+            # Also of our own: tried again, it would happen again.
+            log.warning("a draft failed: %s", error if isinstance(error, ApiError) else without_text(error))
+            await self._state.drafts.fail(lease, FAILED)
+
+    async def _with_retries(self, lease: DraftClaim, work: Callable[[], Awaitable[T]]) -> T:
+        """The result of `work`, tried again while there is hope. Raises the ApiError that ends it."""
+        pause_s = self.pause_s
+        while True:
+            try:
+                return await work()
+            except ApiError as error:
+                if error.fault in COUNTED and await self._state.drafts.count_failure(lease) >= TRIES:
+                    raise
+                if error.fault not in LATER | COUNTED:
+                    raise
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, MAX_PAUSE_S)
+
+    async def _design(self, draft: Draft, timings: Timings) -> DesignResult:
+        """One try; `timings` say how long it took if it is the last one, and no failure."""
+        model = self._catalog.voice_design[draft.model]
+        job = draft.spec.job(self._catalog.sentences[draft.spec.language], model.max_attempts)
+        timings.engine = 0.0
+        try:
+            engine, context = self._engines[model.deployment], CallContext(owner_name(draft.org_id), timings)
+            return await engine.call(VoiceDesignEngine.design, job, context=context)
+        except ApiError:
+            timings.has_begun = False
+            raise
+
+    async def _settle_discarded(self, draft: Draft, timings: Timings) -> None:
+        """What a designer had begun is paid by who discards it."""
+        spent_ms = math.ceil(timings.engine * 1000) if timings.has_begun else 0
+        cost = self._catalog.voice_design[draft.model].cost_micro_eur(synthesis_ms=spent_ms)
+        await self._state.drafts.settle_discarded(draft, cost, spent_ms)
+
+    async def _keep(self, lease: DraftClaim, designed: DesignResult) -> None:
+        """Bytes first: a draft that is ready has them."""
+        blobs, model = self._state.blobs, self._catalog.voice_design[lease.draft.model]
+        sentence = self._catalog.sentences[lease.draft.spec.language]
+        artifacts = _artifacts(lease.folder, designed, sentence, model.runtime)
+        await blobs.put(artifacts.clip_blob, _wav(designed.clip))
+        await blobs.put(artifacts.sample_blob, designed.sample)
+        cost = model.cost_micro_eur(synthesis_ms=artifacts.synthesis_ms)
+        if await self._state.drafts.finish(lease, artifacts, cost) is None:
+            await blobs.delete_all(lease.folder)
+
+    async def _adopt_if_ordered(self, draft_id: str) -> None:
+        drafts = self._state.drafts
+        draft = await drafts.read(draft_id)
+        if draft is None or draft.state != "ready" or draft.work_at is None:
+            return
+        try:
+            await drafts.adopt(draft.org_id, draft.id, self.adoption(draft))
+        except ApiError as error:
+            if error.fault is STATE_UNAVAILABLE:
+                raise
+            await drafts.refuse(draft.id, f"not adopted: {error.message}")
+
+
+def _wav(clip: Clip) -> bytes:
+    file = io.BytesIO()
+    with wave.open(file, "wb") as writer:
+        writer.setparams((1, 2, clip.sample_rate, 0, "NONE", ""))
+        writer.writeframes(clip.samples)
+    return file.getvalue()
+
+
+def _artifacts(folder: str, designed: DesignResult, sentence: str, runtime: str) -> DesignedVoice:
+    clip = designed.clip
+    return DesignedVoice(
+        clip_blob=f"{folder}/clip.wav",
+        sample_blob=f"{folder}/sample.mp3",
+        transcript=sentence,
+        recipe=designed.recipe,
+        runtime=runtime,
+        f0_hz=designed.f0_hz,
+        p25_hz=designed.p25_hz,
+        p75_hz=designed.p75_hz,
+        voiced_windows=designed.voiced_windows,
+        in_band=designed.in_band,
+        attempts_used=designed.attempts_used,
+        seconds=len(clip.samples) / 2 / clip.sample_rate,
+        synthesis_ms=max(1, math.ceil(designed.seconds * 1000)),
+    )

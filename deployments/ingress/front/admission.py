@@ -1,0 +1,179 @@
+"""The checks that come before a route, in the one order of design section 2: length, key, scope, rate, body.
+
+A route says what it needs by a dependency: `Depends(admit(Scope.CHAT))`, or `Depends(admit(None))` where any valid key
+will do. The dependency hangs on the route itself, never on a path, so no trick with Host or path can pass it; a route
+without one stops the start (`app.check_routes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TypeVar
+
+from pydantic import BaseModel
+from starlette.requests import Request
+
+from contract.access import Caller, Scope
+from contract.body import parse
+from contract.errors import (
+    AMBIGUOUS_API_KEY,
+    INVALID_API_KEY,
+    MISSING_API_KEY,
+    RATE_LIMIT_EXCEEDED,
+    REQUEST_TOO_LARGE,
+    UNSUPPORTED_MEDIA_TYPE,
+    ApiError,
+)
+from contract.limits import JSON_BODY_BYTES, JSON_VALUES
+from deployments.ingress.context import RequestContext
+from deployments.ingress.front.bodies import read_body
+from deployments.ingress.front.concurrency import AnonymousClient
+from deployments.ingress.front.middleware import trace_of
+from deployments.ingress.front.origins import client_network
+from state.idempotency import HEADER
+from state.rates import RateVerdict
+
+B = TypeVar("B", bound=BaseModel)
+
+MARK = "__parlance_scope__"
+"""Attribute that says what an admission dependency demands; the authorization matrix is made from it."""
+API_KEY_HEADER = "x-api-key"
+"""Where Anthropic's clients put the key. Only routes that say so look there."""
+
+
+@dataclass(slots=True)
+class Admitted:
+    """A request whose key, scope and rate are in order.
+
+    Attributes:
+        max_values: keys and values that its body may hold.
+        body_bytes: length of the body, once it is read.
+        body_sha256: of the body as it came, if an `Idempotency-Key` came with it.
+    """
+
+    request: Request
+    context: RequestContext
+    max_body_bytes: int
+    max_values: int = JSON_VALUES
+    body_bytes: int = 0
+    body_sha256: str = ""
+
+    async def body(self, model: type[B], *, optional: bool = False) -> B:
+        """The JSON body as `model`; where it is `optional`, no body is an empty object.
+
+        Raises UNSUPPORTED_MEDIA_TYPE, INVALID_JSON, INVALID_REQUEST, and what `read_body` raises.
+        """
+        refuse_other_media(self.request)
+        trace = trace_of(self.request)
+        hold = trace.hold()
+        raw = await read_body(self.request, hold, self.max_body_bytes)
+        self.body_bytes = len(raw)
+        if HEADER in self.request.headers:
+            self.body_sha256 = sha256(raw).hexdigest()
+        async with trace.service.concurrency.reading_turn(self.context.caller, len(raw)):
+            return parse(model, raw if raw or not optional else b"{}", self.max_values, hold)
+
+
+def admit(
+    scope: Scope | None,
+    max_body_bytes: int = JSON_BODY_BYTES,
+    max_values: int = JSON_VALUES,
+    *,
+    takes_api_key_header: bool = False,
+) -> Callable[[Request], Awaitable[Admitted]]:
+    """A dependency that lets a request in, or raises the first error of the order. `scope=None`: any valid key.
+
+    `takes_api_key_header`: the key may come as `x-api-key` too.
+    From then on the request counts among those of its key, until it is over.
+    """
+
+    async def admission(request: Request) -> Admitted:
+        trace = trace_of(request)
+        refuse_long_body(request, max_body_bytes)
+        authorization = _either_header(request) if takes_api_key_header else request.headers.get("authorization")
+        caller = await _authenticated(request, authorization)
+        # Counted before the scope is looked at: requests that lack a scope use up the rate too.
+        rate = trace.rate = await trace.service.state.rates.hit(caller)
+        if scope is not None:
+            caller.require(scope)
+        _refuse_beyond(rate)
+        trace.begin_call(caller)
+        context = RequestContext(trace.service, caller, trace.request_id, trace.started_s, trace.timings)
+        return Admitted(request, context, max_body_bytes, max_values)
+
+    setattr(admission, MARK, scope)
+    return admission
+
+
+async def _authenticated(request: Request, authorization: str | None) -> Caller:
+    """Who holds the key. Raises what `authenticate` does, and RATE_LIMIT_EXCEEDED where too many wrong ones came.
+
+    Only a wrong key is counted: a right one opens, whatever else comes from its network.
+    """
+    trace = trace_of(request)
+    try:
+        return await trace.service.state.accounts.authenticate(authorization)
+    except ApiError as error:
+        if error.fault is INVALID_API_KEY:
+            rate = await trace.service.state.rates.hit_wrong_key(client_network(request))
+            if not rate.allowed:
+                trace.rate = rate
+                _refuse_beyond(rate)
+        raise
+
+
+def _either_header(request: Request) -> str:
+    """What `Authorization` says, or would say of an `x-api-key`. Raises MISSING_API_KEY, AMBIGUOUS_API_KEY."""
+    authorization, key = request.headers.get("authorization"), request.headers.get(API_KEY_HEADER)
+    if not authorization and not key:
+        raise MISSING_API_KEY("send your API key as `x-api-key: <API_KEY>` or `Authorization: Bearer <API_KEY>`")
+    if not key:
+        return authorization or ""
+    if authorization and authorization.partition(" ")[2].strip(" ") != key:
+        raise AMBIGUOUS_API_KEY()
+    return authorization or f"Bearer {key}"
+
+
+async def admit_anyone(request: Request, max_body_bytes: int) -> AnonymousClient:
+    """What the routes without a key look at first: length, and a rate for each network that clients are in.
+
+    From then on the request counts among those of that network, until it is over. Raises REQUEST_TOO_LARGE,
+    RATE_LIMIT_EXCEEDED, TOO_MUCH_AT_ONCE.
+    """
+    trace = trace_of(request)
+    refuse_long_body(request, max_body_bytes)
+    client = AnonymousClient(client_network(request))
+    rate = trace.rate = await trace.service.state.rates.hit_address(client.network)
+    _refuse_beyond(rate)
+    trace.begin_call(client)
+    return client
+
+
+def refuse_long_body(request: Request, max_bytes: int) -> None:
+    """Looks at the declared length only. Raises REQUEST_TOO_LARGE."""
+    declared = request.headers.get("content-length", "0")
+    if declared.isdecimal() and int(declared) > max_bytes:
+        raise _too_large(max_bytes)
+
+
+def refuse_other_media(request: Request) -> None:
+    """For JSON bodies: raises UNSUPPORTED_MEDIA_TYPE for what would otherwise be called broken JSON."""
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding != "identity":
+        raise UNSUPPORTED_MEDIA_TYPE(f"the body has `Content-Encoding: {encoding[:32]}`; send it uncompressed")
+    if request.headers.get("content-type", "").strip().lower().startswith("multipart/"):
+        raise UNSUPPORTED_MEDIA_TYPE("the body is a multipart form; this path accepts only JSON")
+
+
+def _refuse_beyond(rate: RateVerdict) -> None:
+    if not rate.allowed:
+        raise RATE_LIMIT_EXCEEDED(
+            f"you have sent more than {rate.limit} requests in a minute; send the next in {rate.reset_s} s",
+            retry_after_s=rate.reset_s,
+        )
+
+
+def _too_large(max_bytes: int) -> ApiError:
+    return REQUEST_TOO_LARGE(f"the body is longer than {max_bytes} bytes")

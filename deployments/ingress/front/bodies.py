@@ -1,0 +1,189 @@
+"""Bodies as they come and replies as they go: bounded in length, in time, and in what is held of all of them.
+
+read_body(request, hold, most_bytes)    a body in memory
+stream_body(request, hold, most_bytes)  the same in pieces, as they come
+with_stall_limit(source, ...)           pieces of any body, as long as they keep coming
+watched(receive, look, every_s)         where a body comes from, as long as somebody wants it
+with_timeout(seconds, step)             one step of either, within a time
+ReplyPace                               the steps of a reply, within the time that its client may take for all of them
+
+Setting and cancelling a timer costs more than most steps: what a network takes or has brought is there at once. So a
+step is begun first, and gets a timer only when it has to wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import aclosing, suppress
+from types import coroutine
+from typing import Any, TypeVar
+
+from starlette.requests import Request
+from starlette.types import Message, Receive
+
+from contract.body import Hold
+from contract.errors import INVALID_REQUEST, REQUEST_TOO_LARGE, UPLOAD_STALLED
+from contract.limits import BODY_GRACE_S, BODY_IDLE_S, BODY_LEAST_BYTES_PER_S, BODY_S
+
+R = TypeVar("R")
+
+
+async def read_body(request: Request, hold: Hold, most_bytes: int) -> bytes:
+    """The body of `request`. Raises as `stream_body`."""
+    body = bytearray()
+    async with aclosing(stream_body(request, hold, most_bytes)) as chunks:
+        async for chunk in chunks:
+            body += chunk
+    return bytes(body)
+
+
+async def stream_body(request: Request, hold: Hold, most_bytes: int, hint: str = "") -> AsyncGenerator[bytes, None]:
+    """The body of `request` in pieces, each counted by `hold` as it comes.
+
+    Raises REQUEST_TOO_LARGE as soon as it is longer than `most_bytes`, UPLOAD_STALLED, and what `hold` raises.
+    """
+    length = 0
+    async with aclosing(with_stall_limit(pieces(request), BODY_IDLE_S, BODY_S)) as chunks:
+        async for chunk in chunks:
+            length += len(chunk)
+            if length > most_bytes:
+                raise REQUEST_TOO_LARGE(f"the body is longer than {most_bytes} bytes{hint}")
+            hold(len(chunk))
+            yield chunk
+
+
+async def pieces(request: Request) -> AsyncGenerator[bytes, None]:
+    """What the network brings. Raises INVALID_REQUEST where it ends before its time."""
+    is_whole = False
+    while not is_whole:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise INVALID_REQUEST("the connection ended before the body was complete; send it again")
+        is_whole = not message.get("more_body", False)
+        if chunk := message.get("body"):
+            yield chunk
+
+
+def watched(receive: Receive, look: Callable[[], Awaitable[None]], every_s: float) -> Receive:
+    """`receive`, which raises what `look` does: that is awaited every `every_s` seconds, also while nothing comes."""
+    loop = asyncio.get_running_loop()
+    due_s = loop.time() + every_s
+
+    async def receive_and_look() -> Message:
+        nonlocal due_s
+        while True:
+            message = None
+            with suppress(StepTimeout):
+                message = await with_timeout(due_s - loop.time(), receive())
+            if loop.time() >= due_s:
+                await look()
+                due_s = loop.time() + every_s
+            if message is not None:
+                return message
+
+    return receive_and_look
+
+
+async def with_stall_limit(
+    source: AsyncGenerator[bytes, None], idle_s: float, most_s: float
+) -> AsyncGenerator[bytes, None]:
+    """What `source` gives.
+
+    Raises UPLOAD_STALLED where that is nothing for `idle_s`, not all within `most_s`, or less in a second than a body
+    must bring.
+    """
+    loop = asyncio.get_running_loop()
+    began_s, length = loop.time(), 0
+    async with aclosing(source):
+        while True:
+            # A byte now and then is no body on its way: so much must have come by now, or it ends.
+            slow_s = BODY_GRACE_S + length / BODY_LEAST_BYTES_PER_S
+            left_s = began_s + min(most_s, slow_s) - loop.time()
+            try:
+                chunk = await with_timeout(min(idle_s, left_s), source.__anext__())
+            except StopAsyncIteration:
+                return
+            except StepTimeout:
+                raise UPLOAD_STALLED(
+                    f"the body arrived too slowly: at most {idle_s:g} s may pass without a byte, "
+                    f"{max(0.0, most_s):.0f} s in all, and at least {BODY_LEAST_BYTES_PER_S} bytes must arrive "
+                    "per second; send it again"
+                ) from None
+            length += len(chunk)
+            yield chunk
+
+
+class StepTimeout(Exception):
+    """A step took too long. It has been ended."""
+
+
+async def with_timeout(seconds: float, step: Awaitable[R]) -> R:
+    """What `step` gives, and what it raises. Raises StepTimeout where it takes longer than `seconds`."""
+    steps = step.__await__()
+    try:
+        awaited = steps.send(None)
+    except StopIteration as done:
+        result: R = done.value
+        return result
+    return await _rest_within(seconds, steps, awaited)
+
+
+async def _rest_within(seconds: float, steps: Generator[Any, Any, R], awaited: Any) -> R:
+    try:
+        async with asyncio.timeout(seconds) as bound:
+            return await _resumed(steps, awaited)
+    except TimeoutError:
+        if bound.expired():
+            raise StepTimeout from None
+        raise
+
+
+@coroutine
+def _resumed(steps: Generator[Any, Any, R], awaited: Any) -> Generator[Any, Any, R]:
+    """The rest of `steps`, which wait for `awaited` already."""
+    while True:
+        try:
+            try:
+                brought = yield awaited
+            except GeneratorExit:
+                steps.close()
+                raise
+            except BaseException as error:
+                awaited = steps.throw(error)
+            else:
+                awaited = steps.send(brought)
+        except StopIteration as done:
+            result: R = done.value
+            return result
+
+
+class ReplyPace:
+    """How slowly a client may take a reply: what it has waited for altogether is held against what was sent.
+
+    Args:
+        idle_s: that it may take nothing, at once and beyond its pace.
+        bytes_per_s: that it takes on average.
+        clock: in seconds.
+    """
+
+    __slots__ = ("_bytes_per_s", "_clock", "_idle_s", "_left_s")
+
+    def __init__(self, idle_s: float, bytes_per_s: float, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._idle_s = idle_s
+        self._bytes_per_s = bytes_per_s
+        self._clock = clock
+        self._left_s = idle_s
+
+    async def step(self, size_bytes: int, step: Awaitable[None]) -> None:
+        """Awaits `step`, which sends so many bytes. Raises StepTimeout where the client keeps it waiting too long."""
+        self._left_s += size_bytes / self._bytes_per_s
+        steps = step.__await__()
+        try:
+            awaited = steps.send(None)
+        except StopIteration:
+            return
+        began_s = self._clock()
+        await _rest_within(min(self._idle_s, self._left_s), steps, awaited)
+        self._left_s -= self._clock() - began_s

@@ -1,0 +1,228 @@
+"""Replies: streams of bytes, server-sent events, chats on any wire; and the headers that say which model answered.
+
+    byte_stream(source, media_type, headers)     bytes as an engine makes them
+    event_stream(source, headers)                events; silence is filled with comments, a failure stays inside
+    chat_stream(context, batches, encoder)       the events of a chat
+
+The first item of a source decides the status.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Protocol
+
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from contract.catalog import Model, SpeechModel
+from contract.chat.engine import ChatBatch
+from contract.errors import INTERNAL_ERROR, ApiError
+from contract.limits import KEEPALIVE_S
+from contract.wires import DONE, KEEP_ALIVE, event
+from deployments.ingress.context import RequestContext
+
+NO_CACHE = {"cache-control": "no-cache"}
+
+MOST_PLACES = 64
+"""In a header: proxies refuse long ones."""
+
+
+class Stream(StreamingResponse):
+    """A reply over a source that has been started already.
+
+    The source is closed whatever happens, also if the client is gone before the first byte: a generator that is never
+    iterated would never run its `finally`, and the engine would work on for nobody.
+    """
+
+    def __init__(self, body: AsyncGenerator[bytes, None], media_type: str, headers: Mapping[str, str]) -> None:
+        super().__init__(body, media_type=media_type, headers=headers)
+        self._body = body
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Streams, and closes the source."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._body.aclose()
+
+
+async def byte_stream(source: AsyncGenerator[bytes, None], media_type: str, headers: Mapping[str, str]) -> Stream:
+    """A reply over `source`, once it has its first item: what is raised until then is an ordinary error reply."""
+    first = await anext(source)
+    body = _after(first, source)
+    # Started, so that closing it runs its `finally`; the empty item costs nothing on the wire.
+    await anext(body)
+    return Stream(body, media_type, headers)
+
+
+async def _after(first: bytes, source: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    try:
+        yield b""
+        yield first
+        async for item in source:
+            yield item
+    finally:
+        await source.aclose()
+
+
+def _failed(error: ApiError) -> bytes:
+    return event(error.body())
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFormat:
+    """What a wire sends beside its own events.
+
+    Attributes:
+        keep_alive: an event or a comment that fills silence.
+        failed: the event of an error that comes once the stream has begun.
+    """
+
+    keep_alive: bytes = KEEP_ALIVE
+    failed: Callable[[ApiError], bytes] = _failed
+
+
+PLAIN = StreamFormat()
+
+
+async def event_stream(
+    source: AsyncGenerator[bytes, None],
+    headers: Mapping[str, str] = NO_CACHE,
+    keepalive_s: float = KEEPALIVE_S,
+    stream_format: StreamFormat = PLAIN,
+) -> Stream:
+    """A response over `source`, once it has its first item: an error until then is an ordinary error reply.
+
+    A source that is silent for `keepalive_s` (an engine that loads) is answered 200 with comments meanwhile; an error
+    that comes later is an `error` event, and the stream ends without `[DONE]`. `headers` are read when the status is
+    decided, so that `source` can fill them until its first item.
+    """
+    first = asyncio.ensure_future(anext(source))
+    try:
+        await asyncio.wait({first}, timeout=keepalive_s)
+        if first.done():
+            first.result()
+    except StopAsyncIteration:
+        pass
+    except BaseException:
+        await _stop(first, source)
+        raise
+    body = _body(first, source, keepalive_s, stream_format)
+    # Started, so that closing it runs its `finally`; the empty item costs nothing on the wire.
+    await anext(body)
+    return Stream(body, "text/event-stream", {**NO_CACHE, **headers})
+
+
+async def _body(
+    pending: asyncio.Future[bytes], source: AsyncGenerator[bytes, None], keepalive_s: float, stream_format: StreamFormat
+) -> AsyncGenerator[bytes, None]:
+    try:
+        yield b""
+        while True:
+            await asyncio.wait({pending}, timeout=keepalive_s)
+            if not pending.done():
+                yield stream_format.keep_alive
+                continue
+            try:
+                item = pending.result()
+            except StopAsyncIteration:
+                return
+            pending = asyncio.ensure_future(anext(source))
+            yield item
+    except ApiError as error:
+        yield stream_format.failed(error)
+    except Exception:
+        yield stream_format.failed(INTERNAL_ERROR())
+        raise
+    finally:
+        await _stop(pending, source)
+
+
+async def _stop(pending: asyncio.Future[bytes], source: AsyncGenerator[bytes, None]) -> None:
+    """Cancels the item under way, then closes the source. A running generator cannot be closed."""
+    pending.cancel()
+    await asyncio.wait({pending})
+    await source.aclose()
+
+
+class ChunkEncoder(Protocol):
+    """Batches of one chat as the events of a wire."""
+
+    def of(self, batch: ChatBatch) -> bytes:
+        """What `batch` adds; may be nothing."""
+        ...
+
+    def end(self) -> Iterable[bytes]:
+        """The last events, once the stream of chat is over."""
+        ...
+
+
+class PassThrough:
+    """Events of OpenAI's older wires, which engines make ready."""
+
+    def of(self, batch: ChatBatch) -> bytes:
+        return batch.events
+
+    def end(self) -> Iterable[bytes]:
+        return (DONE,)
+
+
+async def chat_stream(
+    context: RequestContext,
+    batches: AsyncGenerator[ChatBatch, None],
+    encoder: ChunkEncoder,
+    stream_format: StreamFormat = PLAIN,
+    left_out: Sequence[str] = (),
+) -> Stream:
+    """A response of the events that `encoder` makes of `batches`. Headers name what was cut and what was `left_out`."""
+    headers = chat_headers(context, 0, left_out)
+    return await event_stream(_events(context, batches, encoder, headers), headers, stream_format=stream_format)
+
+
+async def _events(
+    context: RequestContext, batches: AsyncGenerator[ChatBatch, None], encoder: ChunkEncoder, headers: dict[str, str]
+) -> AsyncGenerator[bytes, None]:
+    """What is sent; `headers` are complete when the first event is, which they are sent with."""
+    async with aclosing(batches):
+        async for batch in batches:
+            headers |= chat_headers(context, batch.cut_tokens)
+            # Silence must be seen as such: it is filled.
+            if events := encoder.of(batch):
+                yield events
+    for events in encoder.end():
+        yield events
+
+
+def served_headers(
+    context: RequestContext, model: Model, requested: str | None, language: str | None = None
+) -> dict[str, str]:
+    """What ran, and `requested` where that is not literally it. `language` is that of a text that was spoken."""
+    ran = model.runtime_for(language) if isinstance(model, SpeechModel) and language else model.runtime
+    prefix = context.service.header_prefix
+    headers = {f"{prefix}model-served": ran}
+    if requested and requested != ran:
+        headers[f"{prefix}model-requested"] = _header_safe(requested)
+    return headers
+
+
+def chat_headers(context: RequestContext, cut_tokens: int, left_out: Sequence[str] = ()) -> dict[str, str]:
+    """Says what the model did not read: tokens cut from the top of an input that was too long, and parts of the body.
+
+    `...` stands for more of these.
+    """
+    prefix, headers = context.service.header_prefix, {}
+    if cut_tokens:
+        headers[f"{prefix}input-cut"] = str(cut_tokens)
+    if left_out:
+        more = ["..."] if len(left_out) > MOST_PLACES else []
+        headers[f"{prefix}ignored"] = ", ".join([*left_out[:MOST_PLACES], *more])
+    return headers
+
+
+def _header_safe(text: str) -> str:
+    """A client's text as a header value: one line of ASCII, not endless."""
+    return "".join(char if " " <= char <= "~" else "?" for char in text)[:200]

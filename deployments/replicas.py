@@ -1,0 +1,157 @@
+"""One kind of replica per capability: its engine in a process of its own. Its methods are those of the protocol.
+
+Rules live in `contract`, computing in `models`; a replica holds both.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from functools import wraps
+from typing import Any, TypeVar
+
+from ray import serve
+
+from autoscaling.ray_internals.replica import keep_replica_port_local
+from contract.catalog import DecisionModel, Model
+from contract.chat.engine import ChatEngine
+from contract.decisions.engine import DecisionEngine
+from contract.decisions.presets import Preset
+from contract.embeddings import EmbeddingsEngine
+from contract.rerank import RerankEngine
+from contract.speech.engine import SpeechEngine
+from contract.transcription.engine import TranscriptionEngine
+from contract.voice_design.engine import VoiceDesignEngine
+
+log = logging.getLogger(f"parlance.{__name__}")
+
+T = TypeVar("T", bound="type[Replica]")
+
+INGRESS_SECRETS = (
+    "PARLANCE_SECRET",
+    "PARLANCE_DATABASE_URL",
+    "PARLANCE_REDIS_URL",
+    "PARLANCE_BLOBS_URL",
+)
+"""Variables that Ray hands to every process and no engine needs. It runs models of others, and may start processes."""
+
+STORE_PREFIX = "AWS_"
+"""Variables by which the store of bytes finds credentials begin so: keys, files with tokens, addresses of both."""
+
+
+class Replica:
+    """Loads the adapter that the model's stanza names.
+
+    The constructor blocks until the model can answer, so that a running replica is a warm one.
+    """
+
+    def __init__(self, model: Model) -> None:
+        import models
+
+        for name in list(os.environ):
+            if name in INGRESS_SECRETS or name.startswith(STORE_PREFIX):
+                del os.environ[name]
+        keep_replica_port_local()
+        started = time.perf_counter()
+        self._adapter: Any = models.load(model)
+        self.load_s = time.perf_counter() - started
+        log.info("loaded %s in %.1f s", model.id, self.load_s)
+
+    async def warm(self) -> float:
+        """Does nothing but exist: a queued call wakes an engine at zero. Returns the seconds that loading took."""
+        return self.load_s
+
+    async def check_health(self) -> None:
+        """Called by Serve; raises when the engine is dead or makes no progress."""
+        await self._adapter.check_health()
+
+    def __del__(self) -> None:
+        if adapter := getattr(self, "_adapter", None):
+            adapter.close()
+
+
+def answers(protocol: type) -> Callable[[T], T]:
+    """Gives a kind of replica every method of `protocol`; each hands its job to the adapter.
+
+    Serve calls methods by name, and streams what an asynchronous generator function gives.
+    """
+
+    def with_methods(kind: T) -> T:
+        for name, method in vars(protocol).items():
+            if not name.startswith("_") and inspect.isfunction(method):
+                setattr(kind, name, _answer(method) if inspect.iscoroutinefunction(method) else _stream(method))
+        return kind
+
+    return with_methods
+
+
+def _answer(method: Callable[..., Any]) -> Callable[..., Any]:
+    name = method.__name__
+
+    @wraps(method)
+    async def answer(self: Replica, job: Any) -> Any:
+        return await getattr(self._adapter, name)(job)
+
+    return answer
+
+
+def _stream(method: Callable[..., Any]) -> Callable[..., Any]:
+    name = method.__name__
+
+    @wraps(method)
+    async def stream(self: Replica, job: Any) -> AsyncGenerator[Any, None]:
+        async with aclosing(getattr(self._adapter, name)(job)) as items:
+            async for item in items:
+                yield item
+
+    return stream
+
+
+@serve.deployment
+@answers(ChatEngine)
+class Chat(Replica):
+    """One LLM of the catalogue."""
+
+
+@serve.deployment
+@answers(EmbeddingsEngine)
+class Embedder(Replica):
+    """One embedding model."""
+
+
+@serve.deployment
+@answers(RerankEngine)
+class Reranker(Replica):
+    """One rerank model."""
+
+
+@serve.deployment
+@answers(SpeechEngine)
+class Speaker(Replica):
+    """One speech engine; what it says is encoded and marked there."""
+
+
+@serve.deployment
+@answers(TranscriptionEngine)
+class Transcriber(Replica):
+    """One transcriber."""
+
+
+@serve.deployment
+@answers(VoiceDesignEngine)
+class VoiceDesigner(Replica):
+    """One designer of voices."""
+
+
+@serve.deployment
+@answers(DecisionEngine)
+class Scorer(Replica):
+    """One decision model. Its constructor ends when the runtime is measured."""
+
+    async def __init__(self, model: DecisionModel, presets: Sequence[Preset]) -> None:  # type: ignore[misc]  # Serve awaits it
+        super().__init__(model)
+        await self._adapter.measure(presets)

@@ -1,0 +1,53 @@
+"""How many files a request opens, and how often control climbs back. docs/walks.md draws what is counted here."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.api.walks import ENGINE_SIDE, PAGE, ROOT, WALKS, Walk, walks
+
+pytestmark = pytest.mark.anyio
+
+MOST: dict[str, tuple[int, int]] = {
+    "chat stream": (42, 4),
+    "speech": (44, 4),
+    "transcription": (62, 7),
+    "voice design": (53, 2),
+    "decision": (38, 5),
+    "MCP chat": (45, 5),
+}
+"""Files and climbs. One file more than was counted: what a process does now and then may fall into a walk."""
+
+
+async def test_each_walk_is_as_short_as_it_was(tmp_path: Path, migrated: Path) -> None:
+    shutil.copy(migrated, tmp_path)
+    taken = await walks(tmp_path)
+    assert set(taken) == set(MOST)
+    long = {name: found for name, walk in taken.items() if not _is_within(found := _length(name, walk), MOST[name])}
+    assert long == {}, f"more than {MOST}; if that has to be: python -m tests.api.walks"
+
+
+def _length(name: str, walk: Walk) -> tuple[int, int]:
+    return len(walk.all_files(name)), len(walk.climbs)
+
+
+def _is_within(length: tuple[int, int], most: tuple[int, int]) -> bool:
+    return length[0] <= most[0] and length[1] <= most[1]
+
+
+@pytest.mark.parametrize("name", WALKS)
+def test_the_files_of_its_engine_are_there(name: str) -> None:
+    assert [file for file in ENGINE_SIDE[name] if not (ROOT / file).is_file()] == []
+
+
+def test_the_page_names_files_that_are_there() -> None:
+    page = PAGE.read_text("utf-8")
+    rows = re.findall(r"^\| ([a-z_/]+) \| ([\w, /]+) \|$", page, re.MULTILINE)
+    files = [f"{room}/{file}.py" for room, names in rows for file in names.split(", ") if (ROOT / room).is_dir()]
+    assert len(files) > 100
+    assert [file for file in files if not (ROOT / file).is_file()] == []
+    assert all(f"## {name[0].upper()}{name[1:]}" in page for name in WALKS)

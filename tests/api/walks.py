@@ -1,0 +1,418 @@
+"""What a request walks through: the product files whose code runs, in the order in which they are first entered.
+
+    python -m tests.api.walks      draws docs/walks.md
+
+Each walk is made twice over the real app, state and gates, and traced the second time: caches are warm, and no spend
+limit is set. A function call (`sys.setprofile`, in every thread and task) enters the file of the function. Module
+bodies do not count, nor does what a file merely defines.
+
+**Files** are those that a call entered. Engines are the obedient ones of `tests.engines`, behind the product's own
+replica class; what a real engine of the profile `embedded` adds is not traced but listed in `ENGINE_SIDE`.
+
+A **climb** is a pair of files: a function of the first one calls (or resumes) one of the second, while the second
+imports the first, directly or through others. A hook, a closure or a generator has then led control back up. The
+caller is the function below on the stack, frames of the standard library aside. Where that is a library's there is no
+climb: routers and validators dispatch downwards. A new task or thread has no caller, and returns do not count. Climbs
+within the real engines are not traced.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import FrameType
+from typing import Any
+
+import httpx
+from sqlalchemy import create_engine
+
+import models
+from autoscaling import views
+from autoscaling.gate import Gate
+from autoscaling.watch import StartWatch
+from contract.access import Scope
+from contract.catalog import Catalog, Model
+from deployments.ingress.app import build_app
+from deployments.ingress.context import Service
+from deployments.replicas import Chat, Embedder, Replica, Reranker, Scorer, Speaker, Transcriber, VoiceDesigner
+from state import open_state
+from state.database.migrate import bring_to
+from tests.api.conftest import Api
+from tests.catalogs import behaving, chat
+from tests.state.books import eventually
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs/walks.md"
+APP_NAME = "walks"
+
+REPLICAS: Mapping[str, Any] = {
+    "chat": Chat,
+    "embeddings": Embedder,
+    "rerank": Reranker,
+    "speech": Speaker,
+    "transcription": Transcriber,
+    "voice_design": VoiceDesigner,
+    "decisions": Scorer,
+}
+
+ROOMS = ("contract", "text", "audio", "concurrency", "configs", "state", "models", "autoscaling", "deployments")
+
+CHAT_ENGINE = (
+    "models/chat/adapter.py",
+    "models/chat/request.py",
+    "models/chat/serving.py",
+    "models/chat/turns.py",
+    "models/llm/plain_text.py",
+    "models/chat/cut.py",
+    "models/llm/core.py",
+    "models/llm/threads.py",
+    "models/chat/events.py",
+)
+KOKORO = (
+    "models/stepping.py",
+    "models/kokoro/speaker.py",
+    "models/kokoro/styles.py",
+    "models/kokoro/phonemes.py",
+    "models/espeak/library.py",
+    "audio/encoding.py",
+    "audio/provenance.py",
+    "audio/signing.py",
+)
+ENGINE_SIDE: Mapping[str, tuple[str, ...]] = {
+    "chat stream": CHAT_ENGINE,
+    "speech": (
+        "models/speech/adapter.py",
+        "models/speech/expressive.py",
+        "models/speech/kokoro.py",
+        "text/sentences.py",
+        *KOKORO,
+    ),
+    "transcription": (
+        "models/transcription/adapter.py",
+        "models/transcription/faster_whisper.py",
+        "models/transcription/voice_activity.py",
+        "models/transcription/whisper.py",
+        "models/transcription/segments.py",
+        "models/stepping.py",
+        "audio/sandbox.py",
+        "audio/confinement.py",
+        "audio/decoding.py",
+    ),
+    "voice design": (
+        "models/voice_design/adapter.py",
+        "models/voice_design/kokoro.py",
+        "models/voice_design/palette.py",
+        "audio/pitch.py",
+        *KOKORO,
+    ),
+    "decision": (
+        "models/decisions/measured.py",
+        "models/decisions/similarity.py",
+        "models/encoders.py",
+        "models/batching.py",
+    ),
+    "MCP chat": CHAT_ENGINE,
+}
+"""Files that a request runs in the engine of `embedded`, by walk. They were counted by reading."""
+
+
+@dataclass
+class Walk:
+    """What one walk entered, in the order of the first entry.
+
+    Attributes:
+        climbs: pairs of files, as the module says.
+    """
+
+    files: dict[str, None] = field(default_factory=dict)
+    climbs: dict[tuple[str, str], None] = field(default_factory=dict)
+
+    def all_files(self, name: str) -> list[str]:
+        """Those that were traced, and those of the walk's real engine."""
+        return [*self.files, *(file for file in ENGINE_SIDE[name] if file not in self.files)]
+
+
+STANDARD_LIBRARY = (f"{Path(ast.__file__).parent}/", "<frozen ")
+
+
+@cache
+def file_of(code_file: str) -> str | None:
+    """The product file, relative to the root, that a code object comes from."""
+    path = Path(code_file)
+    if not path.is_absolute() or not path.is_relative_to(ROOT):
+        return None
+    relative = path.relative_to(ROOT)
+    return relative.as_posix() if relative.parts[0] in ROOMS else None
+
+
+@contextmanager
+def traced() -> Iterator[Walk]:
+    """Traces every call of product code in the block."""
+    walk = Walk()
+
+    def enter(frame: FrameType, event: str, _: object) -> None:
+        if event != "call" or frame.f_code.co_name == "<module>":
+            return
+        file = file_of(frame.f_code.co_filename)
+        if file is None:
+            return
+        walk.files.setdefault(file)
+        caller = _caller(frame)
+        if caller and caller != file and caller in above()[file]:
+            walk.climbs.setdefault((caller, file))
+
+    threading.setprofile_all_threads(enter) if sys.version_info >= (3, 12) else threading.setprofile(enter)
+    sys.setprofile(enter)
+    try:
+        yield walk
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)  # type: ignore[arg-type]
+
+
+def _caller(frame: FrameType) -> str | None:
+    below = frame.f_back
+    while below is not None and below.f_code.co_filename.startswith(STANDARD_LIBRARY):
+        below = below.f_back
+    return None if below is None else file_of(below.f_code.co_filename)
+
+
+@cache
+def above() -> dict[str, set[str]]:
+    """Of each product file, all that it imports at its top level, directly or through others."""
+    files = {file.relative_to(ROOT).as_posix() for room in ROOMS for file in (ROOT / room).rglob("*.py")}
+    direct = {file: set(_imported(file, files)) for file in files}
+    reached: dict[str, set[str]] = {}
+    for file in files:
+        seen: set[str] = set()
+        rest = [file]
+        while rest:
+            more = direct[rest.pop()] - seen
+            seen |= more
+            rest += more
+        reached[file] = seen
+    return reached
+
+
+def _imported(file: str, files: set[str]) -> Iterator[str]:
+    for node in ast.parse((ROOT / file).read_text("utf-8")).body:
+        names: list[str] = []
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        for name in names:
+            path = name.replace(".", "/")
+            yield from (found for found in (f"{path}.py", f"{path}/__init__.py") if found in files)
+
+
+# --- the graph without Ray -------------------------------------------------------------------------------------------
+
+
+class LocalResponse:
+    """An answer of a replica in this process."""
+
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer
+
+    def __await__(self) -> Any:
+        return self._answer.__await__()
+
+    async def __anext__(self) -> Any:
+        return await anext(self._answer)
+
+    def cancel(self) -> None:
+        pass
+
+
+@dataclass
+class LocalHandle:
+    """Serve's handle over a replica in this process; always warm, with slots for everybody."""
+
+    replica: Any
+
+    def options(self, stream: bool) -> LocalHandle:
+        return self
+
+    def running(self) -> int:
+        return 1
+
+    def slots(self) -> int:
+        return 100
+
+    def __getattr__(self, method: str) -> Any:
+        def remote(*job: Any) -> LocalResponse:
+            if sent := views.SENT.get():
+                sent()
+            return LocalResponse(getattr(self.replica, method)(*job))
+
+        remote.remote = remote  # type: ignore[attr-defined]
+        return remote
+
+
+def gate_to(model: Model, watch: StartWatch) -> Gate:
+    """A real gate before a real replica, whose adapter obeys."""
+    assert model.serving
+    kind = REPLICAS[model.noun].func_or_class
+    replica: Replica = object.__new__(kind)
+    replica._adapter, replica.load_s = models.load(model), 0.0
+    handle: Any = LocalHandle(replica)
+    views.VIEWS[(APP_NAME, model.deployment)] = handle
+    return Gate(model.deployment, APP_NAME, model.serving, handle, watch)
+
+
+def gates(catalog: Catalog) -> dict[str, Gate]:
+    watch = StartWatch(APP_NAME, ask=lambda: None)  # type: ignore[arg-type,return-value]
+    return {model.deployment: gate_to(model, watch) for model in catalog.deployed()}
+
+
+# --- the walks -------------------------------------------------------------------------------------------------------
+
+
+async def chat_stream(api: Api) -> None:
+    """POST /v1/chat/completions with `stream`."""
+    reply = await api.chat(stream=True)
+    assert reply.text.endswith("data: [DONE]\n\n"), reply.text
+
+
+async def speech(api: Api) -> None:
+    """POST /v1/audio/speech."""
+    body = {"input": "Good morning, how are you?", "voice": "default-en"}
+    reply = await api.send("POST", "/v1/audio/speech", json=body)
+    assert reply.status_code == 200, reply.text
+
+
+async def transcription(api: Api) -> None:
+    """POST /v1/audio/uploads, PUT to its address, POST /v1/audio/transcriptions with `format_text`."""
+    sound = b"a recording"
+    ticket = (await api.send("POST", "/v1/audio/uploads", json={"mime": "audio/webm", "size": len(sound)})).json()
+    await api.client.put(ticket["upload_url"], content=sound, headers={"content-type": "audio/webm"})
+    body = {"upload_id": ticket["upload_id"], "format_text": True}
+    reply = await api.send("POST", "/v1/audio/transcriptions", json=body)
+    assert reply.status_code == 200, reply.text
+
+
+async def voice_design(api: Api) -> None:
+    """POST /v1/audio/voices/designs, GET until it is ready, POST .../adopt."""
+    path = "/v1/audio/voices/designs"
+    draft = (await api.send("POST", path, json={"gender": "f", "age_years": 30, "language": "en"})).json()
+
+    async def is_ready() -> bool:
+        return (await api.send("GET", f"{path}/{draft['id']}")).json()["status"] == "ready"
+
+    await eventually(is_ready)
+    reply = await api.send("POST", f"{path}/{draft['id']}/adopt", json={"slug": f"voice-{draft['id'][-6:].lower()}"})
+    assert reply.status_code == 200, reply.text
+
+
+async def decision(api: Api) -> None:
+    """POST /v1/decisions."""
+    options = [{"id": "red"}, {"id": "blue"}]
+    questions = {"colour": {"type": "choice", "instructions": "Which colour?", "options": options}}
+    reply = await api.send("POST", "/v1/decisions", json={"state": "The sky.", "questions": questions})
+    assert reply.status_code == 200, reply.text
+
+
+async def mcp_chat(api: Api) -> None:
+    """POST /mcp/mcp, tools/call of `chat`."""
+    call = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {"name": "chat", "arguments": {"model": "obedient", "message": "say hello"}},
+    }
+    headers = {"accept": "application/json, text/event-stream"}
+    reply = await api.send("POST", "/mcp/mcp", json=call, headers=headers)
+    assert "hello" in reply.text, reply.text
+
+
+WALKS: Mapping[str, Callable[[Api], Awaitable[None]]] = {
+    "chat stream": chat_stream,
+    "speech": speech,
+    "transcription": transcription,
+    "voice design": voice_design,
+    "decision": decision,
+    "MCP chat": mcp_chat,
+}
+
+
+async def walks(folder: Path) -> dict[str, Walk]:
+    """Every walk, over a state in `folder`, which has a migrated database."""
+    catalog = behaving(obedient=chat("obedient"))
+    state = await open_state(folder)
+    service = Service(catalog, gates(catalog), state)
+    transport = httpx.ASGITransport(build_app(service), raise_app_exceptions=False)
+    taken: dict[str, Walk] = {}
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        api = Api(service, client)
+        await api.organisation("acme")
+        api.everything = await api.key(*Scope)
+        for name, walk in WALKS.items():
+            await walk(api)
+            with traced() as taken[name]:
+                await walk(api)
+    await service.drafts.close()
+    await state.close()
+    return taken
+
+
+# --- the page --------------------------------------------------------------------------------------------------------
+
+
+def lines_of(files: list[str]) -> int:
+    return sum((ROOT / file).read_text("utf-8").count("\n") for file in files)
+
+
+def page(taken: Mapping[str, Walk]) -> str:
+    """docs/walks.md."""
+    rows = [
+        f"| {name} | {len(files := walk.all_files(name))} | {lines_of(files)} | {len(walk.climbs)} |"
+        for name, walk in taken.items()
+    ]
+    parts = ["# Walks", INTRODUCTION, "\n".join(["| walk | files | lines | climbs |", "|---|---|---|---|", *rows])]
+    for name, walk in taken.items():
+        parts += [f"## {name[0].upper()}{name[1:]}", (WALKS[name].__doc__ or "").strip(), _drawn(name, walk)]
+    return "\n\n".join(parts) + "\n"
+
+
+INTRODUCTION = """\
+The product files that a request runs, in the order in which it enters them first. `tests/api/test_walks.py` traces real
+requests and holds the numbers; `python -m tests.api.walks` writes this page. What counts as a file and as a climb is
+said in `tests/api/walks.py`. Files of the engine are listed, not traced."""
+
+
+def _drawn(name: str, walk: Walk) -> str:
+    rows = ["| room | files |", "|---|---|"]
+    runs: list[tuple[str, list[str]]] = []
+    for file in walk.files:
+        room, _, module = file.rpartition("/")
+        if not runs or runs[-1][0] != room:
+            runs.append((room, []))
+        runs[-1][1].append(module.removesuffix(".py"))
+    rows += [f"| {room} | {', '.join(modules)} |" for room, modules in runs]
+    engine = [file.removesuffix(".py") for file in ENGINE_SIDE[name] if file not in walk.files]
+    rows += [f"| the engine | {', '.join(engine)} |"]
+    climbs = [f"- `{caller}` to `{callee}`" for caller, callee in walk.climbs]
+    return "\n".join([*rows, "", "Climbs:" if climbs else "No climbs.", *([""] if climbs else []), *climbs])
+
+
+def main() -> None:
+    """Writes the page."""
+    with TemporaryDirectory() as folder:
+        engine = create_engine(f"sqlite:///{folder}/parlance.db")
+        with engine.begin() as connection:
+            bring_to(connection)
+        engine.dispose()
+        PAGE.write_text(page(asyncio.run(walks(Path(folder)))), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
