@@ -25,6 +25,7 @@ from typing import Any
 import yaml
 from rich.console import Console
 
+from contract import VERSION
 from contract.catalog import Model
 from launch.environment import ROOT, prepare_environment
 from launch.welcome import say_ready
@@ -100,6 +101,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog="The folder PARLANCE_HOME (default var/) holds the database, the keys and the weights. "
         "`python -m launch check PROFILE` checks a profile, `python -m launch weights` manages weights.",
     )
+    parser.add_argument("--version", action="version", version=f"Parlance {VERSION}")
     default = ROOT / "configs/embedded.yaml"
     parser.add_argument("config", nargs="?", type=Path, default=default, help="Serve config file (default: embedded)")
     parser.add_argument("--port", type=int, help="HTTP port that replaces the config file's")

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from contract import VERSION
 from contract.access import TARIFFS, Scope
 from contract.errors import ApiError
 from state.cli import commands
@@ -61,6 +62,7 @@ def _parser() -> Parser:
         epilog=FIRST_STEPS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"Parlance {VERSION}")
     nouns = parser.add_subparsers(metavar="org|key|budget|usage|secret|check|migrate", required=True)
     _org_commands(nouns.add_parser("org", help="organisations: create, list, change, models, default-decision-model"))
     _key_commands(nouns.add_parser("key", help="API keys: create, list, revoke"))

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Match, Route
 
+from contract import VERSION
 from contract.errors import INVALID_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND, ApiError
 from deployments.ingress.context import Service
 from deployments.ingress.front.admission import MARK
@@ -65,7 +66,7 @@ def build_app(service: Service) -> FastAPI:
     """The whole HTTP contract over a service; needs no Ray."""
     app = FastAPI(
         title="Parlance",
-        version="1",
+        version=VERSION,
         description="Speech, language and decisions behind one key. Paths work with and without `/v1`. `null` for a "
         "field that may be left out means that it is left out.",
         openapi_url=None,

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
+import tomllib
+
 import openai
 import pytest
 
+from contract import VERSION
 from tests.api.conftest import Api
+from tests.docs.pages import ROOT
 
 pytestmark = pytest.mark.anyio
 
@@ -84,3 +91,19 @@ async def test_healthz_needs_no_key(api: Api) -> None:
     reply = await api.client.get("/healthz")
     assert reply.status_code == 200
     assert reply.json()["status"] == "ok"
+    assert reply.json()["version"] == VERSION
+
+
+async def test_one_version_is_told_everywhere(api: Api) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    document = (await api.client.get("/openapi.json")).json()
+    released = re.findall(r"^## \[(\d+\.\d+\.\d+)\]", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert {project["version"], document["info"]["version"], released[0]} == {VERSION}
+
+
+@pytest.mark.parametrize("program", ["launch", "state"])
+def test_programs_tell_the_version(program: str) -> None:
+    command = [sys.executable, "-m", program, "--version"]
+    assert (
+        subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout == f"Parlance {VERSION}\n"
+    )

@@ -11,6 +11,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
+from contract import VERSION
 from deployments.ingress.mcp.tools import Tool, Toolbox, call
 
 C = TypeVar("C")
@@ -63,7 +64,7 @@ def server(toolbox: Toolbox[Any]) -> Server[Any]:
 
     return Server(
         toolbox.name,
-        version="1",
+        version=VERSION,
         title=toolbox.title,
         instructions=toolbox.instructions,
         on_list_tools=list_tools,

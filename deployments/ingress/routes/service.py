@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
+from contract import VERSION
 from contract.access import MeReply, Scope
 from contract.catalog import Model
 from contract.errors import MODEL_NOT_FOUND, NOT_IMPLEMENTED
@@ -29,9 +30,10 @@ EitherHeader = Annotated[Admitted, Depends(admit(None, takes_api_key_header=True
 
 
 class HealthReply(TypedDict):
-    """The ingress serves; running replicas by engine. Zero is healthy."""
+    """The ingress serves. `version` is that of Parlance; `replicas` run, by engine, and zero is healthy."""
 
     status: Literal["ok"]
+    version: str
     replicas: dict[str, int]
 
 
@@ -39,7 +41,8 @@ class HealthReply(TypedDict):
 async def healthz(request: Request) -> Response:
     """Answer 200 once the ingress serves, with the number of running replicas of each engine."""
     engines = trace_of(request).service.engines
-    health: HealthReply = {"status": "ok", "replicas": {name: engine.running() for name, engine in engines.items()}}
+    replicas = {name: engine.running() for name, engine in engines.items()}
+    health: HealthReply = {"status": "ok", "version": VERSION, "replicas": replicas}
     return JSONResponse(health)
 
 
