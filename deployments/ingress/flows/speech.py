@@ -58,7 +58,7 @@ class Prepared:
 
 
 async def prepare(context: RequestContext, request: SpeechRequest) -> Prepared:
-    """Chooses the engine and checks everything that it will be given. Raises the errors of spec 7 (Speech)."""
+    """Chooses the engine and checks everything that it will be given. Errors: docs/api.md#post-audiospeech."""
     voices, own = await visible_voices(context, request.voice)
     request = _by_slug(context, request, voices)
     engines = context.service.speech_engines
@@ -82,7 +82,7 @@ def _by_slug(context: RequestContext, request: SpeechRequest, voices: Mapping[st
 
 
 def blocks(context: RequestContext, prepared: Prepared) -> AsyncGenerator[AudioBlock, None]:
-    """The file. Whoever leaves early pays for what was spoken until then. Raises the errors of spec 7 (Speech)."""
+    """The file. A client that leaves early pays for what was spoken. Errors: docs/api.md#post-audiospeech."""
     spoken = _in_one_piece if prepared.choice.model.buffers_output else _as_made
     return spoken(context, prepared)
 

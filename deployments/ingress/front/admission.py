@@ -1,4 +1,4 @@
-"""The checks that come before a route, in the one order of design section 2: length, key, scope, rate, body.
+"""The checks that come before a route, in this order: length, key, scope, rate, body.
 
 A route says what it needs by a dependency: `Depends(admit(Scope.CHAT))`, or `Depends(admit(None))` where any valid key
 will do. The dependency hangs on the route itself, never on a path, so no trick with Host or path can pass it; a route

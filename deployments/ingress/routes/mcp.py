@@ -1,4 +1,4 @@
-"""POST /mcp/mcp and POST /mcp/docs/mcp. Spec 4; design 7.9."""
+"""POST /mcp/mcp and POST /mcp/docs/mcp (docs/api.md#post-mcpmcp)."""
 
 from __future__ import annotations
 
