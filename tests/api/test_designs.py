@@ -683,10 +683,10 @@ async def test_a_draft_whose_process_died_is_taken_up_without_polls(api: Api, he
     left = await api.state.drafts.read(held["id"])
     assert left
     async with another_ingress(api, seen_by(api, lambda: left.work_at - 1)) as early:
-        await early.look()
+        await early.poll()
         assert not early._working
     async with another_ingress(api, seen_by(api, lambda: left.work_at)) as second:
-        await second.look()
+        await second.poll()
         assert (await until(api, held, "ready"))["status"] == "ready"
 
 
@@ -694,7 +694,7 @@ async def test_a_process_that_is_stopped_gives_its_drafts_back_at_once(api: Api,
     await api.service.drafts.close()
     designer(api).go.set()
     async with another_ingress(api, later(api, 0)) as second:
-        await second.look()
+        await second.poll()
         assert (await until(api, held, "ready"))["status"] == "ready"
     assert len(await api.usage()) == 1
 
@@ -732,14 +732,14 @@ async def test_a_process_that_died_before_the_adoption_leaves_it_to_the_next(
     draft = await made(api, auto_adopt=True)
     assert draft["status"] == "ready"
     async with another_ingress(api, later(api, 0)) as second:
-        await second.look()
+        await second.poll()
         assert (await until(api, draft, "adopted"))["voice"] is not None
 
 
 async def test_work_that_was_taken_over_is_billed_once(api: Api, held: dict[str, Any]) -> None:
     # The first process is slow, not dead: its lease ends, and both make a voice.
     async with another_ingress(api, later(api, LEASE_S)) as second:
-        await second.look()
+        await second.poll()
 
         async def both() -> bool:
             return designer(api).under_way == 2

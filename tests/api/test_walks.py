@@ -15,12 +15,12 @@ pytestmark = pytest.mark.anyio
 MOST: dict[str, tuple[int, int]] = {
     "chat stream": (42, 4),
     "speech": (44, 4),
-    "transcription": (62, 7),
+    "transcription": (66, 7),
     "voice design": (53, 2),
     "decision": (38, 5),
     "MCP chat": (45, 5),
 }
-"""Files and climbs. One file more than was counted: what a process does now and then may fall into a walk."""
+"""Files and climbs. A few files more than were counted: what a process does now and then may fall into a walk."""
 
 
 async def test_each_walk_is_as_short_as_it_was(tmp_path: Path, migrated: Path) -> None:
