@@ -72,7 +72,7 @@ CHAT_ENGINE = (
     "models/chat/turns.py",
     "models/llm/plain_text.py",
     "models/chat/cut.py",
-    "models/llm/core.py",
+    "models/llm/vllm_internals/core.py",
     "models/llm/threads.py",
     "models/chat/events.py",
 )
@@ -114,7 +114,7 @@ ENGINE_SIDE: Mapping[str, tuple[str, ...]] = {
         *KOKORO,
     ),
     "decision": (
-        "models/decisions/measured.py",
+        "models/decisions/measured_scorer.py",
         "models/decisions/similarity.py",
         "models/encoders.py",
         "models/batching.py",

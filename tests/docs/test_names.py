@@ -19,6 +19,7 @@ FOLDERS = (
     "autoscaling",
     "benchmarks",
     "cluster",
+    "concurrency",
     "configs",
     "contract",
     "deployments",
