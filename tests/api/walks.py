@@ -68,11 +68,11 @@ ROOMS = ("contract", "text", "audio", "concurrency", "configs", "state", "models
 CHAT_ENGINE = (
     "models/chat/adapter.py",
     "models/chat/request.py",
-    "models/chat/serving.py",
+    "models/llm/vllm_internals/serving.py",
     "models/chat/turns.py",
     "models/llm/plain_text.py",
     "models/chat/cut.py",
-    "models/llm/core.py",
+    "models/llm/vllm_internals/core.py",
     "models/llm/threads.py",
     "models/chat/events.py",
 )
@@ -114,7 +114,7 @@ ENGINE_SIDE: Mapping[str, tuple[str, ...]] = {
         *KOKORO,
     ),
     "decision": (
-        "models/decisions/measured.py",
+        "models/decisions/measured_scorer.py",
         "models/decisions/similarity.py",
         "models/encoders.py",
         "models/batching.py",
