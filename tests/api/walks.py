@@ -68,7 +68,7 @@ ROOMS = ("contract", "text", "audio", "concurrency", "configs", "state", "models
 CHAT_ENGINE = (
     "models/chat/adapter.py",
     "models/chat/request.py",
-    "models/chat/serving.py",
+    "models/llm/vllm_internals/serving.py",
     "models/chat/turns.py",
     "models/llm/plain_text.py",
     "models/chat/cut.py",
