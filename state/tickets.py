@@ -225,8 +225,8 @@ def _need_room(connection: Connection, org_id: int, size_bytes: int, room: float
         raise STORE_FULL()
     if promised_here + size_bytes > stays_free:
         raise TOO_MANY_UPLOADS(
-            f"your organisation has tickets for {promised_here} bytes that it has not used, and {size_bytes} more "
-            "would leave too little room to others; upload and use some, or wait until they expire"
+            f"your organisation has unused tickets for {promised_here} bytes, and {size_bytes} bytes more would leave "
+            "too little of the disk to others; upload to some and use them, or wait until they expire"
         )
 
 
