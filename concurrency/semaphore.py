@@ -94,7 +94,7 @@ class FairSemaphore:
                 self._grant(key, ticket)
                 return ticket
             if waiting >= self._owner_waiting:
-                raise QueueFull("requests of one owner wait")
+                raise QueueFull("requests of your organisation wait")
             evicted = self._queue.add(key, ticket, self._all_waiting)
             if not isinstance(key, str):
                 self._queue.end_turn(key)  # callers without an owner never pass those that wait

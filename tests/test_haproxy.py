@@ -299,7 +299,7 @@ def test_a_configuration_that_others_could_put_there_is_not_loaded(
     tmp_path: Path, folder: str, mode: int, refused: bool
 ) -> None:
     """It can name files of Lua, which HAProxy runs."""
-    inner = tmp_path / "haproxy" / "node"
+    inner = tmp_path / "a" / "b"  # the path of a socket has at most 97 bytes
     inner.mkdir(parents=True)
     file, _ = configuration(inner, free_port())
     (inner if folder == "of the file" else inner.parent).chmod(mode)
@@ -328,5 +328,5 @@ def test_none_of_its_files_lies_where_another_user_could_have_been_first() -> No
     lines = (SCRIPT.parent.parent / "configs/ray.env").read_text().splitlines()
     told = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
     assert {Path(told[name]).parts[:3] for name in of_ray} == {("/", "tmp", "parlance-haproxy")}
-    launched = (SCRIPT.parent.parent / "launch/start.py").read_text()
+    launched = (SCRIPT.parent.parent / "launch/environment.py").read_text()
     assert [name for name in of_ray if name not in launched] == []

@@ -51,7 +51,7 @@ async def test_both_clients_read_the_results(api: Api, version: str) -> None:
     [
         (None, {"model": "nobody"}, "NotFoundError", "there is no model `nobody`"),
         (None, {"documents": []}, "BadRequestError", "1 to 1000"),
-        ("prl_nobody", {}, "UnauthorizedError", "not valid"),
+        ("prl_nobody", {}, "UnauthorizedError", "unknown or revoked"),
     ],
 )
 async def test_errors_are_those_of_the_sdk(

@@ -290,7 +290,7 @@ async def test_repeated_key_gets_the_first_answer(served: Served) -> None:
 
 
 async def test_what_is_kept_nowhere_is_not_found(served: Served) -> None:
-    with pytest.raises(openai.BadRequestError, match="nothing is kept here"):
+    with pytest.raises(openai.BadRequestError, match="stores nothing between requests"):
         await served.client.responses.create(model="obedient", input="x", previous_response_id="resp_1")
     with pytest.raises(openai.NotFoundError):
         await served.client.responses.retrieve("resp_1")

@@ -91,7 +91,7 @@ async def test_an_owner_has_few_waiting(waiting: int, is_let: bool) -> None:
         names = [*visitors.tasks]
     else:
         names = [*visitors.tasks]
-        with pytest.raises(QueueFull, match="of one owner"):
+        with pytest.raises(QueueFull, match="of your organisation"):
             async with visitors.semaphore.of("a"):
                 raise AssertionError
         await visitors.come("b1")

@@ -105,7 +105,7 @@ def test_every_price_of_what_is_set_up_is_above_zero() -> None:
         (STANZA + SERVING + "cpus = 1\n", "chat.toml [m.serving.embedded] `cpus`"),
         (STANZA + SERVING + "deployment = 1\n", "chat.toml [m.serving.embedded] `deployment`"),
         (STANZA + "serving = 1\n", "chat.toml `m.serving` must be a table"),
-        (STANZA + "serving.embedded = 1\n", "chat.toml `m.serving.embedded`: a table is expected"),
+        (STANZA + "serving.embedded = 1\n", "chat.toml `m.serving.embedded` must be a table"),
         ("m = 1\n", "chat.toml `m` must be a table"),
         (STANZA + STANZA, "chat.toml:"),
         ("[m", "chat.toml:"),

@@ -58,7 +58,7 @@ def test_depth_is_bounded(depth: int, allowed: bool) -> None:
         (b'{"a": NaN}', "`NaN`"),
         (b'{"a": -Infinity}', "`-Infinity`"),
         (b'{"a": 1, "b": 2, "a": 3}', "`a` appears twice"),
-        (b'{"a": "\\ud800"}', "lone surrogate"),
+        (b'{"a": "\\ud800"}', "unpaired surrogate"),
         (b"[" * JSON_VALUES, "nested deeper"),
         (b"1" * 4300 + b"0", "an integer has more than 4300 digits"),
         (b'{"a": 1e999}', "`a` is 1e999, which is outside the range of numbers, up to 1.8e308"),

@@ -72,7 +72,7 @@ def test_another_version_is_not_used_and_makes_way() -> None:
             assert "it refused" in node.reason(json.loads(worker.stdout.readline()))
         eventually(lambda: not is_alive(old), lambda: "the old one stays")
         eventually(lambda: node.log.count("ready") == 2, lambda: node.log)
-        assert "wants a server of another version" in node.log
+        assert "needs a fork server of another version" in node.log
 
 
 def test_a_module_that_leaves_a_thread_makes_no_server(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_a_module_that_leaves_a_file_open_makes_no_server(tmp_path: Path) -> Non
     (tmp_path / "keeps.py").write_text("import socket\nkept = socket.socket()")
     with running("keeps") as node:
         node.start(PYTHONPATH=str(tmp_path))
-        eventually(lambda: "are open" in node.log, lambda: node.log)
+        eventually(lambda: "it has open files" in node.log, lambda: node.log)
 
 
 def test_a_folder_that_others_may_write_is_not_used() -> None:

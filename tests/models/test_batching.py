@@ -260,7 +260,7 @@ async def test_closing_fails_those_who_wait(model: Model) -> None:
         await waiting
     with pytest.raises(RuntimeError, match="closed"):
         await batcher.submit(["a"])
-    with pytest.raises(RuntimeError, match="alive"):
+    with pytest.raises(RuntimeError, match="has died"):
         batcher.check()
 
 

@@ -239,7 +239,7 @@ def test_logprobs_are_bounded() -> None:
 
     check([SCORED_PROMPT_TOKENS + 1], max_tokens=1)
     check([SCORED_PROMPT_TOKENS], max_tokens=0, echo=True)
-    with pytest.raises(ApiError, match="it may have 4096"):
+    with pytest.raises(ApiError, match="it may have at most 4096"):
         check([SCORED_PROMPT_TOKENS + 1], max_tokens=0, echo=True)
     check([1024] * 64, max_tokens=0, echo=True)
     with pytest.raises(ApiError, match="`logprobs` of up to 65600 tokens"):

@@ -134,7 +134,7 @@ async def test_too_many_files_of_one_owner_are_refused_as_busy(engine: FasterWhi
         stuck = TranscriptionJob(pipe.as_uri(), owner="greedy")
         waiting = [asyncio.ensure_future(anext(engine.transcribe(stuck))) for _ in range(1 + OWNER_WAITING)]
         await asyncio.sleep(0)
-        with pytest.raises(ApiError, match="too many files of your organisation wait") as caught:
+        with pytest.raises(ApiError, match="too many requests of your organisation wait") as caught:
             await anext(engine.transcribe(stuck))
         assert caught.value.fault.name == "BUSY"
         for task in waiting:

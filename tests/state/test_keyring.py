@@ -55,7 +55,7 @@ def test_the_environment_wins_and_writes_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", ["", "zz", "ab" * 31, f"{'ab' * 32},{'cd' * 32},{'ef' * 32}"])
 def test_a_malformed_secret_is_refused_without_being_quoted(tmp_path: Path, value: str) -> None:
-    with pytest.raises(ValueError, match="PARLANCE_SECRET must hold") as caught:
+    with pytest.raises(ValueError, match="PARLANCE_SECRET must contain") as caught:
         secrets.open_secrets(tmp_path, {"PARLANCE_SECRET": value})
     assert not value or value not in str(caught.value)
 

@@ -30,7 +30,7 @@ WEIGHTS = (2.0, 3.0, 1.0)
 
 ASIDE = 0.7
 """What a passage of ASIDE_PAGES counts beside one that explains how things are today."""
-ASIDE_PAGES = ("docs/decisions/", "docs/reference.md", "CHANGELOG.md")
+ASIDE_PAGES = ("docs/decisions/", "docs/glossary.md", "docs/reference.md", "docs/walks.md", "CHANGELOG.md")
 
 EXCERPT_TOKENS = 60
 
