@@ -10,6 +10,7 @@
 
 Every model replica may scale to zero; what a client sees of that is decided in `autoscaling.gate`, from replica state.
 Keys, limits and money are kept by `state`, inside the ingress process.
+What a request does is in `deployments/ingress/flows/`; how it is billed, in `deployments/ingress/money/billing.py`.
 
     serve run configs/embedded.yaml       on a cluster that is there already
     make serve                            on this machine, with everything it needs
