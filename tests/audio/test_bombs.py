@@ -105,7 +105,7 @@ async def test_files_of_one_owner_wait_and_too_many_are_refused(tmp_path: Path) 
     good = encoded("flac", "flac", np.zeros(RATE, np.float32))
     async with stuck(tmp_path, count=9, owner="greedy") as tasks:
         await until(lambda: len(children() - before) == 1)
-        with pytest.raises(QueueFull, match="of one owner"):
+        with pytest.raises(QueueFull, match="of your organisation"):
             await decode(good, RATE, 30, "greedy")
         assert (await decode(good, RATE, 30, "modest")).seconds == 1
         assert not any(task.done() for task in tasks)
