@@ -2,8 +2,6 @@
 
 import sys
 
-COMMANDS = ("check", "weights")
-
 match sys.argv[1:]:
     case ["check", *arguments]:
         from launch.check.cli import main as check

@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from rich.console import Console
@@ -29,6 +29,9 @@ from contract import VERSION
 from contract.catalog import Model
 from launch.environment import ROOT, prepare_environment
 from launch.welcome import say_ready
+
+if TYPE_CHECKING:
+    from launch.check.faults import Plan
 
 GRAPH = "graph:build"
 """Builder of the graph, as Serve config files name it. Those of tests and benchmarks take other arguments."""
@@ -48,17 +51,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
         home = Path(os.environ.get("PARLANCE_HOME", "var")).resolve()
         os.environ["PARLANCE_HOME"] = str(home)
         if args.weights_only:
-            _refuse(config)
-            _fetch_weights(_models(config), offline=args.offline)
+            plans = _plans(config)
+            _refuse(plans)
+            _fetch_weights(_models(plans), offline=args.offline)
             return
+        http = config["http_options"] | ({"port": args.port} if args.port else {})
+        _check_port(http["host"], http["port"])
         with tempfile.TemporaryDirectory(prefix="parlance-", ignore_cleanup_errors=True) as run:
             prepare_environment(home, Path(run))
-            models = _models(config)
+            models = _models(_plans(config))
             if args.warm:
                 wake_chat(config, models)
             built = _build(config)
             _fetch_weights(models, offline=args.offline)
-            serve_until_stopped(config, built, models, args.port, home)
+            serve_until_stopped(config, built, models, http, home)
     except StartError as error:
         sys.exit(f"parlance: {error}")
 
@@ -77,11 +83,9 @@ def woken(config: dict[str, Any]) -> list[str]:
 
 
 def serve_until_stopped(
-    config: dict[str, Any], built: list[Any], models: list[Model], port: int | None, home: Path
+    config: dict[str, Any], built: list[Any], models: list[Model], http: dict[str, Any], home: Path
 ) -> None:
     """Blocks until SIGINT or SIGTERM. Raises StartError."""
-    http = config["http_options"] | ({"port": port} if port else {})
-    _check_port(http["host"], http["port"])
     os.umask(0o077)
     stop = _stop_signal()
     key = asyncio.run(_demo_key(home))
@@ -132,27 +136,30 @@ def _check_port(host: str, port: int) -> None:
             ) from None
 
 
-def _models(config: dict[str, Any]) -> list[Model]:
-    """The models that the profiles of a config file set up. Raises StartError."""
-    import configs
+def _plans(config: dict[str, Any]) -> list[Plan]:
+    """What a config file deploys. Raises StartError."""
+    from configs import CatalogError
+    from launch.check.faults import plan_of
 
     try:
-        catalogs = [configs.load(app["args"].get("profile", "embedded")) for app in config["applications"]]
-    except configs.CatalogError as error:
+        return [plan_of(app["args"]) for app in config["applications"]]
+    except CatalogError as error:
         raise StartError(str(error)) from None
-    return [model for catalog in catalogs for model in catalog.deployed()]
 
 
-def _refuse(config: dict[str, Any]) -> None:
-    """Raises StartError if a profile cannot work here. The graph asks the same when it is built."""
-    from configs import CatalogError
-    from launch.check.faults import UnfitError, plan_of, refuse
+def _models(plans: list[Plan]) -> list[Model]:
+    return [model for plan in plans for model in plan.catalog.deployed()]
+
+
+def _refuse(plans: list[Plan]) -> None:
+    """Raises StartError if a profile cannot work here. A graph that is built is judged by its builder."""
+    from launch.check.faults import UnfitError, refuse
     from launch.check.site import Site
 
     try:
-        for app in config["applications"]:
-            refuse(plan_of(app["args"]), Site.of_process())
-    except (CatalogError, UnfitError) as error:
+        for plan in plans:
+            refuse(plan, Site.of_process())
+    except UnfitError as error:
         raise StartError(str(error)) from None
 
 

@@ -21,6 +21,7 @@ from models.batching import TokenBatcher
 from tests.api.bodies import BODIES
 from tests.api.conftest import Api, LocalEngine
 from tests.api.test_decoder_turns import second
+from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -45,8 +46,7 @@ async def by_gate(owners: Sequence[str]) -> list[int]:
 
     await queue.enter("org-0", ready, 60)
     calls = [asyncio.create_task(call(number)) for number in range(len(owners))]
-    while queue.waiting < len(owners):  # noqa: ASYNC110  # a counter has nothing to wait for
-        await asyncio.sleep(0)
+    await until(lambda: queue.waiting == len(owners))
     queue.leave("org-0")
     await asyncio.gather(*calls)
     return order
@@ -61,8 +61,7 @@ async def by_semaphore(owners: Sequence[str]) -> list[int]:
 
     async with semaphore.of("another"):
         visits = [asyncio.create_task(visit(number)) for number in range(len(owners))]
-        while semaphore.waiting < len(owners):  # noqa: ASYNC110  # as above
-            await asyncio.sleep(0)
+        await until(lambda: semaphore.waiting == len(owners))
     await asyncio.gather(*visits)
     return order
 
