@@ -10,7 +10,7 @@
 
 Every model replica may scale to zero; what a client sees of that is decided in `autoscaling.gate`, from replica state.
 Keys, limits and money are kept by `state`, inside the ingress process.
-What a request does is in `deployments/ingress/flows/`; how it is billed, in `deployments/ingress/money/billing.py`.
+What a request does is in `deployments/ingress/flows/`; how it is billed, in `state/billing/reservation.py`.
 
     serve run configs/embedded.yaml       on a cluster that is there already
     make serve                            on this machine, with everything it needs
@@ -28,14 +28,12 @@ from ray.serve import Application, Deployment
 
 import configs
 from autoscaling.deployment import deployment_options
-from contract.catalog import Catalog, Model
-from contract.operator import UNKNOWN_COUNTRY, Country, Operator, OperatorName
+from contract.catalog import UNKNOWN_COUNTRY, Catalog, Country, Model, Operator, OperatorName
 from deployments.client import connect
 from deployments.fork_server.plan import commands
 from deployments.ingress.deployment import Ingress, IngressArgs
 from deployments.replicas import Chat, Embedder, Reranker, Scorer, Speaker, Transcriber, VoiceDesigner
-from launch.check.faults import Plan, refuse
-from launch.check.site import Site
+from launch.check.faults import Plan, Site, refuse
 from models.options import check
 
 __all__ = ["GraphArgs", "build", "connect", "wire"]
@@ -70,7 +68,7 @@ class GraphArgs(BaseModel):
 def build(args: GraphArgs) -> Application:
     """The graph of a profile: one deployment per model that it sets up, and the ingress in front.
 
-    Raises CatalogError, and UnfitError where the profile cannot work here.
+    Raises CatalogError, and UnfitProfileError where the profile cannot work here.
     """
     if args.country == UNKNOWN_COUNTRY:
         log.warning("decisions will name no country; set `country` in the args of the profile `%s`", args.profile)

@@ -1,7 +1,6 @@
 """The program that decodes a file of a client, in a child process that `audio.sandbox` starts.
 
-It starts for every file, so it imports PyAV and nothing else of this project but its sibling: packages would triple its
-start.
+It starts for every file, so it imports PyAV, and of this project only its sibling: packages would triple its start.
 
     standard input     the file, open and seekable
     standard output    little-endian 16-bit mono samples at the requested rate
@@ -42,7 +41,7 @@ class Unreadable(Exception):
     """The file is no sound in a known format. Its text is one of the sandbox's verdicts."""
 
 
-class TooLong(Exception):
+class LimitReached(Exception):
     """There is more sound than was requested."""
 
 
@@ -56,10 +55,10 @@ def main(sample_rate: int, max_seconds: float, cpu_s: int) -> None:
         for block in decoded(sample_rate):
             limit -= len(block)
             if limit < 0:
-                raise TooLong
+                raise LimitReached
             _write(1, block)
         verdict = "sound"
-    except TooLong:
+    except LimitReached:
         verdict = "too_long"
     except Unreadable as error:
         verdict = str(error)

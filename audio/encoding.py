@@ -13,7 +13,7 @@ from __future__ import annotations
 import io
 import struct
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from audio.provenance import Provenance
 from contract.catalog import AudioFormat
@@ -24,16 +24,6 @@ if TYPE_CHECKING:
     Samples = np.ndarray[Any, np.dtype[np.float32]]
 
 UNKNOWN_SIZE = 0xFFFFFFFF
-
-
-class _Writer(Protocol):
-    """Writes one kind of file into a sink. `add` gets at most a second of float32 samples in [-1, 1]."""
-
-    rate: int
-
-    def add(self, samples: Samples) -> None: ...
-
-    def finish(self) -> None: ...
 
 
 class Encoder:
@@ -48,7 +38,7 @@ class Encoder:
 
     def __init__(self, format: AudioFormat, sample_rate: int, provenance: Provenance, *, whole: bool = False) -> None:
         self._sink: io.BytesIO | _Stream = io.BytesIO() if whole else _Stream()
-        self._writer: _Writer
+        self._writer: _Wav | _Coded  # its `add` gets at most a second of float32 samples in [-1, 1]
         if format == "wav":
             self._writer = _Wav(self._sink, sample_rate, provenance)
         else:
@@ -92,12 +82,9 @@ def encoded(samples: Samples, format: AudioFormat, sample_rate: int, provenance:
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """How PyAV makes one format.
+    """How PyAV makes one format: FFmpeg's names of the muxer and the encoder, and options of the muxer.
 
-    Attributes:
-        container, name: FFmpeg's names of the muxer and the encoder.
-        bits_per_second: of lossy formats; speech in one channel.
-        options: of the muxer.
+    `bits_per_second` is for lossy formats; speech in one channel.
     """
 
     container: str

@@ -43,9 +43,7 @@ class Pitch(NamedTuple):
 def measure(samples: Any, sample_rate: int) -> Pitch | None:
     """The pitch of the voiced part of a mono recording, or None if less than 0.3 s of it is voiced.
 
-    Args:
-        samples: float [n], any scale.
-        sample_rate: in Hz, at least 2,000.
+    `samples` are float [n], of any scale; `sample_rate` is in Hz, at least 2,000.
     """
     import numpy as np
 

@@ -3,18 +3,15 @@
     Provenance         how the sound of a file was made
       |- tags()        for containers with free text keys (FLAC and Ogg comments, ID3 before MP3 and ADTS)
       `- chunks()      for RIFF: a LIST/INFO for players, a _PMX (XMP) for programs
-    read_provenance    the same, read back from a file
 
 The digital source type is IPTC's; https://cv.iptc.org/newscodes/digitalsourcetype/ lists its values.
 """
 
 from __future__ import annotations
 
-import io
 import struct
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from xml.etree import ElementTree
 from xml.sax.saxutils import escape, quoteattr
 
 SOURCE_TYPE = "http://cv.iptc.org/newscodes/digitalsourcetype/trainedAlgorithmicMedia"
@@ -28,12 +25,7 @@ _IPTC = "http://iptc.org/std/Iptc4xmpExt/2008-02-29/"
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """How the sound of a file was made.
-
-    Attributes:
-        engine: name of the engine that made it.
-        made_at: Unix time in s.
-    """
+    """How the sound of a file was made: by which engine, and when, in Unix time (s)."""
 
     engine: str
     made_at: int
@@ -69,45 +61,5 @@ class Provenance:
         )
 
 
-def read_provenance(data: bytes) -> dict[str, str]:
-    """`source_type`, `statement`, `engine` and `date` of a file, as far as it has them.
-
-    Only for files of this project: those of clients are decoded in a process of their own (`audio.sandbox`).
-    """
-    return _read_riff(data) if data[:4] == b"RIFF" else _read_tags(data)
-
-
 def _chunk(name: bytes, content: bytes) -> bytes:
     return name + struct.pack("<I", len(content)) + content + b"\0" * (len(content) % 2)
-
-
-def _read_tags(data: bytes) -> dict[str, str]:
-    import av
-
-    with av.open(io.BytesIO(data)) as file:
-        tags = file.metadata | file.streams.audio[0].metadata  # Ogg has them in the stream
-    keys = {"source_type": "DIGITALSOURCETYPE", "statement": "comment", "engine": "GENERATOR", "date": "date"}
-    return {name: tags[key] for name, key in keys.items() if key in tags}
-
-
-def _read_riff(data: bytes) -> dict[str, str]:
-    at = 12
-    while at + 8 <= len(data):
-        name, size = data[at : at + 4], int.from_bytes(data[at + 4 : at + 8], "little")
-        if name == b"_PMX":
-            return _read_xmp(data[at + 8 : at + 8 + size])
-        at += 8 + size + size % 2
-    return {}
-
-
-def _read_xmp(packet: bytes) -> dict[str, str]:
-    description = ElementTree.fromstring(packet).find(f".//{{{_RDF}}}Description")
-    if description is None:
-        return {}
-    values = {
-        "source_type": description.get(f"{{{_IPTC}}}DigitalSourceType"),
-        "statement": description.findtext(f".//{{{_RDF}}}li"),
-        "engine": description.get(f"{{{_XMP}}}CreatorTool"),
-        "date": description.get(f"{{{_XMP}}}CreateDate"),
-    }
-    return {name: value for name, value in values.items() if value}

@@ -48,8 +48,7 @@ ON_DISK_BYTES = 2 * 1024**3
 silence come in a few hundred kilobytes, and `/tmp` is memory on many machines."""
 
 NICE = 5
-"""A child gives way: to what is paid for, and to the event loop of an ingress. Of a core that others use, it has a
-quarter."""
+"""A child gives way to paid work and to the event loop of an ingress: it has a quarter of a core that others use."""
 
 PADDING_S = 0.1
 """What a child may give beyond the requested length: codecs add silence to a file at its ends."""
@@ -62,8 +61,7 @@ SPEED = 60
 of a few hundred kilobytes can hold eight channels of silence at 384 kHz."""
 
 PATIENCE = 10
-"""Seconds that a child may take for each second of processor time that it may use: it does not run alone, and it
-gives way."""
+"""Seconds that a child may take for each second of processor time that it may use: it shares cores, and gives way."""
 
 REASONS = {
     "unreadable": "the file is not audio, or its format is not supported",
@@ -73,7 +71,6 @@ REASONS = {
 """A child's verdicts. Its text is not read: after a bad file, nobody knows who writes it."""
 
 PROGRAM = Path(__file__).with_name("decoding.py")
-"""What a child runs."""
 
 _threads = ThreadPoolExecutor(CHILDREN, thread_name_prefix="sandbox")
 _slots = FairSemaphore(CHILDREN, OWNER_WAITING, ALL_WAITING)
@@ -82,12 +79,9 @@ _disk = Shares(ON_DISK_BYTES)
 
 @dataclass(frozen=True, slots=True)
 class Sound:
-    """What was in a file.
+    """What was in a file: mono, little-endian 16-bit PCM, its rate in Hz and its length.
 
-    Attributes:
-        samples: mono, little-endian 16-bit PCM; long ones are mapped from a file that is gone when they are.
-        sample_rate: in Hz.
-        seconds: its length.
+    Long samples are mapped from a file that is gone when they are.
     """
 
     samples: bytes | mmap
@@ -100,11 +94,7 @@ class NotAudio(ValueError):
 
 
 class TooLong(ValueError):
-    """More sound than was requested. Its text is the length, as far as it was looked at.
-
-    Attributes:
-        seconds: the sound is longer than this.
-    """
+    """More sound than was requested: longer than `seconds`. Its text says so."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"more than {seconds:g} s")
@@ -210,7 +200,6 @@ class _Output:
         self._file.write(block)
 
     def samples(self) -> bytes | mmap:
-        """All of it."""
         self._file.seek(0)
         if not self._on_disk:
             return self._file.read()

@@ -1,4 +1,4 @@
-"""When replicas live, and what a client sees of it. Only this package and `deployments` know Ray.
+"""When replicas start and stop, and who gets a slot. Below `launch`, only this package and `deployments` know Ray.
 
 engine.py       what a caller needs of an engine; whose a call is, and the times that it took
 gate.py         one way in to an engine: cold, busy, deadlines, translation of every Ray error

@@ -35,15 +35,7 @@ from autoscaling.ray_internals.metrics import counted_as_waiting, report_waiting
 from autoscaling.watch import Start, StartWatch
 from concurrency.fairness import QueueFull
 from contract.catalog import Serving
-from contract.errors import (
-    BUSY,
-    ENGINE_FAILED,
-    UPSTREAM_ERROR,
-    UPSTREAM_TIMEOUT,
-    WARMING_UP,
-    ApiError,
-    without_text,
-)
+from contract.errors import BUSY, ENGINE_FAILED, UPSTREAM_ERROR, UPSTREAM_TIMEOUT, WARMING_UP, ApiError, without_text
 from contract.limits import COLD_RETRY_AFTER_MAX_S
 
 log = logging.getLogger(f"parlance.{__name__}")
@@ -131,8 +123,8 @@ class Gate:
                 try:
                     while True:
                         async with _deadline(left_s):
-                            item: Any = await anext(response, _END)
-                        if item is _END:
+                            item: Any = await anext(response, None)
+                        if item is None:  # which no protocol has among its items
                             return
                         left_s = self.serving.deadline_s
                         count()
@@ -149,8 +141,8 @@ class Gate:
         owner, timings = context.owner, context.timings
         started, loaded, timings.has_begun = time.perf_counter(), timings.load, False
         try:
-            if not self.running() or not self._queue.try_enter(owner):
-                await self._queue.enter(owner, partial(self._enter, timings), self.serving.deadline_s)
+            deadline_s, is_running = self.serving.deadline_s, self.running() > 0
+            await self._queue.enter(owner, partial(self._enter, timings), deadline_s, may_begin=is_running)
         except QueueFull:
             raise BUSY(
                 f"{self.serving.max_queued} requests already wait for this engine; send this one again shortly"
@@ -171,10 +163,8 @@ class Gate:
         Where Serve's router refuses, it is the one who does, exactly, over all ingress replicas.
         """
         view = views.VIEWS.get(self._key)
-        slots = view.slots() if view else 0
-        if self.serving.when_busy == "refuse":
-            return slots + self.serving.max_queued
-        return slots
+        more = self.serving.max_queued if self.serving.when_busy == "refuse" else 0
+        return (view.slots() if view else 0) + more
 
     async def ready(self, within_s: float, *, timings: Timings) -> None:
         """Returns once a replica runs, also where calls are refused when it is cold.
@@ -231,10 +221,6 @@ class Gate:
         """The time that loading takes, and up to a quarter more or less: those who were refused come one by one."""
         load_s = min(COLD_RETRY_AFTER_MAX_S / (1 + SPREAD), self._load_s)
         return max(1, math.ceil(load_s * random.uniform(1, 1 + SPREAD)))
-
-
-_END = object()
-"""What `anext` gives at the end of a stream."""
 
 
 @asynccontextmanager

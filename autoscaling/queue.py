@@ -45,7 +45,7 @@ class QueueTimeout(Exception):
     """The turn of a call did not come in time."""
 
 
-class _Entry:
+class _WaitingCall:
     """One call that waits."""
 
     def __init__(self, within_s: float) -> None:
@@ -88,9 +88,9 @@ class SlotQueue:
         self._sharers = sharers
         self._waits = waits
         self._at_work = OwnerCounter()
-        self._waiting: FairQueue[_Entry] = FairQueue()
+        self._waiting: FairQueue[_WaitingCall] = FairQueue()
         """Calls that have no slot yet, also those for an engine that starts."""
-        self._ready: FairQueue[_Entry] = FairQueue()
+        self._ready: FairQueue[_WaitingCall] = FairQueue()
         """Those among them that could go to work now."""
         self._timer: asyncio.TimerHandle | None = None
 
@@ -104,14 +104,18 @@ class SlotQueue:
         """Calls at work, and those that wait."""
         return self._at_work.total + self.waiting
 
-    async def enter(self, owner: str, ready: Callable[[], Awaitable[None]], within_s: float) -> None:
-        """Returns with a slot, which `leave` gives back.
+    async def enter(
+        self, owner: str, ready: Callable[[], Awaitable[None]], within_s: float, *, may_begin: bool = False
+    ) -> None:
+        """Returns with a slot, which `leave` gives back. Where a call `may_begin` and a slot is free, that is at once.
 
         `ready` is awaited while the call counts as waiting: until an engine has started, say. From then on the turn
         must come in `within_s`. Raises QueueFull, QueueTimeout, and what `ready` raises.
         """
         self._ready.note(owner)
-        entry = _Entry(within_s)
+        if may_begin and self._take_free(owner):
+            return
+        entry = _WaitingCall(within_s)
         if evicted := self._waiting.add(owner, entry, self._max_waiting + self._free()):
             evicted.evict()
         try:
@@ -136,9 +140,8 @@ class SlotQueue:
                 raise QueueTimeout from None
             raise error
 
-    def try_enter(self, owner: str) -> bool:
-        """Takes a slot for a call that need not wait, at an engine that runs. Returns whether there was one."""
-        self._ready.note(owner)
+    def _take_free(self, owner: str) -> bool:
+        """Takes a slot for a call that need not wait. Returns whether there was one."""
         if self._ready or not (may_work := self._admission()) or not may_work(owner):
             return False
         self._at_work.take(owner)

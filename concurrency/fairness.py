@@ -92,7 +92,7 @@ class FairQueue(Generic[T]):
         return sorted(self._lines, key=lambda owner: self._turns.get(owner, 0))
 
     def next(self, served: OwnerCounter, may_begin: Callable[[Hashable], bool]) -> Hashable | None:
-        """Of the owners that `may_begin`, the one that is `served` least; among equals, the one whose turn it is."""
+        """The owner that is `served` least of those that `may_begin`; among equals, the one whose turn it is."""
         owners = filter(may_begin, self._lines)
         return min(owners, key=lambda owner: (served[owner], self._turns.get(owner, 0)), default=None)
 

@@ -1,8 +1,7 @@
 """What we offer here: the catalogue, one TOML stanza per model, read once by `load`.
 
 stanzas.py              TOML files as stanzas, and what is wrong with one
-speech.py               engines, voices and sentences: whether they fit together
-voice_design.py         traits of voices to design, and their designers: likewise
+voices.py               engines, voices, sentences, traits and designers: whether they fit together
 catalog/<noun>.toml     public facts of each model + `[<id>.serving.<profile>]`
 catalog/voices.toml     who speaks: one stanza per voice; sentences.toml: what they say in samples
 catalog/voice_aliases.toml  names of other voices, and who speaks for them
@@ -18,12 +17,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from configs.speech import check_routing, load_aliases, load_sentences, load_voices
 from configs.stanzas import CatalogError, serving_tables, stanzas, validated
-from configs.voice_design import check_designers, load_traits
+from configs.voices import check_designers, check_routing, load_aliases, load_sentences, load_traits, load_voices
 from contract.body import parse
 from contract.catalog import CATALOG_TYPES, Catalog, Model, SpeechModel, VoiceDesignModel
-from contract.decisions.presets import Preset
+from contract.decisions.questions import Preset
 from contract.errors import ApiError
 
 __all__ = ["FOLDER", "PROFILES", "CatalogError", "load", "load_presets", "profiles"]

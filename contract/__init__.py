@@ -1,15 +1,12 @@
 """What we promise: requests, replies, limits and errors as code. Pure; imports pydantic only.
 
     errors.py                       every error, one row each
-    remedies.py                     why each of them happens, and what to do
     limits.py                       numbers that hold for all models, and their units
     access.py                       scopes, tariffs, the caller behind a key
-    operator.py                     who runs the service, and in which country
-    catalog/                        types of the catalogue: what a model's stanza may say
+    catalog/                        types of the catalogue: what a model's stanza may say, and who runs the service
     models.py                       how a model is listed
     base.py  body.py  images.py     how strictly bodies are read: types, JSON, `data:` addresses
     wires.py                        how replies are written: server-sent events, the shape of errors
-    quantities.py                   what a job may cost at most
     mcp.py                          JSON-RPC messages, and what tools take
     chat/                           chat on OpenAI's first wire
     responses/  messages/           the same on OpenAI's newer wire, and on Anthropic's

@@ -85,7 +85,6 @@ class Caller:
             raise MISSING_SCOPE(f"this key does not have the scope `{scope}`; create a key that has it")
 
     def may_use(self, model_id: str) -> bool:
-        """Whether the organisation has `model_id` enabled."""
         return self.models is None or model_id in self.models
 
     @property

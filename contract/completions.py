@@ -12,20 +12,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, SkipValidation, model_validator
 from typing_extensions import TypedDict
 
-from contract.base import Items, Lenient
+from contract.base import Lenient
 from contract.catalog import ChatModel
-from contract.chat import request as chat
+from contract.catalog.base import likely_tokens, most_tokens, utf8_bytes
+from contract.chat import sampling
 from contract.chat.usage import ChatUsage
-from contract.limits import (
-    MAX_CHOICES,
-    MAX_PENALTY,
-    MAX_REPETITION_PENALTY,
-    MAX_STOP_CHARS,
-    MAX_STOPS,
-    MAX_TEMPERATURE,
-    MAX_TOP_K,
-)
-from contract.quantities import likely_tokens, most_tokens, utf8_bytes
 
 MAX_COMPLETIONS = 128
 """Prompts of one request, times the `n` answers to each."""
@@ -73,24 +64,21 @@ class CompletionRequest(Lenient):
     ]
     suffix: str | None = None
     max_tokens: Annotated[int, Field(ge=0)] | None = None
-    temperature: Annotated[float, Field(ge=0, le=MAX_TEMPERATURE)] | None = None
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    top_k: Annotated[int, Field(ge=0, le=MAX_TOP_K)] | None = None
-    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
-    n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
+    temperature: sampling.Temperature | None = None
+    top_p: sampling.TopP | None = None
+    top_k: sampling.TopK | None = None
+    min_p: sampling.MinP | None = None
+    n: sampling.Choices | None = None
     best_of: int | None = None
     stream: bool | None = None
-    stream_options: chat.StreamOptions | None = None
+    stream_options: sampling.StreamOptions | None = None
     logprobs: Annotated[int, Field(ge=0, le=MAX_COMPLETION_LOGPROBS)] | None = None
     echo: bool | None = None
-    stop: Annotated[
-        Annotated[list[Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]], Items(MAX_STOPS)] | None,
-        BeforeValidator(lambda v: [v] if isinstance(v, str) else v, json_schema_input_type=str | list[str] | None),
-    ] = None
-    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
-    presence_penalty: Annotated[float, Field(ge=-MAX_PENALTY, le=MAX_PENALTY)] | None = None
-    frequency_penalty: Annotated[float, Field(ge=-MAX_PENALTY, le=MAX_PENALTY)] | None = None
-    repetition_penalty: Annotated[float, Field(gt=0, le=MAX_REPETITION_PENALTY)] | None = None
+    stop: sampling.Stop = None
+    seed: sampling.Seed | None = None
+    presence_penalty: sampling.Penalty | None = None
+    frequency_penalty: sampling.Penalty | None = None
+    repetition_penalty: sampling.RepetitionPenalty | None = None
 
     @model_validator(mode="after")
     def _fields_agree(self) -> CompletionRequest:
@@ -109,7 +97,6 @@ class CompletionRequest(Lenient):
 
     @property
     def answers(self) -> int:
-        """Answers to each prompt."""
         return self.n or 1
 
     @property
@@ -119,7 +106,6 @@ class CompletionRequest(Lenient):
 
     @property
     def include_usage(self) -> bool:
-        """Whether a stream ends with the token counts."""
         return bool(self.stream_options and self.stream_options.include_usage)
 
 
@@ -131,11 +117,9 @@ class CompletionJob:
     owner: str = ""
 
     def most_input_tokens(self, model: ChatModel) -> int:
-        """An upper bound of the tokens of all prompts."""
         return sum(min(self._most_of(prompt), model.context_window) for prompt in self.request.prompt)
 
     def likely_input_tokens(self, model: ChatModel) -> int:
-        """About the tokens of all prompts."""
         likely = (likely_tokens([p]) if isinstance(p, str) else len(p) for p in self.request.prompt)
         return sum(min(tokens, model.context_window) for tokens in likely)
 

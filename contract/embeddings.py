@@ -17,8 +17,8 @@ from typing_extensions import TypedDict
 
 from contract.base import Lenient
 from contract.catalog import EmbeddingModel, InputType
+from contract.catalog.base import likely_tokens, most_tokens, utf8_bytes
 from contract.errors import INVALID_REQUEST
-from contract.quantities import likely_tokens, most_tokens, utf8_bytes
 
 MAX_INPUTS = 2048
 """Texts of one request."""
@@ -121,7 +121,6 @@ class EmbeddingsJob:
     owner: str = ""
 
     def most_input_tokens(self, model: EmbeddingModel) -> int:
-        """An upper bound of the tokens that are read."""
         count = len(self.texts)
         read_bytes = utf8_bytes(text for text in self.texts if isinstance(text, str))
         read_bytes += sum(TOKEN_TEXT_BYTES * len(text) for text in self.texts if isinstance(text, tuple))
@@ -129,18 +128,15 @@ class EmbeddingsJob:
         return min(most_tokens(read_bytes, count), model.context_window * count)
 
     def likely_input_tokens(self, model: EmbeddingModel) -> int:
-        """About the tokens that are read."""
         likely = (likely_tokens([text]) if isinstance(text, str) else len(text) for text in self.texts)
         return sum(min(tokens, model.context_window) for tokens in likely)
 
 
 @dataclass(frozen=True, slots=True)
 class Embeddings:
-    """Vectors of some texts, in their order. Plain bytes cross a handle without a copy per number.
+    """Vectors of some texts, in their order: little-endian float32, row-major [n, dimensions].
 
-    Attributes:
-        vectors: little-endian float32, row-major [n, dimensions].
-        prompt_tokens: tokens that the model read, after truncation.
+    Plain bytes cross a handle without a copy per number. `prompt_tokens` were read, after truncation.
     """
 
     vectors: bytes

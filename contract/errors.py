@@ -4,7 +4,7 @@
       `- fault: Fault             which row of the table; gives status, type, code, headers
 
 Raise by calling a row: `raise UNKNOWN_VOICE("voice `x` does not exist", param="voice")`. No other file chooses a
-status or a code. Rows marked `detail=False` are service faults: their text is fixed and says nothing about the inside.
+status or a code. Rows with a `text` are service faults: their text is fixed and says nothing about the inside.
 """
 
 from __future__ import annotations
@@ -124,7 +124,6 @@ class Fault:
 
     @property
     def type(self) -> str:
-        """`error.type` on the wire."""
         return TYPE_BY_STATUS.get(self.status, "invalid_request_error")
 
     def __call__(
@@ -201,10 +200,7 @@ TOO_MUCH_AT_ONCE = _row("TOO_MUCH_AT_ONCE", 429, "rate_limit_exceeded")
 TOO_MANY_UPLOADS = _row("TOO_MANY_UPLOADS", 429, "rate_limit_exceeded", retry_after_s=60)
 BUSY = _row("BUSY", 429, retry_after_s=1)
 PROVIDER_BUSY = _row(
-    "PROVIDER_BUSY",
-    429,
-    "busy",
-    text="the provider of this engine accepts no more requests now; send it again in a few seconds",
+    "PROVIDER_BUSY", 429, "busy", text="the engine's provider accepts no more requests now; try again in a few seconds"
 )
 
 INTERNAL_ERROR = _row(
@@ -213,19 +209,14 @@ INTERNAL_ERROR = _row(
 NOT_IMPLEMENTED = _row("NOT_IMPLEMENTED", 501, should_retry=False)
 UPSTREAM_ERROR = _row("UPSTREAM_ERROR", 502, text="the engine failed while it processed this request; send it again")
 STREAM_INCOMPLETE = _row(
-    "STREAM_INCOMPLETE",
-    502,
-    text="the engine failed before the audio was complete; nothing was delivered, so send it again",
+    "STREAM_INCOMPLETE", 502, text="the engine failed before the audio was complete; none of it was sent, so try again"
 )
 WARMING_UP = _row("WARMING_UP", 503, text="the engine is warming up; send the request again in about a minute")
 ENGINE_FAILED = _row(
     "ENGINE_FAILED", 503, text="the engine cannot be started; only the operator of this server can repair it"
 )
 NOT_CONFIGURED = _row(
-    "NOT_CONFIGURED",
-    503,
-    text="this engine is not set up in this deployment; `GET /models` shows what is",
-    should_retry=False,
+    "NOT_CONFIGURED", 503, text="this engine is not set up here; `GET /models` shows which are", should_retry=False
 )
 SAMPLE_UNAVAILABLE = _row(
     "SAMPLE_UNAVAILABLE",
@@ -234,9 +225,7 @@ SAMPLE_UNAVAILABLE = _row(
     retry_after_s=60,
 )
 RUNTIME_UNAVAILABLE = _row(
-    "RUNTIME_UNAVAILABLE",
-    503,
-    text="no measured runtime of this model is reachable; `GET /decisions/models` says which are",
+    "RUNTIME_UNAVAILABLE", 503, text="this model has no measured runtime now; `GET /decisions/models` shows which have"
 )
 OVERLOADED = _row("OVERLOADED", 503, text="the server is at capacity; send the request again shortly")
 STATE_UNAVAILABLE = _row(
@@ -246,17 +235,10 @@ STATE_UNAVAILABLE = _row(
     retry_after_s=5,
 )
 STORE_FULL = _row(
-    "STORE_FULL",
-    503,
-    "state_unavailable",
-    text="the server's disk for recordings is full; send the request again later",
-    retry_after_s=60,
+    "STORE_FULL", 503, "state_unavailable", text="the disk for recordings is full; try again later", retry_after_s=60
 )
 RECORDING_TIMEOUT = _row(
-    "RECORDING_TIMEOUT",
-    504,
-    "upstream_timeout",
-    text="the engine did not finish this recording in time; split it and send the parts",
+    "RECORDING_TIMEOUT", 504, "upstream_timeout", text="this recording took too long; split it and send the parts"
 )
 UPSTREAM_TIMEOUT = _row(
     "UPSTREAM_TIMEOUT", 504, text="the engine did not answer in time; send the request again or ask for less"

@@ -8,7 +8,6 @@ CHAT_BODY_BYTES = 24 * MIB
 SPEECH_BODY_BYTES = 32 * MIB
 """Speech bodies may carry a clip of 30 s in base64, up to 96 kHz, two channels and 32 bits."""
 MCP_BODY_BYTES = 4 * MIB
-"""Bytes of a message to the MCP endpoint."""
 KEYLESS_BODY_BYTES = 64 * 1024
 """Bytes of a message without a key: one of 4 MiB could delay all other requests for a quarter of a second."""
 
@@ -73,7 +72,6 @@ KEYLESS_AT_ONCE = 40
 """How many of these may be under way at one time in one ingress process."""
 
 DOCS_QUERY_CHARS = 500
-"""Characters of a query to the documentation."""
 DOCS_RESULTS = 20
 """Sections that one query shows at most."""
 
@@ -149,13 +147,13 @@ UPLOAD_S = 3600
 """Seconds in which a ticket can be used."""
 OPEN_UPLOADS = 100
 """Tickets of an organisation under which bytes lie or may come: those that are not used, and until they expire those
-that were used before anything was uploaded. they occupy up to 100 MiB each."""
+that were used before anything was uploaded. They occupy up to 100 MiB each."""
 UPLOADS_OF_ORGANISATION = 32
 """Recordings of an organisation that are on their way under tickets at one time, in one ingress process."""
 SPARE_BYTES = 1024 * MIB
 """Bytes that uploads leave free on the disk of the recordings: the database is often on the same disk."""
 RECORDING_S = 4 * 3600
-"""Length of a recording. no deadline would hold for a longer one."""
+"""Length of a recording: no deadline would hold for a longer one."""
 FORMAT_TEXT_S = 20 * 60
 """Length of a recording with `format_text`."""
 CONTEXT_TERMS = 100
@@ -182,7 +180,6 @@ DRAFT_S = 20 * 60
 DRAFT_KEPT_S = 30 * 24 * 3600
 """How long a draft that nobody adopted is kept, with its clip."""
 VOICE_LABEL_CHARS = 80
-"""Characters of the `label` of a designed voice."""
 FREE_TEXT_CHARS = 500
 """Characters of `free_text` in an order."""
 SUGGEST_CHARS = 2000
@@ -214,3 +211,8 @@ EARLY_LEAVERS = 10_000
 
 EARLY_LEAVER_S = 86_400.0
 """Seconds for which it does: their whole answers are counted while they are made."""
+
+
+def most_with_logprobs(others: int) -> int:
+    """Tokens of all choices of a request together, with so many others beside each."""
+    return LOGPROB_TOKENS * (1 + LOGPROB_OTHERS) // (1 + max(others, LOGPROB_OTHERS))

@@ -1,4 +1,4 @@
-"""GET /models: how a model is listed."""
+"""GET /models, and GET /decisions/models: how a model is listed, and what one request may hold."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any, Literal, NotRequired, cast
 
 from typing_extensions import TypedDict
 
-from contract.catalog import ChatModel, EmbeddingModel, Model, RerankModel, SpeechModel, TranscriptionModel
-from contract.chat.tools import MAX_TOOLS
-from contract.embeddings import MAX_INPUTS
-from contract.limits import (
-    CHAT_BODY_BYTES,
-    CONTEXT_TERMS,
-    JSON_BODY_BYTES,
-    MAX_IMAGES,
-    RECORDING_BODY_BYTES,
-    RECORDING_S,
-    SPEECH_BODY_BYTES,
-    SPEECH_CLIP_S,
-    UPLOAD_BYTES,
+from contract import limits
+from contract.catalog import (
+    ChatModel,
+    DecisionModel,
+    EmbeddingModel,
+    Model,
+    Operator,
+    RerankModel,
+    SpeechModel,
+    TranscriptionModel,
 )
+from contract.chat.tools import MAX_TOOLS
+from contract.decisions.engine import Measurement
+from contract.embeddings import MAX_INPUTS
 from contract.rerank import MAX_DOCUMENTS
 from contract.speech.voices import SpokenBy
 
@@ -100,33 +100,109 @@ def _limits(model: Model) -> dict[str, int | float | list[str]]:
     """What one request may hold; the window is in `context_window`, where there is one."""
     match model:
         case ChatModel():
-            return {"images": MAX_IMAGES if model.vision else 0, "tools": MAX_TOOLS, "body_bytes": CHAT_BODY_BYTES}
+            return {
+                "images": limits.MAX_IMAGES if model.vision else 0,
+                "tools": MAX_TOOLS,
+                "body_bytes": limits.CHAT_BODY_BYTES,
+            }
         case EmbeddingModel():
             return {
                 "inputs": MAX_INPUTS,
                 "input_tokens": model.context_window,
                 "input_types": sorted(model.prompts),
-                "body_bytes": JSON_BODY_BYTES,
+                "body_bytes": limits.JSON_BODY_BYTES,
             }
         case RerankModel():
-            return {"documents": MAX_DOCUMENTS, "pair_tokens": model.context_window, "body_bytes": JSON_BODY_BYTES}
+            return {
+                "documents": MAX_DOCUMENTS,
+                "pair_tokens": model.context_window,
+                "body_bytes": limits.JSON_BODY_BYTES,
+            }
         case SpeechModel():
             return {
                 "input_characters": model.max_input_chars,
-                "reference_clip_s": SPEECH_CLIP_S if model.has_cloning else 0,
+                "reference_clip_s": limits.SPEECH_CLIP_S if model.has_cloning else 0,
                 "languages": list(model.languages),
                 "response_formats": list(model.formats),
-                "body_bytes": SPEECH_BODY_BYTES,
+                "body_bytes": limits.SPEECH_BODY_BYTES,
             }
         case TranscriptionModel():
             return {
-                "file_bytes": RECORDING_BODY_BYTES,
-                "upload_bytes": UPLOAD_BYTES,
-                "audio_s": RECORDING_S,
+                "file_bytes": limits.RECORDING_BODY_BYTES,
+                "upload_bytes": limits.UPLOAD_BYTES,
+                "audio_s": limits.RECORDING_S,
                 "languages": sorted(model.languages),
                 "response_formats": list(model.formats),
                 "timestamp_granularities": ["segment", "word"] if model.times_words else ["segment"],
-                "context_terms": CONTEXT_TERMS if model.takes_terms else 0,
+                "context_terms": limits.CONTEXT_TERMS if model.takes_terms else 0,
             }
         case _:
             return {}
+
+
+class DecisionModelObject(TypedDict):
+    """A decision model. `measurements` is null until a replica has measured its runtime.
+
+    `price_micro_eur` is what a million of each unit costs.
+    """
+
+    id: str
+    object: Literal["decision_model"]
+    created: int
+    display_name: str | None
+    description: str | None
+    default: bool
+    runtime: str
+    operator: str
+    country: str
+    via: str
+    images: bool
+    context_window: int
+    price_micro_eur: dict[str, int]
+    status: Literal["measured", "not_measured"]
+    measurements: dict[str, float | str] | None
+
+
+class DecisionModelList(TypedDict):
+    """The decision models of the caller's organisation, and what a request may hold."""
+
+    object: Literal["list"]
+    data: list[DecisionModelObject]
+    default: str | None
+    limits: dict[str, int | list[int]]
+
+
+def describe_decision_model(
+    model: DecisionModel, measured: Measurement | None, operator: Operator, *, is_default: bool
+) -> DecisionModelObject:
+    """One entry of the list."""
+    return {
+        "id": model.id,
+        "object": "decision_model",
+        "created": model.created,
+        "display_name": model.display_name,
+        "description": model.description,
+        "default": is_default,
+        "runtime": model.runtime,
+        "operator": operator.name,
+        "country": operator.country,
+        "via": model.runtime_via,
+        "images": model.reads_images,
+        "context_window": model.context_window,
+        "price_micro_eur": model.price,
+        "status": "measured" if measured else "not_measured",
+        "measurements": measured.model_dump() if measured else None,
+    }
+
+
+DECISION_LIMITS: dict[str, int | list[int]] = {
+    "questions": limits.DECISION_QUESTIONS,
+    "state_characters": limits.DECISION_STATE_CHARS,
+    "question_characters": limits.DECISION_QUESTION_CHARS,
+    "description_characters": limits.DECISION_DESCRIPTION_CHARS,
+    "options": list(limits.DECISION_OPTIONS),
+    "levels": list(limits.DECISION_LEVELS),
+    "body_bytes": limits.DECISION_BODY_BYTES,
+    "images": limits.DECISION_IMAGES,
+    "image_bytes": limits.DECISION_IMAGE_BYTES,
+}

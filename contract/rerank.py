@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 
 from contract.base import Lenient
 from contract.catalog import RerankModel
-from contract.quantities import likely_tokens, most_tokens, utf8_bytes
+from contract.catalog.base import likely_tokens, most_tokens, utf8_bytes
 
 MAX_DOCUMENTS = 1000
 """Documents of one request."""
@@ -70,7 +70,6 @@ class RerankJob:
         return min(most_tokens(read_bytes, 2 * count), 2 * model.context_window * count)
 
     def likely_input_tokens(self, model: RerankModel) -> int:
-        """About the tokens that are read, the query with each document."""
         query = likely_tokens([self.query])
         return sum(min(query + likely_tokens([document]), model.context_window) for document in self.documents)
 
@@ -79,8 +78,7 @@ class RerankJob:
 class Ranking:
     """Relevance of each document, in the order they were sent; higher is more relevant.
 
-    Attributes:
-        prompt_tokens: tokens that the model read, the query once for each time it was read.
+    `prompt_tokens` counts the query each time it was read.
     """
 
     scores: tuple[float, ...]

@@ -14,10 +14,10 @@ from typing_extensions import TypedDict
 
 from contract.base import Items, Lenient
 from contract.catalog import ChatModel
+from contract.catalog.base import utf8_bytes
 from contract.chat.request import ChatRequest
 from contract.errors import INVALID_REQUEST
 from contract.limits import DETOKENIZE_IDS, TOKENIZE_BYTES_PER_TOKEN
-from contract.quantities import utf8_bytes
 
 FRAME_BYTES = 8192
 """Bytes of a reply beside the text: control tokens and words of a template."""
@@ -36,7 +36,6 @@ class TokenizeText(Lenient):
     return_token_strs: bool | None = None
 
     def job(self) -> TokenizeJob:
-        """What the engine is asked."""
         return TokenizeJob(
             text=self.prompt, add_special_tokens=self.add_special_tokens, with_strings=bool(self.return_token_strs)
         )
@@ -50,7 +49,6 @@ class TokenizeMessages(ChatRequest):
     return_token_strs: bool | None = None
 
     def job(self) -> TokenizeJob:
-        """What the engine is asked."""
         return TokenizeJob(
             request=self,
             add_special_tokens=self.add_special_tokens,

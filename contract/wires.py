@@ -39,7 +39,7 @@ def event(content: Mapping[str, Any]) -> bytes:
 def contents(events: bytes) -> Iterator[dict[str, Any]]:
     """The contents of events that `event` framed, for wires that say the same in another form."""
     for framed in events.split(b"\n\n"):
-        if framed:
+        if framed.startswith(b"data: {"):
             content: dict[str, Any] = json.loads(framed.removeprefix(b"data: "))
             yield content
 
@@ -100,11 +100,9 @@ def error_body(error: ApiError, request_id: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class ErrorShape:
-    """How a wire tells an error.
+    """How a wire tells an error: `body` makes the JSON body of an error and the id of its request.
 
-    Attributes:
-        body: the JSON body, of an error and the id of its request.
-        id_headers: headers of every reply in which this wire's clients look for that id.
+    `id_headers` are the headers of every reply in which this wire's clients look for that id.
     """
 
     body: Callable[[ApiError, str], dict[str, Any]]

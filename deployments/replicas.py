@@ -20,7 +20,7 @@ from autoscaling.ray_internals.replica import keep_replica_port_local
 from contract.catalog import DecisionModel, Model
 from contract.chat.engine import ChatEngine
 from contract.decisions.engine import DecisionEngine
-from contract.decisions.presets import Preset
+from contract.decisions.questions import Preset
 from contract.embeddings import EmbeddingsEngine
 from contract.rerank import RerankEngine
 from contract.speech.engine import SpeechEngine

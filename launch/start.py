@@ -153,21 +153,19 @@ def _models(plans: list[Plan]) -> list[Model]:
 
 def _refuse(plans: list[Plan]) -> None:
     """Raises StartError if a profile cannot work here. A graph that is built is judged by its builder."""
-    from launch.check.faults import UnfitError, refuse
-    from launch.check.site import Site
+    from launch.check.faults import Site, UnfitProfileError, refuse
 
     try:
         for plan in plans:
             refuse(plan, Site.of_process())
-    except UnfitError as error:
+    except UnfitProfileError as error:
         raise StartError(str(error)) from None
 
 
 def _fetch_weights(models: list[Model], *, offline: bool) -> None:
     from models.weights import store as weights
 
-    servings = [model.serving for model in models if model.serving]
-    for name in sorted({serving.weights for serving in servings if serving.weights}):
+    for name in sorted({model.weights for model in models if model.weights}):
         with _step(f"weights {name}"):
             try:
                 weights.ensure(name, offline=offline, may_lock=True)
@@ -196,12 +194,12 @@ def _build(config: dict[str, Any]) -> list[Any]:
     from autoscaling.deployment import DeploymentTableError
     from autoscaling.ray_internals.start import build_application
     from configs import CatalogError
-    from launch.check.faults import UnfitError
+    from launch.check.faults import UnfitProfileError
     from models.options import OptionsError
 
     try:
         return [build_application(app) for app in config["applications"]]
-    except (CatalogError, DeploymentTableError, OptionsError, UnfitError) as error:
+    except (CatalogError, DeploymentTableError, OptionsError, UnfitProfileError) as error:
         raise StartError(str(error)) from None
 
 

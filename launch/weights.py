@@ -132,10 +132,9 @@ def _lock(options: argparse.Namespace) -> None:
 
 def _weights_of(profile: str) -> set[str]:
     try:
-        servings = [model.serving for model in configs.load(profile).deployed()]
+        return {model.weights for model in configs.load(profile).deployed() if model.weights}
     except configs.CatalogError as error:
         raise WeightsError(str(error)) from None
-    return {serving.weights for serving in servings if serving and serving.weights}
 
 
 def _commit(stanza: Stanza | None) -> str:

@@ -2,16 +2,14 @@
 
     weights/                        where weights come from; pinned, verified, never run as code
     options.py                      what a stanza may tell its adapter
-    imports.py                      what an adapter imports while it loads
-    precision.py                    the floating-point type that a processor computes in
-    stepping.py                     engines that block, advanced in threads
-    stalls.py                       whether what an engine does takes too long
+    cpu.py                          the floating-point type and the threads that suit a processor
+    stepping.py                     engines that block, advanced in threads; whether they hang
     provider.py                     engines behind a provider's HTTP API
     llm/                            vLLM, started from a small spec by chat, decisions and transcription
     espeak/  kokoro/                synthesizers on a CPU, for engines that speak and designers of voices
     qwen_tts.py                     Qwen3-TTS's package, for both as well
     chat/  decisions/               language models
-    embeddings.py  rerank.py        encoders; both stand on encoders.py, sentences.py, tokenizer.py and batching.py
+    embeddings.py  rerank.py        encoders; both stand on encoders.py, tokenizer.py and batching.py
     speech/  transcription/         text to speech, and speech to text
     voice_design/                   new voices from descriptions
 
@@ -23,15 +21,43 @@ protocol of its capability in `contract`, and has `check_health()` and `close()`
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, field
 from typing import Any
 
 from contract.catalog import Model
-from models.imports import NOTHING, Imports
+from models import options
+
+
+@dataclass(frozen=True, slots=True)
+class Imports:
+    """Modules that an adapter imports until it has answered once: another process may import them beforehand.
+
+    They are modules of installed packages, in the order of their imports, and none of this project. They must be safe
+    to fork: no thread stays, no file is open, no GPU is touched. tests/fork_server holds each list to what is really
+    imported. Variables of `environment` are for the modules to read; what the operator has set stays as it is.
+    """
+
+    modules: tuple[str, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def __add__(self, other: Imports) -> Imports:
+        return Imports((*self.modules, *other.modules), self.environment | other.environment)
+
+
+NOTHING = Imports()
+
+ONNX = Imports(("onnxruntime",), {"ORT_DISABLE_TELEMETRY": "1"})
+"""Without the variable, the import starts a thread and a database that report to the maker."""
+
+SOUND = Imports(("numpy", "av", "soxr"))
+"""Modules that `audio` imports, which knows no models."""
+
+WATERMARK = Imports(("torch",))
+"""Modules that `audio.watermark` imports."""
 
 
 def load(model: Model) -> Any:
     """The adapter of `model` with its weights loaded: seconds to minutes. Raises WeightsError, OptionsError."""
-    from models import options
     from models.weights import store
 
     options.check(model)  # before gigabytes are fetched
@@ -47,7 +73,5 @@ def imported_by(model: Model) -> Imports | None:
 
     None where no process that has imported it beforehand can become its replica. Raises OptionsError.
     """
-    from models import options
-
     imports = getattr(options.adapter_of(model), "imports", NOTHING)
     return imports(model) if callable(imports) else imports

@@ -14,12 +14,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence, Sized
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from concurrency.fairness import FairQueue, OwnerCounter
-from models.stalls import StallDetector
+from models.stepping import StallDetector
 
 STALL_S = 300.0
 """Seconds after which a call of the model counts as stalled."""
@@ -28,17 +28,11 @@ PRESENT_S = 2.0
 """Seconds after its last call during which an owner counts as present."""
 
 
-class Sized(Protocol):
-    """Something with a length in tokens."""
-
-    def __len__(self) -> int: ...
-
-
-Item = TypeVar("Item", bound=Sized)
+Item = TypeVar("Item", bound=Sized)  # its length is its number of tokens
 Result = TypeVar("Result")
 
 
-class _Job(Generic[Item, Result]):
+class _BatchJob(Generic[Item, Result]):
     """The items of one caller; shortest first, because they share calls better and come back sooner."""
 
     def __init__(self, items: Sequence[Item], owner: Hashable, loop: asyncio.AbstractEventLoop) -> None:
@@ -60,9 +54,11 @@ class _Job(Generic[Item, Result]):
         self.results[index] = result
         with self.lock:  # two workers may bring the last two results
             self.unfinished -= 1
-            is_last = not self.unfinished
-        if is_last:
-            self.settle(lambda: self.future.set_result(self.results))
+            if not self.unfinished:
+                self.settle(lambda: self.future.set_result(self.results))
+
+    def fail(self, error: Exception) -> None:
+        self.settle(lambda: self.future.set_exception(error))
 
     def settle(self, finish: Callable[[], None]) -> None:
         """Runs `finish` in the caller's event loop unless the caller has gone by then."""
@@ -73,18 +69,17 @@ class _Job(Generic[Item, Result]):
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry(Generic[Item, Result]):
-    """One item on its way through the model."""
+class _BatchItem(Generic[Item, Result]):
+    """One item on its way through the model, and as long as that."""
 
-    job: _Job[Item, Result]
+    job: _BatchJob[Item, Result]
     index: int
 
     @property
     def item(self) -> Item:
         return self.job.items[self.index]
 
-    @property
-    def tokens(self) -> int:
+    def __len__(self) -> int:
         return len(self.item)
 
 
@@ -107,8 +102,8 @@ class TokenBatcher(Generic[Item, Result]):
         run: gives one result per item; called in worker threads, in each one call at a time.
         slice_tokens: most tokens that a worker takes at one time; bounds how long a new caller waits.
         call_tokens: what one call of the model costs besides its tokens, in tokens.
-        workers: that work for one owner at a time. Two calls of one core each beat one call of two cores: nothing waits
-            for the slower core, which matters where a core is also wanted by others.
+        workers: that work for one owner at a time. Two calls of one core each beat one call of two cores, which waits
+            for the slower core where others want one, too.
     """
 
     def __init__(
@@ -123,7 +118,7 @@ class TokenBatcher(Generic[Item, Result]):
         self._run = run
         self._slice_tokens = slice_tokens
         self._call_tokens = call_tokens
-        self._queue: FairQueue[_Job[Item, Result]] = FairQueue()
+        self._queue: FairQueue[_BatchJob[Item, Result]] = FairQueue()
         """Jobs with items that wait."""
         self._most_workers = workers
         self._served = OwnerCounter()
@@ -132,20 +127,16 @@ class TokenBatcher(Generic[Item, Result]):
         self.is_closed = False
         self._waiting_tokens = 0
         self._stalls = StallDetector(STALL_S)
-        self._workers = [
-            threading.Thread(target=self._work, name=f"{name}-{i}", daemon=True) for i in range(workers + 1)
-        ]
+        names = [f"{name}-{number}" for number in range(workers + 1)]
+        self._workers = [threading.Thread(target=self._work, name=each, daemon=True) for each in names]
         for worker in self._workers:
             worker.start()
 
     async def submit(self, items: Sequence[Item], owner: str = "") -> list[Result]:
-        """One result per item, in order. Cancelled, its remaining items never reach the model.
-
-        Without an owner all are of the same.
-        """
+        """One result per item, in order. Cancelled, its remaining items never reach the model."""
         if not items:
             return []
-        job: _Job[Item, Result] = _Job(items, owner, asyncio.get_running_loop())
+        job: _BatchJob[Item, Result] = _BatchJob(items, owner, asyncio.get_running_loop())
         with self._changed:
             if self.is_closed:
                 raise RuntimeError("the model is closed")
@@ -170,21 +161,24 @@ class TokenBatcher(Generic[Item, Result]):
         for worker in self._workers:
             worker.join()
         for job in self._queue:
-            _fail(job, RuntimeError("the model was closed"))
+            job.fail(RuntimeError("the model was closed"))
 
     def _work(self) -> None:
         while entries := self._next_slice():
-            entries.sort(key=lambda entry: entry.tokens)
+            entries.sort(key=len)
             start = 0
-            for size in calls_of([entry.tokens for entry in entries], self._call_tokens):
+            for size in calls_of([len(entry) for entry in entries], self._call_tokens):
                 self._call(entries[start : start + size])
                 start += size
-            self._release({entry.job.owner for entry in entries})
+            with self._changed:
+                for owner in {entry.job.owner for entry in entries}:
+                    self._served.give_back(owner)
+                self._changed.notify_all()
 
-    def _next_slice(self) -> list[_Entry[Item, Result]]:
+    def _next_slice(self) -> list[_BatchItem[Item, Result]]:
         """The next slice, for which it waits; empty once closed."""
         with self._changed:
-            entries: list[_Entry[Item, Result]] = []
+            entries: list[_BatchItem[Item, Result]] = []
             while not entries and not self.is_closed:
                 self._changed.wait_for(lambda: self.is_closed or self._owners())
                 entries = self._slice()
@@ -192,15 +186,8 @@ class TokenBatcher(Generic[Item, Result]):
                 self._served.take(owner)
             return [] if self.is_closed else entries
 
-    def _release(self, owners: set[Hashable]) -> None:
-        """A slice with something of `owners` is done."""
-        with self._changed:
-            for owner in owners:
-                self._served.give_back(owner)
-            self._changed.notify_all()
-
     def _owners(self) -> list[Hashable]:
-        """Those who have something that may begin, in the order of their turns."""
+        """The owners of something that may begin, in the order of their turns."""
         return [owner for owner in self._queue.owners() if self._served[owner] < self._most(owner)]
 
     def _most(self, owner: Hashable) -> int:
@@ -208,9 +195,9 @@ class TokenBatcher(Generic[Item, Result]):
         has_company = next(self._queue.others(owner, PRESENT_S), None) is not None
         return max(1, self._most_workers - 1) if has_company else self._most_workers
 
-    def _slice(self) -> list[_Entry[Item, Result]]:
+    def _slice(self) -> list[_BatchItem[Item, Result]]:
         """One item of each owner in turn, until the tokens are spent. Each may have an equal share of them."""
-        entries: list[_Entry[Item, Result]] = []
+        entries: list[_BatchItem[Item, Result]] = []
         tokens: Counter[Hashable] = Counter()
         # A share of what waits, so that the other workers find some too; but not so small that the call costs more.
         share = max(self._call_tokens, -(-self._waiting_tokens // self._most_workers))
@@ -220,31 +207,31 @@ class TokenBatcher(Generic[Item, Result]):
         while owners and (tokens.total() < limit or not entries):
             owner = owners.popleft()
             entry = self._first(owner)
-            if entry is None or (entries and tokens.total() + entry.tokens > self._slice_tokens):
+            if entry is None or (entries and tokens.total() + len(entry) > self._slice_tokens):
                 continue  # what is too long for this slice stands first in the next
             self._begin(entry)
             entries.append(entry)
-            tokens[owner] += entry.tokens
+            tokens[owner] += len(entry)
             if tokens[owner] < each:
                 owners.append(owner)
         return entries
 
-    def _first(self, owner: Hashable) -> _Entry[Item, Result] | None:
+    def _first(self, owner: Hashable) -> _BatchItem[Item, Result] | None:
         """The item of `owner` that is next; None if none is left. Jobs whose caller has gone are dropped."""
         while (job := self._queue.first(owner)) and job.is_over:
             self._queue.remove(owner, job)
             self._waiting_tokens -= sum(len(job.items[index]) for index in job.waiting)
-        return _Entry(job, job.waiting[0]) if job else None
+        return _BatchItem(job, job.waiting[0]) if job else None
 
-    def _begin(self, entry: _Entry[Item, Result]) -> None:
+    def _begin(self, entry: _BatchItem[Item, Result]) -> None:
         """Takes `entry` out of those that wait; its job and its owner stand last from now on."""
         job = self._queue.pop(entry.job.owner)
         job.waiting.popleft()
-        self._waiting_tokens -= entry.tokens
+        self._waiting_tokens -= len(entry)
         if job.waiting:
             self._queue.add(job.owner, job)
 
-    def _call(self, entries: list[_Entry[Item, Result]]) -> None:
+    def _call(self, entries: list[_BatchItem[Item, Result]]) -> None:
         """One call of the model. Where it fails each item is tried alone, so that one fails nobody else."""
         entries = [entry for entry in entries if not entry.job.is_over]
         if not entries:
@@ -254,14 +241,10 @@ class TokenBatcher(Generic[Item, Result]):
                 results = self._run([entry.item for entry in entries])
         except Exception as error:
             if len(entries) == 1:
-                _fail(entries[0].job, error)
+                entries[0].job.fail(error)
             else:
                 for entry in entries:
                     self._call([entry])
             return
         for entry, result in zip(entries, results, strict=True):
             entry.job.put(entry.index, result)
-
-
-def _fail(job: _Job[Any, Any], error: Exception) -> None:
-    job.settle(lambda: job.future.set_exception(error))

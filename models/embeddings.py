@@ -9,22 +9,18 @@ from typing import Any
 from contract.catalog import EmbeddingModel
 from contract.embeddings import Embeddings, EmbeddingsEngine, EmbeddingsJob, Text
 from contract.errors import CONTEXT_LENGTH_EXCEEDED, INVALID_REQUEST, ApiError
-from models.encoders import IMPORTS, EncoderOptions
-from models.options import read
-from models.sentences import SentenceEncoder
+from models.encoders import EncoderAdapter, SentenceEncoder
 from models.tokenizer import Tokens
 from models.weights.files import WeightsError
 
 
-class TransformerEmbedder(EmbeddingsEngine):
+class TransformerEmbedder(EncoderAdapter, EmbeddingsEngine):
     """An embedding model of the catalogue."""
-
-    options_type = EncoderOptions
-    imports = IMPORTS
 
     def __init__(self, model: EmbeddingModel, path: Path | None) -> None:
         self.model = model
-        self._sentences = SentenceEncoder(model, path, read(model, EncoderOptions))
+        self._sentences = SentenceEncoder(model, path)
+        self._batcher = self._sentences.batcher
         self._ids = TokenIds(model.id, self._sentences.encoder.tokenizer)
         size = self._sentences.encoder.network.config.hidden_size
         if size != model.dimensions:
@@ -50,7 +46,6 @@ class TransformerEmbedder(EmbeddingsEngine):
         return Embeddings(vectors.astype("<f4").tobytes(), dimensions=vectors.shape[1], prompt_tokens=tokens)
 
     async def _texts(self, job: EmbeddingsJob) -> list[str]:
-        """What is read: the prompt, and the text."""
         if all(isinstance(text, str) for text in job.texts):
             return [f"{job.prompt}{text}" for text in job.texts]
         several = len(job.texts) > 1
@@ -66,30 +61,22 @@ class TransformerEmbedder(EmbeddingsEngine):
 
     def _refuse_long(self, texts: Sequence[str]) -> None:
         """What would be cut before it is made tokens."""
-        encoder = self._sentences.encoder
+        most_chars = self._sentences.encoder.most_chars
         for index, text in enumerate(texts):
-            if len(text) > encoder.most_chars:
-                raise CONTEXT_LENGTH_EXCEEDED(
-                    f"`input[{index}]` has {len(text)} characters; `{self.model.id}` reads {encoder.window} tokens and "
-                    f"at most {encoder.most_chars} characters, and `truncate` is false; shorten it or set `truncate`",
-                    param="input",
-                )
+            if len(text) > most_chars:
+                raise self._too_long(index, f"{len(text)} characters", f" and at most {most_chars} characters")
 
     def _refuse_cut(self, items: Sequence[Tokens], before: int) -> None:
         for index, item in enumerate(items, before):
             if item.cut:
-                raise CONTEXT_LENGTH_EXCEEDED(
-                    f"`input[{index}]` has {len(item) + item.cut} tokens; `{self.model.id}` reads "
-                    f"{self._sentences.encoder.window}, and `truncate` is false; shorten it or set `truncate`",
-                    param="input",
-                )
+                raise self._too_long(index, f"{len(item) + item.cut} tokens")
 
-    async def check_health(self) -> None:
-        """Raises RuntimeError if the model makes no progress."""
-        self._sentences.batcher.check()
-
-    def close(self) -> None:
-        self._sentences.batcher.close()
+    def _too_long(self, index: int, length: str, also: str = "") -> ApiError:
+        return CONTEXT_LENGTH_EXCEEDED(
+            f"`input[{index}]` has {length}; `{self.model.id}` reads {self._sentences.encoder.window} tokens{also}, "
+            "and `truncate` is false; shorten it or set `truncate`",
+            param="input",
+        )
 
 
 INSTEAD = "send the text itself (LangChain: `check_embedding_ctx_length=False`)"
@@ -100,10 +87,7 @@ class TokenIds:
 
     Nothing in a request says which tokenizer made its ids, so the decoded text is tokenised again: ids that do not come
     back are of another tokenizer, and are refused. A vector of some other text would be worse than an error.
-
-    Args:
-        model_id: for sentences of errors.
-        tokenizer: of the `tokenizers` library, of the model itself.
+    `tokenizer` is that of the model itself, of the `tokenizers` library.
     """
 
     def __init__(self, model_id: str, tokenizer: Any) -> None:
@@ -132,7 +116,7 @@ class TokenIds:
         return text
 
     def _unframed(self, ids: list[int]) -> list[int]:
-        """Without the special tokens that the tokenizer puts around a text."""
+        """The ids without the special tokens that the tokenizer puts around a text."""
         head, tail = len(self._head), len(self._tail)
         is_framed = len(ids) >= head + tail and ids[:head] == self._head and ids[len(ids) - tail :] == self._tail
         return ids[head : len(ids) - tail] if is_framed else ids

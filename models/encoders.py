@@ -1,7 +1,8 @@
-"""What encoders share: a checkpoint of transformers, and batches of token ids.
+"""What encoders share: a checkpoint of transformers, batches of token ids, and vectors of sentences.
 
 Texts become ids in `WindowTokenizer`, ids become batches in `TokenBatcher`, and each batch passes the network in
-`forward`. What comes after the network is the business of the adapters.
+`forward`. What comes after the network is the business of the adapters; two of them want the vectors of whole texts,
+which `SentenceEncoder` pools and normalises.
 """
 
 from __future__ import annotations
@@ -9,15 +10,18 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from contract.base import Frozen
 from contract.catalog import EncoderModel
+from models import Imports
 from models.batching import TokenBatcher
-from models.imports import Imports
-from models.precision import fitting_dtype
+from models.cpu import fitting_dtype
+from models.options import read
 from models.tokenizer import Tokens, WindowTokenizer
+from models.weights.files import WeightsError, need_folder
 
 CPU_SLICE_TOKENS, CPU_CALL_TOKENS = 512, 48
 """Measured with MiniLM: a slice of twice the size gains a tenth at most and doubles the wait of others."""
@@ -32,35 +36,33 @@ IMPORTS = Imports(("torch", "transformers", "transformers.models.auto.modeling_a
 
 Dtype = Literal["float32", "bfloat16", "float16"]
 
+Pooling = Literal["mean", "cls", "lasttoken"]
+"""How token vectors become one: as sentence-transformers calls them."""
+
 
 class EncoderOptions(Frozen):
-    """Options of every encoder.
+    """Options of every encoder. `device` is one of torch; None takes a GPU where there is one.
 
-    Attributes:
-        dtype: bfloat16 and float16 fall back to float32 on a CPU that would only emulate them.
-        device: of torch; None takes a GPU where there is one.
+    The types bfloat16 and float16 fall back to float32 on a CPU that would only emulate them.
     """
 
     dtype: Dtype = "float32"
     device: str | None = None
 
 
-class Encoder(WindowTokenizer):
+class TextEncoder(WindowTokenizer):
     """A network that reads texts, with its tokenizer.
 
     Args:
         auto_class: class of transformers that loads the checkpoint, by name: `AutoModel`.
         model: its `context_window` bounds one text; the checkpoint may know a smaller number.
-        path: folder of the weights.
-
-    Attributes:
-        network: the loaded module.
     """
 
-    def __init__(self, auto_class: str, model: EncoderModel, path: Path, options: EncoderOptions) -> None:
+    def __init__(self, auto_class: str, model: EncoderModel, path: Path) -> None:
         import torch
         import transformers
 
+        options = read(model, EncoderOptions)
         transformers.utils.logging.disable_progress_bar()
         self._name = model.id
         self.device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -134,3 +136,99 @@ def _window(window: int, path: Path, tokenizer_window: int, config: Any) -> int:
     sentence = (read_json(path / "sentence_bert_config.json") or {}).get("max_seq_length")
     positions = getattr(config, "max_position_embeddings", None)
     return min(bound for bound in (window, sentence, tokenizer_window, positions) if bound)
+
+
+class EncoderAdapter:
+    """An adapter over one encoder, whose work goes through a batcher."""
+
+    options_type = EncoderOptions
+    imports = IMPORTS
+    _batcher: TokenBatcher[Any, Any]
+
+    async def check_health(self) -> None:
+        """Raises RuntimeError if the model makes no progress."""
+        self._batcher.check()
+
+    def close(self) -> None:
+        self._batcher.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What follows the network."""
+
+    pooling: Pooling
+    normalise: bool
+
+
+class SentenceEncoder:
+    """Texts to float32 vectors, batched over callers. All that compares vectors stands on it."""
+
+    def __init__(self, model: EncoderModel, path: Path | None) -> None:
+        folder = need_folder(path, model.id)
+        self.head = read_head(folder)
+        self.encoder = TextEncoder("AutoModel", model, folder)
+        self.batcher = self.encoder.batcher(self._run)
+
+    async def vectors(self, texts: Sequence[str], owner: str = "") -> tuple[Any, int]:
+        """Vectors as numpy float32 [n, dimensions], and the number of tokens read."""
+        return await self.vectors_of(await self.encoder.encode(texts, owner), owner)
+
+    async def vectors_of(self, items: Sequence[Tokens], owner: str = "") -> tuple[Any, int]:
+        """The same for texts that `encoder.encode` has read already."""
+        import numpy as np
+
+        return np.stack(await self.batcher.submit(items, owner)), sum(map(len, items))
+
+    def _run(self, items: list[Tokens]) -> Any:
+        import torch
+
+        with torch.inference_mode():
+            output, mask = self.encoder.forward(items)
+            pooled = _pool(output.last_hidden_state, mask, self.head.pooling).float()
+            if self.head.normalise:
+                pooled = torch.nn.functional.normalize(pooled, dim=1)
+            return pooled.cpu().numpy()
+
+
+def read_head(folder: Path) -> Head:
+    """Pooling and normalisation, as sentence-transformers publishes them in `modules.json`. Raises WeightsError."""
+    modules = read_json(folder / "modules.json") or []
+    kinds = {module["type"].rpartition(".")[2]: folder / module["path"] for module in modules}
+    if unknown := sorted(kinds.keys() - {"Transformer", "Pooling", "Normalize"}):
+        raise WeightsError(f"`{folder}` has a module `{unknown[0]}` after its network, which is not supported")
+    pooling: Any = _published_pooling(kinds.get("Pooling"))
+    if pooling not in get_args(Pooling):
+        raise WeightsError(
+            f"`{folder}` publishes the pooling `{pooling}`, and supported are {', '.join(get_args(Pooling))}"
+        )
+    return Head(pooling, "Normalize" in kinds)
+
+
+def _published_pooling(folder: Path | None) -> str | None:
+    """The one pooling mode in the file of sentence-transformers, in its newer or its older form."""
+    config = (read_json(folder / "config.json") if folder else None) or {}
+    if mode := config.get("pooling_mode"):
+        return str(mode)
+    chosen = [key for key, value in config.items() if key.startswith("pooling_mode_") and value]
+    return PUBLISHED.get(chosen[0]) if len(chosen) == 1 else None
+
+
+PUBLISHED: dict[str, Pooling] = {
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+"""Flags of the older form of the pooling file."""
+
+
+def _pool(hidden: Any, mask: Any, pooling: Pooling) -> Any:
+    """`hidden` [n, tokens, d] and its mask, None for no padding, to [n, d]."""
+    if pooling == "cls":
+        return hidden[:, 0]
+    if pooling == "lasttoken":
+        return hidden[:, -1] if mask is None else hidden[list(range(len(hidden))), mask.sum(1) - 1]
+    if mask is None:
+        return hidden.float().mean(1)
+    weights = mask.unsqueeze(-1).float()
+    return (hidden.float() * weights).sum(1) / weights.sum(1)

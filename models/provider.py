@@ -1,13 +1,24 @@
-"""What adapters of a provider's HTTP API share: where it is, which of two schemas it has, and under which key."""
+"""What adapters of a provider's HTTP API share: where it is, which of two schemas it has, and what its failures become.
+
+A provider that takes no more answers 429, which becomes PROVIDER_BUSY. Whatever else is not what was requested is
+UPSTREAM_ERROR. httpx is a client, so the rule that models know no HTTP framework holds.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
-from typing import Literal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
 
+import httpx
 from pydantic import field_validator
 
 from contract.base import Frozen
+from contract.errors import PROVIDER_BUSY, UPSTREAM_ERROR
+
+log = logging.getLogger(f"parlance.{__name__}")
 
 CONNECT_S = 10.0
 
@@ -37,10 +48,19 @@ class ProviderOptions(Frozen):
             raise ValueError("the address of the API must begin with http:// or https://")
         return address
 
-    def key(self, model_id: str) -> str | None:
-        """The key, None where none is needed. Raises ValueError for one that is missing or cannot be one."""
+    def client_settings(self, model_id: str, connections: int) -> dict[str, Any]:
+        """Arguments of a client of httpx. Raises ValueError for a key that is missing or cannot be one."""
+        return {
+            "base_url": self.address,
+            "headers": self._authorization(model_id),
+            "limits": httpx.Limits(
+                max_connections=connections, max_keepalive_connections=connections, keepalive_expiry=KEEP_S
+            ),
+        }
+
+    def _authorization(self, model_id: str) -> dict[str, str]:
         if self.key_variable is None:
-            return None
+            return {}
         key = os.environ.get(self.key_variable, "").strip()
         if not key:
             raise ValueError(
@@ -48,4 +68,27 @@ class ProviderOptions(Frozen):
             )
         if not (key.isascii() and key.isprintable()):
             raise ValueError(f"`{self.key_variable}` has characters that an API key cannot have; set it again")
-        return key
+        return {"Authorization": f"Bearer {key}"}
+
+
+class ProviderError(Exception):
+    """What a provider sent is not what was requested. The text says why, for the log, in words of our own."""
+
+
+def check_status(response: httpx.Response) -> None:
+    """Raises PROVIDER_BUSY for an answer of 429, and ProviderError for any other but 200."""
+    if response.status_code == httpx.codes.TOO_MANY_REQUESTS:
+        raise PROVIDER_BUSY()
+    if response.status_code != httpx.codes.OK:
+        raise ProviderError(f"it answered {response.status_code}")
+
+
+@contextmanager
+def provider_failures(model_id: str) -> Iterator[None]:
+    """Makes one error of all that can go wrong on the way. Texts of other libraries stay out of the log."""
+    try:
+        yield
+    except (httpx.HTTPError, ProviderError, TimeoutError) as error:
+        reason = error if isinstance(error, ProviderError) else type(error).__name__
+        log.warning("the provider of %s failed: %s", model_id, reason)
+        raise UPSTREAM_ERROR() from None

@@ -13,15 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from contract.base import Frozen
+from models import Imports
 from models.encoders import Dtype, choose_dtype
-from models.imports import Imports
 from models.llm.plain_text import PlainText
 from models.weights.files import WeightsError
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    Samples = np.ndarray[Any, np.dtype[np.float32]]
+    from audio.encoding import Samples
 
 IMPORTS = Imports(("torch", "transformers", "qwen_tts"))
 

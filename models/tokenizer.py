@@ -54,11 +54,7 @@ SpecialTokens = tuple[tuple[int, ...], tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class PairFrame:
-    """What a tokenizer puts before, between and behind two texts that are read together.
-
-    Attributes:
-        segments: the segment of the first text and that of the second.
-    """
+    """What a tokenizer puts before, between and behind two texts that are read together, and the segment of each."""
 
     before: SpecialTokens
     between: SpecialTokens
@@ -120,7 +116,6 @@ class WindowTokenizer:
         self._slots = FairSemaphore(CONCURRENT_SLICES)
 
     async def encode(self, texts: Sequence[str], owner: str = "") -> list[Tokens]:
-        """Token ids of each text."""
         return [item async for items in self.encoded(texts, owner) for item in items]
 
     def encoded(self, texts: Sequence[str], owner: str = "") -> AsyncIterator[list[Tokens]]:

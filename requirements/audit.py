@@ -30,18 +30,18 @@ def main() -> None:
 
 def found_in(locks: Sequence[Path]) -> int:
     """How many vulnerabilities are known; says so, lock by lock, until the index proves to know of none at all."""
-    found = 0
+    total = 0
     for lock in locks:
         packages = audit(lock)
-        asked = [package for package in packages if "skip_reason" not in package]
-        if not asked:
+        audited = [package for package in packages if "skip_reason" not in package]
+        if not audited:
             print(f"{lock.name}: NOT AUDITED, nor what follows: the index of packages here has no advisories")
             break
-        faults = list(vulnerabilities(asked))
-        found += len(faults)
-        print(f"{lock.name}: {len(asked)} of {len(packages)} packages audited, {len(faults)} vulnerabilities")
+        faults = list(vulnerabilities(audited))
+        total += len(faults)
+        print(f"{lock.name}: {len(audited)} of {len(packages)} packages audited, {len(faults)} vulnerabilities")
         print("".join(f"  {fault}\n" for fault in faults), end="")
-    return found
+    return total
 
 
 def write_bill(lock: Path, bill: Path) -> None:

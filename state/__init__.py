@@ -1,9 +1,9 @@
 """What the service remembers: organisations, keys, rates, money, voices, drafts, tickets. No Ray, no HTTP.
 
 open.py            open_state(home) -> State: all of it; whether the database was made under this secret
-keyring.py         the service's own secret, one derived key per purpose
+keys.py            API keys as text; the service's own secret, one derived key per purpose
 accounts/          organisations, users, API keys; an `Authorization` header to a Caller
-rates.py           requests per minute, concurrent streams; streams.py counts those over all replicas
+rates.py           requests per minute, concurrent streams
 billing/           reserve, top up, settle, void; usage lines
 idempotency.py     one answer per `Idempotency-Key`; in SQL: replies.py
 blobs/             bytes by name, in a folder or S3; signed addresses

@@ -34,7 +34,7 @@ from contract.errors import (
 )
 from state import replies
 from state.database.base import Database
-from state.keyring import Keyring
+from state.keys import Keyring
 from state.replies import Claim
 
 log = logging.getLogger(f"parlance.{__name__}")
@@ -117,34 +117,32 @@ class Idempotency:
     async def finish(self, attempt: Attempt, status: int, headers: str, body: bytes | None) -> None:
         """See `Attempt.finish`."""
         keep = partial(replies.keep, holder=attempt.claim, status=status, headers=headers)
-        try:
-            await self._database.run(partial(keep, body=body))
-        except Exception as error:
-            log.error("could not store an answer for its %s yet: %s", HEADER, without_text(error))
-            task = asyncio.create_task(self._finish_later(attempt, partial(keep, body=None)))
+        if not await self._is_kept(attempt, partial(keep, body=body)):
+            task = asyncio.create_task(self._keep_later(attempt, partial(keep, body=None)))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        else:
-            self._running.discard(attempt)
 
     async def abandon(self, attempt: Attempt) -> None:
         """See `Attempt.abandon`."""
         self._running.discard(attempt)
         await self._database.run(partial(replies.drop, holder=attempt.claim))
 
-    async def _finish_later(self, attempt: Attempt, keep: partial[None]) -> None:
+    async def _is_kept(self, attempt: Attempt, keep: partial[None]) -> bool:
+        try:
+            await self._database.run(keep)
+        except Exception as error:
+            log.error("could not store an answer for its %s yet: %s", HEADER, without_text(error))
+            return False
+        self._running.discard(attempt)
+        return True
+
+    async def _keep_later(self, attempt: Attempt, keep: partial[None]) -> None:
         """Its lease is renewed meanwhile: the work is done and billed, and must not be done again."""
         wait_s = RETRY_S
-        while True:
-            await asyncio.sleep(wait_s)
+        await asyncio.sleep(wait_s)
+        while not await self._is_kept(attempt, keep):
             wait_s = min(2 * wait_s, MAX_RETRY_S)
-            try:
-                await self._database.run(keep)
-            except Exception as error:
-                log.error("could not store an answer for its %s yet: %s", HEADER, without_text(error))
-            else:
-                self._running.discard(attempt)
-                return
+            await asyncio.sleep(wait_s)
 
     def _replay(self, row: Row[Any], key: str, body_sha256: str, message: bytes) -> StoredReply:
         if row.kid is not None and row.kid not in self._keyring.keys:

@@ -23,7 +23,7 @@ from state.database.tables import facts
 from state.drafts import Drafts
 from state.idempotency import PURPOSE as IDEMPOTENCY_PURPOSE
 from state.idempotency import Idempotency
-from state.keyring import SECRET_VARIABLE, Secrets, open_secrets
+from state.keys import SECRET_VARIABLE, Secrets, open_secrets
 from state.rates import Rates
 from state.tickets import Tickets
 from state.voices import Voices

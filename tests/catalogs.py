@@ -11,14 +11,14 @@ from contract.catalog import (
     DecisionModel,
     EmbeddingModel,
     Model,
+    Operator,
     RerankModel,
     Serving,
     SpeechModel,
     TranscriptionModel,
     VoiceDesignModel,
 )
-from contract.decisions.presets import Preset
-from contract.operator import Operator
+from contract.decisions.questions import Preset
 
 REAL = configs.load("embedded")
 
@@ -29,6 +29,11 @@ PRICE = {"input_tokens": 1_000_000, "output_tokens": 2_000_000}
 """1 micro-EUR a token in, 2 out: sums that can be read."""
 
 
+def run_by(engine: str, runtime: str = "obedient", **serving: Any) -> Serving:
+    """An engine of `tests.engines`."""
+    return Serving(adapter=f"tests.engines:{engine}", runtime=runtime, **{"deployment": FEW_CPUS} | serving)
+
+
 def chat(model_id: str, engine: str = "ObedientChat", **serving: Any) -> ChatModel:
     """A chat model with a window of 1,000 tokens."""
     return ChatModel(
@@ -37,16 +42,13 @@ def chat(model_id: str, engine: str = "ObedientChat", **serving: Any) -> ChatMod
         tier="default",
         context_window=1000,
         price=PRICE,
-        serving=Serving(
-            adapter=f"tests.engines:{engine}", runtime=model_id, **{"deployment": FEW_CPUS, "load_s": 2} | serving
-        ),
+        serving=run_by(engine, model_id, **{"load_s": 2} | serving),
     )
 
 
 def speakers() -> dict[str, SpeechModel]:
     """The real engines with their rules, each run by one that obeys; 1 micro-EUR a character."""
-    serving = Serving(adapter="tests.engines:ObedientSpeaker", runtime="obedient", deployment=FEW_CPUS)
-    change = {"serving": serving, "price": {"characters": 1_000_000}}
+    change = {"serving": run_by("ObedientSpeaker"), "price": {"characters": 1_000_000}}
     return {id: model.model_copy(update=change) for id, model in REAL.speech.items()}
 
 
@@ -67,12 +69,7 @@ def obedient_speaker(model: SpeechModel) -> SpeechModel:
 
 def transcribers() -> dict[str, TranscriptionModel]:
     """The real models with their rules, each run by one that obeys; 1 micro-EUR a second."""
-    serving = Serving(
-        adapter="tests.engines:ObedientTranscriber",
-        runtime="obedient",
-        deployment=FEW_CPUS,
-        options={"lacks_languages": ["yue"]},
-    )
+    serving = run_by("ObedientTranscriber", options={"lacks_languages": ["yue"]})
     change = {"serving": serving, "price": {"audio_seconds": 1_000_000}, "formatter": "obedient"}
     return {id: model.model_copy(update=change) for id, model in REAL.transcription.items()}
 
@@ -92,15 +89,14 @@ def obedient_transcriber(model: TranscriptionModel) -> TranscriptionModel:
 
 def designers() -> dict[str, VoiceDesignModel]:
     """The real designers with their rules, each run by one that obeys; 1 micro-EUR a millisecond."""
-    serving = Serving(adapter="tests.engines:ObedientDesigner", runtime="obedient", deployment=FEW_CPUS)
-    change = {"serving": serving, "price": {"synthesis_ms": 1_000_000}}
+    change = {"serving": run_by("ObedientDesigner"), "price": {"synthesis_ms": 1_000_000}}
     return {id: model.model_copy(update=change) for id, model in REAL.voice_design.items()}
 
 
 def obedient_designer(model: VoiceDesignModel) -> VoiceDesignModel:
     """A designer with the manners of its stanza, and an adapter that obeys."""
     change = {"adapter": "tests.engines:ObedientDesigner", "runtime": "obedient", "weights": None, "options": {}}
-    serving = model.serving or Serving(adapter=change["adapter"], runtime="obedient", deployment=FEW_CPUS, load_s=2)
+    serving = model.serving or run_by("ObedientDesigner", load_s=2)
     return model.model_copy(update={"serving": serving.model_copy(update=change | {"idle_s": 2})})
 
 
@@ -112,7 +108,7 @@ def scorer(model_id: str) -> DecisionModel:
         via="nothing",
         context_window=100,
         price={"input_tokens": 1_000_000, "questions": 100_000_000},
-        serving=Serving(adapter="tests.engines:SteadyScorer", runtime="steady", deployment=FEW_CPUS),
+        serving=run_by("SteadyScorer", "steady"),
     )
 
 
@@ -129,7 +125,7 @@ def embedded() -> Catalog:
     }
 
     def obedient(model: Model) -> Model:
-        serving = Serving(adapter=f"tests.engines:{obeying[model.noun]}", runtime="obedient", deployment=FEW_CPUS)
+        serving = run_by(obeying[model.noun])
         return model.model_copy(update={"serving": serving}) if model.serving else model
 
     kinds = {noun: {id: obedient(model) for id, model in getattr(REAL, noun).items()} for noun in obeying}
@@ -152,26 +148,24 @@ PRESET = Preset.model_validate(
 
 def behaving(**chats: ChatModel) -> Catalog:
     """`chats` beside one engine of each other kind, all of speech, two scorers, and a model that is not set up."""
-    embedder = Serving(adapter="tests.engines:CountingEmbedder", runtime="lengths", deployment=FEW_CPUS)
-    reranker = Serving(adapter="tests.engines:LengthReranker", runtime="lengths", deployment=FEW_CPUS)
     absent = chat("absent").model_copy(update={"serving": None})
+    embedder = EmbeddingModel(
+        id="lengths",
+        owned_by="tests",
+        dimensions=4,
+        context_window=100,
+        price=PRICE,
+        serving=run_by("CountingEmbedder", "lengths"),
+    )
+    reranker = RerankModel(
+        id="longest", owned_by="tests", context_window=100, price=PRICE, serving=run_by("LengthReranker", "lengths")
+    )
     return Catalog(
         profile="embedded",
         operator=Operator(name="tests", country="DE"),
         chat={model.id: model for model in (*chats.values(), absent)},
-        embeddings={
-            "lengths": EmbeddingModel(
-                id="lengths",
-                owned_by="tests",
-                dimensions=4,
-                context_window=100,
-                price=PRICE,
-                serving=embedder,
-            )
-        },
-        rerank={
-            "longest": RerankModel(id="longest", owned_by="tests", context_window=100, price=PRICE, serving=reranker)
-        },
+        embeddings={embedder.id: embedder},
+        rerank={reranker.id: reranker},
         speech=speakers(),
         transcription=transcribers(),
         voice_design=designers(),

@@ -6,13 +6,14 @@ import os
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import create_engine
 
 from contract.limits import RATE_WINDOW_S
 from state.database.migrate import bring_to
-from tests.tiers import marker_of, turn_of
+from tests.tiers import marker_of, scope_of, turn_of
 
 ROOT = Path(__file__).parents[1]
 MEMORY = Path("/dev/shm")
@@ -33,6 +34,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if marker := marker_of(files[item.path]):
             item.add_marker(marker)
     items.sort(key=lambda item: turn_of(files[item.path]))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Of `--dist=loadfile`: a process gets a file at a time, or all files of one scope."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByScope(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return scope_of(super()._split_scope(nodeid))
+
+    return ByScope(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.fixture(scope="session")

@@ -42,12 +42,29 @@ from contract.voice_design.engine import DesignJob, DesignResult
 from contract.wires import event
 
 
-class ObedientChat:
-    """Does what the last message says. Counts what is under way, so that tests can see that a cancelled call ended."""
+class Behaving:
+    """An engine that is well.
+
+    Attributes:
+        under_way: calls it works on, so that tests can see that a cancelled one ended.
+    """
 
     def __init__(self, model: Model, path: Path | None) -> None:
-        self.model = model
+        self.model: Any = model
         self.under_way = 0
+
+    async def check_health(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class ObedientChat(Behaving):
+    """Does what the last message says."""
+
+    def __init__(self, model: Model, path: Path | None) -> None:
+        super().__init__(model, path)
         self.is_sick = False
 
     async def complete(self, job: ChatJob) -> ChatReply:
@@ -116,9 +133,6 @@ class ObedientChat:
         if self.is_sick:
             raise RuntimeError("it was told to be")
 
-    def close(self) -> None:
-        pass
-
     async def _obey(self, text: str) -> str:
         verb, _, rest = text.partition(" ")
         if verb == "hold":
@@ -160,11 +174,8 @@ class BrokenChat:
         raise RuntimeError("these weights cannot be loaded")
 
 
-class CountingEmbedder:
+class CountingEmbedder(Behaving):
     """Vectors made of the length of the text, its prompt included; of token ids, their number."""
-
-    def __init__(self, model: Model, path: Path | None) -> None:
-        self.model: Any = model
 
     async def embed(self, job: EmbeddingsJob) -> Embeddings:
         """Row i is len(text i), repeated."""
@@ -177,39 +188,20 @@ class CountingEmbedder:
         rows = b"".join(struct.pack(f"<{size}f", *[float(length)] * size) for length in lengths)
         return Embeddings(rows, size, sum(lengths))
 
-    async def check_health(self) -> None:
-        pass
 
-    def close(self) -> None:
-        pass
-
-
-class LengthReranker:
+class LengthReranker(Behaving):
     """Longer documents are more relevant."""
-
-    def __init__(self, model: Model, path: Path | None) -> None:
-        self.model = model
 
     async def rerank(self, job: RerankJob) -> Ranking:
         """The score of a document is its length."""
         return Ranking(tuple(float(len(document)) for document in job.documents), sum(map(len, job.documents)))
 
-    async def check_health(self) -> None:
-        pass
 
-    def close(self) -> None:
-        pass
-
-
-class ObedientSpeaker:
+class ObedientSpeaker(Behaving):
     """A file is its text: a block for each word, after one that tells what was asked.
 
     The word `hold` never ends, `fail` and `die` do that, `busy` is a provider that takes no more.
     """
-
-    def __init__(self, model: Model, path: Path | None) -> None:
-        self.model = model
-        self.under_way = 0
 
     async def speak(self, job: SpeechJob) -> AsyncGenerator[AudioBlock, None]:
         """Word by word."""
@@ -229,12 +221,6 @@ class ObedientSpeaker:
         """All words at once."""
         blocks = [block async for block in self.speak(job)]
         return AudioBlock(b"".join(block.data for block in blocks), blocks[-1].characters, blocks[-1].seconds)
-
-    async def check_health(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
     async def _obey(self, word: str) -> None:
         if word == "hold":
@@ -256,7 +242,7 @@ def _told(job: SpeechJob) -> bytes:
     return json.dumps(about).encode() + b"\n"
 
 
-class ObedientDesigner:
+class ObedientDesigner(Behaving):
     """A description of one command is obeyed, any other gives a voice at the pitch that was ordered: two seconds of
     it, made in 1.5 s.
 
@@ -265,9 +251,8 @@ class ObedientDesigner:
     """
 
     def __init__(self, model: Model, path: Path | None) -> None:
-        self.model = model
+        super().__init__(model, path)
         self.jobs: list[DesignJob] = []
-        self.under_way = 0
         self.go = asyncio.Event()
 
     async def design(self, job: DesignJob) -> DesignResult:
@@ -291,12 +276,6 @@ class ObedientDesigner:
             seconds=1.5,
         )
 
-    async def check_health(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
     async def _obey(self, verb: str, number: str = "", *_: str) -> None:
         if verb == "hold":
             await (asyncio.sleep(float(number)) if number else self.go.wait())
@@ -316,7 +295,7 @@ class TranscriberOptions(Frozen):
     lacks_languages: tuple[str, ...] = ()
 
 
-class ObedientTranscriber:
+class ObedientTranscriber(Behaving):
     """A recording is a text here, one command a line. Each line that is none is heard as a segment of a second, and so
     is a WAV file as a whole.
 
@@ -325,10 +304,6 @@ class ObedientTranscriber:
     """
 
     options_type = TranscriberOptions
-
-    def __init__(self, model: Model, path: Path | None) -> None:
-        self.model = model
-        self.under_way = 0
 
     async def transcribe(self, job: TranscriptionJob) -> AsyncGenerator[TranscriptUpdate, None]:
         self.under_way += 1
@@ -364,12 +339,6 @@ class ObedientTranscriber:
         finally:
             self.under_way -= 1
 
-    async def check_health(self) -> None:
-        return None
-
-    def close(self) -> None:
-        return None
-
 
 TRANSCRIBER_COMMANDS = ("hold", "fail", "die", "unreadable", "lasts", "silence", "speaks", "told")
 
@@ -394,11 +363,8 @@ def _segment(text: str, start: float, timed: bool) -> Segment:
     return Segment(text, start, start + 1, times if timed else (), no_speech_prob=0.01, **figures)
 
 
-class SteadyScorer:
+class SteadyScorer(Behaving):
     """Favours the first option of every question: twice the weight of the next one, and so on."""
-
-    def __init__(self, model: Model, path: Path | None) -> None:
-        self.model = model
 
     async def decide(self, job: DecisionJob) -> Readings:
         """`fail` and `unmeasured` as a state do that; `mass X` puts that much on the options together."""
@@ -429,12 +395,6 @@ class SteadyScorer:
         )
 
     async def measure(self, presets: object) -> None:
-        pass
-
-    async def check_health(self) -> None:
-        pass
-
-    def close(self) -> None:
         pass
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from contract.base import Frozen
 from contract.catalog import SpeechModel
 from contract.speech.engine import SpeechJob
+from models import Imports
 from models.espeak.voices import VoiceSettings, language_of, settings_for
-from models.imports import Imports
 from models.options import read
 from models.speech.expressive import ExpressiveAdapter
 from models.speech.kokoro import EspeakSynthesizer, median_pitch_hz
-from text.sentences import Part, sentences
+from text.sentences import TextPart, sentences
 
 SENTENCE_CHARS = 300
 
@@ -34,14 +34,12 @@ class Espeak(ExpressiveAdapter):
         super().__init__(model, path)
         self._voices = read(model, EspeakOptions).voices
 
-    def cut(self, text: str) -> Iterator[Part]:
+    def cut(self, text: str) -> Iterator[TextPart]:
         return sentences(text, SENTENCE_CHARS)
 
     def synthesizer(self, job: SpeechJob) -> EspeakSynthesizer:
         language = language_of(job.language)
-        settings = next(iter(self._voices.values())) if job.voice is None else self._voices.get(job.voice)
-        if settings is None:
-            raise self.switched_off(job.voice)
+        settings = self.stored(self._voices, job.voice or next(iter(self._voices)))
         f0_hz = median_pitch_hz(job.clip) if job.clip else None
         return EspeakSynthesizer(language, settings_for(f0_hz, language) if f0_hz else settings, job.speed)
 

@@ -9,20 +9,10 @@ import ray
 
 import configs
 from autoscaling.deployment import DeploymentTableError
-from contract.catalog import Catalog
 from deployments.ingress.deployment import IngressArgs
 from graph import wire
 from models.options import OptionsError
-
-EMBEDDED = configs.load("embedded")
-
-
-def with_chat(**serving: Any) -> Catalog:
-    """The embedded catalogue, with something else in the serving table of its chat model."""
-    (model,) = (model for model in EMBEDDED.chat.values() if model.serving)
-    assert model.serving
-    changed = model.model_copy(update={"serving": model.serving.model_copy(update=serving)})
-    return EMBEDDED.model_copy(update={"chat": EMBEDDED.chat | {model.id: changed}})
+from tests.launch.test_faults import changed
 
 
 @pytest.mark.parametrize("profile", ["embedded", "production", "twins"])
@@ -42,7 +32,7 @@ def test_every_profile_can_be_wired(profile: str) -> None:
 )
 def test_an_option_at_fault_stops_the_start(options: dict[str, Any], says: str) -> None:
     with pytest.raises(OptionsError) as caught:
-        wire(with_chat(options=options), IngressArgs())
+        wire(changed(options=options), IngressArgs())
     assert str(caught.value).startswith("chat.toml [smollm2-135m-instruct.serving]")
     assert says in str(caught.value)
 
@@ -58,6 +48,6 @@ def test_an_option_at_fault_stops_the_start(options: dict[str, Any], says: str) 
 )
 def test_a_deployment_table_at_fault_stops_the_start(table: dict[str, Any], says: str) -> None:
     with pytest.raises(DeploymentTableError) as caught:
-        wire(with_chat(deployment=table), IngressArgs())
+        wire(changed(deployment=table), IngressArgs())
     assert "chat.toml [smollm2-135m-instruct]" in str(caught.value)
     assert says in str(caught.value)

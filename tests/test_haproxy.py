@@ -92,6 +92,12 @@ def haproxy(folder: Path, port: int, environment: dict[str, str], **settings: An
             process.terminate()
 
 
+def checked(file: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """What the start says of a configuration that it only checks."""
+    command = [str(SCRIPT), "-c", "-f", str(file)]
+    return subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=False)
+
+
 async def answer(port: int, request: bytes, host: str = "127.0.0.1") -> tuple[int, dict[str, str], bytes]:
     """What comes until the connection ends, as status, headers and body; status 0 where nothing does."""
     got = b""
@@ -285,10 +291,7 @@ def test_start_is_refused_where_an_edit_would_miss(
     text = file.read_text()
     assert change in text
     file.write_text(text.replace(change, "    bind  *:" if "bind" in change else "# renamed") if change else text)
-    variables = os.environ | {"PARLANCE_HAPROXY": sys.executable} | environment
-    done = subprocess.run(
-        [str(SCRIPT), "-c", "-f", str(file)], env=variables, capture_output=True, text=True, check=False
-    )
+    done = checked(file, {"PARLANCE_HAPROXY": sys.executable} | environment)
     assert done.returncode == 1
     assert sentence in done.stderr
 
@@ -303,10 +306,7 @@ def test_a_configuration_that_others_could_put_there_is_not_loaded(
     inner.mkdir(parents=True)
     file, _ = configuration(inner, free_port())
     (inner if folder == "of the file" else inner.parent).chmod(mode)
-    variables = os.environ | {"PARLANCE_HAPROXY": str(get_haproxy_binary())}
-    done = subprocess.run(
-        [str(SCRIPT), "-c", "-f", str(file)], env=variables, capture_output=True, text=True, check=False
-    )
+    done = checked(file, {"PARLANCE_HAPROXY": str(get_haproxy_binary())})
     assert (done.returncode != 0) is refused, done.stderr
     if refused:
         assert "others may write" in done.stderr
@@ -315,9 +315,8 @@ def test_a_configuration_that_others_could_put_there_is_not_loaded(
 
 def test_second_start_with_the_same_file_changes_nothing_more(tmp_path: Path) -> None:
     file, _ = configuration(tmp_path, free_port())
-    variables = os.environ | {"PARLANCE_HAPROXY": str(get_haproxy_binary())}
     for _ in range(2):
-        subprocess.run([str(SCRIPT), "-c", "-f", str(file)], env=variables, check=True, capture_output=True)
+        assert checked(file, {"PARLANCE_HAPROXY": str(get_haproxy_binary())}).returncode == 0
     assert file.read_text().count("stick-table") == 1
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.tiers import FIRST, MARKERS, marker_of
+from tests.tiers import FIRST, MARKERS, ON_VLLM, marker_of
 
 ROOT = Path(__file__).parents[1]
 FILES = [file.relative_to(ROOT).as_posix() for file in (ROOT / "tests").rglob("test_*.py")]
 MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
 
 
-@pytest.mark.parametrize("place", sorted({*MARKERS, *FIRST}))
+@pytest.mark.parametrize("place", sorted({*MARKERS, *FIRST, *ON_VLLM}))
 def test_a_place_of_the_table_has_tests(place: str) -> None:
     assert any(file.startswith(place) for file in FILES)
 

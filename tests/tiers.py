@@ -9,31 +9,30 @@ from __future__ import annotations
 MARKERS = {
     "tests/cluster/": "cluster",
     "tests/fork_server/": "forks",
-    "tests/models/test_chat_": "engines",
-    "tests/models/test_decisions_": "engines",
+    "tests/models/chat/": "engines",
+    "tests/models/decisions/": "engines",
+    "tests/models/llm/": "engines",
+    "tests/models/speech/test_cosyvoice.py": "engines",
+    "tests/models/speech/test_kokoro.py": "engines",
+    "tests/models/speech/test_marks.py": "engines",
+    "tests/models/speech/test_qwen.py": "engines",
+    "tests/models/speech/test_supertonic.py": "engines",
     "tests/models/test_embeddings.py": "engines",
-    "tests/models/test_llm_": "engines",
     "tests/models/test_rerank.py": "engines",
-    "tests/models/test_speech_cosyvoice.py": "engines",
-    "tests/models/test_speech_kokoro.py": "engines",
-    "tests/models/test_speech_marks.py": "engines",
-    "tests/models/test_speech_qwen.py": "engines",
-    "tests/models/test_speech_supertonic.py": "engines",
-    "tests/models/test_transcription_twin.py": "engines",
-    "tests/models/test_transcription_voxtral.py": "engines",
-    "tests/models/test_transcription_whisper.py": "engines",
-    "tests/models/test_voice_design_kokoro.py": "engines",
-    "tests/models/test_voice_design_qwen.py": "engines",
+    "tests/models/transcription/test_voxtral.py": "engines",
+    "tests/models/transcription/test_whisper.py": "engines",
+    "tests/models/transcription/test_whisper_twin.py": "engines",
+    "tests/models/voice_design/test_kokoro.py": "engines",
+    "tests/models/voice_design/test_qwen.py": "engines",
     "tests/twins/": "engines",
 }
 
 FIRST = (
-    "tests/models/test_chat_vllm.py",
+    "tests/models/chat/",
     "tests/twins/",
-    "tests/models/test_chat_",
     "tests/fork_server/",
-    "tests/models/test_decisions_",
-    "tests/models/test_llm_grammars.py",
+    "tests/models/decisions/",
+    "tests/models/llm/test_grammars.py",
     "tests/state/test_crashes.py",
     "tests/models/",
     "tests/test_haproxy.py",
@@ -44,10 +43,23 @@ FIRST = (
 )
 """What takes longest, longest first, so that no process is left alone with it at the end."""
 
+ON_VLLM = (
+    "tests/models/chat/",
+    "tests/models/decisions/",
+    "tests/models/llm/",
+    "tests/models/transcription/test_voxtral.py",
+)
+"""What imports vLLM. One process runs all of it, which imports it once and shares engines."""
+
 
 def marker_of(file: str) -> str | None:
     """The marker of a test file, by its path from the root."""
     return next((marker for place, marker in MARKERS.items() if file.startswith(place)), None)
+
+
+def scope_of(file: str) -> str:
+    """Files of one scope are run by one process."""
+    return "vLLM" if file.startswith(ON_VLLM) else file
 
 
 def turn_of(file: str) -> int:

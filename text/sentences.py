@@ -1,7 +1,7 @@
 """Where sentences end, in any language.
 
-sentences("Hello. How are you?", 200)    Part("Hello. ", 7), Part("How are you?", 19)
-passages("Hello. How are you?", 200)     Part("Hello. How are you?", 19)        as many sentences as fit
+sentences("Hello. How are you?", 200)    TextPart("Hello. ", 7), TextPart("How are you?", 19)
+passages("Hello. How are you?", 200)     TextPart("Hello. How are you?", 19)        as many sentences as fit
 ends_sentence("Dr. Smith came.", 4)      False: the dot belongs to an abbreviation
 
 The parts of a text, joined, are the text again, white space included.
@@ -57,7 +57,7 @@ _CLAUSE_END = regex.compile(r"(?:\p{Sentence_Break=SContinue}|;)\p{Sentence_Brea
 _WHITE_SPACE = regex.compile(r"\s+")
 
 
-class Part(NamedTuple):
+class TextPart(NamedTuple):
     """A part of a text, and the position in the whole text at which it ends."""
 
     text: str
@@ -69,16 +69,11 @@ def ends_sentence(text: str, end: int | None = None) -> bool:
     return _LAST_STOP.match(text, 0, len(text) if end is None else end) is not None
 
 
-def sentences(text: str, limit_chars: int, tags: Iterable[str] = ()) -> Iterator[Part]:
-    """The sentences of `text`, none longer than `limit_chars`.
+def sentences(text: str, limit_chars: int, tags: Iterable[str] = ()) -> Iterator[TextPart]:
+    """The sentences of `text`, none longer than `limit_chars`, which is at least as long as the longest of `tags`.
 
-    A longer one is cut behind a comma, else at white space, else anywhere but inside a tag or a grapheme; only a
-    grapheme that is itself longer than the limit is cut.
-
-    Args:
-        text: any text.
-        limit_chars: at least as long as the longest tag.
-        tags: what must stay whole, e.g. `<breath>`.
+    A longer one is cut behind a comma, else at white space, else anywhere but inside a tag, e.g. `<breath>`, or a
+    grapheme; only a grapheme that is itself longer than the limit is cut.
     """
     whole = sorted(tags, key=len, reverse=True)
     either = any_of(whole)
@@ -87,23 +82,23 @@ def sentences(text: str, limit_chars: int, tags: Iterable[str] = ()) -> Iterator
     for end in _sentence_ends(text, whole, set(borders)):
         while end - start > limit_chars:
             cut = _best_cut(text, start, start + limit_chars, borders)
-            yield Part(text[start:cut], cut)
+            yield TextPart(text[start:cut], cut)
             start = cut
-        yield Part(text[start:end], end)
+        yield TextPart(text[start:end], end)
         start = end
 
 
-def passages(text: str, limit_chars: int, tags: Iterable[str] = ()) -> Iterator[Part]:
+def passages(text: str, limit_chars: int, tags: Iterable[str] = ()) -> Iterator[TextPart]:
     """Parts as of `sentences`, each with as many sentences as fit."""
     passage = ""
     end = 0
     for part in sentences(text, limit_chars, tags):
         if passage and len(passage) + len(part.text) > limit_chars:
-            yield Part(passage, end)
+            yield TextPart(passage, end)
             passage = ""
         passage, end = passage + part.text, part.end
     if passage:
-        yield Part(passage, end)
+        yield TextPart(passage, end)
 
 
 def _sentence_ends(text: str, tags: list[str], borders: set[int]) -> Iterator[int]:

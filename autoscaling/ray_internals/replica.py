@@ -8,8 +8,8 @@ Serve's replica takes a body from the network as fast as it comes and queues it 
 comes faster than the disk writes, and of one that never ends, all would be in memory. With a bound the network waits.
 
 Serve's replicas take each other's calls on a gRPC port that listens on every interface and unpickles what arrives. On a
-cluster that port must be reachable from the other nodes, and the network between them must be closed to others (README,
-"Security"). On one machine it belongs on loopback.
+cluster that port must be reachable from the other nodes, and the network between them must be closed to others
+(docs/operating.md). On one machine it belongs on loopback.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ from benchmarks.quality.verdicts import Evaluated, Verdict
 from contract.catalog import Catalog, DecisionModel
 from contract.decisions.answers import distribution
 from contract.decisions.engine import DecisionJob
-from contract.decisions.presets import Preset
+from contract.decisions.questions import Preset
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks/quality/results/decisions.md"

@@ -22,8 +22,7 @@ import models
 from contract.catalog import DecisionModel
 from contract.decisions.answers import distribution
 from contract.decisions.engine import DecisionEngine, DecisionJob, Readings
-from contract.decisions.presets import Preset
-from contract.decisions.questions import Question
+from contract.decisions.questions import Preset, Question
 
 OTHERS = 31
 STATES = (

@@ -95,7 +95,7 @@ async def _reply(catalog: Catalog, model: DecisionModel, scorer: DecisionEngine,
     results = answers(decision.questions, readings, decision.policy)
     operator = catalog.operator
     return wire.render(
-        DecisionResult("dec_0", 0, decision, model, operator, None, decision.questions, results, readings, total_s=0.0)
+        DecisionResult("dec_0", 0, model, operator, None, decision.questions, results, readings, total_s=0.0)
     )
 
 

@@ -20,7 +20,7 @@ from benchmarks.speed.load import cuts_ms
 from contract.access import Scope
 from state import open_state
 from state.database.base import migrate
-from state.keyring import SECRET_VARIABLE
+from state.keys import SECRET_VARIABLE
 
 
 async def admit(database_url: str, home: Path, requests: int) -> str:

@@ -22,8 +22,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks.servers import ROOT, Server, free_port, running
+from models.cpu import fitting_dtype
 from models.llm.engine import IN_PROCESS
-from models.precision import fitting_dtype
 from models.weights.store import ensure
 
 MODEL = "smollm2-135m-instruct"

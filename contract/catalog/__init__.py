@@ -8,11 +8,17 @@ transcription.py    speech to text
 
 A stanza holds public facts, true wherever the model runs, and one `[<id>.serving.<profile>]` table per profile that
 deploys it. The loader (`configs.load`) picks the table of the profile; `serving is None` means known, but not deployed.
+
+The service cannot find out by itself who runs it and in which country, so a profile's `args` name both. A country that
+nobody has named is `UNKNOWN_COUNTRY`, and a start says so in the log.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Annotated
+
+from pydantic import AfterValidator, StringConstraints
 
 from contract.base import Frozen
 from contract.catalog.base import FallbackRuntime, Model, ModelId, Serving
@@ -20,16 +26,18 @@ from contract.catalog.chat import ChatModel, FillInMiddle, ThinkingOptions
 from contract.catalog.encoders import DecisionModel, EmbeddingModel, EncoderModel, InputType, RerankModel
 from contract.catalog.speech import AudioFormat, SpeechModel, VoiceDesignModel
 from contract.catalog.transcription import TranscriptionModel
-from contract.decisions.presets import Preset
-from contract.operator import Operator
+from contract.decisions.questions import Preset
 from contract.speech.voices import Voice, VoiceAlias
 from contract.voice_design.traits import Traits
 
 __all__ = [
     "CATALOG_TYPES",
+    "COUNTRIES",
+    "UNKNOWN_COUNTRY",
     "AudioFormat",
     "Catalog",
     "ChatModel",
+    "Country",
     "DecisionModel",
     "EmbeddingModel",
     "EncoderModel",
@@ -38,6 +46,8 @@ __all__ = [
     "InputType",
     "Model",
     "ModelId",
+    "Operator",
+    "OperatorName",
     "RerankModel",
     "Serving",
     "SpeechModel",
@@ -45,6 +55,47 @@ __all__ = [
     "TranscriptionModel",
     "VoiceDesignModel",
 ]
+
+
+UNKNOWN_COUNTRY = "ZZ"
+"""No country has this code, and none ever will: ISO 3166 leaves it to users."""
+
+_CODES = """
+AD AE AF AG AI AL AM AO AQ AR AS AT AU AW AX AZ BA BB BD BE BF BG BH BI BJ BL BM BN BO BQ BR BS BT BV BW BY BZ
+CA CC CD CF CG CH CI CK CL CM CN CO CR CU CV CW CX CY CZ DE DJ DK DM DO DZ EC EE EG EH ER ES ET FI FJ FK FM FO
+FR GA GB GD GE GF GG GH GI GL GM GN GP GQ GR GS GT GU GW GY HK HM HN HR HT HU ID IE IL IM IN IO IQ IR IS IT JE
+JM JO JP KE KG KH KI KM KN KP KR KW KY KZ LA LB LC LI LK LR LS LT LU LV LY MA MC MD ME MF MG MH MK ML MM MN MO
+MP MQ MR MS MT MU MV MW MX MY MZ NA NC NE NF NG NI NL NO NP NR NU NZ OM PA PE PF PG PH PK PL PM PN PR PS PT PW
+PY QA RE RO RS RU RW SA SB SC SD SE SG SH SI SJ SK SL SM SN SO SR SS ST SV SX SY SZ TC TD TF TG TH TJ TK TL TM
+TN TO TR TT TV TW TZ UA UG UM US UY UZ VA VC VE VG VI VN VU WF WS YE YT ZA ZM ZW
+"""
+COUNTRIES = frozenset(_CODES.split())
+"""ISO 3166-1 alpha-2."""
+
+
+def _check_country(code: str) -> str:
+    if code not in COUNTRIES and code != UNKNOWN_COUNTRY:
+        raise ValueError(
+            f"`{code}` is not a country: it must be two capital letters of ISO 3166-1, such as `DE`, or "
+            f"`{UNKNOWN_COUNTRY}` if the country is not known"
+        )
+    return code
+
+
+Country = Annotated[str, AfterValidator(_check_country)]
+OperatorName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=100)]
+
+
+class Operator(Frozen):
+    """Where the models of a catalogue run.
+
+    Attributes:
+        name: who runs them.
+        country: ISO 3166-1 alpha-2, or `UNKNOWN_COUNTRY`.
+    """
+
+    name: OperatorName = "self-hosted"
+    country: Country = UNKNOWN_COUNTRY
 
 
 class Catalog(Frozen):
@@ -86,14 +137,6 @@ class Catalog(Frozen):
 
 CATALOG_TYPES: dict[str, type[Model]] = {
     t.noun: t
-    for t in (
-        ChatModel,
-        EmbeddingModel,
-        RerankModel,
-        SpeechModel,
-        TranscriptionModel,
-        VoiceDesignModel,
-        DecisionModel,
-    )
+    for t in (ChatModel, EmbeddingModel, RerankModel, SpeechModel, TranscriptionModel, VoiceDesignModel, DecisionModel)
 }
 """Noun to type: the file `configs/catalog/<noun>.toml` holds stanzas of this type."""

@@ -1,7 +1,12 @@
-"""What a stanza of every kind may say: public facts, and how a profile runs the model."""
+"""What a stanza of every kind may say: public facts, and how a profile runs the model.
+
+With the prices stands what a job may cost before its engine has counted: at most, which a spend limit is held against,
+and likely.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
@@ -12,6 +17,15 @@ ModelId = str
 """The id that requests name, e.g. `gemma-4-12b`."""
 
 MILLION = 1_000_000
+
+PART_TOKENS = 16
+"""Control tokens around one message or text."""
+TEMPLATE_TOKENS = 512
+"""Tokens of a chat template's own words."""
+BYTES_PER_TOKEN = 4
+"""Bytes of UTF-8 per token, in ordinary text of any language."""
+IMAGE_TOKENS = 256
+"""Tokens of a small picture for a model that sees."""
 
 
 class FallbackRuntime(Frozen):
@@ -122,7 +136,31 @@ class Model(Frozen):
         """Licence of what truly runs here, or of the model itself where it is not deployed; None if it is unknown."""
         return (self.serving.license if self.serving else None) or self.license
 
+    @property
+    def weights(self) -> str | None:
+        """The name of its weights in the manifest; None where it needs none, or is not deployed."""
+        return self.serving.weights if self.serving else None
+
     def cost_micro_eur(self, **quantities: int) -> int:
         """Price of `quantities` by unit, rounded up to a whole micro-EUR."""
         total = sum(self.price.get(unit, 0) * n for unit, n in quantities.items())
         return -(-total // MILLION)
+
+
+def utf8_bytes(texts: Iterable[str]) -> int:
+    """Bytes of `texts` together."""
+    joined = "".join(texts)
+    return len(joined) if joined.isascii() else len(joined.encode())
+
+
+def most_tokens(text_bytes: int, parts: int) -> int:
+    """An upper bound of the tokens of a text whose tokenizer is elsewhere: no token is shorter than a byte of UTF-8.
+
+    `parts` are messages or texts, each of which brings a few control tokens; a chat template adds some of its own.
+    """
+    return text_bytes + PART_TOKENS * parts + TEMPLATE_TOKENS
+
+
+def likely_tokens(texts: Iterable[str]) -> int:
+    """About as many tokens as `texts` have: what a client owes that leaves before its engine has counted."""
+    return -(-utf8_bytes(texts) // BYTES_PER_TOKEN)

@@ -60,7 +60,6 @@ class DecisionModel(Model):
 
     @property
     def reads_images(self) -> bool:
-        """Whether the runtime here accepts images."""
         return bool(self.serving and self.serving.options.get("images"))
 
 

@@ -76,11 +76,7 @@ class SpeechModel(Model):
         others = [code for code in self.languages if code not in self.serving.languages]
         return [
             {"runtime": self.runtime, "license": self.runtime_license, "languages": own},
-            {
-                "runtime": self.serving.fallback.runtime,
-                "license": self.serving.fallback.license,
-                "languages": others,
-            },
+            {"runtime": self.serving.fallback.runtime, "license": self.serving.fallback.license, "languages": others},
         ]
 
 

@@ -49,12 +49,10 @@ class TranscriptionModel(Model):
 
     @property
     def times_words(self) -> bool:
-        """Whether the runtime here gives the times of words."""
         return "word" in self._option("times", ("segment", "word"))
 
     @property
     def takes_terms(self) -> bool:
-        """Whether the runtime here accepts terms."""
         return bool(self._option("takes_terms", True))
 
     def _option(self, name: str, default: Any) -> Any:

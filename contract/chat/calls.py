@@ -31,7 +31,6 @@ class ToolCall(Lenient):
 
     @property
     def as_function(self) -> ToolCall:
-        """Itself."""
         return self
 
 

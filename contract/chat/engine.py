@@ -9,10 +9,12 @@ from typing import Any, Literal, Protocol
 from typing_extensions import TypedDict
 
 from contract.catalog import ChatModel
+from contract.catalog.base import IMAGE_TOKENS, likely_tokens, most_tokens, utf8_bytes
 from contract.chat.request import ChatRequest
 from contract.chat.usage import ChatUsage
 from contract.completions import CompletionJob, CompletionReply
-from contract.quantities import IMAGE_TOKENS, likely_tokens, most_tokens, utf8_bytes
+from contract.errors import INVALID_REQUEST
+from contract.limits import most_with_logprobs
 from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob
 from contract.wires import contents
 
@@ -22,12 +24,7 @@ COUNT_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class ChatJob:
-    """One conversation to answer.
-
-    Attributes:
-        request: the body, as it was validated.
-        owner: for whom; owners take turns, and share no prefix cache.
-    """
+    """A conversation to answer for `owner`; owners take turns, and share no prefix cache."""
 
     request: ChatRequest
     owner: str = ""
@@ -41,7 +38,6 @@ class ChatJob:
         return min(most_tokens(utf8_bytes(request.texts()), parts), model.context_window)
 
     def likely_input_tokens(self, model: ChatModel) -> int:
-        """About the tokens of the prompt."""
         images = IMAGE_TOKENS * sum(message.images for message in self.request.messages)
         return min(likely_tokens(self.request.texts()) + images, model.context_window)
 
@@ -49,6 +45,16 @@ class ChatJob:
         """Output tokens of all choices together, at most."""
         window = model.context_window
         return min(self.request.budget or window, window) * (self.request.n or 1)
+
+
+def check_logprobs(tokens: int, others: int, param: str) -> None:
+    """Raises INVALID_REQUEST for more `tokens` with so many `others` each than one reply holds."""
+    if tokens > (most := most_with_logprobs(others)):
+        raise INVALID_REQUEST(
+            f"`{param}` of up to {tokens} tokens were requested, with {others} others each; one request may have "
+            f"at most {most} such tokens in all its answers together",
+            param=param,
+        )
 
 
 class ChatChoice(TypedDict):

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from contract.base import Items, Lenient
 from contract.catalog.chat import ReasoningEffort
-from contract.chat import schemas
+from contract.chat import sampling, schemas
 from contract.chat.calls import AnyCall, ToolCall, check_arguments
 from contract.chat.schemas import ResponseFormat, StructuredOutputs
 from contract.chat.tools import (
@@ -27,26 +27,12 @@ from contract.chat.tools import (
     named,
 )
 from contract.images import ImageUrl
-from contract.limits import (
-    MAX_CHOICES,
-    MAX_IMAGES,
-    MAX_MESSAGES,
-    MAX_PARTS,
-    MAX_PENALTY,
-    MAX_REPETITION_PENALTY,
-    MAX_STOP_CHARS,
-    MAX_STOPS,
-    MAX_TEMPERATURE,
-    MAX_TOOL_CALLS,
-    MAX_TOP_K,
-    MAX_TOP_LOGPROBS,
-)
-from contract.quantities import most_with_logprobs
+from contract.limits import MAX_IMAGES, MAX_MESSAGES, MAX_PARTS, MAX_TOOL_CALLS, MAX_TOP_K, most_with_logprobs
 
 
-def _listed(value: Any, wrap: Any = lambda text: text) -> Any:
-    """A single string where a list may stand."""
-    return [wrap(value)] if isinstance(value, str) else value
+def as_parts(content: Any) -> Any:
+    """A single string as one part of text."""
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
 class Part(Lenient):
@@ -86,10 +72,7 @@ class Message(Lenient):
     ]
     content: Annotated[
         Annotated[list[Part], Items(MAX_PARTS)] | None,
-        BeforeValidator(
-            lambda v: _listed(v, lambda text: {"type": "text", "text": text}),
-            json_schema_input_type=str | list[Part] | None,
-        ),
+        BeforeValidator(as_parts, json_schema_input_type=str | list[Part] | None),
     ] = None
     refusal: str | None = None
     name: Annotated[str, Field(max_length=MAX_ID_CHARS)] | None = None
@@ -115,14 +98,7 @@ class Message(Lenient):
 
     @property
     def images(self) -> int:
-        """Number of images in this message."""
         return sum(part.type == "image_url" for part in self.content or ())
-
-
-class StreamOptions(Lenient):
-    """`include_usage` adds a last event with the token counts."""
-
-    include_usage: bool = False
 
 
 class ChatRequest(Lenient):
@@ -130,27 +106,24 @@ class ChatRequest(Lenient):
 
     model: str
     messages: Annotated[list[Message], Items(MAX_MESSAGES, least=1)]
-    temperature: Annotated[float, Field(ge=0, le=MAX_TEMPERATURE)] | None = None
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    max_tokens: Annotated[int, Field(ge=1)] | None = None
-    max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
+    temperature: sampling.Temperature | None = None
+    top_p: sampling.TopP | None = None
+    max_tokens: sampling.TokenLimit | None = None
+    max_completion_tokens: sampling.TokenLimit | None = None
     stream: bool | None = None
-    stream_options: StreamOptions | None = None
-    stop: Annotated[
-        Annotated[list[Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]], Items(MAX_STOPS)] | None,
-        BeforeValidator(_listed, json_schema_input_type=str | list[str] | None),
-    ] = None
-    n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
+    stream_options: sampling.StreamOptions | None = None
+    stop: sampling.Stop = None
+    n: sampling.Choices | None = None
     logprobs: bool | None = None
-    top_logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
+    top_logprobs: sampling.TopLogprobs | None = None
     top_k: Annotated[int, Field(ge=-1, le=MAX_TOP_K)] | None = None
-    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
-    repetition_penalty: Annotated[float, Field(gt=0, le=MAX_REPETITION_PENALTY)] | None = None
+    min_p: sampling.MinP | None = None
+    repetition_penalty: sampling.RepetitionPenalty | None = None
     reasoning_effort: ReasoningEffort | None = None
     chat_template_kwargs: dict[str, Any] | None = None
-    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
-    presence_penalty: Annotated[float, Field(ge=-MAX_PENALTY, le=MAX_PENALTY)] | None = None
-    frequency_penalty: Annotated[float, Field(ge=-MAX_PENALTY, le=MAX_PENALTY)] | None = None
+    seed: sampling.Seed | None = None
+    presence_penalty: sampling.Penalty | None = None
+    frequency_penalty: sampling.Penalty | None = None
     tools: Annotated[list[AnyTool], Items(MAX_TOOLS)] | None = None
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = None
@@ -221,7 +194,6 @@ class ChatRequest(Lenient):
 
     @property
     def is_tool_forced(self) -> bool:
-        """Whether the answer must be a tool call."""
         if isinstance(self.tool_choice, AllowedChoice):
             return self.tool_choice.allowed_tools.mode == "required"
         return self.tool_choice not in (None, "none", "auto")
@@ -262,7 +234,6 @@ class ChatRequest(Lenient):
 
     @property
     def include_usage(self) -> bool:
-        """Whether a stream ends with the token counts."""
         return bool(self.stream_options and self.stream_options.include_usage)
 
     @property

@@ -50,12 +50,10 @@ class Tool(Lenient):
 
     @property
     def name(self) -> str:
-        """What it is called."""
         return self.function.name
 
     @property
     def as_function(self) -> Tool:
-        """Itself."""
         return self
 
 
@@ -88,7 +86,6 @@ class CustomTool(Lenient):
 
     @property
     def name(self) -> str:
-        """What it is called."""
         return self.custom.name
 
     @property
@@ -125,7 +122,6 @@ class NamedTool(Lenient):
 
     @property
     def name(self) -> str:
-        """The name of the function."""
         return self.function.name
 
 
@@ -137,7 +133,6 @@ class NamedCustomTool(Lenient):
 
     @property
     def name(self) -> str:
-        """The name of the custom tool."""
         return self.custom.name
 
 
@@ -165,8 +160,8 @@ def _choice(value: Any) -> str | None:
 
 
 def one_of(sentence: str, branch: Any = _branch) -> Discriminator:
-    """Decides between the forms of a tool; its error says what is `known`."""
-    return Discriminator(branch, custom_error_type="tool_type", custom_error_message=sentence)
+    """Decides by `branch` between the forms of a value, which is by default a tool; `sentence` is the error."""
+    return Discriminator(branch, custom_error_type="unknown_form", custom_error_message=sentence)
 
 
 AnyTool = Annotated[

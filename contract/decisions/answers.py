@@ -187,8 +187,13 @@ Order = Literal["source", "both"]
 
 
 def expand_orders(questions: Mapping[str, Question], order: Order) -> tuple[Question, ...]:
-    """What the engine is asked."""
-    return tuple(questions.values()) if order == "source" else both_orders(questions)
+    """What the engine is asked. In `both` orders, levels and yes or no keep theirs: it is their own."""
+    turned = [
+        question.model_copy(update={"options": question.options[::-1]})
+        for question in questions.values()
+        if order == "both" and isinstance(question, ChoiceQuestion)
+    ]
+    return (*questions.values(), *turned)
 
 
 def to_answers(
@@ -207,18 +212,8 @@ def to_answers(
     return by_name
 
 
-def both_orders(questions: Mapping[str, Question]) -> tuple[Question, ...]:
-    """What the engine is asked. Levels and yes or no have an order of their own, which stays."""
-    turned = [
-        question.model_copy(update={"options": question.options[::-1]})
-        for question in questions.values()
-        if isinstance(question, ChoiceQuestion)
-    ]
-    return (*questions.values(), *turned)
-
-
 def merge_orders(questions: Mapping[str, Question], readings: Readings) -> tuple[Readings, dict[str, OrderDifference]]:
-    """The readings of `both_orders` as one for each question, and by name what the order changed.
+    """The readings of both orders as one for each question, and by name what the order changed.
 
     Raises UPSTREAM_ERROR where no probability came from the runtime.
     """

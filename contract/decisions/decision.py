@@ -1,6 +1,6 @@
 """A decision between the wires: what was asked and what came of it, in no wire's shape.
 
-    a body -> Wire.decision() -> Decision -> the flow -> DecisionResult -> Wire.render() -> a reply
+    a body -> DecisionWire.decision() -> Decision -> the flow -> DecisionResult -> DecisionWire.render() -> a reply
 
 The wires are `native` (POST /decisions), `openai` (POST /decisions with `input`) and `systemone` (POST /systemone).
 """
@@ -14,20 +14,13 @@ from typing import Annotated, Any, Literal, Protocol
 from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
 from contract.body import explain
-from contract.catalog import DecisionModel
+from contract.catalog import DecisionModel, Operator
 from contract.decisions.answers import Answer
 from contract.decisions.engine import Readings
-from contract.decisions.presets import Preset
-from contract.decisions.questions import Policy, Question, Questions
+from contract.decisions.questions import Policy, Preset, Question, Questions
 from contract.errors import INVALID_REQUEST, REQUEST_TOO_LARGE
 from contract.images import decoded_bytes
-from contract.limits import (
-    DECISION_BODY_BYTES,
-    DECISION_IMAGE_BYTES,
-    DECISION_IMAGES,
-    DECISION_STATE_CHARS,
-)
-from contract.operator import Operator
+from contract.limits import DECISION_BODY_BYTES, DECISION_IMAGE_BYTES, DECISION_IMAGES, DECISION_STATE_CHARS
 
 MAX_BODY_BYTES = DECISION_BODY_BYTES + DECISION_IMAGES * -(-DECISION_IMAGE_BYTES // 3) * 4
 """Bytes of a body with its images: nothing longer can be valid."""
@@ -66,14 +59,12 @@ class DecisionResult:
         created: Unix time.
         operator: of the service that ran the model.
         preset: the pack whose questions were asked.
-        questions: that were asked, by name.
         readings: as the engine gave them, before both orders were folded into one.
         total_s: since the request came.
     """
 
     id: str
     created: int
-    decision: Decision
     model: DecisionModel
     operator: Operator
     preset: Preset | None

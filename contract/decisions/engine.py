@@ -7,8 +7,8 @@ from typing import Protocol
 
 from contract.base import Frozen
 from contract.catalog import DecisionModel
+from contract.catalog.base import IMAGE_TOKENS, likely_tokens, most_tokens, utf8_bytes
 from contract.decisions.questions import Question
-from contract.quantities import IMAGE_TOKENS, likely_tokens, most_tokens, utf8_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,6 @@ class DecisionJob:
         return most + model.context_window if self.images else most
 
     def likely_input_tokens(self) -> int:
-        """About the tokens that are read."""
         question_texts = (question.model_dump_json() for question in self.questions)
         return likely_tokens((self.state, *question_texts)) + IMAGE_TOKENS * len(self.images)
 

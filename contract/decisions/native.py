@@ -67,7 +67,6 @@ class DecisionRequest(Strict):
         return self
 
     def decision(self) -> Decision:
-        """What the body asks."""
         return Decision(
             state=self._text(),
             questions=self.questions or {},
@@ -80,8 +79,29 @@ class DecisionRequest(Strict):
         )
 
     def render(self, result: DecisionResult) -> DecisionReply:
-        """The Decision result of the spec."""
-        return _reply(result)
+        model = result.model
+        reply: DecisionReply = {
+            "id": result.id,
+            "object": "decision",
+            "status": "completed",
+            "created": result.created,
+            "model": {
+                "id": model.id,
+                "runtime": model.runtime,
+                "operator": result.operator.name,
+                "country": result.operator.country,
+                "via": model.runtime_via,
+            },
+            "answers": result.answers,
+            "policy": {"mode": self.policy.mode, "threshold": self.policy.threshold},
+            "usage": usage(result.readings, len(result.answers)),
+            "timing_ms": timing_ms(result.readings, result.total_s),
+        }
+        if result.preset is not None:
+            reply["preset"] = {"id": result.preset.id, "version": result.preset.version}
+        if self.request_id is not None:
+            reply["request_id"] = self.request_id
+        return reply
 
     def _text(self) -> str:
         if self.messages is not None:
@@ -148,32 +168,6 @@ class DecisionReply(TypedDict):
     usage: DecisionUsage
     timing_ms: DecisionTimes
     request_id: NotRequired[str]
-
-
-def _reply(result: DecisionResult) -> DecisionReply:
-    model, preset, policy = result.model, result.preset, result.decision.policy
-    reply: DecisionReply = {
-        "id": result.id,
-        "object": "decision",
-        "status": "completed",
-        "created": result.created,
-        "model": {
-            "id": model.id,
-            "runtime": model.runtime,
-            "operator": result.operator.name,
-            "country": result.operator.country,
-            "via": model.runtime_via,
-        },
-        "answers": result.answers,
-        "policy": {"mode": policy.mode, "threshold": policy.threshold},
-        "usage": usage(result.readings, len(result.answers)),
-        "timing_ms": timing_ms(result.readings, result.total_s),
-    }
-    if preset is not None:
-        reply["preset"] = {"id": preset.id, "version": preset.version}
-    if result.decision.request_id is not None:
-        reply["request_id"] = result.decision.request_id
-    return reply
 
 
 def usage(readings: Readings, questions: int) -> DecisionUsage:

@@ -22,65 +22,13 @@ from contract.decisions.decision import (
     Decision,
     DecisionResult,
     NoPolicy,
-    check_image,
     check_state,
     checked_images,
     confidence,
     our_questions,
 )
-from contract.decisions.questions import state_text
-from contract.limits import DECISION_LEVELS, DECISION_OPTIONS, DECISION_QUESTIONS, MAX_MESSAGES, MAX_PARTS
-
-
-class InputPart(Lenient):
-    """A piece of a message or of a question's text."""
-
-    type: Literal["input_text", "output_text", "refusal", "input_json", "input_image"]
-    text: str | None = None
-    refusal: str | None = None
-    data: dict[str, Any] | list[Any] | None = None
-    image_url: str | None = None
-
-    @model_validator(mode="after")
-    def _check(self) -> InputPart:
-        if self.type == "input_image":
-            check_image(self.image_url or "")
-        elif self.text is None and self.refusal is None and self.data is None:
-            raise ValueError(f"a part of type `{self.type}` is empty")
-        return self
-
-    def words(self) -> str:
-        """The part as text; an image has none."""
-        return self.text or self.refusal or ("" if self.data is None else state_text(self.data))
-
-
-Parts = str | Annotated[list[InputPart], Items(MAX_PARTS)]
-
-
-def _words(parts: Parts) -> str:
-    return parts if isinstance(parts, str) else "\n".join(filter(None, (part.words() for part in parts)))
-
-
-class InputItem(Lenient):
-    """A message, a call of a tool, or its output."""
-
-    type: Literal["message", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output"] = (
-        "message"
-    )
-    role: Literal["user", "developer", "system", "assistant"] | None = None
-    content: Parts = ""
-    name: str = ""
-    arguments: str = ""
-    input: str = ""
-    output: Parts = ""
-
-    def words(self) -> str:
-        """The text that the model reads."""
-        if self.type == "message":
-            return f"{self.role or 'user'}: {_words(self.content)}"
-        if self.type.endswith("_output"):
-            return f"tool: {_words(self.output)}"
-        return f"call of {self.name}: {self.arguments or self.input}"
+from contract.decisions.input import InputItem, Parts, words_of
+from contract.limits import DECISION_LEVELS, DECISION_OPTIONS, DECISION_QUESTIONS, MAX_MESSAGES
 
 
 class ListedChoice(Lenient):
@@ -90,7 +38,6 @@ class ListedChoice(Lenient):
     description: str | None = None
 
     def words(self) -> str:
-        """The text that the model reads."""
         return self.value if isinstance(self.value, str) else str(self.value).lower()
 
 
@@ -101,7 +48,6 @@ class ListedLevel(Lenient):
     description: str | None = None
 
     def words(self) -> str:
-        """The text that the model reads."""
         return f"{self.label}: {self.description}" if self.description else self.label
 
 
@@ -115,8 +61,7 @@ class ListedQuestion(Lenient):
     levels: Annotated[list[ListedLevel], Items(DECISION_LEVELS[1])] = []
 
     def ours(self) -> dict[str, Any]:
-        """The same as one of our questions."""
-        instructions = {"instructions": _words(self.instructions)}
+        instructions = {"instructions": words_of(self.instructions)}
         if self.type == "predicate":
             return instructions | {"type": "binary", "true_description": HOLDS, "false_description": FAILS}
         if self.type == "score":
@@ -125,7 +70,6 @@ class ListedQuestion(Lenient):
         return instructions | {"type": "choice", "options": options}
 
     def render(self, answer: Answer) -> ListedAnswer:
-        """The answer in the shape of this wire."""
         if answer["type"] == "binary":
             return {"type": "predicate", "name": self.name, "probability": answer["probability_true"]}
         probabilities = list(answer["probabilities"].values())
@@ -171,11 +115,9 @@ class OpenAIDecisionRequest(Lenient):
         return self
 
     def decision(self) -> Decision:
-        """What the body asks."""
         return self._decision
 
     def render(self, result: DecisionResult) -> OpenAIDecisionReply:
-        """The reply that its clients understand."""
         tokens = result.readings.input_tokens
         return {
             "id": result.id,

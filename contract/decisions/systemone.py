@@ -3,8 +3,7 @@
     SystemOneRequest      `state`, questions by name with `criteria`
     SystemOneReply        the reply
 
-A reply in this shape cannot say that an answer is withheld, so `policy` is refused. What clients send beside the fields
-below is ignored, as in their own API. Bounds are ours: what our questions may not hold is refused with our errors.
+`policy`, other fields and bounds are treated as on OpenAI's wire (`openai.py`).
 """
 
 from __future__ import annotations
@@ -79,7 +78,6 @@ class SystemOneAsset(Lenient):
     data_base64: str
 
     def address(self) -> str:
-        """The image as a `data:` address."""
         return f"data:image/{'png' if self.format == 'png' else 'jpeg'};base64,{self.data_base64}"
 
 
@@ -106,11 +104,9 @@ class SystemOneRequest(Lenient):
         return self
 
     def decision(self) -> Decision:
-        """What the body asks."""
         return self._decision
 
     def render(self, result: DecisionResult) -> SystemOneReply:
-        """The reply that its clients understand."""
         answers = result.answers
         return {
             "id": result.id,

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Discriminator, Tag, field_validator
 
 from contract.base import Items, Lenient, type_of
+from contract.chat.request import as_parts
 from contract.chat.tools import Id, Name
 from contract.images import decoded_bytes
 from contract.limits import MAX_PARTS
@@ -28,7 +29,6 @@ class Base64Source(Lenient):
 
     @property
     def address(self) -> str:
-        """The image as a `data:` address."""
         return f"data:{self.media_type};base64,{self.data}"
 
     @field_validator("data")
@@ -73,11 +73,6 @@ class RedactedThinkingBlock(Lenient):
     type: Literal["redacted_thinking"]
 
 
-def listed(content: Any) -> Any:
-    """A string as one block of text."""
-    return [{"type": "text", "text": content}] if isinstance(content, str) else content
-
-
 def _one_of(*types: str) -> BeforeValidator:
     """Refuses blocks of another type with a sentence that names it."""
 
@@ -106,7 +101,7 @@ class ToolResultBlock(Lenient):
     tool_use_id: Id
     content: Annotated[
         Annotated[list[ResultPart], Items(MAX_PARTS)],
-        BeforeValidator(listed, json_schema_input_type=str | list[ResultPart]),
+        BeforeValidator(as_parts, json_schema_input_type=str | list[ResultPart]),
     ] = []
     is_error: bool | None = None
 

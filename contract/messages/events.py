@@ -34,11 +34,7 @@ def failed(error: ApiError, request_id: str) -> bytes:
 
 
 class MessageEvents:
-    """The batches of one chat stream with one choice, as events of a message.
-
-    Args:
-        model: the model's id.
-    """
+    """The batches of one chat stream with one choice, as events of a message of `model`."""
 
     def __init__(self, model: str) -> None:
         self._model = model

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Field, Tag, model_validator
 
 from contract.base import Items, Lenient, type_of
-from contract.chat.tools import MAX_TOOLS, BuiltInTool, Name, is_built_in
-from contract.limits import MAX_IMAGES, MAX_MESSAGES, MAX_PARTS, MAX_STOP_CHARS, MAX_STOPS, MAX_TOP_K
-from contract.messages.blocks import Block, ImageBlock, TextBlock, ToolResultBlock, listed
+from contract.chat.request import as_parts
+from contract.chat.sampling import StopSequences, TokenLimit, TopK, TopP
+from contract.chat.tools import MAX_TOOLS, BuiltInTool, Name, is_built_in, one_of
+from contract.limits import MAX_IMAGES, MAX_MESSAGES, MAX_PARTS
+from contract.messages.blocks import Block, ImageBlock, TextBlock, ToolResultBlock
 
 
 class MessageTool(Lenient):
@@ -52,11 +54,10 @@ def _kind(tool: Any) -> str | None:
 
 OfferedTool = Annotated[
     Annotated[MessageTool, Tag(CLIENT)] | Annotated[ServerTool, Tag(SERVER)],
-    Discriminator(
+    one_of(
+        "a tool is one of type `custom`, with `input_schema`, or one that Anthropic's servers run, such as "
+        "`web_search_20250305`; describe one that you run yourself as `custom`",
         _kind,
-        custom_error_type="tool_type",
-        custom_error_message="a tool is one of type `custom`, with `input_schema`, or one that Anthropic's servers "
-        "run, such as `web_search_20250305`; describe one that you run yourself as `custom`",
     ),
 ]
 
@@ -100,7 +101,7 @@ class MessageTurn(Lenient):
 
     role: Literal["user", "assistant", "system"]
     content: Annotated[
-        Annotated[list[Block], Items(MAX_PARTS)], BeforeValidator(listed, json_schema_input_type=str | list[Block])
+        Annotated[list[Block], Items(MAX_PARTS)], BeforeValidator(as_parts, json_schema_input_type=str | list[Block])
     ]
 
     @model_validator(mode="after")
@@ -149,7 +150,7 @@ class Conversation(Lenient):
     messages: Annotated[list[MessageTurn], Items(MAX_MESSAGES, least=1)]
     system: Annotated[
         Annotated[list[TextBlock], Items(MAX_PARTS)] | None,
-        BeforeValidator(listed, json_schema_input_type=str | list[TextBlock] | None),
+        BeforeValidator(as_parts, json_schema_input_type=str | list[TextBlock] | None),
     ] = None
     tools: Annotated[list[OfferedTool], Items(MAX_TOOLS)] | None = None
     tool_choice: ToolChoice | None = None
@@ -188,13 +189,11 @@ class Conversation(Lenient):
 class MessagesRequest(Conversation):
     """A body of POST /messages."""
 
-    max_tokens: Annotated[int, Field(ge=1)]
+    max_tokens: TokenLimit
     temperature: Annotated[float, Field(ge=0, le=1)] | None = None
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    top_k: Annotated[int, Field(ge=0, le=MAX_TOP_K)] | None = None
-    stop_sequences: (
-        Annotated[list[Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]], Items(MAX_STOPS)] | None
-    ) = None
+    top_p: TopP | None = None
+    top_k: TopK | None = None
+    stop_sequences: StopSequences | None = None
     stream: bool | None = None
 
     @model_validator(mode="after")

@@ -134,7 +134,7 @@ class ResponseEvents:
         return self._framed(f"{item.kind.events}.delta", **self._place(item), delta=text, **more)
 
     def _finish(self, item: ItemBuilder, status: Status) -> None:
-        item.finish(status)
+        item.status = status
         if self._logprobs and item.kind is MESSAGE:
             item.logprobs = self._logprobs.of(item)
 

@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Discriminator, Tag, ValidationError
+from pydantic import Tag, ValidationError
 
 from contract.base import Lenient, type_of
 from contract.body import explain
 from contract.chat.calls import check_arguments
 from contract.chat.request import Message, Part
+from contract.chat.tools import one_of
 from contract.errors import INVALID_REQUEST
 from contract.responses.items import (
     BuiltInCall,
@@ -41,8 +42,7 @@ class InputMessage(Lenient):
 
     def fields(self, _names: ToolNames) -> dict[str, Any]:
         """The fields of the chat's message."""
-        role = "system" if self.role == "developer" else self.role
-        return {"role": role, "content": [part.part() for part in self.content]}
+        return {"role": self.role, "content": [part.part() for part in self.content]}
 
 
 class ReasoningItem(Lenient):
@@ -52,7 +52,6 @@ class ReasoningItem(Lenient):
 
     def fields(self, _names: ToolNames) -> None:
         """No message."""
-        return None
 
 
 def _kind(item: Any) -> str | None:
@@ -86,12 +85,11 @@ Item = Annotated[
     | Annotated[BuiltInOutput, Tag("item-built_in_output")]
     | Annotated[ReasoningItem, Tag("item-reasoning")]
     | Annotated[ServedItem, Tag("item-served")],
-    Discriminator(
+    one_of(
+        "an item is a `message`, a `function_call`, a `function_call_output`, a `custom_tool_call`, a "
+        "`custom_tool_call_output`, `reasoning`, or what a built-in tool did; nothing is kept here, so "
+        "`item_reference` and `compaction` are not taken",
         _kind,
-        custom_error_type="item_type",
-        custom_error_message="an item is a `message`, a `function_call`, a `function_call_output`, a "
-        "`custom_tool_call`, a `custom_tool_call_output`, `reasoning`, or what a built-in tool did; nothing is kept "
-        "here, so `item_reference` and `compaction` are not taken",
     ),
 ]
 

@@ -79,7 +79,6 @@ class FunctionCall(Lenient):
     arguments: str
 
     def fields(self, names: ToolNames) -> dict[str, Any]:
-        """The fields of the chat's message."""
         function = {"name": names.of(self.namespace, self.name), "arguments": self.arguments}
         return _called({"id": self.call_id, "type": "function", "function": function})
 
@@ -94,7 +93,6 @@ class CustomToolCall(Lenient):
     input: str
 
     def fields(self, names: ToolNames) -> dict[str, Any]:
-        """The fields of the chat's message."""
         custom = {"name": names.of(self.namespace, self.name), "input": self.input}
         return _called({"id": self.call_id, "type": "custom", "custom": custom})
 
@@ -123,7 +121,6 @@ class BuiltInOutput(Lenient):
     status: str | None = None
 
     def fields(self, _names: ToolNames) -> dict[str, Any]:
-        """The fields of the chat's message."""
         output = self.output if isinstance(self.output, str) else json.dumps(self.output or [], ensure_ascii=False)
         text = output if self.output else self.status or ""
         return {"role": "tool", "tool_call_id": self.call_id, "content": [Part(type="text", text=text)]}
@@ -169,7 +166,6 @@ class ServedItem(Lenient):
 
     def fields(self, _names: ToolNames) -> None:
         """No message."""
-        return None
 
 
 def _called(call: dict[str, Any]) -> dict[str, Any]:

@@ -69,11 +69,9 @@ class OutputItem(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of item.
+    """A kind of item: its type, and the prefix of its id.
 
     Attributes:
-        type: of the item.
-        prefix: of its id.
         events: what its `.delta` and `.done` events are called.
         key: the member that holds its text, of the item or of its one part.
         part: type of that part; None for items without parts.
@@ -102,7 +100,7 @@ class ItemBuilder:
         pieces: of its text: what is said, what is thought, the arguments of a call.
         status: `in_progress` until the item is done.
         logprobs: of the tokens that spell the text, once the item is done; or what stands for them until they are
-            written (`contract.responses.output`).
+            written (`Logprobs`).
     """
 
     kind: Kind
@@ -115,12 +113,7 @@ class ItemBuilder:
 
     @property
     def text(self) -> str:
-        """All of it, so far."""
         return "".join(self.pieces)
-
-    def finish(self, status: Status) -> None:
-        """No more text comes."""
-        self.status = status
 
     def part(self) -> dict[str, Any]:
         """The one part of its content."""
@@ -169,15 +162,11 @@ def spelling(text: str, tokens: Sequence[tuple[str, L]]) -> list[L]:
 
 def logprob(token: dict[str, Any]) -> Logprob:
     """A token of a chat's `logprobs`, with its bytes in any case."""
-    top: list[TopLogprob] = [
-        {"token": t["token"], "bytes": t.get("bytes") or [], "logprob": t["logprob"]} for t in token["top_logprobs"]
-    ]
-    return {
-        "token": token["token"],
-        "bytes": token.get("bytes") or [],
-        "logprob": token["logprob"],
-        "top_logprobs": top,
-    }
+    return {**_top_logprob(token), "top_logprobs": [_top_logprob(other) for other in token["top_logprobs"]]}
+
+
+def _top_logprob(token: dict[str, Any]) -> TopLogprob:
+    return {"token": token["token"], "bytes": token.get("bytes") or [], "logprob": token["logprob"]}
 
 
 MARK = secrets.token_hex(16)
@@ -214,7 +203,7 @@ class Logprobs:
         self._new = []
 
     def of(self, item: ItemBuilder) -> str:
-        """What stands for the tokens that spell all of `made`. Those of its thoughts before are let go."""
+        """What stands for the tokens that spell the text of `item`. Those of thoughts before it are let go."""
         self._texts[item.index + 1] = b",".join(spelling(item.text, self._tokens))
         self._tokens = []
         return f"{MARK}{item.index + 1}"

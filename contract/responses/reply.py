@@ -1,6 +1,6 @@
 """A chat's answer as a response: every member of OpenAI's object that has a meaning here.
 
-Head            what a response is known by, before anything of it is made
+ResponseHead    what a response is known by, before anything of it is made
 response(...)   the object, in any of its states
 whole(...)      of a whole answer
 """
@@ -96,13 +96,9 @@ class ResponseReply(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class ResponseHead:
-    """What a response is known by.
+    """What a response is known by: its request, the model that answers, and when it began, in Unix time (s).
 
-    Attributes:
-        request: what it answers.
-        request_id: ours; ids of the response and its items are made of it.
-        created_s: Unix time.
-        model: the one that answers.
+    `request_id` is ours; the ids of the response and its items are made of it.
     """
 
     request: ResponsesRequest
@@ -122,7 +118,6 @@ class ResponseHead:
 
     @property
     def id(self) -> str:
-        """The id of the response."""
         return f"resp_{self._stem}"
 
     @property
@@ -164,7 +159,7 @@ def whole(head: ResponseHead, reply: ChatReply) -> ResponseReply:
     status = ending(choice["finish_reason"])
     tokens = [(token["token"], logprob(token)) for token in logprobs_of(choice)]
     for item in items:
-        item.finish(status if item is items[-1] else "completed")
+        item.status = status if item is items[-1] else "completed"
         if item.kind is MESSAGE:
             item.logprobs = spelling(item.text, tokens)
     counts = usage(reply, reasoning_tokens(reply.body["usage"]))

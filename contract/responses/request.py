@@ -16,9 +16,10 @@ from contract.base import Items, Lenient
 from contract.body import explain
 from contract.catalog.chat import ReasoningEffort
 from contract.chat.request import ChatRequest
+from contract.chat.sampling import Temperature, TokenLimit, TopLogprobs, TopP
 from contract.chat.tools import MAX_TOOLS, BuiltInTool
 from contract.errors import INVALID_REQUEST
-from contract.limits import MAX_IMAGES, MAX_MESSAGES, MAX_TEMPERATURE, MAX_TOP_LOGPROBS, MIB
+from contract.limits import MAX_IMAGES, MAX_MESSAGES, MIB
 from contract.responses.input import InputMessage, Item, messages
 from contract.responses.items import CallOutput, ServedItem
 from contract.responses.names import ToolNames, here, named_here
@@ -57,9 +58,9 @@ class ResponsesRequest(Lenient):
         ),
     ]
     instructions: str | None = None
-    max_output_tokens: Annotated[int, Field(ge=1)] | None = None
-    temperature: Annotated[float, Field(ge=0, le=MAX_TEMPERATURE)] | None = None
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    max_output_tokens: TokenLimit | None = None
+    temperature: Temperature | None = None
+    top_p: TopP | None = None
     stream: bool | None = None
     tools: Annotated[list[OfferedTool], Items(MAX_TOOLS)] | None = None
     tool_choice: ToolChoice | None = None
@@ -67,7 +68,7 @@ class ResponsesRequest(Lenient):
     text: TextConfig | None = None
     reasoning: ReasoningConfig | None = None
     include: Annotated[list[Label], Items(MAX_INCLUDES)] | None = None
-    top_logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
+    top_logprobs: TopLogprobs | None = None
     truncation: Literal["auto", "disabled"] | None = None
     metadata: (
         Annotated[
@@ -121,8 +122,7 @@ class ResponsesRequest(Lenient):
         if size > MAX_ECHO_BYTES:
             raise INVALID_REQUEST(
                 f"the fields that a reply repeats, such as `instructions`, `tools` and `text`, have {size} bytes as "
-                "JSON; at most "
-                f"{MAX_ECHO_BYTES} are allowed; put longer texts into `input`"
+                f"JSON; at most {MAX_ECHO_BYTES} are allowed; put longer texts into `input`"
             )
         if self._images() > MAX_IMAGES:
             raise INVALID_REQUEST(
@@ -147,7 +147,6 @@ class ResponsesRequest(Lenient):
 
     @property
     def chat(self) -> ChatRequest:
-        """The same, as a chat."""
         return self._chat
 
     @property
@@ -168,7 +167,6 @@ class ResponsesRequest(Lenient):
 
     @property
     def wants_logprobs(self) -> bool:
-        """Whether each token comes with its probability."""
         return LOGPROBS in (self.include or ()) or bool(self.top_logprobs)
 
     def echo(self) -> dict[str, Any]:

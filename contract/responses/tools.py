@@ -1,7 +1,7 @@
 """Tools of a response, the choice between them, and the form of its answer; each as a chat has it.
 
 OfferedTool     a tool that the client runs, a namespace of such tools, or a built-in one, which a chat leaves out
-Shown           one of those that are in the request, wherever it stands
+PlacedTool      one of those that are in the request, wherever it stands
 ToolChoice      a word, one tool by its name, or some of them
 """
 
@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Field, Tag, model_validator
 
 from contract.base import Items, Lenient, type_of
-from contract.chat.tools import MAX_ID_CHARS, MAX_TOOLS, BuiltInTool, Name, is_built_in
+from contract.chat.tools import ALLOWED, BUILT_IN, MAX_ID_CHARS, MAX_TOOLS, WORD, BuiltInTool, Name, is_built_in, one_of
 from contract.errors import INVALID_REQUEST
 from contract.responses.names import ToolNames
 
@@ -43,7 +43,7 @@ class ClientTool(Lenient):
 
 
 # Tags are no identifiers, so that the place of an error does not name them.
-CLIENT, NAMESPACE, BUILT_IN = "a tool", "a namespace", "a built-in tool"
+CLIENT, NAMESPACE = "a tool", "a namespace"
 BRANCHES = {"function": CLIENT, "custom": CLIENT}
 
 
@@ -58,28 +58,20 @@ def _offered(tool: Any) -> str | None:
     return NAMESPACE if kind == "namespace" else BUILT_IN if is_built_in(kind) else _client(tool)
 
 
+NamespaceMember = Annotated[
+    Annotated[ClientTool, Tag(CLIENT)], one_of("a tool of a namespace must be a `function` or `custom`", _client)
+]
+
+
 class NamespaceTool(Lenient):
     """A named group of tools. What is said of the group stands before what is said of its first tool."""
 
     type: Literal["namespace"]
     name: Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)]
     description: str | None = None
-    tools: Annotated[
-        list[
-            Annotated[
-                Annotated[ClientTool, Tag(CLIENT)],
-                Discriminator(
-                    _client,
-                    custom_error_type="tool_type",
-                    custom_error_message="a tool of a namespace must be a `function` or `custom`",
-                ),
-            ]
-        ],
-        Items(MAX_TOOLS),
-    ]
+    tools: Annotated[list[NamespaceMember], Items(MAX_TOOLS)]
 
     def echo(self) -> dict[str, Any]:
-        """The form that the response repeats."""
         tools = [tool.echo() for tool in self.tools]
         return {"type": self.type, "name": self.name, "description": self.description, "tools": tools}
 
@@ -96,23 +88,17 @@ OfferedTool = Annotated[
     Annotated[ClientTool, Tag(CLIENT)]
     | Annotated[NamespaceTool, Tag(NAMESPACE)]
     | Annotated[BuiltInTool, Tag(BUILT_IN)],
-    Discriminator(
+    one_of(
+        "a tool is a `function`, `custom`, a `namespace` of such tools, or a built-in one of OpenAI's API, such as "
+        "`web_search`",
         _offered,
-        custom_error_type="tool_type",
-        custom_error_message="a tool is a `function`, `custom`, a `namespace` of such tools, or a built-in one "
-        "of OpenAI's API, such as `web_search`",
     ),
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedTool:
-    """A tool of the request, wherever it stands there.
-
-    Attributes:
-        place: such as `tools[1].tools[0]`.
-        namespace: of the tool, where it has one.
-    """
+    """A tool of the request, with its place there, such as `tools[1].tools[0]`, and its namespace, if it has one."""
 
     place: str
     tool: ClientTool | BuiltInTool
@@ -147,24 +133,18 @@ class NamedChoice(Lenient):
         return {"type": self.type, self.type: {"name": names.of(homes[0], self.name)}}
 
 
+SubsetMember = Annotated[
+    Annotated[NamedChoice, Tag(CLIENT)] | Annotated[BuiltInTool, Tag(BUILT_IN)],
+    one_of("a tool must be named by an object of type `function` or `custom`", _offered),
+]
+
+
 class ToolSubset(Lenient):
     """Some of the tools: those that the model may call, or of which it must call one."""
 
     type: Literal["allowed_tools"]
     mode: Literal["auto", "required"]
-    tools: Annotated[
-        list[
-            Annotated[
-                Annotated[NamedChoice, Tag(CLIENT)] | Annotated[BuiltInTool, Tag(BUILT_IN)],
-                Discriminator(
-                    _offered,
-                    custom_error_type="tool_type",
-                    custom_error_message="a tool must be named by an object of type `function` or `custom`",
-                ),
-            ]
-        ],
-        Items(MAX_TOOLS, least=1),
-    ]
+    tools: Annotated[list[SubsetMember], Items(MAX_TOOLS, least=1)]
 
     def chat(self, names: ToolNames) -> dict[str, Any]:
         """The choice of a chat. Raises INVALID_REQUEST where one name means several tools."""
@@ -173,23 +153,20 @@ class ToolSubset(Lenient):
         return {"type": self.type, self.type: allowed}
 
 
-def _kind(choice: Any) -> str | None:
-    """Which of the tags below a choice has."""
+def _choice(choice: Any) -> str | None:
     if isinstance(choice, str):
-        return "choice-word" if choice in ("none", "auto", "required") else None
-    tags = {"function": "choice-tool", "custom": "choice-tool", "allowed_tools": "choice-allowed"}
-    return tags.get(str(type_of(choice)))
+        return WORD if choice in ("none", "auto", "required") else None
+    return ALLOWED if type_of(choice) == "allowed_tools" else _client(choice)
 
 
 ToolChoice = Annotated[
-    Annotated[Literal["none", "auto", "required"], Tag("choice-word")]
-    | Annotated[NamedChoice, Tag("choice-tool")]
-    | Annotated[ToolSubset, Tag("choice-allowed")],
-    Discriminator(
-        _kind,
-        custom_error_type="tool_choice",
-        custom_error_message="a choice is `none`, `auto`, `required`, a `function` or `custom` tool by its name, or "
-        "`allowed_tools`; a built-in tool cannot be chosen, because this server runs none",
+    Annotated[Literal["none", "auto", "required"], Tag(WORD)]
+    | Annotated[NamedChoice, Tag(CLIENT)]
+    | Annotated[ToolSubset, Tag(ALLOWED)],
+    one_of(
+        "a choice is `none`, `auto`, `required`, a `function` or `custom` tool by its name, or `allowed_tools`; a "
+        "built-in tool cannot be chosen, because this server runs none",
+        _choice,
     ),
 ]
 
@@ -210,13 +187,11 @@ class TextFormat(Lenient):
         return self
 
     def chat(self) -> dict[str, Any]:
-        """The format of a chat's answer."""
         members = self.echo()
         kind = members.pop("type")
         return {"type": kind, kind: members} if kind == "json_schema" else {"type": kind}
 
     def echo(self) -> dict[str, Any]:
-        """The form that the response repeats."""
         named = self.model_dump(by_alias=True, exclude_none=True)
         return named if self.type == "json_schema" else {"type": self.type}
 

@@ -11,12 +11,9 @@ from contract.catalog import AudioFormat
 
 @dataclass(frozen=True, slots=True)
 class Clip:
-    """A recording of a voice.
+    """A recording of a voice: mono, little-endian 16-bit PCM at `sample_rate` Hz.
 
-    Attributes:
-        samples: mono, little-endian 16-bit PCM.
-        sample_rate: in Hz.
-        transcript: what is said in it, word for word, or None if nobody knows.
+    `transcript` is what is said in it, word for word, or None if nobody knows.
     """
 
     samples: bytes
@@ -53,12 +50,9 @@ class SpeechJob:
 
 @dataclass(frozen=True, slots=True)
 class AudioBlock:
-    """The next bytes of the file.
+    """The next bytes of the file; blocks in order are the file.
 
-    Attributes:
-        data: encoded; blocks in order are the file.
-        characters: of the text, from its beginning, that this and all earlier blocks speak.
-        seconds: of sound in this and all earlier blocks.
+    `characters` of the text, and `seconds` of sound, are in this and all earlier blocks.
     """
 
     data: bytes

@@ -16,13 +16,7 @@ from datetime import date
 from textwrap import shorten
 
 from contract.catalog import AudioFormat, SpeechModel
-from contract.errors import (
-    CLONING_NOT_SUPPORTED,
-    FAULTS,
-    INVALID_REQUEST,
-    TEXT_TOO_LONG,
-    UNKNOWN_VOICE,
-)
+from contract.errors import CLONING_NOT_SUPPORTED, FAULTS, INVALID_REQUEST, TEXT_TOO_LONG, UNKNOWN_VOICE
 from contract.limits import SPEECH_INPUT_CHARS, SPEECH_SPEED, SPEECH_STYLE_CHARS, SPEECH_STYLE_READ_CHARS
 from contract.speech.engine import SpeechJob
 from contract.speech.request import SpeechRequest
@@ -59,18 +53,13 @@ def choose(
     detected: str,
     today: date,
 ) -> SpeechRoute:
-    """The engine, voice and language of a request.
+    """The engine, voice and language of `request`, of an organisation that can see `voices`, by slug.
 
-    Args:
-        request: as it came.
-        voices: all that the organisation can see, by slug.
-        engines: all that the catalogue knows, by provider.
-        detected: language that the text seems to be in, ISO 639-1.
-        today: decides the default engine.
+    `engines` are all that the catalogue knows, by provider. `detected` is the language that the text seems to be in,
+    ISO 639-1, and `today` decides the default engine.
 
-    Raises:
-        ApiError: UNKNOWN_VOICE, VOICE_PROVIDER_MISMATCH, CLONING_NOT_SUPPORTED, LANGUAGE_NOT_SUPPORTED,
-            LANGUAGE_UNPROCESSABLE, TEXT_TOO_LONG, INVALID_REQUEST.
+    Raises UNKNOWN_VOICE, VOICE_PROVIDER_MISMATCH, CLONING_NOT_SUPPORTED, LANGUAGE_NOT_SUPPORTED,
+    LANGUAGE_UNPROCESSABLE, TEXT_TOO_LONG or INVALID_REQUEST.
     """
     _check_provider(request, engines)
     voice = _voice(request, voices)

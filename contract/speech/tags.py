@@ -28,7 +28,6 @@ class SpeechTag:
 
     @property
     def closes(self) -> bool:
-        """Whether it is the end of a span."""
         return self.text.startswith("</")
 
 

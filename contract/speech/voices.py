@@ -64,7 +64,6 @@ class Voice(Frozen):
     status_note: str | None = None
 
     def selectable(self, caller: Caller) -> bool:
-        """Whether the caller's organisation may choose this voice."""
         return not self.from_plan or caller.may_select_voices
 
     def require(self, caller: Caller) -> None:

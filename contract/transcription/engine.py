@@ -17,16 +17,7 @@ sq sr su sv sw ta te tg th tk tl tr tt uk ur uz vi yi yo yue zh
 
 LANGUAGES = tuple(_CODES.split())
 
-ALIASES = {
-    "nb": "no",
-    "jv": "jw",
-    "fil": "tl",
-    "iw": "he",
-    "in": "id",
-    "ji": "yi",
-    "mo": "ro",
-    "cmn": "zh",
-}
+ALIASES = {"nb": "no", "jv": "jw", "fil": "tl", "iw": "he", "in": "id", "ji": "yi", "mo": "ro", "cmn": "zh"}
 """Other codes of the same languages, older and newer ones."""
 
 DETECT = "auto"

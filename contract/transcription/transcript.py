@@ -23,7 +23,6 @@ from contract.wires import event
 Verdict = Literal["ok", "auffaellig"]
 
 PLAIN_TYPES = {"text": "text/plain", "srt": "application/x-subrip", "vtt": "text/vtt"}
-"""Media types of answers that are no JSON."""
 
 NO_SPACES = frozenset({"zh", "ja", "yue", "th", "lo", "my", "km", "bo"})
 """Languages that are written without spaces between sentences."""
@@ -68,7 +67,6 @@ class Transcript:
 
     @property
     def text(self) -> str:
-        """All of it."""
         return self._space.join(segment.text for segment in self.segments if segment.text)
 
     @property
@@ -155,17 +153,19 @@ def reply(transcript: Transcript, formatted: Formatted | None = None) -> Transcr
         _add_times(body, transcript)
     if formatted:
         body["text_raw"] = transcript.text
-        body["formatting"] = _formatting(formatted)
+        coverage = round(formatted.coverage, 4)
+        body["formatting"] = {"applied": formatted.reason is None, "verdict": formatted.verdict, "coverage": coverage}
+        if formatted.reason is not None:
+            body["formatting"]["reason"] = formatted.reason
     return body
 
 
 def plain(transcript: Transcript, formatted: Formatted | None = None) -> tuple[str, str]:
     """The body of `text`, `srt` and `vtt`, and its media type."""
     match transcript.plan.request.response_format:
-        case "srt":
-            return srt(transcript.segments), PLAIN_TYPES["srt"]
-        case "vtt":
-            return vtt(transcript.segments), PLAIN_TYPES["vtt"]
+        case "srt" | "vtt" as format:
+            write = srt if format == "srt" else vtt
+            return write(transcript.segments), PLAIN_TYPES[format]
         case _:
             return formatted.text if formatted else transcript.text, PLAIN_TYPES["text"]
 
@@ -209,17 +209,6 @@ def _detailed(number: int, segment: Segment) -> DetailedSegment:
         "compression_ratio": segment.compression_ratio or 0.0,
         "no_speech_prob": segment.no_speech_prob or 0.0,
     }
-
-
-def _formatting(formatted: Formatted) -> FormattingObject:
-    body: FormattingObject = {
-        "applied": formatted.reason is None,
-        "verdict": formatted.verdict,
-        "coverage": round(formatted.coverage, 4),
-    }
-    if formatted.reason is not None:
-        body["reason"] = formatted.reason
-    return body
 
 
 ARROW = "-->"

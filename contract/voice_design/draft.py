@@ -12,11 +12,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
 from contract.errors import INVALID_REQUEST
-from contract.voice_design.engine import DesignJob
+from contract.voice_design.engine import DesignJob, VoiceBrief
 
 DraftState = Literal["pending", "ready", "adopted", "discarded", "failed"]
 DraftEvent = Literal["finish", "fail", "expire", "adopt", "discard"]
@@ -53,47 +53,20 @@ def refuse_adoption(state: DraftState) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class VoiceSpec:
+class VoiceSpec(VoiceBrief):
     """All that was decided when a voice was ordered.
 
     Attributes:
-        gender, age_years: of the voice.
-        language: ISO 639-1, of its sample sentence.
-        traits: axis to id of each trait, ordered or drawn.
-        speed: that the traits ask for; 1 is the engine's own.
-        instruct: the description, built or given.
         label: for people.
         slug: that the voice is to have, None for one that is made when it is adopted.
-        target_hz, band_hz: pitch to reach, and what is accepted.
         auto_adopt: whether the voice is adopted as soon as it is ready.
-        seed: of all that is drawn by chance.
     """
 
-    gender: Literal["m", "f"]
-    age_years: int
-    language: str
-    traits: dict[str, str]
-    speed: float
-    instruct: str
     label: str
     slug: str | None
-    target_hz: int
-    band_hz: tuple[float, float]
     auto_adopt: bool
-    seed: int
 
     def job(self, text: str, attempts: int) -> DesignJob:
         """What the designer is asked: `text` is the sample sentence of the language."""
-        return DesignJob(
-            text=text,
-            language=self.language,
-            instruct=self.instruct,
-            gender=self.gender,
-            age_years=self.age_years,
-            traits=self.traits,
-            speed=self.speed,
-            target_hz=self.target_hz,
-            band_hz=self.band_hz,
-            attempts=attempts,
-            seed=self.seed,
-        )
+        brief = {field.name: getattr(self, field.name) for field in fields(VoiceBrief)}
+        return DesignJob(**brief, text=text, attempts=attempts)

@@ -1,8 +1,7 @@
-"""What a voice designer is asked and what it gives back: the job and the protocol of voice design."""
+"""What a voice designer is asked and what it gives back: brief, job, result and the protocol of voice design."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -10,33 +9,38 @@ from contract.speech.engine import Clip
 
 
 @dataclass(frozen=True, slots=True)
-class DesignJob:
-    """A voice to make.
+class VoiceBrief:
+    """What a voice is to be.
 
     Attributes:
-        text: what it says in its clip: the sample sentence of `language`.
-        language: ISO 639-1.
-        instruct: the whole description, in words, for engines that read one.
         gender, age_years: as ordered.
-        traits: axis to id of the trait, e.g. `{"timbre": "deep"}`, for engines that read no description.
+        language: ISO 639-1, of its sample sentence.
+        traits: axis to id of each trait, ordered or drawn, e.g. `{"timbre": "deep"}`, for engines that read no
+            description.
         speed: of speaking, that the traits ask for; 1 is the engine's own.
+        instruct: the whole description, built or given, in words, for engines that read one.
         target_hz: median pitch to reach.
         band_hz: lowest and highest median that is accepted.
-        attempts: sentences that may be spoken for it.
         seed: of all that is drawn by chance: the same job gives the same voice on one machine.
     """
 
-    text: str
-    language: str
-    instruct: str
     gender: Literal["m", "f"]
     age_years: int
-    traits: Mapping[str, str]
+    language: str
+    traits: dict[str, str]
     speed: float
+    instruct: str
     target_hz: int
     band_hz: tuple[float, float]
-    attempts: int
     seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class DesignJob(VoiceBrief):
+    """A voice to make, which says `text`, the sample sentence of its language, in at most so many attempts."""
+
+    text: str
+    attempts: int
 
 
 @dataclass(frozen=True, slots=True)

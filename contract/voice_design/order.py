@@ -6,6 +6,7 @@ plan(order, traits, model, draw)            what is made of it: nothing is left 
 
 from __future__ import annotations
 
+import math
 import random
 import unicodedata
 from collections.abc import Mapping
@@ -128,14 +129,9 @@ class SuggestRequest(Strict):
 
 
 def voice_spec(order: DesignOrder, traits: Traits, model: VoiceDesignModel, draw: random.Random) -> VoiceSpec:
-    """Everything that an order leaves open, decided. Two equal orders may differ in what is drawn.
+    """Everything that an order leaves open, decided. Two equal orders may differ in what `draw` decides.
 
-    Args:
-        order: as it came.
-        traits: all that can be named.
-        model: the designer, which knows the languages.
-        draw: decides age and traits that are not given, and the seed.
-
+    That is the seed, and age and traits where they are not given. `model` is the designer, which knows the languages.
     Raises INVALID_REQUEST for ids and languages that do not exist.
     """
     language = _language(order.language, model)
@@ -188,10 +184,8 @@ def _trait(axis: Axis, id: str | None, traits: Traits, draw: random.Random) -> T
 
 
 def _speed(chosen: dict[Axis, Trait]) -> float:
-    speed = 1.0
-    for trait in chosen.values():
-        speed *= trait.speed
     low, high = SPEECH_SPEED
+    speed = math.prod(trait.speed for trait in chosen.values())
     return round(min(max(speed, low), high), 3)
 
 

@@ -6,19 +6,8 @@ from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
+from contract import limits
 from contract.catalog import VoiceDesignModel
-from contract.limits import (
-    AGE_YEARS,
-    DRAFT_KEPT_S,
-    DRAFT_S,
-    FREE_TEXT_CHARS,
-    INSTRUCT_CHARS,
-    OWN_VOICES,
-    PENDING_DRAFTS,
-    SUGGEST_CHARS,
-    TARGET_HZ,
-    VOICE_LABEL_CHARS,
-)
 from contract.speech.voices import SAMPLE_ADDRESS_S, SLUG_CHARS, VoiceObject
 from contract.voice_design.draft import DraftState
 from contract.voice_design.traits import Axis, Gender, Traits
@@ -157,17 +146,17 @@ def options(traits: Traits, model: VoiceDesignModel, available: bool) -> DesignO
 
 def _limits(model: VoiceDesignModel) -> DesignLimits:
     return {
-        "adopted_voices": OWN_VOICES,
-        "concurrent_drafts": PENDING_DRAFTS,
+        "adopted_voices": limits.OWN_VOICES,
+        "concurrent_drafts": limits.PENDING_DRAFTS,
         "attempts": model.max_attempts,
-        "age_years": list(AGE_YEARS),
-        "target_hz": list(TARGET_HZ),
-        "instruct_chars": INSTRUCT_CHARS,
-        "free_text_chars": FREE_TEXT_CHARS,
-        "label_chars": VOICE_LABEL_CHARS,
+        "age_years": list(limits.AGE_YEARS),
+        "target_hz": list(limits.TARGET_HZ),
+        "instruct_chars": limits.INSTRUCT_CHARS,
+        "free_text_chars": limits.FREE_TEXT_CHARS,
+        "label_chars": limits.VOICE_LABEL_CHARS,
         "slug_chars": list(SLUG_CHARS),
-        "suggest_text_chars": SUGGEST_CHARS,
-        "draft_timeout_s": DRAFT_S,
-        "draft_kept_s": DRAFT_KEPT_S,
+        "suggest_text_chars": limits.SUGGEST_CHARS,
+        "draft_timeout_s": limits.DRAFT_S,
+        "draft_kept_s": limits.DRAFT_KEPT_S,
         "sample_url_s": SAMPLE_ADDRESS_S,
     }

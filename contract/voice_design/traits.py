@@ -1,6 +1,11 @@
 """What a voice may be ordered to be: traits by axis, age groups, genders, languages.
 
 All of it comes from `configs/catalog/traits.toml`; what is ordered by an id that is not there is refused here.
+Beside it stand the words by which `text.descriptions` understands free descriptions (`suggest.toml`, and
+`public_figures.toml` for well-known people).
+
+Wherever words are listed, `tief` is that word, `tief-` every word that begins so, `-sprecher` every word that ends so,
+and words with spaces between them stand in this order. Case does not count, nor does `ae` for `ä` or `ss` for `ß`.
 """
 
 from __future__ import annotations
@@ -12,7 +17,6 @@ from pydantic import Field, PositiveFloat
 
 from contract.base import Frozen
 from contract.errors import INVALID_REQUEST
-from contract.voice_design.vocabulary import Figure, Vocabulary
 
 Axis = Literal["timbre", "character", "tempo", "use_case"]
 
@@ -29,11 +33,11 @@ class Named(Frozen):
 
     Attributes:
         labels: by language, ISO 639-1; English is always there.
-        heard: by language, in the notation of `contract.voice_design.vocabulary`.
+        words: by language, in the notation above.
     """
 
     labels: dict[str, str]
-    heard: dict[str, tuple[str, ...]] = {}
+    words: dict[str, tuple[str, ...]] = {}
 
     def label(self, language: str) -> str:
         """For people who read `language`, in English where there is no other."""
@@ -72,14 +76,98 @@ class AgeGroup(Named):
 
 
 class GenderName(Named):
-    """A gender: `instruct` is its word in a description, `heard_faintly` says it where nothing in `heard` does."""
+    """A gender: `instruct` is its word in a description, `faint_words` say it where nothing in `words` does."""
 
     instruct: str
-    heard_faintly: dict[str, tuple[str, ...]] = {}
+    faint_words: dict[str, tuple[str, ...]] = {}
 
 
 class LanguageName(Named):
     """The name of a language, in languages."""
+
+
+class Wording(Frozen):
+    """What a suggestion says, in one language; `{...}` are filled in with labels and figures of our own.
+
+    Attributes:
+        understood, nothing, about_years, without: of `reason`.
+        people, gender_torn, trait_torn, age_torn, age_limits, accent, no_gender, no_age, silent: hints.
+    """
+
+    understood: str
+    nothing: str
+    about_years: str
+    without: str
+    people: str
+    gender_torn: str
+    trait_torn: str
+    age_torn: str
+    age_limits: str
+    accent: str
+    no_gender: str
+    no_age: str
+    silent: str
+
+
+class AgeWords(Frozen):
+    """Words about figures that are ages.
+
+    Attributes:
+        units, teens, tens: what the words of numbers are worth.
+        decade_endings: after a number: the ten years from there, as in `vierziger` or `50s`.
+        shifts: words before a number, and the years that they add to it, as in `Anfang` or `over`.
+        prefixes: the same as parts of one word, as in `Mittvierziger`.
+    """
+
+    units: dict[str, int] = {}
+    teens: dict[str, int] = {}
+    tens: dict[str, int] = {}
+    decade_endings: tuple[str, ...] = ()
+    shifts: dict[str, int] = {}
+    prefixes: dict[str, int] = {}
+
+
+WordKind = Literal["negation", "end", "cancel", "stronger", "weaker", "filler", "like", "accent", "child", "voice"]
+AgeWordKind = Literal["before_age", "after_age", "until", "no_age"]
+
+
+class Vocabulary(Frozen):
+    """Words by what they do. Most of them count in both languages, so that mixed texts are understood.
+
+    Attributes:
+        common: by language, words that show which language a text is in.
+        false_friends: by language, words that mean something else in the other one: they count only where the text
+            is in their language.
+        words: by kind. `negation` turns the next words round, `end` ends this, `cancel` undoes it when it follows.
+            `stronger` and `weaker`: the next trait counts more or less. `filler` may stand between a degree or a
+            negation and what it is about. `like` comes before the name of somebody who sounds so. `accent` makes the
+            name of a language an accent. `child` is who is younger than anybody who can be ordered. `before_age` and
+            `after_age` make every number an age; any other is one where it can be. `until` between two numbers makes
+            a range of them, and numbers before `no_age` are no ages.
+        voice_gender: of words for a voice, in languages in which a pronoun may mean one.
+        wording: of replies, by language.
+    """
+
+    common: dict[str, tuple[str, ...]] = {}
+    false_friends: dict[str, tuple[str, ...]] = {}
+    words: dict[WordKind | AgeWordKind, tuple[str, ...]] = {}
+    voice_gender: dict[str, Gender] = {}
+    ages: AgeWords = AgeWords()
+    wording: dict[str, Wording] = {}
+
+
+class Figure(Frozen):
+    """A well-known person, by what is heard in the voice. The name is matched, never kept or answered.
+
+    Attributes:
+        names: in the notation above.
+        traits: axis to id.
+    """
+
+    names: tuple[str, ...]
+    gender: Gender
+    age_years: int
+    traits: dict[str, str]
 
 
 Entry = TypeVar("Entry", bound=Named)

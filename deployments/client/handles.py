@@ -21,19 +21,11 @@ from contract.completions import CompletionJob, CompletionReply, CompletionReque
 from contract.decisions.answers import Answer, expand_orders, to_answers
 from contract.decisions.engine import DecisionEngine, DecisionJob, Measurement
 from contract.decisions.native import DecisionRequest
-from contract.decisions.presets import named
-from contract.decisions.questions import State
+from contract.decisions.questions import State, named
 from contract.embeddings import MAX_INPUTS, Embeddings, EmbeddingsEngine, EmbeddingsRequest, job_of
 from contract.errors import IMAGES_UNSUPPORTED, INVALID_REQUEST
 from contract.rerank import Ranking, RerankEngine, RerankJob, RerankRequest
-from contract.tokens import (
-    DetokenizeJob,
-    DetokenizeRequest,
-    Tokenized,
-    TokenizeMessages,
-    TokenizeText,
-    check_length,
-)
+from contract.tokens import DetokenizeJob, DetokenizeRequest, Tokenized, TokenizeMessages, TokenizeText, check_length
 from deployments.client.calls import Call, Handle, Stream
 
 if TYPE_CHECKING:
@@ -123,7 +115,7 @@ class EmbedderHandle(Handle[EmbeddingModel]):
         return np.concatenate([call.result() for call in calls])
 
     def submit(self, texts: Sequence[str], **fields: Any) -> Call[Vectors]:
-        """As many texts as one request may have."""
+        """Embeds as many texts as one request may have."""
         body = {"model": self.model.id, "input": _listed(texts), **fields}
         job = job_of(validated(EmbeddingsRequest, body), self.model)
         return self._call(EmbeddingsEngine.embed, job).then(_vectors)
@@ -165,9 +157,9 @@ class DecisionsHandle(Handle[DecisionModel]):
     def submit(
         self, state: State, questions: Mapping[str, Any] | str, images: Sequence[Picture] = (), **fields: Any
     ) -> Call[dict[str, Answer]]:
-        asked = {"preset": questions} if isinstance(questions, str) else {"questions": dict(questions)}
+        chosen = {"preset": questions} if isinstance(questions, str) else {"questions": dict(questions)}
         shown = [{"data_url": _address(image)} for image in images]
-        decision = validated(DecisionRequest, {"state": state, **asked, "images": shown, **fields}).decision()
+        decision = validated(DecisionRequest, {"state": state, **chosen, "images": shown, **fields}).decision()
         preset = None if decision.preset is None else named(self.catalog.presets, decision.preset)
         if shown and not self.model.reads_images:
             raise IMAGES_UNSUPPORTED(f"model `{self.model.id}` does not read images here; send none", param="images")
@@ -199,7 +191,7 @@ def _file(file: Any) -> Any:
 
 
 def _listed(texts: Sequence[str]) -> str | list[str]:
-    """As JSON has them: of an array, a tuple or a column of a table. A text is no list of its letters."""
+    """A list as JSON has it, of an array, a tuple or a column of a table. A text is no list of its letters."""
     return texts if isinstance(texts, str) else list(texts)
 
 

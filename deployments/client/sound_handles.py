@@ -102,8 +102,8 @@ class TranscriptionHandle(Handle[TranscriptionModel]):
 
         def whole(parts: list[TranscriptUpdate]) -> Transcript:
             transcript = Transcript(plan)
-            for heard in parts:
-                transcript.add(heard)
+            for part in parts:
+                transcript.add(part)
             return transcript
 
         return self._parts(plan, recording).gathered(whole)

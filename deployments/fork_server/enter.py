@@ -38,7 +38,7 @@ class Place:
     """
 
     def __init__(self, plan: str, worker: list[str]) -> None:
-        options = dict(one.split("=", 1) for one in worker if one.startswith("--") and "=" in one)
+        options = dict(option.split("=", 1) for option in worker if option.startswith("--") and "=" in option)
         session = Path(options["--temp-dir"], options["--session-name"])
         interpreter = _digest(sys.executable)
         self.folder = session / f"forks-{options['--node-id'][:8]}"
@@ -47,14 +47,14 @@ class Place:
         # A folder of packages changes when one is installed in it or taken away.
         packages = [Path(worker[0]).parents[3], *Path(sys.executable).parents[1].glob("lib/python*/site-packages")]
         ours = sorted(Path(__file__).resolve().parent.glob("*.py"))
-        changes = [*(one.stat().st_mtime_ns for one in packages), *(one.read_bytes() for one in ours)]
+        changes = [*(folder.stat().st_mtime_ns for folder in packages), *(file.read_bytes() for file in ours)]
         self.version = _digest(plan, sys.version, worker[0], *changes)
 
-    def made(self) -> None:
-        """The folder, made where it is missing. Raises OSError where somebody else could put something there."""
+    def make_folder(self) -> None:
+        """Makes the folder where it is missing. Raises OSError where somebody else could put something there."""
         self.folder.mkdir(mode=0o700, exist_ok=True)
-        found = self.folder.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        status = self.folder.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
             raise PermissionError(f"{self.folder} is not a folder that only this user can access")
 
     def opened_log(self) -> int:
@@ -74,7 +74,7 @@ def main() -> None:
             reason = "no fork server is running yet"
         except Exception as error:
             reason = f"the fork server could not be used: {error or type(error).__name__}"
-        place.made()
+        place.make_folder()
         log = place.opened_log()
         os.write(
             log, f"{time.strftime('%Y-%m-%d %H:%M:%S')} {os.getpid()} imports the libraries itself: {reason}\n".encode()

@@ -17,7 +17,7 @@ from pathlib import Path
 import models
 from autoscaling.deployment import ROOT
 from contract.catalog import Model
-from models.imports import Imports
+from models import Imports
 
 ENTER = Path(__file__).with_name("enter.py")
 

@@ -40,7 +40,7 @@ ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
 TITLE = "parlance::ForkServer"
 
 
-class UnfitError(Exception):
+class UnforkableError(Exception):
     """A process whose forks would be no good workers; the sentence says why."""
 
 
@@ -56,7 +56,7 @@ def main() -> None:
     prepare(plan, raylet)
     try:
         check({0, 1, 2, lock, raylet})
-    except UnfitError as error:
+    except UnforkableError as error:
         sys.exit(f"this process cannot be forked into workers: {error}")
     listener = listen(path)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -132,7 +132,7 @@ def ids_of_the_kernel() -> Iterator[None]:
 
 
 def check(known: set[int]) -> None:
-    """Raises UnfitError where a fork of this process would not be as good as a process that was just started.
+    """Raises UnforkableError where a fork of this process would not be as good as a process that was just started.
 
     `known` are the files that may be open.
     """
@@ -140,14 +140,14 @@ def check(known: set[int]) -> None:
 
     _raylet.setproctitle(TITLE)  # type: ignore[attr-defined]
     if of_child(lambda: WorkerID.from_random().binary()) == of_child(lambda: WorkerID.from_random().binary()):
-        raise UnfitError("two forks would draw the same ids")
+        raise UnforkableError("two forks would draw the same ids")
     if (threads := len(os.listdir("/proc/self/task"))) > 1:
-        raise UnfitError(f"it runs {threads} threads")
+        raise UnforkableError(f"it runs {threads} threads")
     if files := open_files() - known:
-        raise UnfitError(f"it has open files: {sorted(files)}")
+        raise UnforkableError(f"it has open files: {sorted(files)}")
     torch = sys.modules.get("torch")
     if torch and torch.cuda.is_initialized():
-        raise UnfitError("CUDA is already initialised")
+        raise UnforkableError("CUDA is already initialised")
 
 
 def open_files() -> set[int]:

@@ -33,11 +33,11 @@ def take(arguments: Sequence[str]) -> None:
 def command_of(arguments: Sequence[str]) -> list[str] | None:
     """The words of the command, or None. Raises ValueError for what is no JSON."""
     context: dict[str, Any] = next(
-        (json.loads(one.removeprefix(CONTEXT)) for one in arguments if one.startswith(CONTEXT)), {}
+        (json.loads(text.removeprefix(CONTEXT)) for text in arguments if text.startswith(CONTEXT)), {}
     )
     if {name for name, value in context.items() if value} != NOTHING_BUT or f"{LANGUAGE}PYTHON" not in arguments:
         return None
     command = shlex.split(context["py_executable"])
     if ENTER not in command:
         return None
-    return [*command, *(one for one in arguments if not one.startswith((CONTEXT, LANGUAGE)))]
+    return [*command, *(text for text in arguments if not text.startswith((CONTEXT, LANGUAGE)))]

@@ -103,7 +103,7 @@ def _read(body: bytes, version: str, program: str, fds: list[int]) -> Request:
 
 
 def _are_strings(values: Any) -> bool:
-    return isinstance(values, list) and all(isinstance(one, str) and "\0" not in one for one in values)
+    return isinstance(values, list) and all(isinstance(value, str) and "\0" not in value for value in values)
 
 
 def fork(request: Request, connection: socket.socket) -> int:
@@ -125,8 +125,8 @@ def fork(request: Request, connection: socket.socket) -> int:
 
 def run() -> None:
     """The rest of this process's life, as `python *sys.argv` would live it."""
-    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    sys.path[:0] = [os.path.dirname(sys.argv[0]), *(path for path in given if path and path not in sys.path)]
+    folders = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:0] = [os.path.dirname(sys.argv[0]), *(path for path in folders if path and path not in sys.path)]
     gc.enable()
     runpy.run_path(sys.argv[0], run_name="__main__")
 

@@ -4,11 +4,10 @@
     app.py           build_app(service) -> FastAPI: routes at `/` and `/v1`, error handlers
     front/           before a route: middleware, limits, admission, bodies
     routes/          HTTP: one router per family. Parse the body, call the flow, make the response
-    wire/            how forms are read and replies are written
+    wire/            how forms are read and replies are written; repeated requests
     flows/           what a capability does for a caller: bill, call the engine, settle. No HTTP
-    money/           bills, repeated requests, the end of the process
     mcp/             tools over the Model Context Protocol, and the search of the documentation
-    context.py       what flows work with: the service that a process is, and one request to it
+    context.py       what flows work with: the service that a process is, one request to it, and its bill
     draft_worker.py  works on drafts of voices, for clients that have gone and processes that have died
 
 The app is built late, in the replica, so the whole HTTP contract is testable without Ray: `build_app` needs no cluster.

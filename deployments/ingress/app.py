@@ -28,20 +28,17 @@ from deployments.ingress.routes import (
     rerank,
     responses,
     speech,
-    tokens,
     transcription,
     voices,
 )
-from deployments.ingress.routes import (
-    service as service_routes,
-)
+from deployments.ingress.routes import service as service_routes
 from deployments.ingress.wire import openapi
 
 ROUTERS = (
     chat.router,
     responses.router,
     messages.router,
-    tokens.router,
+    chat.tokens_router,
     embeddings.router,
     rerank.router,
     speech.router,
@@ -132,8 +129,8 @@ def _http_error(request: Request, error: Exception) -> JSONResponse:
 def _possible(request: Request) -> str:
     """Methods of all routes at this path; Starlette names those of the first."""
     there = (route for route in request.app.routes if isinstance(route, Route))
-    found = [route.methods or () for route in there if route.matches(request.scope)[0] is not Match.NONE]
-    return ", ".join(sorted({method for methods in found for method in methods}))
+    allowed = [route.methods or () for route in there if route.matches(request.scope)[0] is not Match.NONE]
+    return ", ".join(sorted({method for methods in allowed for method in methods}))
 
 
 def _validation_error(request: Request, error: Exception) -> JSONResponse:

@@ -5,7 +5,8 @@ Tests build a service with engines that run without Ray.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
@@ -22,6 +23,7 @@ from deployments.ingress.front.concurrency import ConcurrencyLimits
 from deployments.ingress.front.proxies import Proxies
 from state import State
 from state.accounts.authentication import TtlCache
+from state.billing.reservation import Account
 
 M = TypeVar("M", bound=Model)
 
@@ -124,3 +126,51 @@ class RequestContext:
     def call(self) -> CallContext:
         """What goes with every call of an engine for this request."""
         return CallContext(self.owner, self.timings)
+
+    @contextmanager
+    def room_for(self, reply_bytes: int) -> Iterator[None]:
+        """Room for a long reply, taken before an engine is asked. Raises TOO_MUCH_AT_ONCE, OVERLOADED."""
+        with self.service.concurrency.body(self.caller) as hold:
+            hold(reply_bytes)
+            yield
+
+    async def bill(
+        self,
+        model: Model,
+        estimate: Mapping[str, int],
+        unit: str = "tokens",
+        *,
+        begun: Callable[[], Mapping[str, int]] = dict,
+        is_stream: bool = False,
+    ) -> Account:
+        """The bill around one engine call, which reserves the price of `estimate`, an upper bound by unit.
+
+            async with await context.bill(model, {"input_tokens": 900, "output_tokens": 1024}) as account:
+                ...
+                await account.progress(input_tokens=12, output_tokens=40)      # streams: tops up beforehand
+
+        Leaving the block settles what `progress` last said: also when the client went away, and when this server has to
+        stop. A client that went away before anything was counted pays what the engine had `begun`, if the call had gone
+        out to it. What fails by our fault before it is settled costs nothing, except what a time limit took from a
+        stream. So a whole answer is settled last, when all that goes out is there: a flow that calls an engine for one
+        is given `render`, which makes the reply of it.
+
+        Raises ORG_SPEND_LIMIT or USER_SPEND_LIMIT, STATE_UNAVAILABLE.
+        """
+        state, cost = self.service.state, model.cost_micro_eur(**estimate)
+        reservation = await state.ledger.reserve(
+            self.caller,
+            line=model.billing_key,
+            model=model.id,
+            estimate_micro_eur=cost,
+            request_id=self.request_id,
+        )
+        return Account(
+            reservation,
+            model,
+            cost,
+            unit,
+            state.accounts.current,
+            lambda: begun() if self.timings.has_begun else {},
+            is_stream=is_stream,
+        )

@@ -16,11 +16,7 @@ from ray.serve.handle import DeploymentHandle
 from autoscaling.deployment import DRAIN_S
 from autoscaling.engine import Engine
 from autoscaling.gate import Gate
-from autoscaling.ray_internals.replica import (
-    bound_body_queue,
-    ignore_client_control_headers,
-    keep_replica_port_local,
-)
+from autoscaling.ray_internals.replica import bound_body_queue, ignore_client_control_headers, keep_replica_port_local
 from autoscaling.watch import StartWatch
 from contract.catalog import Catalog
 from contract.limits import REQUESTS_OF_PROCESS
@@ -29,9 +25,9 @@ from deployments.ingress.context import Service
 from deployments.ingress.front.concurrency import ConcurrencyLimits
 from deployments.ingress.front.cors import listed_origins
 from deployments.ingress.front.proxies import PUBLIC_VARIABLE, Proxies
-from deployments.ingress.money.shutdown import run_at_exit
 from deployments.ingress.wire.addresses import public_address
 from state import open_state
+from state.billing.upkeep import run_at_exit
 
 SPARE_REQUESTS = 500
 """That Serve hands to a replica beyond those that it serves, and as many that may wait for that."""
@@ -69,8 +65,8 @@ class IngressArgs(BaseModel):
 
     def reached_at(self) -> str | None:
         """The public address: of the environment, else of the config file. Raises ValueError for a malformed one."""
-        told = os.environ.get(PUBLIC_VARIABLE)
-        return public_address(told) if told else self.public_url
+        configured = os.environ.get(PUBLIC_VARIABLE)
+        return public_address(configured) if configured else self.public_url
 
     def deployment_options(self) -> dict[str, Any]:
         """Arguments of `Deployment.options` for the ingress."""

@@ -217,7 +217,7 @@ class DraftWorker:
         """Bytes first: a draft that is ready has them."""
         blobs, model = self._state.blobs, self._catalog.voice_design[lease.draft.model]
         sentence = self._catalog.sentences[lease.draft.spec.language]
-        artifacts = _artifacts(lease.folder, designed, sentence, model.runtime)
+        artifacts = DesignedVoice.of(designed, lease.folder, sentence, model.runtime)
         await blobs.put(artifacts.clip_blob, _wav(designed.clip))
         await blobs.put(artifacts.sample_blob, designed.sample)
         cost = model.cost_micro_eur(synthesis_ms=artifacts.synthesis_ms)
@@ -243,22 +243,3 @@ def _wav(clip: Clip) -> bytes:
         writer.setparams((1, 2, clip.sample_rate, 0, "NONE", ""))
         writer.writeframes(clip.samples)
     return file.getvalue()
-
-
-def _artifacts(folder: str, designed: DesignResult, sentence: str, runtime: str) -> DesignedVoice:
-    clip = designed.clip
-    return DesignedVoice(
-        clip_blob=f"{folder}/clip.wav",
-        sample_blob=f"{folder}/sample.mp3",
-        transcript=sentence,
-        recipe=designed.recipe,
-        runtime=runtime,
-        f0_hz=designed.f0_hz,
-        p25_hz=designed.p25_hz,
-        p75_hz=designed.p75_hz,
-        voiced_windows=designed.voiced_windows,
-        in_band=designed.in_band,
-        attempts_used=designed.attempts_used,
-        seconds=len(clip.samples) / 2 / clip.sample_rate,
-        synthesis_ms=max(1, math.ceil(designed.seconds * 1000)),
-    )

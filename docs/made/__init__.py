@@ -1,9 +1,9 @@
 """The programs that write two pages of the documentation: `make docs`.
 
-errors.py        docs/errors.md, from the rows of `contract.errors` and `contract.remedies`
-reference.py     docs/reference.md, from the OpenAPI document
+errors.py        docs/errors.md, from the rows of `contract.errors` and their remedies
+remedies.py      why each error happens, and what to do
+reference.py     docs/reference.md, from the OpenAPI document, with scopes, examples and links
 schemas.py       a JSON schema in words
-routes.py        what the OpenAPI document does not say: scope, example, where the behaviour is described
 
 `examples.toml` holds one example for each route; tests run them as they stand.
 """

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from itertools import groupby
 
 from contract.errors import FAULTS, Fault
-from contract.remedies import REMEDIES
+from docs.made.remedies import REMEDIES
 
 INTRODUCTION = """\
 # Errors
 
-<!-- Made by `make docs` of contract/errors.py and contract/remedies.py. -->
+<!-- Made by `make docs` of contract/errors.py and docs/made/remedies.py. -->
 
 Every error is a JSON object, whatever the route; on Anthropic's wire it has [a shape of its own](api.md#post-messages)
 around the same `code` and `message`. Decide by `status` and `code`; the wording of `message` may change.

@@ -1,7 +1,6 @@
 """Whether a profile can work where it is to run, and what it takes: `python -m launch check PROFILE`.
 
-faults.py    each reason why a profile cannot work, as one sentence that says what to change; `refuse` raises them
-site.py      where it is to run: this machine, the cluster of this process, or a cluster that somebody describes
+faults.py    each reason why a profile cannot work at a site, as one sentence that says what to change; `refuse` raises
 cost.py      GPUs, CPUs, memory and disk, with every engine asleep and with every engine at its largest
 cli.py       the command
 

@@ -15,8 +15,7 @@ import configs
 from autoscaling.deployment import DeploymentTableError
 from autoscaling.ray_internals import start
 from launch.check import cost
-from launch.check.faults import faults, plan_of
-from launch.check.site import Site
+from launch.check.faults import Site, faults, plan_of
 from models.weights.store import WeightsError
 
 DESCRIPTION = "Check whether a profile can work, and show what it needs. Nothing is started, loaded or fetched."
@@ -49,8 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         config: dict[str, Any] = yaml.safe_load(_file(options.profile).read_text("utf-8"))
         (plan,) = (plan_of(app["args"]) for app in config["applications"])
-        found = list(faults(plan, _site(options)))
-        reasons = [f"{options.profile}: {reason}" for reason in found]
+        reasons = [f"{options.profile}: {reason}" for reason in faults(plan, _site(options))]
         table = _table(list(cost.rows(plan.catalog)))
     except (OSError, configs.CatalogError, WeightsError) as error:
         sys.exit(f"{options.profile}: {error}")

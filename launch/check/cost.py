@@ -15,14 +15,14 @@ from contract.catalog import Catalog, Model
 from models.weights import store
 
 LIBRARIES_BYTES = 1 << 30
-"""Of a process with its libraries, before it loads anything; an estimate."""
+"""What a process takes with its libraries, before it loads anything; an estimate."""
 
 CACHE_BYTES = 1 << 29
 """For what is computed: caches and intermediate results; an estimate."""
 
 
 @dataclass(frozen=True, slots=True)
-class Replica:
+class ReplicaCost:
     """One replica of a model, and how many of them there may be."""
 
     cpus: float
@@ -34,20 +34,16 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one model takes.
-
-    Attributes:
-        disk_bytes: None where its weights are not pinned, and 0 where it has none.
-    """
+    """What one model takes. `disk_bytes` is None where its weights are not pinned, and 0 where it has none."""
 
     name: str
     weights: str | None
-    replica: Replica
+    replica: ReplicaCost
     disk_bytes: int | None
 
     @property
     def memory_bytes(self) -> int:
-        """Of one replica: reserved, else estimated."""
+        """What one replica takes: as reserved, or else estimated."""
         if self.replica.memory_bytes is not None:
             return self.replica.memory_bytes
         loaded = 0 if self.replica.gpus or not self.disk_bytes else self.disk_bytes
@@ -63,7 +59,7 @@ class Sum:
     memory_bytes: int
 
 
-def replica_of(model: Model) -> Replica:
+def replica_of(model: Model) -> ReplicaCost:
     """One replica of a model that is set up. Raises DeploymentTableError."""
     table = deployment_options(model)
     actor, scale = table["ray_actor_options"], table["autoscaling_config"]
@@ -71,7 +67,7 @@ def replica_of(model: Model) -> Replica:
     bundles = table.get("placement_group_bundles")
     shares = bundles or [{"CPU": actor["num_cpus"], "GPU": actor.get("num_gpus", 0), "memory": actor.get("memory", 0)}]
     memory = sum(bundle.get("memory", 0) for bundle in shares)
-    return Replica(
+    return ReplicaCost(
         cpus=sum(bundle.get("CPU", 0) for bundle in shares),
         gpus=sum(bundle.get("GPU", 0) for bundle in shares),
         memory_bytes=int(memory) or None,
@@ -84,10 +80,11 @@ def rows(catalog: Catalog) -> Iterator[Row]:
     """One for each model that is set up, in the order of the catalogue. Raises DeploymentTableError, WeightsError."""
     pinned = store.manifest()
     for model in catalog.deployed():
-        name = model.serving.weights if model.serving else None
-        stanza = pinned.get(name) if name else None
-        disk = (stanza.size_bytes or None if stanza else None) if name else 0
-        yield Row(model.deployment, name, replica_of(model), disk)
+        disk: int | None = 0
+        if model.weights:
+            stanza = pinned.get(model.weights)
+            disk = (stanza.size_bytes or None) if stanza else None
+        yield Row(model.deployment, model.weights, replica_of(model), disk)
 
 
 def at_zero(parts: Sequence[Row]) -> Sum:

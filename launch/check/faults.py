@@ -1,4 +1,4 @@
-"""Why a profile cannot work: one sentence for each reason, which says what to change.
+"""Why a profile (`Plan`) cannot work where it is to run (`Site`): one sentence for each reason, and what to change.
 
 Nothing is started, loaded or fetched for it; adapters are imported, which loads none of their libraries.
 """
@@ -13,25 +13,23 @@ from typing import Any
 
 import configs
 from autoscaling.deployment import DeploymentTableError, deployment_options
+from autoscaling.ray_internals import start
 from contract.catalog import Catalog, Model
 from deployments.ingress.front.proxies import PUBLIC_VARIABLE
 from deployments.ingress.front.proxies import VARIABLE as PROXIES_VARIABLE
 from launch.check.cost import replica_of
-from launch.check.site import Site
 from models import options
 from models.weights import store
 from state.blobs.base import BLOBS_VARIABLE
-from state.keyring import shared_secrets
+from state.keys import shared_secrets
 from state.open import DATABASE_VARIABLE, REDIS_VARIABLE, is_shared, refuse_split
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be deployed.
+    """What is to be deployed: the catalogue of a profile, and how many ingress replicas.
 
     Attributes:
-        catalog: of the profile.
-        ingress_replicas: how many there are.
         only_pinned: whether every file that is loaded must be pinned by its hash.
         public_url: at which clients call, where the environment does not say it.
     """
@@ -42,7 +40,35 @@ class Plan:
     public_url: str | None = None
 
 
-class UnfitError(Exception):
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where a profile is to run, as far as that is known.
+
+    Attributes:
+        environ: environment of the Ray processes.
+        nodes: machines.
+        gpus: of all machines together, those included that an autoscaler may add; None where nobody knows.
+        is_here: whether all replicas start on this machine, so that their interpreters can be looked for.
+    """
+
+    environ: Mapping[str, str]
+    nodes: int = 1
+    gpus: float | None = None
+    is_here: bool = True
+
+    @classmethod
+    def of_process(cls) -> Site:
+        """The cluster that this process is part of, else this machine.
+
+        How far a cluster grows is known to its autoscaler alone, so its GPUs are not judged.
+        """
+        nodes = start.nodes()
+        if nodes is None:
+            return cls(os.environ, gpus=start.gpus_here())
+        return cls(os.environ, nodes=nodes, is_here=False)
+
+
+class UnfitProfileError(Exception):
     """A profile that cannot work; one line for each reason."""
 
 
@@ -55,9 +81,9 @@ def plan_of(args: Mapping[str, Any]) -> Plan:
 
 
 def refuse(plan: Plan, site: Site) -> None:
-    """Raises UnfitError if `plan` cannot work at `site`."""
+    """Raises UnfitProfileError if `plan` cannot work at `site`."""
     if sentences := list(faults(plan, site)):
-        raise UnfitError("\n".join(sentences))
+        raise UnfitProfileError("\n".join(sentences))
 
 
 def faults(plan: Plan, site: Site) -> Iterator[str]:
@@ -155,8 +181,8 @@ def _weights(plan: Plan, site: Site) -> Iterator[str]:
     """Weights are known, and pinned where they have to be."""
     needed: dict[str, str] = {}
     for model in plan.catalog.deployed():
-        if model.serving and model.serving.weights:
-            needed.setdefault(model.serving.weights, _place(model))
+        if model.weights:
+            needed.setdefault(model.weights, _place(model))
     unlocked = []
     for name, place in needed.items():
         try:

@@ -1,4 +1,4 @@
-"""VllmChat: a chat model in vLLM, which is imported when one is constructed and not before."""
+"""VllmChat, a `ChatEngine` over vLLM, which is imported when one is constructed and not before."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from contract.chat.request import ChatRequest
 from contract.completions import CompletionJob, CompletionReply, CompletionRequest
 from contract.errors import BUSY, ApiError
 from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob
+from models import Imports
 from models.chat.request import engine_fields, refuse_images
-from models.imports import Imports
 from models.llm import engine, grammars
 from models.llm.arguments import EngineOptions
 from models.options import read
@@ -38,11 +38,7 @@ SERVING = Imports(
 
 
 class ChatOptions(EngineOptions):
-    """`serving.options` of a chat model.
-
-    Attributes:
-        chat_template: a file of this folder; None for the template that came with the weights.
-    """
+    """Options of a chat model. `chat_template` is a file of this folder; None is the template of the weights."""
 
     chat_template: str | None = None
 
@@ -57,19 +53,18 @@ class ChatOptions(EngineOptions):
         return name
 
 
-class VllmChat(ChatEngine):
+class VllmChat(engine.EngineAdapter, ChatEngine):
     """A chat model, loaded. Safe for concurrent calls from one event loop."""
 
     options_type = ChatOptions
-
-    @classmethod
-    def imports(cls, model: ChatModel) -> Imports | None:
-        return engine.imports(read(model, ChatOptions), SERVING)
+    libraries = SERVING
 
     def __init__(self, model: ChatModel, path: Path | None) -> None:
         self._model = model
-        options = read(model, ChatOptions)
-        self._engine = engine.start(_spec(model, options, need_folder(path, model.id)))
+        folder, options = need_folder(path, model.id), read(model, ChatOptions)
+        parser = {"reasoning_parser": model.reasoning_parser} if model.reasoning_parser else {}
+        spec = engine.spec_of(model, folder, model.context_window, options, options.engine | parser)
+        self._engine = engine.start(spec)
 
         from vllm.tokenizers import cached_tokenizer_from_config
 
@@ -91,25 +86,19 @@ class VllmChat(ChatEngine):
 
     async def complete(self, job: ChatJob, counted: Callable[[ChatBatch], None] | None = None) -> ChatReply:
         """The whole answer. Raises ApiError: 400 if the engine refuses the request, 502 if it fails."""
-        from models.chat.errors import error_of
-
-        answer = await self._create(job, stream=False, counted=counted)
-        if not isinstance(answer, ChatReply):
-            raise error_of(answer, job.request)
+        answer: ChatReply = await self._create(job, stream=False, counted=counted)
         return answer
 
     def stream(self, job: ChatJob) -> AsyncGenerator[ChatBatch, None]:
-        """The answer in events: the first token alone, then whatever has become ready. Closing it frees the engine.
+        """The first token alone, then whatever has become ready.
 
-        Raises:
-            ApiError: as `complete`. A refusal comes before the first event, a failure may come between events.
+        Raises as `complete`: a refusal before the first event, a failure also between events.
         """
-        return self._paced(partial(self._events, job), job.request)
+        return self._paced(partial(self._create, job, stream=True), job.request)
 
     async def counted(
         self, job: ChatJob | CompletionJob
     ) -> AsyncGenerator[ChatBatch | ChatReply | CompletionReply, None]:
-        """The tokens so far, then the answer of `complete` or `write`. Closing it frees the engine; raises as they."""
         so_far: deque[ChatBatch] = deque(maxlen=1)
         answer = self.complete(job, so_far.append) if isinstance(job, ChatJob) else self.write(job, so_far.append)
         answering: asyncio.Task[ChatReply | CompletionReply] = asyncio.ensure_future(answer)
@@ -123,7 +112,6 @@ class VllmChat(ChatEngine):
             await asyncio.wait({answering})
 
     async def write(self, job: CompletionJob, counted: Callable[[ChatBatch], None] | None = None) -> CompletionReply:
-        """The continued prompts. Raises ApiError: 400 if the engine refuses the request, 502 if it fails."""
         from models.chat.errors import error_of
 
         try:
@@ -132,15 +120,12 @@ class VllmChat(ChatEngine):
             raise error_of(failure, job.request) from failure
 
     def write_stream(self, job: CompletionJob) -> AsyncGenerator[ChatBatch, None]:
-        """The continued prompts in events. Closing it frees the engine. Raises as `write`, also between events."""
-
         async def events() -> AsyncGenerator[ChatBatch, None]:
             return self._completions.stream(job)
 
         return self._paced(events, job.request)
 
     async def tokenize(self, job: TokenizeJob) -> Tokenized:
-        """The tokens of a conversation as `complete` reads it, uncut, or of a text. Raises ApiError as `complete`."""
         if job.request is not None:
             from models.chat.tokens import rendered_ids
 
@@ -153,26 +138,18 @@ class VllmChat(ChatEngine):
         return Tokenized(ids, await self._tokens.strings(ids) if job.with_strings else None)
 
     async def detokenize(self, job: DetokenizeJob) -> str:
-        """The text that the ids spell. Raises INVALID_REQUEST for an id that the vocabulary lacks."""
         self._tokens.check(job.ids, "tokens")
         return await self._tokens.text(job.ids)
 
-    async def check_health(self) -> None:
-        """Raises if the engine has died, or has work and makes no progress."""
-        await self._engine.check_health()
-
     def close(self) -> None:
-        """Ends the engine; requests in flight fail with 502."""
         self._grammars.close()
         self._tokens.close()
-        self._engine.shutdown()
-
-    @property
-    def unfinished(self) -> int:
-        """Requests in the engine, running or waiting."""
-        return int(self._engine.get_num_unfinished_requests())
+        super().close()
 
     async def _create(self, job: ChatJob, *, stream: bool, counted: Callable[[ChatBatch], None] | None = None) -> Any:
+        """A ChatReply, or the events of a stream. Raises ApiError."""
+        from vllm.entrypoints.serve.engine.protocol import ErrorResponse
+
         from models.chat.errors import error_of, refused_field, schema_refused
         from models.chat.serving import EngineRequest
 
@@ -194,18 +171,9 @@ class VllmChat(ChatEngine):
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise asyncio.CancelledError
+        if isinstance(answer, ErrorResponse):
+            raise error_of(answer, request)
         return answer
-
-    async def _events(self, job: ChatJob) -> AsyncGenerator[ChatBatch, None]:
-        from vllm.entrypoints.serve.engine.protocol import ErrorResponse
-
-        from models.chat.errors import error_of
-
-        events = await self._create(job, stream=True)
-        if isinstance(events, ErrorResponse):
-            raise error_of(events, job.request)
-        batches: AsyncGenerator[ChatBatch, None] = events
-        return batches
 
     async def _paced(
         self,
@@ -232,14 +200,3 @@ class VllmChat(ChatEngine):
             raise
         except Exception as failure:
             raise error_of(failure, request) from failure
-
-
-def _spec(model: ChatModel, options: ChatOptions, path: Path) -> engine.EngineSpec:
-    parser = {"reasoning_parser": model.reasoning_parser} if model.reasoning_parser else {}
-    return engine.EngineSpec(
-        path,
-        model.context_window,
-        options.engine | parser,
-        threads=model.serving.threads if model.serving else None,
-        in_process=not options.engine_process,
-    )

@@ -21,7 +21,7 @@ LEAST_LOGPROB = -9999.0
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class CompletionPrompt:
     """A prompt as it goes to the engine.
 
     Attributes:
@@ -39,17 +39,16 @@ class Prepared:
 
 
 @dataclass(slots=True)
-class Answer:
+class GrowingAnswer:
     """One answer while it grows. `offset` counts characters of its text."""
 
-    index: int
     has_begun: bool = False
     has_ended: bool = False
     offset: int = 0
 
 
 @dataclass
-class Ledger:
+class ChoiceBuilder:
     """Turns the outputs of one request into choices, and counts tokens.
 
     Args:
@@ -59,9 +58,9 @@ class Ledger:
 
     request: CompletionRequest
     head: dict[str, Any]
-    prompts: list[Prepared]
+    prompts: list[CompletionPrompt]
     completion_tokens: int = 0
-    _answers: dict[int, Answer] = field(default_factory=dict)
+    _answers: dict[int, GrowingAnswer] = field(default_factory=dict)
     _read: dict[int, Cached] = field(default_factory=dict)
     _scores: dict[int, PromptLogprobs] = field(default_factory=dict)
 
@@ -72,12 +71,10 @@ class Ledger:
 
     @property
     def cached_tokens(self) -> int:
-        """Those of them that were in the cache."""
         return sum(cached.tokens for cached in self._read.values())
 
     @property
     def cut_tokens(self) -> int:
-        """Tokens that were cut from the prompts."""
         return sum(prompt.cut_tokens for prompt in self.prompts)
 
     def choices(self, number: int, result: RequestOutput) -> list[CompletionChoice]:
@@ -99,18 +96,16 @@ class Ledger:
         return self._batch(self._event([], self.usage()) if self.request.include_usage else b"")
 
     def count(self) -> ChatBatch:
-        """Tokens so far, without events."""
         return self._batch(b"")
 
     def usage(self) -> ChatUsage:
-        """Tokens so far."""
         return usage_of(
             self.prompt_tokens, self.completion_tokens, cached_tokens=self.cached_tokens, cut_tokens=self.cut_tokens
         )
 
-    def _choice(self, prompt: Prepared, number: int, output: CompletionOutput) -> CompletionChoice | None:
+    def _choice(self, prompt: CompletionPrompt, number: int, output: CompletionOutput) -> CompletionChoice | None:
         index = number * self.request.answers + output.index
-        answer = self._answers.setdefault(index, Answer(index))
+        answer = self._answers.setdefault(index, GrowingAnswer())
         if answer.has_ended or not (output.token_ids or output.finish_reason):
             return None
         text, parts = "", []
@@ -130,7 +125,11 @@ class Ledger:
         return CompletionChoice(index=index, text=text, logprobs=logprobs, finish_reason=reason)
 
     def _logprobs(
-        self, answer: Answer, ids: Sequence[int], likelihoods: Sequence[Mapping[int, Logprob] | None], first: str = ""
+        self,
+        answer: GrowingAnswer,
+        ids: Sequence[int],
+        likelihoods: Sequence[Mapping[int, Logprob] | None],
+        first: str = "",
     ) -> CompletionLogprobs:
         """The `logprobs` of the tokens `ids`, which follow what `answer` has; one without any is `first`."""
         logprobs = CompletionLogprobs(text_offset=[], token_logprobs=[], tokens=[], top_logprobs=[])

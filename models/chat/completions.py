@@ -1,9 +1,9 @@
 """Prompts that are continued as they stand, by vLLM's engine itself: no chat template, no parser. Needs vLLM.
 
 Completions.write, .stream
-  |- prompts()     each as token ids that fit, or the 400 that says why not
+  |- _prepared()   each prompt as token ids that fit, or the 400 that says why not
   |- _outputs()    what the engine makes of them, a few sequences at a time
-  `- Ledger        the same as choices, and the token counts      models.chat.choices
+  `- ChoiceBuilder the same as choices, and the token counts      models.chat.choices
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from vllm.sampling_params import RequestOutputKind, SamplingParams
 from vllm.utils.async_utils import merge_async_iterators
 from vllm.v1.engine.async_llm import AsyncLLM
 
-from contract import quantities
 from contract.catalog import ChatModel
+from contract.chat import engine
 from contract.chat.engine import ChatBatch
 from contract.completions import (
     SCORED_PROMPT_TOKENS,
@@ -33,7 +33,7 @@ from contract.completions import (
 )
 from contract.errors import INVALID_REQUEST, UPSTREAM_ERROR, ApiError
 from contract.limits import CHARS_PER_TOKEN
-from models.chat.choices import Ledger, Prepared, whole
+from models.chat.choices import ChoiceBuilder, CompletionPrompt, whole
 from models.chat.request import DEFAULT_TEMPERATURE, answer_reserve
 from models.chat.tokens import TextTokens
 
@@ -54,32 +54,32 @@ class Completions:
 
     async def write(self, job: CompletionJob, counted: Callable[[ChatBatch], None] | None = None) -> CompletionReply:
         """All answers, whole; `counted` is told the tokens so far. Raises INVALID_REQUEST, UPSTREAM_ERROR."""
-        ledger = await self._begin(job)
+        builder = await self._begin(job)
         pieces: list[CompletionChoice] = []
         # What is counted comes piece by piece, and so do several answers: each says what it found cached.
         in_pieces = counted or job.request.answers > 1
         kind = RequestOutputKind.DELTA if in_pieces else RequestOutputKind.FINAL_ONLY
-        async with aclosing(self._outputs(job, ledger, kind)) as outputs:
+        async with aclosing(self._outputs(job, builder, kind)) as outputs:
             async for index, output in outputs:
-                pieces += ledger.choices(index, output)
+                pieces += builder.choices(index, output)
                 if counted:
-                    counted(ledger.count())
-        usage = ledger.usage()
-        body: Any = ledger.head | {"choices": whole(pieces), "usage": usage}
+                    counted(builder.count())
+        usage = builder.usage()
+        body: Any = builder.head | {"choices": whole(pieces), "usage": usage}
         return CompletionReply(
-            body, usage["prompt_tokens"], usage["completion_tokens"], ledger.cached_tokens, ledger.cut_tokens
+            body, usage["prompt_tokens"], usage["completion_tokens"], builder.cached_tokens, builder.cut_tokens
         )
 
     async def stream(self, job: CompletionJob) -> AsyncGenerator[ChatBatch, None]:
         """The answers in events, side by side. Closing it frees the engine. Raises as `write`."""
-        ledger = await self._begin(job)
-        async with aclosing(self._outputs(job, ledger, RequestOutputKind.DELTA)) as outputs:
+        builder = await self._begin(job)
+        async with aclosing(self._outputs(job, builder, RequestOutputKind.DELTA)) as outputs:
             async for index, output in outputs:
-                if batch := ledger.batch(index, output):
+                if batch := builder.batch(index, output):
                     yield batch
-        yield ledger.last_batch()
+        yield builder.last_batch()
 
-    async def _begin(self, job: CompletionJob) -> Ledger:
+    async def _begin(self, job: CompletionJob) -> ChoiceBuilder:
         prompts = [await self._prepared(job.request, prompt) for prompt in job.request.prompt]
         check_logprobs(job.request, prompts)
         head = {
@@ -88,16 +88,16 @@ class Completions:
             "created": int(time.time()),
             "model": self._model.id,
         }
-        return Ledger(job.request, head, prompts)
+        return ChoiceBuilder(job.request, head, prompts)
 
     async def _outputs(
-        self, job: CompletionJob, ledger: Ledger, kind: RequestOutputKind
+        self, job: CompletionJob, builder: ChoiceBuilder, kind: RequestOutputKind
     ) -> AsyncGenerator[tuple[int, RequestOutput], None]:
         """What the engine makes of each prompt, with its number. Raises UPSTREAM_ERROR."""
         at_once = max(1, SEQUENCES_AT_ONCE // job.request.answers)
-        for start in range(0, len(ledger.prompts), at_once):
-            prompts = ledger.prompts[start : start + at_once]
-            names = (f"{ledger.head['id']}-{start + index}" for index in range(len(prompts)))
+        for start in range(0, len(builder.prompts), at_once):
+            prompts = builder.prompts[start : start + at_once]
+            names = (f"{builder.head['id']}-{start + index}" for index in range(len(prompts)))
             running = [self._running(job, prompt, kind, name) for prompt, name in zip(prompts, names, strict=True)]
             async with aclosing(merge_async_iterators(*running)) as outputs:
                 async for index, output in outputs:
@@ -106,7 +106,7 @@ class Completions:
                     yield start + index, output
 
     def _running(
-        self, job: CompletionJob, prompt: Prepared, kind: RequestOutputKind, request_id: str
+        self, job: CompletionJob, prompt: CompletionPrompt, kind: RequestOutputKind, request_id: str
     ) -> AsyncGenerator[RequestOutput, None]:
         engine_input = tokens_input(prompt.ids, cache_salt=job.owner or None)
         outputs: AsyncGenerator[RequestOutput, None] = self._engine.generate(
@@ -114,7 +114,7 @@ class Completions:
         )
         return outputs
 
-    async def _prepared(self, request: CompletionRequest, prompt: Prompt) -> Prepared:
+    async def _prepared(self, request: CompletionRequest, prompt: Prompt) -> CompletionPrompt:
         """`prompt` as ids that fit the window. Raises INVALID_REQUEST."""
         window = self._model.context_window
         ids, text, lost = await self._ids(prompt, window)
@@ -134,7 +134,7 @@ class Completions:
         if request.echo and text is None:
             text = await self._tokens.text(ids)
         first = await self._tokens.text(whole[:1]) if request.echo and request.logprobs is not None else ""
-        return Prepared(whole, min(request.budget, window - len(whole)), cut + lost, text or "", first)
+        return CompletionPrompt(whole, min(request.budget, window - len(whole)), cut + lost, text or "", first)
 
     async def _ids(self, prompt: Prompt, window: int) -> tuple[list[int], str | None, int]:
         """Token ids of `prompt`, its text where it was one, and how many tokens are lost at its top, at least."""
@@ -146,7 +146,6 @@ class Completions:
         return ids, prompt, -(-surplus // CHARS_PER_TOKEN)
 
     async def _around(self, suffix: str | None) -> tuple[list[int], list[int]]:
-        """What stands before and after the prompt where a gap is to be filled."""
         if suffix is None:
             return [], []
         if self._frame is None:
@@ -166,7 +165,7 @@ class Completions:
         return start + ids[surplus + len(start) :]
 
 
-def sampling(request: CompletionRequest, prompt: Prepared, kind: RequestOutputKind) -> SamplingParams:
+def sampling(request: CompletionRequest, prompt: CompletionPrompt, kind: RequestOutputKind) -> SamplingParams:
     """VLLM's parameters: these fields and no others."""
     fields = {name: value for name in COPIED if (value := getattr(request, name)) is not None}
     temperature = DEFAULT_TEMPERATURE if request.temperature is None else request.temperature
@@ -189,7 +188,7 @@ def _no_room(window: int) -> ApiError:
     return INVALID_REQUEST(f"`suffix` fills the whole window of {window} tokens; shorten it", param="suffix")
 
 
-def check_logprobs(request: CompletionRequest, prompts: list[Prepared]) -> None:
+def check_logprobs(request: CompletionRequest, prompts: list[CompletionPrompt]) -> None:
     """Raises INVALID_REQUEST where more logprobs are wanted than one reply holds."""
     if request.logprobs is None:
         return
@@ -200,4 +199,4 @@ def check_logprobs(request: CompletionRequest, prompts: list[Prepared]) -> None:
             param="prompt",
         )
     most = request.answers * sum(prompt.budget + (len(prompt.ids) if request.echo else 0) for prompt in prompts)
-    quantities.check_logprobs(most, request.logprobs, "logprobs")
+    engine.check_logprobs(most, request.logprobs, "logprobs")

@@ -29,12 +29,8 @@ def error_of(failure: Exception | ErrorResponse, request: ChatRequest | Completi
     if isinstance(request, CompletionRequest):
         return INVALID_REQUEST(error.message, param=error.param or "prompt")
     if error.message.startswith(GRAMMAR_ERRORS):
-        return _schema_error(error.message, request)
+        return schema_refused(Refused("invalid", error.message), next(iter(request.compiled_schemas()), "tools"))
     return INVALID_REQUEST(error.message, param=error.param or "messages")
-
-
-def _schema_error(detail: str, request: ChatRequest) -> ApiError:
-    return schema_refused(Refused("invalid", detail), next(iter(request.compiled_schemas()), "tools"))
 
 
 FORMS = {

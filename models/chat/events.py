@@ -27,7 +27,6 @@ class Cached:
         self._fewest: int | None = None
 
     def update(self, result: RequestOutput) -> None:
-        """Takes the count of `result`, where it has one."""
         count = result.num_cached_tokens
         if count is not None:
             self._fewest = count if self._fewest is None else min(self._fewest, count)

@@ -67,7 +67,6 @@ class EngineRequest(ChatCompletionRequest):
         return params
 
     def build_tok_params(self, model_config: ModelConfig) -> TokenizeParams:
-        """How the rendered prompt becomes tokens."""
         window = model_config.max_model_len
         return CutAtTop(
             max_total_tokens=window,
@@ -134,9 +133,9 @@ class ChatServing(OpenServingChat):
         **options: Any,
     ) -> ChatReply | ErrorResponse:
         """Returns our reply; else as vLLM's."""
-        cached = Cached()
+        cached, ours = Cached(), cast(EngineRequest, request)
         answer = await super().chat_completion_full_generator(
-            request, whole(result_generator, cached, cast(EngineRequest, request)._counted), *arguments, **options
+            request, whole(result_generator, cached, ours._counted), *arguments, **options
         )
         if isinstance(answer, ErrorResponse):
             return answer
@@ -146,12 +145,12 @@ class ChatServing(OpenServingChat):
             answer.usage.completion_tokens or 0,
             cached_tokens=cached.tokens,
             reasoning_tokens=details.reasoning_tokens if details else 0,
-            cut_tokens=cut_of(request),
+            cut_tokens=ours.cut_tokens,
         )
-        body = reply_body(answer, usage, cast(EngineRequest, request).custom_tools)
+        body = reply_body(answer, usage, ours.custom_tools)
         tokens = usage["prompt_tokens"], usage["completion_tokens"]
         stop_sequence = next((stop_of(choice.stop_reason) for choice in answer.choices), None)
-        return ChatReply(body, *tokens, cached.tokens, cut_of(request), stop_sequence)
+        return ChatReply(body, *tokens, cached.tokens, ours.cut_tokens, stop_sequence)
 
     async def chat_completion_stream_generator(
         self,
@@ -166,6 +165,7 @@ class ChatServing(OpenServingChat):
         mm_token_counts: Any = None,
     ) -> AsyncGenerator[ChatBatch, None]:
         """Yields a batch for each output of the engine, and the token counts at the end; else as vLLM's."""
+        ours = cast(EngineRequest, request)
         head = {"id": request_id, "created": int(time.time()), "model": model_name}
         events = EventStream(
             request,
@@ -173,19 +173,14 @@ class ChatServing(OpenServingChat):
             self.parsers(request, tokenizer, chat_template_kwargs),
             partial(self.logprobs_of, request),
             counts_reasoning=self._counts_reasoning,
-            cut_tokens=cut_of(request),
-            custom_tools=cast(EngineRequest, request).custom_tools,
+            cut_tokens=ours.cut_tokens,
+            custom_tools=ours.custom_tools,
         )
         async with aclosing(result_generator) as results:
             async for result in results:
                 self.raise_on_failure(result.outputs, request_id)
                 yield events.batch(result)
         yield events.usage()
-
-
-def cut_of(request: ChatCompletionRequest) -> int:
-    """Tokens that were cut from the top of the input of `request`."""
-    return request.cut_tokens if isinstance(request, EngineRequest) else 0
 
 
 async def whole(

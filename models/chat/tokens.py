@@ -22,8 +22,8 @@ from contract.tokens import TokenizeJob
 from models.chat.errors import error_of
 from models.chat.request import engine_fields
 from models.chat.serving import EngineRequest
+from models.cpu import background
 from models.llm.plain_text import PlainText
-from models.llm.threads import background
 from models.llm.vllm_internals.serving import CutAtTop
 
 
@@ -31,7 +31,6 @@ class WholeRequest(EngineRequest):
     """A conversation of which only the tokens are needed: nothing of it is cut."""
 
     def build_tok_params(self, model_config: ModelConfig) -> TokenizeParams:
-        """How the rendered prompt becomes tokens."""
         return CutAtTop(max_total_tokens=None, add_special_tokens=self.add_special_tokens)
 
 
@@ -107,7 +106,6 @@ class TextTokens:
         return ids
 
     def close(self) -> None:
-        """Ends the thread."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def _run(self, work: Any, *arguments: Any) -> Any:

@@ -38,11 +38,7 @@ class _Call:
 
 @dataclass
 class CustomCalls:
-    """Deltas of the tool calls of one answer, some of which are calls of custom tools.
-
-    Attributes:
-        custom: names of the custom tools.
-    """
+    """Deltas of the tool calls of one answer; calls of the tools named in `custom` are those of custom tools."""
 
     custom: Collection[str]
     _open: dict[int, _Call] = field(default_factory=dict)

@@ -157,12 +157,11 @@ def with_values(message: Mapping[str, Any]) -> dict[str, Any]:
     """A copy of `message` with the arguments of its tool calls as the objects that vLLM makes of them for templates."""
     read = dict(message)
     if calls := read.get("tool_calls"):
-        read["tool_calls"] = [call | {"function": _read(call["function"])} for call in calls]
+        read["tool_calls"] = [
+            call | {"function": call["function"] | {"arguments": json.loads(call["function"]["arguments"])}}
+            for call in calls
+        ]
     return read
-
-
-def _read(function: dict[str, Any]) -> dict[str, Any]:
-    return function | {"arguments": json.loads(function["arguments"])}
 
 
 def sentinels_for(tokenizer: Any) -> Sentinels | None:

@@ -17,16 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 from contract.catalog import DecisionModel
 from contract.decisions.engine import DecisionJob, Reading, Readings
-from contract.decisions.presets import Preset
+from contract.decisions.questions import Preset
 from contract.errors import REQUEST_TOO_LARGE, UPSTREAM_ERROR, ApiError
 from contract.limits import DECISION_IMAGES
 from models.decisions import calibration
 from models.decisions.measured_scorer import MeasuredScorer
 from models.decisions.prompts import PROMPT_VERSION, Batch, LabelPrompt, PromptBook
-from models.imports import Imports
 from models.llm import engine
 from models.llm.arguments import EngineOptions
-from models.llm.images import ImageDecoder, cache_names, unreadable
+from models.llm.images import cache_names, decode, unreadable
 from models.options import read
 from models.weights import store as weights
 from models.weights.files import need_folder
@@ -41,23 +40,17 @@ IMAGE_ARGUMENTS: dict[str, Any] = {"limit_mm_per_prompt": {"image": DECISION_IMA
 
 
 class LabelOptions(EngineOptions):
-    """Options of `LabelScorer` (`serving.options`).
-
-    Attributes:
-        calibrated: a temperature is fitted to the labelled examples.
-        images: the model sees.
-    """
+    """Options of `LabelScorer`: whether a temperature is fitted to labelled examples, and whether the model sees."""
 
     calibrated: bool = False
     images: bool = False
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """`engine` over our own for a model that sees."""
         return IMAGE_ARGUMENTS | self.engine if self.images else self.engine
 
 
-class LabelScorer(MeasuredScorer):
+class LabelScorer(engine.EngineAdapter, MeasuredScorer):
     """A model that is read for how likely it finds each allowed answer. It answers once it is measured.
 
     Raises OptionsError, WeightsError, and LabelError if the tokenizer has no labels.
@@ -66,40 +59,27 @@ class LabelScorer(MeasuredScorer):
     options_type = LabelOptions
     version = PROMPT_VERSION
 
-    @classmethod
-    def imports(cls, model: DecisionModel) -> Imports | None:
-        return engine.imports(read(model, LabelOptions))
-
     def __init__(self, model: DecisionModel, path: Path | None) -> None:
         self._path = need_folder(path, model.id)
         self._options = read(model, LabelOptions)
         super().__init__(model, calibrated=self._options.calibrated, images=self._options.images)
-        self._engine = engine.start(_spec(model, self._options, self._path))
+        spec = engine.spec_of(model, self._path, model.context_window, self._options, self._options.arguments)
+        self._engine = engine.start(spec)
         from models.llm.vllm_internals.cpu import cache_heads
 
         cache_heads(self._engine)
         self._renderer: Any = self._engine.renderer
         block_tokens = self._engine.vllm_config.cache_config.block_size
         self.book = PromptBook(self._renderer.get_tokenizer(), block_tokens, parts=model.reads_images)
-        self._decoder = ImageDecoder()
+        self._decoding = asyncio.Lock()
         self._numbers = itertools.count()
 
-    async def check_health(self) -> None:
-        """Raises if the engine has died, or has work and makes no progress."""
-        await self._engine.check_health()
-
-    def close(self) -> None:
-        """Ends the engine; requests in flight fail with 502."""
-        self._engine.shutdown()
-
     async def read_job(self, job: DecisionJob, temperature: float) -> Readings:
-        """A reading for each question, in order.
-
-        Raises:
-            ApiError: INVALID_REQUEST for an image that cannot be read, REQUEST_TOO_LARGE if the model's window is too
-                small, UPSTREAM_ERROR if the engine fails.
-        """
-        images = await self._decoder.decode(job.images) if job.images else []
+        """Raises INVALID_REQUEST for an image that cannot be read, REQUEST_TOO_LARGE and UPSTREAM_ERROR."""
+        images: list[Image] = []
+        if job.images:
+            async with self._decoding:  # one image at a time: in full size it takes some hundred megabytes
+                images = [await asyncio.to_thread(decode, address) for address in job.images]
         try:
             return await self._read_all(job, images, temperature)
         except ApiError:
@@ -110,7 +90,6 @@ class LabelScorer(MeasuredScorer):
             raise UPSTREAM_ERROR() from None
 
     def fingerprint(self, presets: Sequence[Preset]) -> str:
-        """A hash of weights, wording, options and examples."""
         packs: list[Any] = [preset.model_dump() for preset in presets]
         options, dtype = self._options, str(self._engine.model_config.dtype)
         files = weights.hashes_of(self.model, self._path)
@@ -167,13 +146,3 @@ def check_length(batch: Batch, model: DecisionModel) -> None:
         raise REQUEST_TOO_LARGE(
             f"state and question have {longest} tokens; model `{model.id}` reads at most {model.context_window}"
         )
-
-
-def _spec(model: DecisionModel, options: LabelOptions, path: Path) -> engine.EngineSpec:
-    return engine.EngineSpec(
-        path,
-        model.context_window,
-        options.arguments,
-        threads=model.serving.threads if model.serving else None,
-        in_process=not options.engine_process,
-    )

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from contract.catalog import DecisionModel
 from contract.decisions.engine import DecisionEngine, DecisionJob, Measurement, Readings
-from contract.decisions.presets import Preset
-from contract.decisions.questions import state_text
+from contract.decisions.questions import Preset, state_text
 from contract.errors import IMAGES_UNSUPPORTED, RUNTIME_UNAVAILABLE
 from models.decisions import calibration
 from models.weights import store as weights
@@ -52,15 +51,10 @@ class MeasuredScorer(DecisionEngine):
         return result
 
     async def measured(self, job: None = None) -> Measurement | None:
-        """The measurement; None before there is one."""
         return self._measurement
 
     async def decide(self, job: DecisionJob) -> Readings:
-        """A reading for each question, in order.
-
-        Raises:
-            ApiError: RUNTIME_UNAVAILABLE before a measurement, IMAGES_UNSUPPORTED, and what `read_job` raises.
-        """
+        """Raises RUNTIME_UNAVAILABLE before a measurement, IMAGES_UNSUPPORTED, and what `read_job` raises."""
         if self._measurement is None:
             raise RUNTIME_UNAVAILABLE()
         if job.images and not self._images:

@@ -100,7 +100,6 @@ def wording(question: Question) -> str:
 
 
 def _turns(state: str, question: Question, label: str) -> list[dict[str, Any]]:
-    """A worked example as a turn of each side."""
     return [
         {"role": "user", "content": f"{INTRO}{state}\n{RULE * 8}\n{wording(question)}"},
         {"role": "assistant", "content": label},
@@ -123,11 +122,7 @@ class LabelPrompt:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The prompts of one request.
-
-    Attributes:
-        input_tokens: tokens of the state once and of each question; our own words are not counted.
-    """
+    """The prompts of one request. `input_tokens` counts the state once and each question, but none of our own words."""
 
     prompts: list[LabelPrompt]
     input_tokens: int
@@ -154,7 +149,10 @@ class PromptBook:
         before, after = self._frame(INTRO)
         self._head = self._encode(before)
         self._tail = self._encode(after)
-        self._rule_id = self._one_token(RULE)
+        rule = self._encode(RULE)
+        if len(rule) != 1:
+            raise LabelError(f"`{RULE}` is not a single token of this tokenizer")
+        self._rule_id = rule[0]
         self._line_end = self.data("\n")
         self._label_ids = {label: self._label(label) for label in (*CHOICE_LABELS, *SCORE_LABELS, *BINARY_LABELS)}
         if len(set(self._label_ids.values())) != len(self._label_ids):
@@ -199,23 +197,13 @@ class PromptBook:
         before, _, after = text.partition(_SLOT)
         return before, after
 
-    def _one_token(self, text: str) -> int:
-        ids = self._encode(text)
-        if len(ids) != 1:
-            raise LabelError(f"`{text}` is not a single token of this tokenizer")
-        return ids[0]
-
     def _label(self, label: str) -> int:
-        """The token that `label` adds to the end of every prompt."""
-        before = self._plain_end()
+        """The token that `label` adds to the end of every prompt, which follows its last control token."""
+        start = max((index + 1 for index, token in enumerate(self._tail) if token in self.control_ids), default=0)
+        before = self._tail[start:]
         extended = self._encode(self._tokenizer.decode(before) + label)
         if extended[: len(before)] != before:
             raise LabelError(f"the label `{label}` changes the tokens before it")
         if len(extended) != len(before) + 1:
             raise LabelError(f"the label `{label}` is {len(extended) - len(before)} tokens")
         return extended[-1]
-
-    def _plain_end(self) -> list[int]:
-        """What follows the last control token of every prompt."""
-        start = max((index + 1 for index, token in enumerate(self._tail) if token in self.control_ids), default=0)
-        return self._tail[start:]

@@ -23,8 +23,7 @@ from typing import Any
 
 from contract.catalog import DecisionModel
 from contract.decisions.engine import DecisionJob, Reading, Readings
-from contract.decisions.presets import Preset
-from contract.decisions.questions import Question, state_text
+from contract.decisions.questions import Preset, Question, state_text
 from models.decisions import calibration
 from models.decisions.measured_scorer import MeasuredScorer
 from models.decisions.phrases import ORDINARY_TEXTS, Phrase, WordedQuestion, worded
@@ -36,8 +35,7 @@ from models.decisions.token_vectors import (
     max_sim,
     max_sim_both_ways,
 )
-from models.encoders import IMPORTS, Encoder, EncoderOptions
-from models.options import read
+from models.encoders import EncoderAdapter, TextEncoder
 from models.tokenizer import Tokens
 from models.weights import store as weights
 from models.weights.files import need_folder
@@ -57,7 +55,7 @@ SPECIAL_TOKENS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class LabelledState:
     """A labelled state of a preset's question. `vectors` are those of its tokens; `label` counts options from 0."""
 
     state: str
@@ -77,36 +75,34 @@ class Likeness:
     statements: tuple[float, ...]
 
 
-class SimilarityScorer(MeasuredScorer):
+class SimilarityScorer(EncoderAdapter, MeasuredScorer):
     """An embedder that compares a state with the options of a question. Raises OptionsError, WeightsError.
 
     All probability is on the options: it could have said nothing else, so label mass is 1.
     """
 
-    options_type = EncoderOptions
-    imports = IMPORTS
     version = VERSION
 
     def __init__(self, model: DecisionModel, path: Path | None) -> None:
         super().__init__(model, calibrated=False, images=False)
         self._path = need_folder(path, model.id)
-        self._encoder = Encoder("AutoModel", model, self._path, read(model, EncoderOptions))
+        self._encoder = TextEncoder("AutoModel", model, self._path)
         self._batcher = self._encoder.batcher(self._run)
-        self._examples: Mapping[str, list[Example]] = {}
+        self._examples: Mapping[str, list[LabelledState]] = {}
         self._ordinary: Sequence[Any] = ()
         self._cache = TokenVectorCache()
 
     async def prepare(self, presets: Sequence[Preset]) -> None:
         """Reads ordinary texts and the states of the examples, which are compared with what clients send."""
         self._ordinary = [await self._read_whole(texts) for texts in ORDINARY_TEXTS.values()]
-        examples: dict[str, list[Example]] = {}
+        examples: dict[str, list[LabelledState]] = {}
         for preset in presets:
             for example in preset.examples:
                 state = state_text(example.state)
                 vectors = await self._read_whole([state])
                 for name, question in preset.questions.items():
                     label = preset.expected_index(name, example.expected[name])
-                    examples.setdefault(_key(question), []).append(Example(state, vectors, label))
+                    examples.setdefault(_key(question), []).append(LabelledState(state, vectors, label))
         self._examples = examples
 
     async def read_job(self, job: DecisionJob, temperature: float) -> Readings:
@@ -132,15 +128,7 @@ class SimilarityScorer(MeasuredScorer):
         self._cache.put(owner, {phrase: texts[phrase] for phrase in phrases})
         return await asyncio.to_thread(lambda: [self._likeness(state, each, texts) for each in questions]), texts
 
-    async def check_health(self) -> None:
-        """Raises RuntimeError if the model makes no progress."""
-        self._batcher.check()
-
-    def close(self) -> None:
-        self._batcher.close()
-
     def fingerprint(self, presets: Sequence[Preset]) -> str:
-        """A hash of weights, scales and examples."""
         packs: list[Any] = [preset.model_dump() for preset in presets]
         how = (VERSION, OPTION_SCALE, EXAMPLE_SCALE, STATEMENT_SCALE, MARGIN, LENGTH_GAIN, str(self._encoder.dtype))
         return calibration.fingerprint(weights.hashes_of(self.model, self._path), how, packs)

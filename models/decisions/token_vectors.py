@@ -51,11 +51,9 @@ class TokenVectorCache:
         )
 
     def get(self, owner: str, phrases: Iterable[Phrase]) -> dict[Phrase, TokenVectors]:
-        """Those of `phrases` that are cached for `owner`."""
         return {phrase: self._entries[owner, phrase] for phrase in phrases if (owner, phrase) in self._entries}
 
     def put(self, owner: str, entries: Mapping[Phrase, TokenVectors]) -> None:
-        """Caches `entries` for `owner`."""
         for phrase, entry in entries.items():
             with suppress(ValueError):  # one that is larger than the cache is not stored
                 self._entries[owner, phrase] = entry

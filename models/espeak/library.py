@@ -15,10 +15,10 @@ import unicodedata
 from functools import cache, lru_cache
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    import numpy as np
+    from audio.encoding import Samples
 
 SAMPLE_RATE = 22_050
 NORMAL_WPM, SLOWEST_WPM, FASTEST_WPM = 175, 80, 450
@@ -63,7 +63,7 @@ class Clause(NamedTuple):
     text: str
 
 
-def speak(text: str, manner: Manner) -> np.ndarray[Any, np.dtype[np.float32]]:
+def speak(text: str, manner: Manner) -> Samples:
     """The sound of a text that nothing interprets: float32 mono [n] at SAMPLE_RATE, empty if it has nothing to speak.
 
     Args:

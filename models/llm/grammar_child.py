@@ -77,18 +77,18 @@ def main() -> None:
         _say(_attempt(partial(_judge, xgrammar, vocabulary, ground, request), request))
 
 
-def _say(answer: dict[str, object]) -> None:
+def _say(answer: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(answer) + "\n")
     sys.stdout.flush()
 
 
-def _attempt(judge: Callable[[], dict[str, object]], request: dict[str, object]) -> dict[str, object]:
+def _attempt(judge: Callable[[], dict[str, Any]], request: dict[str, Any]) -> dict[str, Any]:
     """Judges in a fork, under the limits of `request`; what the fork writes, or how it died."""
     reading, writing = os.pipe()
     pid = os.fork()
     if not pid:
         try:
-            _limit(int(str(request["cpu_s"])), int(str(request["wall_s"])))
+            _limit(request["cpu_s"], request["wall_s"])
             os.write(writing, json.dumps(judge()).encode())
         except MemoryError:
             os.write(writing, b'{"died": "memory"}')
@@ -101,7 +101,7 @@ def _attempt(judge: Callable[[], dict[str, object]], request: dict[str, object])
     return (json.loads(output) if output else _died(status)) | {"spent_s": used.ru_utime + used.ru_stime}
 
 
-def _died(status: int) -> dict[str, object]:
+def _died(status: int) -> dict[str, Any]:
     ended_by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
     timed_out = ended_by in (signal.SIGXCPU, signal.SIGALRM, signal.SIGKILL)
     return {"died": "time" if timed_out else "memory"}
@@ -117,9 +117,9 @@ def _limit(cpu_s: int, wall_s: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY_BYTES, used + MEMORY_BYTES))
 
 
-def _judge(xgrammar: ModuleType, vocabulary: object, ground: Any, request: dict[str, object]) -> dict[str, object]:
+def _judge(xgrammar: ModuleType, vocabulary: object, ground: Any, request: dict[str, Any]) -> dict[str, Any]:
     """Compiles as vLLM's engine does it, but on one thread, and walks through what came of it."""
-    compiler, spec = xgrammar.GrammarCompiler(vocabulary, max_threads=1), str(request["spec"])
+    compiler, spec = xgrammar.GrammarCompiler(vocabulary, max_threads=1), request["spec"]
     try:
         match request["kind"]:
             case "JSON":
@@ -128,7 +128,7 @@ def _judge(xgrammar: ModuleType, vocabulary: object, ground: Any, request: dict[
                 grammar = compiler.compile_structural_tag(spec)
             case "REGEX" | "CHOICE":
                 # Every step of these is cheap, and their ends are reached.
-                text = regular.grammar(str(request["kind"]), spec, int(str(request["states"])))
+                text = regular.grammar(request["kind"], spec, request["states"])
                 return {"bytes": compiler.compile_grammar(text).memory_size_bytes, "grammar": text}
             case _:
                 xgrammar.Grammar.from_json_schema(spec)
@@ -137,6 +137,6 @@ def _judge(xgrammar: ModuleType, vocabulary: object, ground: Any, request: dict[
         raise
     except Exception as error:
         return {"reason": "invalid", "refused": str(error)[:DETAIL_CHARS]}
-    if fault := ground.fault(grammar, grammar_walk.starts(spec), float(str(request["step_ms"]))):
+    if fault := ground.fault(grammar, grammar_walk.starts(spec), request["step_ms"]):
         return {"reason": fault.reason, "refused": fault.detail}
     return {"bytes": grammar.memory_size_bytes}

@@ -36,7 +36,7 @@ CHOICES = 64
 """Tokens between which a walk chooses, where it prefers none."""
 
 
-class Fault(NamedTuple):
+class GrammarFault(NamedTuple):
     """Why the engine must not follow a grammar.
 
     Attributes:
@@ -66,12 +66,7 @@ def starts(spec: str) -> list[str]:
 
 
 class Ground:
-    """A vocabulary to walk with.
-
-    Args:
-        vocabulary: xgrammar's `TokenizerInfo`.
-        matcher: its `GrammarMatcher`.
-    """
+    """A vocabulary to walk with, which is xgrammar's `TokenizerInfo`, and its `GrammarMatcher`."""
 
     def __init__(self, vocabulary: Any, matcher: Callable[[Any], Any]) -> None:
         self._matcher = matcher
@@ -84,7 +79,7 @@ class Ground:
                 self._ids.setdefault(text[0], token)
         self._quoting = np.array([b'"' in text for text in self._tokens], dtype=bool)
 
-    def fault(self, compiled: Any, beginnings: list[str], step_ms: float) -> Fault | None:
+    def fault(self, compiled: Any, beginnings: list[str], step_ms: float) -> GrammarFault | None:
         """The first fault of a grammar on walks from each of `beginnings` that it allows."""
         self._uses = np.zeros(len(self._tokens), dtype=np.uint16)
         each = max(1, WALKS // max(1, len(beginnings) - 1))
@@ -94,7 +89,7 @@ class Ground:
                 return fault
         return None
 
-    def _repeatable(self, compiled: Any, beginning: str, number: int, step_ms: float) -> Fault | None:
+    def _repeatable(self, compiled: Any, beginning: str, number: int, step_ms: float) -> GrammarFault | None:
         """The fault of walk `number`; a slow one only where it is slow each time, along the same tokens."""
         uses, fault = self._uses.copy(), None
         for _ in range(TRIES):
@@ -107,7 +102,7 @@ class Ground:
                 return fault
         return fault
 
-    def _walk(self, matcher: Any, beginning: str, number: int, step_ms: float) -> Fault | None:
+    def _walk(self, matcher: Any, beginning: str, number: int, step_ms: float) -> GrammarFault | None:
         mask = np.zeros((1, self._words), dtype=np.int32)
         openers, stays = OPENERS[number % len(OPENERS)], number // len(OPENERS) % 2 == 1
         text, excess, longest_ms = beginning.encode(), 0.0, 0.0
@@ -121,11 +116,11 @@ class Ground:
             cost_ms = (time.process_time() - since) * 1000
             excess, longest_ms = excess + cost_ms // step_ms, max(longest_ms, cost_ms)
             if excess >= SLOW_STEPS:
-                return Fault("slow", f"{longest_ms:.0f}")
+                return GrammarFault("slow", f"{longest_ms:.0f}")
             token = self._next(mask[0], openers if step < STEPS // 2 else CLOSERS, text.count(b'"') % 2 == 1, stays)
             if token is None:
                 is_stuck = not mask.any() and not matcher.is_completed()
-                return Fault("empty", text[-SHOWN_BYTES:].decode(errors="replace")) if is_stuck else None
+                return GrammarFault("empty", text[-SHOWN_BYTES:].decode(errors="replace")) if is_stuck else None
             text += self._tokens[token]
         return None
 

@@ -120,7 +120,7 @@ class Grammars:
         self._children: set[Child] = set()
         self._tasks: set[asyncio.Task[_Verdict]] = set()
         self._compiling: set[asyncio.Task[Any] | None] = set()
-        """Those of the tasks that have a child."""
+        """Tasks that have a child."""
         self._verdicts: LRUCache[bytes, _Verdict] = LRUCache(
             CACHE_BYTES, getsizeof=lambda verdict: verdict.weight_bytes
         )
@@ -151,7 +151,6 @@ class Grammars:
         return None
 
     async def _verdict(self, kind: Kind | Syntax, spec: str, owner: str, cpu_s: int) -> _Verdict:
-        """The verdict on `spec`, cached or made within `cpu_s`. Raises QueueFull."""
         key = hashlib.sha256(f"{owner}\n{kind}\n{spec}".encode("utf-8", "surrogatepass")).digest()
         if verdict := self._cached(key):
             return replace(verdict, spent_s=0)
@@ -240,7 +239,6 @@ class Grammars:
         child.close()
 
     async def _first_line(self) -> bytes:
-        """The first line that a child reads: the vocabulary."""
         line = self._vocabulary_line
         if line is None or (line.done() and line.exception()):
             line = asyncio.create_task(asyncio.to_thread(lambda: self._vocabulary().encode()))

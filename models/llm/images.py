@@ -6,7 +6,6 @@ Nothing is fetched. Needs Pillow, and `decode` needs vLLM. The bounds are in doc
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
 import secrets
@@ -35,15 +34,18 @@ def refuse_large(images: Sequence[tuple[str, str]]) -> None:
     total = 0
     for param, address in images:
         width, height = _size(address, param)
-        if width * height > IMAGE_PIXELS:
-            raise INVALID_REQUEST(
-                f"an image of {width} x {height} pixels was sent; at most {IMAGE_PIXELS} pixels are allowed",
-                param=param,
-            )
+        _check_pixels(width, height, param)
         total += width * height
     if total > CHAT_PIXELS:
         raise INVALID_REQUEST(
             f"images of {total} pixels together were sent; a request may have at most {CHAT_PIXELS}", param="messages"
+        )
+
+
+def _check_pixels(width: int, height: int, param: str) -> None:
+    if width * height > IMAGE_PIXELS:
+        raise INVALID_REQUEST(
+            f"an image of {width} x {height} pixels was sent; at most {IMAGE_PIXELS} pixels are allowed", param=param
         )
 
 
@@ -75,18 +77,6 @@ def cache_names(addresses: Sequence[str], salt: str | None) -> list[str]:
     return [hashlib.blake2b(address.encode(), key=hashlib.sha256(secret).digest()).hexdigest() for address in addresses]
 
 
-class ImageDecoder:
-    """Decodes one image at a time, away from the event loop: one in full size takes some hundred megabytes."""
-
-    def __init__(self) -> None:
-        self._lock = asyncio.Lock()
-
-    async def decode(self, addresses: Sequence[str]) -> list[Image]:
-        """Images in RGB, in order. Raises INVALID_REQUEST."""
-        async with self._lock:
-            return [await asyncio.to_thread(decode, address) for address in addresses]
-
-
 def decode(address: str) -> Image:
     """The image of a `data:image/...;base64,` address: upright, RGB on white, at most READ_PIXELS.
 
@@ -112,10 +102,7 @@ def _decode(data: bytes, format_name: str) -> Image:
 
     with Image.open(BytesIO(data), formats=[format_name]) as image:
         width, height = image.size
-        if width * height > IMAGE_PIXELS:
-            raise unreadable(
-                f"an image of {width} x {height} pixels was sent; at most {IMAGE_PIXELS} pixels are allowed"
-            )
+        _check_pixels(width, height, "images")
         if max(width, height) > MAX_RATIO * min(width, height):
             raise unreadable(
                 f"an image of {width} x {height} pixels was sent; one side may be at most {MAX_RATIO} times as long "

@@ -71,7 +71,6 @@ def _any(words: set[str], ending: str) -> str:
 
 
 def _by_first(words: Iterable[str]) -> dict[str, set[str]]:
-    """What follows each first character."""
     rests: dict[str, set[str]] = {}
     for word in words:
         rests.setdefault(word[0], set()).add(word[1:])

@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Generator, Iterator
+from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar
 
 from audio import signing
 from contract.catalog import Serving, SpeechModel
-from contract.errors import UNKNOWN_VOICE, ApiError
+from contract.errors import UNKNOWN_VOICE
 from contract.speech.engine import AudioBlock, SpeechEngine, SpeechJob
-from models.imports import NOTHING, SOUND, WATERMARK, Imports
-from models.stepping import Stepper
+from models import NOTHING, SOUND, WATERMARK, Imports
+from models.stepping import SteppedAdapter, Stepper
 
 if TYPE_CHECKING:
-    import numpy as np
+    from audio.encoding import Samples
+
+Voice = TypeVar("Voice")
 
 LENGTH_FIRST = frozenset({"flac"})
 """Formats that many readers refuse without a length at the beginning, so they come in one piece."""
@@ -39,16 +41,12 @@ class Spoken(NamedTuple):
         characters: of the text, from its beginning, that are spoken with these.
     """
 
-    samples: np.ndarray[Any, np.dtype[np.float32]]
+    samples: Samples
     characters: int
 
 
-class SpeechAdapter(SpeechEngine):
-    """One engine. Subclasses load in their constructor, after this one, and render.
-
-    Attributes:
-        libraries: modules that a subclass imports beside those that all import.
-    """
+class SpeechAdapter(SteppedAdapter, SpeechEngine):
+    """One engine. Subclasses load in their constructor, after this one, and render; `libraries` is what they import."""
 
     libraries: ClassVar[Imports] = NOTHING
 
@@ -60,10 +58,13 @@ class SpeechAdapter(SpeechEngine):
         assert isinstance(model.serving, Serving), "only an engine that is set up is loaded"
         self.model = model
         self.serving = model.serving
-        self.path = path
-        self.sample_rate = model.sample_rate
         self._stepper = Stepper(self.serving.max_ongoing_requests, self.serving.deadline_s, model.id)
-        self._watermark = _load_watermark() if model.watermark else None
+        self.sample_rate = model.sample_rate
+        self._watermark: Watermark | None = None
+        if model.watermark:
+            from audio.watermark import Watermark
+
+            self._watermark = Watermark()
         self._signature = signing.configured()
 
     @abstractmethod
@@ -85,16 +86,11 @@ class SpeechAdapter(SpeechEngine):
         blocks = [block async for block in self._blocks(job, whole=True)]
         return AudioBlock(b"".join(block.data for block in blocks), blocks[-1].characters, blocks[-1].seconds)
 
-    def switched_off(self, slug: str | None) -> ApiError:
-        """The error to raise for a voice of the catalogue that this deployment has no sound for."""
-        return UNKNOWN_VOICE(f"voice `{slug}` is switched off in this deployment; choose another", param="voice")
-
-    async def check_health(self) -> None:
-        """Raises when a part is under way for longer than the deadline and a minute more."""
-        self._stepper.check()
-
-    def close(self) -> None:
-        self._stepper.close()
+    def stored(self, voices: Mapping[str, Voice], slug: str | None) -> Voice:
+        """The voice `slug`. Raises UNKNOWN_VOICE for one of the catalogue that this deployment has no sound for."""
+        if slug is None or slug not in voices:
+            raise UNKNOWN_VOICE(f"voice `{slug}` is switched off in this deployment; choose another", param="voice")
+        return voices[slug]
 
     async def _blocks(self, job: SpeechJob, *, whole: bool) -> AsyncGenerator[AudioBlock, None]:
         delivered = 0
@@ -126,9 +122,3 @@ def _cut(data: bytes, characters: int, seconds: float) -> Iterator[AudioBlock]:
     """At least one block, if an empty one: between two the engine can be stopped."""
     for start in range(0, max(1, len(data)), MAX_BLOCK_BYTES):
         yield AudioBlock(data[start : start + MAX_BLOCK_BYTES], characters, seconds)
-
-
-def _load_watermark() -> Any:
-    from audio.watermark import Watermark
-
-    return Watermark()

@@ -32,13 +32,12 @@ from contract.base import Frozen
 from contract.catalog import SpeechModel
 from contract.speech.engine import Clip, SpeechJob
 from contract.speech.tags import SpeechTag, pieces, tags_of
-from models.imports import Imports
+from models import Imports
 from models.options import read
 from models.speech.adapter import SpeechAdapter, Spoken
-from models.speech.voices import StoredVoice, read_clip
+from models.speech.voices import StoredVoice, read_clips
 from models.weights.files import need_folder
-from models.weights.store import home_folder
-from text.sentences import Part, passages
+from text.sentences import TextPart, passages
 
 INSTRUCTION = "You are a helpful assistant."
 END_OF_PROMPT = "<|endofprompt|>"
@@ -84,8 +83,7 @@ class CosyVoice(SpeechAdapter):
         super().__init__(model, path)
         folder = need_folder(path, model.id)
         options = read(model, CosyVoiceOptions)
-        home = home_folder()
-        clips = {slug: read_clip(slug, voice, home) for slug, voice in options.voices.items()}
+        clips = read_clips(options.voices)
         self._turn = threading.Lock()
         self._code = load_code(folder)
         self._folder = TemporaryDirectory(prefix="parlance-clips-")
@@ -117,10 +115,7 @@ class CosyVoice(SpeechAdapter):
         """The voice, and whether its file is this job's own."""
         if job.clip:
             return Prompt(self._write(job.clip), job.clip.transcript), True
-        slug = job.voice or self.model.default_voice
-        if slug not in self._voices:
-            raise self.switched_off(slug)
-        return self._voices[slug], False
+        return self.stored(self._voices, job.voice or self.model.default_voice), False
 
     def _call(self, text: str, prompt: Prompt, job: SpeechJob) -> Iterator[dict[str, Any]]:
         manner: dict[str, Any] = {"stream": False, "speed": job.speed, "text_frontend": False}
@@ -136,11 +131,11 @@ class CosyVoice(SpeechAdapter):
         else:
             yield from self._code.inference_cross_lingual(f"{INSTRUCTION}{END_OF_PROMPT}{text}", prompt.file, **manner)
 
-    def _parts(self, job: SpeechJob) -> Iterator[Part]:
+    def _parts(self, job: SpeechJob) -> Iterator[TextPart]:
         limit = DENSE_PART_CHARS if job.language in DENSE else PART_CHARS
         for part in closed_spans(passages(job.text, limit, tags_of(self.model)), self.model):
             if part.text.strip():
-                yield Part(self._spelled(part.text) if job.language == "ja" else _plain(part.text), part.end)
+                yield TextPart(self._spelled(part.text) if job.language == "ja" else _plain(part.text), part.end)
 
     def _spelled(self, text: str) -> str:
         """Japanese in katakana, marks left alone."""
@@ -165,7 +160,7 @@ class CosyVoice(SpeechAdapter):
         return name
 
 
-def closed_spans(parts: Iterable[Part], model: SpeechModel) -> Iterator[Part]:
+def closed_spans(parts: Iterable[TextPart], model: SpeechModel) -> Iterator[TextPart]:
     """The same parts, each with its spans closed; a span that goes on is opened again in the next."""
     going_on: list[str] = []
     for part in parts:
@@ -173,7 +168,7 @@ def closed_spans(parts: Iterable[Part], model: SpeechModel) -> Iterator[Part]:
         for mark in pieces(part.text, model):
             if isinstance(mark, SpeechTag) and mark.name in model.spans and mark.text.startswith("<"):
                 going_on = going_on[:-1] if mark.closes else [*going_on, mark.name]
-        yield Part(text + "".join(f"</{name}>" for name in reversed(going_on)), part.end)
+        yield TextPart(text + "".join(f"</{name}>" for name in reversed(going_on)), part.end)
 
 
 def load_code(folder: Path) -> Any:

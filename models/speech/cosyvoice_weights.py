@@ -20,7 +20,7 @@ from models.weights.files import WeightsError, refuse_code, regular_files
 
 RECIPE = "cosyvoice3.yaml"
 NETWORKS = ("llm", "flow", "hift")
-KEPT = ("campplus.onnx", "speech_tokenizer_v3.onnx", "flow.decoder.estimator.fp32.onnx")
+COPIED = ("campplus.onnx", "speech_tokenizer_v3.onnx", "flow.decoder.estimator.fp32.onnx")
 TEXT_MODEL = "CosyVoice-BlankEN"
 TEXT_MODEL_SUFFIXES = frozenset({".json", ".txt", ".safetensors"})
 
@@ -37,7 +37,7 @@ def convert(source: Path, folder: Path) -> None:
     _check(source / RECIPE)
     folder.mkdir(parents=True)
     shutil.copyfile(source / RECIPE, folder / RECIPE)
-    for name in KEPT:
+    for name in COPIED:
         if (source / name).is_file():
             shutil.copyfile(source / name, folder / name)
     (folder / TEXT_MODEL).mkdir()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import regex
 
@@ -18,12 +18,10 @@ from contract.catalog import SpeechModel
 from contract.speech.engine import SpeechJob
 from contract.speech.tags import tags_of
 from models.speech.adapter import SpeechAdapter, Spoken
-from text.sentences import Part, any_of
+from text.sentences import TextPart, any_of
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    Samples = np.ndarray[Any, np.dtype[np.float32]]
+    from audio.encoding import Samples
 
 Sound = Callable[[], "Samples"]
 """Computes a piece of sound when it is called: float32 mono [n]."""
@@ -38,7 +36,6 @@ class ProsodyChange(NamedTuple):
     volume: float = 1.0
 
     def then(self, other: ProsodyChange) -> ProsodyChange:
-        """This change, and `other` after it."""
         return ProsodyChange(
             self.rate * other.rate, self.pitch + other.pitch, self.range + other.range, self.volume * other.volume
         )
@@ -88,7 +85,7 @@ class ExpressiveAdapter(SpeechAdapter):
         """The synthesizer of a job. Raises UNKNOWN_VOICE."""
 
     @abstractmethod
-    def cut(self, text: str) -> Iterator[Part]:
+    def cut(self, text: str) -> Iterator[TextPart]:
         """A text without marks in sentences or shorter."""
 
     def render(self, job: SpeechJob) -> Iterator[Spoken]:

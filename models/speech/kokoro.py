@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
@@ -17,19 +17,16 @@ from contract.base import Frozen
 from contract.catalog import SpeechModel
 from contract.speech.engine import Clip, SpeechJob
 from models.espeak import library
-from models.espeak.library import Manner
 from models.espeak.voices import VoiceSettings, language_of, settings_for
 from models.kokoro.speaker import IMPORTS, SAMPLE_RATE, Kokoro
 from models.kokoro.styles import KokoroVoice, at_home, expected, mixture
 from models.options import read
 from models.speech.expressive import ExpressiveAdapter, ProsodyChange, Sound, Synthesizer
 from models.weights.files import need_folder
-from text.sentences import Part, sentences
+from text.sentences import TextPart, sentences
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    Samples = np.ndarray[Any, np.dtype[np.float32]]
+    from audio.encoding import Samples
 
 SENTENCE_CHARS = 200
 FIRST_CHARS = 50
@@ -63,12 +60,12 @@ class KokoroSpeech(ExpressiveAdapter):
         # It speaks, or fails here and not at a client. The first run takes no longer than others, so one vowel will do.
         self._kokoro.speak("a", "en", next(iter(self._voices.values())))
 
-    def cut(self, text: str) -> Iterator[Part]:
+    def cut(self, text: str) -> Iterator[TextPart]:
         """Sentences, the first of which is shorter."""
         first = next(sentences(text, FIRST_CHARS))
         yield first
         for part in sentences(text[first.end :], SENTENCE_CHARS):
-            yield Part(part.text, first.end + part.end)
+            yield TextPart(part.text, first.end + part.end)
 
     def synthesizer(self, job: SpeechJob) -> Synthesizer:
         voice = self._designed(job) or self._preset(job)
@@ -87,10 +84,7 @@ class KokoroSpeech(ExpressiveAdapter):
 
     def _preset(self, job: SpeechJob) -> KokoroVoice:
         """A voice of the stanza, at home in the language of the job."""
-        slug = next(iter(self._voices)) if job.voice is None else job.voice
-        if slug not in self._voices:
-            raise self.switched_off(slug)
-        voice = self._voices[slug]
+        voice = self.stored(self._voices, job.voice or next(iter(self._voices)))
         return voice.model_copy(update={"styles": at_home(voice.styles, job.language)})
 
 
@@ -111,23 +105,14 @@ class KokoroSynthesizer:
 
 
 class EspeakSynthesizer:
-    """Speaks one job with espeak-ng.
-
-    Args:
-        language: espeak's name for it.
-        settings: settings of the voice.
-        speed: a factor of the voice's rate.
-        volume: 100 is the library's own.
-    """
+    """Speaks one job with espeak-ng. `language` is its own name for it; `speed` a factor of the voice's rate."""
 
     sample_rate = library.SAMPLE_RATE
 
-    def __init__(self, language: str, settings: VoiceSettings, speed: float, volume: float = 100) -> None:
-        voice = f"{language}+{settings.variant}"
-        self._manner = Manner(voice, settings.rate * speed, settings.pitch, settings.range, volume)
+    def __init__(self, language: str, settings: VoiceSettings, speed: float) -> None:
+        self._manner = settings.manner(language, speed)
 
     def speak(self, text: str, change: ProsodyChange) -> Sequence[Sound]:
-        """One sound."""
         own = self._manner
         manner = own._replace(
             rate=own.rate * change.rate,

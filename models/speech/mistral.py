@@ -1,40 +1,35 @@
 """Speech from an HTTP API: Mistral's, or a server of one's own with the same endpoint.
 
-    POST {address}/audio/speech          one request for each part of a long text
-      wire "mistral"    `voice_id`; events that carry base64; float32 samples
-      wire "openai"     `voice`; a WAV file that grows (vLLM-Omni and others)
-
-A provider that takes no more answers 429, which becomes PROVIDER_BUSY. Whatever else is no sound is UPSTREAM_ERROR.
-httpx is a client, so the rule that models know no HTTP framework holds.
+POST {address}/audio/speech          one request for each part of a long text
+wire "mistral"    `voice_id`; events that carry base64; float32 samples
+wire "openai"     `voice`; a WAV file that grows (vLLM-Omni and others)
 """
 
 from __future__ import annotations
 
 import base64
 import json
-import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import numpy as np
 from pydantic import Field
 
 from contract.catalog import SpeechModel
-from contract.errors import PROVIDER_BUSY, UPSTREAM_ERROR
 from contract.speech.engine import SpeechJob
-from models.imports import Imports
+from models import Imports
 from models.options import read
-from models.provider import CONNECT_S, KEEP_S, ProviderOptions
+from models.provider import CONNECT_S, ProviderError, ProviderOptions, check_status, provider_failures
 from models.speech.adapter import SpeechAdapter, Spoken
 from text.sentences import passages
 
-log = logging.getLogger(f"parlance.{__name__}")
+if TYPE_CHECKING:
+    from audio.encoding import Samples
 
 PART_CHARS = 1_500
 """Mistral advises some 300 words a request at most."""
@@ -48,10 +43,8 @@ LOUDEST = 4.0
 PROBE_BYTES = 4096
 """What the decoder reads at once: a large buffer would wait for half a second of sound."""
 
-Samples = np.ndarray[Any, np.dtype[np.float32]]
 
-
-class Options(ProviderOptions):
+class MistralSpeechOptions(ProviderOptions):
     """Options of `MistralSpeech`.
 
     Attributes:
@@ -66,20 +59,16 @@ class Options(ProviderOptions):
 class MistralSpeech(SpeechAdapter):
     """Calls a provider. Nothing of a text, and never the key, comes into a log or an error."""
 
-    options_type = Options
+    options_type = MistralSpeechOptions
     libraries = Imports(("httpx", "regex"))
 
     def __init__(self, model: SpeechModel, path: Path | None) -> None:
         super().__init__(model, path)
-        self.options = read(model, Options)
+        self.options = read(model, MistralSpeechOptions)
         self._wire = WIRES[self.options.wire]
-        key = self.options.key(model.id)
-        slots = self.serving.max_ongoing_requests
         self._client = httpx.Client(
-            base_url=self.options.address,
-            headers={"Authorization": f"Bearer {key}"} if key else {},
             timeout=httpx.Timeout(SILENCE_S, connect=CONNECT_S),
-            limits=httpx.Limits(max_connections=slots, max_keepalive_connections=slots, keepalive_expiry=KEEP_S),
+            **self.options.client_settings(model.id, self.serving.max_ongoing_requests),
         )
 
     def render(self, job: SpeechJob) -> Iterator[Spoken]:
@@ -99,40 +88,20 @@ class MistralSpeech(SpeechAdapter):
         if job.voice is None:
             ids = self.options.default_voices
             return ids.get(job.language) or next(iter(ids.values()))
-        if job.voice not in self.options.voices:
-            raise self.switched_off(job.voice)
-        return self.options.voices[job.voice]
+        return self.stored(self.options.voices, job.voice)
 
     def _speak(self, text: str, voice: str, give_up: float) -> Iterator[Samples]:
         body = {"model": self.options.model, "input": text, self._wire.voice_field: voice, **self._wire.fields}
-        heard = 0
-        with _failures(self.model.id), self._client.stream("POST", "audio/speech", json=body) as response:
-            if response.status_code == httpx.codes.TOO_MANY_REQUESTS:
-                raise PROVIDER_BUSY()
-            if response.status_code != httpx.codes.OK:
-                raise NoSpeechError(f"it answered {response.status_code}")
+        received = 0
+        with provider_failures(self.model.id), self._client.stream("POST", "audio/speech", json=body) as response:
+            check_status(response)
             for samples in self._wire.read(_audio(response), self.sample_rate):
                 if time.monotonic() > give_up:
-                    raise NoSpeechError("it took too long")
-                heard += len(samples)
+                    raise ProviderError("it took too long")
+                received += len(samples)
                 yield samples
-            if not heard:
-                raise NoSpeechError("it sent no sound")
-
-
-class NoSpeechError(Exception):
-    """What a provider sent is not what was requested. The text says why, for the log, in words of our own."""
-
-
-@contextmanager
-def _failures(model_id: str) -> Iterator[None]:
-    """Makes one error of all that can go wrong on the way. Texts of other libraries stay out of the log."""
-    try:
-        yield
-    except (httpx.HTTPError, NoSpeechError) as error:
-        reason = error if isinstance(error, NoSpeechError) else type(error).__name__
-        log.warning("the provider of %s failed: %s", model_id, reason)
-        raise UPSTREAM_ERROR() from None
+            if not received:
+                raise ProviderError("it sent no sound")
 
 
 def _audio(response: httpx.Response) -> Iterator[bytes]:
@@ -143,7 +112,7 @@ def _audio(response: httpx.Response) -> Iterator[bytes]:
     elif kind.startswith("audio/") or kind == "application/octet-stream":
         yield from response.iter_bytes()
     else:
-        raise NoSpeechError("its answer is not audio")
+        raise ProviderError("its answer is not audio")
 
 
 def _events(lines: Iterable[str]) -> Iterator[bytes]:
@@ -158,12 +127,12 @@ def _events(lines: Iterable[str]) -> Iterator[bytes]:
             if kind == "speech.audio.delta":
                 yield base64.b64decode(event["audio_data"] if "audio_data" in event else event["audio"], validate=True)
         except (ValueError, TypeError, KeyError):
-            raise NoSpeechError("it sent an event that could not be read") from None
+            raise ProviderError("it sent an event that could not be read") from None
         if kind.endswith(".error"):
-            raise NoSpeechError("it reported an error in the middle of the sound")
+            raise ProviderError("it reported an error in the middle of the sound")
         done = kind == "speech.audio.done"
     if not done:
-        raise NoSpeechError("its events ended early")
+        raise ProviderError("its events ended early")
 
 
 def _from_floats(blocks: Iterable[bytes], sample_rate: int) -> Iterator[Samples]:
@@ -175,11 +144,11 @@ def _from_floats(blocks: Iterable[bytes], sample_rate: int) -> Iterator[Samples]
         rest = data[whole:]
         samples = np.frombuffer(data[:whole], "<f4")
         if not np.all(np.abs(samples) <= LOUDEST):  # NaN is not either
-            raise NoSpeechError("its answer contains no sound")
+            raise ProviderError("its answer contains no sound")
         if whole:
             yield samples.clip(-1, 1)
     if rest:
-        raise NoSpeechError("its last sample is incomplete")
+        raise ProviderError("its last sample is incomplete")
 
 
 def _from_wav(blocks: Iterable[bytes], sample_rate: int) -> Iterator[Samples]:
@@ -194,7 +163,7 @@ def _from_wav(blocks: Iterable[bytes], sample_rate: int) -> Iterator[Samples]:
                 for sound in resampler.resample(frame):
                     yield sound.to_ndarray()[0]
     except (av.FFmpegError, IndexError, ValueError):
-        raise NoSpeechError("its answer contains no sound") from None
+        raise ProviderError("its answer contains no sound") from None
 
 
 class _Reader:
@@ -212,7 +181,7 @@ class _Reader:
 
 
 @dataclass(frozen=True, slots=True)
-class Wire:
+class SpeechWire:
     """How one schema is spoken: the name of the voice's field, further fields, and how the sound is read."""
 
     voice_field: str
@@ -221,6 +190,6 @@ class Wire:
 
 
 WIRES = {
-    "mistral": Wire("voice_id", {"response_format": "pcm", "stream": True}, _from_floats),
-    "openai": Wire("voice", {"response_format": "wav", "stream_format": "audio"}, _from_wav),
+    "mistral": SpeechWire("voice_id", {"response_format": "pcm", "stream": True}, _from_floats),
+    "openai": SpeechWire("voice", {"response_format": "wav", "stream_format": "audio"}, _from_wav),
 }

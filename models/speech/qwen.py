@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic import Field
@@ -25,10 +25,12 @@ from contract.speech.engine import Clip, SpeechJob
 from models.options import read
 from models.qwen_tts import IMPORTS, LANGUAGES, NetworkOptions, checked, load, most_frames, plain_text, ran_on
 from models.speech.adapter import SpeechAdapter, Spoken
-from models.speech.voices import StoredVoice, read_clip
+from models.speech.voices import StoredVoice, read_clips
 from models.weights.files import need_folder
-from models.weights.store import home_folder
 from text.sentences import passages
+
+if TYPE_CHECKING:
+    from audio.encoding import Samples
 
 PART_CHARS = 300
 DENSE_PART_CHARS = 100
@@ -42,8 +44,6 @@ MAX_PASSAGES = 8
 
 MAX_CLIPS = 64
 """Clips of requests whose voices stay in memory."""
-
-Samples = np.ndarray[Any, np.dtype[np.float32]]
 
 
 class QwenSpeechOptions(NetworkOptions):
@@ -66,7 +66,6 @@ class Passage:
 
     @property
     def is_done(self) -> bool:
-        """Whether it is spoken or has failed."""
         return self.sound is not None or self.error is not None
 
 
@@ -82,8 +81,7 @@ class QwenSpeech(SpeechAdapter):
         super().__init__(model, path)
         folder = need_folder(path, model.id)
         options = read(model, QwenSpeechOptions)
-        home = home_folder()
-        clips = {slug: read_clip(slug, voice, home) for slug, voice in options.voices.items()}
+        clips = read_clips(options.voices)
         self._turn = threading.Lock()
         self._waiting: deque[Passage] = deque()
         self._tts = load(folder, options, "base")
@@ -146,13 +144,9 @@ class QwenSpeech(SpeechAdapter):
             passage.error = STREAM_INCOMPLETE()
 
     def _prompt(self, job: SpeechJob) -> Any:
-        """The prompt that describes the voice to the model."""
         if job.clip:
             return self._cached_prompt(job.clip, job.owner)
-        slug = job.voice or self.model.default_voice
-        if slug not in self._voices:
-            raise self.switched_off(slug)
-        return self._voices[slug]
+        return self.stored(self._voices, job.voice or self.model.default_voice)
 
     def _cached_prompt(self, clip: Clip, owner: str) -> Any:
         """The prompt of a clip. A client sends its clip with every request; it is encoded once per organisation."""

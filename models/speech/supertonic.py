@@ -18,7 +18,7 @@ from contract.catalog import SpeechModel
 from contract.errors import INVALID_REQUEST
 from contract.speech.engine import SpeechJob
 from contract.speech.tags import pieces
-from models.imports import ONNX, Imports
+from models import ONNX, Imports
 from models.speech.adapter import SpeechAdapter, Spoken
 from models.weights.files import WeightsError, need_folder
 from text.sentences import passages
@@ -37,7 +37,7 @@ DIFFUSION_STEPS = 8
 """More steps sound better and take longer."""
 
 SPEED = 1.05
-"""As a factor of the speed in the training data; its publisher speaks a little faster, too."""
+"""A factor of the speed in the training data; its publisher speaks a little faster, too."""
 
 PAUSE_S = 0.3
 """Seconds of silence between two passages."""
@@ -62,15 +62,13 @@ class Supertonic(SpeechAdapter):
         self._own_voice = model.default_voice or min(self._styles, default="")
         if self._own_voice not in self._styles:
             raise WeightsError(f"the weights of `{model.id}` have no voice `{self._own_voice}`")
-        self._sound("Hello.", self._own_voice, "en")  # the first run of a graph takes longer
+        self._sound("Hello.", self._styles[self._own_voice], "en")  # the first run of a graph takes longer
 
     def render(self, job: SpeechJob) -> Iterator[Spoken]:
         """A passage at a time: as many sentences as the model can say at once."""
         import numpy as np
 
-        voice = job.voice or self._own_voice
-        if voice not in self._styles:
-            raise self.switched_off(voice)
+        style = self.stored(self._styles, job.voice or self._own_voice)
         text = self._readable(job.text)
         limit = KOREAN_PASSAGE_CHARS if job.language == "ko" else PASSAGE_CHARS
         pause = np.zeros(int(PAUSE_S * self.sample_rate), np.float32)
@@ -78,17 +76,17 @@ class Supertonic(SpeechAdapter):
             if not any(map(str.isalnum, passage.text)):
                 yield Spoken(pause, passage.end)
                 continue
-            sound = self._sound(passage.text, voice, job.language)
+            sound = self._sound(passage.text, style, job.language)
             yield Spoken(sound if passage.end == len(text) else np.concatenate([sound, pause]), passage.end)
 
-    def _sound(self, text: str, voice: str, language: str) -> Any:
+    def _sound(self, text: str, style: Any, language: str) -> Any:
         """float32 [n]. The graphs give whole blocks; what is beyond the duration that they predicted is no speech."""
         code = language if language in self.model.languages else UNKNOWN_LANGUAGE
-        waves, seconds = self._tts.model([text], self._styles[voice], DIFFUSION_STEPS, SPEED, code)
+        waves, seconds = self._tts.model([text], style, DIFFUSION_STEPS, SPEED, code)
         return waves[0, : int(seconds[0] * self.sample_rate)].clip(-1, 1)
 
     def _readable(self, text: str) -> str:
-        """As long as `text`, with spaces in place of what the model cannot say. Raises INVALID_REQUEST."""
+        """A text as long as `text`, with spaces in place of what the model cannot say. Raises INVALID_REQUEST."""
         plain = {char for piece in pieces(text, self.model) if isinstance(piece, str) for char in piece}
         _, unsaid = self._tts.model.text_processor.validate_text("".join(sorted(plain)))
         if refused := [char for char in unsaid if unicodedata.category(char)[0] in "LN"]:

@@ -7,7 +7,7 @@ rooom-f-01 = { clip = "voices/rooom-f-01.flac", transcript = "What is said in it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,10 @@ from contract.base import Frozen
 from contract.limits import SPEECH_CLIP_S
 from contract.speech.engine import Clip
 from models.weights.files import WeightsError
+from models.weights.store import home_folder
 
 RATE = 24_000
-"""In Hz; of every clip that is read here, and of the engines that imitate."""
+"""Samples per second of every clip that is read here, and of the engines that imitate."""
 
 
 class StoredVoice(Frozen):
@@ -33,6 +34,12 @@ class StoredVoice(Frozen):
 
     clip: str
     transcript: str | None = None
+
+
+def read_clips(voices: Mapping[str, StoredVoice]) -> dict[str, Clip]:
+    """The recordings of stored voices, by slug. Raises WeightsError."""
+    home = home_folder()
+    return {slug: read_clip(slug, voice, home) for slug, voice in voices.items()}
 
 
 def read_clip(slug: str, voice: StoredVoice, home: Path) -> Clip:

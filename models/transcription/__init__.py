@@ -3,8 +3,7 @@
 adapter.py            what all share: the file is fetched, decoded in a sandbox, and then transcribed
 voice_activity.py     where in a recording somebody speaks, and how a long one is cut
 faster_whisper.py     Whisper by CTranslate2, on a CPU or a GPU
-segments.py           its words made into segments
-whisper.py            its model: how it is loaded, and when its text is not to be believed
+whisper.py            its model: how it is loaded, when its text is not to be believed, its words made into passages
 voxtral.py            Voxtral on vLLM, passage by passage
 mistral.py            an HTTP API: Mistral's, or a server of one's own
 answers.py            what such an API answers, made into segments

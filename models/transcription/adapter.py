@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 import httpx
@@ -24,7 +24,7 @@ from contract.limits import UPLOAD_BYTES
 from contract.transcription.engine import TranscriptionEngine, TranscriptionJob, TranscriptUpdate
 
 if TYPE_CHECKING:
-    import numpy as np
+    from audio.encoding import Samples
 
 SAMPLE_RATE = 16_000
 """Samples per second of the sound that engines transcribe."""
@@ -42,7 +42,7 @@ class Recording:
     file: bytes | Path
     sound: Sound
 
-    def samples(self, start_s: float, end_s: float) -> np.ndarray[Any, np.dtype[np.float32]]:
+    def samples(self, start_s: float, end_s: float) -> Samples:
         """float32 mono [n] of a part, -1 to 1."""
         import numpy as np
 
@@ -59,7 +59,6 @@ class TranscriptionAdapter(TranscriptionEngine):
         assert isinstance(model.serving, Serving), "only an engine that is set up is loaded"
         self.model = model
         self.serving = model.serving
-        self.path = path
 
     @abstractmethod
     def listen(self, job: TranscriptionJob, recording: Recording) -> AsyncGenerator[TranscriptUpdate, None]:

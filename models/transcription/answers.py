@@ -13,23 +13,20 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from contract.transcription.engine import LANGUAGES, Segment, TimedWord
+from models.provider import ProviderError
 from text.sentences import ends_sentence
 
 PAUSE_S = 1.0
-"""Between words of one segment, at most."""
+"""Seconds between words of one segment, at most."""
 
 LONGEST_S = 30.0
-"""Of a segment made of words."""
+"""Seconds of a segment made of words, at most."""
 
 SKIP_CHARS = 16
-"""Of the text between one word and the next, at most."""
+"""Characters of the text between one word and the next, at most."""
 
 
-class NoTranscriptError(Exception):
-    """What a provider sent is not what was requested. The text says why, for the log, in words of our own."""
-
-
-class Answer(NamedTuple):
+class ProviderTranscript(NamedTuple):
     """What was heard; `language` is one of LANGUAGES, None where the provider names none of them."""
 
     segments: tuple[Segment, ...]
@@ -44,8 +41,8 @@ class Piece(NamedTuple):
     end: float
 
 
-def read(body: bytes, seconds: float, words_in: str | None = None) -> Answer:
-    """The answer for a recording of `seconds`. Raises NoTranscriptError.
+def read(body: bytes, seconds: float, words_in: str | None = None) -> ProviderTranscript:
+    """The answer for a recording of `seconds`. Raises ProviderError.
 
     Times are kept between 0 and `seconds` and in order. A text without segments is one for the whole recording.
     `words_in` is the list that holds the words, None where those were not asked for.
@@ -55,42 +52,42 @@ def read(body: bytes, seconds: float, words_in: str | None = None) -> Answer:
     language = answer.get("language")
     pieces = list(_pieces(answer.get(words_in or "segments") or [], seconds))
     if words_in and text and not pieces:
-        raise NoTranscriptError("it sent no timestamps of words")
+        raise ProviderError("it sent no timestamps of words")
     if words_in:
         segments = tuple(_of_words(text, [TimedWord(*piece) for piece in pieces]))
     else:
         segments = tuple(Segment(*piece) for piece in pieces or (Piece(text, 0.0, seconds),) if piece.text)
-    return Answer(segments, language if isinstance(language, str) and language in LANGUAGES else None)
+    return ProviderTranscript(segments, language if isinstance(language, str) and language in LANGUAGES else None)
 
 
 def _parsed(body: bytes) -> dict[str, Any]:
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError):
-        raise NoTranscriptError("its answer is not JSON") from None
+        raise ProviderError("its answer is not JSON") from None
     if not isinstance(answer, dict):
-        raise NoTranscriptError("its answer is not a JSON object")
+        raise ProviderError("its answer is not a JSON object")
     return answer
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise NoTranscriptError("a text in it is not a string")
+        raise ProviderError("a text in it is not a string")
     try:
         value.encode()
     except UnicodeEncodeError:  # half a surrogate pair, which JSON can spell and no client could be sent
-        raise NoTranscriptError("a text in it has invalid characters") from None
+        raise ProviderError("a text in it has invalid characters") from None
     return value.strip()
 
 
 def _pieces(listed: Any, seconds: float) -> Iterator[Piece]:
-    """Those with a text, none before the one that it follows."""
+    """The segments or words that have a text, none before the one that it follows."""
     if not isinstance(listed, list):
-        raise NoTranscriptError("its segments are not a list")
+        raise ProviderError("its segments are not a list")
     earliest = 0.0
     for item in listed:
         if not isinstance(item, dict):
-            raise NoTranscriptError("a segment is not an object")
+            raise ProviderError("a segment is not an object")
         text = _text(item["text"] if "text" in item else item.get("word"))
         earliest = _time(item.get("start"), earliest, seconds)
         if text:
@@ -110,19 +107,19 @@ def _of_words(text: str, words: Sequence[TimedWord]) -> Iterator[Segment]:
     for first, end in _runs(text, words, places):
         part = tuple(words[first:end])
         if places is None:
-            said = " ".join(word.text for word in part)
+            passage = " ".join(word.text for word in part)
         else:
-            said = text[places[first] if first else 0 : places[end] if end < len(words) else None].strip()
-        yield Segment(said, part[0].start, part[-1].end, part)
+            passage = text[places[first] if first else 0 : places[end] if end < len(words) else None].strip()
+        yield Segment(passage, part[0].start, part[-1].end, part)
 
 
 def _runs(text: str, words: Sequence[TimedWord], places: Sequence[int] | None) -> Iterator[tuple[int, int]]:
     first = 0
     for end in range(1, len(words)):
         before, after = words[end - 1], words[end]
-        said = before.text if places is None else text[places[end - 1] : places[end]]
+        word = before.text if places is None else text[places[end - 1] : places[end]]
         pauses = after.start - before.end > PAUSE_S
-        if pauses or after.end - words[first].start > LONGEST_S or ends_sentence(said):
+        if pauses or after.end - words[first].start > LONGEST_S or ends_sentence(word):
             yield first, end
             first = end
     if words:

@@ -23,22 +23,12 @@ from concurrency.semaphore import FairSemaphore
 from contract.base import Frozen
 from contract.catalog import TranscriptionModel
 from contract.transcription.engine import Segment, TimedWord, TranscriptionJob, TranscriptUpdate
-from models.imports import ONNX, Imports
+from models import ONNX, Imports
 from models.options import read
-from models.stepping import Stepper
+from models.stepping import SteppedAdapter, Stepper
+from models.transcription import whisper
 from models.transcription.adapter import SAMPLE_RATE, Recording, TranscriptionAdapter
-from models.transcription.segments import in_order, is_heard, lasts, sentences
 from models.transcription.voice_activity import Block, Window, blocks, rest, spoken
-from models.transcription.whisper import (
-    MAX_NO_SPEECH,
-    MAX_REPETITION,
-    MIN_LOGPROB,
-    check_languages,
-    is_bearable,
-    is_doubtful,
-    is_no_speech,
-    load,
-)
 from models.weights.files import need_folder
 
 TEMPERATURES = (0.0, 0.4, 0.8)
@@ -52,7 +42,6 @@ RESTS = 8
 
 AGAIN_SEGMENTS = 40
 """Segments of one window, at most. Nobody says so many sentences in half a minute."""
-
 
 T = TypeVar("T")
 
@@ -86,7 +75,7 @@ class Task:
     owner: str
 
 
-class FasterWhisper(TranscriptionAdapter):
+class FasterWhisper(SteppedAdapter, TranscriptionAdapter):
     """Whisper, loaded. `serving.threads` bounds the CPU threads of all recordings together."""
 
     options_type = FasterWhisperOptions
@@ -95,13 +84,13 @@ class FasterWhisper(TranscriptionAdapter):
     def __init__(self, model: TranscriptionModel, path: Path | None) -> None:
         super().__init__(model, path)
         self._options = read(model, FasterWhisperOptions)
-        self._whisper = load(
+        self._whisper = whisper.load(
             need_folder(path, model.id),
             device="cuda" if self.serving.on_gpu else "cpu",
             compute_type=self._options.compute_type,
             threads=self.serving.threads or 0,
         )
-        check_languages(self._whisper, self._options.lacks_languages, model.id)
+        whisper.check_languages(self._whisper, self._options.lacks_languages, model.id)
         self._stepper = Stepper(self.serving.max_ongoing_requests, self.serving.deadline_s, model.id)
         # On a GPU one batch is prepared while another is transcribed. One slot more is for another owner.
         each = 2 if self.serving.on_gpu else 1
@@ -111,23 +100,18 @@ class FasterWhisper(TranscriptionAdapter):
     def listen(self, job: TranscriptionJob, recording: Recording) -> AsyncGenerator[TranscriptUpdate, None]:
         return self._stepper.run(self._parts(job, recording))
 
-    async def check_health(self) -> None:
-        """Raises when a step is under way for longer than the deadline and a minute more."""
-        self._stepper.check()
-
-    def close(self) -> None:
-        self._stepper.close()
-
     def _parts(self, job: TranscriptionJob, recording: Recording) -> Generator[TranscriptUpdate]:
         duration_s, end = recording.sound.seconds, 0.0
         prompt = job.prompt or ", ".join(job.terms)
-        task = Task(job.language, prompt.strip() or None, job.words, self._beam_size(duration_s), job.owner)
+        is_long = self._options.greedy_after_s is not None and duration_s > self._options.greedy_after_s
+        beam_size = 1 if is_long else self._options.beam_size
+        task = Task(job.language, prompt.strip() or None, job.words, beam_size, job.owner)
         for block in blocks(recording.samples, duration_s):
             windows = iter(block.windows)
             while batch := list(islice(windows, self._options.batch_size)):
                 task, firsts = self._in_turn(self._begin, task, block, batch)
                 for done_s, segments in self._segments(task, block, batch, firsts):
-                    placed = tuple(in_order(segments, end, duration_s))
+                    placed = tuple(whisper.in_order(segments, end, duration_s))
                     end = placed[-1].end if placed else end
                     yield TranscriptUpdate(duration_s, min(done_s, duration_s), task.language, placed)
             yield TranscriptUpdate(duration_s, block.done_s, task.language)
@@ -136,10 +120,6 @@ class FasterWhisper(TranscriptionAdapter):
         """The result of `work` for `task`, computed when it is its owner's turn."""
         with self._slots.blocking(task.owner):
             return work(task, *arguments)
-
-    def _beam_size(self, duration_s: float) -> int:
-        limit_s = self._options.greedy_after_s
-        return 1 if limit_s is not None and duration_s > limit_s else self._options.beam_size
 
     def _begin(self, task: Task, block: Block, batch: Sequence[Window]) -> tuple[Task, list[Any]]:
         """The first segments of some windows, and the language, in one turn."""
@@ -158,7 +138,9 @@ class FasterWhisper(TranscriptionAdapter):
                     break
                 part = remainder
                 segment = first if number == 0 else self._in_turn(self.batch, task, block, [part])[0]
-                best = self._in_turn(self._again, task, block, part, segment) if is_doubtful(segment) else [segment]
+                best = [segment]
+                if whisper.is_doubtful(segment):
+                    best = self._in_turn(self._again, task, block, part, segment)
                 words = [word for segment in best for word in segment.words]
                 remainder = rest(part, words[-1].end) if words else None
                 done_s = remainder.start if remainder else part.end
@@ -190,25 +172,25 @@ class FasterWhisper(TranscriptionAdapter):
             beam_size=task.beam_size,
             best_of=SAMPLES,
             temperature=TEMPERATURES,
-            compression_ratio_threshold=MAX_REPETITION,
-            log_prob_threshold=MIN_LOGPROB,
-            no_speech_threshold=MAX_NO_SPEECH,
+            compression_ratio_threshold=whisper.MAX_REPETITION,
+            log_prob_threshold=whisper.MIN_LOGPROB,
+            no_speech_threshold=whisper.MAX_NO_SPEECH,
             condition_on_previous_text=False,
             initial_prompt=task.prompt,
             word_timestamps=True,
         )
         again = [_moved(segment, window.start) for segment in islice(segments, AGAIN_SEGMENTS)]
-        plausible = [part for part in again if not is_doubtful(part)]
-        if plausible or not is_bearable(first):
+        plausible = [part for part in again if not whisper.is_doubtful(part)]
+        if plausible or not whisper.is_bearable(first):
             return plausible
-        return [replace(first, words=[word for word in first.words if lasts(word)])]
+        return [replace(first, words=[word for word in first.words if whisper.lasts(word)])]
 
     def _passages(self, segment: Any, task: Task, window: Window) -> Iterator[Segment]:
-        if is_no_speech(segment):
+        if whisper.is_no_speech(segment):
             return
-        for words in sentences(segment.words or ()):
+        for words in whisper.sentences(segment.words or ()):
             text = "".join(word.text for word in words).strip()
-            if not text or not is_heard(words, window.spoken):
+            if not text or not whisper.is_heard(words, window.spoken):
                 continue
             yield Segment(
                 text=text,

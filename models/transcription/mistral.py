@@ -4,8 +4,7 @@
       wire "mistral"    `context_bias`; times or a language, not both; words among the segments
       wire "openai"     `prompt`; `verbose_json` where times are wanted; words in a list of their own
 
-A provider that takes no more answers 429, which becomes PROVIDER_BUSY. Whatever else is no transcript is
-UPSTREAM_ERROR. Made after the published schema of both; no request has gone to Mistral itself yet.
+Made after the published schema of both; no request has gone to Mistral itself yet.
 """
 
 from __future__ import annotations
@@ -13,22 +12,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import AsyncGenerator, Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import httpx
 
 from contract.catalog import TranscriptionModel
-from contract.errors import PROVIDER_BUSY, UPSTREAM_ERROR
 from contract.transcription.engine import TranscriptionJob, TranscriptUpdate
-from models.imports import Imports
+from models import Imports
 from models.options import read
-from models.provider import CONNECT_S, KEEP_S, ProviderOptions
+from models.provider import CONNECT_S, ProviderError, ProviderOptions, check_status, provider_failures
 from models.transcription import answers
 from models.transcription.adapter import Recording, TranscriptionAdapter
-from models.transcription.answers import NoTranscriptError
 
 log = logging.getLogger(f"parlance.{__name__}")
 
@@ -68,23 +65,19 @@ class MistralTranscription(TranscriptionAdapter):
         self.options = read(model, MistralTranscriptionOptions)
         self._wire = WIRES[self.options.wire]
         self._closing: asyncio.Task[None] | None = None
-        key = self.options.key(model.id)
-        slots = self.serving.max_ongoing_requests
-        # What a compressed answer grows to is known too late: none is asked for, and none is taken.
-        headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {})
         self._client = httpx.AsyncClient(
-            base_url=self.options.address,
-            headers=headers,
             timeout=httpx.Timeout(SENDING_S, connect=CONNECT_S, read=self.serving.deadline_s),
-            limits=httpx.Limits(max_connections=slots, max_keepalive_connections=slots, keepalive_expiry=KEEP_S),
             follow_redirects=False,
+            **self.options.client_settings(model.id, self.serving.max_ongoing_requests),
         )
+        # What a compressed answer grows to is known too late: none is asked for, and none is taken.
+        self._client.headers["Accept-Encoding"] = "identity"
 
     async def listen(self, job: TranscriptionJob, recording: Recording) -> AsyncGenerator[TranscriptUpdate, None]:
         """One part, when the provider has answered. Raises PROVIDER_BUSY, UPSTREAM_ERROR."""
         times = self._times(job)
         seconds = recording.sound.seconds
-        with _failures(self.model.id):
+        with provider_failures(self.model.id):
             async with asyncio.timeout(self.serving.deadline_s):
                 body = await self._send(job, times, recording.file)
                 words_in = self._wire.words_in if times == "word" else None
@@ -95,7 +88,6 @@ class MistralTranscription(TranscriptionAdapter):
         """Never raises: whether the provider is well is seen at the next request."""
 
     def close(self) -> None:
-        """Ends the connections, where an event loop still runs."""
         try:
             self._closing = asyncio.get_running_loop().create_task(self._client.aclose())
         except RuntimeError:
@@ -107,7 +99,7 @@ class MistralTranscription(TranscriptionAdapter):
         return next((name for name in granularities if name in self.options.times), None)
 
     async def _send(self, job: TranscriptionJob, times: str | None, recording: bytes | Path) -> bytes:
-        """The body of the answer. Raises PROVIDER_BUSY, NoTranscriptError and errors of httpx."""
+        """The body of the answer. Raises PROVIDER_BUSY, ProviderError and errors of httpx."""
         form = self._wire.form(job, times) | {"model": self.options.model}
         with recording.open("rb") if isinstance(recording, Path) else nullcontext(recording) as file:
             head = file if isinstance(file, bytes) else os.pread(file.fileno(), 16, 0)
@@ -117,29 +109,15 @@ class MistralTranscription(TranscriptionAdapter):
 
 
 async def _body(response: httpx.Response) -> bytes:
-    if response.status_code == httpx.codes.TOO_MANY_REQUESTS:
-        raise PROVIDER_BUSY()
-    if response.status_code != httpx.codes.OK:
-        raise NoTranscriptError(f"it answered {response.status_code}")
+    check_status(response)
     if response.headers.get("content-encoding", "identity") != "identity":
-        raise NoTranscriptError("its answer is compressed")
+        raise ProviderError("its answer is compressed")
     body = bytearray()
     async for block in response.aiter_raw(BLOCK_BYTES):
         body += block
         if len(body) > ANSWER_BYTES:
-            raise NoTranscriptError("its answer is too long")
+            raise ProviderError("its answer is too long")
     return bytes(body)
-
-
-@contextmanager
-def _failures(model_id: str) -> Iterator[None]:
-    """Makes one error of all that can go wrong on the way. Texts of other libraries stay out of the log."""
-    try:
-        yield
-    except (httpx.HTTPError, NoTranscriptError, TimeoutError) as error:
-        reason = error if isinstance(error, NoTranscriptError) else type(error).__name__
-        log.warning("the provider of %s failed: %s", model_id, reason)
-        raise UPSTREAM_ERROR() from None
 
 
 def _of_mistral(job: TranscriptionJob, times: str | None) -> Form:
@@ -165,18 +143,18 @@ def _of_openai(job: TranscriptionJob, times: str | None) -> Form:
     return form
 
 
-class Wire(NamedTuple):
+class TranscriptionWire(NamedTuple):
     """How one schema is spoken: the fields, from a job and what is to be timed, and where words are in an answer."""
 
     form: Callable[[TranscriptionJob, str | None], Form]
     words_in: str
 
 
-WIRES = {"mistral": Wire(_of_mistral, "segments"), "openai": Wire(_of_openai, "words")}
+WIRES = {"mistral": TranscriptionWire(_of_mistral, "segments"), "openai": TranscriptionWire(_of_openai, "words")}
 
 
 def _ending(head: bytes) -> str:
-    """By which name servers know the format: some look at nothing else. `head` is how the file begins."""
+    """The ending by which servers know the format: some look at nothing else. `head` is how the file begins."""
     if head[4:8] == b"ftyp":
         return "m4a"
     if head[:1] == b"\xff" and head[1:2] and head[1] & 0xF6 == 0xF0:

@@ -1,17 +1,12 @@
-"""Where in a recording somebody speaks: Silero's network, from the wheel of faster-whisper. No download.
-
-spoken(samples)            passages of speech in what is in memory
-rest(window, heard_s)      what a model left out that stopped too early
-blocks(read, duration_s)   a long recording, some minutes at a time, cut where nobody speaks
-"""
+"""Where in a recording somebody speaks: Silero's network, from the wheel of faster-whisper. No download."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    import numpy as np
+    from audio.encoding import Samples
 
 SAMPLE_RATE = 16_000
 MIN_SILENCE_MS = 160
@@ -24,7 +19,6 @@ WINDOW_S = 30.0
 
 MARGIN_S = 1.5
 """Speech so near to the end of a block may go on beyond it."""
-
 
 REST_S = 3.0
 """Speech of this length holds words."""
@@ -56,12 +50,12 @@ class Block(NamedTuple):
     """
 
     start: float
-    samples: np.ndarray[Any, np.dtype[np.float32]]
+    samples: Samples
     windows: tuple[Window, ...]
     done_s: float
 
 
-def spoken(samples: np.ndarray[Any, np.dtype[np.float32]], max_s: float = WINDOW_S) -> list[Span]:
+def spoken(samples: Samples, max_s: float = WINDOW_S) -> list[Span]:
     """Passages of at most `max_s` seconds in which somebody speaks, in order. `samples` are float32 [n] at 16 kHz."""
     from faster_whisper.vad import VadOptions, get_speech_timestamps
 
@@ -71,7 +65,7 @@ def spoken(samples: np.ndarray[Any, np.dtype[np.float32]], max_s: float = WINDOW
 
 
 def packed(spans: Sequence[Span], max_s: float = WINDOW_S) -> list[Window]:
-    """As few windows of at most `max_s` seconds as hold all passages, none of which is longer than that.
+    """The fewest windows of at most `max_s` seconds that hold all passages, none of which is longer than that.
 
     Silence between two passages of a window stays, so that there are never many more windows than the recording has
     half minutes, however the speech is strewn.
@@ -95,11 +89,11 @@ def rest(window: Window, heard_s: float) -> Window | None:
 
 
 def blocks(
-    read: Callable[[float, float], np.ndarray[Any, np.dtype[np.float32]]],
+    read: Callable[[float, float], Samples],
     duration_s: float,
     *,
     block_s: float = BLOCK_S,
-    find: Callable[[np.ndarray[Any, np.dtype[np.float32]]], list[Span]] = spoken,
+    find: Callable[[Samples], list[Span]] = spoken,
 ) -> Iterator[Block]:
     """A whole recording. What is spoken is in one window, never in two, also where a block ends.
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from contract.catalog import TranscriptionModel
 from contract.errors import UPSTREAM_ERROR
 from contract.transcription.engine import Segment, TranscriptionJob, TranscriptUpdate
-from models.imports import ONNX, Imports
+from models import ONNX, Imports
 from models.llm import engine
 from models.llm.arguments import EngineOptions
 from models.options import read
@@ -30,7 +30,7 @@ from models.transcription.voice_activity import WINDOW_S, Span, blocks
 from models.weights.files import need_folder
 
 if TYPE_CHECKING:
-    import numpy as np
+    from audio.encoding import Samples
 
 log = logging.getLogger(f"parlance.{__name__}")
 
@@ -71,26 +71,17 @@ TRANSCRIBING = ONNX + Imports(("httpx", "faster_whisper.vad", "mistral_common.pr
 """Modules that find passages and make requests of them, beside those that an engine imports."""
 
 
-class Voxtral(TranscriptionAdapter):
+class Voxtral(engine.EngineAdapter, TranscriptionAdapter):
     """A Voxtral, loaded. Safe for concurrent calls from one event loop."""
 
     options_type = VoxtralOptions
-
-    @classmethod
-    def imports(cls, model: TranscriptionModel) -> Imports | None:
-        return engine.imports(read(model, VoxtralOptions), TRANSCRIBING)
+    libraries = TRANSCRIBING
 
     def __init__(self, model: TranscriptionModel, path: Path | None) -> None:
         super().__init__(model, path)
         options = read(model, VoxtralOptions)
-        spec = engine.EngineSpec(
-            need_folder(path, model.id),
-            WINDOW,
-            FOR_AUDIO | options.engine,
-            threads=self.serving.threads,
-            in_process=not options.engine_process,
-        )
-        self._engine = engine.start(spec)
+        folder = need_folder(path, model.id)
+        self._engine = engine.start(engine.spec_of(model, folder, WINDOW, options, FOR_AUDIO | options.engine))
         self._tokenizer: Any = self._engine.renderer.get_tokenizer()
         self._numbers = itertools.count()
 
@@ -103,7 +94,8 @@ class Voxtral(TranscriptionAdapter):
             passage, task = ahead[0]
             text = await task
             ahead.popleft()
-            return TranscriptUpdate(total, min(passage.end, total), job.language, _segments(passage, text, total))
+            start, end = min(passage.start, total), min(passage.end, total)
+            return TranscriptUpdate(total, end, job.language, (Segment(text, start, end),) if text else ())
 
         try:
             async with aclosing(passages(recording)) as spans:
@@ -119,19 +111,6 @@ class Voxtral(TranscriptionAdapter):
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def check_health(self) -> None:
-        """Raises if the engine has died, or has work and does not get on with it."""
-        await self._engine.check_health()
-
-    def close(self) -> None:
-        """Ends the engine; requests in flight fail with 502."""
-        self._engine.shutdown()
-
-    @property
-    def unfinished(self) -> int:
-        """Requests in the engine, running or waiting."""
-        return int(self._engine.get_num_unfinished_requests())
 
     async def _hear(self, recording: Recording, passage: Span, language: str | None) -> str:
         """What is said in `passage`. Cancelled, it takes its request out of the engine."""
@@ -153,7 +132,6 @@ class Voxtral(TranscriptionAdapter):
         return str(answer.text).strip()
 
     async def _prompt(self, recording: Recording, passage: Span, language: str | None) -> Any:
-        """A passage as the engine takes it."""
         from vllm.inputs import TokensPrompt
 
         samples = recording.samples(*passage)
@@ -169,9 +147,7 @@ class Voxtral(TranscriptionAdapter):
         return output.outputs[0]
 
 
-def prompt_of(
-    tokenizer: Any, samples: np.ndarray[Any, np.dtype[np.float32]], language: str | None
-) -> tuple[list[int], np.ndarray[Any, np.dtype[np.float32]]]:
+def prompt_of(tokenizer: Any, samples: Samples, language: str | None) -> tuple[list[int], Samples]:
     """Token ids of a request for `samples`, float32 [n], and its sound, filled up with silence to whole 30 s."""
     from mistral_common.protocol.transcription.request import TranscriptionRequest
     from mistral_common.tokens.tokenizers.audio import Audio
@@ -179,10 +155,6 @@ def prompt_of(
     wav = Audio(samples, SAMPLE_RATE, format="wav").to_base64("wav")
     encoded = tokenizer.instruct.encode_transcription(TranscriptionRequest(audio=wav, language=language))
     return encoded.tokens, encoded.audios[0].audio_array
-
-
-def _segments(passage: Span, text: str, total: float) -> tuple[Segment, ...]:
-    return (Segment(text, min(passage.start, total), min(passage.end, total)),) if text else ()
 
 
 ENOUGH_S = 10.0

@@ -6,5 +6,5 @@ kokoro.py       mixtures of those, solved for a pitch; espeak-ng speaks the lang
 qwen.py         Qwen3-TTS VoiceDesign: voices from descriptions
 
 designer = models.load(catalog.voice_design["qwen3-tts"])
-designed = await designer.design(DesignJob("Good morning.", "en", ...))       # f0_hz was measured in its clip
+designed = await designer.design(DesignJob(text="Good morning.", language="en", ...))  # f0_hz was measured in its clip
 """

@@ -16,21 +16,18 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from math import log2
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from audio import signing
 from contract.catalog import Serving, VoiceDesignModel
 from contract.errors import UPSTREAM_ERROR
 from contract.speech.engine import Clip
 from contract.voice_design.engine import DesignJob, DesignResult, VoiceDesignEngine
-from models.stepping import Stepper
+from models.stepping import SteppedAdapter, Stepper
 
 if TYPE_CHECKING:
-    import numpy as np
-
+    from audio.encoding import Samples
     from audio.pitch import Pitch
-
-    Samples = np.ndarray[Any, np.dtype[np.float32]]
 
 log = logging.getLogger(f"parlance.{__name__}")
 
@@ -66,7 +63,7 @@ class Try(Generic[V]):
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt(Generic[V]):
+class Candidate(Generic[V]):
     """A try that can be delivered, with its sound: float32 mono [n], -1 to 1."""
 
     voice: V
@@ -74,20 +71,16 @@ class Attempt(Generic[V]):
     pitch: Pitch
 
 
-class DesignAdapter(VoiceDesignEngine, Generic[V]):
-    """One designer. Subclasses load in their constructor, after this one; `V` is what they call a voice.
-
-    Attributes:
-        sample_rate: samples per second of the sound that `speak` returns.
-    """
+class DesignAdapter(SteppedAdapter, VoiceDesignEngine, Generic[V]):
+    """One designer. Subclasses load in their constructor, after this one; `V` is what they call a voice."""
 
     sample_rate: int = 24_000
+    """Samples per second of the sound that `speak` returns."""
 
     def __init__(self, model: VoiceDesignModel, path: Path | None) -> None:
         assert isinstance(model.serving, Serving), "only a designer that is set up is loaded"
         self.model = model
         self.serving = model.serving
-        self.path = path
         self._stepper = Stepper(self.serving.max_ongoing_requests, self.serving.deadline_s, model.id)
         self._signature = signing.configured()
 
@@ -104,7 +97,6 @@ class DesignAdapter(VoiceDesignEngine, Generic[V]):
         """How the speech engine of the same runtime speaks the voice; None where it imitates the clip."""
 
     async def design(self, job: DesignJob) -> DesignResult:
-        """The best attempt. Whoever leaves stops the designer after the attempt that it is at."""
         designed: DesignResult | None = None
         async with aclosing(self._stepper.run(self._attempts(job))) as steps:
             async for step in steps:
@@ -113,17 +105,10 @@ class DesignAdapter(VoiceDesignEngine, Generic[V]):
             raise UPSTREAM_ERROR()
         return designed
 
-    async def check_health(self) -> None:
-        """Raises when an attempt is under way for longer than the deadline and a minute more."""
-        self._stepper.check()
-
-    def close(self) -> None:
-        self._stepper.close()
-
     def _attempts(self, job: DesignJob) -> Generator[DesignResult | None]:
         """Steps of one attempt each; the last one is the best attempt, or None where none can be delivered."""
         tries: list[Try[V]] = []
-        best: Attempt[V] | None = None
+        best: Candidate[V] | None = None
         seconds = 0.0
         while len(tries) < job.attempts and (voice := self.propose(job, tries)) is not None:
             started_s = time.monotonic()
@@ -133,7 +118,7 @@ class DesignAdapter(VoiceDesignEngine, Generic[V]):
             pitch = pitch_of_attempt(samples, self.sample_rate, job)
             tries.append(Try(voice, pitch))
             if pitch and (best is None or _miss(pitch, job) < _miss(best.pitch, job)):
-                best = Attempt(voice, samples, pitch)
+                best = Candidate(voice, samples, pitch)
             log.info(
                 "attempt %d: measured %s Hz, target %d Hz", len(tries), pitch and round(pitch.f0_hz), job.target_hz
             )
@@ -142,7 +127,7 @@ class DesignAdapter(VoiceDesignEngine, Generic[V]):
             yield None
         yield self._designed(job, best, len(tries), seconds) if best else None
 
-    def _designed(self, job: DesignJob, best: Attempt[V], attempts: int, seconds: float) -> DesignResult:
+    def _designed(self, job: DesignJob, best: Candidate[V], attempts: int, seconds: float) -> DesignResult:
         import numpy as np
 
         from audio.encoding import encoded
@@ -166,7 +151,7 @@ class DesignAdapter(VoiceDesignEngine, Generic[V]):
 
 
 def trimmed(samples: Samples, sample_rate: int) -> Samples:
-    """Without the silence at both ends, but for a short margin; empty if all of it is silent."""
+    """The samples without the silence at both ends, but for a short margin; empty if all of it is silent."""
     import numpy as np
 
     loud = np.flatnonzero(np.abs(samples) > QUIET * np.abs(samples).max(initial=0))

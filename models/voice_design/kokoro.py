@@ -16,14 +16,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from contract.catalog import VoiceDesignModel
 from contract.voice_design.engine import DesignJob
+from models import SOUND
 from models.espeak import library
-from models.espeak.library import Manner
 from models.espeak.voices import VoiceSettings, language_of, reach
-from models.imports import SOUND
 from models.kokoro.speaker import IMPORTS, SAMPLE_RATE, Kokoro
 from models.kokoro.styles import KokoroVoice
 from models.voice_design.adapter import DesignAdapter, Try
@@ -31,9 +30,7 @@ from models.voice_design.palette import Ends, ends, mixed, outermost, pitch_of, 
 from models.weights.files import need_folder
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    Samples = np.ndarray[Any, np.dtype[np.float32]]
+    from audio.encoding import Samples
 
 VARIANTS = {"f": ("f1", "f2", "f3", "f4", "f5"), "m": ("m1", "m2", "m3", "m5", "m7")}
 """Variants of espeak-ng that sound like people, by gender."""
@@ -94,8 +91,7 @@ class KokoroDesigner(DesignAdapter[Rung]):
             return self._kokoro.speak(job.text, job.language, voice.voice)
         settings = voice.voice.espeak
         assert settings is not None
-        name = f"{language_of(job.language)}+{settings.variant}"
-        sound = library.speak(job.text, Manner(name, settings.rate, settings.pitch, settings.range))
+        sound = library.speak(job.text, settings.manner(language_of(job.language)))
         resampled: Samples = soxr.resample(sound, library.SAMPLE_RATE, SAMPLE_RATE)
         return resampled
 
@@ -134,7 +130,6 @@ class KokoroDesigner(DesignAdapter[Rung]):
 
 
 def _settled(setting: float, points: Sequence[Point]) -> float:
-    """The setting, or one that was heard and sounds the same."""
     return next((point.setting for point in points if abs(point.setting - setting) <= ALIKE), setting)
 
 

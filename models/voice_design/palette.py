@@ -1,7 +1,5 @@
 """Which of Kokoro's styles a voice is mixed from: drawn by chance among those that fit what was ordered.
 
-    ends(job, names, draw)      shares of two styles that speak lower than ordered, and of two that speak higher
-
 What each style sounds like, and which sound a trait leans to, is data: styles.toml.
 """
 
@@ -35,7 +33,7 @@ SHARE = (0.3, 0.7)
 """Bounds of the share of the first of two styles."""
 
 
-class Sound(Frozen):
+class StyleSound(Frozen):
     """What a style sounds like, or what a trait leans to.
 
     Attributes:
@@ -50,8 +48,8 @@ class Sound(Frozen):
 class Sheet(Frozen):
     """All of styles.toml: styles by name, leanings by axis and trait."""
 
-    styles: dict[str, Sound]
-    leanings: dict[str, dict[str, Sound]]
+    styles: dict[str, StyleSound]
+    leanings: dict[str, dict[str, StyleSound]]
 
 
 class Ends(NamedTuple):
@@ -98,17 +96,17 @@ def mixed(ends: Ends, above: float) -> dict[str, float]:
     return {name: share for name, share in shares.items() if share > 0}
 
 
-def requested_sound(job: DesignJob) -> Sound:
+def requested_sound(job: DesignJob) -> StyleSound:
     """The sound that the traits of the job ask for together."""
-    leanings = [sheet().leanings.get(axis, {}).get(id, Sound()) for axis, id in job.traits.items()]
-    return Sound(
+    leanings = [sheet().leanings.get(axis, {}).get(id, StyleSound()) for axis, id in job.traits.items()]
+    return StyleSound(
         brightness=sum(leaning.brightness for leaning in leanings),
         liveliness=sum(leaning.liveliness for leaning in leanings),
     )
 
 
 def _usable(names: Collection[str]) -> list[str]:
-    """Those of `names` that designs use, from the lowest to the highest."""
+    """The styles among `names` that designs use, from the lowest to the highest."""
     return [name for name in measured() if name in names and name in sheet().styles]
 
 
@@ -121,7 +119,7 @@ def _pair(job: DesignJob, styles: Sequence[str], draw: Random) -> dict[str, floa
     return dict(zip(names, (share, 1 - share), strict=True)) if len(names) > 1 else {names[0]: 1.0}
 
 
-def _fit(job: DesignJob, sound: Sound, name: str) -> float:
+def _fit(job: DesignJob, sound: StyleSound, name: str) -> float:
     """How well a style suits the job; above 0."""
     style, family, gender = sheet().styles[name], name[0], name[1]
     semitones = abs(12 * log2(measured()[name].f0_hz / job.target_hz))

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log2
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from audio.pitch import Pitch
 from contract.catalog import VoiceDesignModel
 from contract.voice_design.engine import DesignJob
-from models.imports import SOUND
+from models import SOUND
 from models.options import read
 from models.qwen_tts import (
     IMPORTS,
@@ -33,9 +33,7 @@ from models.voice_design.adapter import DesignAdapter, Try
 from models.weights.files import need_folder
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    Samples = np.ndarray[Any, np.dtype[np.float32]]
+    from audio.encoding import Samples
 
 DEGREES = ((5.0, "much"), (2.5, "noticeably"), (0.0, "slightly"))
 """Semitones off the target, and how a correction is called from there on."""

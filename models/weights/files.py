@@ -88,10 +88,7 @@ def verify(folder: Path, pins: Mapping[str, PinnedFile], digests: Digests) -> No
 
 def pin_all(folder: Path, digests: Digests) -> dict[str, PinnedFile]:
     """Pins of everything that is in `folder` now."""
-    return {
-        name: PinnedFile(size=path.stat().st_size, sha256=digests.sha256(path))
-        for name, path in regular_files(folder).items()
-    }
+    return {name: digests.pin(path) for name, path in regular_files(folder).items()}
 
 
 class Digests:
@@ -102,29 +99,29 @@ class Digests:
 
     def __init__(self, memory: Path) -> None:
         self._memory = memory
-        self._digests: dict[str, str] = _json(memory) if memory.is_file() else {}
+        self._digests: dict[str, str] = _json(memory)
         self._used: dict[str, str] = {}
 
     def sha256(self, path: Path) -> str:
-        """Hex digest of the bytes of `path`."""
         stat = path.stat()
         key = f"{stat.st_ino}:{stat.st_mtime_ns}:{stat.st_ctime_ns}:{stat.st_size}"
         digest = self._digests.get(key) or hash_file(path)
         self._used[key] = self._digests[key] = digest
         return digest
 
+    def pin(self, path: Path) -> PinnedFile:
+        return PinnedFile(size=path.stat().st_size, sha256=self.sha256(path))
+
     def save(self) -> None:
         """Keeps what this process looked at and forgets the rest."""
-        if all(self._stored().get(key) == digest for key, digest in self._used.items()):
+        stored = _json(self._memory)
+        if all(stored.get(key) == digest for key, digest in self._used.items()):
             return
         try:
             self._memory.parent.mkdir(parents=True, exist_ok=True)
             self._memory.write_text(json.dumps(self._used))
         except OSError:
             return
-
-    def _stored(self) -> dict[str, str]:
-        return _json(self._memory) if self._memory.is_file() else {}
 
 
 def hash_file(path: Path) -> str:
@@ -152,6 +149,7 @@ def _is_pickle(path: Path) -> bool:
 
 
 def _json(path: Path) -> Any:
+    """What a JSON file contains; nothing where it cannot be read."""
     try:
         return json.loads(path.read_text())
     except (ValueError, OSError):

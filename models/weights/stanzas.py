@@ -62,7 +62,6 @@ class Stanza(Frozen):
 
     @property
     def place(self) -> str:
-        """The only one of `places`."""
         return self.places[0]
 
     @property
@@ -98,16 +97,13 @@ class Repository(Frozen):
 
     @property
     def source(self) -> str:
-        """As the manifest writes it."""
         return f"hub:{self.repository}"
 
     @property
     def licence_on_hub(self) -> str:
-        """What the hub calls the licence."""
         return self.tag or self.licence.lower()
 
     def wants(self, name: str) -> bool:
-        """Whether the file `name` is part of the model."""
         return any(fnmatch(name, pattern) for pattern in self.files) and not any(
             fnmatch(name, pattern) for pattern in self.without
         )

@@ -128,11 +128,6 @@ def check(name: str, *, home: Path | None = None, only_pinned: bool = False) -> 
         )
 
 
-def _is_own(name: str, home: Path) -> bool:
-    """Whether the operator has a stanza for these weights, which may differ from what is wanted here."""
-    return name in read(home / OWN)
-
-
 def _lock_here(name: str, home: Path) -> None:
     repository = repositories(home).get(name)
     if repository and name not in manifest(home):
@@ -148,7 +143,8 @@ def _stanza(name: str, home: Path, *, locked_here: bool = True) -> Stanza:
             f"the weights `{name}` are not locked to a commit of `{repository.repository}`: run `python -m launch "
             f"weights lock PROFILE` where the model hub can be reached, and commit {LOCK.name}"
         )
-    if repository and stanzas[name].kind == "hub" and not _is_own(name, home) and not fits(stanzas[name], repository):
+    is_own = name in read(home / OWN)  # and may differ from what repositories.toml names
+    if repository and stanzas[name].kind == "hub" and not is_own and not fits(stanzas[name], repository):
         raise UnlockedError(
             f"the weights `{name}` were locked for another repository, licence or choice of files than "
             f"repositories.toml names now: run `python -m launch weights lock PROFILE`, and commit {LOCK.name}"
@@ -185,7 +181,7 @@ def _verify_stored(name: str, stanza: Stanza, store: Path) -> None:
             raise WeightsError(
                 f"`{folder}` was made from weights other than those pinned now; delete it and run `make weights`"
             )
-        pins = conversion.files | {PINS: _pin_of(folder / PINS, digests)}
+        pins = conversion.files | {PINS: digests.pin(folder / PINS)}
     verify(folder, pins, digests)
     digests.save()
 
@@ -233,7 +229,3 @@ def _read_pins(folder: Path) -> Pins:
         return Pins.model_validate(json.loads((folder / PINS).read_text()))
     except (OSError, ValueError) as error:
         raise WeightsError(f"`{folder}` has no readable `{PINS}`; delete that folder and run `make weights`") from error
-
-
-def _pin_of(path: Path, digests: Digests) -> PinnedFile:
-    return PinnedFile(size=path.stat().st_size, sha256=digests.sha256(path))

@@ -1,7 +1,6 @@
 """Who may call: organisations, their users and their API keys.
 
 authentication.py     an `Authorization` header to a Caller, with a cache; what `GET /me` says of one
-keys.py               an API key as text: made, read, masked
 api_keys.py           rows of keys
 organisations.py      rows of organisations, users and spend limits
 demo.py               the first key of an embedded server

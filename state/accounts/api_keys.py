@@ -8,9 +8,8 @@ from typing import Any, cast
 from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
 
 from contract.access import Scope
-from state.accounts.keys import Key
 from state.database.tables import api_keys, budgets, organisations, users
-from state.keyring import Keyring
+from state.keys import Key, Keyring
 
 HINT_CHARS = 4
 HOUR_S = 3600

@@ -20,9 +20,8 @@ from contract.access import TARIFFS, AccountDetails, Caller, Scope, SpendObject
 from contract.errors import INVALID_API_KEY, STATE_UNAVAILABLE, ApiError
 from contract.limits import KEY_CACHE_S
 from state.accounts import api_keys, organisations
-from state.accounts.keys import Key, read_bearer
 from state.database.base import Database
-from state.keyring import Keyring
+from state.keys import Key, Keyring, read_bearer
 
 K = TypeVar("K")
 V = TypeVar("V")

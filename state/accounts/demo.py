@@ -16,9 +16,10 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from contract.access import Scope
-from state.accounts import api_keys, keys, organisations
+from state import keys
+from state.accounts import api_keys, organisations
 from state.database.base import Database
-from state.keyring import Keyring
+from state.keys import Keyring
 
 ORGANISATION = "demo"
 PLAN = "pro"

@@ -6,17 +6,15 @@
         await hold.settle(52, quantity=310, unit="tokens")  once; a block left without it voids
 
 Callers without a limit hold nothing; their usage line is written all the same. What a stream has noted is recorded
-every second (`mark`). If its process dies, another one bills that (`reap`); if it is told to end, it does so itself
-(`settle_open`).
+every second (`mark`). If its process dies, another one bills that (`reap`); if it must end, it does (`settle_open`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -24,36 +22,34 @@ from weakref import WeakValueDictionary
 from contract.access import Caller
 from contract.errors import STATE_UNAVAILABLE, Fault, without_text
 from state.billing import postings, upkeep
-from state.billing.reservation import SPEND_LIMITS, Bill, Entry, OverLimit, Reservation, over_limit
-from state.billing.settling import Settling
+from state.billing.reservation import Reservation
+from state.billing.upkeep import Marks
+from state.billing.usage import Bill, Entry, OverLimit, over_limit
 from state.database.base import Database
 
 T = TypeVar("T")
+Posting = tuple[Bill, asyncio.Future[int | Exception]]
 log = logging.getLogger(f"parlance.{__name__}")
 
-MARKS_AT_ONCE = 200
+BILLS_AT_ONCE = 100
+"""In one transaction."""
 RETRY_S = 0.5
 MAX_RETRY_S = 5.0
 CLOSE_S = 5.0
-MAX_TEXT_CHARS = 255
 
 
 class Ledger:
-    """The money of one process.
-
-    Args:
-        database: where budgets live; leases are by its clock.
-    """
+    """The money of one process. Budgets live in `database`; leases are by its clock."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._settling = Settling(database, self.spawn)
+        self._marks = Marks(database, self.spawn)
         # Weak: a reservation that a bug leaked must not be renewed for ever, its lease has to expire.
         self._open: WeakValueDictionary[str, Reservation] = WeakValueDictionary()
-        self._marking: dict[str, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._unposted: dict[str, Bill] = {}
         self._owing: Counter[int] = Counter()
+        self._waiting: dict[int, list[Posting]] = {}
 
     async def reserve(
         self, caller: Caller, *, line: str, model: str, estimate_micro_eur: int, request_id: str
@@ -62,16 +58,14 @@ class Ledger:
 
         Raises ORG_SPEND_LIMIT or USER_SPEND_LIMIT, STATE_UNAVAILABLE if the database cannot record it.
         """
-        texts = (_storable(text) for text in (request_id, line, model))
-        entry = Entry(uuid.uuid4().hex, caller.org_id, caller.user_id, caller.key_id, *texts)
-        hold = Reservation(self, entry, caller)
+        hold = Reservation(self, caller, request_id=request_id, line=line, model=model)
         if caller.org_limited or caller.user_limited:
             hold.held_micro_eur = max(1, estimate_micro_eur)
             await self._reserve(hold)
         elif self._owing[caller.org_id]:
             # Nothing else here would query the database, and what is used now might never be billed.
             raise STATE_UNAVAILABLE()
-        self._open[entry.id] = hold
+        self._open[hold.entry.id] = hold
         return hold
 
     async def require_room(self, caller: Caller, fault: Fault | None = None) -> None:
@@ -81,38 +75,14 @@ class Ledger:
         try:
             await self._database.run(partial(postings.require_room, org_id=caller.org_id, user_id=caller.user_id))
         except OverLimit as refused:
-            raise over_limit(refused, caller, fault or SPEND_LIMITS[refused.whose]) from None
+            raise over_limit(refused, caller, fault) from None
 
     async def mark(self) -> None:
         """Records what the streams of this process have used since the last time.
 
         Callers without a limit get their row here, so that whoever is done within MARK_S costs none.
         """
-        due = [hold for hold in self._open.values() if hold.is_due()]
-        for start in range(0, len(due), MARKS_AT_ONCE):
-            await self._marked_now([hold for hold in due[start : start + MARKS_AT_ONCE] if not hold.has_ended])
-
-    async def _marked_now(self, holds: list[Reservation]) -> None:
-        marking = self.spawn(self._mark(holds))
-        self._marking |= dict.fromkeys((hold.entry.id for hold in holds), marking)
-        await asyncio.wait([marking])
-
-    async def _mark(self, holds: list[Reservation]) -> None:
-        marks = {hold.entry: hold.used for hold in holds}
-        new = [hold.entry for hold in holds if not hold.held_micro_eur and hold.marked is None]
-        for hold in holds:
-            hold.is_stored = True
-        try:
-            # Not durable: it is a crash of this process that it is for.
-            await self._database.run(partial(postings.mark, marks=marks, new=new), durable=False)
-        except Exception as error:
-            log.error("could not record the usage of %d requests: %s", len(holds), without_text(error))
-        else:
-            for hold in holds:
-                hold.marked = marks[hold.entry]
-        finally:
-            for hold in holds:
-                self._marking.pop(hold.entry.id, None)
+        await self._marks.record([hold for hold in self._open.values() if hold.is_due()])
 
     async def reap(self) -> int:
         """Ends reservations whose lease has expired: bills what was marked. Returns how many."""
@@ -120,10 +90,8 @@ class Ledger:
 
     async def renew(self) -> None:
         """Extends the leases of this process's reservations."""
-        ids = [id for id, hold in self._open.items() if hold.is_stored] + [*self._unposted]
-        for start in range(0, len(ids), MARKS_AT_ONCE):
-            batch = ids[start : start + MARKS_AT_ONCE]
-            await self._database.run(partial(postings.renew, ids=batch), patient=True)
+        stored = [id for id, hold in self._open.items() if hold.is_stored]
+        await upkeep.renew(self._database, [*stored, *self._unposted])
 
     async def forget_old(self) -> None:
         """Deletes reservations that ended a day ago; their usage lines stay."""
@@ -153,7 +121,7 @@ class Ledger:
         try:
             await asyncio.shield(posting)
         except OverLimit as refused:
-            raise hold.over_limit(refused) from None
+            raise over_limit(refused, hold.caller) from None
         except asyncio.CancelledError:
             # The client disconnected while the money was being held; nobody is left to settle it.
             self.spawn(self._void_after(posting, hold.entry))
@@ -169,7 +137,7 @@ class Ledger:
         await self._marked(hold.entry)
         if not hold.held_micro_eur and hold.marked is None:
             # It was begun without a limit, and has no row yet.
-            await self._marked_now([hold])
+            await self._marks.record([hold])
         used = hold.used
         transaction = partial(postings.top_up, entry=hold.entry, amount=amount, used=used)
         is_held = await self._database.run(transaction, durable=False, row=hold.entry.org_id)
@@ -184,42 +152,74 @@ class Ledger:
         """
         entry = bill.entry
         await self._marked(entry)
-        try:
-            charged = await self._settling.post(bill)
-        except Exception as error:
-            log.error("could not record the usage of request %s yet: %s", entry.request_id, without_text(error))
+        charged = await self._recorded(bill)
+        if charged is None:
             self._unposted[entry.id] = bill
             self._owing[entry.org_id] += 1
             self.spawn(self._settle_later(bill))
             return bill.used.cost_micro_eur
-        self._settled(bill, charged)
         return charged
 
     async def _settle_later(self, bill: Bill) -> None:
-        entry, wait_s = bill.entry, RETRY_S
-        while True:
-            await asyncio.sleep(wait_s)
+        wait_s = RETRY_S
+        await asyncio.sleep(wait_s)
+        while await self._recorded(bill) is None:
             wait_s = min(2 * wait_s, MAX_RETRY_S)
-            try:
-                charged = await self._settling.post(bill)
-            except Exception as error:
-                log.error("could not record the usage of request %s yet: %s", entry.request_id, without_text(error))
-                continue
-            del self._unposted[entry.id]
-            self._owing[entry.org_id] -= 1
-            self._settled(bill, charged)
-            return
+            await asyncio.sleep(wait_s)
+        del self._unposted[bill.entry.id]
+        self._owing[bill.entry.org_id] -= 1
 
-    def _settled(self, bill: Bill, charged: int) -> None:
-        self._open.pop(bill.entry.id, None)
-        if charged < bill.used.cost_micro_eur:
-            cost = bill.used.cost_micro_eur
-            log.warning(
-                "request %s cost %d micro-EUR, but the spend limit allowed only %d",
-                bill.entry.request_id,
-                cost,
-                charged,
-            )
+    async def _recorded(self, bill: Bill) -> int | None:
+        """Posts `bill` with others of its organisation: each alone would wait for the budget that all share.
+
+        Returns the micro-EUR charged; None where the database did not record it yet.
+        """
+        entry, request_id, cost = bill.entry, bill.entry.request_id, bill.used.cost_micro_eur
+        outcome: asyncio.Future[int | Exception] = asyncio.get_running_loop().create_future()
+        waiting = self._waiting.setdefault(entry.org_id, [])
+        waiting.append((bill, outcome))
+        if len(waiting) == 1:
+            self.spawn(self._work_off(entry.org_id))
+        charged = await outcome
+        if isinstance(charged, Exception):
+            log.error("could not record the usage of request %s yet: %s", request_id, without_text(charged))
+            return None
+        self._open.pop(entry.id, None)
+        if charged < cost:
+            log.warning("request %s cost %d micro-EUR, but the spend limit allowed only %d", request_id, cost, charged)
+        return charged
+
+    async def _work_off(self, org_id: int) -> None:
+        """Whoever is first starts it; who comes while a transaction runs shares the next one."""
+        waiting = self._waiting[org_id]
+        try:
+            while waiting:
+                # The first stays in the list meanwhile: it shows that somebody works.
+                batch = waiting[:BILLS_AT_ONCE]
+                await self._post(org_id, batch)
+                del waiting[: len(batch)]
+        finally:
+            del self._waiting[org_id]
+            for _, outcome in waiting:
+                outcome.cancel()
+
+    async def _post(self, org_id: int, batch: list[Posting]) -> Exception | None:
+        """Tells each of `batch` what was charged, or why it was not recorded. Returns why nothing was."""
+        charges: Sequence[int | Exception]
+        try:
+            charges = await self._database.run(partial(postings.settle, bills=[bill for bill, _ in batch]), row=org_id)
+        except Exception as error:
+            # One bill may be at fault, and the others must not suffer for it; or nothing can be written at all.
+            failure = error if len(batch) == 1 else await self._post(org_id, batch[:1])
+            if not failure:
+                for posting in batch[1:]:
+                    await self._post(org_id, [posting])
+                return None
+            charges = [failure] * len(batch)
+        for (_, outcome), charged in zip(batch, charges, strict=True):
+            if not outcome.done():
+                outcome.set_result(charged)
+        return charges[0] if isinstance(charges[0], Exception) else None
 
     async def void(self, entry: Entry) -> None:
         """Releases what is held. If that fails, the lease expires and a reaper does it."""
@@ -232,7 +232,7 @@ class Ledger:
 
     async def _marked(self, entry: Entry) -> None:
         """Waits for a mark on its way: its row must not come after the end of the request."""
-        if marking := self._marking.get(entry.id):
+        if marking := self._marks.under_way.get(entry.id):
             await asyncio.wait([marking])
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -246,8 +246,3 @@ class Ledger:
         self._tasks.discard(task)
         if not task.cancelled():
             task.exception()  # Retrieved here, for the waiter may be gone.
-
-
-def _storable(text: str) -> str:
-    """`text` as both databases accept it: clients choose request ids, and a refused line would never be billed."""
-    return text[:MAX_TEXT_CHARS].replace("\0", "?").encode("utf-8", "replace").decode()

@@ -23,7 +23,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Connection, Text, bindparam, case, insert, not_, or_, select, update
 
-from state.billing.reservation import NO_USAGE, Bill, Entry, OverLimit, Usage
+from state.billing.usage import NO_USAGE, Bill, Entry, OverLimit, Usage
 from state.database.base import NOW_MS, NOW_S, Quantities, insert_new
 from state.database.tables import budgets, reservations, usage_lines
 

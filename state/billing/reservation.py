@@ -1,70 +1,32 @@
-"""What one billed request holds and has used: the handle that flows work with. The work is done by the ledger."""
+"""What one billed request holds, has used and owes: the handles that flows work with. The ledger writes it down.
+
+Reservation    micro-EUR that are held, and what has been used of them
+Account        the same in the units that the model has prices for
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Mapping
-from dataclasses import dataclass, field
-from types import TracebackType
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Protocol, Self, TypeVar
 
 from contract.access import Caller
-from contract.errors import ORG_SPEND_LIMIT, STATE_UNAVAILABLE, USER_SPEND_LIMIT, ApiError, Fault
+from contract.catalog import Model
+from contract.errors import RECORDING_TIMEOUT, STATE_UNAVAILABLE, UPSTREAM_TIMEOUT, WARMING_UP, ApiError
+from contract.limits import STREAM_SLICE_OUTPUT_TOKENS
+from state.billing.usage import NO_USAGE, Bill, Entry, OverLimit, Usage, over_limit
 
 T = TypeVar("T")
 
 MARK_S = 1.0
 """Time between marks, and the age from which a request gets any."""
 
-SPEND_LIMITS = {"organisation": ORG_SPEND_LIMIT, "user": USER_SPEND_LIMIT}
+MAX_TEXT_CHARS = 255
 
-
-class OverLimit(Exception):
-    """A spend limit has no room. `whose` is `organisation` or `user`."""
-
-    def __init__(self, whose: str) -> None:
-        super().__init__(whose)
-        self.whose = whose
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """What is billed and to whom. `id` is random and unique; `request_id` may not be."""
-
-    id: str
-    org_id: int
-    user_id: int | None
-    key_id: str
-    request_id: str
-    line: str
-    model: str
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """What a request has cost, and what it had for that, in `unit`.
-
-    Attributes:
-        quantities: what `quantity` adds up, by the units that prices are for; None where nobody says.
-    """
-
-    cost_micro_eur: int
-    quantity: int
-    unit: str
-    quantities: Mapping[str, int] | None = None
-
-
-NO_USAGE = Usage(0, 0, "")
-
-
-@dataclass(frozen=True, slots=True)
-class Bill:
-    """What is to be a usage line. `made_s` is the monotonic time of its making: it may be recorded much later."""
-
-    entry: Entry
-    used: Usage
-    made_s: float = field(default_factory=time.monotonic)
+TIME_LIMITS = frozenset({UPSTREAM_TIMEOUT, RECORDING_TIMEOUT, WARMING_UP})
+"""How long an answer takes, the request decides too: what a stream has sent until then is no gift."""
 
 
 class Books(Protocol):
@@ -86,14 +48,15 @@ class Reservation:
         is_stored: whether the database may have a row of it.
     """
 
-    def __init__(self, ledger: Books, entry: Entry, caller: Caller) -> None:
-        self.entry = entry
+    def __init__(self, ledger: Books, caller: Caller, *, request_id: str, line: str, model: str) -> None:
+        texts = (_storable(text) for text in (request_id, line, model))
+        self.entry = Entry(uuid.uuid4().hex, caller.org_id, caller.user_id, caller.key_id, *texts)
         self.held_micro_eur = 0
         self.used = NO_USAGE
         self.marked: Usage | None = None
         self.is_stored = False
         self._ledger = ledger
-        self._caller = caller
+        self.caller = caller
         self._opened_s = time.monotonic()
         self._end: asyncio.Task[int] | None = None
 
@@ -109,9 +72,9 @@ class Reservation:
     async def limit(self, caller: Caller, micro_eur: int) -> None:
         """The limits of `caller` hold from now on: `micro_eur` are held if there were none before.
 
-        Raises what `reserve` raises; settle what was produced so far.
+        Raises what `Ledger.reserve` raises; settle what was produced so far.
         """
-        self._caller = caller
+        self.caller = caller
         if not self.held_micro_eur:
             await self.top_up(max(1, micro_eur))
 
@@ -123,21 +86,17 @@ class Reservation:
     async def top_up(self, micro_eur: int) -> None:
         """Holds more before a stream goes on.
 
-        Raises what `reserve` raises; settle what was produced so far.
+        Raises what `Ledger.reserve` raises; settle what was produced so far.
         """
-        if not self._is_limited or micro_eur <= 0:
+        if micro_eur <= 0 or not (self.caller.org_limited or self.caller.user_limited):
             return
         try:
             is_held = await self._ledger.top_up(self, micro_eur)
         except OverLimit as refused:
-            raise self.over_limit(refused) from None
+            raise over_limit(refused, self.caller) from None
         if not is_held:
             raise STATE_UNAVAILABLE()
         self.held_micro_eur += micro_eur
-
-    @property
-    def _is_limited(self) -> bool:
-        return self._caller.org_limited or self._caller.user_limited
 
     async def settle(
         self, cost_micro_eur: int, quantity: int, unit: str, quantities: Mapping[str, int] | None = None
@@ -148,18 +107,16 @@ class Reservation:
 
         That is less than the cost only if the cost exceeds what was held and the limits have no room for the rest.
         """
-        if self._end is None:
-            bill = Bill(self.entry, Usage(cost_micro_eur, quantity, unit, quantities))
-            self._end = self._ledger.spawn(self._ledger.settle(bill))
-        return await asyncio.shield(self._end)
+        return await self._bill(Usage(cost_micro_eur, quantity, unit, quantities))
 
     async def settle_noted(self) -> None:
         """Bills what was noted; voids where that is nothing."""
-        if self.used.quantity:
-            used = self.used
-            await self.settle(used.cost_micro_eur, used.quantity, used.unit, used.quantities)
-        else:
-            await self.void()
+        await (self._bill(self.used) if self.used.quantity else self.void())
+
+    async def _bill(self, used: Usage) -> int:
+        if self._end is None:
+            self._end = self._ledger.spawn(self._ledger.settle(Bill(self.entry, used)))
+        return await asyncio.shield(self._end)
 
     async def void(self) -> None:
         """Releases what is held without billing, unless the request was settled."""
@@ -172,20 +129,119 @@ class Reservation:
             await self._ledger.void(self.entry)
         return 0
 
-    def over_limit(self, refused: OverLimit) -> ApiError:
-        """The 402 for this refusal."""
-        return over_limit(refused, self._caller, SPEND_LIMITS[refused.whose])
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.void()
+
+
+def _storable(text: str) -> str:
+    """`text` as both databases accept it: clients choose request ids, and a refused line would never be billed."""
+    return text[:MAX_TEXT_CHARS].replace("\0", "?").encode("utf-8", "replace").decode()
+
+
+class Account:
+    """The bill of one request while it grows, in the units of its model. Leaving it as a context manager settles.
+
+    `RequestContext.bill` makes it; flows tell it by `progress` what was made so far.
+
+    Args:
+        current: what holds for a caller's key by now. Raises INVALID_API_KEY where it was revoked.
+        begun: gives what is owed once the engine has begun, for a client that leaves before anything was counted.
+        is_stream: the client gets what is made while it is made.
+    """
+
+    def __init__(
+        self,
+        reservation: Reservation,
+        model: Model,
+        reserved_micro_eur: int,
+        unit: str,
+        current: Callable[[Caller], Awaitable[Caller]],
+        begun: Callable[[], Mapping[str, int]],
+        *,
+        is_stream: bool,
+    ) -> None:
+        self._reservation = reservation
+        self._model = model
+        self._reserved_micro_eur = reserved_micro_eur
+        self._unit = unit
+        self._current = current
+        self._begun = begun
+        self._is_stream = is_stream
+        self._is_counted = False
+        self._used: dict[str, int] = {}
+        self._is_closed = False
+
+    async def expect(self, **most: int) -> None:
+        """Reserves the price of `most`, an upper bound that was not known before. Raises a spend limit."""
+        more = self._model.cost_micro_eur(**most) - self._reserved_micro_eur
+        if more > 0:
+            await self._reservation.top_up(more)
+            self._reserved_micro_eur += more
+
+    async def progress(self, **used: int) -> None:
+        """Takes cumulative quantities by unit.
+
+        Raises a spend limit if the next slice cannot be reserved, INVALID_API_KEY where the key was revoked meanwhile.
+        """
+        cost = self._model.cost_micro_eur(**used)
+        # Should this process have to end before the request does, this is billed.
+        self._reservation.note(cost, sum(used.values()), self._unit, _nonzero(used))
+        await self._go_on(used, cost)
+
+    async def count(self, **used: int) -> None:
+        """`progress` of an answer that nobody has a part of yet: it is worth nothing if this process ends."""
+        self._is_counted = True
+        await self._go_on(used, self._model.cost_micro_eur(**used))
+
+    async def _go_on(self, used: dict[str, int], cost: int) -> None:
+        self._used = used
+        await self._follow_key()
+        if cost <= self._reserved_micro_eur:
+            return
+        await self.expect(**used | {"output_tokens": used.get("output_tokens", 0) + STREAM_SLICE_OUTPUT_TOKENS})
+
+    async def settle(self, **used: int) -> None:
+        """Writes the usage line. Call it before the last byte goes out; leaving the block does it otherwise."""
+        self._used = used = used or self._used
+        self._is_closed = True
+        await self._reservation.settle(
+            self._model.cost_micro_eur(**used), sum(used.values()), self._unit, _nonzero(used)
+        )
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.void()
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Settles what was produced or begun, or voids what failed by our fault or produced nothing."""
+        if self._is_closed:
+            return
+        owed = self._used if any(self._used.values()) else self._begun_for(error)
+        if any(owed.values()) and not self._is_our_fault(error):
+            await self.settle(**owed)
+        else:
+            await self._reservation.void()
+
+    async def _follow_key(self) -> None:
+        """Has a limit that was set meanwhile hold for what is under way, and ends what a revoked key has begun."""
+        caller = await self._current(self._reservation.caller)
+        if caller is not self._reservation.caller:
+            await self._reservation.limit(caller, self._reserved_micro_eur)
+
+    def _begun_for(self, error: BaseException | None) -> Mapping[str, int]:
+        # A client that leaves is no `Exception`: it cancels.
+        has_left = error is not None and not isinstance(error, Exception)
+        return self._begun() if has_left else {}
+
+    def _is_our_fault(self, error: BaseException | None) -> bool:
+        if isinstance(error, ApiError):
+            is_by_choice = error.fault in TIME_LIMITS and (self._is_stream or self._is_counted)
+            return error.fault.status >= 500 and not is_by_choice
+        return isinstance(error, Exception)
 
 
-def over_limit(refused: OverLimit, caller: Caller, fault: Fault) -> ApiError:
-    """The 402 for a refusal."""
-    name = caller.org if refused.whose == "organisation" else caller.user
-    return fault(f"this request can cost more than the spend limit of {refused.whose} `{name}` has left")
+def _nonzero(used: Mapping[str, int]) -> dict[str, int]:
+    """Units of which something was used: what a usage line keeps, so that its cost can be computed again."""
+    return {unit: number for unit, number in used.items() if number}

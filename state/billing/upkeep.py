@@ -1,9 +1,15 @@
-"""What each process does for all: ends what dead ones left, and deletes what is old, a bounded number at a time."""
+"""What is done against the death of a process, a bounded number of requests at a time.
+
+Each marks what its own requests have used, bills them when it is told to end, ends what dead ones left, and deletes
+what is old.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import atexit
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,6 +18,7 @@ from sqlalchemy import Connection, Row, and_, bindparam, delete, or_, select
 from contract.errors import without_text
 from state.billing import postings
 from state.billing.postings import EXPIRED
+from state.billing.reservation import Reservation
 from state.database.base import NOW_S, Database
 from state.database.tables import reservations
 
@@ -23,6 +30,11 @@ KEEP_S = 86_400
 ROUNDS = 20
 """Transactions of one clean-up: what is left then waits for the next one."""
 
+SETTLE_S = 5.0
+"""Ray kills some seconds after SIGTERM."""
+
+MARKS_AT_ONCE = 200
+"""Marks or leases that are written in one transaction."""
 
 AT_ONCE = 100
 """Orphans that are looked up, and old rows that are deleted, in one transaction."""
@@ -45,6 +57,53 @@ _old = (
     .limit(AT_ONCE)
 )
 _FORGET = delete(reservations).where(reservations.c.id.in_(_old))
+
+
+class Marks:
+    """Records what open requests of this process have used, so that another process can bill it.
+
+    Attributes:
+        under_way: marks that are being written, by the id of their reservation.
+    """
+
+    def __init__(self, database: Database, spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
+        self.under_way: dict[str, asyncio.Task[None]] = {}
+        self._database = database
+        self._spawn = spawn
+
+    async def record(self, holds: Sequence[Reservation]) -> None:
+        """Writes the marks of those that have not ended meanwhile, whatever becomes of who asks for it."""
+        for start in range(0, len(holds), MARKS_AT_ONCE):
+            open_now = [hold for hold in holds[start : start + MARKS_AT_ONCE] if not hold.has_ended]
+            if not open_now:
+                continue
+            writing = self._spawn(self._write(open_now))
+            self.under_way |= dict.fromkeys((hold.entry.id for hold in open_now), writing)
+            await asyncio.wait([writing])
+
+    async def _write(self, holds: Sequence[Reservation]) -> None:
+        marks = {hold.entry: hold.used for hold in holds}
+        new = [hold.entry for hold in holds if not hold.held_micro_eur and hold.marked is None]
+        for hold in holds:
+            hold.is_stored = True
+        try:
+            # Not durable: it is a crash of this process that it is for.
+            await self._database.run(partial(postings.mark, marks=marks, new=new), durable=False)
+        except Exception as error:
+            log.error("could not record the usage of %d requests: %s", len(holds), without_text(error))
+        else:
+            for hold in holds:
+                hold.marked = marks[hold.entry]
+        finally:
+            for hold in holds:
+                self.under_way.pop(hold.entry.id, None)
+
+
+async def renew(database: Database, ids: Sequence[str]) -> None:
+    """Extends the leases of reservations."""
+    for start in range(0, len(ids), MARKS_AT_ONCE):
+        batch = ids[start : start + MARKS_AT_ONCE]
+        await database.run(partial(postings.renew, ids=batch), patient=True)
 
 
 async def reap(database: Database, is_ours: Callable[[str], bool]) -> int:
@@ -90,3 +149,24 @@ def orphans(connection: Connection, after: tuple[int, str] = (0, "")) -> list[Ro
 def forget(connection: Connection, kept_s: int) -> int:
     """Deletes up to AT_ONCE ended reservations whose lease expired so long ago; their usage lines stay."""
     return connection.execute(_FORGET, {"kept_s": kept_s}).rowcount
+
+
+def run_at_exit(work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """Has `work` done in the running event loop when the process ends, if that loop runs in another thread still.
+
+    Serve lets a replica finish its requests, and closes the state then. Past that it kills without notice, and what was
+    marked is billed by another process. In between is the node that is stopped: Ray sends SIGTERM, by which a worker
+    ends as Python ends, through `atexit`. Returns what takes it back.
+    """
+    loop = asyncio.get_running_loop()
+
+    def settle() -> None:
+        if not loop.is_running():
+            return
+        try:
+            asyncio.run_coroutine_threadsafe(work(), loop).result(SETTLE_S)
+        except Exception as error:
+            log.error("could not bill the open requests at shutdown: %s", without_text(error))
+
+    atexit.register(settle)
+    return lambda: atexit.unregister(settle)

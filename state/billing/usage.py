@@ -1,16 +1,76 @@
-"""What was billed: lines and sums."""
+"""What is billed: of one request, and as lines and sums."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypedDict, cast
 
 from sqlalchemy import BigInteger, ColumnElement, Connection, Select, func, select
 from sqlalchemy import cast as sql_cast
 
+from contract.access import Caller
+from contract.errors import ORG_SPEND_LIMIT, USER_SPEND_LIMIT, ApiError, Fault
 from state.database.tables import organisations, usage_lines, users
+
+SPEND_LIMITS = {"organisation": ORG_SPEND_LIMIT, "user": USER_SPEND_LIMIT}
+
+
+class OverLimit(Exception):
+    """A spend limit has no room. `whose` is `organisation` or `user`."""
+
+    def __init__(self, whose: str) -> None:
+        super().__init__(whose)
+        self.whose = whose
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is billed and to whom. `id` is random and unique; `request_id` may not be."""
+
+    id: str
+    org_id: int
+    user_id: int | None
+    key_id: str
+    request_id: str
+    line: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a request has cost, and what it had for that, in `unit`.
+
+    Attributes:
+        quantities: what `quantity` adds up, by the units that prices are for; None where nobody says.
+    """
+
+    cost_micro_eur: int
+    quantity: int
+    unit: str
+    quantities: Mapping[str, int] | None = None
+
+
+NO_USAGE = Usage(0, 0, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """What is to be a usage line. `made_s` is the monotonic time of its making: it may be recorded much later."""
+
+    entry: Entry
+    used: Usage
+    made_s: float = field(default_factory=time.monotonic)
+
+
+def over_limit(refused: OverLimit, caller: Caller, fault: Fault | None = None) -> ApiError:
+    """The 402 for a refusal; `fault` where it is not the one of that limit."""
+    name = caller.org if refused.whose == "organisation" else caller.user
+    return (fault or SPEND_LIMITS[refused.whose])(
+        f"this request can cost more than the spend limit of {refused.whose} `{name}` has left"
+    )
 
 
 class UsageLine(TypedDict):

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from contract.errors import INVALID_SIGNATURE
 from state.blobs.base import checked
-from state.keyring import Keyring
+from state.keys import Keyring
 
 FILES_PURPOSE = "files"
 """Purpose of the derived secret under which addresses are signed."""

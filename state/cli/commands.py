@@ -10,13 +10,13 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from state import keyring
-from state.accounts import api_keys, keys, organisations
+from state import keys
+from state.accounts import api_keys, organisations
 from state.accounts.authentication import PEPPER
 from state.billing import audit, usage
 from state.cli import printing
 from state.database.base import Database, migrate, open_database
-from state.keyring import Secrets
+from state.keys import Secrets
 from state.open import check_secret, default_database, is_shared, record_secret
 
 PAGE_LINES = 5_000
@@ -181,13 +181,13 @@ def secret_list(connection: Connection, _options: Namespace, home: Path) -> str:
 def secret_rotate(connection: Connection, options: Namespace, home: Path) -> str:
     """Adds a generation, unless dropping the oldest would invalidate keys."""
     kids = list(_secrets(connection, home).derive(PEPPER).keys)
-    dying = kids[keyring.GENERATIONS - 1 :]
+    dying = kids[keys.GENERATIONS - 1 :]
     lost = sum(api_keys.generations(connection).get(kid, 0) for kid in dying)
     if lost and not options.force:
         raise ValueError(
             f"{lost} keys were last used before the previous rotation and would become invalid; --force accepts that"
         )
-    record_secret(connection, keyring.rotate(home))
+    record_secret(connection, keys.rotate(home))
     return "rotated; restart the server. Keys move to the new generation when they are used"
 
 
@@ -203,7 +203,7 @@ def check(connection: Connection, _options: Namespace, _home: Path) -> str:
 
 def _secrets(connection: Connection, home: Path) -> Secrets:
     """The secret that the servers of this database have. Raises ValueError for another one."""
-    secrets = keyring.open_secrets(home, is_shared=connection.dialect.name != "sqlite")
+    secrets = keys.open_secrets(home, is_shared=connection.dialect.name != "sqlite")
     check_secret(connection, secrets)
     return secrets
 

@@ -48,7 +48,7 @@ def journal_mode(version: tuple[int, int, int]) -> str:
 
 
 @dataclass(slots=True, eq=False)
-class _Job:
+class _Transaction:
     transaction: Callable[[Connection], object]
     done: asyncio.Future[object]
     durable: bool
@@ -69,9 +69,9 @@ class _Inbox:
     """Queued jobs, and the event loop that awaits their results."""
 
     loop: asyncio.AbstractEventLoop
-    jobs: SimpleQueue[_Job | None] = field(default_factory=SimpleQueue)
+    jobs: SimpleQueue[_Transaction | None] = field(default_factory=SimpleQueue)
 
-    def next_group(self) -> list[_Job | None]:
+    def next_group(self) -> list[_Transaction | None]:
         """Blocks for the first job, then takes what else is queued. None closes."""
         group = [self.jobs.get()]
         while len(group) < MAX_GROUP and group[-1] is not None:
@@ -81,14 +81,14 @@ class _Inbox:
                 break
         return group
 
-    def waiting(self) -> list[_Job | None]:
+    def waiting(self) -> list[_Transaction | None]:
         """Everything queued, without blocking."""
-        jobs: list[_Job | None] = []
+        jobs: list[_Transaction | None] = []
         while not self.jobs.empty():
             jobs.append(self.jobs.get_nowait())
         return jobs
 
-    def deliver(self, jobs: list[_Job]) -> None:
+    def deliver(self, jobs: list[_Transaction]) -> None:
         def wake() -> None:
             for job in jobs:
                 job.deliver()
@@ -121,7 +121,7 @@ class SqliteDatabase:
         """See `Database.run`. All transactions take turns in one thread, so `row` and `patient` have no effect."""
         if self._closed:
             raise STATE_UNAVAILABLE()
-        job = _Job(transaction, self._inbox.loop.create_future(), durable)
+        job = _Transaction(transaction, self._inbox.loop.create_future(), durable)
         self._inbox.jobs.put(job)
         return cast(T, await job.done)
 
@@ -147,7 +147,7 @@ class SqliteDatabase:
         finally:
             self._engine.dispose()
 
-    def _commit_together(self, jobs: list[_Job]) -> bool:
+    def _commit_together(self, jobs: list[_Transaction]) -> bool:
         """Runs the jobs in one transaction. Returns False if none of them was recorded."""
         try:
             with self._engine.connect() as connection:
@@ -168,7 +168,7 @@ class SqliteDatabase:
             return False
 
 
-def _run_in_savepoint(connection: Connection, job: _Job) -> None:
+def _run_in_savepoint(connection: Connection, job: _Transaction) -> None:
     raw = cast(sqlite3.Connection, connection.connection.dbapi_connection)
     raw.execute("SAVEPOINT job")
     try:
@@ -190,7 +190,7 @@ def _public(error: Exception) -> Exception:
     return error
 
 
-def _refused(job: _Job) -> _Job:
+def _refused(job: _Transaction) -> _Transaction:
     job.result, job.error = None, STATE_UNAVAILABLE()
     return job
 

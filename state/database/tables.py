@@ -16,6 +16,8 @@ is created by `migrations/`; a test compares the two.
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import (
     CheckConstraint,
     Column,
@@ -29,6 +31,7 @@ from sqlalchemy import (
     UniqueConstraint,
     text,
 )
+from sqlalchemy.schema import SchemaItem
 
 from state.database.base import NameSet, Number, Quantities
 
@@ -42,9 +45,25 @@ metadata = MetaData(
     }
 )
 
-organisations = Table(
+
+def _table(name: str, *parts: SchemaItem) -> Table:
+    return Table(name, metadata, *parts, sqlite_strict=True)
+
+
+def _billed_to() -> tuple[Column[Any], ...]:
+    """What is billed and to whom: the fields of `Entry`."""
+    return (
+        Column("org_id", ForeignKey("organisations.id"), nullable=False),
+        Column("user_id", ForeignKey("users.id")),
+        Column("key_id", Text, nullable=False),
+        Column("request_id", Text, nullable=False),
+        Column("line", Text, nullable=False),
+        Column("model", Text, nullable=False),
+    )
+
+
+organisations = _table(
     "organisations",
-    metadata,
     Column("id", Number, primary_key=True),
     Column("name", Text, nullable=False, unique=True),
     Column("plan", Text, nullable=False),
@@ -54,23 +73,19 @@ organisations = Table(
     Column("requests_per_minute", Number),
     Column("concurrent_streams", Number),
     Column("created_at", Number, nullable=False),
-    sqlite_strict=True,
 )
 
-users = Table(
+users = _table(
     "users",
-    metadata,
     Column("id", Number, primary_key=True),
     Column("org_id", ForeignKey("organisations.id"), nullable=False),
     Column("name", Text, nullable=False),
     Column("created_at", Number, nullable=False),
     UniqueConstraint("org_id", "name"),
-    sqlite_strict=True,
 )
 
-api_keys = Table(
+api_keys = _table(
     "api_keys",
-    metadata,
     Column("id", Number, primary_key=True),
     Column("public_id", Text, nullable=False, unique=True),
     Column("org_id", ForeignKey("organisations.id"), nullable=False, index=True),
@@ -83,12 +98,10 @@ api_keys = Table(
     Column("created_at", Number, nullable=False),
     Column("last_used_at", Number),
     Column("revoked_at", Number),
-    sqlite_strict=True,
 )
 
-budgets = Table(
+budgets = _table(
     "budgets",
-    metadata,
     Column("id", Number, primary_key=True),
     Column("org_id", ForeignKey("organisations.id"), nullable=False),
     Column("user_id", ForeignKey("users.id"), unique=True),
@@ -98,7 +111,6 @@ budgets = Table(
     CheckConstraint("limit_micro_eur >= 0", name="limit"),
     CheckConstraint("spent_micro_eur >= 0", name="spent"),
     CheckConstraint("held_micro_eur >= 0", name="held"),
-    sqlite_strict=True,
 )
 Index(
     "uq_budgets_organisation",
@@ -108,16 +120,10 @@ Index(
     postgresql_where=budgets.c.user_id.is_(None),
 )
 
-reservations = Table(
+reservations = _table(
     "reservations",
-    metadata,
     Column("id", Text, primary_key=True),
-    Column("org_id", ForeignKey("organisations.id"), nullable=False),
-    Column("user_id", ForeignKey("users.id")),
-    Column("key_id", Text, nullable=False),
-    Column("request_id", Text, nullable=False),
-    Column("line", Text, nullable=False),
-    Column("model", Text, nullable=False),
+    *_billed_to(),
     Column("held_micro_eur", Number, nullable=False),
     Column("state", Text, nullable=False),
     Column("created_at", Number, nullable=False),
@@ -128,23 +134,16 @@ reservations = Table(
     Column("used_unit", Text),
     Column("used_quantities", Quantities),
     CheckConstraint("state IN ('held', 'settled', 'void')", name="state"),
-    sqlite_strict=True,
 )
 Index("ix_reservations_state_lease_until", reservations.c.state, reservations.c.lease_until)
 
-usage_lines = Table(
+usage_lines = _table(
     "usage_lines",
-    metadata,
     Column("id", Number, primary_key=True),
     # Unique per reservation and not per request id: clients choose request ids, and a repeated one is billed again.
     Column("reservation_id", Text, nullable=False, unique=True),
     Column("at_ms", Number, nullable=False),
-    Column("org_id", ForeignKey("organisations.id"), nullable=False),
-    Column("user_id", ForeignKey("users.id")),
-    Column("key_id", Text, nullable=False),
-    Column("request_id", Text, nullable=False),
-    Column("line", Text, nullable=False),
-    Column("model", Text, nullable=False),
+    *_billed_to(),
     Column("quantity", Number, nullable=False),
     Column("unit", Text, nullable=False),
     Column("cost_micro_eur", Number, nullable=False),
@@ -153,13 +152,11 @@ usage_lines = Table(
     # What `quantity` adds up, by the units that have prices; NULL: of a version that did not keep it.
     Column("quantities", Quantities),
     CheckConstraint("cost_micro_eur >= 0", name="cost"),
-    sqlite_strict=True,
 )
 Index("ix_usage_lines_org_id_at_ms", usage_lines.c.org_id, usage_lines.c.at_ms)
 
-replies = Table(
+replies = _table(
     "replies",
-    metadata,
     Column("key_id", Text, nullable=False),
     Column("route", Text, nullable=False),
     Column("idempotency_key", Text, nullable=False),
@@ -173,22 +170,18 @@ replies = Table(
     # Generation of the secret that `body_sha256` is keyed with; NULL: of a version that did not key it.
     Column("kid", Text),
     PrimaryKeyConstraint("key_id", "route", "idempotency_key"),
-    sqlite_strict=True,
 )
 
-reply_quotas = Table(
+reply_quotas = _table(
     "reply_quotas",
-    metadata,
     Column("key_id", Text, primary_key=True),
     Column("replies", Number, nullable=False, server_default=text("0")),
     Column("body_bytes", Number, nullable=False, server_default=text("0")),
     Column("counted_at", Number, nullable=False, server_default=text("0")),
-    sqlite_strict=True,
 )
 
-voices = Table(
+voices = _table(
     "voices",
-    metadata,
     Column("id", Number, primary_key=True),
     Column("org_id", ForeignKey("organisations.id"), nullable=False),
     Column("slug", Text, nullable=False),
@@ -206,12 +199,10 @@ voices = Table(
     Column("runtime", Text),
     UniqueConstraint("org_id", "slug"),
     CheckConstraint("gender IN ('m', 'f')", name="gender"),
-    sqlite_strict=True,
 )
 
-tickets = Table(
+tickets = _table(
     "tickets",
-    metadata,
     Column("id", Text, primary_key=True),
     Column("org_id", ForeignKey("organisations.id"), nullable=False, index=True),
     Column("content_type", Text, nullable=False),
@@ -221,20 +212,13 @@ tickets = Table(
     Column("expires_at", Number, nullable=False),
     Column("sweep_at", Number, nullable=False, index=True),
     CheckConstraint("state IN ('issued', 'uploaded', 'consumed')", name="state"),
-    sqlite_strict=True,
 )
 
-drafts = Table(
+drafts = _table(
     "drafts",
-    metadata,
     Column("id", Text, primary_key=True),
-    Column("org_id", ForeignKey("organisations.id"), nullable=False),
     # Who pays: the work may go on in another process, long after the request.
-    Column("user_id", ForeignKey("users.id")),
-    Column("key_id", Text, nullable=False),
-    Column("request_id", Text, nullable=False),
-    Column("line", Text, nullable=False),
-    Column("model", Text, nullable=False),
+    *_billed_to(),
     Column("plan", Text, nullable=False),
     Column("state", Text, nullable=False),
     Column("created_at", Number, nullable=False),
@@ -248,13 +232,10 @@ drafts = Table(
     Column("ends_at", Number, nullable=False),
     Column("sweep_at", Number, index=True),
     CheckConstraint("state IN ('pending', 'ready', 'adopted', 'discarded', 'failed')", name="state"),
-    sqlite_strict=True,
 )
 Index("ix_drafts_org_id_created_at", drafts.c.org_id, drafts.c.created_at)
-facts = Table(
+facts = _table(
     "facts",
-    metadata,
     Column("name", Text, primary_key=True),
     Column("value", Text, nullable=False),
-    sqlite_strict=True,
 )

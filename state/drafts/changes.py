@@ -23,7 +23,7 @@ from contract.limits import DRAFT_S, KEPT_DRAFTS, PENDING_DRAFTS
 from contract.voice_design.draft import TRANSITIONS, DraftEvent, refuse_adoption, sources
 from state.accounts import organisations
 from state.billing import postings
-from state.billing.reservation import Bill, Usage
+from state.billing.usage import Bill, Usage
 from state.database.tables import drafts
 from state.drafts.draft import Adoption, DesignedVoice, Draft, columns, draft_of, voice_column
 from state.voices import OwnVoice, delete_voice, insert_voice, slug_taken, slugs_in_use

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 import re
 import secrets
 from collections.abc import Collection
@@ -15,7 +16,8 @@ from sqlalchemy import Row
 from contract.limits import DRAFT_S
 from contract.speech.voices import SYSTEM_VOICES, free_slug
 from contract.voice_design.draft import DraftState, VoiceSpec
-from state.billing.reservation import Entry
+from contract.voice_design.engine import DesignResult
+from state.billing.usage import Entry
 from state.voices import OwnVoice, check_slug, own
 
 FOLDER = "drafts"
@@ -58,6 +60,25 @@ class DesignedVoice:
     seconds: float
     synthesis_ms: int
 
+    @classmethod
+    def of(cls, designed: DesignResult, folder: str, sentence: str, runtime: str) -> DesignedVoice:
+        """What is stored of `designed`, which says `sentence`; its bytes are in `folder`."""
+        return cls(
+            clip_blob=f"{folder}/clip.wav",
+            sample_blob=f"{folder}/sample.mp3",
+            transcript=sentence,
+            recipe=designed.recipe,
+            runtime=runtime,
+            f0_hz=designed.f0_hz,
+            p25_hz=designed.p25_hz,
+            p75_hz=designed.p75_hz,
+            voiced_windows=designed.voiced_windows,
+            in_band=designed.in_band,
+            attempts_used=designed.attempts_used,
+            seconds=len(designed.clip.samples) / 2 / designed.clip.sample_rate,
+            synthesis_ms=max(1, math.ceil(designed.seconds * 1000)),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Draft:
@@ -71,7 +92,7 @@ class Draft:
         work_at: when somebody should see to it, seconds since 1970: a pending draft once the lease of its worker has
             ended, a ready one that is to be adopted by itself. None if there is nothing to do.
         failures: of the designer, so far.
-        made: from `ready` on.
+        designed: from `ready` on.
         voice_slug: while it is adopted.
         error: why it failed, or was not adopted by itself.
     """
@@ -88,7 +109,7 @@ class Draft:
     created_at: int
     work_at: int | None = None
     failures: int = 0
-    made: DesignedVoice | None = None
+    designed: DesignedVoice | None = None
     cost_micro_eur: int = 0
     voice_slug: str | None = None
     error: str | None = None
@@ -120,16 +141,16 @@ def columns(draft: Draft) -> dict[str, Any]:
     return row | {"plan": _specs.dump_json(draft.spec).decode()}
 
 
-def voice_column(made: DesignedVoice) -> str:
+def voice_column(voice: DesignedVoice) -> str:
     """What the column `made` holds."""
-    return _voices.dump_json(made).decode()
+    return _voices.dump_json(voice).decode()
 
 
 def draft_of(row: Row[Any]) -> Draft:
     """The draft in a row."""
     about = {name: getattr(row, name) for name in COLUMNS}
-    made = None if row.made is None else _voices.validate_json(row.made)
-    return Draft(**about, spec=_specs.validate_json(row.plan), made=made)
+    voice = None if row.made is None else _voices.validate_json(row.made)
+    return Draft(**about, spec=_specs.validate_json(row.plan), designed=voice)
 
 
 _specs = TypeAdapter(VoiceSpec)
@@ -160,15 +181,23 @@ class Adoption:
 
         Raises INVALID_REQUEST for a malformed slug, VOICE_LIMIT_REACHED for one of the platform's.
         """
-        made, spec = draft.made, draft.spec
-        assert made is not None, "a ready draft has a clip"
+        designed, spec = draft.designed, draft.spec
+        assert designed is not None, "a ready draft has a clip"
         label = self.label or spec.label
         slug = self.slug or spec.slug or self._free_slug(draft, label, in_use)
         check_slug(slug, self.platform)
         about = {"slug": slug, "provider": self.provider, "label": label, "gender": spec.gender}
         about |= {"primary_language": spec.language, "description": spec.instruct}
         voice = own(**about, age_group=_age_group(spec.age_years))
-        return OwnVoice(voice, made.clip_blob, made.sample_blob, made.transcript, now_s, made.recipe, made.runtime)
+        return OwnVoice(
+            voice,
+            designed.clip_blob,
+            designed.sample_blob,
+            designed.transcript,
+            now_s,
+            designed.recipe,
+            designed.runtime,
+        )
 
     def _free_slug(self, draft: Draft, label: str, in_use: Collection[str]) -> str:
         platform = {name.lower() for name in (*self.platform, *SYSTEM_VOICES)}

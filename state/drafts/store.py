@@ -13,7 +13,7 @@ from contract.access import Caller
 from contract.errors import QUOTA_EXCEEDED, without_text
 from contract.limits import DRAFT_KEPT_S, DRAFT_S, KEPT_DRAFTS
 from contract.voice_design.draft import VoiceSpec
-from state.billing.reservation import OverLimit, over_limit
+from state.billing.usage import OverLimit, over_limit
 from state.blobs.base import Blobs
 from state.database.base import Database
 from state.database.tables import drafts

@@ -9,7 +9,7 @@ from ipaddress import IPv4Address
 from itertools import count
 from typing import Any
 
-from starlette.types import ASGIApp, Message
+from starlette.types import ASGIApp, Message, Send
 
 ADDRESSES = count(int(IPv4Address("10.0.0.0")))
 
@@ -35,19 +35,9 @@ class Answer:
         return error
 
 
-async def ask(
-    app: ASGIApp,
-    method: str,
-    path: str,
-    headers: list[tuple[bytes, bytes]] | None = None,
-    body: bytes = b"",
-    query: bytes = b"",
-) -> Answer:
-    """One request, from an address of its own: networks have rates.
-
-    `path` is what a server makes of the target: unquoted, without the query.
-    """
-    scope = {
+def http_scope(method: str, path: str, headers: list[tuple[bytes, bytes]], query: bytes = b"") -> dict[str, Any]:
+    """A request as a server hands it on, from an address of its own: networks have rates."""
+    return {
         "type": "http",
         "asgi": {"version": "3.0"},
         "http_version": "1.1",
@@ -57,22 +47,39 @@ async def ask(
         "raw_path": path.encode(),
         "root_path": "",
         "query_string": query,
-        "headers": headers or [],
+        "headers": headers,
         "client": (str(IPv4Address(next(ADDRESSES))), 1),
         "server": ("127.0.0.1", 80),
     }
+
+
+async def exchange(app: ASGIApp, scope: dict[str, Any], body: bytes, send: Send) -> None:
+    """Runs `app` for a client that sends `body` at once, stays connected, and takes the reply as `send` does."""
     inbox: list[Message] = [{"type": "http.request", "body": body}]
-    outbox: list[Message] = []
 
     async def receive() -> Message:
         if not inbox:
             await asyncio.Event().wait()
         return inbox.pop()
 
+    await app(scope, receive, send)
+
+
+async def ask(
+    app: ASGIApp,
+    method: str,
+    path: str,
+    headers: list[tuple[bytes, bytes]] | None = None,
+    body: bytes = b"",
+    query: bytes = b"",
+) -> Answer:
+    """One request. `path` is what a server makes of the target: unquoted, without the query."""
+    outbox: list[Message] = []
+
     async def send(message: Message) -> None:
         outbox.append(message)
 
-    await app(scope, receive, send)
+    await exchange(app, http_scope(method, path, headers or [], query), body, send)
     start = outbox[0]
     fields = {name.decode("latin-1"): value.decode("latin-1") for name, value in start["headers"]}
     return Answer(start["status"], fields, b"".join(message.get("body", b"") for message in outbox[1:]))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import ANY
 
 import httpx
 import pytest
@@ -20,18 +22,25 @@ from starlette.middleware import Middleware
 
 import models
 from autoscaling import views
-from autoscaling.engine import CallContext, Timings
-from contract.access import Scope
-from contract.catalog import Model
+from autoscaling.engine import CallContext, Engine, Timings
+from contract.access import Caller, Scope
+from contract.catalog import Catalog, Model
 from contract.errors import UPSTREAM_ERROR, ApiError
 from deployments.ingress.app import build_app
 from deployments.ingress.context import Service
-from state import State, open_state
-from state.accounts import api_keys, keys, organisations
+from state import State, keys
+from state.accounts import api_keys, organisations
 from state.accounts.authentication import PEPPER
-from state.database.tables import usage_lines
+from state.blobs.base import open_blobs
+from state.database.base import Clock, Database, connect
+from state.database.tables import metadata, usage_lines
+from state.keys import Key, Secrets, open_secrets
+from state.open import default_database
+from state.rates import Rates
+from tests.api.ports import at_port
 from tests.catalogs import behaving, chat
 
+ADDRESS = "http://test"
 MESSAGE = {"role": "user", "content": "say hello"}
 
 
@@ -101,9 +110,14 @@ def at_work(timings: Timings) -> Iterator[Callable[[], None]]:
         yield count
 
 
+def local_engines(catalog: Catalog) -> dict[str, Engine]:
+    """Every engine of `catalog` in this process."""
+    return {model.deployment: LocalEngine(model) for model in catalog.deployed()}
+
+
 @dataclass
 class Api:
-    """A client of the app with one organisation `acme` on plan `pro`."""
+    """A client of the app, and a key with every scope of the organisation `acme`, whose plan is `pro`."""
 
     service: Service
     client: httpx.AsyncClient
@@ -113,31 +127,73 @@ class Api:
     def state(self) -> State:
         return self.service.state
 
+    def changed(self, base_url: str = ADDRESS, **changes: Any) -> Api:
+        """The same over a service that differs in these attributes."""
+        service = replace(self.service, **changes)
+        return Api(service, client_of(service, base_url), self.everything)
+
+    def with_models(self, **kinds: Mapping[str, Model]) -> Api:
+        """The same over a catalogue that has these models of a kind, as `speech={...}`."""
+        return self.changed(catalog=self.service.catalog.model_copy(update=kinds))
+
+    def without(self, *ids: str) -> Api:
+        """The same where models of these names are known and not set up."""
+        catalog = self.service.catalog
+        nouns = {model.noun for model in catalog.models() if model.id in ids}
+        absent = {"serving": None}
+        return self.with_models(
+            **{
+                noun: {id: m.model_copy(update=absent) if id in ids else m for id, m in getattr(catalog, noun).items()}
+                for noun in nouns
+            }
+        )
+
+    def engine(self, deployment: str = "chat-obedient") -> LocalEngine:
+        """The engine of a deployment."""
+        engine = self.service.engines[deployment]
+        assert isinstance(engine, LocalEngine)
+        return engine
+
+    def replace_engines(self, engine: Engine, *deployments: str) -> None:
+        """Puts `engine` in the place of these deployments' engines, or of all."""
+        engines = cast("dict[str, Engine]", self.service.engines)
+        engines |= dict.fromkeys(deployments or engines, engine)
+
     async def organisation(self, name: str, plan: str = "pro") -> None:
         """A new organisation without limits."""
         now_s = int(time.time())
         await self.state.database.run(lambda c: organisations.create(c, name, plan, (), now_s))
 
+    async def change(self, org: str = "acme", **columns: Any) -> None:
+        """Changes an organisation. Keys that were used before know it as it was."""
+        await self.state.database.run(lambda c: organisations.change(c, org, columns))
+
     async def key(self, *scopes: Scope, org: str = "acme", user: str | None = None) -> str:
         """A new key, of a user if one is named."""
-        key, pepper, now_s = keys.mint(), self.state.secrets.derive(PEPPER), int(time.time())
+        key = keys.mint()
+        await self.store(key, *scopes, org=org, user=user)
+        return key.text
+
+    async def store(self, key: Key, *scopes: Scope, org: str = "acme", user: str | None = None) -> None:
+        """Stores a key that was minted before."""
+        pepper, now_s = self.state.secrets.derive(PEPPER), int(time.time())
 
         def store(connection: Connection) -> None:
             org_id = organisations.find(connection, org).id
             user_id = organisations.ensure_user(connection, org_id, user, now_s) if user else None
-            api_keys.store(
-                connection,
-                key,
-                pepper,
-                org_id=org_id,
-                user_id=user_id,
-                scopes=frozenset(scopes),
-                label=None,
-                now_s=now_s,
-            )
+            about = {"org_id": org_id, "user_id": user_id, "scopes": frozenset(scopes), "label": None, "now_s": now_s}
+            api_keys.store(connection, key, pepper, **about)
 
         await self.state.database.run(store)
-        return key.text
+
+    async def stranger(self) -> str:
+        """A key with every scope of another organisation, which is made for it."""
+        await self.organisation("other")
+        return await self.key(*Scope, org="other")
+
+    async def caller(self, key: str | None = None) -> Caller:
+        """Whom the app takes the key's holder for."""
+        return await self.state.accounts.authenticate(f"Bearer {self.everything if key is None else key}")
 
     async def limit(self, micro_eur: int, org: str = "acme", user: str | None = None) -> None:
         """Sets a spend limit."""
@@ -154,6 +210,11 @@ class Api:
         query = select(usage_lines).order_by(usage_lines.c.id)
         return await self.state.database.run(lambda connection: list(connection.execute(query)))
 
+    async def spend(self) -> dict[str, int]:
+        """What the organisation has spent and what is held, as its key is told."""
+        about: dict[str, int] = (await self.send("GET", "/v1/me")).json()["spend"]["organisation"]
+        return about
+
     async def send(self, method: str, path: str, key: str | None = None, **request: Any) -> httpx.Response:
         """One request with the all-scopes key, unless another is given."""
         headers = {"Authorization": f"Bearer {self.everything if key is None else key}"} | request.pop("headers", {})
@@ -163,6 +224,19 @@ class Api:
         """One chat completion by the obedient engine."""
         body = {"model": "obedient", "messages": [{"role": "user", "content": text}], **fields}
         return await self.send("POST", "/v1/chat/completions", key, json=body)
+
+
+def refused(reply: httpx.Response, status: int, code: str, param: str | None = ANY, says: str = "") -> dict[str, Any]:
+    """The error of a reply, after its status, code, field and sentence were looked at. Fails for another one."""
+    error: dict[str, Any] = reply.json()["error"]
+    assert (reply.status_code, error["code"], error["param"]) == (status, code, param), reply.text
+    assert says in error["message"]
+    return error
+
+
+def events(reply: httpx.Response) -> list[str]:
+    """The data of each server-sent event."""
+    return [line.removeprefix("data: ") for line in reply.text.split("\n\n") if line.startswith("data: ")]
 
 
 @cache
@@ -180,23 +254,97 @@ def app_over(service: Service) -> FastAPI:
     return app
 
 
+def client_of(service: Service, base_url: str = ADDRESS, **transport: Any) -> httpx.AsyncClient:
+    """A client of the app over a service. It holds no connection, so nobody has to close it."""
+    over = httpx.ASGITransport(app_over(service), raise_app_exceptions=False, **transport)
+    return httpx.AsyncClient(transport=over, base_url=base_url)
+
+
+@asynccontextmanager
+async def serving(catalog: Catalog, state: State, **options: Any) -> AsyncIterator[Api]:
+    """The app over `catalog`, whose engines run in this process, for organisation `acme`. `options` are of Service."""
+    service = Service(catalog, options.pop("engines", None) or local_engines(catalog), state, **options)
+    service.drafts.pause_s = 0.001
+    api = Api(service, client_of(service))
+    await api.organisation("acme")
+    api.everything = await api.key(*Scope)
+    yield api
+    await service.drafts.close()
+
+
+@dataclass(frozen=True)
+class Lent:
+    """A database that stays open when the state over it is closed."""
+
+    database: Database
+
+    @property
+    def run(self) -> Any:
+        return self.database.run
+
+    async def close(self) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What the states of all tests stand on: to open it takes longer than most tests."""
+
+    database: Database
+    secrets: Secrets
+    clock: Clock
+
+
+@pytest.fixture(scope="package")
+async def ground(tmp_path_factory: pytest.TempPathFactory, migrated: Path) -> AsyncIterator[Ground]:
+    home = tmp_path_factory.mktemp("ground")
+    shutil.copy(migrated, home)
+    database = connect(default_database(home))
+    yield Ground(database, open_secrets(home, is_shared=False), await Clock.by(database))
+    await database.close()
+
+
+def _empty(connection: Connection) -> None:
+    """Deletes every row: the ids of the next ones begin with 1."""
+    for table in reversed(metadata.sorted_tables):
+        connection.execute(table.delete())
+
+
+def _tasks() -> set[asyncio.Task[Any]]:
+    """All but those in which tests and fixtures run."""
+    return {task for task in asyncio.all_tasks() if "TestRunner" not in repr(task.get_coro())}
+
+
 @pytest.fixture
-async def state(tmp_path: Path, migrated: Path) -> AsyncIterator[State]:
-    shutil.copy(migrated, tmp_path)
-    opened = await open_state(tmp_path)
+async def state(ground: Ground, tmp_path: Path) -> AsyncIterator[State]:
+    """A state with an empty database, counters and caches of its own; its bytes are in `tmp_path`."""
+    before = _tasks()
+    await ground.database.run(_empty)
+    opened = State(Lent(ground.database), ground.secrets, Rates(), open_blobs(tmp_path), ground.clock)
     yield opened
     await opened.close()
+    # What a test left running would write into the next one's database.
+    left = _tasks() - before
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
 
 
 @pytest.fixture
 async def api(state: State) -> AsyncIterator[Api]:
-    catalog = behaving(obedient=chat("obedient"))
-    service = Service(catalog, {m.deployment: LocalEngine(m) for m in catalog.deployed()}, state)
-    transport = httpx.ASGITransport(app_over(service), raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-        api = Api(service, client)
-        await api.organisation("acme")
-        api.everything = await api.key(*Scope)
-        service.drafts.pause_s = 0.001
+    async with serving(behaving(obedient=chat("obedient")), state) as api:
         yield api
-        await service.drafts.close()
+
+
+@pytest.fixture
+async def address(api: Api) -> AsyncIterator[str]:
+    """Where the app of `api` listens, for clients that want a socket."""
+    async with at_port(app_over(api.service)) as address:
+        yield address
+
+
+@pytest.fixture
+async def document(api: Api) -> dict[str, Any]:
+    """The OpenAPI document."""
+    document: dict[str, Any] = (await api.client.get("/openapi.json")).json()
+    return document

@@ -13,9 +13,9 @@ import threading
 from pathlib import Path
 from types import FrameType
 
-from deployments.ingress.money.shutdown import run_at_exit
 from state import open_state
 from state.billing import reservation
+from state.billing.upkeep import run_at_exit
 from state.database.base import now_s
 from tests.state.books import make_caller
 

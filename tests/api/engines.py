@@ -15,17 +15,14 @@ CHAT = "chat-obedient"
 
 def scripted(api: Api, script: Script) -> ScriptedChat:
     """Has the chat model answer `script`."""
-    engine = api.service.engines[CHAT]
-    assert isinstance(engine, LocalEngine)
+    engine = api.engine(CHAT)
     made = engine.adapter = ScriptedChat(script)
     return made
 
 
 def refusing(api: Api, error: ApiError) -> None:
     """Has the chat model answer with `error`."""
-    engines = api.service.engines
-    assert isinstance(engines, dict)
-    engines[CHAT] = Refusing(error)
+    api.replace_engines(Refusing(error), CHAT)
 
 
 class Refusing(LocalEngine):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import anthropic
@@ -13,10 +12,7 @@ import pytest
 from contract.errors import FAULTS
 from tests.api.conftest import Api
 from tests.api.engines import refusing, scripted
-from tests.api.serving import reachable
 from tests.scripted import Call, Script
-
-pytestmark = pytest.mark.anyio
 
 HELLO: list[Any] = [{"role": "user", "content": "say hello"}]
 TOOL: Any = {
@@ -30,9 +26,9 @@ CALLING = Script("where?", "I look", (Call("toolu_1", "look", '{"where": "here"}
 class Client:
     """Both clients of the SDK, at one server."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Api, address: str) -> None:
         self.api = api
-        given: Any = {"base_url": str(api.client.base_url), "api_key": api.everything, "max_retries": 0}
+        given: Any = {"base_url": address, "api_key": api.everything, "max_retries": 0}
         self.plain = anthropic.Anthropic(**given)
         self.anew = anthropic.AsyncAnthropic(**given)
 
@@ -42,12 +38,11 @@ class Client:
 
 
 @pytest.fixture
-async def client(tmp_path: Path) -> AsyncIterator[Client]:
-    async with reachable(tmp_path) as api:
-        made = Client(api)
-        async with made.anew:
-            yield made
-        made.plain.close()
+async def client(api: Api, address: str) -> AsyncIterator[Client]:
+    made = Client(api, address)
+    async with made.anew:
+        yield made
+    made.plain.close()
 
 
 async def test_the_sync_client_gets_a_message(client: Client) -> None:
@@ -135,11 +130,7 @@ async def test_models_are_listed(client: Client) -> None:
     [
         ({"extra_body": {"temperature": 2}}, "BadRequestError", "invalid_request_error"),
         ({"model": "nobody"}, "NotFoundError", "model_not_found"),
-        (
-            {"tools": [{"type": "bash_20250124", "name": "bash"}]},
-            "BadRequestError",
-            "invalid_request_error",
-        ),
+        ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "BadRequestError", "invalid_request_error"),
     ],
 )
 async def test_a_refusal_is_the_error_of_its_kind(client: Client, fields: dict[str, Any], kind: str, code: str) -> None:

@@ -9,16 +9,13 @@ import pytest
 from autoscaling.engine import Timings
 from contract.errors import INVALID_REQUEST, ORG_SPEND_LIMIT, UPSTREAM_ERROR
 from deployments.ingress.context import RequestContext
-from deployments.ingress.money.billing import bill
 from tests.api.bodies import BODIES, FORM_TYPE, FORMS
 from tests.api.conftest import Api
-
-pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
 async def context(api: Api) -> RequestContext:
-    caller = await api.state.accounts.authenticate(f"Bearer {api.everything}")
+    caller = await api.caller()
     return RequestContext(api.service, caller, "req_1", 0.0, Timings())
 
 
@@ -39,7 +36,7 @@ async def test_the_end_decides(api: Api, context: RequestContext, end: BaseExcep
     model = api.service.catalog.chat["obedient"]
 
     async def work() -> None:
-        async with bill(context, model, {"input_tokens": 100, "output_tokens": 100}) as account:
+        async with await context.bill(model, {"input_tokens": 100, "output_tokens": 100}) as account:
             await account.progress(input_tokens=5, output_tokens=2)
             if end is not None:
                 raise end
@@ -56,7 +53,7 @@ async def test_the_end_decides(api: Api, context: RequestContext, end: BaseExcep
 async def test_a_refusal_before_anything_was_produced_costs_nothing(api: Api, context: RequestContext) -> None:
     model = api.service.catalog.chat["obedient"]
     with pytest.raises(Exception, match="refuses"):
-        async with bill(context, model, {"input_tokens": 100}):
+        async with await context.bill(model, {"input_tokens": 100}):
             raise INVALID_REQUEST("the engine refuses it")
     assert await api.usage() == []
 

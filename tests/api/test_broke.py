@@ -11,9 +11,7 @@ from autoscaling.engine import NOBODY, CallContext, Timings, owner_name
 from contract.access import Scope
 from tests.api.bodies import BODIES, FORM_TYPE, FORMS
 from tests.api.conftest import Api, LocalEngine
-from tests.api.test_matrix import OPERATIONS
-
-pytestmark = pytest.mark.anyio
+from tests.api.operations import OPERATIONS
 
 
 class Watched(LocalEngine):
@@ -47,9 +45,7 @@ class Watched(LocalEngine):
 def watched(api: Api, *, runs: bool) -> list[str]:
     """What every engine is asked from now on."""
     asked: list[str] = []
-    engines = api.service.engines
-    assert isinstance(engines, dict)
-    engines |= dict.fromkeys(engines, Watched(runs, asked))
+    api.replace_engines(Watched(runs, asked))
     return asked
 
 
@@ -117,9 +113,8 @@ async def test_what_is_held_for_others_is_not_left(api: Api) -> None:
 
 
 async def test_samples_are_made_in_the_turn_of_their_callers_organisation(api: Api) -> None:
-    engine = api.service.engines["speech-supertonic-3"]
-    assert isinstance(engine, LocalEngine)
-    caller = await api.state.accounts.authenticate(f"Bearer {api.everything}")
+    engine = api.engine("speech-supertonic-3")
+    caller = await api.caller()
     for key, owner in ((api.everything, owner_name(caller.org_id)), ("", NOBODY)):
         reply = await api.client.get(
             f"/v1/audio/voices/M1/samples/{'de' if key else 'en'}.mp3",

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from itertools import product
 from typing import Any
 
@@ -12,27 +9,20 @@ import httpx
 import pytest
 
 from contract.access import Scope
-from deployments.ingress.app import build_app
 from deployments.ingress.deployment import IngressArgs
 from deployments.ingress.front.concurrency import ConcurrencyLimits
 from deployments.ingress.front.cors import listed_origins
 from tests.api.conftest import Api
-from tests.api.test_matrix import OPEN, OPERATIONS
-
-pytestmark = pytest.mark.anyio
+from tests.api.operations import OPEN, OPERATIONS
 
 PAGE = "https://app.example.org"
 FOREIGN = "https://evil.example.net"
 ASKS = {"origin": PAGE, "access-control-request-method": "POST", "access-control-request-headers": "authorization"}
 
 
-@asynccontextmanager
-async def client(api: Api, *allowed: str, **changes: Any) -> AsyncIterator[httpx.AsyncClient]:
+def page_of(api: Api, *allowed: str, **changes: Any) -> httpx.AsyncClient:
     """A client of the same service, with a list of origins."""
-    service = dataclasses.replace(api.service, allowed_origins=listed_origins(allowed), **changes)
-    transport = httpx.ASGITransport(build_app(service), raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as made:
-        yield made
+    return api.changed("http://127.0.0.1", allowed_origins=listed_origins(allowed), **changes).client
 
 
 def cors(reply: httpx.Response) -> dict[str, str]:
@@ -45,8 +35,8 @@ PATHS = sorted(
 
 
 async def test_a_preflight_needs_no_key_on_any_path(api: Api) -> None:
-    async with client(api, PAGE) as page:
-        replies = [await page.options(path, headers=ASKS) for path in PATHS]
+    page = page_of(api, PAGE)
+    replies = [await page.options(path, headers=ASKS) for path in PATHS]
     for reply in replies:
         assert (reply.status_code, reply.content) == (204, b"")
         assert reply.headers["access-control-allow-origin"] == PAGE
@@ -59,8 +49,8 @@ async def test_a_preflight_needs_no_key_on_any_path(api: Api) -> None:
 
 async def test_a_page_reads_the_answer_and_every_header_of_ours(api: Api) -> None:
     headers = {"authorization": f"Bearer {api.everything}", "origin": PAGE}
-    async with client(api, PAGE) as page:
-        reply = await page.post("/v1/audio/speech", headers=headers, json={"input": "hello", "voice": "F1"})
+    page = page_of(api, PAGE)
+    reply = await page.post("/v1/audio/speech", headers=headers, json={"input": "hello", "voice": "F1"})
     assert reply.status_code == 200
     assert (reply.headers["access-control-allow-origin"], reply.headers["vary"]) == (PAGE, "Origin")
     exposed = set(reply.headers["access-control-expose-headers"].split(", "))
@@ -74,37 +64,35 @@ STRANGE = (FOREIGN, "null", f"{PAGE}.evil.net", f"{PAGE}:444", PAGE.replace("htt
 
 
 async def test_a_foreign_page_gets_no_header_of_cors(api: Api) -> None:
-    async with client(api, PAGE) as page:
-        for origin, (method, status) in product(STRANGE, (("OPTIONS", 405), ("GET", 401))):
-            reply = await page.request(method, "/v1/models", headers=ASKS | {"origin": origin})
-            assert (reply.status_code, cors(reply), reply.headers["vary"]) == (status, {}, "Origin"), origin
+    page = page_of(api, PAGE)
+    for origin, (method, status) in product(STRANGE, (("OPTIONS", 405), ("GET", 401))):
+        reply = await page.request(method, "/v1/models", headers=ASKS | {"origin": origin})
+        assert (reply.status_code, cors(reply), reply.headers["vary"]) == (status, {}, "Origin"), origin
 
 
 async def test_a_reply_without_an_origin_varies_so_that_no_cache_gives_it_to_a_page(api: Api) -> None:
-    async with client(api, PAGE) as page:
-        reply = await page.get("/v1/audio/voices/M1/samples/en.mp3")
+    page = page_of(api, PAGE)
+    reply = await page.get("/v1/audio/voices/M1/samples/en.mp3")
     assert (reply.status_code, reply.headers["vary"], cors(reply)) == (200, "Origin", {})
 
 
 async def test_without_a_list_nothing_is_different(api: Api) -> None:
-    async with client(api) as page:
-        preflight = await page.options("/v1/models", headers=ASKS)
-        reply = await page.get("/v1/models", headers={"origin": PAGE})
+    page = page_of(api)
+    preflight = await page.options("/v1/models", headers=ASKS)
+    reply = await page.get("/v1/models", headers={"origin": PAGE})
     assert (preflight.status_code, reply.status_code) == (405, 401)
     assert cors(preflight) == cors(reply) == {}
     assert "vary" not in reply.headers
 
 
 async def test_any_origin_may_be_allowed_and_never_with_credentials(api: Api) -> None:
-    async with client(api, "*") as page:
-        for origin in (PAGE, FOREIGN, "null"):
-            preflight = await page.options("/v1/models", headers=ASKS | {"origin": origin})
-            reply = await page.get("/v1/models", headers={"origin": origin})
-            assert (preflight.status_code, reply.status_code) == (204, 401)
-            assert (
-                preflight.headers["access-control-allow-origin"] == "*" == reply.headers["access-control-allow-origin"]
-            )
-            assert "access-control-allow-credentials" not in {**preflight.headers, **reply.headers}
+    page = page_of(api, "*")
+    for origin in (PAGE, FOREIGN, "null"):
+        preflight = await page.options("/v1/models", headers=ASKS | {"origin": origin})
+        reply = await page.get("/v1/models", headers={"origin": origin})
+        assert (preflight.status_code, reply.status_code) == (204, 401)
+        assert preflight.headers["access-control-allow-origin"] == "*" == reply.headers["access-control-allow-origin"]
+        assert "access-control-allow-credentials" not in {**preflight.headers, **reply.headers}
 
 
 @pytest.mark.parametrize(
@@ -131,15 +119,15 @@ async def test_errors_can_be_read_by_an_allowed_page(
             await use_up(api)
         case "bug":
             monkeypatch.setattr(api.state.rates, "hit", None)
-    async with client(api, PAGE) as page:
-        reply = await page.request(method, path, headers=headers)
+    page = page_of(api, PAGE)
+    reply = await page.request(method, path, headers=headers)
     assert (reply.status_code, reply.headers["access-control-allow-origin"]) == (status, PAGE)
     exposed = reply.headers["access-control-expose-headers"].split(", ")
     assert {"x-request-id", *(("retry-after",) if status == 429 else ())} <= set(exposed)
 
 
 async def use_up(api: Api) -> None:
-    caller = await api.state.accounts.authenticate(f"Bearer {api.everything}")
+    caller = await api.caller()
     while (await api.state.rates.hit(caller)).allowed:
         pass
 
@@ -147,28 +135,28 @@ async def use_up(api: Api) -> None:
 async def test_preflights_count_among_the_requests_under_way(api: Api) -> None:
     for most, status in ((0, 503), (1, 204)):
         budgets = ConcurrencyLimits(most)
-        async with client(api, PAGE, concurrency=budgets) as page:
-            reply = await page.options("/v1/models", headers=ASKS)
+        page = page_of(api, PAGE, concurrency=budgets)
+        reply = await page.options("/v1/models", headers=ASKS)
         assert (reply.status_code, reply.headers["access-control-allow-origin"]) == (status, PAGE)
         assert budgets.requests == 0
 
 
 async def test_headers_are_repeated_where_they_are_names(api: Api) -> None:
     names = ["x-stainless-os, x-api-key", ", ".join(["x"] * 64)]
-    async with client(api, PAGE) as page:
-        for asked in (*names, "x y", "x,,y", "x;y", ", ".join(["x"] * 65), "x" * 65):
-            reply = await page.options("/v1/models", headers=ASKS | {"access-control-request-headers": asked})
-            assert reply.headers.get("access-control-allow-headers") == (asked if asked in names else None)
+    page = page_of(api, PAGE)
+    for asked in (*names, "x y", "x,,y", "x;y", ", ".join(["x"] * 65), "x" * 65):
+        reply = await page.options("/v1/models", headers=ASKS | {"access-control-request-headers": asked})
+        assert reply.headers.get("access-control-allow-headers") == (asked if asked in names else None)
 
 
 async def test_tools_over_mcp_take_the_same_pages(api: Api) -> None:
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
-    async with client(api, PAGE) as page:
-        for origin, status in ((PAGE, 200), (FOREIGN, 403)):
-            headers = {"authorization": f"Bearer {api.everything}", "origin": origin}
-            reply = await page.post("/v1/mcp/mcp", headers=headers, json=body)
-            assert reply.status_code == status
-            assert ("access-control-allow-origin" in reply.headers) == (origin == PAGE)
+    page = page_of(api, PAGE)
+    for origin, status in ((PAGE, 200), (FOREIGN, 403)):
+        headers = {"authorization": f"Bearer {api.everything}", "origin": origin}
+        reply = await page.post("/v1/mcp/mcp", headers=headers, json=body)
+        assert reply.status_code == status
+        assert ("access-control-allow-origin" in reply.headers) == (origin == PAGE)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -17,11 +17,9 @@ from contract.access import TARIFFS, Caller, Scope
 from contract.errors import ApiError
 from contract.limits import KEYLESS_AT_ONCE, MIB
 from deployments.ingress.front import concurrency as budgets_module
-from deployments.ingress.front.concurrency import AnonymousClient, ConcurrencyLimits
-from tests.api.conftest import Api
+from deployments.ingress.front.concurrency import AnonymousClient, ConcurrencyLimits, Holder
+from tests.api.conftest import Api, refused
 from tests.waiting import until
-
-pytestmark = pytest.mark.anyio
 
 FREE = TARIFFS["free"].concurrent_streams * 4
 HELD = {"model": "obedient", "messages": [{"role": "user", "content": "hold 30"}]}
@@ -31,7 +29,7 @@ def caller(org_id: int = 1, key_id: str = "one", streams: int = 4) -> Caller:
     return Caller(org_id, "acme", key_id, replace(TARIFFS["pro"], concurrent_streams=streams), frozenset(Scope))
 
 
-def refused(error: pytest.ExceptionInfo[ApiError]) -> tuple[int, str]:
+def refusal(error: pytest.ExceptionInfo[ApiError]) -> tuple[int, str]:
     assert error.value.retry_after_s in {1, 2, 3}
     return error.value.fault.status, error.value.fault.code
 
@@ -85,35 +83,35 @@ async def test_work_whose_client_has_gone_still_counts_until_it_is_done(api: Api
     assert (await api.send("GET", "/v1/me", key)).status_code == 429
 
 
-@pytest.mark.parametrize(("under_way", "is_refused"), [(4, False), (5, True)])
-def test_requests_of_an_organisation_are_at_most_half_of_the_process(under_way: int, is_refused: bool) -> None:
-    budgets = ConcurrencyLimits(most_requests=10)
-    with ExitStack() as held:
-        for index in range(under_way):
-            held.enter_context(budgets.call(caller(key_id=f"key {index}")))
-        if is_refused:
-            with pytest.raises(ApiError, match="your organisation") as error:
-                held.enter_context(budgets.call(caller(key_id="one more")))
-            assert refused(error) == (429, "rate_limit_exceeded")
-        else:
-            held.enter_context(budgets.call(caller(key_id="one more")))
-        held.enter_context(budgets.call(caller(org_id=2)))
+HOLDERS: dict[str, tuple[int, int, Callable[[int], Holder], Holder, str]] = {
+    "organisation": (10, 5, lambda index: caller(key_id=f"key {index}"), caller(org_id=2), "your organisation"),
+    "address": (
+        100,
+        KEYLESS_AT_ONCE,
+        lambda _: AnonymousClient("192.0.2.1"),
+        AnonymousClient("192.0.2.2"),
+        "this address",
+    ),
+}
+"""Requests of a process, how many of them one holder may have, its requests, another holder, and what is said."""
 
 
-@pytest.mark.parametrize(("under_way", "is_refused"), [(KEYLESS_AT_ONCE - 1, False), (KEYLESS_AT_ONCE, True)])
-def test_requests_of_an_address_without_a_key_are_bounded(under_way: int, is_refused: bool) -> None:
-    budgets = ConcurrencyLimits()
+@pytest.mark.parametrize("is_refused", [False, True])
+@pytest.mark.parametrize("name", HOLDERS)
+def test_requests_of_a_holder_are_bounded(name: str, is_refused: bool) -> None:
+    most_requests, most, holder, other, says = HOLDERS[name]
+    budgets = ConcurrencyLimits(most_requests=most_requests)
     with ExitStack() as held:
-        for _ in range(under_way):
-            held.enter_context(budgets.call(AnonymousClient("192.0.2.1")))
+        for index in range(most if is_refused else most - 1):
+            held.enter_context(budgets.call(holder(index)))
         if is_refused:
-            with pytest.raises(ApiError, match="this address") as error:
-                held.enter_context(budgets.call(AnonymousClient("192.0.2.1")))
-            assert refused(error) == (429, "rate_limit_exceeded")
+            with pytest.raises(ApiError, match=says) as error:
+                held.enter_context(budgets.call(holder(most)))
+            assert refusal(error) == (429, "rate_limit_exceeded")
         else:
-            held.enter_context(budgets.call(AnonymousClient("192.0.2.1")))
-        held.enter_context(budgets.call(AnonymousClient("192.0.2.2")))
-        held.enter_context(budgets.call(caller()))
+            held.enter_context(budgets.call(holder(most)))
+        held.enter_context(budgets.call(other))
+        held.enter_context(budgets.call(caller(org_id=3)))
 
 
 def test_everybody_without_a_key_has_at_most_half_of_the_process() -> None:
@@ -166,7 +164,7 @@ def test_bytes_of_bodies_are_bounded(
         else:
             with pytest.raises(ApiError) as error:
                 second(MIB + more)
-            assert refused(error)[0] == status
+            assert refusal(error)[0] == status
     assert budgets.body_bytes.total == 0
     assert not budgets.body_bytes.of_key
 
@@ -175,8 +173,7 @@ async def test_body_counts_until_its_request_is_over(api: Api, monkeypatch: pyte
     (held,) = await hold(api, api.everything, 1)
     await until(lambda: api.service.concurrency.body_bytes.total)
     monkeypatch.setattr(budgets_module, "BODIES_OF_KEY_BYTES", api.service.concurrency.body_bytes.total + 10)
-    reply = await api.chat("say hello")
-    assert (reply.status_code, reply.json()["error"]["code"]) == (429, "rate_limit_exceeded")
+    refused(await api.chat("say hello"), 429, "rate_limit_exceeded")
     form = {"file": ("x.wav", b"hello")}
     assert (await api.send("POST", "/v1/audio/transcriptions", files=form)).status_code == 429
     await let_go(api, held)

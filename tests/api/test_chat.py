@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import AsyncExitStack
 
 import pytest
 
+from contract.access import TARIFFS, Scope
 from contract.errors import FAULTS
 from contract.limits import CHAT_BODY_BYTES
-from tests.api.conftest import MESSAGE, Api
-
-pytestmark = pytest.mark.anyio
-
-
-def events(text: str) -> list[str]:
-    """The data of each server-sent event."""
-    return [line.removeprefix("data: ") for line in text.split("\n\n") if line.startswith("data: ")]
+from tests.api.conftest import MESSAGE, Api, events, refused
 
 
 async def test_answer_is_a_chat_completion(api: Api) -> None:
@@ -27,7 +22,7 @@ async def test_answer_is_a_chat_completion(api: Api) -> None:
 async def test_stream_ends_with_done(api: Api) -> None:
     reply = await api.chat("stream 3 0", stream=True)
     assert reply.headers["content-type"].startswith("text/event-stream")
-    *chunks, last = events(reply.text)
+    *chunks, last = events(reply)
     assert [json.loads(chunk)["choices"][0]["delta"]["content"] for chunk in chunks] == ["0 ", "1 ", "2 "]
     assert last == "[DONE]"
 
@@ -35,13 +30,12 @@ async def test_stream_ends_with_done(api: Api) -> None:
 async def test_failure_inside_a_stream_is_an_error_event_without_done(api: Api) -> None:
     reply = await api.chat("stream 2 0 fail", stream=True)
     assert reply.status_code == 200
-    assert json.loads(events(reply.text)[-1])["error"]["code"] == "upstream_error"
+    assert json.loads(events(reply)[-1])["error"]["code"] == "upstream_error"
     assert "[DONE]" not in reply.text
 
 
 async def test_failure_before_the_first_event_is_an_ordinary_error(api: Api) -> None:
-    reply = await api.chat("stream 0 0 fail", stream=True)
-    assert (reply.status_code, reply.json()["error"]["code"]) == (502, "upstream_error")
+    refused(await api.chat("stream 0 0 fail", stream=True), 502, "upstream_error")
 
 
 async def test_failure_says_nothing_about_the_inside(api: Api) -> None:
@@ -66,14 +60,6 @@ async def test_refusal_of_the_engine_keeps_its_sentence(api: Api) -> None:
         ({"messages": []}, "messages"),
         ({"messages": [{"role": "king", "content": "x"}]}, "messages[0].role"),
         ({"messages": [{"role": "user"}]}, "messages[0]"),
-        ({"messages": "hello"}, "messages"),
-        ({"temperature": 2.1}, "temperature"),
-        ({"temperature": "hot"}, "temperature"),
-        ({"top_p": 0}, "top_p"),
-        ({"n": 9}, "n"),
-        ({"max_tokens": 0}, "max_tokens"),
-        ({"stop": ["a", "b", "c", "d", "e"]}, "stop"),
-        ({"top_logprobs": 21, "logprobs": True}, "top_logprobs"),
         ({"response_format": {"type": "xml"}}, "response_format.type"),
         ({"tool_choice": "required"}, None),
         ({"tools": [{"type": "functoin"}]}, "tools[0]"),
@@ -86,22 +72,22 @@ async def test_refusal_of_the_engine_keeps_its_sentence(api: Api) -> None:
     ],
 )
 async def test_bad_field_is_named(api: Api, fields: dict[str, object], param: str | None) -> None:
-    reply = await api.send("POST", "/v1/chat/completions", json={"model": "obedient", "messages": [MESSAGE], **fields})
-    assert reply.status_code == 400
-    assert reply.json()["error"]["param"] == param
+    """The place in the body; bounds of values are tested in tests/contract."""
+    body = {"model": "obedient", "messages": [MESSAGE], **fields}
+    refused(await api.send("POST", "/v1/chat/completions", json=body), 400, "invalid_request_error", param)
 
 
 @pytest.mark.parametrize("model", ["unknown", "absent", "lengths", ""])
 async def test_model_that_is_not_offered_is_not_found(api: Api, model: str) -> None:
     reply = await api.chat(model=model)
-    assert (reply.status_code, reply.json()["error"]["code"]) == (404, "model_not_found")
+    refused(reply, 404, "model_not_found")
     assert "`obedient`" in reply.json()["error"]["message"]
 
 
 async def test_declared_length_over_the_limit_is_refused_before_the_key(api: Api) -> None:
     headers = {"content-length": str(CHAT_BODY_BYTES + 1)}
     reply = await api.send("POST", "/v1/chat/completions", "no key", content=b"{}", headers=headers)
-    assert (reply.status_code, reply.json()["error"]["code"]) == (413, "request_too_large")
+    refused(reply, 413, "request_too_large")
 
 
 @pytest.mark.parametrize(("surplus", "status"), [(-1, 200), (0, 200), (1, 413)])
@@ -137,23 +123,14 @@ async def test_failure_bills_nothing(api: Api, command: str) -> None:
     await api.limit(1_000_000)
     await api.chat(command, stream=command.startswith("stream"))
     assert await api.usage() == []
-    about = (await api.send("GET", "/v1/me")).json()
-    assert about["spend"]["organisation"]["held_micro_eur"] == 0
+    assert (await api.spend())["held_micro_eur"] == 0
 
 
-async def test_spend_limit_of_the_organisation_is_402(api: Api) -> None:
-    await api.limit(5)
-    reply = await api.chat(max_tokens=1)
-    assert (reply.status_code, reply.json()["error"]["code"]) == (402, "org_spend_limit")
-
-
-async def test_spend_limit_of_the_user_is_402(api: Api) -> None:
-    from contract.access import Scope
-
+@pytest.mark.parametrize(("user", "code"), [(None, "org_spend_limit"), ("ada", "user_spend_limit")])
+async def test_a_spend_limit_is_402(api: Api, user: str | None, code: str) -> None:
     key = await api.key(Scope.CHAT, user="ada")
-    await api.limit(5, user="ada")
-    reply = await api.chat(key=key, max_tokens=1)
-    assert (reply.status_code, reply.json()["error"]["code"]) == (402, "user_spend_limit")
+    await api.limit(5, user=user)
+    refused(await api.chat(key=key, max_tokens=1), 402, code)
 
 
 async def test_budget_of_nothing_forbids_every_billed_request_and_nothing_else(api: Api) -> None:
@@ -165,24 +142,17 @@ async def test_budget_of_nothing_forbids_every_billed_request_and_nothing_else(a
 async def test_stream_that_outgrows_the_budget_ends_with_402_and_is_billed(api: Api) -> None:
     await api.limit(2700)  # the first slice: 551 for the prompt, 2 x 1,024 for the answer; a second one has no room
     reply = await api.chat("stream 1500 0", stream=True)
-    assert json.loads(events(reply.text)[-1])["error"]["code"] == "org_spend_limit"
+    assert json.loads(events(reply)[-1])["error"]["code"] == "org_spend_limit"
     (line,) = await api.usage()
     assert 0 < line.cost_micro_eur <= 2700
 
 
 async def test_concurrent_streams_of_a_key_are_bounded(api: Api) -> None:
-    from contract.access import TARIFFS
-
     await api.organisation("small", "free")
-    from contract.access import Scope
-
     key = await api.key(Scope.CHAT, org="small")
-    caller = await api.state.accounts.authenticate(f"Bearer {key}")
-    from contextlib import AsyncExitStack
-
+    caller = await api.caller(key)
     async with AsyncExitStack() as streams:
         for _ in range(TARIFFS["free"].concurrent_streams):
             await streams.enter_async_context(api.state.rates.stream(caller))
-        reply = await api.chat("stream 1 0", key=key, stream=True)
-        assert reply.status_code == 429
+        assert (await api.chat("stream 1 0", key=key, stream=True)).status_code == 429
     assert (await api.chat("stream 1 0", key=key, stream=True)).status_code == 200

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import cohere
@@ -12,27 +10,13 @@ import httpx
 import pytest
 
 from tests.api.conftest import Api
-from tests.api.serving import reachable
-
-pytestmark = pytest.mark.anyio
 
 ASKED = {"model": "longest", "query": "q", "documents": ["aa", "aaaa", "a"], "top_n": 2, "max_tokens_per_doc": 100}
 
 
-@pytest.fixture
-async def api(tmp_path: Path) -> AsyncIterator[Api]:
-    async with reachable(tmp_path) as made:
-        yield made
-
-
-def address(api: Api) -> str:
-    """Without a version."""
-    return str(api.client.base_url).rstrip("/")
-
-
 @pytest.mark.parametrize("version", ["", "/v1"])
-async def test_both_clients_read_the_results(api: Api, version: str) -> None:
-    about = {"api_key": api.everything, "base_url": f"{address(api)}{version}"}
+async def test_both_clients_read_the_results(api: Api, address: str, version: str) -> None:
+    about = {"api_key": api.everything, "base_url": f"{address}{version}"}
     # The SDK leaves connections of its own open.
     with httpx.Client() as http:
         blocking = cohere.ClientV2(**about, httpx_client=http)
@@ -55,9 +39,9 @@ async def test_both_clients_read_the_results(api: Api, version: str) -> None:
     ],
 )
 async def test_errors_are_those_of_the_sdk(
-    api: Api, key: str | None, change: dict[str, Any], error: str, says: str
+    api: Api, address: str, key: str | None, change: dict[str, Any], error: str, says: str
 ) -> None:
     async with httpx.AsyncClient() as http:
-        client = cohere.AsyncClientV2(api_key=key or api.everything, base_url=address(api), httpx_client=http)
+        client = cohere.AsyncClientV2(api_key=key or api.everything, base_url=address, httpx_client=http)
         with pytest.raises(getattr(cohere, error), match=says):
             await client.rerank(**ASKED | change)

@@ -12,9 +12,7 @@ import openai
 import pytest
 import typesafe_sdk
 
-from tests.api.conftest import Api
-
-pytestmark = pytest.mark.anyio
+from tests.api.conftest import Api, refused
 
 SYSTEM_ONE = {
     "state": {"subject": "Charged twice", "text": "Please help."},
@@ -109,8 +107,7 @@ async def test_bad_bodies(api: Api) -> None:
 )
 async def test_a_policy_that_a_reply_could_not_express_is_refused(api: Api, path: str, policy: object) -> None:
     body = LISTED if path == "/v1/decisions" else SYSTEM_ONE
-    reply = await api.send("POST", path, json=body | {"policy": policy})
-    assert (reply.status_code, reply.json()["error"]["param"]) == (400, "policy")
+    refused(await api.send("POST", path, json=body | {"policy": policy}), 400, "invalid_request_error", "policy")
     assert await api.usage() == []
     assert (await api.send("POST", path, json=body | {"policy": None})).status_code == 200
 
@@ -205,14 +202,13 @@ async def test_the_system_one_clients_images_are_not_left_out_in_silence(api: Ap
         ({"type": "image", "format": "png", "data_base64": "!"}, "invalid_request_error"),
         ({"type": "image", "part": "asset-0"}, "invalid_request_error"),
     ]:
-        reply = await api.send("POST", "/systemone", json=SYSTEM_ONE | {"assets": {"photo": asset}})
-        assert (reply.status_code, reply.json()["error"]["code"]) == (400, code)
+        refused(await api.send("POST", "/systemone", json=SYSTEM_ONE | {"assets": {"photo": asset}}), 400, code)
 
 
 async def test_a_compressed_body_is_named_as_such(api: Api) -> None:
     """The client compresses bodies of 1 KiB and more where its environment can."""
     reply = await api.send("POST", "/systemone", content=b"\x28\xb5\x2f\xfd", headers={"content-encoding": "zstd"})
-    assert (reply.status_code, reply.json()["error"]["code"]) == (415, "unsupported_media_type")
+    refused(reply, 415, "unsupported_media_type")
     assert "zstd" in reply.json()["error"]["message"]
     reply = await api.send("POST", "/systemone", json=SYSTEM_ONE, headers={"content-encoding": "identity"})
     assert reply.status_code == 200

@@ -5,22 +5,16 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import logging
 import secrets
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, select
 
 from autoscaling.engine import CallContext
 from contract.access import Scope
 from contract.errors import ENGINE_FAILED, WARMING_UP, ApiError
-from state.accounts import organisations
-from state.database.tables import metadata
-from tests.api.conftest import Api
-
-pytestmark = pytest.mark.anyio
+from tests.api.conftest import Api, refused
+from tests.api.records import everything_logged, rows
 
 BINARY = {"type": "binary", "instructions": "Is it?", "true_description": "yes", "false_description": "no"}
 QUESTIONS = {
@@ -98,7 +92,7 @@ async def test_preset(api: Api) -> None:
     assert result["preset"] == {"id": "colour-v1", "version": "1.2.0"}
     assert list(result["answers"]) == ["colour"]
     unknown = await decide(api, questions=None, preset="colour-v9")
-    assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "unknown_preset")
+    refused(unknown, 404, "unknown_preset")
     assert "colour-v1" in unknown.json()["error"]["message"]
 
 
@@ -137,16 +131,12 @@ async def test_a_cold_scorer_tells_what_it_said_last(api: Api, monkeypatch: pyte
 
 async def test_model(api: Api) -> None:
     assert (await decide(api, model="decision-v2")).json()["model"]["id"] == "decision-v2"
-    unknown = await decide(api, model="decision-v3")
-    assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "model_not_found")
+    refused(await decide(api, model="decision-v3"), 404, "model_not_found")
 
 
 async def test_the_organisation_chooses_its_default(api: Api) -> None:
-    def change(connection: Connection) -> None:
-        organisations.change(connection, "late", {"decision_model": "decision-v2"})
-
     await api.organisation("late")
-    await api.state.database.run(change)
+    await api.change("late", decision_model="decision-v2")
     key = await api.key(*Scope, org="late")
     assert (await decide(api, key)).json()["model"]["id"] == "decision-v2"
     assert (await decide(api, key, model="decision-v1")).json()["model"]["id"] == "decision-v1"
@@ -160,11 +150,8 @@ async def test_the_organisation_chooses_its_default(api: Api) -> None:
 async def test_where_the_default_may_not_be_used_a_model_has_to_be_named(
     api: Api, chosen: str | None, missing: str, may_use: str
 ) -> None:
-    def change(connection: Connection) -> None:
-        organisations.change(connection, "half", {"decision_model": chosen, "models": frozenset({may_use})})
-
     await api.organisation("half")
-    await api.state.database.run(change)
+    await api.change("half", decision_model=chosen, models=frozenset({may_use}))
     key = await api.key(*Scope, org="half")
     refused = await decide(api, key)
     error = refused.json()["error"]
@@ -188,7 +175,7 @@ async def test_no_other_model_steps_in(api: Api, monkeypatch: pytest.MonkeyPatch
     engines: Any = api.service.engines
     monkeypatch.setattr(engines["decisions-decision-v1"], "call", refuse)
     reply = await decide(api)
-    assert (reply.status_code, reply.json()["error"]["code"]) == (503, "runtime_unavailable")
+    refused(reply, 503, "runtime_unavailable")
     assert reply.headers.get("retry-after") == (str(fault.retry_after_s) if fault.retry_after_s else None)
     assert await api.usage() == []
 
@@ -197,8 +184,7 @@ async def test_no_other_model_steps_in(api: Api, monkeypatch: pytest.MonkeyPatch
     ("judged", "status", "code"), [("fail", 502, "upstream_error"), ("unmeasured", 503, "runtime_unavailable")]
 )
 async def test_faults_of_the_runtime_bill_nothing(api: Api, judged: str, status: int, code: str) -> None:
-    reply = await decide(api, state=judged)
-    assert (reply.status_code, reply.json()["error"]["code"]) == (status, code)
+    refused(await decide(api, state=judged), status, code)
     assert await api.usage() == []
 
 
@@ -218,19 +204,16 @@ async def test_bytes_of_the_body(api: Api, size: int, status: int) -> None:
 
 
 async def test_characters_and_unknown_fields(api: Api) -> None:
-    long = await decide(api, state="x" * 16_001)
-    assert (long.status_code, long.json()["error"]["code"]) == (413, "request_too_large")
+    refused(await decide(api, state="x" * 16_001), 413, "request_too_large")
     surprise = await decide(api, temperature=0)
     assert (surprise.status_code, surprise.json()["error"]["param"]) == (400, "temperature")
 
 
 async def test_images_are_refused_where_the_runtime_does_not_see(api: Api) -> None:
     image = {"data_url": "data:image/png;base64," + base64.b64encode(b"x" * 100_000).decode()}
-    refused = await decide(api, images=[image, image])
-    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "images_unsupported")
+    refused(await decide(api, images=[image, image]), 400, "images_unsupported")
     assert (await decide(api, images=[])).status_code == 200
-    remote = await decide(api, images=[{"data_url": "https://example.org/x.png"}])
-    assert (remote.status_code, remote.json()["error"]["code"]) == (400, "invalid_request_error")
+    refused(await decide(api, images=[{"data_url": "https://example.org/x.png"}]), 400, "invalid_request_error")
     huge = {"data_url": "data:image/png;base64," + base64.b64encode(bytes(4_000_001)).decode()}
     assert (await decide(api, images=[huge])).status_code == 413
 
@@ -242,24 +225,6 @@ async def test_answers_are_not_kept_for_repetitions(api: Api) -> None:
     assert (first.status_code, second.status_code) == (200, 409)
     assert second.json()["error"]["code"] == "idempotency_finished"
     assert len(await api.usage()) == 1
-
-
-@pytest.fixture
-def records() -> Iterator[list[str]]:
-    """Every record of every logger as text."""
-    texts: list[str] = []
-
-    class Listening(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            texts.append(self.format(record))
-
-    root, handler = logging.getLogger(), Listening()
-    level = root.level
-    root.addHandler(handler)
-    root.setLevel(logging.DEBUG)
-    yield texts
-    root.removeHandler(handler)
-    root.setLevel(level)
 
 
 def _with_canaries(canaries: list[str]) -> list[dict[str, Any]]:
@@ -283,22 +248,17 @@ def _with_canaries(canaries: list[str]) -> list[dict[str, Any]]:
     return bodies
 
 
-async def test_nothing_of_200_canaries_is_written_down(api: Api, records: list[str]) -> None:
+async def test_nothing_of_200_canaries_is_written_down(api: Api) -> None:
     canaries = [f"canary{secrets.token_hex(8)}" for _ in range(200)]
     statuses = set()
-    for index, body in enumerate(_with_canaries(canaries)):
-        whole = {name: value for name, value in body.items() if value is not None}
-        reply = await api.send("POST", "/v1/decisions", json=whole, headers={"idempotency-key": f"k{index}"})
-        statuses.add(reply.status_code)
+    with everything_logged() as logged:
+        for index, body in enumerate(_with_canaries(canaries)):
+            whole = {name: value for name, value in body.items() if value is not None}
+            reply = await api.send("POST", "/v1/decisions", json=whole, headers={"idempotency-key": f"k{index}"})
+            statuses.add(reply.status_code)
     assert {200, 400, 404, 502} <= statuses
-
-    def dump(connection: Connection) -> str:
-        return "\n".join(
-            repr(row) for table in metadata.sorted_tables for row in connection.execute(select(table)).all()
-        )
-
-    written = "\n".join([*records, await api.state.database.run(dump)])
-    assert records, "the test must see what is logged"
+    assert logged.getvalue(), "the test must see what is logged"
+    written = logged.getvalue() + await rows(api.state)
     assert [canary for canary in canaries if canary in written] == []
 
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import io
-import wave
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
@@ -20,9 +18,8 @@ from contract.access import Scope
 from contract.transcription.engine import Segment, TranscriptionJob, TranscriptUpdate
 from models.transcription.adapter import Recording, TranscriptionAdapter
 from tests.api.conftest import Api
+from tests.api.sounds import wav
 from tests.waiting import until
-
-pytestmark = pytest.mark.anyio
 
 KEYS = 50
 
@@ -35,24 +32,14 @@ class Attentive(TranscriptionAdapter):
         yield TranscriptUpdate(seconds, seconds, "en", (Segment("hello", 0.0, seconds),))
 
 
-def second() -> bytes:
-    made = io.BytesIO()
-    with wave.open(made, "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(16_000)
-        file.writeframes(bytes(32_000))
-    return made.getvalue()
-
-
 async def of_a_clip(api: Api, key: str) -> httpx.Response:
-    clip = base64.b64encode(second()).decode()
+    clip = base64.b64encode(wav()).decode()
     body = {"input": "hello", "reference_audio_b64": clip, "language": "en"}
     return await api.send("POST", "/v1/audio/speech", key, json=body)
 
 
 async def of_a_recording(api: Api, key: str) -> httpx.Response:
-    return await api.send("POST", "/v1/audio/transcriptions", key, files={"file": ("memo.wav", second())})
+    return await api.send("POST", "/v1/audio/transcriptions", key, files={"file": ("memo.wav", wav())})
 
 
 @pytest.mark.parametrize("send", [of_a_clip, of_a_recording])

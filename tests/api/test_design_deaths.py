@@ -13,20 +13,16 @@ import httpx
 import pytest
 
 from contract.voice_design.draft import DRAFT_STATES
-from deployments.ingress.app import build_app
 from deployments.ingress.context import Service
 from state import open_state
 from state.drafts import Drafts
 from state.drafts.store import LEASE_S
-from tests.api.conftest import Api, LocalEngine
+from tests.api.conftest import Api, client_of, local_engines
+from tests.api.designs import DESIGNS, ORDER
 from tests.catalogs import behaving, chat
 from tests.state.books import eventually
 
-pytestmark = pytest.mark.anyio
-
 ROOT = Path(__file__).parent.parent.parent
-DESIGNS = "/v1/audio/voices/designs"
-ORDER = {"gender": "f", "age_years": 34}
 
 
 class Client:
@@ -89,10 +85,8 @@ async def heir(tmp_path: Path, dead: tuple[str, dict[str, str]]) -> AsyncIterato
     state = await open_state(tmp_path)
     state.drafts = Drafts(state.database, state.blobs, lambda: time.time() + LEASE_S)
     catalog = behaving(obedient=chat("obedient"))
-    service = Service(catalog, {m.deployment: LocalEngine(m) for m in catalog.deployed()}, state)
-    transport = httpx.ASGITransport(build_app(service), raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-        yield Api(service, client, dead[0])
+    service = Service(catalog, local_engines(catalog), state)
+    yield Api(service, client_of(service), dead[0])
     await service.drafts.close()
     await state.close()
 

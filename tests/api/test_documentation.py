@@ -12,8 +12,6 @@ import pytest
 
 from deployments.ingress.mcp.documentation import ROOT, Documentation, sections
 
-pytestmark = pytest.mark.anyio
-
 QUESTIONS = tomllib.loads((Path(__file__).parent / "docs_questions.toml").read_text("utf-8"))["question"]
 
 

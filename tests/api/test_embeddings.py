@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import httpx
 import openai
 import pytest
 
-from deployments.ingress.app import build_app
-from tests.api.conftest import Api
-
-pytestmark = pytest.mark.anyio
+from tests.api.conftest import Api, refused
 
 
 async def test_vectors_come_in_the_order_of_the_texts(api: Api) -> None:
@@ -26,7 +20,7 @@ async def test_official_client_asks_for_base64_and_reads_it(api: Api) -> None:
     assert result.data[0].embedding == [4.0] * 4
 
 
-@pytest.mark.parametrize(("dimensions", "status"), [(0, 400), (3, 400), (4, 200), (5, 400)])
+@pytest.mark.parametrize(("dimensions", "status"), [(3, 400), (4, 200)])
 async def test_dimensions_are_honoured_or_refused(api: Api, dimensions: int, status: int) -> None:
     body = {"model": "lengths", "input": "x", "dimensions": dimensions}
     reply = await api.send("POST", "/v1/embeddings", json=body)
@@ -37,13 +31,7 @@ async def test_dimensions_are_honoured_or_refused(api: Api, dimensions: int, sta
         assert reply.json()["error"]["param"] == "dimensions"
 
 
-@pytest.mark.parametrize(("count", "status"), [(0, 400), (1, 200), (2047, 200), (2048, 200), (2049, 400)])
-async def test_number_of_inputs(api: Api, count: int, status: int) -> None:
-    reply = await api.send("POST", "/v1/embeddings", json={"model": "lengths", "input": ["x"] * count})
-    assert reply.status_code == status
-
-
-@pytest.mark.parametrize(("ids", "vectors"), [([5], [1.0]), ([1, 2, 3], [3.0]), ([[1, 2], [3]], [2.0, 1.0])])
+@pytest.mark.parametrize(("ids", "vectors"), [([1, 2, 3], [3.0]), ([[1, 2], [3]], [2.0, 1.0])])
 async def test_token_ids_of_one_text_or_many_reach_the_engine(api: Api, ids: object, vectors: list[float]) -> None:
     reply = await api.send("POST", "/v1/embeddings", json={"model": "lengths", "input": ids})
     assert [item["embedding"][0] for item in reply.json()["data"]] == vectors
@@ -63,13 +51,11 @@ async def test_a_cut_can_be_forbidden(api: Api, length: int, truncate: bool, sta
 async def test_a_prompt_of_the_stanza_stands_before_the_text(api: Api) -> None:
     models = dict(api.service.catalog.embeddings)
     models["lengths"] = models["lengths"].model_copy(update={"prompts": {"query": "ask: ", "code": "c "}})
-    service = replace(api.service, catalog=api.service.catalog.model_copy(update={"embeddings": models}))
-    headers = {"authorization": f"Bearer {api.everything}"}
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(build_app(service)), base_url="http://test") as client:
-        for kind, length in {"query": 6, "search_query": 6, "code": 3, "document": 1, "clustering": 1, None: 1}.items():
-            body = {"model": "lengths", "input": "x", "input_type": kind}
-            reply = await client.post("/v1/embeddings", headers=headers, json=body)
-            assert reply.json()["data"][0]["embedding"][0] == length, kind
+    prompted = api.with_models(embeddings=models)
+    for kind, length in {"query": 6, "search_query": 6, "code": 3, "document": 1, "clustering": 1, None: 1}.items():
+        body = {"model": "lengths", "input": "x", "input_type": kind}
+        reply = await prompted.send("POST", "/v1/embeddings", json=body)
+        assert reply.json()["data"][0]["embedding"][0] == length, kind
 
 
 async def test_a_model_without_prompts_ignores_what_a_text_is_for(api: Api) -> None:
@@ -94,7 +80,7 @@ async def test_an_unknown_input_type_is_400_and_the_known_ones_are_named(api: Ap
 )  # fmt: skip
 async def test_input_that_is_no_text_is_400(api: Api, input_: object) -> None:
     reply = await api.send("POST", "/v1/embeddings", json={"model": "lengths", "input": input_})
-    assert (reply.status_code, reply.json()["error"]["param"]) == (400, "input")
+    refused(reply, 400, "invalid_request_error", "input")
 
 
 async def test_embeddings_are_billed_by_tokens(api: Api) -> None:

@@ -9,29 +9,19 @@ import av
 import httpx
 import pytest
 
-from contract.access import Scope
 from contract.catalog import Catalog
-from deployments.ingress.app import build_app
-from deployments.ingress.context import Service
 from state import State
-from tests.api.conftest import Api, LocalEngine
+from tests.api.conftest import Api, LocalEngine, refused, serving
 from tests.configs.test_fifth_engine import LANGUAGE, MODEL, PROVIDER, VOICE, catalog
 
 __all__ = ["catalog"]
-
-pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
 async def five(catalog: Catalog, state: State) -> AsyncIterator[Api]:
     """The app over that catalogue, with the fifth engine behind it."""
     model = catalog.speech[MODEL]
-    service = Service(catalog, {model.deployment: LocalEngine(model)}, state)
-    transport = httpx.ASGITransport(build_app(service), raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-        api = Api(service, client)
-        await api.organisation("acme")
-        api.everything = await api.key(*Scope)
+    async with serving(catalog, state, engines={model.deployment: LocalEngine(model)}) as api:
         yield api
 
 
@@ -67,8 +57,7 @@ async def test_it_is_listed_and_billed(five: Api) -> None:
 
 
 async def test_what_it_lacks_is_refused_as_its_stanza_says(five: Api) -> None:
-    reply = await speak(five, provider=PROVIDER, voice="F1")
-    assert (reply.status_code, reply.json()["error"]["code"]) == (400, "voice_provider_mismatch")
+    refused(await speak(five, provider=PROVIDER, voice="F1"), 400, "voice_provider_mismatch")
     reply = await speak(five, provider="nobody")
     assert (reply.status_code, reply.json()["error"]["param"]) == (400, "provider")
     assert PROVIDER in reply.json()["error"]["message"]

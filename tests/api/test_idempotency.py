@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import httpx2
@@ -15,14 +15,10 @@ from starlette.types import Message
 from autoscaling.engine import CallContext, Engine
 from contract.access import Scope
 from contract.errors import ApiError
-from deployments.ingress.app import build_app
 from state.idempotency import MAX_BODY_BYTES
-from state.replies import KEEP_S
+from tests.api.asgi import exchange, http_scope
 from tests.api.bodies import BODIES
-from tests.api.conftest import Api
-from tests.state.books import pass_time
-
-pytestmark = pytest.mark.anyio
+from tests.api.conftest import Api, app_over, refused
 
 CHAT = "/chat/completions"
 UNKEYED = ("/audio/speech", "/messages/count_tokens", "/tokenize", "/detokenize")
@@ -53,9 +49,9 @@ class Paused:
 @pytest.fixture
 def engine(api: Api) -> Paused:
     """In front of the chat engine."""
-    engines: Any = api.service.engines
-    paused = engines["chat-obedient"] = Paused(engines["chat-obedient"])
-    return paused
+    paused: Any = Paused(api.engine())
+    api.replace_engines(paused, "chat-obedient")
+    return cast(Paused, paused)
 
 
 async def post(api: Api, path: str = CHAT, idempotency_key: str = "k1", **fields: Any) -> httpx.Response:
@@ -80,11 +76,11 @@ async def test_repetition_gets_the_first_answer_and_no_second_bill(api: Api, pat
     assert len(await api.usage()) == (path not in FREE)
 
 
-@pytest.mark.parametrize("path", KEYED)
-async def test_openapi_names_the_header(api: Api, path: str) -> None:
-    paths = (await api.client.get("/openapi.json")).json()["paths"]
-    operation = (paths.get(f"/v1{path}") or paths[path])["post"]
-    assert [parameter["name"] for parameter in operation["parameters"]] == ["Idempotency-Key"]
+async def test_openapi_names_the_header(document: dict[str, Any]) -> None:
+    paths = document["paths"]
+    for path in KEYED:
+        operation = (paths.get(f"/v1{path}") or paths[path])["post"]
+        assert [parameter["name"] for parameter in operation["parameters"]] == ["Idempotency-Key"]
 
 
 async def test_fifty_at_once_are_one_execution_and_one_line(api: Api, engine: Paused) -> None:
@@ -106,7 +102,7 @@ async def test_while_it_runs_it_is_409_and_may_be_sent_again(api: Api, engine: P
     first = asyncio.create_task(post(api))
     await engine.called.wait()
     second = await post(api)
-    assert (second.status_code, second.json()["error"]["code"]) == (409, "idempotency_in_progress")
+    refused(second, 409, "idempotency_in_progress")
     assert (second.headers["x-should-retry"], second.headers["retry-after"]) == ("true", "1")
     engine.go.set()
     assert (await first).status_code == 200
@@ -197,13 +193,8 @@ async def test_streams_ignore_the_header(api: Api) -> None:
     assert "idempotent-replayed" not in (await post(api)).headers
 
 
-@pytest.mark.parametrize(("chars", "status"), [(0, 400), (1, 200), (255, 200), (256, 400)])
-async def test_key_is_1_to_255_characters(api: Api, chars: int, status: int) -> None:
-    assert (await post(api, idempotency_key="~" * chars)).status_code == status
-
-
-@pytest.mark.parametrize("key", ["a b", "a\tb", "\x7f", "\xe9", "a\x00"])
-async def test_key_is_visible_ascii(api: Api, key: str) -> None:
+@pytest.mark.parametrize("key", ["", "~" * 256, "a b", "\xe9", "a\x00"])
+async def test_a_key_is_visible_ascii(api: Api, key: str) -> None:
     headers = [(b"authorization", f"Bearer {api.everything}".encode()), (b"idempotency-key", key.encode("latin-1"))]
     reply = await api.client.post(CHAT, json=BODIES[CHAT], headers=headers)
     assert (reply.status_code, reply.json()["error"]["param"]) == (400, "Idempotency-Key")
@@ -228,14 +219,6 @@ async def test_longer_answers_go_out_once_and_are_not_kept(api: Api, over_bytes:
     assert len(await api.usage()) == 2
 
 
-@pytest.mark.parametrize(("passed_s", "lines"), [(KEEP_S - 30, 1), (KEEP_S, 2)])
-async def test_a_key_is_kept_for_24_hours(api: Api, passed_s: int, lines: int) -> None:
-    await post(api)
-    await pass_time(api.state.database, passed_s)
-    assert (await post(api)).status_code == 200
-    assert len(await api.usage()) == lines
-
-
 async def test_an_answer_that_cannot_be_kept_still_goes_out(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(*_: object) -> None:
         raise ApiError("STATE_UNAVAILABLE", "full")
@@ -254,15 +237,7 @@ async def test_what_a_request_holds_is_given_back_once_its_reply_is_sent(api: Ap
 
     text = json.dumps(BODIES[CHAT]).encode()
     headers = [(b"authorization", f"Bearer {api.everything}".encode()), (b"content-length", b"%d" % len(text))]
-    scope = {"type": "http", "method": "POST", "path": f"/v1{CHAT}", "raw_path": f"/v1{CHAT}".encode()}
-    scope |= {"query_string": b"", "headers": [*headers, (b"idempotency-key", b"k1")], "http_version": "1.1"}
-    inbox: list[Message] = [{"type": "http.request", "body": text}]
-
-    async def receive() -> Message:
-        if not inbox:
-            await asyncio.Event().wait()
-        return inbox.pop()
-
-    await build_app(api.service)(scope | {"client": ("127.0.0.1", 1)}, receive, sent)
+    scope = http_scope("POST", f"/v1{CHAT}", [*headers, (b"idempotency-key", b"k1")])
+    await exchange(app_over(api.service), scope, text, sent)
     assert requests == [1, 1]
     assert api.service.concurrency.requests == 0

@@ -15,8 +15,6 @@ from contract.errors import UPSTREAM_ERROR, UPSTREAM_TIMEOUT, ApiError
 from contract.speech.engine import AudioBlock
 from tests.api.conftest import Api, LocalEngine, at_work
 
-pytestmark = pytest.mark.anyio
-
 
 class Holding(LocalEngine):
     """Takes every call and answers none: a call goes out `at_once`, or waits for a replica for ever.
@@ -59,9 +57,7 @@ class Holding(LocalEngine):
 
 def held(api: Api, engine: Holding) -> Holding:
     """Puts `engine` in the place of every engine."""
-    engines = api.service.engines
-    assert isinstance(engines, dict)
-    engines |= dict.fromkeys(engines, engine)
+    api.replace_engines(engine)
     return engine
 
 
@@ -144,7 +140,7 @@ async def test_what_was_begun_fits_into_the_budget(api: Api) -> None:
         engine = held(api, Holding())
         await left(api, engine, *LEAVINGS["chat"][:2])
         assert len(await api.usage()) == number + 1
-    me = (await api.send("GET", "/v1/me")).json()["spend"]["organisation"]
+    me = await api.spend()
     assert me["spent_micro_eur"] == sum(line.cost_micro_eur for line in await api.usage())
     assert me["held_micro_eur"] == 0
 
@@ -159,8 +155,7 @@ WHOLE = {
 @pytest.mark.parametrize("name", WHOLE)
 async def test_whole_answers_are_counted_for_those_who_have_left_one(api: Api, name: str) -> None:
     path, body = WHOLE[name]
-    engine = api.service.engines["chat-obedient"]
-    assert isinstance(engine, LocalEngine)
+    engine = api.engine()
 
     async def leave(text: str, counts: int) -> Any:
         before = len(await api.usage())
@@ -186,7 +181,7 @@ async def test_whole_answers_are_counted_for_those_who_have_left_one(api: Api, n
 async def test_a_count_that_takes_longer_than_an_answer_may_is_504_and_billed_as_far_as_it_went(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    caller = await api.state.accounts.authenticate(f"Bearer {api.everything}")
+    caller = await api.caller()
     api.service.early_leavers.put(caller.org_id, True, time.monotonic())
     assert (await api.chat("stream 3 0.01")).status_code == 200
     model = api.service.catalog.chat["obedient"]
@@ -202,7 +197,7 @@ async def test_a_count_that_takes_longer_than_an_answer_may_is_504_and_billed_as
 
 @pytest.mark.parametrize(("error", "is_counted"), [(UPSTREAM_TIMEOUT, True), (UPSTREAM_ERROR, False)])
 async def test_answers_are_counted_once_one_has_run_into_its_time_limit(api: Api, error: Any, is_counted: bool) -> None:
-    caller = await api.state.accounts.authenticate(f"Bearer {api.everything}")
+    caller = await api.caller()
     held(api, Holding(error=error()))
     assert (await api.chat("say hello")).status_code == error.status
     assert await api.usage() == []

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import Any
 
-import httpx
 import pytest
 
-from deployments.ingress.app import build_app
 from deployments.ingress.front.cors import listed_origins
 from deployments.ingress.wire.replies import MOST_PLACES
 from tests.api.conftest import Api
 from tests.api.engines import scripted
 from tests.scripted import Script
-
-pytestmark = pytest.mark.anyio
 
 PAGE = "https://app.example.org"
 SEARCH = {"type": "web_search"}
@@ -91,11 +86,8 @@ async def test_the_header_is_not_endless(api: Api, count: int) -> None:
 
 async def test_a_page_reads_it_and_the_operator_names_it(api: Api) -> None:
     scripted(api, Script(text="hello"))
-    service = dataclasses.replace(api.service, allowed_origins=listed_origins([PAGE]), header_prefix="x-acme-")
-    transport = httpx.ASGITransport(build_app(service), raise_app_exceptions=False)
-    headers = {"origin": PAGE, "authorization": f"Bearer {api.everything}"}
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as page:
-        reply = await page.post("/v1/responses", json=body("/v1/responses"), headers=headers)
+    named = api.changed("http://127.0.0.1", allowed_origins=listed_origins([PAGE]), header_prefix="x-acme-")
+    reply = await named.send("POST", "/v1/responses", json=body("/v1/responses"), headers={"origin": PAGE})
     assert reply.headers["x-acme-ignored"] == "tools[1]"
     assert "x-acme-ignored" in reply.headers["access-control-expose-headers"].split(", ")
 

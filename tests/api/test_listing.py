@@ -11,10 +11,8 @@ import openai
 import pytest
 
 from contract import VERSION
-from tests.api.conftest import Api
+from tests.api.conftest import Api, refused
 from tests.docs.pages import ROOT
-
-pytestmark = pytest.mark.anyio
 
 SPEAKERS = ("supertonic-3", "cosyvoice-3", "voxtral-mini-tts", "qwen3-tts")
 TRANSCRIBERS = ("voxtral-mini-transcribe", "whisper-large-v3")
@@ -66,8 +64,7 @@ async def test_decision_models_say_what_they_cost(api: Api) -> None:
 
 
 async def test_unknown_model_is_404(api: Api) -> None:
-    reply = await api.send("GET", "/v1/models/nobody")
-    assert (reply.status_code, reply.json()["error"]["code"]) == (404, "model_not_found")
+    refused(await api.send("GET", "/v1/models/nobody"), 404, "model_not_found")
 
 
 async def test_official_client_reads_the_list(api: Api) -> None:
@@ -78,9 +75,7 @@ async def test_official_client_reads_the_list(api: Api) -> None:
 
 
 async def test_organisation_sees_only_models_enabled_for_it(api: Api) -> None:
-    from state.accounts import organisations
-
-    await api.state.database.run(lambda c: organisations.change(c, "acme", {"models": frozenset({"lengths"})}))
+    await api.change(models=frozenset({"lengths"}))
     key = await api.key("chat")  # the cache knows the other key's organisation as it was
     body = (await api.send("GET", "/v1/models", key)).json()
     assert [model["id"] for model in body["data"]] == ["lengths"]

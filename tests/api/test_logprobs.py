@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.conftest import Api, LocalEngine
-
-pytestmark = pytest.mark.anyio
+from tests.api.conftest import Api
 
 CHAT = {"model": "obedient", "messages": [{"role": "user", "content": "say hello"}], "logprobs": True}
 RESPONSE = {"model": "obedient", "input": "say hello", "include": ["message.output_text.logprobs"]}
@@ -30,8 +28,7 @@ async def test_logprobs_are_bounded(
 ) -> None:
     models: Any = api.service.catalog.chat
     models["obedient"] = models["obedient"].model_copy(update={"context_window": 262_144})
-    engine = api.service.engines["chat-obedient"]
-    assert isinstance(engine, LocalEngine)
+    engine = api.engine()
     for tokens, status in ((most - 1, 200), (most, 200), (None, 200), (most + 1, 400)):
         engine.callers.clear()
         reply = await api.send("POST", path, json=body | {budget: tokens, "stream": stream})

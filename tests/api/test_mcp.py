@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -11,19 +11,15 @@ from typing import Any
 import httpx
 import httpx2
 import pytest
-import uvicorn
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from contract.access import Scope
 from contract.chat.engine import ChatJob, ChatReply
 from contract.errors import WARMING_UP
-from deployments.ingress.app import build_app
 from tests.api.conftest import Api
-from tests.api.serving import as_in_serve
 from tests.state.books import eventually
-
-pytestmark = pytest.mark.anyio
+from tests.waiting import until
 
 MODES = ("legacy", "2026-07-28")
 """How the official client begins: with `initialize` (2025-11-25), or without a handshake."""
@@ -51,33 +47,15 @@ class Served:
         ):
             yield client
 
-    @property
-    def under_way(self) -> Callable[[], int]:
+    def under_way(self) -> int:
         """How many calls the chat engine works on."""
-        adapter: Any = self.api.service.engines["chat-obedient"]
-        return lambda: adapter.adapter.under_way
-
-    async def idle(self) -> bool:
-        return self.under_way() == 0
-
-    async def busy(self) -> bool:
-        return self.under_way() > 0
+        calls: int = self.api.engine().adapter.under_way
+        return calls
 
 
 @pytest.fixture
-async def served(api: Api) -> AsyncIterator[Served]:
-    server = uvicorn.Server(
-        uvicorn.Config(as_in_serve(build_app(api.service)), port=0, lifespan="off", log_level="error")
-    )
-    running = asyncio.create_task(server.serve())
-
-    async def has_started() -> bool:
-        return server.started
-
-    await eventually(has_started)
-    yield Served(api, f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}")
-    server.should_exit = True
-    await running
+def served(api: Api, address: str) -> Served:
+    return Served(api, address)
 
 
 # --- the official client ---------------------------------------------------------------------------------------------
@@ -122,7 +100,7 @@ async def test_each_tool_of_the_documentation_is_listed_and_called_without_a_key
         missing = await client.call_tool("read_doc", {"id": "../pyproject.toml"})
         assert (missing.is_error, missing.structured_content["error"]["code"]) == (True, "not_found")
     assert await served.api.usage() == []
-    assert await served.idle()
+    assert served.under_way() == 0
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -251,7 +229,7 @@ class ColdChat:
 
 
 async def test_a_cold_engine_is_an_error_of_the_tool_that_says_when_to_come_back(api: Api) -> None:
-    engine: Any = api.service.engines["chat-obedient"]
+    engine = api.engine()
     engine.adapter = ColdChat()
     refused = await call(api, "chat", {"message": "say hello"})
     assert refused["structuredContent"]["error"]["code"] == "warming_up"
@@ -299,11 +277,11 @@ async def test_a_client_that_leaves_frees_the_engine_while_others_go_on(served: 
     key = {"authorization": f"Bearer {served.api.everything}"}
     async with served.client() as neighbour, httpx.AsyncClient(headers=key) as leaving:
         request = asyncio.create_task(leaving.post(f"{served.url}/mcp/mcp", **revision("chat", {"message": "hold 60"})))
-        await eventually(served.busy)
+        await until(served.under_way)
         request.cancel()
         answers = await asyncio.gather(*(neighbour.call_tool("chat", {"message": "say hello"}) for _ in range(19)))
         assert {answer.content[0].text for answer in answers} == {"hello"}
-        await eventually(served.idle)
+        await until(lambda: not served.under_way())
     lines = await served.api.usage()
     assert len(lines) == 20
     (left,) = [line for line in lines if "output_tokens" not in line.quantities]
@@ -324,7 +302,7 @@ async def test_a_client_that_leaves_a_stream_frees_the_engine_and_pays_for_what_
         async for line in reply.aiter_lines():
             if "notifications/progress" in line:
                 break
-    await eventually(served.idle)
+    await until(lambda: not served.under_way())
 
     async def is_billed() -> bool:
         return [line.cost_micro_eur for line in await served.api.usage()] == [7 + 2 * 1]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -14,45 +13,11 @@ import pytest
 from autoscaling.engine import NOBODY
 from contract.access import Scope
 from contract.limits import DOCS_QUERY_CHARS, DOCS_RESULTS, KEYLESS_BODY_BYTES, KEYLESS_REQUESTS, MCP_BODY_BYTES
-from deployments.ingress.app import build_app
-from deployments.ingress.context import Service
-from state import open_state
-from state.rates import Rates
-from tests.api.conftest import Api, LocalEngine
-from tests.catalogs import behaving, chat
-from tests.state.servers import temporary_folder
-
-pytestmark = pytest.mark.anyio
+from tests.api.conftest import Api, refused
 
 KEYED, OPEN = "/mcp/mcp", "/mcp/docs/mcp"
 PATHS = (KEYED, OPEN)
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
-
-
-@pytest.fixture(scope="module")
-async def world() -> AsyncIterator[Api]:
-    """One state for all of these: hardly any of them gets as far as an engine."""
-    catalog = behaving(obedient=chat("obedient"))
-    with temporary_folder() as home:
-        state = await open_state(home)
-        service = Service(catalog, {model.deployment: LocalEngine(model) for model in catalog.deployed()}, state)
-        async with client_of(service) as client:
-            world = Api(service, client)
-            await world.organisation("acme")
-            world.everything = await world.key(*Scope)
-            yield world
-        await state.close()
-
-
-@pytest.fixture
-def api(world: Api) -> Api:
-    """The same with all of its rate."""
-    world.state.rates = Rates()
-    return world
-
-
-def client_of(service: Service) -> httpx.AsyncClient:
-    return httpx.AsyncClient(transport=httpx.ASGITransport(build_app(service)), base_url="http://test")
 
 
 async def send(api: Api, path: str = KEYED, body: Any = LIST, **headers: str) -> httpx.Response:
@@ -69,11 +34,6 @@ def rpc_error(reply: httpx.Response) -> int:
     return body["error"]["code"]
 
 
-def api_error(reply: httpx.Response) -> str:
-    """The code of an Error object."""
-    return reply.json()["error"]["code"]
-
-
 async def call(api: Api, tool: Any, arguments: Any, path: str = KEYED) -> httpx.Response:
     params = {"name": tool, "arguments": arguments}
     return await send(api, path, {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
@@ -85,53 +45,53 @@ async def call(api: Api, tool: Any, arguments: Any, path: str = KEYED) -> httpx.
 @pytest.fixture
 def public(api: Api) -> Api:
     """The same, reached at https://api.example.org."""
-    service = replace(api.service, public_url="https://api.example.org/voice")
-    return Api(service, client_of(service), api.everything)
+    return api.changed(public_url="https://api.example.org/voice")
+
+
+OURS = (
+    "api.example.org",
+    "API.example.org:443",
+    "127.0.0.1:8000",
+    "[::1]:8000",
+    "10.1.2.3",
+    "localhost:9000",
+    "parlance",
+)
+"""The public host, and those that no page can take."""
+FOREIGN = ("evil.example", "evil.example:8000", "api.example.org.evil.example", "", "a b", "[::")
+FOREIGN_ORIGINS = (
+    "http://evil.example",
+    "https://evil.example:8000",
+    "null",
+    "",
+    "http://127.0.0.2",
+    "file://",
+    "http://[x",
+)
 
 
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:8000", "api.example.org.evil.example", "", "a b", "[::"]
-)
-async def test_a_foreign_host_is_refused(public: Api, path: str, host: str) -> None:
-    reply = await send(public, path, host=host)
-    assert (reply.status_code, api_error(reply)) == (403, "foreign_origin")
-
-
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize(
-    "host",
-    [
-        "api.example.org",
-        "API.example.org:443",
-        "127.0.0.1:8000",
-        "[::1]:8000",
-        "10.1.2.3",
-        "localhost:9000",
-        "parlance",
-    ],
-)
-async def test_the_public_host_and_those_that_no_page_can_take_are_served(public: Api, path: str, host: str) -> None:
+@pytest.mark.parametrize("host", OURS)
+async def test_a_host_of_ours_is_served(public: Api, path: str, host: str) -> None:
     assert (await send(public, path, host=host)).status_code == 200
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    "headers",
+    [*({"host": host} for host in FOREIGN), *({"host": "127.0.0.1:8000", "origin": it} for it in FOREIGN_ORIGINS)],
+    ids=str,
+)
+async def test_a_foreign_host_or_origin_is_refused(public: Api, path: str, headers: dict[str, str]) -> None:
+    refused(await send(public, path, **headers), 403, "foreign_origin")
 
 
 async def test_without_a_public_address_a_domain_is_foreign(api: Api) -> None:
     assert (await send(api, host="api.example.org")).status_code == 403
 
 
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize(
-    "origin",
-    ["http://evil.example", "https://evil.example:8000", "null", "", "http://127.0.0.2", "file://", "http://[x"],
-)
-async def test_a_foreign_origin_is_refused(public: Api, path: str, origin: str) -> None:
-    reply = await send(public, path, host="127.0.0.1:8000", origin=origin)
-    assert (reply.status_code, api_error(reply)) == (403, "foreign_origin")
-
-
 async def test_a_page_whose_name_was_pointed_here_is_refused(public: Api) -> None:
-    reply = await send(public, host="evil.example:8000", origin="http://evil.example:8000")
-    assert (reply.status_code, api_error(reply)) == (403, "foreign_origin")
+    refused(await send(public, host="evil.example:8000", origin="http://evil.example:8000"), 403, "foreign_origin")
 
 
 @pytest.mark.parametrize("origin", ["http://127.0.0.1:6274", "https://api.example.org"])
@@ -162,20 +122,19 @@ async def test_a_body_that_does_not_come_is_given_up(api: Api, path: str, monkey
         yield b"{"
         await asyncio.Event().wait()
 
-    reply = await api.send("POST", path, content=trickling())
-    assert (reply.status_code, api_error(reply)) == (408, "request_timeout")
+    refused(await api.send("POST", path, content=trickling()), 408, "request_timeout")
     assert (api.service.concurrency.body_bytes.total, api.service.concurrency.calls.total) == (0, 0)
 
 
 async def test_a_body_without_a_key_counts_for_its_address(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("deployments.ingress.front.concurrency.BODIES_OF_KEY_BYTES", 10)
     reply = await api.client.post(OPEN, json=LIST)
-    assert (reply.status_code, api_error(reply)) == (429, "rate_limit_exceeded")
+    refused(reply, 429, "rate_limit_exceeded")
     assert "this address" in reply.json()["error"]["message"]
 
 
 async def test_a_tool_is_called_for_the_organisation_of_the_key(api: Api) -> None:
-    engine: Any = api.service.engines["chat-obedient"]
+    engine = api.engine()
     call = {"name": "chat", "arguments": {"message": "say hello"}}
     await api.send("POST", KEYED, json=LIST | {"method": "tools/call", "params": call})
     (owner,) = engine.callers
@@ -183,32 +142,23 @@ async def test_a_tool_is_called_for_the_organisation_of_the_key(api: Api) -> Non
     assert owner != NOBODY
 
 
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize(
-    "body", [b"", b"{", b"\xff", b'{"id": NaN}', b'{"id": 1, "id": 2}', b"[" * 50_000, b'{"id": "\\ud800"}']
-)
-async def test_what_is_no_json_is_a_parse_error(api: Api, path: str, body: bytes) -> None:
-    reply = await send(api, path, body)
-    assert (reply.status_code, rpc_error(reply)) == (400, -32700)
+NO_MESSAGES: list[tuple[Any, int]] = [
+    *((body, -32700) for body in (b"", b"{", b"\xff", b'{"id": NaN}', b'{"id": 1, "id": 2}', b"[" * 50_000)),
+    (b'{"id": "\\ud800"}', -32700),
+    *((body, -32600) for body in ({}, 7, "tools/list", None)),
+    (LIST | {"jsonrpc": "1.0"}, -32600),
+    ({"jsonrpc": "2.0", "id": 1}, -32600),
+    (LIST | {"method": 7}, -32600),
+    (LIST | {"params": [1]}, -32600),
+]
+"""Bodies that are no JSON, or no message, and the code of their refusal."""
 
 
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize(
-    "body",
-    [
-        {},
-        7,
-        "tools/list",
-        None,
-        {"jsonrpc": "1.0", "id": 1, "method": "tools/list"},
-        {"jsonrpc": "2.0", "id": 1},
-        {"jsonrpc": "2.0", "id": 1, "method": 7},
-        {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": [1]},
-    ],
-)
-async def test_what_is_no_message_is_an_invalid_request(api: Api, path: str, body: Any) -> None:
+@pytest.mark.parametrize(("body", "code"), NO_MESSAGES, ids=lambda value: str(value)[:20])
+async def test_what_is_no_message_is_refused(api: Api, path: str, body: Any, code: int) -> None:
     reply = await send(api, path, body)
-    assert (reply.status_code, rpc_error(reply)) == (400, -32600)
+    assert (reply.status_code, rpc_error(reply)) == (400, code)
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -233,7 +183,8 @@ async def test_another_revision_is_refused_with_those_that_are_served(api: Api, 
 @pytest.mark.parametrize("method", ["GET", "DELETE", "PUT", "OPTIONS"])
 async def test_only_post_is_possible(api: Api, path: str, method: str) -> None:
     reply = await api.send(method, path, headers={"accept": "text/event-stream"})
-    assert (reply.status_code, api_error(reply), reply.headers["allow"]) == (405, "method_not_allowed", "POST")
+    refused(reply, 405, "method_not_allowed")
+    assert reply.headers["allow"] == "POST"
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -241,15 +192,13 @@ async def test_only_post_is_possible(api: Api, path: str, method: str) -> None:
     "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "application/jsonp"]
 )
 async def test_another_content_type_is_refused(api: Api, path: str, kind: str) -> None:
-    reply = await send(api, path, content_type=kind)
-    assert (reply.status_code, api_error(reply)) == (415, "unsupported_media_type")
+    refused(await send(api, path, content_type=kind), 415, "unsupported_media_type")
 
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("accept", ["text/event-stream", "text/html", "image/*, text/plain"])
 async def test_a_client_that_takes_no_json_is_refused(api: Api, path: str, accept: str) -> None:
-    reply = await send(api, path, accept=accept)
-    assert (reply.status_code, api_error(reply)) == (406, "not_acceptable")
+    refused(await send(api, path, accept=accept), 406, "not_acceptable")
 
 
 async def test_a_client_that_takes_no_events_gets_json_though_it_sent_a_progress_token(api: Api) -> None:
@@ -311,8 +260,6 @@ async def test_arguments_that_are_no_object_are_an_error_of_the_protocol(api: Ap
         ("search", {"query": "q", "documents": []}, "documents"),
         ("search", {"query": "q", "documents": "a"}, "documents"),
         ("search", {"query": "q", "documents": ["a"] * 1001}, "documents"),
-        ("search", {"query": "q", "top_n": 0}, "top_n"),
-        ("search", {"query": "q" * (DOCS_QUERY_CHARS + 1)}, "query"),
         ("image", {"prompt": 7}, "prompt"),
     ],
 )
@@ -349,8 +296,7 @@ async def test_a_query_has_bounds(api: Api, arguments: Any, is_error: bool) -> N
 
 
 async def test_a_key_without_the_scope_is_refused_before_the_body_is_read(api: Api) -> None:
-    refused = await api.send("POST", KEYED, await api.key(Scope.CHAT, Scope.RERANK), content=b"{")
-    assert (refused.status_code, api_error(refused)) == (403, "missing_scope")
+    refused(await api.send("POST", KEYED, await api.key(Scope.CHAT, Scope.RERANK), content=b"{"), 403, "missing_scope")
     nobody = await api.client.post(KEYED, json=LIST)
     assert (nobody.status_code, nobody.headers["www-authenticate"]) == (401, "Bearer")
 
@@ -360,10 +306,10 @@ async def test_a_flood_without_a_key_is_429_with_the_headers_of_the_rate(api: Ap
     for left in range(KEYLESS_REQUESTS - 1, -1, -1):
         reply = await api.client.post(OPEN, json=LIST)
         assert (reply.status_code, reply.headers["x-ratelimit-remaining"]) == (200, str(left))
-    refused = await api.client.post(OPEN, json=LIST)
-    assert (refused.status_code, api_error(refused)) == (429, "rate_limit_exceeded")
-    assert refused.headers["retry-after"] == refused.headers["x-ratelimit-reset"]
-    assert refused.headers["x-ratelimit-limit"] == str(KEYLESS_REQUESTS)
+    reply = await api.client.post(OPEN, json=LIST)
+    refused(reply, 429, "rate_limit_exceeded")
+    assert reply.headers["retry-after"] == reply.headers["x-ratelimit-reset"]
+    assert reply.headers["x-ratelimit-limit"] == str(KEYLESS_REQUESTS)
     assert (await send(api)).status_code == 200, "keys are counted by themselves"
 
 
@@ -372,8 +318,8 @@ async def test_an_office_behind_one_address_may_search_forty_times_at_once_and_1
     for _ in range(3):
         replies = await asyncio.gather(*(call(api, "search_docs", {"query": "keys"}, OPEN) for _ in range(40)))
         assert {reply.status_code for reply in replies} == {200}
-    refused = await call(api, "search_docs", {"query": "keys"}, OPEN)
-    assert (refused.status_code, 1 <= int(refused.headers["retry-after"]) <= 60) == (429, True)
+    reply = await call(api, "search_docs", {"query": "keys"}, OPEN)
+    assert (reply.status_code, 1 <= int(reply.headers["retry-after"]) <= 60) == (429, True)
 
 
 @pytest.mark.usefixtures("one_window")

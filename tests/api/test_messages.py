@@ -18,8 +18,6 @@ from tests.api.conftest import MESSAGE, Api
 from tests.api.engines import refusing, scripted
 from tests.scripted import Script
 
-pytestmark = pytest.mark.anyio
-
 BODY: dict[str, Any] = {"model": "obedient", "max_tokens": 50, "messages": [MESSAGE]}
 
 
@@ -141,15 +139,17 @@ async def test_an_error_of_the_engine_that_counts_has_it_too(api: Api) -> None:
     check(await send(api, path="/messages/count_tokens"), 503, "warming_up")
 
 
-@pytest.mark.parametrize("key", [{}, {"x-api-key": ""}])
-async def test_without_a_key_it_is_401(api: Api, key: dict[str, str]) -> None:
-    error = check(await api.client.post("/v1/messages", json=BODY, headers=key), 401, "missing_api_key")
-    assert "`x-api-key: <API_KEY>`" in error["message"]
-
-
-async def test_an_unknown_key_is_401(api: Api) -> None:
-    reply = await api.client.post("/v1/messages", json=BODY, headers={"x-api-key": "sk-ant-1"})
-    check(reply, 401, "invalid_api_key")
+@pytest.mark.parametrize(
+    ("headers", "code", "says"),
+    [
+        ({}, "missing_api_key", "`x-api-key: <API_KEY>`"),
+        ({"x-api-key": ""}, "missing_api_key", "`x-api-key: <API_KEY>`"),
+        ({"x-api-key": "sk-ant-1"}, "invalid_api_key", ""),
+    ],
+)
+async def test_without_a_key_that_opens_it_is_401(api: Api, headers: dict[str, str], code: str, says: str) -> None:
+    error = check(await api.client.post("/v1/messages", json=BODY, headers=headers), 401, code)
+    assert says in error["message"]
 
 
 async def test_two_keys_are_401_with_a_sentence(api: Api) -> None:
@@ -161,6 +161,25 @@ async def test_two_keys_are_401_with_a_sentence(api: Api) -> None:
     assert other not in reply.text
 
 
+REFUSED: dict[str, tuple[str, str, dict[str, Any], int, str]] = {
+    "no such model": ("POST", "/messages", {"json": BODY | {"model": "claude-sonnet-4-5"}}, 404, "model_not_found"),
+    "batches": ("POST", "/v1/messages/batches", {}, 404, "not_found"),
+    "a longer path": ("POST", "/messages/x/y", {}, 404, "not_found"),
+    "a slash at the end": ("POST", "/v1/messages/", {}, 404, "not_found"),
+    "another method": ("GET", "/v1/messages", {}, 405, "method_not_allowed"),
+    "too long": ("POST", "/v1/messages", {"content": b" " * (CHAT_BODY_BYTES + 1)}, 413, "request_too_large"),
+    "a form": ("POST", "/v1/messages", {"data": {"a": "b"}, "files": {"file": b"x"}}, 415, "unsupported_media_type"),
+    "no JSON": ("POST", "/v1/messages", {"content": b"{"}, 400, "invalid_json"),
+    "no object": ("POST", "/v1/messages", {"content": b"[]"}, 400, "invalid_request_error"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+async def test_what_no_engine_sees_is_refused_in_this_shape(api: Api, name: str) -> None:
+    method, path, request, status, code = REFUSED[name]
+    check(await api.send(method, path, **request), status, code)
+
+
 async def test_a_missing_scope_is_403(api: Api) -> None:
     reply = await api.send("POST", "/v1/messages", await api.key(Scope.EMBEDDINGS), json=BODY)
     check(reply, 403, "missing_scope")
@@ -169,37 +188,6 @@ async def test_a_missing_scope_is_403(api: Api) -> None:
 async def test_an_empty_budget_is_402(api: Api) -> None:
     await api.limit(0)
     assert check(await send(api), 402, "org_spend_limit")["type"] == "billing_error"
-
-
-async def test_an_unknown_model_is_404(api: Api) -> None:
-    check(await send(api, model="claude-sonnet-4-5"), 404, "model_not_found")
-
-
-@pytest.mark.parametrize("path", ["/v1/messages/batches", "/messages/x/y", "/v1/messages/"])
-async def test_nothing_there_is_404(api: Api, path: str) -> None:
-    check(await api.send("POST", path), 404, "not_found")
-
-
-async def test_another_method_is_405(api: Api) -> None:
-    reply = await api.send("GET", "/v1/messages")
-    check(reply, 405, "method_not_allowed")
-    assert reply.headers["allow"] == "POST"
-
-
-async def test_too_long_a_body_is_413(api: Api) -> None:
-    reply = await api.send("POST", "/v1/messages", content=b" " * (CHAT_BODY_BYTES + 1))
-    assert check(reply, 413, "request_too_large")["type"] == "request_too_large"
-
-
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"x"', b"\xff", b'{"a": NaN}', b'{"a": 1, "a": 2}'])
-async def test_a_broken_body_is_400(api: Api, body: bytes) -> None:
-    reply = await api.send("POST", "/v1/messages", content=body)
-    check(reply, 400, reply.json()["error"]["code"])
-
-
-async def test_a_form_is_415(api: Api) -> None:
-    reply = await api.send("POST", "/v1/messages", data={"a": "b"}, files={"file": b"x"})
-    check(reply, 415, "unsupported_media_type")
 
 
 @pytest.mark.usefixtures("one_window")

@@ -20,8 +20,6 @@ from tests.api.conftest import Api
 from tests.catalogs import REAL
 from tests.state.books import eventually
 
-pytestmark = pytest.mark.anyio
-
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 ADDRESS = f"data:image/png;base64,{PIXEL}"
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
@@ -251,12 +249,6 @@ async def answer(api: Api, path: str, body: dict[str, Any]) -> Any:
     # Few may be made at a time.
     await api.send("DELETE", f"{ORDER}/{told['id']}")
     return reply.status_code, sorted(told)
-
-
-@pytest.fixture
-async def document(api: Api) -> dict[str, Any]:
-    document: dict[str, Any] = (await api.client.get("/openapi.json")).json()
-    return document
 
 
 def schema_of(document: dict[str, Any], path: str) -> dict[str, Any]:

@@ -10,8 +10,6 @@ import pytest
 from tests.api.bodies import BODIES
 from tests.api.conftest import Api
 
-pytestmark = pytest.mark.anyio
-
 JSON_BODIES: dict[str, Any] = BODIES | {"/audio/transcriptions": {"upload_id": "x"}}
 JSON = {"content-type": "application/json"}
 

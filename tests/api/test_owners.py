@@ -20,10 +20,8 @@ from contract.access import Scope
 from models.batching import TokenBatcher
 from tests.api.bodies import BODIES
 from tests.api.conftest import Api, LocalEngine
-from tests.api.test_decoder_turns import second
+from tests.api.sounds import wav
 from tests.waiting import until
-
-pytestmark = pytest.mark.anyio
 
 KEYS = 50
 
@@ -90,12 +88,7 @@ async def by_batcher(owners: Sequence[str]) -> list[int]:
         pytest.param("/completions", {"model": "obedient", "prompt": "hello"}, [], id="completions"),
         pytest.param("/audio/speech", {"input": "hello", "language": "en"}, [by_semaphore], id="phonemes"),
         pytest.param("/audio/transcriptions", None, [by_semaphore], id="transcription"),
-        pytest.param(
-            "/decisions",
-            BODIES["/decisions"],
-            [by_semaphore, by_batcher],
-            id="similarity",
-        ),
+        pytest.param("/decisions", BODIES["/decisions"], [by_semaphore, by_batcher], id="similarity"),
         pytest.param("/embeddings", BODIES["/embeddings"], [by_semaphore, by_batcher], id="embeddings"),
         pytest.param("/rerank", BODIES["/rerank"], [by_semaphore, by_batcher], id="rerank"),
     ],
@@ -116,7 +109,7 @@ async def test_fifty_keys_of_an_organisation_have_one_turn(
     for name in ("call", "stream"):
         monkeypatch.setattr(LocalEngine, name, caught(getattr(LocalEngine, name)))
     await api.organisation("rival")
-    body: dict[str, Any] = {"json": request_} if request_ else {"files": {"file": ("memo.wav", second())}}
+    body: dict[str, Any] = {"json": request_} if request_ else {"files": {"file": ("memo.wav", wav())}}
     for key in [*[await api.key(*Scope) for _ in range(KEYS)], await api.key(*Scope, org="rival")]:
         reply = await api.send("POST", f"/v1{path}", key, **body)
         assert reply.status_code == 200, reply.text

@@ -15,8 +15,6 @@ from deployments.client import Connection, connection
 from tests.api.conftest import Api
 from tests.docs.test_python_client import Handle
 
-pytestmark = pytest.mark.anyio
-
 Ask = Callable[[Connection], Any]
 
 CHAT, EMBEDDER, RERANKER, SCORER = "obedient", "lengths", "longest", "decision-v1"

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from starlette.types import Message
+from starlette.types import Message, Send
 
 from contract.embeddings import MAX_FLOATS, Embeddings, EmbeddingsRequest, job_of, reply, reply_bytes
 from contract.limits import REPLY_PIECE_BYTES
-from deployments.ingress.app import build_app
 from deployments.ingress.front import concurrency as budgets_module
 from deployments.ingress.front import middleware
-from tests.api.conftest import Api, LocalEngine
+from tests.api.asgi import exchange, http_scope
+from tests.api.conftest import Api, LocalEngine, app_over, refused
 from tests.waiting import until
-
-pytestmark = pytest.mark.anyio
 
 SIZE = 1024
 """Numbers of a vector here."""
@@ -27,8 +24,7 @@ SIZE = 1024
 @pytest.fixture
 async def wide(api: Api) -> Api:
     """The same with vectors of SIZE numbers."""
-    engine = api.service.engines["embeddings-lengths"]
-    assert isinstance(engine, LocalEngine)
+    engine = api.engine("embeddings-lengths")
     models: Any = api.service.catalog.embeddings
     models["lengths"] = models["lengths"].model_copy(update={"dimensions": SIZE})
     engine.adapter.model = models["lengths"]
@@ -39,20 +35,11 @@ def inputs(count: int, encoding: str = "float") -> dict[str, Any]:
     return {"model": "lengths", "input": ["x"] * count, "encoding_format": encoding}
 
 
-async def sent(api: Api, body: dict[str, Any], send: Callable[[Message], Awaitable[None]]) -> None:
+async def sent(api: Api, body: dict[str, Any], send: Send) -> None:
     """A reply to `body` over a connection that takes it as `send` does."""
     text = json.dumps(body).encode()
     headers = [(b"authorization", f"Bearer {api.everything}".encode()), (b"content-length", b"%d" % len(text))]
-    scope = {"type": "http", "method": "POST", "path": "/v1/embeddings", "raw_path": b"/v1/embeddings"}
-    scope |= {"query_string": b"", "headers": headers, "client": ("127.0.0.1", 1), "http_version": "1.1"}
-    inbox: list[Message] = [{"type": "http.request", "body": text}]
-
-    async def receive() -> Message:
-        if not inbox:
-            await asyncio.Event().wait()
-        return inbox.pop()
-
-    await build_app(api.service)(scope, receive, send)
+    await exchange(app_over(api.service), http_scope("POST", "/v1/embeddings", headers), text, send)
 
 
 async def test_a_long_reply_is_sent_in_pieces_and_is_whole(wide: Api) -> None:
@@ -71,16 +58,16 @@ async def test_a_long_reply_is_sent_in_pieces_and_is_whole(wide: Api) -> None:
 
 
 async def test_a_client_has_its_time_for_each_piece(wide: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(middleware, "WRITE_S", 2.0)
+    monkeypatch.setattr(middleware, "WRITE_S", 0.8)
     began_s, times = asyncio.get_running_loop().time(), []
 
     async def take_slowly(message: Message) -> None:
         if len(message.get("body", b"")) == REPLY_PIECE_BYTES:
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(0.12)
         times.append(asyncio.get_running_loop().time() - began_s)
 
     await sent(wide, inputs(600), take_slowly)
-    assert times[-1] > 2.0, "all of it took longer than one piece may"
+    assert times[-1] > 0.8, "all of it took longer than one piece may"
 
 
 async def test_a_reply_counts_until_it_is_sent(wide: Api, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +145,7 @@ async def test_a_reply_that_has_no_room_is_refused_before_its_engine_is_asked(
 ) -> None:
     monkeypatch.setattr(budgets_module, bound, 40_000)
     reply = await wide.send("POST", path, json=body)
-    assert (reply.status_code, reply.json()["error"]["code"]) == (status, code)
+    refused(reply, status, code)
     assert 1 <= int(reply.headers["retry-after"]) <= 3
     local = wide.service.engines[engine]
     assert isinstance(local, LocalEngine)

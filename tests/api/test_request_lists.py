@@ -147,10 +147,9 @@ def spent_s(work: Callable[[], object]) -> float:
     return min(once() for _ in range(5))
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(("length", "apart"), [(LONG_BODY_BYTES, False), (LONG_BODY_BYTES + 1, True)])
 async def test_others_take_a_step_between_two_long_bodies(api: Api, length: int, apart: bool) -> None:
-    caller = await api.state.accounts.authenticate(f"Bearer {api.everything}")
+    caller = await api.caller()
     order: list[str] = []
 
     async def somebody_else() -> None:
@@ -167,9 +166,8 @@ async def test_others_take_a_step_between_two_long_bodies(api: Api, length: int,
     assert ("body body" not in " ".join(order)) is apart
 
 
-@pytest.mark.anyio
 async def test_organisations_take_turns_at_having_long_bodies_read(api: Api) -> None:
-    flood = await api.state.accounts.authenticate(f"Bearer {api.everything}")
+    flood = await api.caller()
     victim = replace(flood, org_id=flood.org_id + 1, key_id="another")
     order: list[str] = []
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.api.conftest import Api
-
-pytestmark = pytest.mark.anyio
+from tests.api.conftest import Api, refused
 
 DOCUMENTS = ["aa", {"text": "aaaa"}, "a"]
 
@@ -16,12 +14,6 @@ async def test_results_are_sorted_by_relevance(api: Api) -> None:
     results = (await api.send("POST", "/v1/rerank", json=body)).json()["results"]
     assert [(result["index"], result["relevance_score"]) for result in results] == [(1, 4.0), (0, 2.0), (2, 1.0)]
     assert all("document" not in result for result in results)
-
-
-async def test_documents_are_returned_when_asked(api: Api) -> None:
-    body = {"query": "q", "documents": DOCUMENTS, "return_documents": True, "top_n": 2}
-    results = (await api.send("POST", "/v1/rerank", json=body)).json()["results"]
-    assert [result["document"] for result in results] == [{"text": "aaaa"}, {"text": "aa"}]
 
 
 async def test_model_may_be_left_out(api: Api) -> None:
@@ -39,27 +31,18 @@ async def test_clients_of_coheres_second_version_get_the_same_answer(api: Api, p
     assert len(await api.usage()) == 2
 
 
-@pytest.mark.parametrize(("count", "status"), [(0, 400), (1, 200), (1000, 200), (1001, 400)])
-async def test_number_of_documents(api: Api, count: int, status: int) -> None:
-    reply = await api.send("POST", "/v1/rerank", json={"query": "q", "documents": ["x"] * count})
-    assert reply.status_code == status
-
-
-@pytest.mark.parametrize(
-    ("fields", "param"),
-    [
-        ({"query": ""}, "query"),
-        ({"documents": "x"}, "documents"),
-        ({"documents": [1]}, "documents"),
-        ({"top_n": 0}, "top_n"),
-    ],
-)
-async def test_bad_field_is_named(api: Api, fields: dict[str, object], param: str) -> None:
-    reply = await api.send("POST", "/v1/rerank", json={"query": "q", "documents": ["x"], **fields})
-    assert (reply.status_code, reply.json()["error"]["param"]) == (400, param)
-
-
 async def test_rerank_is_billed_by_tokens(api: Api) -> None:
     await api.send("POST", "/v1/rerank", json={"query": "q", "documents": ["ab", "c"]})
     (line,) = await api.usage()
     assert (line.line, line.quantity) == ("rerank:longest", 3)
+
+
+async def test_a_refused_body_names_its_field_and_costs_nothing(api: Api) -> None:
+    """All bounds: tests/contract/test_rerank.py."""
+    refused(
+        await api.send("POST", "/v1/rerank", json={"query": "", "documents": ["x"]}),
+        400,
+        "invalid_request_error",
+        "query",
+    )
+    assert await api.usage() == []

@@ -7,7 +7,6 @@ import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import openai
@@ -17,10 +16,7 @@ from pydantic import BaseModel
 
 from tests.api.conftest import Api
 from tests.api.engines import scripted
-from tests.api.serving import reachable
 from tests.scripted import Call, Script, ScriptedChat
-
-pytestmark = pytest.mark.anyio
 
 ADD: Any = {
     "type": "function",
@@ -51,11 +47,10 @@ class Served:
 
 
 @pytest.fixture
-async def served(tmp_path: Path) -> AsyncIterator[Served]:
-    async with reachable(tmp_path) as api:
-        url = str(api.client.base_url.join("/v1"))
-        async with openai.AsyncOpenAI(api_key=api.everything, base_url=url, max_retries=0) as client:
-            yield Served(api, url, client)
+async def served(api: Api, address: str) -> AsyncIterator[Served]:
+    url = f"{address}/v1"
+    async with openai.AsyncOpenAI(api_key=api.everything, base_url=url, max_retries=0) as client:
+        yield Served(api, url, client)
 
 
 def strict(response: Response) -> Response:

@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from dataclasses import replace
-
-import httpx
 import pytest
 
 from contract.catalog import FallbackRuntime
-from deployments.ingress.app import build_app
 from tests.api.conftest import Api
-
-pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-async def mixed(api: Api) -> AsyncIterator[Api]:
+def mixed(api: Api) -> Api:
     """`supertonic-3` speaks English and French with `fine`, all else with `plain`."""
     model = api.service.catalog.speech["supertonic-3"]
     assert model.serving
     two = {"runtime": "fine", "license": "MIT", "languages": ("en", "fr"), "fallback": FallbackRuntime(runtime="plain")}
     changed = model.model_copy(update={"serving": model.serving.model_copy(update=two)})
-    catalog = api.service.catalog.model_copy(update={"speech": api.service.catalog.speech | {model.id: changed}})
-    service = replace(api.service, catalog=catalog)
-    transport = httpx.ASGITransport(build_app(service), raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-        yield replace(api, service=service, client=client)
+    return api.with_models(speech=api.service.catalog.speech | {model.id: changed})
 
 
 @pytest.mark.parametrize(("language", "ran"), [("en", "fine"), ("fr", "fine"), ("de", "plain"), ("vi", "plain")])

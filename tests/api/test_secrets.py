@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
-import logging
 import secrets
-import time
 import traceback
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
-
-import pytest
-from sqlalchemy import Connection, select
 
 from autoscaling.engine import CallContext
 from contract.access import Scope
@@ -22,19 +15,13 @@ from contract.catalog import Model
 from contract.chat.engine import ChatBatch
 from deployments.ingress.app import build_app
 from deployments.ingress.context import Service
-from state import State, open_state
-from state.accounts import api_keys, keys, organisations
-from state.accounts.authentication import PEPPER
-from state.accounts.keys import Key
-from state.database.tables import metadata
+from state import State, keys
 from state.rates import Rates
 from tests.api.asgi import Answer, ask
 from tests.api.bodies import BODIES
-from tests.api.conftest import LocalEngine
-from tests.api.test_matrix import CATALOG, OPERATIONS, TAKE_API_KEY_HEADER, Operation
-from tests.state.servers import temporary_folder
-
-pytestmark = pytest.mark.anyio
+from tests.api.conftest import Api, LocalEngine
+from tests.api.operations import CATALOG, OPERATIONS, TAKE_API_KEY_HEADER, Operation
+from tests.api.records import everything_logged, rows
 
 VALID, UNKNOWN = [keys.mint() for _ in range(10)], [keys.mint() for _ in range(10)]
 CREDENTIALS = [f"{scheme} {secrets.token_urlsafe(24)}" for scheme in ("Basic", "Bearer", "Token", "") for _ in range(3)]
@@ -90,22 +77,6 @@ class Planted:
         return answer[0]
 
 
-@contextmanager
-def everything_logged() -> Iterator[io.StringIO]:
-    """Every record of every logger as text, with tracebacks, whatever its level."""
-    text = io.StringIO()
-    handler = logging.StreamHandler(text)
-    root = logging.getLogger()
-    level = root.level
-    root.addHandler(handler)
-    root.setLevel(logging.DEBUG)
-    try:
-        yield text
-    finally:
-        root.removeHandler(handler)
-        root.setLevel(level)
-
-
 def _variants(operation: Operation, canary: str) -> Iterator[bytes]:
     """Bodies with the canary in every place where one can go wrong."""
     yield f'{{"model": "{canary}'.encode()
@@ -119,37 +90,6 @@ def _variants(operation: Operation, canary: str) -> Iterator[bytes]:
             yield json.dumps(good | {name: value}).encode()
     yield json.dumps(good | {"messages": [{"role": "user", "content": canary}], "query": canary}).encode()
     yield json.dumps(good | {"messages": [{"role": "user", "content": canary}], "stream": True}).encode()
-
-
-def _populate(connection: Connection, state: State) -> None:
-    org_id = organisations.create(connection, "acme", "enterprise", (), 1)
-    pepper, now_s = state.secrets.derive(PEPPER), int(time.time())
-
-    def store(key: Key) -> None:
-        api_keys.store(
-            connection,
-            key,
-            pepper,
-            org_id=org_id,
-            user_id=None,
-            scopes=frozenset(Scope),
-            label=None,
-            now_s=now_s,
-        )
-
-    for key in VALID:
-        store(key)
-
-
-async def _dump(state: State) -> str:
-    """Every row of every table."""
-
-    def read(connection: Connection) -> str:
-        return "\n".join(
-            repr(row) for table in metadata.sorted_tables for row in connection.execute(select(table)).all()
-        )
-
-    return await state.database.run(read)
 
 
 async def _send_everything(planted: Planted) -> None:
@@ -174,14 +114,15 @@ async def _send_everything(planted: Planted) -> None:
                 await planted.ask(operation, key, b"", operation.path[:-1] + canary)
 
 
-async def test_nothing_that_was_planted_is_written_down() -> None:
+async def test_nothing_that_was_planted_is_written_down(api: Api) -> None:
     assert len(PLANTED) == 50
-    with temporary_folder() as home, everything_logged() as logged:
-        state = await open_state(home)
-        # Each key sends more than its plan allows in a minute.
-        state.rates = Rates(window_s=1)
-        await state.database.run(lambda connection: _populate(connection, state))
-        planted = Planted(state)
+    # Each key sends more than its plan allows in a minute.
+    api.state.rates = Rates(window_s=1)
+    await api.organisation("planted", "enterprise")
+    for key in VALID:
+        await api.store(key, *Scope, org="planted")
+    with everything_logged() as logged:
+        planted = Planted(api.state)
         for planted.failing[0] in (False, True):
             await _send_everything(planted)
         me = next(operation for operation in OPERATIONS if operation.path == "/v1/me")
@@ -189,9 +130,8 @@ async def test_nothing_that_was_planted_is_written_down() -> None:
             answer = await planted.ask(me, f"Bearer {key.text}", b"")
             assert answer.status == 200
             planted.written.append(repr(answer))
-        planted.written += [repr(planted.service), await _dump(state)]
-        await state.close()
-        assert {200, 400, 401, 404, 500} <= planted.statuses
-        text = "\n".join((*planted.written, logged.getvalue()))
+        planted.written += [repr(planted.service), await rows(api.state)]
+    assert {200, 400, 401, 404, 500} <= planted.statuses
+    text = "\n".join((*planted.written, logged.getvalue()))
     assert "Traceback" in text, "the test must see what servers log"
     assert [secret for secret in PLANTED if secret in text] == []

@@ -11,13 +11,10 @@ from contextlib import asynccontextmanager
 import pytest
 import uvicorn
 
-from deployments.ingress.app import build_app
 from deployments.ingress.front import middleware
-from tests.api.conftest import Api, LocalEngine
+from tests.api.conftest import Api, app_over
 from tests.engines import ObedientChat
 from tests.waiting import until
-
-pytestmark = pytest.mark.anyio
 
 BUFFER_BYTES = 4096
 EVENTS = 3000
@@ -30,7 +27,7 @@ async def served(api: Api) -> AsyncIterator[int]:
     listening = socket.socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
     listening.bind(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(build_app(api.service), lifespan="off", log_level="critical"))
+    server = uvicorn.Server(uvicorn.Config(app_over(api.service), lifespan="off", log_level="critical"))
     serving = asyncio.create_task(server.serve([listening]))
     try:
         await until(lambda: server.started)
@@ -58,8 +55,7 @@ async def asked(api: Api, port: int, events: int) -> AsyncIterator[socket.socket
 
 def under_way(api: Api) -> int:
     """Streams that the engine works on."""
-    engine = api.service.engines["chat-obedient"]
-    assert isinstance(engine, LocalEngine)
+    engine = api.engine()
     assert isinstance(engine.adapter, ObedientChat)
     return engine.adapter.under_way
 
@@ -79,7 +75,7 @@ async def test_client_that_reads_slowly_is_not_dropped(api: Api, monkeypatch: py
     monkeypatch.setattr(middleware, "WRITE_S", 1.0)
     read, loop = b"", asyncio.get_running_loop()
     async with served(api) as port, asked(api, port, 1500) as client:
-        while (piece := await loop.sock_recv(client, 16384)) and b"[DONE]" not in read:
+        while b"[DONE]" not in read and (piece := await loop.sock_recv(client, 16384)):
             read += piece
             await asyncio.sleep(0.005)
     assert read.count(b"data: {") == 1500

@@ -8,8 +8,6 @@ import pytest
 
 from deployments.ingress.front.bodies import ReplyPace, StepTimeout, with_timeout
 
-pytestmark = pytest.mark.anyio
-
 
 async def at_once() -> str:
     return "there"

@@ -11,10 +11,10 @@ import pytest
 from contract.limits import KEYLESS_REQUESTS
 from deployments.ingress.app import build_app
 from deployments.ingress.wire.openapi import written
-from state.accounts import keys
+from state import keys
 from tests.api.conftest import Api
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("one_window")]
+pytestmark = pytest.mark.usefixtures("one_window")
 
 DOCUMENT = "/openapi.json"
 SAMPLE = "/v1/audio/voices/M1/samples/fr.mp3"

@@ -18,8 +18,6 @@ from state.database.tables import reservations, usage_lines
 from tests.api.dying import MARKED, NOTED, STREAMS
 from tests.state.books import line_count, pass_time
 
-pytestmark = pytest.mark.anyio
-
 ROOT = Path(__file__).parent.parent.parent
 
 

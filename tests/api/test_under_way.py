@@ -13,10 +13,8 @@ import pytest
 from contract.access import Scope
 from contract.limits import KEY_CACHE_S
 from state.accounts import api_keys
-from tests.api.conftest import Api, LocalEngine
+from tests.api.conftest import Api
 from tests.waiting import until
-
-pytestmark = pytest.mark.anyio
 
 EVENTS = 10_000
 """Of a stream that nobody waits for to its end."""
@@ -35,8 +33,7 @@ def pass_cache_time(api: Api, monkeypatch: pytest.MonkeyPatch) -> Callable[[], N
 async def streaming(api: Api, key: str | None = None) -> asyncio.Task[httpx.Response]:
     """A stream that has begun."""
     asking = asyncio.create_task(api.chat(f"stream {EVENTS} 0.002", key, stream=True))
-    engine = api.service.engines["chat-obedient"]
-    assert isinstance(engine, LocalEngine)
+    engine = api.engine()
     await until(lambda: engine.adapter.under_way)
     return asking
 
@@ -62,7 +59,7 @@ async def test_a_limit_that_is_set_ends_streams_that_began_without_one(
     await api.limit(limit)
     pass_cache_time()
     await ended(api, asking, "org_spend_limit")
-    spend = (await api.send("GET", "/v1/me")).json()["spend"]["organisation"]
+    spend = await api.spend()
     assert (spend["spent_micro_eur"], spend["held_micro_eur"]) == (limit, 0), "no more than the limit is charged"
 
 
@@ -105,5 +102,5 @@ async def test_a_key_that_is_revoked_ends_its_streams(api: Api, pass_cache_time:
 
 
 async def _spend(api: Api) -> dict[str, int]:
-    found: dict[str, int] = (await api.send("GET", "/v1/me")).json()["spend"]["organisation"]
+    found: dict[str, int] = await api.spend()
     return found

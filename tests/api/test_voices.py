@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
-import io
 import json
 import time
-import wave
 from typing import Any
 
-import httpx
 import pytest
 
 from autoscaling.engine import CallContext, Timings
 from contract.access import Scope
 from contract.speech.voices import SAMPLE_ADDRESS_S
-from deployments.ingress.app import build_app
 from deployments.ingress.flows import voices as flows
 from deployments.ingress.flows.voices import ANONYMOUS_REQUESTS
 from state.voices import own
-from tests.api.conftest import Api
-from tests.state.books import eventually
+from tests.api.conftest import Api, refused
+from tests.api.sounds import wav
 from tests.state.voices import add_voice
-
-pytestmark = pytest.mark.anyio
+from tests.waiting import until
 
 SLUG = "our-speaker"
 
@@ -41,11 +35,7 @@ async def by_slug(api: Api, key: str | None = None) -> dict[str, dict[str, Any]]
 
 async def adopt(api: Api, org_id: int = 1) -> None:
     """Gives organisation `acme` a voice of its own."""
-    file = io.BytesIO()
-    with wave.open(file, "wb") as writer:
-        writer.setparams((1, 2, 24_000, 0, "NONE", ""))
-        writer.writeframes(b"\1\0" * 24_000)
-    await api.state.blobs.put("voices/1/clip.wav", file.getvalue())
+    await api.state.blobs.put("voices/1/clip.wav", wav(1.0, 24_000, b"\1\0"))
     await api.state.blobs.put("voices/1/sample.mp3", b"the sample")
     voice = own(
         slug=SLUG, provider="qwen", label="Ours", gender="f", age_group="30-35", primary_language="de", description=None
@@ -98,37 +88,25 @@ async def test_access_says_what_the_plan_allows(
 
 
 async def test_available_and_503_agree_for_every_voice(api: Api) -> None:
-    speech = dict(api.service.catalog.speech)
-    for absent in ("supertonic-3", "qwen3-tts"):
-        speech[absent] = speech[absent].model_copy(update={"serving": None})
-    catalog = api.service.catalog.model_copy(update={"speech": speech})
     await adopt(api)
-    transport = httpx.ASGITransport(build_app(dataclasses.replace(api.service, catalog=catalog)))
-    headers = {"authorization": f"Bearer {api.everything}"}
-    async with httpx.AsyncClient(transport=transport, base_url="http://test", headers=headers) as client:
-        listed = (await client.get("/v1/audio/voices")).json()["data"]
-        assert {voice["available"] for voice in listed} == {True, False}
-        for voice in listed:
-            reply = await client.post("/v1/audio/speech", json={"input": "hello", "voice": voice["slug"]})
-            is_set_up = reply.status_code == 200
-            assert is_set_up or reply.json()["error"]["code"] == "not_configured"
-            assert voice["available"] == is_set_up, voice["slug"]
+    part = api.without("supertonic-3", "qwen3-tts")
+    listed = (await voices(part))["data"]
+    assert {voice["available"] for voice in listed} == {True, False}
+    for voice in listed:
+        reply = await part.send("POST", "/v1/audio/speech", json={"input": "hello", "voice": voice["slug"]})
+        is_set_up = reply.status_code == 200
+        assert is_set_up or reply.json()["error"]["code"] == "not_configured"
+        assert voice["available"] == is_set_up, voice["slug"]
 
 
 async def test_a_voice_that_its_engine_has_no_recording_of_is_listed_as_not_available(api: Api) -> None:
     speech = dict(api.service.catalog.speech)
     model = speech["qwen3-tts"]
     assert model.serving
-    serving = model.serving.model_copy(
-        update={"options": {"voices": {"rooom-f-01": {"clip": "voices/rooom-f-01.wav"}}}}
-    )
-    speech["qwen3-tts"] = model.model_copy(update={"serving": serving})
-    catalog = api.service.catalog.model_copy(update={"speech": speech})
+    recorded = {"voices": {"rooom-f-01": {"clip": "voices/rooom-f-01.wav"}}}
+    speech[model.id] = model.model_copy(update={"serving": model.serving.model_copy(update={"options": recorded})})
     await adopt(api)
-    transport = httpx.ASGITransport(build_app(dataclasses.replace(api.service, catalog=catalog)))
-    headers = {"authorization": f"Bearer {api.everything}"}
-    async with httpx.AsyncClient(transport=transport, base_url="http://test", headers=headers) as client:
-        listed = {voice["slug"]: voice for voice in (await client.get("/v1/audio/voices")).json()["data"]}
+    listed = await by_slug(api.with_models(speech=speech))
     assert listed["rooom-f-01"]["available"]
     assert not listed["rooom-f-02"]["available"]
     assert listed[SLUG]["available"], "an organisation's voice brings its recording"
@@ -180,7 +158,7 @@ async def test_own_voice_needs_voice_selection(api: Api) -> None:
     await adopt(api, org_id=2)
     key = await api.key(*Scope, org="small")
     reply = await api.send("POST", "/v1/audio/speech", key, json={"input": "x", "voice": SLUG})
-    assert (reply.status_code, reply.json()["error"]["code"]) == (403, "voice_not_in_plan")
+    refused(reply, 403, "voice_not_in_plan")
 
 
 async def test_signed_address_plays_for_an_hour_and_for_nothing_else(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,11 +178,10 @@ async def test_signed_address_plays_for_an_hour_and_for_nothing_else(api: Api, m
 async def test_behind_a_proxy_a_signed_address_says_https_and_keeps_its_path(api: Api) -> None:
     await adopt(api)
     public = "https://api.example.org/voice"
-    app = build_app(dataclasses.replace(api.service, public_url=public))
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://10.0.0.7:8000") as api.client:
-        address = (await by_slug(api))[SLUG]["sample_url"]
-        assert address.startswith(f"{public}/files/voices/1/sample.mp3?expires=")
-        assert (await api.client.get(address.removeprefix(public))).content == b"the sample"
+    behind = api.changed("http://10.0.0.7:8000", public_url=public)
+    address = (await by_slug(behind))[SLUG]["sample_url"]
+    assert address.startswith(f"{public}/files/voices/1/sample.mp3?expires=")
+    assert (await behind.client.get(address.removeprefix(public))).content == b"the sample"
 
 
 # --- samples that are not made yet -----------------------------------------------------------------------------------
@@ -240,15 +217,14 @@ class Asleep:
 
 @pytest.fixture
 def asleep(api: Api, speaker: Any) -> Asleep:
-    engines: Any = api.service.engines
-    name = api.service.speech_engines["supertonic"].deployment
-    engines[name] = sleeping = Asleep(speaker)
+    sleeping: Any = Asleep(speaker)
+    api.replace_engines(sleeping, api.service.speech_engines["supertonic"].deployment)
     return sleeping
 
 
 async def test_without_a_key_a_sample_wakes_no_engine(api: Api, asleep: Asleep) -> None:
     reply = await api.client.get(SAMPLE)
-    assert (reply.status_code, reply.json()["error"]["code"]) == (503, "sample_unavailable")
+    refused(reply, 503, "sample_unavailable")
     assert reply.headers["retry-after"] == "60"
     assert (asleep.ready_calls, asleep.calls) == (0, 0)
 
@@ -267,11 +243,7 @@ async def test_a_sample_that_is_kept_plays_while_its_engine_sleeps(api: Api, asl
 
 async def test_with_a_key_a_sample_wakes_its_engine(api: Api, asleep: Asleep) -> None:
     playing = asyncio.create_task(api.send("GET", SAMPLE, await api.key()))
-
-    async def asked() -> bool:
-        return asleep.ready_calls == 1
-
-    await eventually(asked)
+    await until(lambda: asleep.ready_calls == 1)
     # Nobody else is held up meanwhile.
     other = "/v1/audio/voices/bib-f-30/samples/de.mp3"
     assert (await api.client.get(other)).status_code == 200
@@ -305,11 +277,7 @@ async def test_samples_for_strangers_are_made_one_at_a_time_and_few_wait(
     model = api.service.speech_engines["supertonic"]
     paths = [f"/v1/audio/voices/M1/samples/{code}.mp3" for code in model.languages]
     playing = [asyncio.create_task(api.client.get(path)) for path in paths[:ANONYMOUS_REQUESTS]]
-
-    async def present() -> bool:
-        return under_way == 1 and flows._anonymous.waiting == ANONYMOUS_REQUESTS - 1
-
-    await eventually(present)
+    await until(lambda: under_way == 1 and flows._anonymous.waiting == ANONYMOUS_REQUESTS - 1)
     refused = await api.client.get(paths[ANONYMOUS_REQUESTS])
     assert (refused.status_code, refused.json()["error"]["code"]) == (503, "sample_unavailable")
     go.set()

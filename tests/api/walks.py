@@ -2,36 +2,26 @@
 
     python -m tests.api.walks      draws docs/walks.md
 
-Each walk is made twice over the real app, state and gates, and traced the second time: caches are warm, and no spend
-limit is set. A function call (`sys.setprofile`, in every thread and task) enters the file of the function. Module
-bodies do not count, nor does what a file merely defines.
+Each walk is made over the real app, state and gates: once untraced, so that caches are warm, then three times traced.
+What all three entered counts. No spend limit is set.
 
-**Files** are those that a call entered. Engines are the obedient ones of `tests.engines`, behind the product's own
-replica class; what a real engine of the profile `embedded` adds is not traced but listed in `ENGINE_SIDE`.
-
-A **climb** is a pair of files: a function of the first one calls (or resumes) one of the second, while the second
-imports the first, directly or through others. A hook, a closure or a generator has then led control back up. The
-caller is the function below on the stack, frames of the standard library aside. Where that is a library's there is no
-climb: routers and validators dispatch downwards. A new task or thread has no caller, and returns do not count. Climbs
-within the real engines are not traced.
+Files are those that a call entered (`tests/api/tracing.py` says how, and what a climb is). Engines are the obedient
+ones of `tests.engines`, behind the product's own replica class; what a real engine of the profile `embedded` adds is
+not traced but listed in `ENGINE_SIDE`.
 """
 
 from __future__ import annotations
 
-import ast
 import asyncio
-import sys
-import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import cache
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import FrameType
 from typing import Any
 
 import httpx
+from ray.serve.schema import ServeStatus
 from sqlalchemy import create_engine
 
 import models
@@ -46,10 +36,10 @@ from deployments.replicas import Chat, Embedder, Replica, Reranker, Scorer, Spea
 from state import open_state
 from state.database.migrate import bring_to
 from tests.api.conftest import Api
+from tests.api.tracing import ROOT, Tracer, Walk, in_all
 from tests.catalogs import behaving, chat
 from tests.state.books import eventually
 
-ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/walks.md"
 APP_NAME = "walks"
 
@@ -63,8 +53,6 @@ REPLICAS: Mapping[str, Any] = {
     "decisions": Scorer,
 }
 
-ROOMS = ("contract", "text", "audio", "concurrency", "configs", "state", "models", "autoscaling", "deployments")
-
 CHAT_ENGINE = (
     "models/chat/adapter.py",
     "models/chat/request.py",
@@ -73,7 +61,7 @@ CHAT_ENGINE = (
     "models/llm/plain_text.py",
     "models/chat/cut.py",
     "models/llm/vllm_internals/core.py",
-    "models/llm/threads.py",
+    "models/cpu.py",
     "models/chat/events.py",
 )
 KOKORO = (
@@ -100,7 +88,6 @@ ENGINE_SIDE: Mapping[str, tuple[str, ...]] = {
         "models/transcription/faster_whisper.py",
         "models/transcription/voice_activity.py",
         "models/transcription/whisper.py",
-        "models/transcription/segments.py",
         "models/stepping.py",
         "audio/sandbox.py",
         "audio/confinement.py",
@@ -122,96 +109,6 @@ ENGINE_SIDE: Mapping[str, tuple[str, ...]] = {
     "MCP chat": CHAT_ENGINE,
 }
 """Files that a request runs in the engine of `embedded`, by walk. They were counted by reading."""
-
-
-@dataclass
-class Walk:
-    """What one walk entered, in the order of the first entry.
-
-    Attributes:
-        climbs: pairs of files, as the module says.
-    """
-
-    files: dict[str, None] = field(default_factory=dict)
-    climbs: dict[tuple[str, str], None] = field(default_factory=dict)
-
-    def all_files(self, name: str) -> list[str]:
-        """Those that were traced, and those of the walk's real engine."""
-        return [*self.files, *(file for file in ENGINE_SIDE[name] if file not in self.files)]
-
-
-STANDARD_LIBRARY = (f"{Path(ast.__file__).parent}/", "<frozen ")
-
-
-@cache
-def file_of(code_file: str) -> str | None:
-    """The product file, relative to the root, that a code object comes from."""
-    path = Path(code_file)
-    if not path.is_absolute() or not path.is_relative_to(ROOT):
-        return None
-    relative = path.relative_to(ROOT)
-    return relative.as_posix() if relative.parts[0] in ROOMS else None
-
-
-@contextmanager
-def traced() -> Iterator[Walk]:
-    """Traces every call of product code in the block."""
-    walk = Walk()
-
-    def enter(frame: FrameType, event: str, _: object) -> None:
-        if event != "call" or frame.f_code.co_name == "<module>":
-            return
-        file = file_of(frame.f_code.co_filename)
-        if file is None:
-            return
-        walk.files.setdefault(file)
-        caller = _caller(frame)
-        if caller and caller != file and caller in above()[file]:
-            walk.climbs.setdefault((caller, file))
-
-    threading.setprofile_all_threads(enter) if sys.version_info >= (3, 12) else threading.setprofile(enter)
-    sys.setprofile(enter)
-    try:
-        yield walk
-    finally:
-        sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
-
-
-def _caller(frame: FrameType) -> str | None:
-    below = frame.f_back
-    while below is not None and below.f_code.co_filename.startswith(STANDARD_LIBRARY):
-        below = below.f_back
-    return None if below is None else file_of(below.f_code.co_filename)
-
-
-@cache
-def above() -> dict[str, set[str]]:
-    """Of each product file, all that it imports at its top level, directly or through others."""
-    files = {file.relative_to(ROOT).as_posix() for room in ROOMS for file in (ROOT / room).rglob("*.py")}
-    direct = {file: set(_imported(file, files)) for file in files}
-    reached: dict[str, set[str]] = {}
-    for file in files:
-        seen: set[str] = set()
-        rest = [file]
-        while rest:
-            more = direct[rest.pop()] - seen
-            seen |= more
-            rest += more
-        reached[file] = seen
-    return reached
-
-
-def _imported(file: str, files: set[str]) -> Iterator[str]:
-    for node in ast.parse((ROOT / file).read_text("utf-8")).body:
-        names: list[str] = []
-        if isinstance(node, ast.ImportFrom) and node.module:
-            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-        elif isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        for name in names:
-            path = name.replace(".", "/")
-            yield from (found for found in (f"{path}.py", f"{path}/__init__.py") if found in files)
 
 
 # --- the graph without Ray -------------------------------------------------------------------------------------------
@@ -270,7 +167,7 @@ def gate_to(model: Model, watch: StartWatch) -> Gate:
 
 
 def gates(catalog: Catalog) -> dict[str, Gate]:
-    watch = StartWatch(APP_NAME, ask=lambda: None)  # type: ignore[arg-type,return-value]
+    watch = StartWatch(APP_NAME, ask=ServeStatus)
     return {model.deployment: gate_to(model, watch) for model in catalog.deployed()}
 
 
@@ -347,20 +244,22 @@ WALKS: Mapping[str, Callable[[Api], Awaitable[None]]] = {
 async def walks(folder: Path) -> dict[str, Walk]:
     """Every walk, over a state in `folder`, which has a migrated database."""
     catalog = behaving(obedient=chat("obedient"))
-    state = await open_state(folder)
-    service = Service(catalog, gates(catalog), state)
-    transport = httpx.ASGITransport(build_app(service), raise_app_exceptions=False)
-    taken: dict[str, Walk] = {}
-    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-        api = Api(service, client)
-        await api.organisation("acme")
-        api.everything = await api.key(*Scope)
-        for name, walk in WALKS.items():
-            await walk(api)
-            with traced() as taken[name]:
+    with Tracer() as tracer:  # before a thread starts
+        state = await open_state(folder)
+        for loop in state._loops:  # what a process does now and then is no part of a walk
+            loop.cancel()
+        service = Service(catalog, gates(catalog), state)
+        transport = httpx.ASGITransport(build_app(service), raise_app_exceptions=False)
+        taken: dict[str, Walk] = {}
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            api = Api(service, client)
+            await api.organisation("acme")
+            api.everything = await api.key(*Scope)
+            for name, walk in WALKS.items():
                 await walk(api)
-    await service.drafts.close()
-    await state.close()
+                taken[name] = in_all([await tracer.follow(partial(walk, api)) for _ in range(3)])
+        await service.drafts.close()
+        await state.close()
     return taken
 
 
@@ -374,7 +273,7 @@ def lines_of(files: list[str]) -> int:
 def page(taken: Mapping[str, Walk]) -> str:
     """docs/walks.md."""
     rows = [
-        f"| {name} | {len(files := walk.all_files(name))} | {lines_of(files)} | {len(walk.climbs)} |"
+        f"| {name} | {len(files := walk.files_with(ENGINE_SIDE[name]))} | {lines_of(files)} | {len(walk.climbs)} |"
         for name, walk in taken.items()
     ]
     parts = ["# Walks", INTRODUCTION, "\n".join(["| walk | files | lines | climbs |", "|---|---|---|---|", *rows])]
@@ -384,9 +283,10 @@ def page(taken: Mapping[str, Walk]) -> str:
 
 
 INTRODUCTION = """\
-The product files that a request runs, in the order in which it enters them first. `tests/api/test_walks.py` traces real
-requests and holds the numbers; `python -m tests.api.walks` writes this page. What counts as a file and as a climb is
-said in `tests/api/walks.py`. Files of the engine are listed, not traced."""
+The product files that a request runs, in the order of their first use. A climb is a call from a file into one that
+imports it: a hook, a closure or a generator leads back up. `tests/api/test_walks.py` traces real requests and fails
+where one opens more files or climbs more often than its bound. `python -m tests.api.walks` writes this page. Files of
+the engine are listed, not traced."""
 
 
 def _drawn(name: str, walk: Walk) -> str:

@@ -9,11 +9,9 @@ import asyncio
 import sys
 from pathlib import Path
 
-import httpx
-
 from contract.access import Scope
 from state import open_state
-from tests.api.conftest import Api
+from tests.api.conftest import Api, client_of
 from tests.api.serving import listening
 from tests.catalogs import embedded
 
@@ -21,8 +19,8 @@ from tests.catalogs import embedded
 async def main(home: Path) -> None:
     """Serves until the input ends."""
     state = await open_state(home)
-    async with listening(embedded(), state) as (port, service), httpx.AsyncClient() as client:
-        api = Api(service, client)
+    async with listening(embedded(), state) as (port, service):
+        api = Api(service, client_of(service))
         keys = []
         for name in ("attacker", "bystander"):
             await api.organisation(name)

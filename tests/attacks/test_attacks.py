@@ -15,8 +15,6 @@ from benchmarks.attacks.attack import ATTACKS
 from tests.attacks.places import LONG, ON_A_GRAPH, ON_REQUEST, WITHOUT_A_GRAPH
 from tests.docs.pages import ROOT
 
-pytestmark = pytest.mark.anyio
-
 
 @dataclass(frozen=True)
 class Serving:

@@ -14,8 +14,9 @@ import pytest
 import soundfile
 
 from audio.encoding import CODECS, Encoder, encoded
-from audio.provenance import SOURCE_TYPE, STATEMENT, Provenance, read_provenance
+from audio.provenance import SOURCE_TYPE, STATEMENT, Provenance
 from contract.catalog import AudioFormat
+from tests.provenance import read_provenance
 
 MARKS = Provenance("engine <&\"'> ü", 1_790_000_000)
 FORMATS: list[AudioFormat] = ["wav", *CODECS]

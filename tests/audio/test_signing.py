@@ -18,11 +18,12 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from audio.encoding import encoded
-from audio.provenance import SOURCE_TYPE, Provenance, read_provenance
+from audio.provenance import SOURCE_TYPE, Provenance
 from audio.signing import CERTIFICATE, KEY, SIGNED, Signature, SigningError, configured
 from contract.catalog import AudioFormat
 from contract.speech.request import MEDIA_TYPES
 from tests.audio.test_encoding import decoded, sound
+from tests.provenance import read_provenance
 
 NOW = datetime.now(UTC)
 KEYS = {

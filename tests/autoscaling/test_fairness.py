@@ -16,7 +16,7 @@ from autoscaling import views
 from autoscaling.engine import CallContext, owner_name
 from autoscaling.gate import Gate
 from contract.catalog import Serving
-from tests.autoscaling.test_gate import APP, Some, View, Watch
+from tests.autoscaling.doubles import APP, Some, View, Watch
 from tests.autoscaling.virtual import run
 
 CALL_S = 1.0

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Coroutine, Iterator
 from typing import Any
 
 import pytest
@@ -14,122 +13,10 @@ from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 from autoscaling import views
 from autoscaling.engine import NOBODY, CallContext, Timings
 from autoscaling.gate import Gate
-from autoscaling.watch import Start, StartWatch
+from autoscaling.watch import Start
 from contract.catalog import Serving
 from contract.errors import INVALID_REQUEST, ApiError
-
-pytestmark = pytest.mark.anyio
-
-APP = "test"
-
-
-class Some:
-    """A capability: what the gate is told to call."""
-
-    async def answer(self, job: str) -> str:
-        raise NotImplementedError
-
-    def items(self, job: str) -> AsyncIterator[str]:
-        raise NotImplementedError
-
-
-@dataclass
-class View:
-    """A set of running replicas."""
-
-    replicas: int = 0
-    slots_each: int = 1
-
-    def running(self) -> int:
-        return self.replicas
-
-    def slots(self) -> int:
-        return self.replicas * self.slots_each
-
-
-class Watch(StartWatch):
-    """Knows the start of the one engine without asking Serve."""
-
-    def __init__(self) -> None:
-        super().__init__(APP, ask=lambda: None)  # type: ignore[arg-type,return-value]
-        self.failed = asyncio.Event()
-        self.noticed = Start.COLD
-
-    def __getitem__(self, deployment: str) -> Start:
-        return self.noticed
-
-    async def refresh(self) -> None:
-        self.noticed = Start.FAILED if self.failed.is_set() else Start.COLD
-
-    async def until_failed(self, deployment: str) -> None:
-        await self.failed.wait()
-        await self.refresh()
-
-
-@dataclass
-class Response:
-    """What `.remote()` gives: awaitable and iterable."""
-
-    outcome: Any
-    items: list[Any] = field(default_factory=list)
-    cancelled: bool = False
-
-    def __await__(self) -> Any:
-        return self._result().__await__()
-
-    async def _result(self) -> Any:
-        if isinstance(self.outcome, asyncio.Event):
-            await self.outcome.wait()
-            return "late"
-        if isinstance(self.outcome, BaseException):
-            raise self.outcome
-        return self.outcome
-
-    async def __aiter__(self) -> AsyncIterator[Any]:
-        raise NotImplementedError
-        yield
-
-    async def __anext__(self) -> Any:
-        if self.items:
-            return self.items.pop(0)
-        if isinstance(self.outcome, asyncio.Event):
-            await self.outcome.wait()
-        if isinstance(self.outcome, BaseException):
-            raise self.outcome
-        raise StopAsyncIteration
-
-    def cancel(self) -> None:
-        self.cancelled = True
-
-
-class Handle:
-    """A deployment handle whose answers are set by the test. `started` lets a warm call return."""
-
-    def __init__(self, view: View) -> None:
-        self.view = view
-        self.response = Response("done")
-        self.started = asyncio.Event()
-        self.warm_calls = 0
-        self.jobs: list[tuple[Any, ...]] = []
-
-    def options(self, stream: bool) -> Handle:
-        return self
-
-    def __getattr__(self, method: str) -> Handle:
-        self.method = method
-        return self
-
-    def remote(self, *args: Any) -> Any:
-        if self.method == "warm":
-            return self._warm()
-        self.jobs.append((self.method, *args))
-        return self.response
-
-    async def _warm(self) -> float:
-        self.warm_calls += 1
-        await self.started.wait()
-        self.view.replicas = 1
-        return 1.0
+from tests.autoscaling.doubles import APP, Handle, Response, Some, View, Watch
 
 
 @pytest.fixture
@@ -141,7 +28,15 @@ def view() -> Iterator[View]:
 
 @pytest.fixture
 def handle(view: View) -> Handle:
+    """Of an engine at zero."""
     return Handle(view)
+
+
+@pytest.fixture
+def running(view: View, handle: Handle) -> Handle:
+    """Of an engine with one replica."""
+    view.replicas = 1
+    return handle
 
 
 def gate(handle: Handle, **serving: Any) -> Gate:
@@ -162,10 +57,9 @@ async def fault_of(call: Any) -> str:
     return caught.value.fault.name
 
 
-async def test_running_engine_answers(view: View, handle: Handle) -> None:
-    view.replicas = 1
-    assert await ask(gate(handle)) == "done"
-    assert handle.jobs == [("answer", "a job")], "the name of the protocol's method, and the job unopened"
+async def test_running_engine_answers(running: Handle) -> None:
+    assert await ask(gate(running)) == "done"
+    assert running.jobs == [("answer", "a job")], "the name of the protocol's method, and the job unopened"
 
 
 async def test_free_slots_are_those_that_this_process_leaves(view: View, handle: Handle) -> None:
@@ -193,9 +87,7 @@ async def test_an_engine_is_failing_once_its_start_is_known_to_have_failed(view:
 
 async def test_cold_engine_that_refuses_leaves_exactly_one_warm_call(handle: Handle) -> None:
     cold = gate(handle, when_cold="refuse", load_s=7)
-    with pytest.raises(ApiError) as caught:
-        await ask(cold)
-    assert caught.value.fault.name == "WARMING_UP"
+    assert await fault_of(ask(cold)) == "WARMING_UP"
     await asyncio.sleep(0)
     assert await fault_of(ask(cold)) == "WARMING_UP"
     await asyncio.sleep(0)
@@ -283,11 +175,10 @@ async def test_client_that_leaves_does_not_take_the_warm_call_with_it(handle: Ha
 )
 @pytest.mark.parametrize("streams", [False, True], ids=["call", "stream"])
 async def test_exceptions_become_errors_of_the_contract(
-    view: View, handle: Handle, outcome: BaseException, fault: str, streams: bool
+    running: Handle, outcome: BaseException, fault: str, streams: bool
 ) -> None:
-    view.replicas = 1
-    handle.response = Response(outcome)
-    engine = gate(handle)
+    running.response = Response(outcome)
+    engine = gate(running)
     call = anext(items_of(engine)) if streams else ask(engine)
     with pytest.raises(ApiError) as caught:
         await call
@@ -295,34 +186,31 @@ async def test_exceptions_become_errors_of_the_contract(
     assert "detail" not in caught.value.message
 
 
-async def test_deadline_of_a_call_is_504(view: View, handle: Handle) -> None:
-    view.replicas = 1
-    handle.response = Response(asyncio.Event())
-    assert await fault_of(ask(gate(handle, deadline_s=0.01))) == "UPSTREAM_TIMEOUT"
+async def test_deadline_of_a_call_is_504(running: Handle) -> None:
+    running.response = Response(asyncio.Event())
+    assert await fault_of(ask(gate(running, deadline_s=0.01))) == "UPSTREAM_TIMEOUT"
 
 
-async def test_deadline_holds_for_each_item_of_a_stream(view: View, handle: Handle) -> None:
-    view.replicas = 1
-    handle.response = Response(asyncio.Event(), items=["first"])
-    items = items_of(gate(handle, deadline_s=0.01))
+async def test_deadline_holds_for_each_item_of_a_stream(running: Handle) -> None:
+    running.response = Response(asyncio.Event(), items=["first"])
+    items = items_of(gate(running, deadline_s=0.01))
     assert await anext(items) == "first"
     assert await fault_of(anext(items)) == "UPSTREAM_TIMEOUT"
-    assert handle.response.cancelled
+    assert running.response.cancelled
 
 
-async def test_leaving_a_stream_cancels_the_engines_work(view: View, handle: Handle) -> None:
-    view.replicas = 1
-    handle.response = Response("end", items=["first", "second"])
-    items = items_of(gate(handle))
+async def test_leaving_a_stream_cancels_the_engines_work(running: Handle) -> None:
+    running.response = Response("end", items=["first", "second"])
+    items = items_of(gate(running))
     await anext(items)
     await items.aclose()
-    assert handle.response.cancelled
+    assert running.response.cancelled
 
 
-async def test_engine_time_of_a_stream_is_known_at_its_first_item(view: View, handle: Handle) -> None:
-    view.replicas, timings = 1, Timings()
-    handle.response = Response("end", items=["first"])
-    items = items_of(gate(handle), timings)
+async def test_engine_time_of_a_stream_is_known_at_its_first_item(running: Handle) -> None:
+    timings = Timings()
+    running.response = Response("end", items=["first"])
+    items = items_of(gate(running), timings)
     await anext(items)
     assert timings.engine > 0
     await items.aclose()
@@ -360,63 +248,32 @@ async def test_slots_alone_go_out_to_the_engine_and_the_rest_wait_here(view: Vie
     assert len(handle.jobs) == 5
 
 
-async def test_other_organisation_is_next_however_many_of_one_wait(view: View, handle: Handle) -> None:
-    view.replicas = 1
-    answers = [asyncio.Event() for _ in range(8)]
-    engine, done = gate(handle), []
-    unanswered = iter(answers)
-
-    async def one(owner: str) -> None:
-        await ask(engine, owner=owner)
-        done.append(owner)
-
-    class Each:
-        def __getattr__(self, name: str) -> Any:
-            return (lambda *_: Response(next(unanswered))) if name == "remote" else self
-
-    engine._handle = Each()  # type: ignore[assignment]
-    calls = [asyncio.create_task(one("org-1")) for _ in range(6)]
-    await asyncio.sleep(0)
-    calls.append(asyncio.create_task(one("org-2")))
-    for answer in answers[:2]:
-        answer.set()
-        for _ in range(5):
-            await asyncio.sleep(0)
-    assert done == ["org-1", "org-2"]
-    for answer in answers:
-        answer.set()
-    await asyncio.gather(*calls)
-
-
-async def test_wait_for_a_turn_counts_for_the_deadline_and_as_queue(view: View, handle: Handle) -> None:
-    view.replicas = 1
-    handle.response = Response(asyncio.Event())
-    engine, timings = gate(handle, deadline_s=0.05), Timings()
+async def test_wait_for_a_turn_counts_for_the_deadline_and_as_queue(running: Handle) -> None:
+    running.response = Response(asyncio.Event())
+    engine, timings = gate(running, deadline_s=0.05), Timings()
     (first,) = await crowd(engine, 1)
     assert await fault_of(ask(engine, timings)) == "UPSTREAM_TIMEOUT"
     assert timings.queue > 0
     assert await fault_of(first) == "UPSTREAM_TIMEOUT"
-    handle.response = Response("done")
+    running.response = Response("done")
     assert await ask(engine) == "done"
 
 
-async def test_client_that_leaves_the_queue_leaves_no_gap(view: View, handle: Handle) -> None:
-    view.replicas = 1
-    handle.response = Response(asyncio.Event())
-    engine = gate(handle, max_queued=1)
+async def test_client_that_leaves_the_queue_leaves_no_gap(running: Handle) -> None:
+    running.response = Response(asyncio.Event())
+    engine = gate(running, max_queued=1)
     first, second = await crowd(engine, 2)
     second.cancel()
     await asyncio.wait({second})
     (third,) = await crowd(engine, 1)
-    handle.response.outcome.set()
+    running.response.outcome.set()
     assert await asyncio.gather(first, third) == ["late", "late"]
     assert not engine._queue._at_work
 
 
-async def test_stream_gives_its_place_back_when_it_is_left(view: View, handle: Handle) -> None:
-    view.replicas = 1
-    handle.response = Response("end", items=["first", "second"])
-    engine = gate(handle)
+async def test_stream_gives_its_place_back_when_it_is_left(running: Handle) -> None:
+    running.response = Response("end", items=["first", "second"])
+    engine = gate(running)
     items = items_of(engine)
     await anext(items)
     await items.aclose()

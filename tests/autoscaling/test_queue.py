@@ -10,8 +10,6 @@ import pytest
 from autoscaling.engine import NOBODY
 from autoscaling.queue import QueueTimeout, SlotQueue
 
-pytestmark = pytest.mark.anyio
-
 
 async def ready() -> None:
     """An engine that runs."""

@@ -37,18 +37,23 @@ def handle(router: Any) -> Any:
     return SimpleNamespace(_router=router)
 
 
-def test_each_report_has_a_fresh_count() -> None:
+def counting(metrics: Metrics) -> Any:
+    """A handle whose router runs in the loop of its caller."""
     router = CurrentLoopRouter.__new__(CurrentLoopRouter)
-    router._asyncio_router = SimpleNamespace(_metrics_manager=(metrics := Metrics()))  # type: ignore[assignment]
-    asyncio.run(report_waiting(handle(router)))
+    router._asyncio_router = SimpleNamespace(_metrics_manager=metrics)  # type: ignore[assignment]
+    return handle(router)
+
+
+def test_each_report_has_a_fresh_count() -> None:
+    metrics = Metrics()
+    asyncio.run(report_waiting(counting(metrics)))
     assert metrics.told == ["count", "report"] * REPORTS
 
 
 @pytest.mark.parametrize("error", [None, KeyError])
 def test_a_call_is_counted_while_it_waits_and_not_when_it_gave_up(error: type[Exception] | None) -> None:
-    router = CurrentLoopRouter.__new__(CurrentLoopRouter)
-    router._asyncio_router = SimpleNamespace(_metrics_manager=(metrics := Metrics()))  # type: ignore[assignment]
-    with suppress(KeyError), counted_as_waiting(handle(router)):
+    metrics = Metrics()
+    with suppress(KeyError), counted_as_waiting(counting(metrics)):
         assert metrics.told == ["one more"]
         if error:
             raise error
@@ -56,9 +61,8 @@ def test_a_call_is_counted_while_it_waits_and_not_when_it_gave_up(error: type[Ex
 
 
 def test_a_router_that_knows_no_configuration_yet_is_not_asked() -> None:
-    router = CurrentLoopRouter.__new__(CurrentLoopRouter)
-    router._asyncio_router = SimpleNamespace(_metrics_manager=(metrics := Metrics(None)))  # type: ignore[assignment]
-    asyncio.run(report_waiting(handle(router)))
+    metrics = Metrics(None)
+    asyncio.run(report_waiting(counting(metrics)))
     assert metrics.told == []
 
 

@@ -1,14 +1,23 @@
-"""Serve's queue of what came of a body, in a process with the environment that the graph has."""
+"""Serve's replica, hardened. Its queue of what came of a body is tried in a process with the graph's environment."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from types import ModuleType
 
 import pytest
+from ray.serve._private import replica
 
-from autoscaling.ray_internals.replica import MESSAGES, UNTRUSTED_HEADER_PARSERS
+from autoscaling.ray_internals.replica import (
+    LOOPBACK_VARIABLE,
+    MESSAGES,
+    PORT_OPENER,
+    UNTRUSTED_HEADER_PARSERS,
+    ignore_client_control_headers,
+    keep_replica_port_local,
+)
 
 SCRIPT = """
 import asyncio
@@ -40,46 +49,39 @@ asyncio.run(run())
 """
 
 
-HEADERS = """
-from ray.serve._private import replica
-from autoscaling.ray_internals.replica import ignore_client_control_headers
-import sys
-if sys.argv[1:]:
-    delattr(replica, sys.argv[1])
-ignore_client_control_headers()
-headers = {b"x-request-disconnect-disabled": b"?1", b"x-request-timeout-seconds": b"0.01"}
-print(replica.parse_disconnect_disabled_header(headers), replica.parse_request_timeout_header(headers, 7.0))
-"""
-
-LOOPBACK = """
-from ray.serve._private import replica
-from autoscaling.ray_internals.replica import PORT_OPENER, keep_replica_port_local
-delattr(replica, PORT_OPENER)
-keep_replica_port_local()
-"""
+HEADERS = {b"x-request-disconnect-disabled": b"?1", b"x-request-timeout-seconds": b"0.01"}
 
 
-def _run(script: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", script, *arguments]
-    return subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=False)
+@pytest.fixture
+def serve(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Serve's module, which is as it was after the test."""
+    for name in (*UNTRUSTED_HEADER_PARSERS, PORT_OPENER):
+        monkeypatch.setattr(replica, name, getattr(replica, name))
+    return replica
 
 
-def test_headers_that_would_switch_off_care_mean_nothing_to_serve() -> None:
-    assert _run(HEADERS).stdout.split() == ["False", "7.0"]
+def test_headers_that_would_switch_off_care_mean_nothing_to_serve(serve: ModuleType) -> None:
+    ignore_client_control_headers()
+    assert serve.parse_disconnect_disabled_header(HEADERS) is False
+    assert serve.parse_request_timeout_header(HEADERS, 7.0) == 7.0
 
 
 @pytest.mark.parametrize("name", UNTRUSTED_HEADER_PARSERS)
-def test_start_is_refused_where_serve_reads_those_headers_with_something_else(name: str) -> None:
-    done = _run(HEADERS, name)
-    assert done.returncode == 1
-    assert f"this version of Ray has no `{name}`" in done.stderr
+def test_start_is_refused_where_serve_reads_those_headers_with_something_else(serve: ModuleType, name: str) -> None:
+    delattr(serve, name)
+    with pytest.raises(RuntimeError, match=f"this version of Ray has no `{name}`"):
+        ignore_client_control_headers()
 
 
-def test_start_is_refused_where_the_port_of_replicas_would_be_open_to_the_network() -> None:
-    done = _run(LOOPBACK, PARLANCE_LOOPBACK="1")
-    assert done.returncode == 1
-    assert "the port of replicas would be open to the network" in done.stderr
-    assert _run(LOOPBACK, PARLANCE_LOOPBACK="").returncode == 0
+def test_start_is_refused_where_the_port_of_replicas_would_be_open_to_the_network(
+    serve: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delattr(serve, PORT_OPENER)
+    monkeypatch.setenv(LOOPBACK_VARIABLE, "1")
+    with pytest.raises(RuntimeError, match="the port of replicas would be open to the network"):
+        keep_replica_port_local()
+    monkeypatch.setenv(LOOPBACK_VARIABLE, "")
+    keep_replica_port_local()
 
 
 def _taken_and_read(**environment: str) -> list[int]:

@@ -11,8 +11,6 @@ from ray.serve.exceptions import RayServeException
 from autoscaling.watch import POLL_S, Start, StartWatch
 from deployments.ingress.deployment import wake
 
-pytestmark = pytest.mark.anyio
-
 
 def status(state: str, **replicas: int) -> SimpleNamespace:
     deployment = SimpleNamespace(status=state, replica_states=replicas)
@@ -57,24 +55,21 @@ def deployed(state: str) -> SimpleNamespace:
 @pytest.mark.parametrize("end", ["RUNNING", "DEPLOY_FAILED", "UNHEALTHY"])
 async def test_waits_until_the_application_is_deployed(end: str) -> None:
     answers = iter([SimpleNamespace(applications={}), deployed("DEPLOYING"), deployed(end)])
-
-    async def sleep(_: float) -> None:
-        await asyncio.sleep(0)
-
-    await StartWatch("parlance", lambda: next(answers), sleep).until_deployed()
+    await StartWatch("parlance", lambda: next(answers), lambda _: asyncio.sleep(0)).until_deployed()
     assert list(answers) == [], "it did not wait until Serve was done"
 
 
 async def test_engines_are_woken_once_the_application_is_deployed() -> None:
-    engine = SimpleNamespace(woken=0)
-    engine.warm = lambda: setattr(engine, "woken", engine.woken + 1)
+    woken: list[str] = []
+    engine = SimpleNamespace(warm=lambda: woken.append("engine"))
     await wake([engine], StartWatch("parlance", ask=lambda: deployed("RUNNING")))
-    assert engine.woken == 1
+    assert woken == ["engine"]
 
 
 async def test_a_controller_that_was_gone_is_asked_again(caplog: pytest.LogCaptureFixture) -> None:
-    engine, answers = SimpleNamespace(woken=0), iter([RayServeException("a secret of the inside"), deployed("RUNNING")])
-    engine.warm = lambda: setattr(engine, "woken", engine.woken + 1)
+    woken: list[str] = []
+    engine = SimpleNamespace(warm=lambda: woken.append("engine"))
+    answers = iter([RayServeException("a secret of the inside"), deployed("RUNNING")])
 
     def ask() -> SimpleNamespace:
         answer = next(answers)
@@ -83,7 +78,7 @@ async def test_a_controller_that_was_gone_is_asked_again(caplog: pytest.LogCaptu
         return answer
 
     await wake([engine], StartWatch("parlance", ask, lambda _: asyncio.sleep(0)))
-    assert engine.woken == 1
+    assert woken == ["engine"]
     assert "a secret of the inside" not in caplog.text
 
 
@@ -92,35 +87,28 @@ async def test_where_nothing_is_to_be_woken_serve_is_not_asked() -> None:
 
 
 async def test_one_poller_asks_serve_however_many_wait() -> None:
-    asked, rounds = 0, asyncio.Semaphore(0)
-
-    def ask() -> SimpleNamespace:
-        nonlocal asked
-        asked += 1
-        return status("UNHEALTHY" if asked == 3 else "UPSCALING", STARTING=1)
+    rounds, starting = asyncio.Semaphore(0), status("UPSCALING", STARTING=1)
+    answers = iter([starting, starting, status("UNHEALTHY")])
 
     async def sleep(_: float) -> None:
         await rounds.acquire()
 
-    watch = StartWatch("parlance", ask, sleep)
+    watch = StartWatch("parlance", lambda: next(answers), sleep)
     waiting = [asyncio.create_task(watch.until_failed("engine")) for _ in range(256)]
     for _ in range(2):
         rounds.release()
     await asyncio.gather(*waiting)
-    assert asked == 3
+    assert list(answers) == []
 
 
 async def test_nobody_is_asked_once_nobody_waits() -> None:
     asked = asyncio.Semaphore(0)
 
-    def ask() -> SimpleNamespace:
-        return status("UPSCALING", STARTING=1)
-
     async def sleep(_: float) -> None:
         asked.release()
         await asyncio.Event().wait()
 
-    watch = StartWatch("parlance", ask, sleep)
+    watch = StartWatch("parlance", lambda: status("UPSCALING", STARTING=1), sleep)
     for _ in range(2):  # a second herd has a poller of its own
         waiting = [asyncio.create_task(watch.until_failed("engine")) for _ in range(3)]
         await asked.acquire()

@@ -52,9 +52,18 @@ class Server:
         with self.http() as client:
             return client.post("/chat/completions", json=body)
 
-    def replicas(self, model: str) -> int:
-        """Running replicas of a chat model, as the ingress sees them."""
-        return int(httpx.get(f"{self.url}/healthz").json()["replicas"][f"chat-{model}"])
+    def replicas(self, deployment: str) -> int:
+        """Running replicas of an engine, as the ingress sees them."""
+        return int(httpx.get(f"{self.url}/healthz").json()["replicas"][deployment])
+
+    @property
+    def token(self) -> dict[str, str]:
+        """The environment of a process that joins this Ray."""
+        return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(self.home / "ray_token")}
+
+    def state(self, *arguments: str) -> str:
+        """Runs `python -m state` beside the server."""
+        return run_state(os.environ | {"PARLANCE_HOME": str(self.home)}, *arguments)
 
     def family(self) -> list[psutil.Process]:
         """Processes of this server and what they have started; forks are no descendants of it, but know its home."""
@@ -87,6 +96,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
         log.close()
+
+
+def run_state(environment: dict[str, str], *arguments: str) -> str:
+    """Output of `python -m state`."""
+    command = [sys.executable, "-m", "state", *arguments]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
 
 
 def eventually(condition: Callable[[], Any], within_s: float, why: str) -> Any:

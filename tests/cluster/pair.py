@@ -22,6 +22,8 @@ from tests.catalogs import chat
 
 NAME = "pair"
 REPLICAS = 2
+NO_CPUS = {"ray_actor_options": {"num_cpus": 0}}
+"""Engines that other tests have woken may hold all CPUs for minutes, and this one would not start."""
 
 
 class PairArgs(IngressArgs):
@@ -44,9 +46,8 @@ def up(home: str, database_url: str, redis_url: str, secret: str, version: str =
         "PARLANCE_SECRET": secret,
         "TEST_VERSION": version,
     }
-    catalog = Catalog(
-        profile="embedded", chat={"obedient": chat("obedient", max_ongoing_requests=100, load_s=float(version))}
-    )
+    engine = chat("obedient", max_ongoing_requests=100, load_s=float(version), deployment=NO_CPUS)
+    catalog = Catalog(profile="embedded", chat={"obedient": engine})
     serve.run(wire(catalog, PairArgs(replicas=REPLICAS, env=env)), name=NAME, route_prefix=f"/{NAME}")
     states = serve.status().applications[NAME].deployments["ingress"].replica_states
     assert states["RUNNING"] == REPLICAS, states

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
 
 import pytest
 
 from benchmarks.attacks.__main__ import attack_all
 from benchmarks.attacks.attack import ATTACKS
 from tests.attacks.places import ON_A_GRAPH
-from tests.cluster.conftest import ROOT, Server
+from tests.cluster.conftest import Server
 
 pytestmark = pytest.mark.cluster
 
@@ -32,11 +30,5 @@ def test_attack_is_held(server: Server, keys: tuple[str, str], name: str) -> Non
 
 
 def _customer(server: Server, name: str) -> str:
-    def state(*arguments: str) -> str:
-        environment = os.environ | {"PARLANCE_HOME": str(server.home)}
-        command = [sys.executable, "-m", "state", *arguments]
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
-        return done.stdout.strip()
-
-    state("org", "create", name, "--plan", "pro")
-    return state("key", "create", "--org", name, "--scopes", "all")
+    server.state("org", "create", name, "--plan", "pro")
+    return server.state("key", "create", "--org", name, "--scopes", "all")

@@ -38,6 +38,5 @@ assert len(g.rerank["all-minilm-l6-v2-cosine"].rerank("a", ["b", "c"]).scores) =
 
 
 def test_typed_handles_reach_every_engine(server: Server) -> None:
-    environment = os.environ | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(server.home / "ray_token")}
     command = [sys.executable, "-c", SCRIPT, str(server.home / "memo.wav")]
-    subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=120)
+    subprocess.run(command, cwd=ROOT, env=os.environ | server.token, check=True, timeout=120)

@@ -58,7 +58,6 @@ def test_sync_client_streams(server: Server) -> None:
     assert last.usage.completion_tokens > 0
 
 
-@pytest.mark.anyio
 async def test_async_client_streams(server: Server) -> None:
     async with server.async_openai() as client:
         stream = await client.chat.completions.create(
@@ -98,7 +97,7 @@ def test_schema_that_does_not_compile_is_400_and_the_engine_lives(server: Server
     test_sync_client_chats(server)
 
 
-@pytest.mark.slow  # reads 8,000 tokens; tests/models/test_chat_vllm.py cuts at smaller windows
+@pytest.mark.slow  # reads 8,000 tokens; tests/models/chat/smollm2/test_inputs.py cuts at smaller windows
 def test_input_longer_than_the_window_is_cut_at_the_top(server: Server) -> None:
     long = [{"role": "user", "content": "Forget this. " * 6000 + "What is the capital of France?"}]
     answer = server.openai().chat.completions.create(model=MODEL, messages=long, temperature=0, max_tokens=8)
@@ -112,9 +111,8 @@ def test_disconnect_frees_the_engine(server: Server) -> None:
     )
     next(stream)
     stream.close()
-    unfinished = _usage_of_last_chat
-    eventually(lambda: unfinished(server) is not None, 30, "the cancelled stream left no usage line")
-    assert 0 < unfinished(server) < 8000
+    tokens = eventually(lambda: _usage_of_last_chat(server), 30, "the cancelled stream left no usage line")
+    assert 0 < tokens < 8000
 
 
 @pytest.mark.smoke
@@ -138,14 +136,7 @@ def test_rerank_puts_the_relevant_document_first(server: Server) -> None:
 
 def _usage_of_last_chat(server: Server) -> int | None:
     """Tokens of the newest chat line that was not finished by the engine itself."""
-    import os
-    import subprocess
-    import sys
-
-    from tests.cluster.conftest import ROOT
-
-    command = [sys.executable, "-m", "state", "usage", "--org", "demo", "--format", "json"]
-    text = subprocess.check_output(command, cwd=ROOT, env=os.environ | {"PARLANCE_HOME": str(server.home)})
+    text = server.state("usage", "--org", "demo", "--format", "json")
     lines = [line for line in json.loads(text) if line["line"] == f"chat:{MODEL}"]
     return lines[-1]["quantity"] if lines else None
 

@@ -50,8 +50,7 @@ for name in sys.argv[1:]:
 @pytest.fixture(scope="module")
 def outputs(server: Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What each script prints."""
-    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(server.home / "ray_token")}
-    whole = printed([sys.executable, "-c", ALL, *SHOWN], tmp_path_factory.mktemp("examples"), token)
+    whole = printed([sys.executable, "-c", ALL, *SHOWN], tmp_path_factory.mktemp("examples"), server.token)
     return dict(part.split("\n", 1) for part in whole.split("\f")[1:])
 
 

@@ -50,7 +50,7 @@ def test_engine_goes_to_zero_and_comes_back_despite_disconnects(server: Server) 
     with pytest.raises(httpx.ReadTimeout), server.http() as client:
         client.post("/chat/completions", json=body, timeout=1)
     assert server.chat("sleepy", "say hi").status_code == 200
-    eventually(lambda: server.replicas("sleepy") == 0, 60, "the engine never went to zero")
+    eventually(lambda: server.replicas("chat-sleepy") == 0, 60, "the engine never went to zero")
     assert server.chat("sleepy", "say again").status_code == 200
 
 
@@ -58,7 +58,7 @@ def test_an_engine_grows_for_calls_that_wait_in_the_ingress(server: Server) -> N
     """No more than its one slot is ever at work, which alone is no reason to grow."""
     with ThreadPoolExecutor(4) as pool:
         calls = [pool.submit(server.chat, "growing", "hold 10") for _ in range(4)]
-        eventually(lambda: server.replicas("growing") == 2, 60, "Serve did not see what waits")
+        eventually(lambda: server.replicas("chat-growing") == 2, 60, "Serve did not see what waits")
         assert {call.result().status_code for call in calls} == {200}
 
 

@@ -17,10 +17,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.cluster.conftest import ROOT, Server, eventually
+from tests.cluster.conftest import ROOT, Server, eventually, run_state
 from tests.cluster.pair import NAME
-from tests.state.conftest import _need
-from tests.state.servers import run_postgres, run_redis
+from tests.state.servers import Postgres, Redis, run_server
 
 pytestmark = pytest.mark.cluster
 
@@ -40,10 +39,7 @@ class Pair:
     up: Callable[..., None] = lambda *_: None
 
     def state(self, *arguments: str) -> str:
-        command = [sys.executable, "-m", "state", *arguments]
-        done = subprocess.run(command, cwd=ROOT, env=self.env, capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
+        return run_state(self.env, *arguments)
 
     def key(self, org: str, plan: str = "enterprise") -> str:
         self.state("org", "create", org, "--plan", plan)
@@ -65,13 +61,10 @@ class Pair:
 
 @pytest.fixture(scope="module")
 def pair(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    _need("initdb", "postgresql")
-    _need("redis-server", "redis-server")
     home = tmp_path_factory.mktemp("pair")
-    with run_postgres() as postgres, run_redis() as redis:
-        auth = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(server.home / "ray_token")}
+    with run_server(Postgres) as postgres, run_server(Redis) as redis:
         addresses = {"PARLANCE_DATABASE_URL": postgres.url, "PARLANCE_REDIS_URL": redis.url}
-        env = os.environ | auth | addresses | {"PARLANCE_HOME": str(home), "PARLANCE_SECRET": SECRET}
+        env = os.environ | server.token | addresses | {"PARLANCE_HOME": str(home), "PARLANCE_SECRET": SECRET}
         made = Pair(f"{server.url}/{NAME}", env)
         made.state("migrate")
         made.up = partial(_control, env, "up", home, postgres.url, redis.url, SECRET)

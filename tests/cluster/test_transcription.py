@@ -142,8 +142,7 @@ def test_no_decoder_is_left(server: Server) -> None:
 
 def asleep(server: Server) -> bool:
     """Whether whisper has no replica."""
-    replicas: dict[str, int] = httpx.get(f"{server.url}/healthz").json()["replicas"]
-    return replicas[f"transcription-{WHISPER}"] == 0
+    return server.replicas(f"transcription-{WHISPER}") == 0
 
 
 def no_upload_is_left(server: Server, upload_id: str) -> bool:

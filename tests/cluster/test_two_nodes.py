@@ -26,8 +26,7 @@ from tests.cluster import survival
 from tests.cluster.conftest import eventually
 from tests.cluster.nodes import BIN, Node, allowed, doors, network, node, outside, run
 from tests.docs.pages import ROOT, marked
-from tests.state.conftest import _need
-from tests.state.servers import Seaweed, run_postgres, run_redis, run_seaweed, temporary_folder
+from tests.state.servers import Postgres, Redis, Seaweed, run_server, temporary_folder
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
@@ -130,15 +129,13 @@ ALL_WELL = dict.fromkeys((*CALLS, "transcription"), 200)
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    _need("initdb", "postgresql")
-    _need("redis-server", "redis-server")
     if not allowed():
         pytest.skip("network namespaces want root and iproute2")
     with ExitStack() as stack:
         # A short path, because sockets lie below it.
         folder = stack.enter_context(temporary_folder(in_memory=False))
-        postgres, redis = (stack.enter_context(server()) for server in (run_postgres, run_redis))
-        bucket = stack.enter_context(run_seaweed())
+        postgres, redis = (stack.enter_context(run_server(kind)) for kind in (Postgres, Redis))
+        bucket = stack.enter_context(run_server(Seaweed))
         stack.enter_context(network())
         stack.enter_context(doors(postgres.url, redis.url, bucket.url))
         env = environment(

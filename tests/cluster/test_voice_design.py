@@ -39,10 +39,6 @@ def discard(server: Server, draft_id: str) -> None:
         assert client.delete(f"{DESIGNS}/{draft_id}").json()["status"] == "discarded"
 
 
-def replicas(server: Server) -> int:
-    return int(httpx.get(f"{server.url}/healthz").json()["replicas"][DESIGNER])
-
-
 def processes(server: Server, deployment: str) -> list[psutil.Process]:
     """Of a deployment's replicas, whoever started them, by the home of our own server."""
     title = f"ray::ServeReplica:parlance:{deployment}"
@@ -109,7 +105,7 @@ def test_discarding_ends_the_work(server: Server) -> None:
     ids = [order(server, instruct="hold 600").json()["id"] for _ in range(3)]
     for draft_id in ids:
         discard(server, draft_id)
-    eventually(lambda: replicas(server) == 0, 60, "the designer works on for nobody")
+    eventually(lambda: server.replicas(DESIGNER) == 0, 60, "the designer works on for nobody")
 
 
 def test_an_ingress_that_is_killed_leaves_a_draft_that_the_next_one_finishes_and_adopts(server: Server) -> None:

@@ -68,7 +68,7 @@ class Forks:
 
     def to_zero(self) -> None:
         """Waits until the engine has no replica, and no process."""
-        eventually(lambda: self.server.replicas(MODEL) == 0, WITHIN_S, "the engine never went to zero")
+        eventually(lambda: self.server.replicas(f"chat-{MODEL}") == 0, WITHIN_S, "the engine never went to zero")
         eventually(lambda: not self.replicas(), WITHIN_S, "a replica at zero has a process")
 
     def start(self) -> int:

@@ -12,8 +12,6 @@ import pytest
 from concurrency.fairness import QueueFull
 from concurrency.semaphore import FairSemaphore
 
-pytestmark = pytest.mark.anyio
-
 
 class Visitors:
     """Callers that stay until they are sent away."""
@@ -26,7 +24,7 @@ class Visitors:
         self.tasks: dict[str, asyncio.Task[None]] = {}
 
     async def come(self, *names: str) -> None:
-        """`a1` is the first of owner `a`. Resemaphore once all are inside or wait."""
+        """`a1` is the first of owner `a`. Returns once all are inside or wait."""
         for name in names:
             self._sent[name] = asyncio.Event()
             self.tasks[name] = asyncio.create_task(self._stay(name))
@@ -37,6 +35,12 @@ class Visitors:
             self._sent[name].set()
             await self.tasks[name]
             await settled()
+
+    async def leave(self) -> None:
+        """Takes everybody away."""
+        for task in self.tasks.values():
+            task.cancel()
+        await settled()
 
     async def _stay(self, name: str) -> None:
         async with self.semaphore.of(name.rstrip("0123456789")):
@@ -52,7 +56,7 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-async def test_places_are_few_and_owners_take_semaphore() -> None:
+async def test_places_are_few_and_owners_take_turns() -> None:
     visitors = Visitors(FairSemaphore(2, 8, 64))
     await visitors.come("a1", "a2", "a3", "b1", "b2", "c1")
     assert visitors.inside == ["a1", "b1"]
@@ -81,36 +85,28 @@ async def test_without_an_owner_nobody_waits_for_each_other() -> None:
     assert visitors.order == ["1", "2", "3", "4", "5"]
 
 
-@pytest.mark.parametrize(("waiting", "is_let"), [(2, True), (3, True), (4, False)])
-async def test_an_owner_has_few_waiting(waiting: int, is_let: bool) -> None:
-    visitors = Visitors(FairSemaphore(1, 3, 64))
-    await visitors.come("a1", *(f"a{number}" for number in range(2, waiting + 1)))
-    if is_let:
-        await visitors.come("a9")
-        assert visitors.semaphore.waiting == waiting
-        names = [*visitors.tasks]
+@pytest.mark.parametrize(
+    ("most", "waiting", "comes", "message"),
+    [
+        (64, ("a2",), "a9", None),
+        (64, ("a2", "a3"), "a9", None),
+        (64, ("a2", "a3", "a4"), "a9", "of your organisation"),
+        (64, ("a2", "a3", "a4"), "b1", None),
+        (3, ("b1", "c1"), "e1", None),
+        (3, ("b1", "c1", "d1"), "e1", r"^requests wait"),
+    ],
+)
+async def test_few_of_an_owner_may_wait_and_few_of_all(
+    most: int, waiting: tuple[str, ...], comes: str, message: str | None
+) -> None:
+    visitors = Visitors(FairSemaphore(1, 3, most))
+    await visitors.come("a1", *waiting, comes)
+    if message is None:
+        assert visitors.semaphore.waiting == len(waiting) + 1
     else:
-        names = [*visitors.tasks]
-        with pytest.raises(QueueFull, match="of your organisation"):
-            async with visitors.semaphore.of("a"):
-                raise AssertionError
-        await visitors.come("b1")
-        names.append("b1")
-    await visitors.send(names[0], *(["b1"] if "b1" in names else []), *[n for n in names[1:] if n != "b1"])
-
-
-@pytest.mark.parametrize(("waiting", "is_let"), [(2, True), (3, False)])
-async def test_all_together_have_few_waiting(waiting: int, is_let: bool) -> None:
-    visitors = Visitors(FairSemaphore(1, 3, 3))
-    await visitors.come("a1", *(f"{owner}1" for owner in "bcd"[:waiting]))
-    if is_let:
-        await visitors.come("e1")
-        assert visitors.semaphore.waiting == waiting + 1
-    else:
-        with pytest.raises(QueueFull, match=r"^requests wait"):
-            async with visitors.semaphore.of("e"):
-                raise AssertionError
-    await visitors.send(*visitors.tasks)
+        with pytest.raises(QueueFull, match=message):
+            await visitors.tasks.pop(comes)
+    await visitors.leave()
 
 
 @pytest.mark.parametrize(
@@ -136,9 +132,7 @@ async def test_where_all_wait_that_may_the_last_of_the_longest_line_makes_room(
         await visitors.tasks.pop(sent_away[0])
     await visitors.send("a1")
     assert len(visitors.inside) == 1  # no place was lost, and none was given twice
-    for task in visitors.tasks.values():
-        task.cancel()
-    await settled()
+    await visitors.leave()
     assert (visitors.semaphore.free, visitors.semaphore.waiting) == (1, 0)
 
 

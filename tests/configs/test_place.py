@@ -6,13 +6,10 @@ import logging
 from typing import Any
 
 import pytest
-import yaml
 from pydantic import ValidationError
 
 import graph
-from configs import FOLDER, PROFILES
-from contract.catalog import Catalog
-from contract.operator import COUNTRIES, UNKNOWN_COUNTRY, Operator
+from contract.catalog import COUNTRIES, UNKNOWN_COUNTRY, Catalog, Operator
 from graph import GraphArgs
 
 
@@ -39,13 +36,6 @@ def test_an_operator_has_a_name(operator: str, taken: bool) -> None:
 def test_there_are_as_many_countries_as_in_the_standard() -> None:
     assert len(COUNTRIES) == 249
     assert UNKNOWN_COUNTRY not in COUNTRIES
-
-
-@pytest.mark.parametrize("profile", PROFILES)
-def test_every_profile_says_both(profile: str) -> None:
-    (app,) = yaml.safe_load((FOLDER / f"{profile}.yaml").read_text())["applications"]
-    assert {"operator", "country"} <= app["args"].keys()
-    GraphArgs.model_validate(app["args"])
 
 
 @pytest.mark.parametrize(("country", "warned"), [("DE", False), (UNKNOWN_COUNTRY, True)])

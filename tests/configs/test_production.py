@@ -7,7 +7,6 @@ import importlib.util
 from pathlib import Path
 
 import pytest
-import yaml
 
 import configs
 from autoscaling.deployment import deployment_options
@@ -126,11 +125,6 @@ def test_both_decision_models_see_and_say_how_they_are_read() -> None:
     assert {model.runtime_via for model in PRODUCTION.decisions.values()} == {"label-reads"}
     assert all(model.reads_images for model in PRODUCTION.decisions.values())
     assert configs.load("embedded").decisions["decision-v1"].runtime_via == "embedding-similarity"
-
-
-def test_production_loads_what_is_pinned_and_nothing_else() -> None:
-    (app,) = yaml.safe_load((configs.FOLDER / "production.yaml").read_text("utf-8"))["applications"]
-    assert app["args"]["only_pinned_weights"] is True
 
 
 def test_the_default_transcriber_says_what_it_cannot_do_before_it_is_asked() -> None:

@@ -68,87 +68,51 @@ def test_a_catalogue_without_traits_has_none() -> None:
     assert list(Traits().named()) == []
 
 
-@pytest.mark.parametrize(
-    ("file", "old", "new", "complaint"),
-    [
-        ("traits.toml", "[timbre.low]", "[timbre.deep]", r"traits.toml: "),
-        ("traits.toml", "[timbre.low]", "[colour.low]", r"traits.toml \[traits\] `colour`"),
-        ("traits.toml", "semitones = -2", "semitones = -13", r"traits.toml \[traits\] `axes.timbre.deep.semitones`"),
-        ("traits.toml", "speed = 0.8", "speed = 0", r"traits.toml \[traits\] `axes.tempo.very_slow.speed`"),
-        ("traits.toml", "is_plain = true", "", r"traits.toml `timbre`: exactly one trait .* 0 have"),
-        ("traits.toml", "semitones = -2", "is_plain = true", r"traits.toml `timbre`: exactly one trait .* 2 have"),
-        (
-            "traits.toml",
-            "from_years = 16",
-            "from_years = 17",
-            r"traits.toml \[age_groups.16-19\] `from_years` must be 16",
-        ),
-        ("traits.toml", "to_years = 29", "to_years = 28", r"traits.toml \[age_groups.30-39\] `from_years` must be 29"),
-        ("traits.toml", "to_years = 29", "to_years = 30", r"traits.toml \[age_groups.30-39\] `from_years` must be 31"),
-        ("traits.toml", "to_years = 19", "to_years = 15", r"traits.toml \[age_groups.16-19\] `to_years`"),
-        (
-            "traits.toml",
-            "to_years = 90",
-            "to_years = 89",
-            r"traits.toml `age_groups`: the oldest group ends at 89, but it must end at 90",
-        ),
-        ("traits.toml", "[genders.m]", "[genders.x]", r"traits.toml \[traits\] `genders.x"),
-        (
-            "traits.toml",
-            'en = "deep"',
-            'fr = "grave"',
-            r"traits.toml \[timbre.deep\] `labels` must have one in English",
-        ),
-        ("traits.toml", "heard.de =", "heard.fr =", r"traits.toml \[timbre.deep\] `heard.fr`"),
-        ("traits.toml", '"tieftonig-"', f'"{"t" * 25}-"', r"traits.toml \[timbre.deep\] `heard.de`: .* too long"),
-        ("traits.toml", '"tieftonig-"', '"-"', r"traits.toml \[timbre.deep\] `heard.de`: a word is empty"),
-        (
-            "traits.toml",
-            "[languages.zh]",
-            "[languages.xx]",
-            r"voice_design.toml \[qwen3-tts\] `languages`: .*name for zh",
-        ),
-        (
-            "traits.toml",
-            "[languages.zh]",
-            '[languages.tr]\nlabels.en = "T"\n[languages.zh]',
-            r"traits.toml \[languages.tr\]",
-        ),
-        ("suggest.toml", "[false_friends]", "[enemies]", r"suggest.toml \[words\] `enemies`"),
-        ("suggest.toml", "[wording.en]", "[wording.en]\nsmile = 1", r"suggest.toml \[words\] `wording.en.smile`"),
-        (
-            "public_figures.toml",
-            'timbre = "deep"',
-            'timbre = "dull"',
-            r"public_figures.toml \[morgan freeman\] `timbre`",
-        ),
-        (
-            "public_figures.toml",
-            'timbre = "deep"',
-            'colour = "red"',
-            r"public_figures.toml \[morgan freeman\] `colour`",
-        ),
-        ("public_figures.toml", "age_years = 68", "", r"public_figures.toml \[people\] `figures.0.age_years`"),
-        (
-            "voice_design.toml",
-            'provider = "qwen"',
-            'provider = "nobody"',
-            r"voice_design.toml \[qwen3-tts\] `provider`",
-        ),
-        ("voice_design.toml", '"zh"]', '"tr"]', r"voice_design.toml \[qwen3-tts\] `languages`: .*does not speak tr"),
+WRONG = {
+    "traits": [
+        ("[timbre.low]", "[timbre.deep]", r"traits.toml: "),
+        ("[timbre.low]", "[colour.low]", r"traits.toml \[traits\] `colour`"),
+        ("semitones = -2", "semitones = -13", r"traits.toml \[traits\] `axes.timbre.deep.semitones`"),
+        ("speed = 0.8", "speed = 0", r"traits.toml \[traits\] `axes.tempo.very_slow.speed`"),
+        ("is_plain = true", "", r"traits.toml `timbre`: exactly one trait .* 0 have"),
+        ("semitones = -2", "is_plain = true", r"traits.toml `timbre`: exactly one trait .* 2 have"),
+        ("from_years = 16", "from_years = 17", r"traits.toml \[age_groups.16-19\] `from_years` must be 16"),
+        ("to_years = 29", "to_years = 28", r"traits.toml \[age_groups.30-39\] `from_years` must be 29"),
+        ("to_years = 29", "to_years = 30", r"traits.toml \[age_groups.30-39\] `from_years` must be 31"),
+        ("to_years = 19", "to_years = 15", r"traits.toml \[age_groups.16-19\] `to_years`"),
+        ("to_years = 90", "to_years = 89", r"traits.toml `age_groups`: the oldest group ends at 89, .* must end at 90"),
+        ("[genders.m]", "[genders.x]", r"traits.toml \[traits\] `genders.x"),
+        ('en = "deep"', 'fr = "grave"', r"traits.toml \[timbre.deep\] `labels` must have one in English"),
+        ("words.de =", "words.fr =", r"traits.toml \[timbre.deep\] `words.fr`"),
+        ('"tieftonig-"', f'"{"t" * 25}-"', r"traits.toml \[timbre.deep\] `words.de`: .* too long"),
+        ('"tieftonig-"', '"-"', r"traits.toml \[timbre.deep\] `words.de`: a word is empty"),
+        ("[languages.zh]", "[languages.xx]", r"voice_design.toml \[qwen3-tts\] `languages`: .*name for zh"),
+        ("[languages.zh]", '[languages.tr]\nlabels.en = "T"\n[languages.zh]', r"traits.toml \[languages.tr\]"),
     ],
-)
-def test_traits_and_designers_fit_together(tmp_path: Path, file: str, old: str, new: str, complaint: str) -> None:
-    assert re.match(complaint, refusal(edited(tmp_path, file, (old, new))))
+    "suggest": [
+        ("[false_friends]", "[enemies]", r"suggest.toml \[words\] `enemies`"),
+        ("[wording.en]", "[wording.en]\nsmile = 1", r"suggest.toml \[words\] `wording.en.smile`"),
+    ],
+    "public_figures": [
+        ('timbre = "deep"', 'timbre = "dull"', r"public_figures.toml \[morgan freeman\] `timbre`"),
+        ('timbre = "deep"', 'colour = "red"', r"public_figures.toml \[morgan freeman\] `colour`"),
+        ("age_years = 68", "", r"public_figures.toml \[people\] `figures.0.age_years`"),
+    ],
+    "voice_design": [
+        ('provider = "qwen"', 'provider = "nobody"', r"voice_design.toml \[qwen3-tts\] `provider`"),
+        ('"zh"]', '"tr"]', r"voice_design.toml \[qwen3-tts\] `languages`: .*does not speak tr"),
+    ],
+}
+"""By file: what is replaced there with what, and the complaint."""
 
 
-@pytest.mark.parametrize("file", ["traits.toml", "suggest.toml", "public_figures.toml"])
-def test_a_file_that_is_missing_is_named(tmp_path: Path, file: str) -> None:
-    (edited(tmp_path, file) / file).unlink()
-    assert refusal(tmp_path).startswith(f"{file}: there is no such file in")
+@pytest.mark.parametrize(("file", "row"), [(file, row) for file, rows in WRONG.items() for row in rows])
+def test_traits_and_designers_fit_together(tmp_path: Path, file: str, row: tuple[str, str, str]) -> None:
+    old, new, complaint = row
+    assert re.match(complaint, refusal(edited(tmp_path, f"{file}.toml", (old, new))))
 
 
 def test_no_word_is_listed_twice_for_the_same_thing() -> None:
     for name, id, named in TRAITS.named():
-        for language, words in named.heard.items():
+        for language, words in named.words.items():
             assert len(set(words)) == len(words), (name, id, language)

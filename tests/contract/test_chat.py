@@ -6,30 +6,13 @@ import pickle
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from contract.chat import tools as chat_tools
 from contract.chat.request import ChatRequest
-from contract.errors import ApiError
 from contract.limits import JSON_VALUES, MAX_IMAGES, MAX_MESSAGES, MAX_STOP_CHARS
+from tests.contract.bodies import chat_request, refused, tool
 
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
-
-
-def request(**fields: Any) -> ChatRequest:
-    return ChatRequest.model_validate({"model": "m", "messages": [{"role": "user", "content": "hi"}]} | fields)
-
-
-def refused(**fields: Any) -> tuple[tuple[str | int, ...], str]:
-    """Place and text of the first error."""
-    with pytest.raises(ValidationError) as caught:
-        request(**fields)
-    error = caught.value.errors()[0]
-    return error["loc"], error["msg"]
-
-
-def tool(name: str = "f", **function: Any) -> dict[str, Any]:
-    return {"type": "function", "function": {"name": name} | function}
 
 
 def user(*parts: dict[str, Any]) -> list[dict[str, Any]]:
@@ -46,27 +29,15 @@ def user(*parts: dict[str, Any]) -> list[dict[str, Any]]:
         ("top_k", -1, 1000, 1),
         ("min_p", 0, 1, 0.01),
         ("seed", -(2**63), 2**63 - 1, 1),
+        ("top_p", 1e-9, 1, 1e-9),
+        ("repetition_penalty", 1e-9, 2, 1e-9),
     ],
 )
 def test_numbers_have_bounds(field: str, low: float, high: float, step: float) -> None:
     for inside in (low, low + step, high - step, high, None):
-        assert getattr(request(**{field: inside}), field) == inside
+        assert getattr(chat_request(**{field: inside}), field) == inside
     for outside in (low - step, high + step):
-        assert refused(**{field: outside})[0] == (field,)
-
-
-def test_top_p_is_above_zero_and_at_most_one() -> None:
-    assert request(top_p=1).top_p == 1
-    assert request(top_p=1e-9).top_p == 1e-9
-    assert refused(top_p=0)[0] == ("top_p",)
-    assert refused(top_p=1.001)[0] == ("top_p",)
-
-
-def test_repetition_penalty_is_above_zero_and_at_most_two() -> None:
-    for inside in (1e-9, 1, 1.99, 2):
-        assert request(repetition_penalty=inside).repetition_penalty == inside
-    for outside in (0, -1, 2.01):
-        assert refused(repetition_penalty=outside)[0] == ("repetition_penalty",)
+        assert refused(chat_request, **{field: outside})[0] == field
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -74,65 +45,65 @@ def test_repetition_penalty_is_above_zero_and_at_most_two() -> None:
     "field", ["temperature", "top_p", "presence_penalty", "frequency_penalty", "min_p", "repetition_penalty"]
 )
 def test_numbers_are_finite(field: str, value: float) -> None:
-    assert refused(**{field: value})[0] == (field,)
+    assert refused(chat_request, **{field: value})[0] == field
 
 
 @pytest.mark.parametrize("field", ["n", "max_tokens", "seed", "top_logprobs", "top_k"])
 @pytest.mark.parametrize("value", [True, "1", 1.5])
 def test_whole_numbers_are_not_guessed(field: str, value: Any) -> None:
-    assert refused(logprobs=True, **{field: value})[0] == (field,)
+    assert refused(chat_request, logprobs=True, **{field: value})[0] == field
 
 
 def test_either_name_of_the_budget_counts() -> None:
-    assert request().budget is None
-    assert request(max_tokens=3).budget == 3
-    assert request(max_completion_tokens=4).budget == 4
-    assert request(max_tokens=3, max_completion_tokens=4).budget == 4
-    assert refused(max_tokens=0)[0] == ("max_tokens",)
-    assert refused(max_completion_tokens=0)[0] == ("max_completion_tokens",)
+    assert chat_request().budget is None
+    assert chat_request(max_tokens=3).budget == 3
+    assert chat_request(max_completion_tokens=4).budget == 4
+    assert chat_request(max_tokens=3, max_completion_tokens=4).budget == 4
+    assert refused(chat_request, max_tokens=0)[0] == "max_tokens"
+    assert refused(chat_request, max_completion_tokens=0)[0] == "max_completion_tokens"
 
 
 def test_unknown_fields_are_ignored() -> None:
-    body = request(logit_bias={"1": 5}, user="u", metadata={}, chat_template="{{ x }}", priority=1)
+    body = chat_request(logit_bias={"1": 5}, user="u", metadata={}, chat_template="{{ x }}", priority=1)
     assert not {"logit_bias", "user", "chat_template", "priority"} & set(ChatRequest.model_fields)
-    assert body == request()
+    assert body == chat_request()
 
 
 def test_stop_is_one_string_or_up_to_four() -> None:
-    assert request(stop="a").stop == ["a"]
-    assert request(stop=["a"] * 4).stop == ["a"] * 4
-    assert request(stop=None).stop is None
-    assert refused(stop=["a"] * 5)[0] == ("stop",)
-    assert refused(stop=[""])[0] == ("stop", 0)
-    assert refused(stop=["a" * (MAX_STOP_CHARS + 1)])[0] == ("stop", 0)
+    assert chat_request(stop="a").stop == ["a"]
+    assert chat_request(stop=["a"] * 4).stop == ["a"] * 4
+    assert chat_request(stop=None).stop is None
+    assert refused(chat_request, stop=["a"] * 5)[0] == "stop"
+    assert refused(chat_request, stop=[""])[0] == "stop[0]"
+    assert refused(chat_request, stop=["a" * (MAX_STOP_CHARS + 1)])[0] == "stop[0]"
 
 
 def test_top_logprobs_need_logprobs() -> None:
-    assert request(logprobs=True, top_logprobs=20).top_logprobs == 20
-    assert refused(logprobs=True, top_logprobs=21)[0] == ("top_logprobs",)
-    assert "logprobs" in refused(top_logprobs=1)[1]
+    assert chat_request(logprobs=True, top_logprobs=20).top_logprobs == 20
+    assert refused(chat_request, logprobs=True, top_logprobs=21)[0] == "top_logprobs"
+    assert "logprobs" in refused(chat_request, top_logprobs=1)[1]
 
 
 def test_messages_are_between_one_and_the_limit() -> None:
     one = {"role": "user", "content": "a"}
-    assert len(request(messages=[one] * MAX_MESSAGES).messages) == MAX_MESSAGES
-    assert refused(messages=[one] * (MAX_MESSAGES + 1))[0] == ("messages",)
-    assert refused(messages=[])[0] == ("messages",)
-    assert refused(messages="hello")[0] == ("messages",)
+    assert len(chat_request(messages=[one] * MAX_MESSAGES).messages) == MAX_MESSAGES
+    assert refused(chat_request, messages=[one] * (MAX_MESSAGES + 1))[0] == "messages"
+    assert refused(chat_request, messages=[])[0] == "messages"
+    assert refused(chat_request, messages="hello")[0] == "messages"
 
 
 def test_developer_speaks_as_system() -> None:
-    assert request(messages=[{"role": "developer", "content": "a"}]).messages[0].role == "system"
-    assert refused(messages=[{"role": "owner", "content": "a"}])[0] == ("messages", 0, "role")
+    assert chat_request(messages=[{"role": "developer", "content": "a"}]).messages[0].role == "system"
+    assert refused(chat_request, messages=[{"role": "owner", "content": "a"}])[0] == "messages[0].role"
 
 
 def test_a_string_is_one_text_part() -> None:
-    assert request() == request(messages=user({"type": "text", "text": "hi"}))
+    assert chat_request() == chat_request(messages=user({"type": "text", "text": "hi"}))
 
 
 @pytest.mark.parametrize("part", [{"type": "text"}, {"type": "image_url"}, {"type": "input_audio"}, "text", 5])
 def test_parts_are_text_or_images(part: Any) -> None:
-    assert refused(messages=user(part))[0][:4] == ("messages", 0, "content", 0)
+    assert str(refused(chat_request, messages=user(part))[0]).startswith("messages[0].content[0]")
 
 
 @pytest.mark.parametrize(
@@ -145,20 +116,22 @@ def test_parts_are_text_or_images(part: Any) -> None:
     ],
 )
 def test_a_refusal_that_is_said_again_is_what_the_assistant_said(message: dict[str, Any]) -> None:
-    asked = request(messages=[*user({"type": "text", "text": "hi"}), {"role": "assistant"} | message])
+    asked = chat_request(messages=[*user({"type": "text", "text": "hi"}), {"role": "assistant"} | message])
     assert "".join(part.words or "" for part in asked.messages[1].parts) == "I cannot."
     assert "".join(asked.texts()) == "hiI cannot."
 
 
 def test_a_refusal_without_words_is_refused() -> None:
-    place, reason = refused(messages=[{"role": "assistant", "content": [{"type": "refusal", "text": "no"}]}])
-    assert (place[:4], "`refusal`" in reason) == (("messages", 0, "content", 0), True)
-    assert "content" in refused(messages=[{"role": "user", "refusal": "I cannot."}])[1]
+    place, reason = refused(
+        chat_request, messages=[{"role": "assistant", "content": [{"type": "refusal", "text": "no"}]}]
+    )
+    assert (place, "`refusal`" in reason) == ("messages[0].content[0]", True)
+    assert "content" in refused(chat_request, messages=[{"role": "user", "refusal": "I cannot."}])[1]
 
 
 def test_images_are_data_addresses() -> None:
     for spelling in (PIXEL, {"url": PIXEL}, {"url": PIXEL, "detail": "low"}):
-        (message,) = request(messages=user({"type": "image_url", "image_url": spelling})).messages
+        (message,) = chat_request(messages=user({"type": "image_url", "image_url": spelling})).messages
         assert message.images == 1
 
 
@@ -180,32 +153,31 @@ def test_images_are_data_addresses() -> None:
     ],
 )
 def test_no_other_address_is_taken(url: str) -> None:
-    place, _ = refused(messages=user({"type": "image_url", "image_url": {"url": url}}))
-    assert place == ("messages", 0, "content", 0, "image_url", "url")
+    place, _ = refused(chat_request, messages=user({"type": "image_url", "image_url": {"url": url}}))
+    assert place == "messages[0].content[0].image_url.url"
 
 
 def test_images_are_counted_over_all_messages() -> None:
     image = {"type": "image_url", "image_url": PIXEL}
     full = user(*[image] * MAX_IMAGES)
-    assert request(messages=full)
-    assert f"{MAX_IMAGES}" in refused(messages=full + user(image))[1]
-    assert "user" in refused(messages=[{"role": "system", "content": [image]}])[1]
+    assert chat_request(messages=full)
+    assert f"{MAX_IMAGES}" in refused(chat_request, messages=full + user(image))[1]
+    assert "user" in refused(chat_request, messages=[{"role": "system", "content": [image]}])[1]
 
 
 def test_tool_messages_answer_a_call() -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
     turns = [{"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "c1", "content": "ok"}]
-    assert request(messages=turns).messages[0].content is None
-    assert "tool_call_id" in refused(messages=[{"role": "tool", "content": "ok"}])[1]
-    assert "content" in refused(messages=[{"role": "assistant"}])[1]
-    assert "content" in refused(messages=[{"role": "user", "content": None}])[1]
+    assert chat_request(messages=turns).messages[0].content is None
+    assert "tool_call_id" in refused(chat_request, messages=[{"role": "tool", "content": "ok"}])[1]
+    assert "content" in refused(chat_request, messages=[{"role": "assistant"}])[1]
+    assert "content" in refused(chat_request, messages=[{"role": "user", "content": None}])[1]
 
 
 @pytest.mark.parametrize("arguments", ["{", "[]", "5", "null", "[" * JSON_VALUES])
 def test_arguments_of_a_call_are_an_object(arguments: str) -> None:
-    with pytest.raises(ApiError, match="JSON object") as error:
-        request(messages=called(arguments))
-    assert error.value.param == "messages[0].tool_calls[0].function.arguments"
+    place, sentence = refused(chat_request, messages=called(arguments))
+    assert (place, "JSON object" in sentence) == ("messages[0].tool_calls[0].function.arguments", True)
 
 
 @pytest.mark.parametrize(
@@ -217,16 +189,16 @@ def test_arguments_of_all_calls_together_hold_as_many_values_as_a_body(calls: in
     texts = ['{"a,[:{": [' + ",".join(["0"] * (items + 1)) + "]}"] * calls
     messages = called(*texts[1:], '{"a":[' + ",".join(["0"] * (items + 1 + more)) + "]}")
     if is_taken:
-        assert request(messages=messages)
+        assert chat_request(messages=messages)
         return
-    with pytest.raises(ApiError, match=f"together have more than {JSON_VALUES} keys and values") as error:
-        request(messages=messages)
-    assert error.value.param == f"messages[0].tool_calls[{calls - 1}].function.arguments"
+    place, sentence = refused(chat_request, messages=messages)
+    assert place == f"messages[0].tool_calls[{calls - 1}].function.arguments"
+    assert f"together have more than {JSON_VALUES} keys and values" in sentence
 
 
 def test_punctuation_in_arguments_counts_for_nothing() -> None:
     code = json.dumps({"code": "f({a: [1, 2]}, b)\n" * JSON_VALUES})
-    assert request(messages=called(*[code] * 3))
+    assert chat_request(messages=called(*[code] * 3))
 
 
 def called(*arguments: str) -> list[dict[str, Any]]:
@@ -236,39 +208,34 @@ def called(*arguments: str) -> list[dict[str, Any]]:
 
 def test_tool_choice_names_a_tool_that_is_there() -> None:
     named = {"type": "function", "function": {"name": "f"}}
-    assert request(tools=[tool()], tool_choice=named).is_tool_forced
-    assert request(tools=[tool()], tool_choice="required").is_tool_forced
-    assert not request(tools=[tool()], tool_choice="auto").is_tool_forced
-    assert not request(tools=[], tool_choice="none").is_tool_forced
-    assert "`f`" in refused(tools=[tool("g")], tool_choice=named)[1]
-    assert "empty" in refused(tool_choice="required")[1]
-    assert refused(tools=[tool()], tool_choice="always")[0] == ("tool_choice", "a word")
-    assert refused(tools=[tool()], tool_choice={"type": "function"})[0][0] == "tool_choice"
+    for choice, is_forced in ((named, True), ("required", True), ("auto", False), ("none", False)):
+        assert chat_request(tools=[tool()], tool_choice=choice).is_tool_forced is is_forced
+    assert "empty" in refused(chat_request, tool_choice="required")[1]
+    assert str(refused(chat_request, tools=[tool()], tool_choice={"type": "function"})[0]).startswith("tool_choice")
 
 
 def test_tools_have_names_of_their_own_and_a_limit() -> None:
     many = [tool(f"f{i}") for i in range(chat_tools.MAX_TOOLS + 1)]
-    assert request(tools=many[:-1])
-    assert refused(tools=many)[0] == ("tools",)
-    assert "same name" in refused(tools=[tool(), tool()])[1]
+    assert chat_request(tools=many[:-1])
+    assert refused(chat_request, tools=many)[0] == "tools"
     for name in ("", "a b", "ä", "a" * 65, "a\n"):
-        assert refused(tools=[tool(name)])[0] == ("tools", 0, "a function", "function", "name")
-    assert request(tools=[tool("a" * 64)])
+        assert refused(chat_request, tools=[tool(name)])[0] == "tools[0].function.name"
+    assert chat_request(tools=[tool("a" * 64)])
 
 
 def test_response_format_of_a_schema_has_one() -> None:
-    assert request(response_format={"type": "json_object"})
-    assert "json_schema" in refused(response_format={"type": "json_schema"})[1]
-    assert refused(response_format={"type": "grammar"})[0] == ("response_format", "type")
+    assert chat_request(response_format={"type": "json_object"})
+    assert "json_schema" in refused(chat_request, response_format={"type": "json_schema"})[1]
+    assert refused(chat_request, response_format={"type": "grammar"})[0] == "response_format.type"
 
 
 def test_include_usage() -> None:
-    assert request(stream=True, stream_options={"include_usage": True}).include_usage
-    assert not request(stream=True, stream_options={}).include_usage
-    assert not request(stream=True, stream_options=None).include_usage
+    assert chat_request(stream=True, stream_options={"include_usage": True}).include_usage
+    assert not chat_request(stream=True, stream_options={}).include_usage
+    assert not chat_request(stream=True, stream_options=None).include_usage
 
 
 def test_requests_cross_processes() -> None:
     form = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}}
-    body = request(tools=[tool(parameters={"type": "object"})], response_format=form, stop="x")
+    body = chat_request(tools=[tool(parameters={"type": "object"})], response_format=form, stop="x")
     assert pickle.loads(pickle.dumps(body)) == body

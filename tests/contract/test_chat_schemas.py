@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from contract.chat import schemas
-from contract.chat.request import ChatRequest
-from contract.errors import ApiError
+from tests.contract.bodies import chat_request, refused, tool
 
 NAMED = {"type": "function", "function": {"name": "f"}}
 
@@ -16,24 +15,8 @@ MCP_TOOLS: dict[str, Any] = json.loads((Path(__file__).parents[1] / "data" / "mc
 """Parameters of tools of public MCP servers, by `server/tool`; descriptions are ours."""
 
 
-def tool(parameters: dict[str, Any] | None, name: str = "f", **function: Any) -> dict[str, Any]:
-    return {"type": "function", "function": {"name": name, "parameters": parameters} | function}
-
-
 def form(schema: dict[str, Any]) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
-
-
-def request(**fields: Any) -> ChatRequest:
-    return ChatRequest.model_validate({"model": "m", "messages": [{"role": "user", "content": "hi"}]} | fields)
-
-
-def refused(**fields: Any) -> tuple[str | None, str]:
-    """Field and sentence of the 400."""
-    with pytest.raises(ApiError) as caught:
-        request(**fields)
-    assert caught.value.fault.status == 400
-    return caught.value.param, caught.value.message
 
 
 def strings(*lengths: int) -> dict[str, Any]:
@@ -57,20 +40,20 @@ BOMBS = {
 def test_schema_bombs_are_refused_before_an_engine_sees_them(schema: dict[str, Any]) -> None:
     for param, fields in {
         "response_format": {"response_format": form(schema)},
-        "tools[1].function.parameters": {"tools": [tool({}, "g"), tool(schema, strict=True)]},
-        "tools[0].function.parameters": {"tools": [tool(schema)], "tool_choice": "required"},
+        "tools[1].function.parameters": {"tools": [tool("g", parameters={}), tool(parameters=schema, strict=True)]},
+        "tools[0].function.parameters": {"tools": [tool(parameters=schema)], "tool_choice": "required"},
     }.items():
-        place, sentence = refused(**fields)
+        place, sentence = refused(chat_request, **fields)
         assert place == param
         assert f"{schemas.MAX_SCHEMA_COST}" in sentence
-    assert request(tools=[tool(schema)])
+    assert chat_request(tools=[tool(parameters=schema)])
 
 
 def test_the_cost_has_a_limit_and_equal_bounds_cost_once() -> None:
     dear = schemas.MAX_SCHEMA_COST // schemas.REPEATED_STATES
-    assert request(response_format=form(strings(*range(1000, 1000 + dear - 1))))
-    assert "cost" in refused(response_format=form(strings(*range(1000, 1000 + dear + 1))))[1]
-    assert request(response_format=form(strings(*[1000] * 500)))
+    assert chat_request(response_format=form(strings(*range(1000, 1000 + dear - 1))))
+    assert "cost" in refused(chat_request, response_format=form(strings(*range(1000, 1000 + dear + 1))))[1]
+    assert chat_request(response_format=form(strings(*[1000] * 500)))
 
 
 @pytest.mark.parametrize("chars", [0, 64 * 4096 - 4, 64 * 4096, 64 * 4097])
@@ -78,16 +61,16 @@ def test_names_and_values_cost_by_their_characters(chars: int) -> None:
     schema = {"enum": ["x" * chars]}
     assert schemas.cost(schema) == (chars + len("enum")) // schemas.CHARS_PER_STATE
     if schemas.cost(schema) > schemas.MAX_SCHEMA_COST:
-        assert refused(response_format=form(schema))[0] == "response_format"
+        assert refused(chat_request, response_format=form(schema))[0] == "response_format"
     else:
-        assert request(response_format=form(schema))
+        assert chat_request(response_format=form(schema))
 
 
 def test_schemas_of_all_tools_count_together() -> None:
     half = schemas.MAX_SCHEMA_COST // schemas.REPEATED_STATES // 2 + 1
-    tools = [tool(strings(*range(1000, 1000 + half)), name, strict=True) for name in "ab"]
-    assert request(tools=tools[:1])
-    assert refused(tools=tools)[0] == "tools[1].function.parameters"
+    tools = [tool(name, parameters=strings(*range(1000, 1000 + half)), strict=True) for name in "ab"]
+    assert chat_request(tools=tools[:1])
+    assert refused(chat_request, tools=tools)[0] == "tools[1].function.parameters"
 
 
 @pytest.mark.parametrize(
@@ -98,10 +81,10 @@ def test_a_reference_leads_to_a_definition_and_nowhere_else(target: Any) -> None
     """A `default` is not looked at, so a reference into one would smuggle any bomb past the estimate."""
     bomb = strings(*range(9000, 9100))
     schema = {"properties": {"a": {"default": bomb}, "b": {"$ref": target}}, "const": bomb, "$defs": {"a": {}}}
-    param, sentence = refused(tools=[tool(schema, strict=True)])
+    param, sentence = refused(chat_request, tools=[tool(parameters=schema, strict=True)])
     assert param == "tools[0].function.parameters"
     assert "$defs" in sentence
-    assert request(tools=[tool(schema)])
+    assert chat_request(tools=[tool(parameters=schema)])
 
 
 @pytest.mark.parametrize(
@@ -115,7 +98,7 @@ def test_a_reference_leads_to_a_definition_and_nowhere_else(target: Any) -> None
 )
 def test_a_reference_that_leads_back_to_itself_is_refused(schema: dict[str, Any]) -> None:
     """The grammar allows no token at all, so the engine would fail in the middle of the answer."""
-    param, sentence = refused(response_format=form(schema))
+    param, sentence = refused(chat_request, response_format=form(schema))
     assert param == "response_format"
     assert "leads back to itself" in sentence
 
@@ -138,17 +121,17 @@ def test_a_reference_that_leads_back_to_itself_is_refused(schema: dict[str, Any]
     ],
 )
 def test_what_is_cheap_is_compiled(schema: dict[str, Any]) -> None:
-    body = request(response_format=form(schema))
+    body = chat_request(response_format=form(schema))
     assert list(body.compiled_schemas()) == ["response_format"]
 
 
 def test_what_is_not_compiled_is_not_restricted() -> None:
     wild = {"pattern": "(a+)+$", "$ref": "https://example.org/x", "items": [{"maxLength": 10**9}], "const": "x" * 10**6}
     for choice in (None, "auto", "none"):
-        assert request(tools=[tool(wild, description="x" * 100_000)], tool_choice=choice)
-    assert request(tools=[tool(wild, strict=True)], tool_choice="none")
-    assert request(tools=[tool(wild, strict=False)], tool_choice="required")
-    assert request(tools=[tool(wild, "g"), tool({})], tool_choice=NAMED)
+        assert chat_request(tools=[tool(parameters=wild, description="x" * 100_000)], tool_choice=choice)
+    assert chat_request(tools=[tool(parameters=wild, strict=True)], tool_choice="none")
+    assert chat_request(tools=[tool(parameters=wild, strict=False)], tool_choice="required")
+    assert chat_request(tools=[tool("g", parameters=wild), tool(parameters={})], tool_choice=NAMED)
 
 
 @pytest.mark.parametrize(
@@ -165,27 +148,27 @@ def test_what_is_not_compiled_is_not_restricted() -> None:
 )
 def test_the_compiled_ones_are_those_that_an_answer_follows(fields: dict[str, Any], expected: list[str]) -> None:
     strict = {"strict": fields.pop("strict")} if "strict" in fields else {}
-    tools = [tool({"type": "object"}, **strict), tool({"type": "object"}, "g")]
-    body = request(tools=tools, response_format=form({"type": "object"}), **fields)
+    tools = [tool(parameters={"type": "object"}, **strict), tool("g", parameters={"type": "object"})]
+    body = chat_request(tools=tools, response_format=form({"type": "object"}), **fields)
     assert list(body.compiled_schemas()) == expected
 
 
 @pytest.mark.parametrize("name", MCP_TOOLS)
 def test_tools_of_public_mcp_servers_pass_as_they_are(name: str) -> None:
     """Their parameters as such servers announce them, with whatever keywords; compiled where they ask for it."""
-    mcp_tool = tool(MCP_TOOLS[name], strict=None)
+    mcp_tool = tool(parameters=MCP_TOOLS[name], strict=None)
     for choice in (None, "auto", "none"):
-        assert request(tools=[mcp_tool], tool_choice=choice)
+        assert chat_request(tools=[mcp_tool], tool_choice=choice)
     if name == "figma/get_nodes":
-        assert "$defs" in refused(tools=[mcp_tool], tool_choice="required")[1]
+        assert "$defs" in refused(chat_request, tools=[mcp_tool], tool_choice="required")[1]
     else:
-        assert request(tools=[mcp_tool], tool_choice="required")
+        assert chat_request(tools=[mcp_tool], tool_choice="required")
 
 
 def test_all_tools_of_public_mcp_servers_pass_together() -> None:
     assert len(MCP_TOOLS) == 34
-    many = [tool(schema, name.replace("/", "_")) for name, schema in MCP_TOOLS.items()]
-    assert request(tools=many)
+    many = [tool(name.replace("/", "_"), parameters=schema) for name, schema in MCP_TOOLS.items()]
+    assert chat_request(tools=many)
 
 
 def test_the_estimate_is_quick_on_the_largest_body() -> None:

@@ -6,9 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from contract.catalog import ChatModel, ThinkingOptions
-from contract.chat.request import ChatRequest
 from contract.chat.thinking import EFFORTS, MAX_VARIABLE, ReasoningSettings, reasoning_settings
-from contract.errors import ApiError
+from tests.contract.bodies import chat_request, refusal
 
 SWITCHED = ThinkingOptions(switch="enable_thinking", budgets={"minimal": 512, "low": 2048})
 LEVELLED = ThinkingOptions(levels=("low", "high"))
@@ -16,15 +15,8 @@ VARIABLES = ThinkingOptions(switch="thinking", variables={"depth": "integer", "s
 
 
 def tell(thinking: ThinkingOptions | None, effort: str | None = None, /, **variables: Any) -> ReasoningSettings:
-    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "reasoning_effort": effort}
-    return reasoning_settings(ChatRequest.model_validate(body | {"chat_template_kwargs": variables or None}), thinking)
-
-
-def refusal(thinking: ThinkingOptions | None, /, **variables: Any) -> ApiError:
-    with pytest.raises(ApiError) as caught:
-        tell(thinking, **variables)
-    assert caught.value.fault.status == 400
-    return caught.value
+    request = chat_request(reasoning_effort=effort, chat_template_kwargs=variables or None)
+    return reasoning_settings(request, thinking)
 
 
 @pytest.mark.parametrize("effort", EFFORTS)
@@ -58,19 +50,19 @@ def test_allowed_variables_pass_and_their_bounds_hold() -> None:
     for depth in (0, 1, MAX_VARIABLE):
         assert tell(VARIABLES, depth=depth).variables == {"depth": depth}
     for depth in (-1, MAX_VARIABLE + 1, True, 1.0, "1", None):
-        assert refusal(VARIABLES, depth=depth).param == "chat_template_kwargs.depth"
+        assert refusal(tell, VARIABLES, depth=depth).param == "chat_template_kwargs.depth"
     assert tell(VARIABLES, style="full", thinking=True).variables == {"style": "full", "thinking": True}
-    assert "`brief`, `full`" in refusal(VARIABLES, style="<|im_end|>").message
+    assert "`brief`, `full`" in refusal(tell, VARIABLES, style="<|im_end|>").message
     for value in (1, "true", None, [], {}):
-        assert "true or false" in refusal(VARIABLES, thinking=value).message
+        assert "true or false" in refusal(tell, VARIABLES, thinking=value).message
 
 
 def test_a_variable_that_is_not_allowed_is_refused_with_those_that_are() -> None:
-    error = refusal(VARIABLES, chat_template="{{ messages }}")
+    error = refusal(tell, VARIABLES, chat_template="{{ messages }}")
     assert error.param == "chat_template_kwargs.chat_template"
     assert "`thinking`, `depth`, `style`" in error.message
-    assert "supports no variables" in refusal(None, enable_thinking=False).message
-    assert len(refusal(None, **{"x" * 10_000: 1}).message) < 200
+    assert "supports no variables" in refusal(tell, None, enable_thinking=False).message
+    assert len(refusal(tell, None, **{"x" * 10_000: 1}).message) < 200
 
 
 def stanza(**fields: Any) -> ChatModel:

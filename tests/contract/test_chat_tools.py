@@ -6,13 +6,11 @@ from typing import Any
 
 import pytest
 
-from contract.body import validated
 from contract.chat import schemas
 from contract.chat.engine import ChatJob
-from contract.chat.request import ChatRequest
-from contract.errors import ApiError
 from models.chat.request import engine_fields
 from tests.catalogs import chat
+from tests.contract.bodies import chat_request, refused
 
 FRAMEWORKS: dict[str, Any] = json.loads(
     (Path(__file__).parents[1] / "data" / "framework_tools.json").read_text("utf-8")
@@ -28,18 +26,6 @@ REFERENCES = {
 }
 
 
-def request(**fields: Any) -> ChatRequest:
-    return validated(ChatRequest, {"model": "m", "messages": [{"role": "user", "content": "hi"}]} | fields)
-
-
-def refused(**fields: Any) -> tuple[str | None, str]:
-    """Field and sentence of the 400."""
-    with pytest.raises(ApiError) as caught:
-        request(**fields)
-    assert caught.value.fault.status == 400
-    return caught.value.param, caught.value.message
-
-
 def allowed(mode: str, *names: str) -> dict[str, Any]:
     return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": [REFERENCES[name] for name in names]}}
 
@@ -47,11 +33,11 @@ def allowed(mode: str, *names: str) -> dict[str, Any]:
 @pytest.mark.parametrize("name", FRAMEWORKS)
 @pytest.mark.parametrize("choice", [None, "auto", "none", "required"])
 def test_tools_of_agent_frameworks_pass_as_they_are(name: str, choice: str | None) -> None:
-    assert request(tools=[FRAMEWORKS[name]], tool_choice=choice).offered
+    assert chat_request(tools=[FRAMEWORKS[name]], tool_choice=choice).offered
 
 
 def test_engines_are_given_a_function_for_a_custom_tool() -> None:
-    body = request(tools=[CODE, WEATHER])
+    body = chat_request(tools=[CODE, WEATHER])
     function = body.offered[0].function
     assert (function.name, function.description, function.strict) == ("code", "Runs Python", True)
     assert function.parameters
@@ -72,7 +58,7 @@ def test_engines_are_given_a_function_for_a_custom_tool() -> None:
     ],
 )
 def test_some_tools_may_be_allowed_or_one_named(choice: Any, offered: list[int], forced: bool) -> None:
-    body = request(tools=[CODE, WEATHER], tool_choice=choice)
+    body = chat_request(tools=[CODE, WEATHER], tool_choice=choice)
     assert list(body.offered) == offered
     assert body.is_tool_forced is forced
 
@@ -101,14 +87,14 @@ def test_some_tools_may_be_allowed_or_one_named(choice: Any, offered: list[int],
     ],
 )
 def test_what_is_no_tool_or_names_none_is_refused(fields: dict[str, Any], param: str | None, says: str) -> None:
-    place, sentence = refused(**({"tools": [CODE, WEATHER]} | fields))
+    place, sentence = refused(chat_request, **({"tools": [CODE, WEATHER]} | fields))
     assert place == param
     assert says in sentence
 
 
 @pytest.mark.parametrize("choice", [None, "auto", "none", "required"])
 def test_built_in_tools_are_left_out_and_told(choice: str | None) -> None:
-    body = request(tools=[SEARCH, CODE, {"type": "mcp", "server_label": "x"}, WEATHER], tool_choice=choice)
+    body = chat_request(tools=[SEARCH, CODE, {"type": "mcp", "server_label": "x"}, WEATHER], tool_choice=choice)
     assert {place: tool.name for place, tool in body.offered.items()} == {1: "code", 3: "weather"}
     assert body.left_out == ["tools[0]", "tools[2]"]
     assert [tool["function"]["name"] for tool in engine_fields(body)["tools"]] == ["code", "weather"]
@@ -117,7 +103,7 @@ def test_built_in_tools_are_left_out_and_told(choice: str | None) -> None:
 def test_of_built_in_tools_alone_the_engine_is_told_nothing() -> None:
     allowing = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [SEARCH]}}
     for choice in (None, "auto", allowing):
-        body = request(tools=[SEARCH], tool_choice=choice)
+        body = chat_request(tools=[SEARCH], tool_choice=choice)
         assert body.left_out == ["tools[0]"]
         assert "tools" not in engine_fields(body)
 
@@ -125,17 +111,17 @@ def test_of_built_in_tools_alone_the_engine_is_told_nothing() -> None:
 @pytest.mark.parametrize("syntax", ["lark", "regex"])
 def test_a_grammar_for_a_custom_tool_is_refused(syntax: str) -> None:
     form = {"type": "grammar", "grammar": {"syntax": syntax, "definition": "a"}}
-    place, sentence = refused(tools=[{"type": "custom", "custom": {"name": "code", "format": form}}])
+    place, sentence = refused(chat_request, tools=[{"type": "custom", "custom": {"name": "code", "format": form}}])
     assert place == "tools[0].custom.format.type"
     assert "`text`" in sentence
 
 
 def test_calls_of_custom_tools_are_repeated() -> None:
     call = {"id": "c1", "type": "custom", "custom": {"name": "code", "input": 'print("é")\n'}}
-    body = request(messages=[{"role": "assistant", "tool_calls": [call]}])
+    body = chat_request(messages=[{"role": "assistant", "tool_calls": [call]}])
     (repeated,) = body.messages[0].tool_calls or ()
     assert json.loads(repeated.as_function.function.arguments) == {"input": 'print("é")\n'}
-    assert refused(messages=[{"role": "assistant", "tool_calls": [call | {"type": "mcp"}]}])[0] == (
+    assert refused(chat_request, messages=[{"role": "assistant", "tool_calls": [call | {"type": "mcp"}]}])[0] == (
         "messages[0].tool_calls[0]"
     )
     assert ChatJob(body).most_input_tokens(chat("m")) >= len('{"input": "print(\\"é\\")\\n"}')
@@ -156,7 +142,7 @@ def test_calls_of_custom_tools_are_repeated() -> None:
     ],
 )
 def test_an_answer_follows_a_regular_expression_or_is_one_of_several(form: dict[str, Any], says: str) -> None:
-    place, sentence = refused(structured_outputs=form)
+    place, sentence = refused(chat_request, structured_outputs=form)
     assert str(place).startswith("structured_outputs")
     assert says in sentence
 
@@ -173,13 +159,13 @@ def test_forms_are_bounded(surplus: int) -> None:
         {"choice": ["x" * chars]},
     ):
         if surplus > 0:
-            assert str(refused(structured_outputs=form)[0]).startswith("structured_outputs.")
+            assert str(refused(chat_request, structured_outputs=form)[0]).startswith("structured_outputs.")
         else:
-            assert request(structured_outputs=form)
+            assert chat_request(structured_outputs=form)
 
 
 def test_an_answer_has_one_form() -> None:
     form = {"choice": ["a"]}
-    assert "not both" in refused(structured_outputs=form, response_format={"type": "json_object"})[1]
-    assert "tools" in refused(structured_outputs=form, tools=[WEATHER])[1]
-    assert request(structured_outputs=form, response_format={"type": "text"}, tools=[WEATHER], tool_choice="none")
+    assert "not both" in refused(chat_request, structured_outputs=form, response_format={"type": "json_object"})[1]
+    assert "tools" in refused(chat_request, structured_outputs=form, tools=[WEATHER])[1]
+    assert chat_request(structured_outputs=form, response_format={"type": "text"}, tools=[WEATHER], tool_choice="none")

@@ -16,7 +16,8 @@ from contract.decisions.answers import answer, answers
 from contract.decisions.engine import Reading, Readings
 from contract.decisions.native import timing_ms, usage
 from contract.decisions.questions import Policy, Question
-from contract.errors import ApiError
+from contract.errors import UPSTREAM_ERROR
+from tests.contract.bodies import refusal
 
 QUESTION: TypeAdapter[Question] = TypeAdapter(Question)
 REVIEW = Policy()
@@ -92,9 +93,7 @@ def test_missing_labels_have_no_probability() -> None:
 
 @pytest.mark.parametrize("logprobs", [(None, None), (math.nan, -1.0), (math.inf, -1.0), (-math.inf, -math.inf)])
 def test_what_cannot_be_normalised_is_a_fault_of_the_runtime(logprobs: tuple[float | None, ...]) -> None:
-    with pytest.raises(ApiError) as caught:
-        answer(BINARY, Reading(logprobs, 0.01), 1.0, REVIEW)
-    assert caught.value.fault.code == "upstream_error"
+    refusal(answer, BINARY, Reading(logprobs, 0.01), 1.0, REVIEW, fault=UPSTREAM_ERROR)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from typing import Any
 
 import pytest
@@ -11,7 +10,8 @@ import pytest
 from contract.body import parse
 from contract.decisions.decision import check_body
 from contract.decisions.native import DecisionRequest
-from contract.errors import ApiError
+from contract.errors import INVALID_JSON, REQUEST_TOO_LARGE
+from tests.contract.bodies import read, refusal
 
 CHOICE = {"type": "choice", "instructions": "Which?", "options": [{"id": "a"}, {"id": "b"}]}
 SCORE = {"type": "score", "instructions": "How much?", "levels": ["low", "high"]}
@@ -25,61 +25,33 @@ def body(**fields: Any) -> dict[str, Any]:
     return {name: value for name, value in whole.items() if value is not None}
 
 
-def read(**fields: Any) -> DecisionRequest:
-    return parse(DecisionRequest, json.dumps(body(**fields)).encode())
-
-
-def refusal(**fields: Any) -> tuple[int, str]:
-    with pytest.raises(ApiError) as caught:
-        read(**fields)
-    return caught.value.fault.status, caught.value.fault.code
-
-
-BAD = (400, "invalid_request_error")
-LONG = (413, "request_too_large")
+def decision(**fields: Any) -> DecisionRequest:
+    return read(DecisionRequest, body(**fields))
 
 
 def options(count: int) -> dict[str, Any]:
-    return CHOICE | {"options": [{"id": f"o{index}"} for index in range(count)]}
+    return {"q": CHOICE | {"options": [{"id": f"o{index}"} for index in range(count)]}}
 
 
 def levels(count: int) -> dict[str, Any]:
-    return SCORE | {"levels": [f"l{index}" for index in range(count)]}
+    return {"q": SCORE | {"levels": [f"l{index}" for index in range(count)]}}
 
 
-@pytest.mark.parametrize("count", [2, 3, 25, 26])
-def test_options_within_bounds(count: int) -> None:
-    request = read(questions={"q": options(count)})
-    assert request.questions
-    assert request.questions["q"].labels == tuple(f"o{index}" for index in range(count))
+def binaries(count: int) -> dict[str, Any]:
+    return {f"q{index}": BINARY for index in reversed(range(count))}
 
 
-@pytest.mark.parametrize("count", [0, 1, 27])
-def test_options_outside_bounds(count: int) -> None:
-    assert refusal(questions={"q": options(count)}) == BAD
+@pytest.mark.parametrize(("questions", "low", "high"), [(options, 2, 26), (levels, 2, 10), (binaries, 1, 16)])
+def test_options_levels_and_questions_are_counted(questions: Any, low: int, high: int) -> None:
+    for count in (low, low + 1, high - 1, high):
+        assert decision(questions=questions(count)).questions
+    for count in (0, low - 1, high + 1):
+        refusal(decision, questions=questions(count))
 
 
-@pytest.mark.parametrize("count", [2, 9, 10])
-def test_levels_within_bounds(count: int) -> None:
-    assert read(questions={"q": levels(count)})
-
-
-@pytest.mark.parametrize("count", [0, 1, 11])
-def test_levels_outside_bounds(count: int) -> None:
-    assert refusal(questions={"q": levels(count)}) == BAD
-
-
-@pytest.mark.parametrize("count", [1, 15, 16])
-def test_questions_within_bounds_keep_their_order(count: int) -> None:
-    names = [f"q{index}" for index in reversed(range(count))]
-    request = read(questions=dict.fromkeys(names, BINARY))
-    assert request.questions
-    assert list(request.questions) == names
-
-
-@pytest.mark.parametrize("count", [0, 17])
-def test_questions_outside_bounds(count: int) -> None:
-    assert refusal(questions={f"q{index}": BINARY for index in range(count)}) == BAD
+def test_questions_and_options_keep_their_order() -> None:
+    assert list(decision(questions=binaries(16)).questions or ()) == [f"q{index}" for index in range(15, -1, -1)]
+    assert (decision(questions=options(26)).questions or {})["q"].labels == tuple(f"o{index}" for index in range(26))
 
 
 @pytest.mark.parametrize(
@@ -96,9 +68,9 @@ def test_questions_outside_bounds(count: int) -> None:
     ],
 )
 def test_characters(fields: Any, limit: int) -> None:
-    assert read(**fields(limit - 1))
-    assert read(**fields(limit))
-    assert refusal(**fields(limit + 1)) == LONG
+    assert decision(**fields(limit - 1))
+    assert decision(**fields(limit))
+    refusal(decision, fault=REQUEST_TOO_LARGE, **fields(limit + 1))
 
 
 USER_OF_5 = {"role": "assistant", "content": "yes ?"}
@@ -106,18 +78,15 @@ USER_OF_5 = {"role": "assistant", "content": "yes ?"}
 
 def test_body_bytes() -> None:
     check_body(65_536, [])
-    with pytest.raises(ApiError) as caught:
-        check_body(65_537, [])
-    assert caught.value.fault.status == 413
+    refusal(check_body, 65_537, [], fault=REQUEST_TOO_LARGE)
 
 
 def test_body_bytes_do_not_count_the_data_of_images() -> None:
     data = base64.b64encode(b"x" * 90_000).decode()
     fields = body(images=[{"data_url": PNG + data}])
-    addresses = read(**fields).decision().images
+    addresses = decision(**fields).decision().images
     check_body(len(data) + 65_536, addresses)
-    with pytest.raises(ApiError):
-        check_body(len(data) + 65_537, addresses)
+    refusal(check_body, len(data) + 65_537, addresses, fault=REQUEST_TOO_LARGE)
 
 
 @pytest.mark.parametrize(
@@ -169,21 +138,21 @@ def test_body_bytes_do_not_count_the_data_of_images() -> None:
     ],
 )
 def test_bad_fields(fields: dict[str, Any]) -> None:
-    assert refusal(**fields) == BAD
+    refusal(decision, **fields)
 
 
-@pytest.mark.parametrize(("size", "status"), [(3_999_999, 200), (4_000_000, 200), (4_000_001, 413)])
-def test_bytes_of_an_image(size: int, status: int) -> None:
+@pytest.mark.parametrize(("size", "taken"), [(3_999_999, True), (4_000_000, True), (4_000_001, False)])
+def test_bytes_of_an_image(size: int, taken: bool) -> None:
     image = {"data_url": PNG + base64.b64encode(bytes(size)).decode()}
-    if status == 200:
-        assert read(images=[image, image])
+    if taken:
+        assert decision(images=[image, image])
     else:
-        assert refusal(images=[image]) == LONG
+        refusal(decision, fault=REQUEST_TOO_LARGE, images=[image])
 
 
 @pytest.mark.parametrize("threshold", [0, 0.0, 0.5, 1, 1.0])
 def test_threshold(threshold: float) -> None:
-    assert read(policy={"mode": "threshold", "threshold": threshold}).policy.threshold == threshold
+    assert decision(policy={"mode": "threshold", "threshold": threshold}).policy.threshold == threshold
 
 
 @pytest.mark.parametrize(
@@ -202,14 +171,12 @@ def test_threshold(threshold: float) -> None:
     ],
 )
 def test_not_json(raw: bytes) -> None:
-    with pytest.raises(ApiError) as caught:
-        parse(DecisionRequest, raw)
-    assert (caught.value.fault.status, caught.value.fault.code) == (400, "invalid_json")
+    refusal(parse, DecisionRequest, raw, fault=INVALID_JSON)
 
 
 def test_the_text_that_is_judged() -> None:
-    assert read(state="as it is\n").decision().state == "as it is\n"
-    assert read(state={"b": 1, "a": "ä"}).decision().state == '{"b": 1, "a": "ä"}'
-    assert read(state=[]).decision().state == "[]"
+    assert decision(state="as it is\n").decision().state == "as it is\n"
+    assert decision(state={"b": 1, "a": "ä"}).decision().state == '{"b": 1, "a": "ä"}'
+    assert decision(state=[]).decision().state == "[]"
     turns = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Hello!"}]
-    assert read(state=None, messages=turns).decision().state == "user: Hi.\n\nassistant: Hello!"
+    assert decision(state=None, messages=turns).decision().state == "user: Hi.\n\nassistant: Hello!"

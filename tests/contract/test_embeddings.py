@@ -5,24 +5,17 @@ from __future__ import annotations
 import base64
 import json
 import struct
+from typing import Any
 
 import pytest
 
-from contract.body import parse
 from contract.catalog import EmbeddingModel
 from contract.embeddings import MAX_INPUTS, Embeddings, EmbeddingsRequest, job_of, reply
-from contract.errors import ApiError
+from tests.contract.bodies import read, refusal, refused
 
 
-def read(**body: object) -> EmbeddingsRequest:
-    return parse(EmbeddingsRequest, json.dumps({"model": "m"} | body).encode())
-
-
-def refusal(**body: object) -> ApiError:
-    with pytest.raises(ApiError) as caught:
-        read(**body)
-    assert caught.value.fault.status == 400
-    return caught.value
+def embed(**fields: Any) -> EmbeddingsRequest:
+    return read(EmbeddingsRequest, {"model": "m"} | fields)
 
 
 def model(*, dimensions: int = 384) -> EmbeddingModel:
@@ -30,20 +23,17 @@ def model(*, dimensions: int = 384) -> EmbeddingModel:
 
 
 def test_a_string_is_one_text() -> None:
-    assert read(input="hello").input == ("hello",)
-    assert read(input=["a", "b"]).input == ("a", "b")
+    assert embed(input="hello").input == ("hello",)
+    assert embed(input=["a", "b"]).input == ("a", "b")
 
 
-@pytest.mark.parametrize("count", [1, MAX_INPUTS - 1, MAX_INPUTS])
-def test_up_to_2048_texts_are_taken(count: int) -> None:
-    assert len(read(input=["x"] * count).input) == count
-
-
-@pytest.mark.parametrize("count", [0, MAX_INPUTS + 1])
-def test_other_counts_are_refused(count: int) -> None:
-    error = refusal(input=["x"] * count)
-    assert f"{count} texts" in error.message
-    assert error.param == "input"
+@pytest.mark.parametrize("count", [0, 1, MAX_INPUTS - 1, MAX_INPUTS, MAX_INPUTS + 1])
+def test_texts_are_counted(count: int) -> None:
+    if 1 <= count <= MAX_INPUTS:
+        assert len(embed(input=["x"] * count).input) == count
+    else:
+        place, sentence = refused(embed, input=["x"] * count)
+        assert (place, f"{count} texts" in sentence) == ("input", True)
 
 
 @pytest.mark.parametrize(
@@ -51,51 +41,49 @@ def test_other_counts_are_refused(count: int) -> None:
     [([1, 2, 3], ((1, 2, 3),)), ([[1, 2], [3]], ((1, 2), (3,))), ([0, 2**31 - 1], ((0, 2**31 - 1),))],
 )
 def test_token_ids_are_one_text_or_many(ids: object, read_as: object) -> None:
-    assert read(input=ids).input == read_as
+    assert embed(input=ids).input == read_as
 
 
 def test_the_estimate_of_token_ids_is_never_below_the_window_or_their_bytes() -> None:
-    few, many = job_of(read(input=[1]), model()), job_of(read(input=[[1] * 300, [1]]), model())
+    few, many = job_of(embed(input=[1]), model()), job_of(embed(input=[[1] * 300, [1]]), model())
     assert 128 < few.most_input_tokens(model()) <= 256
     assert many.most_input_tokens(model()) == 512
 
 
 def test_an_empty_text_is_refused_by_its_index() -> None:
-    assert "item 2" in refusal(input=["a", "b", ""]).message
-    assert "empty" in refusal(input="").message
+    assert "item 2" in refusal(embed, input=["a", "b", ""]).message
+    assert "empty" in refusal(embed, input="").message
 
 
-@pytest.mark.parametrize("value", [None, 7, {"text": "x"}, [None], [True], [{"text": "x"}]])
-def test_what_is_no_text_is_refused(value: object) -> None:
-    assert refusal(input=value).param == "input"
-
-
-def test_missing_and_wrong_fields_are_named() -> None:
-    assert refusal().param == "input"
-    assert refusal(input="x", encoding_format="int8").param == "encoding_format"
-    assert refusal(input="x", model=None).param == "model"
-
-
-@pytest.mark.parametrize("value", [0, -1, 1.5, "8", True])
-def test_dimensions_must_be_a_positive_integer(value: object) -> None:
-    assert refusal(input="x", dimensions=value).param == "dimensions"
+@pytest.mark.parametrize(
+    ("field", "values"),
+    [
+        ("input", [None, 7, {"text": "x"}, [None], [True], [{"text": "x"}]]),
+        ("dimensions", [0, -1, 1.5, "8", True]),
+        ("encoding_format", ["int8"]),
+        ("model", [None]),
+    ],
+)
+def test_missing_and_wrong_fields_are_named(field: str, values: list[object]) -> None:
+    assert refusal(embed).param == "input"
+    for value in values:
+        assert refusal(embed, **{"input": "x", field: value}).param == field, value
 
 
 def test_unknown_fields_are_ignored() -> None:
-    assert read(input="x", user="u", truncate=True).encoding_format == "float"
+    assert embed(input="x", user="u", truncate=True).encoding_format == "float"
 
 
-@pytest.mark.parametrize("dimensions", [None, 384])
-def test_dimensions_that_the_model_offers(dimensions: int | None) -> None:
-    assert job_of(read(input="x", dimensions=dimensions), model()).texts == ("x",)
-
-
-@pytest.mark.parametrize("dimensions", [1, 383, 385])
-def test_other_dimensions_are_refused_with_the_offer(dimensions: int) -> None:
-    with pytest.raises(ApiError, match="384") as caught:
-        job_of(read(input="x", dimensions=dimensions), model())
-    assert caught.value.param == "dimensions"
-    assert str(dimensions) in caught.value.message
+@pytest.mark.parametrize("dimensions", [None, 1, 383, 384, 385])
+def test_dimensions_are_what_the_model_offers(dimensions: int | None) -> None:
+    request = embed(input="x", dimensions=dimensions)
+    if dimensions in (None, 384):
+        assert job_of(request, model()).texts == ("x",)
+    else:
+        error = refusal(job_of, request, model())
+        assert error.param == "dimensions"
+        assert "384" in error.message
+        assert str(dimensions) in error.message
 
 
 ROWS = [(1.0, -0.5, 0.1), (0.0, 3.5e-8, 2.0)]

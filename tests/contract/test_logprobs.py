@@ -8,17 +8,14 @@ from typing import Any
 
 import pytest
 
-from contract.body import parse
-from contract.chat.engine import ChatBatch, ChatJob
-from contract.chat.request import ChatRequest
+from contract.chat.engine import ChatBatch, ChatJob, check_logprobs
 from contract.errors import TOO_MUCH_AT_ONCE, ApiError
-from contract.limits import LOGPROB_TOKENS
-from contract.quantities import check_logprobs, most_with_logprobs
+from contract.limits import LOGPROB_TOKENS, most_with_logprobs
 from contract.responses.events import ResponseEvents
 from contract.responses.reply import ResponseHead
-from contract.responses.request import ResponsesRequest
 from contract.wires import event
 from tests.catalogs import chat
+from tests.contract.bodies import chat_request, responses_request
 
 MODEL = chat("m").model_copy(update={"context_window": 10**6})
 
@@ -51,8 +48,7 @@ def test_more_others_are_for_fewer_tokens(others: int, most: int) -> None:
     ],
 )
 def test_an_answer_without_a_limit_is_cut_to_what_may_have_logprobs(fields: dict[str, Any], budget: int | None) -> None:
-    body = {"model": "m", "messages": [{"role": "user", "content": "x"}], **fields}
-    request = ChatRequest.model_validate(body)
+    request = chat_request(**fields)
     assert request.budget == budget
     if budget != 10**6 and fields.get("logprobs"):
         check_logprobs(ChatJob(request).most_output_tokens(MODEL), fields.get("top_logprobs", 0), "logprobs")
@@ -71,14 +67,13 @@ def batch(number: int) -> ChatBatch:
     return ChatBatch(event({"choices": [choice]}), 7, number)
 
 
-def responding(hold: Any) -> ResponseEvents:
-    body = json.dumps({"model": "m", "input": "x", "top_logprobs": 20}).encode()
-    return ResponseEvents(ResponseHead(parse(ResponsesRequest, body), "req_abc", 1, "m"), hold)
+def responding(*hold: Any, **fields: Any) -> ResponseEvents:
+    return ResponseEvents(ResponseHead(responses_request(**fields), "req_abc", 1, "m"), *hold)
 
 
 def test_a_stream_keeps_no_more_of_its_logprobs_than_it_has_told() -> None:
     held: list[int] = []
-    events = responding(held.append)
+    events = responding(held.append, top_logprobs=20)
     events.of(batch(0))
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
@@ -95,14 +90,8 @@ def test_a_stream_keeps_no_more_of_its_logprobs_than_it_has_told() -> None:
 
 
 def test_what_a_client_says_is_never_taken_for_logprobs() -> None:
-    body = {
-        "model": "m",
-        "input": "x",
-        "top_logprobs": 1,
-        "metadata": {"logprobs": "0"},
-        "instructions": '"logprobs":"1"',
-    }
-    events = ResponseEvents(ResponseHead(parse(ResponsesRequest, json.dumps(body).encode()), "req_abc", 1, "m"))
+    body = {"metadata": {"logprobs": "0"}, "instructions": '"logprobs":"1"'}
+    events = responding(top_logprobs=1, **body)
     framed = events.of(batch(0)) + b"".join(events.end())
     last = json.loads(framed.split(b"\n\n")[-2].split(b"\ndata: ")[1])["response"]
     assert (last["metadata"], last["instructions"]) == (body["metadata"], body["instructions"])
@@ -115,7 +104,7 @@ def test_a_stream_whose_logprobs_have_no_room_fails_with_what_was_made() -> None
             raise TOO_MUCH_AT_ONCE("full", retry_after_s=1)
 
     room: list[int] = []
-    events = responding(hold)
+    events = responding(hold, top_logprobs=20)
     for number in range(3):
         events.of(batch(number))
     with pytest.raises(ApiError) as error:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from contract.body import parse
 from contract.chat.request import ChatRequest
 from contract.chat.tools import MAX_TOOLS
 from contract.errors import INVALID_REQUEST, ApiError
@@ -20,8 +19,8 @@ from contract.responses.request import (
     MAX_METADATA,
     MAX_METADATA_CHARS,
     MAX_METADATA_KEY_CHARS,
-    ResponsesRequest,
 )
+from tests.contract.bodies import refused, responses_request
 
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
 TOOL = {"type": "function", "name": "add", "description": "Adds.", "parameters": {"type": "object"}, "strict": True}
@@ -30,22 +29,9 @@ OUTPUT = {"type": "function_call_output", "call_id": "c1", "output": "3"}
 IMAGE = {"type": "input_image", "image_url": PIXEL}
 
 
-def read(**fields: Any) -> ResponsesRequest:
-    """A body with these fields beside `model` and `input`."""
-    return parse(ResponsesRequest, json.dumps({"model": "m", "input": "Hello", **fields}).encode())
-
-
 def chat(**fields: Any) -> ChatRequest:
     """The chat that it becomes."""
-    return read(**fields).chat
-
-
-def refusal(**fields: Any) -> tuple[str | None, str]:
-    """The field at fault and the sentence."""
-    with pytest.raises(ApiError) as caught:
-        read(**fields)
-    assert caught.value.fault.status == 400
-    return caught.value.param, caught.value.message
+    return responses_request(**fields).chat
 
 
 def turns(request: ChatRequest) -> list[Any]:
@@ -162,10 +148,19 @@ def test_answer_formats_are_those_of_chat() -> None:
 
 
 def test_what_clients_may_say_without_effect_is_taken() -> None:
-    read(store=True, service_tier="flex", background=False, previous_response_id=None, max_tool_calls=3, user="u")
+    fields = {"store": True, "service_tier": "flex", "background": False, "previous_response_id": None, "user": "u"}
+    responses_request(max_tool_calls=3, max_output_tokens=1, **fields)
+
+
+def user(*parts: Any) -> dict[str, Any]:
+    """The input that is one message of these parts."""
+    return {"input": [{"role": "user", "content": list(parts)}]}
 
 
 MANY = [{"role": "user", "content": "x"}]
+FAR = IMAGE | {"image_url": "https://example.com/a.png"}
+GRAMMAR = {"type": "custom", "name": "shell", "format": {"type": "grammar", "syntax": "lark", "definition": "x"}}
+NONE_ALLOWED = {"type": "allowed_tools", "mode": "auto", "tools": []}
 NOT_KEPT = "this server stores nothing between requests"
 REFUSED: dict[str, tuple[dict[str, Any], str | None, str]] = {
     "a response before": ({"previous_response_id": "resp_1"}, "previous_response_id", NOT_KEPT),
@@ -188,32 +183,16 @@ REFUSED: dict[str, tuple[dict[str, Any], str | None, str]] = {
     "a type that is no text": ({"input": [{"type": ["message"]}]}, "input[0]", "an item is"),
     "an unknown role": ({"input": [{"role": "king", "content": "x"}]}, "input[0].role", "'user'"),
     "a message of nothing": ({"input": [{"role": "user"}]}, "input[0].content", "missing"),
-    "a file": (
-        {"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}]},
-        "input[0].content[0].type",
-        "'input_image'",
-    ),
-    "an image by file": (
-        {"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}]},
-        "input[0].content[0]",
-        "stores no files",
-    ),
-    "an image by address": (
-        {"input": [{"role": "user", "content": [IMAGE | {"image_url": "https://example.com/a.png"}]}]},
-        "input[0].content[0].image_url",
-        "the server fetches none",
-    ),
+    "a file": (user({"type": "input_file", "file_id": "f"}), "input[0].content[0].type", "'input_image'"),
+    "an image by file": (user({"type": "input_image", "file_id": "f"}), "input[0].content[0]", "stores no files"),
+    "an image by address": (user(FAR), "input[0].content[0].image_url", "the server fetches none"),
     "an image of the assistant": ({"input": [{"role": "assistant", "content": [IMAGE]}]}, "input[0]", "role `user`"),
     "an image from a tool, by address": (
-        {"input": [OUTPUT | {"output": [IMAGE | {"image_url": "https://example.com/a.png"}]}]},
+        {"input": [OUTPUT | {"output": [FAR]}]},
         "input[0].output[0].image_url",
         "the server fetches none",
     ),
-    "a text without text": (
-        {"input": [{"role": "user", "content": [{"type": "input_text"}]}]},
-        "input[0].content[0]",
-        "needs the field `text`",
-    ),
+    "a text without text": (user({"type": "input_text"}), "input[0].content[0]", "needs the field `text`"),
     "arguments that are no object": ({"input": [CALL | {"arguments": "[1]"}]}, "input[0]", "JSON object"),
     "arguments of the second call": (
         {"input": [CALL, CALL | {"arguments": "x"}]},
@@ -230,6 +209,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str | None, str]] = {
     "a tool without name": ({"tools": [{"type": "function"}]}, "tools[0].name", "missing"),
     "two tools of one name": ({"tools": [TOOL, TOOL]}, None, "same name"),
     "a choice that is not there": ({"tool_choice": {"type": "function", "name": "x"}}, None, "not in `tools`"),
+    "a grammar": ({"tools": [GRAMMAR]}, "tools[0].format.type", "free text"),
+    "a choice of the wrong kind": ({"tools": [TOOL], "tool_choice": {"type": "custom", "name": "add"}}, None, "`add`"),
+    "none allowed": ({"tools": [TOOL], "tool_choice": NONE_ALLOWED}, "tool_choice.tools", "at least 1"),
+    "no token of an answer": ({"max_output_tokens": 0}, "max_output_tokens", "greater than or equal to 1"),
     "a built-in choice": ({"tool_choice": {"type": "file_search"}}, "tool_choice", "a choice is"),
     "a choice that is no word": ({"tool_choice": "any"}, "tool_choice", "a choice is"),
     "a call of nothing": ({"tool_choice": "required"}, None, "`tools` is empty"),
@@ -257,16 +240,12 @@ REFUSED: dict[str, tuple[dict[str, Any], str | None, str]] = {
 
 @pytest.mark.parametrize(("fields", "param", "words"), REFUSED.values(), ids=REFUSED)
 def test_refused(fields: dict[str, Any], param: str | None, words: str) -> None:
-    where, message = refusal(**fields)
+    where, message = refused(responses_request, **fields)
     assert (where, words in message) == (param, True), message
 
 
 def _calls(count: int) -> dict[str, Any]:
     return {"input": [CALL | {"call_id": f"c{i}"} for i in range(count)]}
-
-
-def _images(count: int) -> dict[str, Any]:
-    return {"input": [{"role": "user", "content": [IMAGE] * count}]}
 
 
 def _tools(count: int) -> dict[str, Any]:
@@ -275,8 +254,8 @@ def _tools(count: int) -> dict[str, Any]:
 
 BOUNDS: dict[str, tuple[int, Any]] = {
     "items": (MAX_MESSAGES, lambda n: {"input": MANY * n}),
-    "parts": (MAX_PARTS, lambda n: {"input": [{"role": "user", "content": [{"type": "input_text", "text": "x"}] * n}]}),
-    "images": (MAX_IMAGES, _images),
+    "parts": (MAX_PARTS, lambda n: user(*[{"type": "input_text", "text": "x"}] * n)),
+    "images": (MAX_IMAGES, lambda n: user(*[IMAGE] * n)),
     "images of tools": (MAX_IMAGES, lambda n: {"input": [OUTPUT | {"output": [IMAGE] * n}]}),
     "calls of a turn": (MAX_TOOL_CALLS, _calls),
     "tools": (MAX_TOOLS, _tools),
@@ -291,24 +270,16 @@ BOUNDS: dict[str, tuple[int, Any]] = {
 
 @pytest.mark.parametrize(("most", "fields"), BOUNDS.values(), ids=BOUNDS)
 def test_bound_is_taken_and_one_more_is_not(most: int, fields: Any) -> None:
-    read(**fields(most - 1))
-    read(**fields(most))
-    refusal(**fields(most + 1))
-
-
-@pytest.mark.parametrize(("tokens", "taken"), [(0, False), (1, True), (2, True)])
-def test_answer_has_at_least_one_token(tokens: int, taken: bool) -> None:
-    if taken:
-        read(max_output_tokens=tokens)
-    else:
-        assert refusal(max_output_tokens=tokens)[0] == "max_output_tokens"
+    responses_request(**fields(most - 1))
+    responses_request(**fields(most))
+    refused(responses_request, **fields(most + 1))
 
 
 def test_what_a_reply_repeats_is_bounded() -> None:
-    rest = len(json.dumps(read(instructions="").echo()).encode())
-    read(instructions="x" * (MAX_ECHO_BYTES - rest))
-    assert "longer texts into `input`" in refusal(instructions="x" * (MAX_ECHO_BYTES - rest + 1))[1]
-    read(input="x" * 2 * MAX_ECHO_BYTES)
+    rest = len(json.dumps(responses_request(instructions="").echo()).encode())
+    responses_request(instructions="x" * (MAX_ECHO_BYTES - rest))
+    assert "longer texts into `input`" in refused(responses_request, instructions="x" * (MAX_ECHO_BYTES - rest + 1))[1]
+    responses_request(input="x" * 2 * MAX_ECHO_BYTES)
 
 
 def test_errors_of_the_engine_are_told_in_the_names_of_this_wire() -> None:

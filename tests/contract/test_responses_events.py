@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from openai.types.responses import Response as SdkResponse
 from openai.types.responses import ResponseStreamEvent
 
-from contract.body import parse
 from contract.chat.engine import ChatBatch
 from contract.errors import QUOTA_EXCEEDED, RATE_LIMIT_EXCEEDED, UPSTREAM_ERROR
 from contract.responses.events import ResponseEvents
 from contract.responses.reply import ResponseHead, whole
-from contract.responses.request import ResponsesRequest
+from tests.contract.bodies import responses_request
 from tests.scripted import Call, Delta, Script, cut
 
 Event = dict[str, Any]
@@ -29,8 +28,8 @@ LOUD = Script("Hm, well", "Hello there", (CALL, CUSTOM), "tool_calls", has_logpr
 
 def head(**fields: Any) -> ResponseHead:
     """Of a request with these fields."""
-    body = {"model": "m", "input": "x", "include": ["message.output_text.logprobs"], **fields}
-    return ResponseHead(parse(ResponsesRequest, json.dumps(body).encode()), "req_abc", 1, "m")
+    request = responses_request(**{"include": ["message.output_text.logprobs"]} | fields)
+    return ResponseHead(request, "req_abc", 1, "m")
 
 
 def played(stream: Iterable[ChatBatch], of: ResponseHead) -> list[Event]:

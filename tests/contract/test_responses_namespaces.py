@@ -1,38 +1,23 @@
-"""Tools of POST /responses as agents offer them: in namespaces, beside tools that another server would run."""
+"""Namespaces of tools in POST /responses: how the model, the reply and the next request name a tool of one."""
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, cast
 
 import pytest
 
-from contract.body import parse
 from contract.chat.engine import ChatReply
 from contract.chat.tools import MAX_TOOLS, NAME_PATTERN
-from contract.errors import ApiError
 from contract.responses.reply import ResponseHead, whole
 from contract.responses.request import ResponsesRequest
+from tests.contract.bodies import refused, responses_request
 
 SEARCH = {"type": "web_search", "external_web_access": False}
 PLAN = {"type": "function", "name": "plan", "parameters": {"type": "object"}}
 FIND = {"type": "function", "name": "find", "description": "Finds one.", "parameters": {"type": "object"}}
 NOTE = {"type": "custom", "name": "note"}
 CRM = {"type": "namespace", "name": "crm", "description": "Customers.", "tools": [FIND, NOTE]}
-
-
-def read(**fields: Any) -> ResponsesRequest:
-    """A body with these fields."""
-    return parse(ResponsesRequest, json.dumps({"model": "m", "input": "x", **fields}).encode())
-
-
-def refusal(**fields: Any) -> tuple[str | None, str]:
-    """The field at fault and the sentence."""
-    with pytest.raises(ApiError) as caught:
-        read(**fields)
-    assert caught.value.fault.status == 400
-    return caught.value.param, caught.value.message
 
 
 def offered(request: ResponsesRequest) -> list[str]:
@@ -57,7 +42,7 @@ def called(request: ResponsesRequest, name: str) -> dict[str, Any]:
 
 
 def test_a_namespace_is_flat_to_the_model_and_named_in_the_call() -> None:
-    request = read(tools=[PLAN, CRM])
+    request = responses_request(tools=[PLAN, CRM])
     assert offered(request) == ["plan", "crm__find", "crm__note"]
     assert request.chat.custom_tools == {"crm__note"}
     found = called(request, "crm__find")
@@ -67,12 +52,12 @@ def test_a_namespace_is_flat_to_the_model_and_named_in_the_call() -> None:
 
 
 def test_what_is_said_of_a_namespace_stands_before_its_first_tool() -> None:
-    told = [tool.function.description for tool in read(tools=[CRM]).chat.offered.values()]
+    told = [tool.function.description for tool in responses_request(tools=[CRM]).chat.offered.values()]
     assert told == ["Customers.\n\nFinds one.", None]
 
 
 def test_a_reply_repeats_namespaces_as_they_came_and_nothing_that_was_left_out() -> None:
-    tools = read(tools=[PLAN, SEARCH, CRM]).echo()["tools"]
+    tools = responses_request(tools=[PLAN, SEARCH, CRM]).echo()["tools"]
     assert [tool["type"] for tool in tools] == ["function", "namespace"]
     assert (tools[1]["name"], tools[1]["description"]) == ("crm", "Customers.")
     assert [tool["name"] for tool in tools[1]["tools"]] == ["find", "note"]
@@ -83,14 +68,14 @@ def test_a_reply_repeats_namespaces_as_they_came_and_nothing_that_was_left_out()
 def test_calls_that_come_back_have_the_name_that_the_model_knows(is_offered: bool) -> None:
     function = {"type": "function_call", "call_id": "c1", "namespace": "crm", "name": "find", "arguments": "{}"}
     custom = {"type": "custom_tool_call", "call_id": "c2", "namespace": "crm", "name": "note", "input": "x"}
-    (turn,) = read(input=[function, custom], tools=[CRM] if is_offered else []).chat.messages
+    (turn,) = responses_request(input=[function, custom], tools=[CRM] if is_offered else []).chat.messages
     assert [call.as_function.function.name for call in turn.tool_calls or ()] == ["crm__find", "crm__note"]
 
 
 @pytest.mark.parametrize("none", [None, ""])
 def test_a_call_without_a_namespace_keeps_its_name(none: str | None) -> None:
     call = {"type": "function_call", "call_id": "c1", "namespace": none, "name": "plan", "arguments": "{}"}
-    (turn,) = read(input=[call], tools=[PLAN]).chat.messages
+    (turn,) = responses_request(input=[call], tools=[PLAN]).chat.messages
     assert [one.as_function.function.name for one in turn.tool_calls or ()] == ["plan"]
 
 
@@ -107,7 +92,7 @@ def test_a_call_without_a_namespace_keeps_its_name(none: str | None) -> None:
     ids=["63", "64", "65", "longest", "a dot", "a letter"],
 )
 def test_names_fit_the_model_whatever_the_namespace(namespace: str, name: str, kept: bool) -> None:
-    request = read(tools=[grouped(namespace, name), grouped(f"{namespace[:-1]}_", name)])
+    request = responses_request(tools=[grouped(namespace, name), grouped(f"{namespace[:-1]}_", name)])
     first, second = offered(request)
     assert (first == f"{namespace}__{name}") is kept
     assert first != second
@@ -117,13 +102,13 @@ def test_names_fit_the_model_whatever_the_namespace(namespace: str, name: str, k
 
 def test_names_that_would_be_one_are_told_apart() -> None:
     tools = [grouped("a", "b__c"), grouped("a__b", "c"), {"type": "function", "name": "a__b__c"}]
-    request = read(tools=tools)
+    request = responses_request(tools=tools)
     names = offered(request)
     assert len(set(names)) == 3
     paths = [(item.get("namespace"), item["name"]) for item in (called(request, name) for name in names)]
     assert paths == [("a", "b__c"), ("a__b", "c"), (None, "a__b__c")]
     again = {"type": "function_call", "call_id": "c", "namespace": "a__b", "name": "c", "arguments": "{}"}
-    (turn,) = read(input=[again], tools=tools).chat.messages
+    (turn,) = responses_request(input=[again], tools=tools).chat.messages
     assert turn.tool_calls
     assert turn.tool_calls[0].as_function.function.name == names[1]
 
@@ -138,17 +123,17 @@ def test_names_that_would_be_one_are_told_apart() -> None:
     ],
 )
 def test_a_choice_names_a_tool_of_a_namespace(choice: dict[str, Any], name: str) -> None:
-    request = read(tools=[PLAN, CRM], tool_choice=choice)
+    request = responses_request(tools=[PLAN, CRM], tool_choice=choice)
     assert request.chat.is_tool_forced
     chosen: Any = request.chat.tool_choice
     assert chosen.name == name
     assert request.echo()["tool_choice"] == choice
     some = {"type": "allowed_tools", "mode": "auto", "tools": [choice, SEARCH]}
-    assert offered(read(tools=[PLAN, CRM, SEARCH], tool_choice=some)) == [name]
+    assert offered(responses_request(tools=[PLAN, CRM, SEARCH], tool_choice=some)) == [name]
 
 
 def test_a_choice_means_the_tool_without_namespace_before_any_other() -> None:
-    request = read(tools=[CRM, FIND], tool_choice={"type": "function", "name": "find"})
+    request = responses_request(tools=[CRM, FIND], tool_choice={"type": "function", "name": "find"})
     chosen: Any = request.chat.tool_choice
     assert chosen.name == "find"
 
@@ -194,7 +179,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str | None, str]] = {
 
 @pytest.mark.parametrize(("fields", "param", "words"), REFUSED.values(), ids=REFUSED)
 def test_refused(fields: dict[str, Any], param: str | None, words: str) -> None:
-    where, message = refusal(**fields)
+    where, message = refused(responses_request, **fields)
     assert (where, words in message) == (param, True), message
 
 
@@ -202,83 +187,6 @@ def test_refused(fields: dict[str, Any], param: str | None, words: str) -> None:
 def test_tools_of_namespaces_count_as_tools(count: int) -> None:
     tools = [PLAN, grouped("n", *(f"f{index}" for index in range(count - 1)))]
     if count <= MAX_TOOLS:
-        assert len(offered(read(tools=tools))) == count
+        assert len(offered(responses_request(tools=tools))) == count
     else:
-        assert refusal(tools=tools)[0] == "tools"
-
-
-BUILT_IN = """
-web_search web_search_2025_08_26 web_search_preview web_search_preview_2025_03_11 file_search code_interpreter
-image_generation computer computer_use computer_use_preview mcp local_shell shell apply_patch tool_search
-programmatic_tool_calling
-"""
-
-
-@pytest.mark.parametrize("kind", BUILT_IN.split())
-@pytest.mark.parametrize("choice", [None, "auto", "required", {"type": "function", "name": "plan"}])
-def test_built_in_tools_are_left_out_and_told(kind: str, choice: Any) -> None:
-    request = read(tools=[CRM, {"type": kind}, PLAN], tool_choice=choice)
-    assert offered(request) == ["crm__find", "crm__note", "plan"]
-    assert request.left_out == ["tools[1]"]
-
-
-def test_nothing_is_told_where_nothing_was_left_out() -> None:
-    reasoning = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
-    assert read(input=[reasoning, {"role": "user", "content": "x"}], tools=[CRM, PLAN]).left_out == []
-
-
-def test_what_tools_of_another_server_did_is_passed_over_and_told() -> None:
-    searched = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}}
-    request = read(input=[searched, {"role": "user", "content": "x"}, searched], tools=[SEARCH])
-    assert [message.role for message in request.chat.messages] == ["user"]
-    assert request.left_out == ["input[0]", "input[2]", "tools[0]"]
-
-
-SHELL = {
-    "type": "local_shell_call",
-    "id": "l",
-    "call_id": "c",
-    "action": {"type": "exec", "command": ["ls"], "env": {}},
-}
-PRINTED = [{"stdout": "a", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}]
-PATCH = {"type": "apply_patch_call", "call_id": "c", "operation": {"type": "delete_file", "path": "a"}}
-
-
-@pytest.mark.parametrize(
-    ("call", "output", "name", "text"),
-    [
-        (SHELL, {"type": "local_shell_call_output", "id": "c", "output": "a"}, "local_shell", "a"),
-        (SHELL, {"type": "function_call_output", "call_id": "c", "output": "a"}, "local_shell", "a"),
-        (
-            {"type": "shell_call", "call_id": "c", "action": {"commands": ["ls"]}},
-            {"type": "shell_call_output", "call_id": "c", "output": PRINTED},
-            "shell",
-            json.dumps(PRINTED),
-        ),
-        (PATCH, {"type": "apply_patch_call_output", "call_id": "c", "status": "failed"}, "apply_patch", "failed"),
-    ],
-    ids=["local shell", "local shell, answered as a function", "shell", "patch"],
-)
-def test_calls_of_built_in_tools_that_clients_run_are_turns(
-    call: dict[str, Any], output: dict[str, Any], name: str, text: str
-) -> None:
-    assistant, tool = read(input=[call, output]).chat.messages
-    assert assistant.tool_calls
-    function = assistant.tool_calls[0].as_function.function
-    assert (function.name, json.loads(function.arguments)) == (name, call.get("action") or call.get("operation"))
-    assert (tool.role, tool.tool_call_id, [part.text for part in tool.content or ()]) == ("tool", "c", [text])
-
-
-def test_images_of_tools_are_the_users_after_the_last_output_of_a_turn() -> None:
-    image = {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo="}
-    calls = [{"type": "function_call", "call_id": one, "name": "look", "arguments": "{}"} for one in "ab"]
-    first = {"type": "function_call_output", "call_id": "a", "output": [image, {"type": "input_text", "text": "seen"}]}
-    second = {"type": "function_call_output", "call_id": "b", "output": "dark"}
-    for rest, roles in ([], []), ([{"role": "assistant", "content": "A cat."}], ["assistant"]):
-        turns = read(input=[*calls, first, second, *rest]).chat.messages
-        assert [turn.role for turn in turns] == ["assistant", "tool", "tool", "user", *roles]
-        assert [[part.type for part in turn.content or ()] for turn in turns[1:4]] == [
-            ["text"],
-            ["text"],
-            ["image_url"],
-        ]
+        assert refused(responses_request, tools=tools)[0] == "tools"

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 import configs
 from contract.catalog import TranscriptionModel
-from contract.errors import ApiError
+from contract.errors import INVALID_REQUEST, LANGUAGE_NOT_SUPPORTED, REQUEST_TOO_LARGE, ApiError, Fault
 from contract.limits import CONTEXT_TERMS, TRANSCRIPTION_PROMPT_CHARS, UPLOAD_BYTES
 from contract.transcription.engine import ALIASES, LANGUAGES, Segment, TimedWord, TranscriptUpdate, named_language
 from contract.transcription.request import TranscriptionRequest, choose, fields, plan
 from contract.transcription.transcript import Transcript, reply, srt, vtt
 from contract.transcription.uploads import RECORDING_TYPES, UploadRequest
+from tests.contract.bodies import refusal
 
 MODELS = configs.load("embedded").transcription
 DEFAULT, WHISPER = MODELS["voxtral-mini-transcribe"], MODELS["whisper-large-v3"]
@@ -57,10 +58,8 @@ def test_whatever_is_sent_to_whisper_is_a_language_that_it_knows_or_refused(code
 
 
 def test_a_refusal_names_what_is_known() -> None:
-    with pytest.raises(ApiError) as refusal:
-        plan(TranscriptionRequest(language="xx"), WHISPER)
-    assert refusal.value.fault.code == "language_not_supported"
-    assert refusal.value.extra["supported"] == sorted(WHISPER.languages)
+    error = refusal(plan, TranscriptionRequest(language="xx"), WHISPER, fault=LANGUAGE_NOT_SUPPORTED)
+    assert error.extra["supported"] == sorted(WHISPER.languages)
 
 
 @pytest.mark.parametrize(
@@ -90,9 +89,7 @@ def test_the_default_model_echoes_what_was_sent_and_its_engine_hears_a_code_that
     "sent", ["d", "german", "de DE", "d3", "../de", "-de", "de-", "d\u00e9", "de-DE-toolongasubtag", "de" + "-x" * 9]
 )
 def test_what_is_no_code_is_refused_by_the_default_model_too(sent: str) -> None:
-    with pytest.raises(ApiError) as refusal:
-        plan(TranscriptionRequest(language=sent), DEFAULT)
-    assert (refusal.value.fault.code, refusal.value.param) == ("invalid_request_error", "language")
+    assert refusal(plan, TranscriptionRequest(language=sent), DEFAULT).param == "language"
 
 
 # --- what an engine can do --------------------------------------------------------------------------------------------
@@ -126,9 +123,7 @@ def test_where_it_times_them_each_word_is_a_segment() -> None:
 
 def test_whisper_that_times_no_words_refuses_them_where_the_answer_would_have_them() -> None:
     mute = able(WHISPER, times=["segment"])
-    with pytest.raises(ApiError) as refusal:
-        plan(TranscriptionRequest(**WORDS), mute)
-    assert (refusal.value.fault.code, refusal.value.param) == ("invalid_request_error", "timestamp_granularities")
+    assert refusal(plan, TranscriptionRequest(**WORDS), mute).param == "timestamp_granularities"
     assert not plan(TranscriptionRequest(timestamp_granularities="word"), mute).words
 
 
@@ -140,22 +135,15 @@ def test_words_are_timed_only_where_the_answer_shows_them(format: Any) -> None:
 
 def test_terms_are_refused_where_the_engine_has_no_place_for_them() -> None:
     deaf = able(DEFAULT, takes_terms=False)
-    with pytest.raises(ApiError) as refusal:
-        plan(TranscriptionRequest(context_bias=["Ray"]), deaf)
-    assert (refusal.value.fault.code, refusal.value.param) == ("invalid_request_error", "context_bias")
+    assert refusal(plan, TranscriptionRequest(context_bias=["Ray"]), deaf).param == "context_bias"
     assert plan(TranscriptionRequest(context_bias=["two words"]), deaf).terms == ()
     assert plan(TranscriptionRequest(context_bias=["Ray"]), DEFAULT).terms == ("Ray",)
 
 
-@pytest.mark.parametrize("length", [TRANSCRIPTION_PROMPT_CHARS - 1, TRANSCRIPTION_PROMPT_CHARS])
-def test_a_prompt_is_kept(length: int) -> None:
-    assert TranscriptionRequest(prompt="a" * length).prompt == "a" * length
-
-
-def test_of_a_longer_prompt_its_end_is_kept() -> None:
-    assert (
-        TranscriptionRequest(prompt="b" + "a" * TRANSCRIPTION_PROMPT_CHARS).prompt == "a" * TRANSCRIPTION_PROMPT_CHARS
-    )
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_of_a_prompt_that_is_too_long_the_end_is_kept(more: int) -> None:
+    prompt = "b" + "a" * (TRANSCRIPTION_PROMPT_CHARS - 1 + more)
+    assert TranscriptionRequest(prompt=prompt).prompt == prompt[-TRANSCRIPTION_PROMPT_CHARS:]
 
 
 # --- requests ---------------------------------------------------------------------------------------------------------
@@ -269,8 +257,8 @@ def test_sizes_of_recordings(size: int) -> None:
     UploadRequest(mime="audio/ogg", size=size).check_size()
 
 
-@pytest.mark.parametrize(("size", "status"), [(UPLOAD_BYTES + 1, 413), (0, 400), (-1, 400)])
-def test_sizes_that_are_refused(size: int, status: int) -> None:
-    with pytest.raises(ApiError) as refusal:
-        UploadRequest(mime="audio/ogg", size=size).check_size()
-    assert refusal.value.fault.status == status
+@pytest.mark.parametrize(
+    ("size", "fault"), [(UPLOAD_BYTES + 1, REQUEST_TOO_LARGE), (0, INVALID_REQUEST), (-1, INVALID_REQUEST)]
+)
+def test_sizes_that_are_refused(size: int, fault: Fault) -> None:
+    refusal(UploadRequest(mime="audio/ogg", size=size).check_size, fault=fault)

@@ -7,7 +7,6 @@ from typing import get_args
 
 import pytest
 
-from contract.errors import ApiError
 from contract.voice_design.draft import (
     DRAFT_STATES,
     NOT_READY,
@@ -17,6 +16,7 @@ from contract.voice_design.draft import (
     refuse_adoption,
     sources,
 )
+from tests.contract.bodies import refusal
 
 TABLE: dict[DraftState, dict[DraftEvent, DraftState]] = {
     "pending": {"finish": "ready", "fail": "failed", "expire": "failed", "discard": "discarded"},
@@ -43,10 +43,7 @@ def test_only_a_ready_draft_can_be_adopted(state: DraftState) -> None:
     if state == "ready":
         refuse_adoption(state)
         return
-    with pytest.raises(ApiError) as caught:
-        refuse_adoption(state)
-    assert (caught.value.fault.status, caught.value.fault.code) == (400, "invalid_request_error")
-    assert NOT_READY[state] in caught.value.message
+    assert NOT_READY[state] in refusal(refuse_adoption, state).message
 
 
 def test_no_draft_comes_back_once_it_was_discarded() -> None:

@@ -7,8 +7,9 @@ from pydantic import ValidationError
 
 from configs import load
 from contract.access import TARIFFS, Caller, Scope
-from contract.errors import ApiError
+from contract.errors import VOICE_NOT_IN_PLAN
 from contract.speech.voices import SYSTEM_VOICES, Voice, access
+from tests.contract.bodies import refusal
 
 VOICES = load("embedded").voices
 
@@ -78,11 +79,8 @@ def test_voice_selection_begins_with_starter_or_the_entitlement(
 
 
 def test_a_voice_that_may_not_be_chosen_is_a_403_that_says_what_would_help() -> None:
-    with pytest.raises(ApiError) as caught:
-        VOICES["bib-f-30"].require(caller("free"))
-    error = caught.value
-    assert (error.fault.status, error.fault.code, error.param) == (403, "voice_not_in_plan", "voice")
-    assert error.fault.type == "permission_error"
+    error = refusal(VOICES["bib-f-30"].require, caller("free"), fault=VOICE_NOT_IN_PLAN)
+    assert (error.fault.status, error.param) == (403, "voice")
     assert all(word in error.message for word in ("bib-f-30", "free", "starter"))
     VOICES["bib-f-30"].require(caller("starter"))
     VOICES["bib-f-30"].require(caller("free", "voices"))

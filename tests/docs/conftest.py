@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -25,16 +24,14 @@ class Reader:
 
     def paste(self, example: Example) -> subprocess.CompletedProcess[str]:
         """Runs one block. Every curl in it fails for a status of 400 and more."""
-        code = example.code.replace("http://127.0.0.1:8000", self.url).replace(".venv/bin/python", sys.executable)
-        command = [sys.executable, "-c"] if example.language == "python" else ["bash", "-euo", "pipefail", "-c"]
-        environment = os.environ | {
-            "CURL_HOME": str(self.folder),
-            "PYTHONPATH": str(ROOT),
-            "PARLANCE_HOME": str(self.folder / "var"),
-            "PARLANCE_KEY": (self.folder / "var/demo.key").read_text().strip(),
-        }
-        return subprocess.run(
-            [*command, code], cwd=self.folder, env=environment, capture_output=True, text=True, timeout=LIMIT_S
+        return example.run(
+            self.url,
+            self.folder,
+            LIMIT_S,
+            CURL_HOME=str(self.folder),
+            PYTHONPATH=str(ROOT),
+            PARLANCE_HOME=str(self.folder / "var"),
+            PARLANCE_KEY=(self.folder / "var/demo.key").read_text().strip(),
         )
 
 

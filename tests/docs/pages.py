@@ -1,14 +1,18 @@
-"""Pages of documentation as data: tables, links, code blocks."""
+"""Pages of documentation as data: tables, headings, code blocks, and what a block does when it is run."""
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
 README = ROOT / "README.md"
 API = ROOT / "docs/api.md"
+ROOMS = sorted({file.parent.name for file in ROOT.glob("*/__init__.py")} - {"tests"})
 PAGES = (
     README,
     ROOT / "CONTRIBUTING.md",
@@ -36,6 +40,19 @@ class Example:
         """First line of the code that says something."""
         return next(line for line in self.code.splitlines() if line.strip())[:50]
 
+    def run(self, url: str, folder: Path, limit_s: float, **environment: str) -> subprocess.CompletedProcess[str]:
+        """What comes of it where somebody pastes it in `folder`, with a server at `url`. The shell ends at an error."""
+        code = self.code.replace("http://127.0.0.1:8000", url).replace(".venv/bin/python", sys.executable)
+        command = [sys.executable, "-c"] if self.language == "python" else ["bash", "-euo", "pipefail", "-c"]
+        return subprocess.run(
+            [*command, code],
+            cwd=folder,
+            env=os.environ | environment,
+            capture_output=True,
+            text=True,
+            timeout=limit_s,
+        )
+
 
 def examples(page: Path) -> list[Example]:
     """Blocks under `<!-- run -->` and `<!-- run on a graph -->`, each with that under `<!-- answer -->` after it."""
@@ -61,12 +78,17 @@ def prose(page: Path) -> str:
     return FENCE.sub("", page.read_text("utf-8"))
 
 
+def tables(page: Path, *header: str) -> list[list[list[str]]]:
+    """Rows of cells, without backticks, of each table whose first columns are `header`."""
+    found = re.findall(r"(?:^\|.*\|$\n?)+", page.read_text("utf-8"), re.MULTILINE)
+    split = [[_cells(line) for line in table.strip().splitlines()] for table in found]
+    return [lines[2:] for lines in split if lines[0][: len(header)] == list(header)]
+
+
 def rows(page: Path, *header: str) -> list[list[str]]:
-    """Cells of the one table whose first columns are `header`, without backticks."""
-    tables = re.findall(r"(?:^\|.*\|$\n?)+", page.read_text("utf-8"), re.MULTILINE)
-    split = [[_cells(line) for line in table.strip().splitlines()] for table in tables]
-    (table,) = [lines for lines in split if lines[0][: len(header)] == list(header)]
-    return table[2:]
+    """Those of the one table with this header."""
+    (table,) = tables(page, *header)
+    return table
 
 
 def anchors(page: Path) -> set[str]:

@@ -82,23 +82,3 @@ def test_a_data_set_passes_the_adapters_batch_by_batch(batch: dict[str, Any]) ->
     assert heard.keys() == {"path", "heard", "seconds"}
     assert heard["heard"].tolist() == ["hello world", "again"]
     assert heard["seconds"].tolist() == [2, 1]
-
-
-def test_the_models_of_the_scripts_are_set_up_where_they_run() -> None:
-    known = {model.id for model in configs.load("embedded").deployed()}
-    found: set[str] = set()
-    for script in SCRIPTS:
-        tree = ast.parse(script.read_text("utf-8"))
-        named = [ast.literal_eval(n.slice) for n in ast.walk(tree) if isinstance(n, ast.Subscript) and _is_model(n)]
-        assert set(named) <= known, script.name
-        found |= set(named)
-    assert len(found) > 1, "no script names a model as this test reads it"
-
-
-def _is_model(node: ast.Subscript) -> bool:
-    return (
-        isinstance(node.slice, ast.Constant)
-        and isinstance(node.value, ast.Attribute)
-        and ast.unparse(node.value).startswith("g.")
-        and not ast.unparse(node.value).startswith("g.catalog")
-    )

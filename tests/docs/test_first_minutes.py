@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shlex
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from rich.console import Console
 
 import configs
+from contract.catalog import Model
 from deployments.ingress.deployment import IngressArgs
 from graph import GraphArgs, wire
 from launch import start as launch
@@ -33,22 +35,19 @@ def test_the_chat_model_is_woken() -> None:
     assert launch.woken(told) == ["smollm2-135m-instruct"]
 
 
-def test_a_config_file_may_say_what_is_woken() -> None:
-    told = config(ingress={"warm": []})
-    launch.wake_chat(told, EMBEDDED)
-    assert told == config(ingress={"warm": []})
-
-
-def test_nothing_is_woken_without_a_chat_model() -> None:
-    told = config()
-    launch.wake_chat(told, [model for model in EMBEDDED if model.noun != "chat"])
-    assert told == config()
-
-
-def test_other_builders_are_left_alone() -> None:
-    told = {"applications": [{"import_path": "tests.cluster.app:build", "args": {"profile": "embedded"}}]}
-    launch.wake_chat(told, EMBEDDED)
-    assert "ingress" not in told["applications"][0]["args"]  # type: ignore[operator]
+@pytest.mark.parametrize(
+    ("told", "models"),
+    [
+        (config(ingress={"warm": []}), EMBEDDED),
+        (config(), [model for model in EMBEDDED if model.noun != "chat"]),
+        ({"applications": [{"import_path": "tests.cluster.app:build", "args": {"profile": "embedded"}}]}, EMBEDDED),
+    ],
+    ids=["the config file says what is woken", "there is no chat model", "another builder"],
+)
+def test_nothing_is_added_where(told: dict[str, Any], models: list[Model]) -> None:
+    before = copy.deepcopy(told)
+    launch.wake_chat(told, models)
+    assert told == before
 
 
 def test_what_is_not_set_up_cannot_be_woken() -> None:

@@ -1,14 +1,17 @@
-"""Pages that are made are what they would be if they were made now, and their examples answer as they should."""
+"""Made pages are as they would be made now, tell schemas in words, and show examples that are answered."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
 from contract.errors import FAULTS
-from contract.remedies import REMEDIES
+from docs.made import schemas
 from docs.made.__main__ import FOLDER, PAGES
-from docs.made.routes import Example as RouteExample
-from docs.made.routes import examples
+from docs.made.reference import Example as RouteExample
+from docs.made.reference import examples
+from docs.made.remedies import REMEDIES
 from tests.docs.conftest import Reader
 from tests.docs.pages import Example
 
@@ -40,3 +43,56 @@ def test_an_example_is_answered(reader: Reader, route: str, example: RouteExampl
         assert done.returncode == 0, done.stdout + done.stderr
     else:
         assert f"error: {example.status}" in done.stderr, done.stdout + done.stderr
+
+
+# --- schemas in words -------------------------------------------------------------------------------------------------
+
+TEXT = {"type": "string"}
+NULL = {"type": "null"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        (TEXT, "string"),
+        ({}, "anything"),
+        (NULL, "null"),
+        ({"anyOf": [TEXT, NULL]}, "string"),
+        ({"anyOf": [{"type": "integer", "minimum": 1, "maximum": 2048}, NULL]}, "integer; at least 1; at most 2,048"),
+        ({"type": "number", "exclusiveMinimum": 0, "maximum": 1.0}, "number; above 0; at most 1"),
+        ({"type": "integer", "minimum": -(2**63)}, "integer"),
+        ({"enum": ["wav", "mp3"]}, '`"wav"`, `"mp3"`'),
+        ({"type": "array", "items": TEXT, "minItems": 1}, "list of string; at least 1"),
+        ({"type": "array", "items": {"anyOf": [TEXT, {"type": "number"}]}}, "list of (string or number)"),
+        ({"type": "array", "items": {}}, "list"),
+        (
+            {"type": "object", "additionalProperties": {"$ref": "#/components/schemas/Tool"}},
+            "object of [`Tool`](#tool)",
+        ),
+        ({"type": "string", "format": "binary"}, "file"),
+        ({"type": "string", "pattern": "^a|b$"}, "string; matches `^a\\|b$`"),
+    ],
+    ids=str,
+)
+def test_what_a_value_may_be(schema: dict[str, Any], said: str) -> None:
+    assert schemas.words(schema) == said
+
+
+def test_null_is_said_where_it_means_something() -> None:
+    assert schemas.words({"anyOf": [TEXT, NULL]}, nulls=True) == "string or null"
+
+
+def test_a_docstring_says_what_fields_mean() -> None:
+    schema = {
+        "description": "A body (spec 4).\n\nAttributes:\n    a, b: one\n        and two (design 3).\n    c: three.",
+    }
+    assert schemas.about(schema) == "A body."
+    assert schemas.meanings(schema) == {"a": "one and two.", "b": "one and two.", "c": "three."}
+
+
+def test_every_type_that_is_referred_to_is_found() -> None:
+    inner = {"$ref": "#/components/schemas/Inner"}
+    assert list(schemas.named({"anyOf": [{"type": "array", "items": inner}, {"properties": {"x": inner}}]})) == [
+        "Inner",
+        "Inner",
+    ]

@@ -12,22 +12,7 @@ from pathlib import Path
 import pytest
 
 from contract.catalog import CATALOG_TYPES
-from tests.docs.pages import ROOT
-
-ROOMS = (
-    "concurrency",
-    "contract",
-    "text",
-    "audio",
-    "configs",
-    "models",
-    "state",
-    "autoscaling",
-    "deployments",
-    "benchmarks",
-    "docs",
-    "launch",
-)
+from tests.docs.pages import ROOMS, ROOT
 
 PACKAGES = sorted(
     file.parent.relative_to(ROOT)
@@ -60,8 +45,3 @@ def test_the_map_is_true(package: Path) -> None:
     assert rooms_of(package) - named == set(), "is there, but not on the map"
     missing = {name for name in named if not (ROOT / package / name).exists()}
     assert missing == set(), "is on the map, but not there"
-
-
-def test_the_readme_names_every_room() -> None:
-    readme = (ROOT / "README.md").read_text("utf-8")
-    assert [room for room in ROOMS if f"\n{room}/" not in readme] == []

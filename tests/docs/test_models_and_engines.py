@@ -15,6 +15,7 @@ import models
 from autoscaling.deployment import deployment_options
 from contract.catalog import Catalog
 from contract.embeddings import EmbeddingsJob
+from contract.models import describe
 from models.options import check
 from tests.docs.pages import ROOT, marked
 
@@ -23,18 +24,22 @@ pytestmark = pytest.mark.anyio
 PAGE = ROOT / "docs/models-and-engines.md"
 
 
-def catalog_with(folder: Path, noun: str, mark: str = "") -> Catalog:
-    """The embedded catalogue with the page's stanza at the end of its file."""
+def catalog_with(folder: Path, noun: str, mark: str = "", profile: str = "embedded") -> Catalog:
+    """The catalogue of a profile with the page's stanza at the end of its file."""
     shutil.copytree(configs.FOLDER / "catalog", folder)
     file = folder / f"{noun}.toml"
-    file.write_text(file.read_text("utf-8") + "\n" + marked(PAGE, f"stanza of {noun}{mark}"), "utf-8")
-    return configs.load("embedded", folder)
+    stanza = marked(PAGE, f"stanza of {noun}{mark}").replace("serving.embedded", f"serving.{profile}")
+    file.write_text(f"{file.read_text('utf-8')}\n{stanza}", "utf-8")
+    return configs.load(profile, folder)
 
 
-async def test_a_stanza_is_a_model(tmp_path: Path) -> None:
-    model = catalog_with(tmp_path / "catalog", "chat").chat["my-model"]
+@pytest.mark.parametrize("profile", ["embedded", "production"])
+async def test_a_stanza_is_a_model(tmp_path: Path, profile: str) -> None:
+    model = catalog_with(tmp_path / "catalog", "chat", profile=profile).chat["my-model"]
     check(model)
-    assert deployment_options(model)["ray_actor_options"]["num_cpus"] == 0.3
+    options = deployment_options(model)
+    assert (options["name"], options["ray_actor_options"]["num_cpus"]) == ("chat-my-model", 0.3)
+    assert describe(model)["runtime"] == "my-model"
 
 
 async def test_a_stanza_says_how_its_model_thinks(tmp_path: Path) -> None:

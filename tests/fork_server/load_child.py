@@ -1,6 +1,7 @@
-"""Imports what an engine's adapter names, loads the engine, has it answer once, and says what it imported beside it.
+"""Forks for each engine: the fork imports what the adapter names, loads the engine, has it answer once, and prints
+what it imported beside that.
 
-python -m tests.fork_server.load_child chat smollm2-135m-instruct
+python -m tests.fork_server.load_child chat=smollm2-135m-instruct speech=supertonic-3
 """
 
 from __future__ import annotations
@@ -60,8 +61,13 @@ async def answer(noun: str, engine: Any) -> Any:
     raise ValueError(noun)
 
 
-def load(model: Model) -> list[str]:
-    """Modules of others that are imported until `model` has answered once."""
+def beside(model: Model) -> list[str]:
+    """Modules of others that are imported until `model` has answered once, and that its adapter does not name."""
+    imports = models.imported_by(model)
+    assert imports is not None
+    os.environ.update(imports.environment)
+    for name in imports.modules:
+        importlib.import_module(name)
     before = set(sys.modules)
     engine = models.load(model)
     assert asyncio.run(answer(model.noun, engine))
@@ -71,15 +77,17 @@ def load(model: Model) -> list[str]:
 
 def main() -> None:
     """Entry point."""
-    noun, model_id = sys.argv[1:]
-    model = getattr(configs.load("embedded"), noun)[model_id]
-    imports = models.imported_by(model)
-    os.environ.update(imports.environment)
-    for name in (*OF_EVERY_REPLICA, *imports.modules):
+    for name in OF_EVERY_REPLICA:
         importlib.import_module(name)
-    sys.stdout.write(f"\n{json.dumps(load(model))}")  # behind what libraries have printed
-    sys.stdout.flush()
-    os._exit(0)
+    catalog = configs.load("embedded")
+    for noun, model_id in (word.split("=") for word in sys.argv[1:]):
+        if os.fork():
+            assert os.wait()[1] == 0, noun
+            continue
+        found = {"noun": noun, "beside": beside(getattr(catalog, noun)[model_id])}
+        sys.stdout.write(f"\n{json.dumps(found)}\n")  # behind what libraries have printed
+        sys.stdout.flush()
+        os._exit(0)
 
 
 if __name__ == "__main__":

@@ -5,21 +5,12 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from deployments.fork_server.worker import MOST_BYTES
-from tests.fork_server.node import Node, eventually, is_alive, running
-
-
-@pytest.fixture(scope="module")
-def node() -> Iterator[Node]:
-    with running() as node:
-        node.start()
-        node.await_server()
-        yield node
+from tests.fork_server.node import Node, eventually, is_alive
 
 
 def good(node: Node, **changes: Any) -> dict[str, Any]:
@@ -104,7 +95,7 @@ def test_files_that_are_not_three_are_refused_and_closed(node: Node, files: int)
     body = json.dumps(good(node)).encode()
     before = len(os.listdir(f"/proc/{server}/fd"))
     for _ in range(3):
-        assert (reply_to(node, body, files=files) if files else _without_files(node, body)) == b""
+        assert reply_to(node, body, files=files) == b""
     eventually(lambda: len(os.listdir(f"/proc/{server}/fd")) == before, lambda: "the server keeps files open")
 
 
@@ -127,14 +118,3 @@ def test_a_fork_whose_asker_has_gone_ends_and_has_run_nothing(node: Node) -> Non
     pid, output = reply_and_output(node, json.dumps(good(node)).encode())
     assert output == b""
     eventually(lambda: not is_alive(int(pid)), lambda: "a fork runs that nobody wants")
-
-
-def _without_files(node: Node, body: bytes) -> bytes:
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(30)
-        connection.connect(node.place.socket)
-        try:
-            connection.sendall(len(body).to_bytes(4, "big") + body)
-            return connection.recv(16)
-        except (BrokenPipeError, ConnectionResetError):
-            return b""

@@ -7,7 +7,6 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from ray._private.runtime_env.context import RuntimeEnvContext
 from ray.core.generated.common_pb2 import Language
 
 from deployments.fork_server import shortcut
-from tests.fork_server.node import ENTER, ROOT, Node, running
+from tests.fork_server.node import ENTER, ROOT, Node
 
 SETUP = Path(ray.__file__).parent / "_private/workers/setup_worker.py"
 PYTHON = shlex.join(["/a path/python", "-I", "-S", str(ENTER), json.dumps({"modules": ["a b", "it's"]})])
@@ -63,14 +62,6 @@ def test_what_cannot_be_read_is_left_to_ray() -> None:
 
 
 PATHS = f"{ROOT}{os.pathsep}{ROOT / 'deployments/fork_server/site'}"
-
-
-@pytest.fixture(scope="module")
-def node() -> Iterator[Node]:
-    with running() as node:
-        node.start()
-        node.await_server()
-        yield node
 
 
 def started(node: Node, **environ: str) -> subprocess.CompletedProcess[str]:

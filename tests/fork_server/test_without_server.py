@@ -7,72 +7,76 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.fork_server.node import ENTER, eventually, is_alive, running
+from tests.fork_server.node import ENTER, Node, eventually, is_alive, running
 
 
-def test_the_first_worker_leaves_a_server_and_workers_at_once_leave_one() -> None:
+@pytest.fixture
+def node() -> Iterator[Node]:
+    """One of its own, which has no server yet."""
     with running() as node:
-        first = [node.popen() for _ in range(3)]
-        assert all('"argv"' in worker.communicate(timeout=100)[0] for worker in first)
-        server = node.await_server()
-        eventually(lambda: node.server_pids() == [server], lambda: f"several servers run: {node.server_pids()}")
-        assert node.reason(node.start()) == ""
+        yield node
 
 
-def test_a_killed_server_is_replaced() -> None:
-    with running() as node:
-        node.start()
-        os.kill(first := node.await_server(), signal.SIGKILL)
-        eventually(lambda: not is_alive(first), lambda: "it lives")
-        worker = node.start()
-        assert "Connection refused" in node.reason(worker)
-        eventually(lambda: node.log.count("ready") == 2, lambda: node.log)
-        assert node.reason(node.start()) == ""
+@pytest.fixture
+def server(node: Node) -> int:
+    """The pid of the server that a first worker has left."""
+    node.start()
+    return node.await_server()
 
 
-def test_running_forks_outlive_the_server() -> None:
-    with running() as node:
-        node.start()
-        server = node.await_server()
-        worker = node.popen("--hold")
+def test_the_first_worker_leaves_a_server_and_workers_at_once_leave_one(node: Node) -> None:
+    first = [node.popen() for _ in range(3)]
+    assert all('"argv"' in worker.communicate(timeout=100)[0] for worker in first)
+    server = node.await_server()
+    eventually(lambda: node.server_pids() == [server], lambda: f"several servers run: {node.server_pids()}")
+    assert node.reason(node.start()) == ""
+
+
+def test_a_killed_server_is_replaced(node: Node, server: int) -> None:
+    os.kill(server, signal.SIGKILL)
+    eventually(lambda: not is_alive(server), lambda: "it lives")
+    worker = node.start()
+    assert "Connection refused" in node.reason(worker)
+    eventually(lambda: node.log.count("ready") == 2, lambda: node.log)
+    assert node.reason(node.start()) == ""
+
+
+def test_running_forks_outlive_the_server(node: Node, server: int) -> None:
+    worker = node.popen("--hold")
+    assert worker.stdout
+    assert '"argv"' in worker.stdout.readline()
+    pid = int(node.log.rsplit("forked ", 1)[1])
+    os.kill(server, signal.SIGKILL)
+    eventually(lambda: not is_alive(server), lambda: "it lives")
+    assert is_alive(pid)
+    os.kill(pid, signal.SIGKILL)
+    assert worker.communicate(timeout=60)[0] == ""
+
+
+def test_a_stopped_server_is_not_waited_for_and_forks_nothing_later(node: Node, server: int) -> None:
+    os.kill(server, signal.SIGSTOP)
+    worker = node.start()
+    assert "timed out" in node.reason(worker)
+    os.kill(server, signal.SIGCONT)
+    eventually(lambda: "forked" in node.log, lambda: node.log)  # what has waited
+    late = int(node.log.rsplit("forked ", 1)[1])
+    eventually(lambda: not is_alive(late), lambda: "a second worker of the same id runs")
+    assert node.reason(node.start()) == ""
+
+
+def test_another_version_is_not_used_and_makes_way(node: Node, server: int) -> None:
+    other = node.plan.replace('"ray"', '"ray", "json"')
+    with node.popen(plan=other) as worker:
         assert worker.stdout
-        assert '"argv"' in worker.stdout.readline()
-        pid = int(node.log.rsplit("forked ", 1)[1])
-        os.kill(server, signal.SIGKILL)
-        eventually(lambda: not is_alive(server), lambda: "it lives")
-        assert is_alive(pid)
-        os.kill(pid, signal.SIGKILL)
-        assert worker.communicate(timeout=60)[0] == ""
-
-
-def test_a_stopped_server_is_not_waited_for_and_forks_nothing_later() -> None:
-    with running() as node:
-        node.start()
-        os.kill(server := node.await_server(), signal.SIGSTOP)
-        worker = node.start()
-        assert "timed out" in node.reason(worker)
-        os.kill(server, signal.SIGCONT)
-        eventually(lambda: "forked" in node.log, lambda: node.log)  # what has waited
-        late = int(node.log.rsplit("forked ", 1)[1])
-        eventually(lambda: not is_alive(late), lambda: "a second worker of the same id runs")
-        assert node.reason(node.start()) == ""
-
-
-def test_another_version_is_not_used_and_makes_way() -> None:
-    with running() as node:
-        node.start()
-        old = node.await_server()
-        other = node.plan.replace('"ray"', '"ray", "json"')
-        with node.popen(plan=other) as worker:
-            assert worker.stdout
-            assert "it refused" in node.reason(json.loads(worker.stdout.readline()))
-        eventually(lambda: not is_alive(old), lambda: "the old one stays")
-        eventually(lambda: node.log.count("ready") == 2, lambda: node.log)
-        assert "needs a fork server of another version" in node.log
+        assert "it refused" in node.reason(json.loads(worker.stdout.readline()))
+    eventually(lambda: not is_alive(server), lambda: "the old one stays")
+    eventually(lambda: node.log.count("ready") == 2, lambda: node.log)
+    assert "needs a fork server of another version" in node.log
 
 
 def test_a_module_that_leaves_a_thread_makes_no_server(tmp_path: Path) -> None:
@@ -93,26 +97,23 @@ def test_a_module_that_leaves_a_file_open_makes_no_server(tmp_path: Path) -> Non
         eventually(lambda: "it has open files" in node.log, lambda: node.log)
 
 
-def test_a_folder_that_others_may_write_is_not_used() -> None:
-    with running() as node:
-        node.place.folder.mkdir(parents=True)
-        node.place.folder.chmod(0o770)
-        assert node.start()["pid"]
-        assert not node.place.log.exists()
+def test_a_folder_that_others_may_write_is_not_used(node: Node) -> None:
+    node.place.folder.mkdir(parents=True)
+    node.place.folder.chmod(0o770)
+    assert node.start()["pid"]
+    assert not node.place.log.exists()
 
 
-def test_a_server_whose_log_cannot_be_written_is_not_left_behind() -> None:
-    with running() as node:
-        node.place.log.parent.rmdir()
-        assert node.start()["pid"]
-        assert not node.server_pids()
+def test_a_server_whose_log_cannot_be_written_is_not_left_behind(node: Node) -> None:
+    node.place.log.parent.rmdir()
+    assert node.start()["pid"]
+    assert not node.server_pids()
 
 
-def test_a_worker_that_ray_did_not_name_a_folder_for_starts_without_a_server() -> None:
-    with running() as node:
-        command = [sys.executable, "-I", "-S", str(ENTER), node.plan, str(node.program), "--worker-type=WORKER"]
-        told = json.loads(subprocess.check_output(command))
-        assert told["argv"] == [str(node.program), "--worker-type=WORKER"]
+def test_a_worker_that_ray_did_not_name_a_folder_for_starts_without_a_server(node: Node) -> None:
+    command = [sys.executable, "-I", "-S", str(ENTER), node.plan, str(node.program), "--worker-type=WORKER"]
+    told = json.loads(subprocess.check_output(command))
+    assert told["argv"] == [str(node.program), "--worker-type=WORKER"]
 
 
 STRANGER = """
@@ -127,18 +128,17 @@ signal.pause()
 """
 
 
-def test_a_server_of_another_user_is_told_nothing() -> None:
+def test_a_server_of_another_user_is_told_nothing(node: Node) -> None:
     if os.geteuid():
         pytest.skip("only root can be two users")
-    with running() as node:
-        node.place.made()
-        command = [sys.executable, "-c", STRANGER, node.place.socket]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as stranger:
-            assert stranger.stdout
-            assert stranger.stdout.readline() == "listens\n"
-            assert "another user runs it (65534)" in node.reason(node.start())
-            stranger.kill()
-            assert stranger.stdout.read() == ""
+    node.place.make_folder()
+    command = [sys.executable, "-c", STRANGER, node.place.socket]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as stranger:
+        assert stranger.stdout
+        assert stranger.stdout.readline() == "listens\n"
+        assert "another user runs it (65534)" in node.reason(node.start())
+        stranger.kill()
+        assert stranger.stdout.read() == ""
 
 
 def test_a_server_ends_with_its_raylet_also_while_it_imports(tmp_path: Path) -> None:

@@ -3,20 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 
-import pytest
-
-from tests.fork_server.node import Node, running
-
-
-@pytest.fixture(scope="module")
-def node() -> Iterator[Node]:
-    with running("numpy", "torch", "no_such_module_at_all", GIVEN="by the plan") as node:
-        first = node.start()
-        assert node.reason(first) == "no fork server is running yet"
-        node.await_server()
-        yield node
+from tests.fork_server.node import Node
 
 
 def test_a_fork_has_what_was_imported_and_no_reason(node: Node) -> None:

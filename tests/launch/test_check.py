@@ -92,9 +92,9 @@ def test_weights_that_several_models_share_are_counted_once() -> None:
 
 
 def test_memory_is_what_ray_reserves_or_grows_with_the_weights() -> None:
-    reserved = cost.Replica(cpus=1, gpus=0, memory_bytes=7, fewest=0, most=2)
-    free = cost.Replica(cpus=1, gpus=0, memory_bytes=None, fewest=1, most=2)
-    on_gpu = cost.Replica(cpus=1, gpus=1, memory_bytes=None, fewest=0, most=1)
+    reserved = cost.ReplicaCost(cpus=1, gpus=0, memory_bytes=7, fewest=0, most=2)
+    free = cost.ReplicaCost(cpus=1, gpus=0, memory_bytes=None, fewest=1, most=2)
+    on_gpu = cost.ReplicaCost(cpus=1, gpus=1, memory_bytes=None, fewest=0, most=1)
     rows = [cost.Row("a", "a", reserved, 5), cost.Row("b", "b", free, 100), cost.Row("c", "c", on_gpu, 10**12)]
     assert rows[0].memory_bytes == 7
     assert rows[1].memory_bytes == cost.LIBRARIES_BYTES + cost.CACHE_BYTES + 100

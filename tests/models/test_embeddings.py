@@ -18,13 +18,12 @@ from contract.embeddings import Embeddings, EmbeddingsJob
 from contract.errors import ApiError
 from contract.limits import CHARS_PER_TOKEN
 from models.embeddings import TransformerEmbedder
-from models.encoders import Encoder
-from models.sentences import read_head
+from models.encoders import TextEncoder, read_head
 from models.tokenizer import INLINE_CHARS, SLICE_CHARS
-from models.weights.store import WeightsError, ensure, home_folder
+from models.weights.store import WeightsError
+from tests.models.conftest import Fetched
+from tests.models.refusals import refused
 from tests.models.tiny_bert import Counted, Gated, write_tiny_bert
-
-pytestmark = pytest.mark.anyio
 
 MINILM = "all-minilm-l6-v2"
 TEXTS = [
@@ -100,11 +99,10 @@ async def test_what_is_beyond_the_window_is_cut_at_the_end(embedder: Transformer
 
 
 @pytest.fixture
-def counted(embedder: TransformerEmbedder):
+def counted(embedder: TransformerEmbedder, monkeypatch: pytest.MonkeyPatch) -> Counted:
     encoder = embedder._sentences.encoder
-    plain, encoder.tokenizer = encoder.tokenizer, Counted(encoder.tokenizer)
-    yield encoder.tokenizer
-    encoder.tokenizer = plain
+    monkeypatch.setattr(encoder, "tokenizer", Counted(encoder.tokenizer))
+    return encoder.tokenizer
 
 
 async def test_a_huge_text_is_cut_before_it_is_made_tokens(embedder: TransformerEmbedder, counted: Counted) -> None:
@@ -132,9 +130,10 @@ async def test_without_truncation_what_would_be_cut_unread_is_refused(
     if fits:
         assert (await embedder.embed(asked)).prompt_tokens == 6
         return
-    with pytest.raises(ApiError, match=rf"`input\[1\]` has {chars} characters; .* 64 tokens .* 1024") as caught:
+    with refused(
+        "CONTEXT_LENGTH_EXCEEDED", rf"`input\[1\]` has {chars} characters; .* 64 tokens .* 1024", param="input"
+    ):
         await embedder.embed(asked)
-    assert (caught.value.fault.name, caught.value.param) == ("CONTEXT_LENGTH_EXCEEDED", "input")
     assert not counted.calls
 
 
@@ -147,14 +146,13 @@ SMALL = ["bread " * (INLINE_CHARS // 6 + 1)]
 
 
 @pytest.fixture
-def gated(embedder: TransformerEmbedder):
+def gated(embedder: TransformerEmbedder, monkeypatch: pytest.MonkeyPatch) -> Gated:
     encoder = embedder._sentences.encoder
-    plain, encoder.tokenizer = encoder.tokenizer, Gated(encoder.tokenizer)
-    yield encoder.tokenizer
-    encoder.tokenizer = plain
+    monkeypatch.setattr(encoder, "tokenizer", Gated(encoder.tokenizer))
+    return encoder.tokenizer
 
 
-def sent(encoder: Encoder, texts: list[str], owner: str) -> asyncio.Task[list]:
+def sent(encoder: TextEncoder, texts: list[str], owner: str) -> asyncio.Task[list]:
     return asyncio.ensure_future(encoder.encode(texts, owner))
 
 
@@ -262,9 +260,8 @@ async def test_ids_of_another_tokenizer_are_refused_with_what_to_send(
     embedder: TransformerEmbedder, ids: tuple[int, ...], says: str
 ) -> None:
     assert (await embedder.embed(EmbeddingsJob(((VOCABULARY - 1,),)))).prompt_tokens == 3
-    with pytest.raises(ApiError, match=re.escape(says)) as caught:
+    with refused("INVALID_REQUEST", re.escape(says), param="input") as caught:
         await embedder.embed(EmbeddingsJob(((TIME,), ids)))
-    assert (caught.value.fault.name, caught.value.param) == ("INVALID_REQUEST", "input")
     assert "check_embedding_ctx_length=False" in caught.value.message
 
 
@@ -275,9 +272,8 @@ async def test_a_text_that_fits_needs_no_cut(embedder: TransformerEmbedder, word
 
 async def test_a_forbidden_cut_names_the_text_and_its_tokens(embedder: TransformerEmbedder) -> None:
     for words in (63, 200):
-        with pytest.raises(ApiError, match=rf"`input\[1\]` has {words + 2} tokens; `test` reads 64") as caught:
+        with refused("CONTEXT_LENGTH_EXCEEDED", rf"`input\[1\]` has {words + 2} tokens; `test` reads 64"):
             await embedder.embed(EmbeddingsJob(("time", "time " * words), truncate=False))
-        assert caught.value.fault.name == "CONTEXT_LENGTH_EXCEEDED"
 
 
 async def test_health_follows_the_worker(checkpoint: Path) -> None:
@@ -354,15 +350,14 @@ def test_importing_the_adapters_loads_no_heavy_library() -> None:
     assert child.stdout.strip() == "[]"
 
 
-needs_minilm = pytest.mark.skipif(
-    not (home_folder() / "weights" / MINILM).is_dir(), reason=f"the weights `{MINILM}` are not here: make weights"
-)
+@pytest.fixture
+def minilm(fetched: Fetched) -> Path:
+    return fetched(MINILM)
 
 
-@needs_minilm
-async def test_minilm_agrees_with_sentence_transformers() -> None:
+async def test_minilm_agrees_with_sentence_transformers(minilm: Path) -> None:
     sentence_transformers = pytest.importorskip("sentence_transformers")
-    reference = sentence_transformers.SentenceTransformer(str(ensure(MINILM, offline=True)), device="cpu")
+    reference = sentence_transformers.SentenceTransformer(str(minilm), device="cpu")
     want = reference.encode([*TEXTS, "word " * 400])
     made = models.load(stanza(384, 256, dtype="float32"))
     got = await made.embed(job([*TEXTS, "word " * 400]))
@@ -371,8 +366,7 @@ async def test_minilm_agrees_with_sentence_transformers() -> None:
     assert np.allclose(matrix(got), want, atol=1e-4)
 
 
-@needs_minilm
-async def test_minilm_in_bfloat16_stays_close_to_float32() -> None:
+async def test_minilm_in_bfloat16_stays_close_to_float32(minilm: Path) -> None:
     texts = [*TEXTS, *(f"{text} {number}" for number in range(20) for text in TEXTS)]
     vectors = []
     for dtype in ("float32", "bfloat16"):
@@ -382,12 +376,13 @@ async def test_minilm_in_bfloat16_stays_close_to_float32() -> None:
     assert cosines(*vectors).min() > 0.999
 
 
-@needs_minilm
-async def test_minilm_takes_its_own_ids_of_real_text_and_refuses_those_of_others() -> None:
+async def test_minilm_takes_its_own_ids_of_real_text_and_refuses_those_of_others(
+    minilm: Path, fetched: Fetched
+) -> None:
     import transformers
 
-    own = transformers.AutoTokenizer.from_pretrained(ensure(MINILM, offline=True))
-    other = transformers.AutoTokenizer.from_pretrained(ensure("smollm2-135m-instruct", offline=True))
+    own = transformers.AutoTokenizer.from_pretrained(minilm)
+    other = transformers.AutoTokenizer.from_pretrained(fetched("smollm2-135m-instruct"))
     texts = [
         "Don't panic: e-mail a.b@c.org, it's 12.5 % (of 3,000).",
         "Ünïcödé, straße and 中文 \U0001f600 [MASK] ##ing",
@@ -402,8 +397,7 @@ async def test_minilm_takes_its_own_ids_of_real_text_and_refuses_those_of_others
     assert np.allclose(of_ids, of_texts, atol=1e-6)
 
 
-@needs_minilm
-async def test_minilm_knows_what_is_alike() -> None:
+async def test_minilm_knows_what_is_alike(minilm: Path) -> None:
     made = models.load(stanza(384, 256, dtype="bfloat16"))
     query, near, far = matrix(
         await made.embed(job(["How old are you?", "What is your age?", "The train leaves at noon."]))

@@ -11,8 +11,6 @@ import pytest
 
 from models.stepping import GRACE_S, Stepper
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def stepper() -> Generator[Stepper]:

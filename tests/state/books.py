@@ -1,17 +1,41 @@
-"""Organisations, callers and books for the tests of this folder."""
+"""Organisations, callers, reservations and books for the tests of this folder."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
-from sqlalchemy import Connection, func, select, update
+import pytest
+from sqlalchemy import Connection, Table, func, select, update
 
 from contract.access import TARIFFS, Caller, Scope
+from contract.errors import ApiError
 from state.accounts import organisations
 from state.billing import audit
-from state.database.base import Database
+from state.billing.ledger import Ledger
+from state.billing.reservation import Reservation
+from state.database.base import Database, connect
 from state.database.tables import budgets, replies, reservations, tickets, usage_lines
+
+SLACK_S = 30
+"""The database's clock goes on while a test runs: limits are tried from so far away."""
+
+
+async def refusal(work: Awaitable[object]) -> ApiError:
+    """The error that `work` ends with."""
+    with pytest.raises(ApiError) as caught:
+        await work
+    return caught.value
+
+
+async def fault_of(work: Awaitable[object]) -> str | None:
+    """The name of the fault that `work` ends with; None where it succeeds."""
+    try:
+        await work
+    except ApiError as error:
+        return error.fault.name
+    return None
 
 
 async def make_caller(
@@ -42,6 +66,21 @@ async def make_caller(
     )
 
 
+def of_key(key_id: str = "k3Jd92Xa") -> Caller:
+    """A caller whom the database need not know."""
+    return Caller(1, "acme", key_id, TARIFFS["pro"], frozenset(Scope))
+
+
+async def set_limit(database: Database, caller: Caller, micro_eur: int | None) -> None:
+    """Sets the spend limit of the caller's organisation; what has begun does not know it."""
+    await database.run(lambda connection: organisations.set_limit(connection, caller.org_id, None, micro_eur))
+
+
+async def reserve(ledger: Ledger, caller: Caller, micro_eur: int, request_id: str = "req-1") -> Reservation:
+    """A reservation of a chat request."""
+    return await ledger.reserve(caller, line="chat:m", model="m", estimate_micro_eur=micro_eur, request_id=request_id)
+
+
 async def money(database: Database, caller: Caller) -> tuple[int, int]:
     """(spent, held) micro-EUR of the caller's organisation, after proving that all books add up."""
 
@@ -62,11 +101,24 @@ async def eventually(condition: Callable[[], Awaitable[bool]], within_s: float =
             await asyncio.sleep(0.005)
 
 
+async def rows(database: Database, table: Table) -> int:
+    """How many rows a table has."""
+    query = select(func.count()).select_from(table)
+    return await database.run(lambda connection: connection.execute(query).scalar_one())
+
+
 async def line_count(database: Database) -> int:
     """How many usage lines there are."""
-    return await database.run(
-        lambda connection: connection.execute(select(func.count()).select_from(usage_lines)).scalar_one()
-    )
+    return await rows(database, usage_lines)
+
+
+@asynccontextmanager
+async def opened(url: str, count: int) -> AsyncIterator[list[Database]]:
+    """One database with its schema, as so many replicas have it open."""
+    replicas = [connect(url) for _ in range(count)]
+    yield replicas
+    for database in replicas:
+        await database.close()
 
 
 TIMES = (

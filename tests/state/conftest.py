@@ -1,64 +1,87 @@
-"""Both databases under every test that asks for `database`; a real Redis for those that ask for `redis`."""
+"""Both databases under tests that ask for `database`; a real Redis for those that ask for `redis`."""
 
 from __future__ import annotations
 
-import os
+import asyncio
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
-from state.database.base import Database, connect, open_database
-from tests.state.servers import (
-    Postgres,
-    Redis,
-    find_binary,
-    run_postgres,
-    run_redis,
-    temporary_folder,
-)
+from contract.access import Caller
+from state.blobs.base import Blobs, open_blobs
+from state.database.base import Database, connect, migrate
+from tests.state.books import make_caller
+from tests.state.drafts import Workshop
+from tests.state.servers import Postgres, Redis, run_server, temporary_folder
+
+ON_SQLITE_ALONE = ("test_accounts", "test_voices")
+"""Files whose statements are the same for both databases. What replicas share on PostgreSQL they try by themselves."""
+
+MIGRATED = "migrated"
+"""The database on PostgreSQL that others are copied from."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Runs what asks for a database on each kind of them."""
+    if "database_url" in metafunc.fixturenames:
+        is_on_one = metafunc.module.__name__.rpartition(".")[2] in ON_SQLITE_ALONE
+        metafunc.parametrize("database_url", ["sqlite"] if is_on_one else ["sqlite", "postgresql"], indirect=True)
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    _need("initdb", "postgresql")
-    with run_postgres() as server:
+    with run_server(Postgres) as server:
+        asyncio.run(migrate(server.fresh(MIGRATED)))
         yield server
+
+
+@pytest.fixture
+def postgres_url(postgres: Postgres) -> str:
+    """Address of a database with its schema, for what only replicas do to each other."""
+    return postgres.fresh(template=MIGRATED)
 
 
 @pytest.fixture(scope="session")
 def redis() -> Iterator[Redis]:
-    _need("redis-server", "redis-server")
-    with run_redis() as server:
+    with run_server(Redis) as server:
         yield server
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Address of an empty database of each kind."""
+@pytest.fixture
+def database_url(request: pytest.FixtureRequest, migrated: Path) -> Iterator[str]:
+    """Address of a database: with the schema where a test asks for `database`, too, otherwise empty."""
+    has_schema = "database" in request.fixturenames
     if request.param == "postgresql":
-        server: Postgres = request.getfixturevalue("postgres")
-        yield server.empty()
+        yield request.getfixturevalue("postgres").fresh(template=MIGRATED if has_schema else "template0")
         return
     with temporary_folder() as folder:
+        if has_schema:
+            shutil.copy(migrated, folder / "parlance.db")
         yield f"sqlite:///{folder / 'parlance.db'}"
 
 
 @pytest.fixture
-async def database(database_url: str, migrated: Path) -> AsyncIterator[Database]:
+async def database(database_url: str) -> AsyncIterator[Database]:
     """A database of each kind with its schema."""
-    if database_url.startswith("sqlite"):
-        shutil.copy(migrated, database_url.removeprefix("sqlite:///"))
-        opened = connect(database_url)
-    else:
-        opened = await open_database(database_url)
+    opened = connect(database_url)
     yield opened
     await opened.close()
 
 
-def _need(program: str, package: str) -> None:
-    if find_binary(program) is None:
-        reason = f"needs `{program}`: install the package {package}"
-        # On a developer's machine a missing server is a gap in the report; in CI it is a fault.
-        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
+@pytest.fixture
+async def caller(database: Database) -> Caller:
+    """Of an organisation without a spend limit."""
+    return await make_caller(database)
+
+
+@pytest.fixture
+def blobs(tmp_path: Path) -> Blobs:
+    return open_blobs(tmp_path)
+
+
+@pytest.fixture
+async def workshop(database: Database, blobs: Blobs) -> Workshop:
+    """Drafts of an organisation with a spend limit."""
+    return Workshop(database, blobs, await make_caller(database, 1000))

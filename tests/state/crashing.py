@@ -27,13 +27,14 @@ from contract.limits import PENDING_DRAFTS
 from contract.voice_design.draft import VoiceSpec
 from deployments.ingress.flows.uploads import store
 from deployments.ingress.front.concurrency import ConcurrencyLimits
-from state.accounts import api_keys, keys
+from state import keys
+from state.accounts import api_keys
 from state.accounts.authentication import PEPPER
 from state.billing.ledger import Ledger
 from state.blobs.base import Blobs, open_blobs
 from state.database.base import Database, connect, open_database
 from state.drafts import Adoption, DesignedVoice, Draft, DraftClaim, Drafts
-from state.keyring import Secrets
+from state.keys import Secrets
 from state.tickets import Tickets
 from state.voices import own
 from tests.state.voices import add_voice
@@ -199,7 +200,7 @@ async def make(drafts: Drafts, blobs: Blobs, held: DraftClaim) -> Draft | None:
 
 
 DRAFT_MICRO_EUR = 15
-PLAN = VoiceSpec("f", 34, "de", {}, 1.0, "x", "Anna", None, 200, (190.0, 210.0), False, 7)
+PLAN = VoiceSpec("f", 34, "de", {}, 1.0, "x", 200, (190.0, 210.0), 7, label="Anna", slug=None, auto_adopt=False)
 
 
 def bytes_of(name: str) -> bytes:

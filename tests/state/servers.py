@@ -14,6 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
+from typing import TypeVar
+
+import pytest
+
+S = TypeVar("S", "Postgres", "Redis", "Seaweed")
 
 START_S = 30.0
 UNPRIVILEGED = 65534
@@ -27,14 +32,13 @@ def find_binary(name: str) -> str | None:
 
 
 class Postgres:
-    """One PostgreSQL server. Without `fsync` it survives its own crash, not one of the machine, and starts faster.
+    """One PostgreSQL server. Without `fsync` it survives its own crash, not one of the machine, and is faster.
 
     Attributes:
         url: of database `postgres` on it.
     """
 
-    def __init__(self, folder: Path, fsync: bool = False) -> None:
-        self._fsync = fsync
+    def __init__(self, folder: Path) -> None:
         self._data = folder / "data"
         self._port = free_port()
         self._folder = folder
@@ -45,12 +49,13 @@ class Postgres:
         subprocess.run([*self._as_user("initdb"), *initdb, "-D", str(self._data)], check=True, capture_output=True)
         self._process = self._start()
 
-    def empty(self) -> str:
-        """Empties the database and returns its address."""
+    def fresh(self, name: str = "fresh", template: str = "template0") -> str:
+        """Makes a database anew, empty or as `template` is; returns its address."""
+        renew = (f"DROP DATABASE IF EXISTS {name} WITH (FORCE)", f"CREATE DATABASE {name} TEMPLATE {template}")
+        commands = [word for statement in renew for word in ("-c", statement)]
         psql = [find_binary("psql") or "psql", "-q", "-h", "127.0.0.1", "-p", str(self._port), "-U", "parlance"]
-        renew = "DROP SCHEMA public CASCADE; CREATE SCHEMA public"
-        subprocess.run([*psql, "-d", "postgres", "-c", renew], check=True, capture_output=True)
-        return self.url
+        subprocess.run([*psql, "-d", "postgres", *commands], check=True, capture_output=True)
+        return self.url.removesuffix("postgres") + name
 
     def stop(self, crash: bool = False) -> None:
         """Ends it without waiting for clients, politely or as if the power had gone."""
@@ -62,7 +67,7 @@ class Postgres:
         self._process = self._start()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        settings = ("-c", "max_connections=60", "-c", f"fsync={'on' if self._fsync else 'off'}")
+        settings = ("-c", "max_connections=60", "-c", "fsync=off")
         options = ("-h", "127.0.0.1", "-p", str(self._port), "-k", str(self._folder), *settings)
         with (self._folder / "log").open("ab") as log:
             process = subprocess.Popen(
@@ -147,33 +152,20 @@ class Seaweed:
         self._process.wait(START_S)
 
 
+PACKAGES = {Postgres: ("initdb", "postgresql"), Redis: ("redis-server", "redis-server")}
+"""A program of each server that the machine must have, and the package it is in."""
+
+
 @contextmanager
-def run_seaweed() -> Iterator[Seaweed]:
-    """An S3 server for the block."""
+def run_server(kind: type[S]) -> Iterator[S]:
+    """A server for the block. Where it is not installed the test is skipped, and fails in CI."""
+    program, package = PACKAGES.get(kind, (sys.executable, ""))
+    if find_binary(program) is None:
+        reason = f"needs `{program}`: install the package {package}"
+        # On a developer's machine a missing server is a gap in the report; in CI it is a fault.
+        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
     with temporary_folder() as folder:
-        server = Seaweed(folder)
-        try:
-            yield server
-        finally:
-            server.stop()
-
-
-@contextmanager
-def run_postgres(fsync: bool = False) -> Iterator[Postgres]:
-    """A PostgreSQL server for the block."""
-    with temporary_folder(in_memory=not fsync) as folder:
-        server = Postgres(folder, fsync)
-        try:
-            yield server
-        finally:
-            server.stop(crash=True)
-
-
-@contextmanager
-def run_redis() -> Iterator[Redis]:
-    """A Redis server for the block."""
-    with temporary_folder() as folder:
-        server = Redis(folder)
+        server = kind(folder)
         try:
             yield server
         finally:

@@ -1,32 +1,24 @@
 import asyncio
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from sqlalchemy import Connection, event
 from sqlalchemy.engine import Engine
 
-from contract.access import Caller, Scope
+from contract.access import Scope
 from contract.errors import STATE_UNAVAILABLE, ApiError
-from state.accounts import api_keys, keys, organisations
+from state import keys
+from state.accounts import api_keys, organisations
 from state.accounts import authentication as accounts
 from state.accounts.authentication import PEPPER, Accounts
 from state.database.base import Database
-from state.keyring import Keyring, Secrets
+from state.keys import Keyring, Secrets
+from tests.state.books import fault_of, refusal, set_limit
+from tests.state.doubles import StandingClock, WatchedDatabase
 from tests.state.test_keys import malformed_headers
 
-pytestmark = pytest.mark.anyio
-
 NEW, OLD = b"n" * 32, b"o" * 32
-
-
-class Clock:
-    """Seconds that pass when the test says so."""
-
-    def __init__(self) -> None:
-        self.now_s = 1000.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 def pepper(*roots: bytes) -> Keyring:
@@ -52,15 +44,32 @@ async def make_key(
     return key
 
 
-async def refused(authenticating: Accounts, header: str | None) -> str:
-    with pytest.raises(ApiError) as caught:
-        await authenticating.authenticate(header)
-    return caught.value.fault.name
+def bearer(key: keys.Key) -> str:
+    return f"Bearer {key.text}"
+
+
+async def revoke(database: Database, key: keys.Key) -> None:
+    await database.run(lambda connection: api_keys.revoke(connection, key.public_id, 1))
+
+
+@pytest.fixture
+async def key(database: Database) -> keys.Key:
+    return await make_key(database)
+
+
+@pytest.fixture
+def clock() -> StandingClock:
+    return StandingClock()
+
+
+@pytest.fixture
+def authenticating(database: Database, clock: StandingClock) -> Accounts:
+    return Accounts(database, pepper(), clock)
 
 
 async def test_a_key_becomes_its_caller(database: Database) -> None:
     key = await make_key(database, scopes=("chat", "mcp"), user="eve")
-    caller = await Accounts(database, pepper()).authenticate(f"Bearer {key.text}")
+    caller = await Accounts(database, pepper()).authenticate(bearer(key))
     assert (caller.org, caller.user, caller.key_id, caller.tariff.name) == ("acme", "eve", key.public_id, "starter")
     assert caller.scopes == {Scope.CHAT, Scope.MCP}
     assert caller.entitlements == {"voices"}
@@ -68,8 +77,9 @@ async def test_a_key_becomes_its_caller(database: Database) -> None:
     assert not caller.org_limited
 
 
-async def test_an_organisation_can_have_its_own_limits_and_models(database: Database) -> None:
-    key = await make_key(database)
+async def test_an_organisation_can_have_its_own_limits_and_models(
+    authenticating: Accounts, database: Database, key: keys.Key
+) -> None:
     columns = {"requests_per_minute": 7, "models": frozenset({"a", "b"}), "decision_model": "decision-v2"}
 
     def transaction(connection: Connection) -> None:
@@ -77,118 +87,87 @@ async def test_an_organisation_can_have_its_own_limits_and_models(database: Data
         organisations.set_limit(connection, organisations.find(connection, "acme").id, None, 5)
 
     await database.run(transaction)
-    caller = await Accounts(database, pepper()).authenticate(f"Bearer {key.text}")
-    assert caller.tariff.requests_per_minute == 7
-    assert caller.tariff.concurrent_streams == 20
+    caller = await authenticating.authenticate(bearer(key))
+    assert (caller.tariff.requests_per_minute, caller.tariff.concurrent_streams) == (7, 20)
     assert caller.may_use("a")
     assert not caller.may_use("c")
     assert caller.decision_model == "decision-v2"
     assert caller.org_limited
 
 
-async def test_an_unknown_key_is_refused(database: Database) -> None:
-    await make_key(database)
-    assert await refused(Accounts(database, pepper()), f"Bearer {keys.mint().text}") == "INVALID_API_KEY"
+@pytest.mark.usefixtures("key")
+async def test_an_unknown_key_is_refused(authenticating: Accounts) -> None:
+    assert await fault_of(authenticating.authenticate(bearer(keys.mint()))) == "INVALID_API_KEY"
 
 
-async def test_a_key_with_the_id_of_another_is_refused(database: Database) -> None:
-    key = await make_key(database)
+async def test_a_key_with_the_id_of_another_is_refused(authenticating: Accounts, key: keys.Key) -> None:
     forged = "_".join(("prl", key.public_id, keys.mint().text.split("_")[2][:43]))
     forged += keys._checksum(forged)
     assert keys.read(forged) is not None
-    authenticating = Accounts(database, pepper())
-    assert await refused(authenticating, f"Bearer {forged}") == "INVALID_API_KEY"
-    assert (await authenticating.authenticate(f"Bearer {key.text}")).key_id == key.public_id
-    assert await refused(authenticating, f"Bearer {forged}") == "INVALID_API_KEY"
+    assert await fault_of(authenticating.authenticate(f"Bearer {forged}")) == "INVALID_API_KEY"
+    assert (await authenticating.authenticate(bearer(key))).key_id == key.public_id
+    assert await fault_of(authenticating.authenticate(f"Bearer {forged}")) == "INVALID_API_KEY"
 
 
-@pytest.mark.parametrize(("passed_s", "still"), [(0.0, True), (4.99, True), (5.0, False)])
-async def test_a_revoked_key_dies_within_five_seconds(database: Database, passed_s: float, still: bool) -> None:
-    key, clock = await make_key(database), Clock()
-    authenticating = Accounts(database, pepper(), clock)
-    await authenticating.authenticate(f"Bearer {key.text}")
-    await database.run(lambda connection: api_keys.revoke(connection, key.public_id, 1))
+@pytest.mark.parametrize(("passed_s", "fault"), [(0.0, None), (4.99, None), (5.0, "INVALID_API_KEY")])
+async def test_a_revoked_key_dies_within_five_seconds_for_new_requests_and_for_those_under_way(
+    authenticating: Accounts, database: Database, key: keys.Key, clock: StandingClock, passed_s: float, fault: str
+) -> None:
+    caller = await authenticating.authenticate(bearer(key))
+    await revoke(database, key)
     clock.now_s += passed_s
-    if still:
-        assert isinstance(await authenticating.authenticate(f"Bearer {key.text}"), Caller)
-    else:
-        assert await refused(authenticating, f"Bearer {key.text}") == "INVALID_API_KEY"
-
-
-@pytest.mark.parametrize("passed_s", [0.0, 4.99, 5.0])
-async def test_a_key_that_is_revoked_is_noticed_by_what_it_has_begun(database: Database, passed_s: float) -> None:
-    key, clock = await make_key(database), Clock()
-    authenticating = Accounts(database, pepper(), clock)
-    caller = await authenticating.authenticate(f"Bearer {key.text}")
-    await database.run(lambda connection: api_keys.revoke(connection, key.public_id, 1))
-    clock.now_s += passed_s
-    if passed_s < 5:
+    assert await fault_of(authenticating.current(caller)) == fault
+    assert await fault_of(authenticating.authenticate(bearer(key))) == fault
+    if fault is None:
         assert await authenticating.current(caller) == caller
-    else:
-        with pytest.raises(ApiError) as caught:
-            await authenticating.current(caller)
-        assert caught.value.fault.name == "INVALID_API_KEY"
 
 
-async def test_a_database_that_does_not_answer_ends_nothing_that_has_begun(database: Database) -> None:
-    key, clock = await make_key(database), Clock()
-    authenticating = Accounts(database, pepper(), clock)
-    caller = await authenticating.authenticate(f"Bearer {key.text}")
-
-    class Silent:
-        async def run(self, *_: object, **__: object) -> None:
-            raise STATE_UNAVAILABLE()
-
-    authenticating._database = Silent()  # type: ignore[assignment]
+async def test_a_database_that_does_not_answer_ends_nothing_that_has_begun(
+    authenticating: Accounts, database: Database, key: keys.Key, clock: StandingClock
+) -> None:
+    caller = await authenticating.authenticate(bearer(key))
+    authenticating._database = away = WatchedDatabase(database, lambda _: STATE_UNAVAILABLE())
     clock.now_s += 5
     assert await authenticating.current(caller) is caller
-    authenticating._database = database
-    await database.run(lambda connection: api_keys.revoke(connection, key.public_id, 1))
+    away.fault = lambda _: None
+    await revoke(database, key)
     clock.now_s += 5
-    with pytest.raises(ApiError, match="key"):
-        await authenticating.current(caller)
+    assert await fault_of(authenticating.current(caller)) == "INVALID_API_KEY"
 
 
-async def test_streams_of_one_key_share_a_look_up(database: Database) -> None:
-    key, clock = await make_key(database), Clock()
-    authenticating = Accounts(database, pepper(), clock)
-    caller = await authenticating.authenticate(f"Bearer {key.text}")
-    transactions = 0
-
-    class Counting:
-        async def run(self, transaction: Any, **options: Any) -> Any:
-            nonlocal transactions
-            transactions += 1
-            return await database.run(transaction, **options)
-
-    authenticating._database = Counting()  # type: ignore[assignment]
+async def test_streams_of_one_key_share_a_look_up(
+    authenticating: Accounts, database: Database, key: keys.Key, clock: StandingClock
+) -> None:
+    caller = await authenticating.authenticate(bearer(key))
+    authenticating._database = counting = WatchedDatabase(database)
     clock.now_s += 5
     first, *others = [asyncio.create_task(authenticating.current(caller)) for _ in range(50)]
     await asyncio.sleep(0)
     first.cancel()
     assert await asyncio.gather(*others) == [caller] * 49
-    assert transactions == 1
-    await database.run(lambda connection: api_keys.revoke(connection, key.public_id, 1))
+    assert counting.ran == 1
+    await revoke(database, key)
     clock.now_s += 5
     answers = await asyncio.gather(*(authenticating.current(caller) for _ in range(50)), return_exceptions=True)
     assert all(isinstance(answer, ApiError) for answer in answers)
-    assert transactions == 2
+    assert counting.ran == 2
 
 
-async def test_a_limit_is_known_to_what_was_begun_without_one(database: Database) -> None:
-    key, clock = await make_key(database), Clock()
-    authenticating = Accounts(database, pepper(), clock)
-    caller = await authenticating.authenticate(f"Bearer {key.text}")
-    await database.run(lambda connection: organisations.set_limit(connection, caller.org_id, None, 10))
+async def test_a_limit_is_known_to_what_was_begun_without_one(
+    authenticating: Accounts, database: Database, key: keys.Key, clock: StandingClock
+) -> None:
+    caller = await authenticating.authenticate(bearer(key))
+    await set_limit(database, caller, 10)
     assert not (await authenticating.current(caller)).org_limited
     clock.now_s += 5
     assert (await authenticating.current(caller)).org_limited
 
 
-async def test_a_new_process_refuses_a_revoked_key_at_once(database: Database) -> None:
-    key = await make_key(database)
-    await database.run(lambda connection: api_keys.revoke(connection, key.public_id, 1))
-    assert await refused(Accounts(database, pepper()), f"Bearer {key.text}") == "INVALID_API_KEY"
+async def test_a_new_process_refuses_a_revoked_key_at_once(
+    authenticating: Accounts, database: Database, key: keys.Key
+) -> None:
+    await revoke(database, key)
+    assert await fault_of(authenticating.authenticate(bearer(key))) == "INVALID_API_KEY"
 
 
 async def test_the_cache_is_bounded(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,61 +175,53 @@ async def test_the_cache_is_bounded(database: Database, monkeypatch: pytest.Monk
     monkeypatch.setattr(accounts, "MAX_REFUSALS", 2)
     authenticating = Accounts(database, pepper())
     for _ in range(5):
-        key = await make_key(database)
-        await authenticating.authenticate(f"Bearer {key.text}")
-        await refused(authenticating, f"Bearer {keys.mint().text}")
-    assert len(authenticating._callers) == 3
-    assert len(authenticating._refused) == 2
+        await authenticating.authenticate(bearer(await make_key(database)))
+        await refusal(authenticating.authenticate(bearer(keys.mint())))
+    assert (len(authenticating._callers), len(authenticating._refused)) == (3, 2)
 
 
-async def test_malformed_headers_never_reach_the_database(database: Database) -> None:
-    authenticating = Accounts(database, pepper())
+async def test_malformed_headers_never_reach_the_database(authenticating: Accounts) -> None:
     with statements() as seen:
         for header in malformed_headers():
-            assert await refused(authenticating, header) == "INVALID_API_KEY"
+            assert await fault_of(authenticating.authenticate(header)) == "INVALID_API_KEY"
         assert seen == []
 
 
-async def test_well_formed_wrong_keys_cause_one_fixed_statement(database: Database) -> None:
-    authenticating = Accounts(database, pepper())
+async def test_well_formed_wrong_keys_cause_one_fixed_statement(authenticating: Accounts) -> None:
     with statements() as seen:
         for _ in range(50):
-            assert await refused(authenticating, f"Bearer {keys.mint().text}") == "INVALID_API_KEY"
+            assert await fault_of(authenticating.authenticate(bearer(keys.mint()))) == "INVALID_API_KEY"
     assert len({text for text in seen if text.startswith("SELECT")}) == 1
     assert {text.split()[0] for text in seen} <= {"SELECT", "BEGIN"}
 
 
-async def test_the_hot_path_asks_the_database_once(database: Database) -> None:
-    key = await make_key(database)
-    authenticating = Accounts(database, pepper())
+async def test_the_hot_path_asks_the_database_once(authenticating: Accounts, key: keys.Key) -> None:
     with statements() as seen:
         for _ in range(100):
-            await authenticating.authenticate(f"Bearer {key.text}")
+            await authenticating.authenticate(bearer(key))
     assert len([text for text in seen if text.startswith("SELECT")]) == 1
 
 
 async def test_keys_survive_one_rotation_and_move_when_used(database: Database) -> None:
     key = await make_key(database, ring=pepper(OLD))
     both, new = pepper(NEW, OLD), pepper(NEW)
-    assert await refused(Accounts(database, new), f"Bearer {key.text}") == "INVALID_API_KEY"
-    assert (await Accounts(database, both).authenticate(f"Bearer {key.text}")).org == "acme"
-    assert (await Accounts(database, new).authenticate(f"Bearer {key.text}")).org == "acme"
+    assert await fault_of(Accounts(database, new).authenticate(bearer(key))) == "INVALID_API_KEY"
+    assert (await Accounts(database, both).authenticate(bearer(key))).org == "acme"
+    assert (await Accounts(database, new).authenticate(bearer(key))).org == "acme"
     assert await database.run(api_keys.generations) == {new.kid: 1}
 
 
-async def test_the_hour_of_last_use_is_noted(database: Database) -> None:
-    key = await make_key(database)
-    await Accounts(database, pepper(), wall=lambda: 7300.5).authenticate(f"Bearer {key.text}")
+async def test_the_hour_of_last_use_is_noted(database: Database, key: keys.Key) -> None:
+    await Accounts(database, pepper(), wall=lambda: 7300.5).authenticate(bearer(key))
     row = await database.run(lambda connection: api_keys.find(connection, key.public_id))
     assert row is not None
     assert row.last_used_at == 7200
 
 
-async def test_me_shows_plan_limits_and_spend(database: Database) -> None:
+async def test_me_shows_plan_limits_and_spend(authenticating: Accounts, database: Database) -> None:
     key = await make_key(database, user="eve")
     await make_key(database, user="bob")
-    authenticating = Accounts(database, pepper())
-    shown = await authenticating.describe(await authenticating.authenticate(f"Bearer {key.text}"))
+    shown = await authenticating.describe(await authenticating.authenticate(bearer(key)))
     nothing = {"limit_micro_eur": None, "spent_micro_eur": 0, "held_micro_eur": 0}
     assert shown["organisation"]["plan"] == "starter"
     assert shown["user"] == "eve"
@@ -258,18 +229,14 @@ async def test_me_shows_plan_limits_and_spend(database: Database) -> None:
     assert shown["limits"] == {"requests_per_minute": 100, "concurrent_streams": 20}
 
 
-class statements:
+@contextmanager
+def statements() -> Iterator[list[str]]:
     """Collects the SQL of the block."""
+    seen: list[str] = []
 
-    def __init__(self) -> None:
-        self.seen: list[str] = []
+    def note(_c: object, _cursor: object, text: str, *_rest: object) -> None:
+        seen.append(text)
 
-    def __enter__(self) -> list[str]:
-        event.listen(Engine, "before_cursor_execute", self._note)
-        return self.seen
-
-    def __exit__(self, *_: object) -> None:
-        event.remove(Engine, "before_cursor_execute", self._note)
-
-    def _note(self, _c: object, _cursor: object, text: str, *_rest: object) -> None:
-        self.seen.append(text)
+    event.listen(Engine, "before_cursor_execute", note)
+    yield seen
+    event.remove(Engine, "before_cursor_execute", note)

@@ -14,8 +14,6 @@ from state.blobs.base import CHUNK_BYTES, MAX_NAME_CHARS, Blobs, open_blobs
 from state.blobs.folder import UNFINISHED, UNFINISHED_S
 from tests.state.bucket import Bucket, run_bucket
 
-pytestmark = pytest.mark.anyio
-
 NAME = "samples/espeak-ng/M1-de.mp3"
 
 

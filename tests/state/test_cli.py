@@ -2,6 +2,7 @@ import csv
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,10 +12,9 @@ import anyio
 import pytest
 
 from contract.access import Scope
-from state import open_state
+from state import keys, open_state
 from state.__main__ import main
-from state.accounts import keys
-from tests.state.books import make_caller
+from tests.state.books import make_caller, reserve
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -22,8 +22,9 @@ Say = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Say:
+def say(tmp_path: Path, migrated: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Say:
     """Runs one command line in this process. Returns exit code, stdout and stderr."""
+    shutil.copy(migrated, tmp_path / "parlance.db")
     monkeypatch.setenv("PARLANCE_HOME", str(tmp_path))
     monkeypatch.delenv("PARLANCE_DATABASE_URL", raising=False)
 
@@ -48,9 +49,7 @@ async def bill(home: Path, caller_org: str, lines: int) -> None:
     state = await open_state(home)
     caller = await make_caller(state.database, 1_000_000, 1_000_000, org=caller_org)
     for number in range(lines):
-        hold = await state.ledger.reserve(
-            caller, line="chat:m", model="m", estimate_micro_eur=50, request_id=f"=req-{number}"
-        )
+        hold = await reserve(state.ledger, caller, 50, f"=req-{number}")
         await hold.settle(40 + number, 310, "tokens", {"input_tokens": 300, "output_tokens": 10} if number else None)
     await state.close()
 

@@ -27,11 +27,10 @@ from state.drafts import Draft, Drafts
 from state.drafts.store import LEASE_S as DRAFT_LEASE_S
 from state.tickets import Tickets
 from state.voices import Voices
-from tests.state.books import eventually, make_caller, money, pass_time
+from tests.state.books import make_caller, money, pass_time, reserve, rows
 from tests.state.crashing import DIED, DRAFT_MICRO_EUR, WORKERS, bytes_of, make
 from tests.state.servers import Postgres, temporary_folder
-
-pytestmark = pytest.mark.anyio
+from tests.waiting import until
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -81,9 +80,10 @@ def die(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Die]:
 
 
 async def die_everywhere(
-    die: Die, work: str, crashes: int, log: Path, fresh: Callable[[], Awaitable[str]], check: Check
+    die: Die, work: str, crashes: int, folder: Path, check: Check, fresh: Callable[[], Awaitable[str]]
 ) -> None:
     """Counts the failpoints of one undisturbed run, then dies at `crashes` of them, spread evenly, and checks."""
+    log = folder / "log"
     code, total = die(work, NEVER, await fresh(), log)
     assert code == 0
     _take(log)
@@ -106,13 +106,6 @@ def _take(log: Path) -> list[str]:
     return lines
 
 
-def _clear(folder: Path) -> str:
-    """Address of a database in the folder that does not exist."""
-    for old in folder.glob("used.db*"):
-        old.unlink()
-    return f"sqlite:///{folder / 'used.db'}"
-
-
 Check = Callable[[str, list[str]], Awaitable[None]]
 
 
@@ -128,6 +121,11 @@ async def books_are_right(url: str, acknowledged: list[str]) -> None:
         await database.close()
 
 
+def _costs(connection: Connection) -> dict[str, int]:
+    """micro-EUR of each usage line, by its reservation."""
+    return {row.reservation_id: row.cost_micro_eur for row in connection.execute(select(usage_lines))}
+
+
 def _prove(connection: Connection, acknowledged: list[str], nothing_held: bool = False) -> None:
     if connection.dialect.name == "sqlite":
         assert connection.exec_driver_sql("PRAGMA integrity_check").scalar_one() == "ok"
@@ -135,7 +133,7 @@ def _prove(connection: Connection, acknowledged: list[str], nothing_held: bool =
     for row in connection.execute(select(budgets)):
         assert row.limit_micro_eur is None or row.spent_micro_eur + row.held_micro_eur <= row.limit_micro_eur
         assert row.held_micro_eur == 0 or not nothing_held
-    lines = {row.reservation_id: row.cost_micro_eur for row in connection.execute(select(usage_lines))}
+    lines = _costs(connection)
     states = {row.id: row.state for row in connection.execute(select(reservations))}
     made = {row.public_id: row.revoked_at for row in connection.execute(select(api_keys))}
     assert {name for name, state in states.items() if state == "settled"} == set(lines)
@@ -166,45 +164,24 @@ def folder() -> Iterator[Path]:
         yield path
 
 
-@deaths(5, 30, 130)
-async def test_sqlite_survives_death_around_every_write_and_sync(die: Die, folder: Path, crashes: int) -> None:
-    template = folder / "template.db"
-    await prepare(f"sqlite:///{template}")
-
-    async def fresh() -> str:
-        url = _clear(folder)
-        shutil.copy(template, folder / "used.db")
-        return url
-
-    await die_everywhere(die, "bill", crashes, folder / "log", fresh, books_are_right)
+def renewed(folder: Path) -> str:
+    """Address of a database in the folder that does not exist; bytes of an earlier one are gone."""
+    shutil.rmtree(folder / "bytes", ignore_errors=True)
+    for old in folder.glob("used.db*"):
+        old.unlink()
+    return f"sqlite:///{folder / 'used.db'}"
 
 
 @deaths(2, 5, 20)
 async def test_a_first_start_survives_death(die: Die, folder: Path, crashes: int) -> None:
     async def fresh() -> str:
-        return _clear(folder)
+        return renewed(folder)
 
     async def starts_again(url: str, _acknowledged: list[str]) -> None:
         await prepare(url)
         await books_are_right(url, [])
 
-    await die_everywhere(die, "migrate", crashes, folder / "log", fresh, starts_again)
-
-
-@deaths(5, 30, 130)
-async def test_bytes_and_voices_survive_death_around_every_write_sync_and_rename(
-    die: Die, folder: Path, crashes: int
-) -> None:
-    template = folder / "template.db"
-    await prepare(f"sqlite:///{template}")
-
-    async def fresh() -> str:
-        shutil.rmtree(folder / "bytes", ignore_errors=True)
-        url = _clear(folder)
-        shutil.copy(template, folder / "used.db")
-        return url
-
-    await die_everywhere(die, "keep", crashes, folder / "log", fresh, bytes_are_whole)
+    await die_everywhere(die, "migrate", crashes, folder, starts_again, fresh)
 
 
 async def bytes_are_whole(url: str, acknowledged: list[str]) -> None:
@@ -225,25 +202,11 @@ async def bytes_are_whole(url: str, acknowledged: list[str]) -> None:
     await database.close()
 
 
-@deaths(5, 30, 130)
-async def test_uploads_survive_death_around_every_write_sync_and_rename(die: Die, folder: Path, crashes: int) -> None:
-    template = folder / "template.db"
-    await prepare(f"sqlite:///{template}")
-
-    async def fresh() -> str:
-        shutil.rmtree(folder / "bytes", ignore_errors=True)
-        url = _clear(folder)
-        shutil.copy(template, folder / "used.db")
-        return url
-
-    await die_everywhere(die, "upload", crashes, folder / "log", fresh, uploads_are_whole)
-
-
 async def uploads_are_whole(url: str, acknowledged: list[str]) -> None:
     home = Path(url.removeprefix("sqlite:///")).parent
     database, blobs = connect(url), open_blobs(home)
-    rows = await database.run(lambda connection: list(connection.execute(select(tickets))))
-    found, told = {row.id: row for row in rows}, {name: word for word, name in map(str.split, acknowledged)}
+    issued = await database.run(lambda connection: list(connection.execute(select(tickets))))
+    found, told = {row.id: row for row in issued}, {name: word for word, name in map(str.split, acknowledged)}
     states = {
         "issued": {"issued", "uploaded"},
         "uploaded": {"uploaded"},
@@ -263,23 +226,9 @@ async def uploads_are_whole(url: str, acknowledged: list[str]) -> None:
     # Whoever comes later finds nothing of all this.
     await pass_time(database, FAR_FUTURE_S)
     await Tickets(database, blobs).sweep()
-    assert await database.run(lambda connection: list(connection.execute(select(tickets)))) == []
+    assert await rows(database, tickets) == 0
     assert list((home / "bytes").glob("uploads/*")) == []
     await database.close()
-
-
-@deaths(5, 30, 130)
-async def test_drafts_survive_death_around_every_write_sync_and_rename(die: Die, folder: Path, crashes: int) -> None:
-    template = folder / "template.db"
-    await prepare(f"sqlite:///{template}")
-
-    async def fresh() -> str:
-        shutil.rmtree(folder / "bytes", ignore_errors=True)
-        url = _clear(folder)
-        shutil.copy(template, folder / "used.db")
-        return url
-
-    await die_everywhere(die, "design", crashes, folder / "log", fresh, drafts_are_whole)
 
 
 AFTER: dict[str, set[DraftState]] = {
@@ -308,8 +257,8 @@ async def drafts_are_whole(url: str, acknowledged: list[str]) -> None:
         own.voice.slug for own in await voices.of(1)
     }
     for draft in found.values():
-        if draft.made and draft.state in ("ready", "adopted"):
-            for name in (draft.made.clip_blob, draft.made.sample_blob):
+        if draft.designed and draft.state in ("ready", "adopted"):
+            for name in (draft.designed.clip_blob, draft.designed.sample_blob):
                 assert await blobs.find(name) == bytes_of(name)
     await others_go_on(database, blobs, found)
     await database.close()
@@ -318,10 +267,8 @@ async def drafts_are_whole(url: str, acknowledged: list[str]) -> None:
 async def bills_are_right(database: Database, found: Mapping[str, Draft]) -> None:
     """A line for each draft that was made, nothing for others, and money held for those that are pending."""
     assert await database.run(audit.faults) == []
-    lines = await database.run(
-        lambda connection: {row.reservation_id: row.cost_micro_eur for row in connection.execute(select(usage_lines))}
-    )
-    assert lines == {draft.id: DRAFT_MICRO_EUR for draft in found.values() if draft.made}
+    lines = await database.run(_costs)
+    assert lines == {draft.id: DRAFT_MICRO_EUR for draft in found.values() if draft.designed}
     query = select(reservations.c.id).where(reservations.c.state == "held")
     held = set(await database.run(lambda connection: list(connection.execute(query).scalars())))
     assert held == {draft.id for draft in found.values() if draft.state == "pending"}
@@ -342,26 +289,50 @@ async def others_go_on(database: Database, blobs: Blobs, found: Mapping[str, Dra
         await last.sweep()
     left = await last.of(1)
     assert {draft.state for draft in left} <= {"adopted"}
-    kept = {name for draft in left if draft.made for name in (draft.made.clip_blob, draft.made.sample_blob)}
+    kept = {name for draft in left if draft.designed for name in (draft.designed.clip_blob, draft.designed.sample_blob)}
     stored = (path.relative_to(blobs._folder) for path in blobs._folder.glob("drafts/**/*") if path.is_file())  # type: ignore[attr-defined]
     assert {str(path) for path in stored} == kept
 
 
+STORIES: dict[str, Check] = {
+    "bill": books_are_right,
+    "keep": bytes_are_whole,
+    "upload": uploads_are_whole,
+    "design": drafts_are_whole,
+}
+"""Work of `tests.state.crashing`, and what is asked afterwards."""
+
+
+@deaths(5, 30, 130)
+@pytest.mark.parametrize("work", STORIES)
+async def test_sqlite_and_bytes_survive_death_around_every_write_sync_and_rename(
+    die: Die, folder: Path, work: str, crashes: int
+) -> None:
+    template = folder / "template.db"
+    await prepare(f"sqlite:///{template}")
+
+    async def fresh() -> str:
+        url = renewed(folder)
+        shutil.copy(template, folder / "used.db")
+        return url
+
+    await die_everywhere(die, work, crashes, folder, STORIES[work], fresh)
+
+
 @deaths(2, 10, 50)
 async def test_postgresql_survives_death_of_a_client_between_all_statements(
-    die: Die, postgres: Postgres, folder: Path, crashes: int
+    die: Die, postgres_url: str, folder: Path, crashes: int
 ) -> None:
-    url = postgres.empty()
-    await prepare(url)
+    await prepare(postgres_url)
 
     async def with_new_money() -> str:
         # The books go on from death to death: they have to be right all the time, not only when they are new.
-        database = connect(url)
+        database = connect(postgres_url)
         await database.run(_raise_limits)
         await database.close()
-        return url
+        return postgres_url
 
-    await die_everywhere(die, "bill", crashes, folder / "log", with_new_money, books_are_right)
+    await die_everywhere(die, "bill", crashes, folder, books_are_right, with_new_money)
 
 
 def _raise_limits(connection: Connection) -> None:
@@ -373,16 +344,17 @@ def _raise_limits(connection: Connection) -> None:
 @pytest.mark.parametrize(
     "acknowledged_before", [pytest.param(3, marks=pytest.mark.crashes), 17, pytest.param(40, marks=pytest.mark.crashes)]
 )
-async def test_postgresql_survives_its_own_death(postgres: Postgres, acknowledged_before: int) -> None:
-    url = postgres.empty()
-    database = await open_database(url)
+async def test_postgresql_survives_its_own_death(
+    postgres: Postgres, postgres_url: str, acknowledged_before: int
+) -> None:
+    database = connect(postgres_url)
     caller = await make_caller(database, 100_000)
     ledger, settled, stop = Ledger(database), dict[str, int](), asyncio.Event()
 
     async def worker() -> None:
         while not stop.is_set():
             try:
-                hold = await ledger.reserve(caller, line="l", model="m", estimate_micro_eur=50, request_id="r")
+                hold = await reserve(ledger, caller, 50)
             except ApiError:
                 continue
             charged = await hold.settle(40, 1, "tokens")
@@ -394,16 +366,10 @@ async def test_postgresql_survives_its_own_death(postgres: Postgres, acknowledge
                 await asyncio.to_thread(postgres.restart)
 
     await asyncio.gather(*(worker() for _ in range(WORKERS)))
-
-    async def all_recorded() -> bool:
-        return not ledger._unposted
-
-    await eventually(all_recorded)
+    await until(lambda: not ledger._unposted)
     await ledger.close()
 
-    lines = await database.run(
-        lambda connection: {row.reservation_id: row.cost_micro_eur for row in connection.execute(select(usage_lines))}
-    )
+    lines = await database.run(_costs)
     assert settled.items() <= lines.items()
     await pass_time(database, LEASE_S + 1)
     await Ledger(database).reap()

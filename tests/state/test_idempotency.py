@@ -1,30 +1,24 @@
 import asyncio
 
 import pytest
+from sqlalchemy import insert, select, update
 
-from contract.access import TARIFFS, Caller, Scope
 from contract.errors import ApiError
+from state import replies as replies_sql
 from state.database.base import Database
+from state.database.tables import replies, reply_quotas
 from state.idempotency import MAX_BODY_BYTES, PURPOSE, Attempt, Idempotency, StoredReply
-from state.keyring import Secrets
+from state.keys import Secrets
 from state.replies import KEEP_S, LEASE_S
-from tests.state.books import pass_time
-
-pytestmark = pytest.mark.anyio
-
-SLACK_S = 30
-"""The database's clock goes on while a test runs: limits are tried from so far away."""
+from tests.state.books import SLACK_S, fault_of, of_key, pass_time, refusal, rows
+from tests.state.doubles import WatchedDatabase
 
 KEYRING = Secrets((b"s" * 32,)).derive(PURPOSE)
 ROUTE = "POST /audio/voices/designs"
 
 
-def caller(key_id: str = "k3Jd92Xa") -> Caller:
-    return Caller(1, "acme", key_id, TARIFFS["pro"], frozenset(Scope))
-
-
 async def begin(store: Idempotency, key: str = "k1", body: str = "sha", **where: str) -> Attempt | StoredReply:
-    return await store.begin(caller(**where), ROUTE, key, body)
+    return await store.begin(of_key(**where), ROUTE, key, body)
 
 
 async def started(store: Idempotency, key: str = "k1", body: str = "sha", **where: str) -> Attempt:
@@ -33,54 +27,49 @@ async def started(store: Idempotency, key: str = "k1", body: str = "sha", **wher
     return attempt
 
 
-async def refusal(store: Idempotency, key: str = "k1", body: str = "sha") -> str:
-    with pytest.raises(ApiError) as caught:
-        await begin(store, key, body)
-    return caught.value.fault.name
+@pytest.fixture
+def store(database: Database) -> Idempotency:
+    return Idempotency(database, KEYRING)
 
 
-async def test_the_second_time_gets_the_first_answer(database: Database) -> None:
-    store = Idempotency(database, KEYRING)
+async def test_the_second_time_gets_the_first_answer(store: Idempotency) -> None:
     await (await started(store)).finish(202, {"content-type": "application/json"}, b'{"id": "vd_1"}')
     for _ in range(2):
         assert await begin(store) == StoredReply(202, {"content-type": "application/json"}, b'{"id": "vd_1"}')
 
 
-async def test_fifty_at_once_run_once(database: Database) -> None:
-    store = Idempotency(database, KEYRING)
+async def test_fifty_at_once_run_once(store: Idempotency) -> None:
     results = await asyncio.gather(*(begin(store) for _ in range(50)), return_exceptions=True)
     assert sum(isinstance(result, Attempt) for result in results) == 1
     assert {r.fault.name for r in results if isinstance(r, ApiError)} == {"IDEMPOTENCY_IN_PROGRESS"}
 
 
-async def test_another_body_is_a_mismatch_running_or_done(database: Database) -> None:
-    store = Idempotency(database, KEYRING)
+async def test_another_body_is_a_mismatch_running_or_done(store: Idempotency) -> None:
     attempt = await started(store)
-    assert await refusal(store, body="other") == "IDEMPOTENCY_MISMATCH"
+    assert await fault_of(begin(store, body="other")) == "IDEMPOTENCY_MISMATCH"
     await attempt.finish(200, {}, b"")
-    assert await refusal(store, body="other") == "IDEMPOTENCY_MISMATCH"
+    assert await fault_of(begin(store, body="other")) == "IDEMPOTENCY_MISMATCH"
 
 
-async def test_keys_of_other_callers_and_routes_are_others(database: Database) -> None:
-    store = Idempotency(database, KEYRING)
+async def test_keys_of_other_callers_and_routes_are_others(store: Idempotency) -> None:
     await started(store)
     await started(store, key_id="other")
-    assert isinstance(await store.begin(caller(), "POST /decisions", "k1", "sha"), Attempt)
+    assert isinstance(await store.begin(of_key(), "POST /decisions", "k1", "sha"), Attempt)
 
 
-async def test_an_abandoned_key_is_free(database: Database) -> None:
-    store = Idempotency(database, KEYRING)
+async def test_an_abandoned_key_is_free(store: Idempotency) -> None:
     await (await started(store)).abandon()
     await started(store, body="other")
 
 
 @pytest.mark.parametrize(("passed_s", "free"), [(LEASE_S - SLACK_S, False), (LEASE_S, True)])
-async def test_a_crashed_run_frees_its_key_after_the_lease(database: Database, passed_s: int, free: bool) -> None:
-    store = Idempotency(database, KEYRING)
+async def test_a_crashed_run_frees_its_key_after_the_lease(
+    store: Idempotency, database: Database, passed_s: int, free: bool
+) -> None:
     late = await started(store)
     await pass_time(database, passed_s)
     if not free:
-        assert await refusal(store) == "IDEMPOTENCY_IN_PROGRESS"
+        assert await fault_of(begin(store)) == "IDEMPOTENCY_IN_PROGRESS"
         return
     second = await started(store)
     await late.finish(500, {}, b"too late")
@@ -89,8 +78,7 @@ async def test_a_crashed_run_frees_its_key_after_the_lease(database: Database, p
 
 
 @pytest.mark.parametrize(("passed_s", "fresh"), [(KEEP_S - SLACK_S, False), (KEEP_S, True)])
-async def test_answers_are_kept_for_a_day(database: Database, passed_s: int, fresh: bool) -> None:
-    store = Idempotency(database, KEYRING)
+async def test_answers_are_kept_for_a_day(store: Idempotency, database: Database, passed_s: int, fresh: bool) -> None:
     await (await started(store)).finish(200, {}, b"x")
     await pass_time(database, passed_s)
     assert isinstance(await begin(store), Attempt if fresh else StoredReply)
@@ -98,22 +86,117 @@ async def test_answers_are_kept_for_a_day(database: Database, passed_s: int, fre
 
 
 @pytest.mark.parametrize("body", [None, b"x" * (MAX_BODY_BYTES + 1)])
-async def test_an_answer_that_is_not_kept_is_still_not_done_twice(database: Database, body: bytes | None) -> None:
-    store = Idempotency(database, KEYRING)
+async def test_an_answer_that_is_not_kept_is_still_not_done_twice(store: Idempotency, body: bytes | None) -> None:
     await (await started(store)).finish(200, {}, body)
-    assert await refusal(store) == "IDEMPOTENCY_FINISHED"
+    assert await fault_of(begin(store)) == "IDEMPOTENCY_FINISHED"
 
 
-async def test_a_body_of_the_largest_size_is_kept(database: Database) -> None:
-    store = Idempotency(database, KEYRING)
+async def test_a_body_of_the_largest_size_is_kept(store: Idempotency) -> None:
     await (await started(store)).finish(200, {}, b"x" * MAX_BODY_BYTES)
     assert isinstance(await begin(store), StoredReply)
 
 
 @pytest.mark.parametrize("key", ["", "a" * 256, "a b", "a\n", "é", "\x00"])
-async def test_malformed_keys_are_refused(database: Database, key: str) -> None:
-    assert await refusal(Idempotency(database, KEYRING), key) == "INVALID_REQUEST"
+async def test_malformed_keys_are_refused(store: Idempotency, key: str) -> None:
+    assert await fault_of(begin(store, key)) == "INVALID_REQUEST"
 
 
-async def test_the_longest_key_is_taken(database: Database) -> None:
-    await started(Idempotency(database, KEYRING), "~" * 255)
+async def test_the_longest_key_is_taken(store: Idempotency) -> None:
+    await started(store, "~" * 255)
+
+
+async def test_work_that_takes_longer_than_a_lease_is_not_done_twice(store: Idempotency, database: Database) -> None:
+    other = Idempotency(database, KEYRING)
+    attempt = await started(store, "k")
+    for _ in range(3):
+        await pass_time(database, LEASE_S - SLACK_S)
+        await store.renew()
+        assert await fault_of(begin(other, "k")) == "IDEMPOTENCY_IN_PROGRESS"
+    await attempt.finish(200, {}, b"done")
+    assert isinstance(await begin(other, "k"), StoredReply)
+
+
+async def test_an_answer_that_could_not_be_kept_at_once_is_never_worked_for_again(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("state.idempotency.RETRY_S", 0.001)
+    error = KeyError("a fault of ours")
+    away = WatchedDatabase(database, lambda work: error if getattr(work, "func", None) is replies_sql.keep else None)
+    store = Idempotency(away, KEYRING)
+    await (await started(store, "k")).finish(200, {}, b"done")
+    away.fault = lambda _: None
+    await asyncio.gather(*store._tasks)
+    assert await fault_of(begin(store, "k")) == "IDEMPOTENCY_FINISHED"
+
+
+async def test_a_stored_digest_cannot_be_tried_out_without_the_secret(store: Idempotency, database: Database) -> None:
+    for key in ("k1", "k2"):
+        await begin(store, key, "sha-of-a-short-state")
+    stored = await database.run(lambda connection: list(connection.execute(select(replies))))
+    assert "sha-of-a-short-state" not in repr([tuple(row) for row in stored])
+    assert len({row.body_sha256 for row in stored}) == 2
+    for roots, fault in (
+        ((b"n" * 32, b"s" * 32), "IDEMPOTENCY_IN_PROGRESS"),  # after a rotation
+        ((b"x" * 32,), "IDEMPOTENCY_FINISHED"),
+    ):
+        other = Idempotency(database, Secrets(roots).derive(PURPOSE))
+        assert await fault_of(begin(other, "k1", "sha-of-a-short-state")) == fault
+
+
+async def test_a_digest_of_an_older_version_stays_valid(store: Idempotency, database: Database) -> None:
+    await (await started(store, "k")).finish(200, {}, b"done")
+    await database.run(
+        lambda connection: connection.execute(update(replies).values(kid=None, body_sha256="sha")) and None
+    )
+    assert isinstance(await begin(store, "k"), StoredReply)
+    assert await fault_of(begin(store, "k", "other")) == "IDEMPOTENCY_MISMATCH"
+
+
+async def test_what_a_long_outage_left_is_deleted_a_bounded_number_at_a_time(database: Database) -> None:
+    row = {"key_id": "k", "route": "r", "attempt": "a", "body_sha256": "s", "created_at": 0, "lease_until": 0}
+    many = 2 * replies_sql.AT_ONCE + 1
+    await database.run(
+        lambda c: c.execute(insert(replies), [{**row, "idempotency_key": f"i-{n}"} for n in range(many)]) and None
+    )
+    assert await database.run(replies_sql.forget) == replies_sql.AT_ONCE
+    counting = WatchedDatabase(database)
+    await Idempotency(counting, KEYRING).forget_old()
+    assert counting.ran == 2
+    assert await rows(database, replies) == 0
+
+
+async def test_a_key_may_have_so_many_answers_kept(
+    store: Idempotency, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replies_sql, "KEPT_REPLIES", 3)
+    for n in range(3):
+        await started(store, f"k{n}")
+    error = await refusal(begin(store, "new"))
+    assert (error.fault.status, error.retry_after_s) == (429, 60)
+    # Of this key alone, and only until old ones are gone.
+    await started(store, "new", key_id="other")
+    await pass_time(database, KEEP_S)
+    await store.forget_old()
+    await started(store, "new")
+
+
+@pytest.mark.parametrize(("size", "is_kept"), [(9, True), (10, True), (11, False)])
+async def test_bodies_beyond_the_quota_are_kept_as_facts(
+    store: Idempotency, database: Database, monkeypatch: pytest.MonkeyPatch, size: int, is_kept: bool
+) -> None:
+    monkeypatch.setattr(replies_sql, "KEPT_REPLY_BYTES", 20)
+    for key, body in (("k1", b"x" * 10), ("k2", b"x" * size)):
+        await (await started(store, key)).finish(200, {}, body)
+    counted = await database.run(lambda c: c.execute(select(reply_quotas)).one())
+    assert (counted.replies, counted.body_bytes) == (2, 10 + size * is_kept)
+    assert await fault_of(begin(store, "k2")) == (None if is_kept else "IDEMPOTENCY_FINISHED")
+
+
+async def test_a_wrong_count_is_corrected_before_anybody_is_refused(
+    store: Idempotency, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replies_sql, "KEPT_REPLIES", 3)
+    await begin(store, "k")
+    # As an older version beside this one leaves it, which deletes rows without counting.
+    await database.run(lambda c: c.execute(update(reply_quotas).values(replies=1000)) and None)
+    await started(store, "k2")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from state import keyring as secrets
+from state import keys as secrets
 
 PURPOSES = ("api-keys", "uploads", "samples", "cursors", "sessions")
 

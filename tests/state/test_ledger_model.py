@@ -13,7 +13,7 @@ from sqlalchemy import create_engine, select, update
 from state.accounts import organisations
 from state.billing import audit, postings, upkeep
 from state.billing.postings import LEASE_S
-from state.billing.reservation import NO_USAGE, Bill, Entry, OverLimit, Usage
+from state.billing.usage import NO_USAGE, Bill, Entry, OverLimit, Usage
 from state.database.tables import budgets, metadata, reservations, usage_lines
 
 AMOUNTS = st.integers(0, 60)

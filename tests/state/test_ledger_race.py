@@ -10,10 +10,7 @@ from contract.errors import ApiError
 from state.billing.ledger import Ledger
 from state.billing.reservation import Reservation
 from state.database.base import Database, open_database
-from tests.state.books import line_count, make_caller, money
-from tests.state.servers import Postgres
-
-pytestmark = pytest.mark.anyio
+from tests.state.books import line_count, make_caller, money, opened, refusal, reserve
 
 BUDGET = 400_000
 PRICE = 700
@@ -28,11 +25,7 @@ async def race(database: Database, requests: int, seed: int) -> None:
 
     async def one(number: int) -> None:
         try:
-            won.append(
-                await ledger.reserve(
-                    caller, line="chat:m", model="m", estimate_micro_eur=PRICE, request_id=f"r{number}"
-                )
-            )
+            won.append(await reserve(ledger, caller, PRICE, f"r{number}"))
         except ApiError as refused:
             lost.append(refused.fault.name)
 
@@ -53,9 +46,8 @@ async def race(database: Database, requests: int, seed: int) -> None:
 
     # No false refusal at the end: what is left can be had to the last micro-EUR, and not one more.
     rest = BUDGET - spent
-    last = await ledger.reserve(caller, line="chat:m", model="m", estimate_micro_eur=rest, request_id="last")
-    with pytest.raises(ApiError):
-        await ledger.reserve(caller, line="chat:m", model="m", estimate_micro_eur=1, request_id="over")
+    last = await reserve(ledger, caller, rest)
+    await refusal(reserve(ledger, caller, 1))
     await last.settle(rest, 1, "tokens")
     assert await money(database, caller) == (BUDGET, 0)
 
@@ -79,22 +71,12 @@ async def test_ten_thousand_requests_race_twenty_times(patient: Database) -> Non
         await race(patient, 10_000, seed)
 
 
-async def test_two_replicas_share_one_budget(postgres: Postgres) -> None:
-    url = postgres.empty()
-    first, second = await open_database(url), await open_database(url)
-    caller = await make_caller(first, 10_000)
-    ledgers = (Ledger(first), Ledger(second))
-
-    async def one(number: int) -> bool:
-        try:
-            await ledgers[number % 2].reserve(
-                caller, line="chat:m", model="m", estimate_micro_eur=100, request_id=f"r{number}"
-            )
-        except ApiError:
-            return False
-        return True
-
-    assert sum(await asyncio.gather(*(one(number) for number in range(300)))) == 100
-    assert await money(first, caller) == (0, 10_000)
-    await first.close()
-    await second.close()
+async def test_two_replicas_share_one_budget(postgres_url: str) -> None:
+    async with opened(postgres_url, 2) as replicas:
+        caller = await make_caller(replicas[0], 10_000)
+        ledgers = [Ledger(database) for database in replicas]
+        reserving = (reserve(ledgers[number % 2], caller, 100, f"r{number}") for number in range(300))
+        answers = await asyncio.gather(*reserving, return_exceptions=True)
+        assert sum(isinstance(answer, Reservation) for answer in answers) == 100
+        assert sum(isinstance(answer, ApiError) for answer in answers) == 200
+        assert await money(replicas[0], caller) == (0, 10_000)

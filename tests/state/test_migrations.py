@@ -2,12 +2,13 @@ import asyncio
 import shutil
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, func, insert, inspect, select
+from sqlalchemy import Connection, Table, func, insert, inspect, select
 
 from state.accounts import organisations
 from state.billing import audit
@@ -27,9 +28,7 @@ from state.database.tables import (
     voices,
 )
 
-pytestmark = pytest.mark.anyio
-
-ROWS = 10_000
+ROWS, USERS = 1_000, 100
 REMOVED_BELOW = {
     "0006": {"reply_quotas"},
     "0005": {"drafts"},
@@ -41,38 +40,32 @@ REMOVED_BELOW = {
 """Revision to the tables that the step down to it removes."""
 
 
-def fill(connection: Connection, rows: int = ROWS) -> None:
-    """Usage lines and reservations, a thousand users with keys and replies, voices, tickets, drafts; right books."""
+def row(table: Table, **known: Any) -> dict[str, Any]:
+    """A row: what is known of it, and something for every other column that must have a value."""
+    wanted = [column for column in table.columns if not column.nullable and column.name not in known]
+    return known | {c.name: c.type.python_type() for c in wanted if c is not table.autoincrement_column}
+
+
+def fill(connection: Connection) -> None:
+    """Usage lines and reservations, a hundred users with keys and replies, voices, tickets, drafts; right books."""
     org_id = organisations.create(connection, "acme", "pro", (), 0)
-    connection.execute(insert(users), [{"org_id": org_id, "name": f"u{n}", "created_at": 0} for n in range(1000)])
+    connection.execute(insert(users), [row(users, org_id=org_id, name=f"u{n}") for n in range(USERS)])
     ids = list(connection.execute(select(users.c.id).order_by(users.c.id)).scalars())
-    connection.execute(
-        insert(budgets),
-        [{"org_id": org_id, "user_id": i, "spent_micro_eur": rows // 1000 * 3, "held_micro_eur": 0} for i in ids],
-    )
-    who = {"org_id": org_id, "key_id": "k", "request_id": "r", "line": "l", "model": "m"}
-    billed = {"at_ms": 0, "quantity": 1, "unit": "tokens", "cost_micro_eur": 3}
-    ended = {"held_micro_eur": 5, "state": "settled", "created_at": 0, "lease_until": 0}
-    lines = [{**who, **billed, "reservation_id": f"id-{n}", "user_id": ids[n % 1000]} for n in range(rows)]
-    connection.execute(insert(usage_lines), lines)
-    connection.execute(
-        insert(reservations), [{**who, **ended, "id": f"id-{n}", "user_id": ids[n % 1000]} for n in range(rows)]
-    )
-    connection.execute(budgets.update().where(budgets.c.user_id.is_(None)).values(spent_micro_eur=3 * rows))
-    key = {"org_id": org_id, "kid": "k", "digest": b"d", "hint": "h", "scopes": frozenset({"chat"}), "created_at": 0}
-    connection.execute(insert(api_keys), [{**key, "public_id": f"key-{n}"} for n in range(1000)])
-    reply = {"key_id": "k", "route": "r", "attempt": "a", "body_sha256": "s", "created_at": 0, "lease_until": 0}
-    connection.execute(insert(replies), [{**reply, "idempotency_key": f"i-{n}"} for n in range(1000)])
-    voice = dict.fromkeys(("provider", "label", "age_group", "primary_language", "transcript"), "x")
-    voice |= {"org_id": org_id, "gender": "f", "clip_blob": "c", "sample_blob": "s", "created_at": 0}
-    connection.execute(insert(voices), [{**voice, "slug": f"v-{n}"} for n in range(10)])
-    ticket = {"org_id": org_id, "content_type": "c", "size_bytes": 1, "state": "issued", "blob": ""}
-    ticket |= {"expires_at": 0, "sweep_at": 0}
-    connection.execute(insert(tickets), [{**ticket, "id": f"t-{n}"} for n in range(10)])
-    draft = dict.fromkeys(("key_id", "request_id", "line", "model", "plan"), "x")
-    draft |= dict.fromkeys(("created_at", "failures", "cost_micro_eur"), 0)
-    draft |= {"org_id": org_id, "state": "ready", "ends_at": 0}
-    connection.execute(insert(drafts), [{**draft, "id": f"d-{n}"} for n in range(10)])
+    spent = {"org_id": org_id, "spent_micro_eur": 3 * ROWS // USERS}
+    connection.execute(insert(budgets), [row(budgets, **spent, user_id=user_id) for user_id in ids])
+    connection.execute(budgets.update().where(budgets.c.user_id.is_(None)).values(spent_micro_eur=3 * ROWS))
+    lines, ended = {"cost_micro_eur": 3}, {"state": "settled", "held_micro_eur": 5}
+    for table, key, known in ((usage_lines, "reservation_id", lines), (reservations, "id", ended)):
+        whose = [{"org_id": org_id, "user_id": ids[n % USERS], key: f"id-{n}"} for n in range(ROWS)]
+        connection.execute(insert(table), [row(table, **known, **columns) for columns in whose])
+    for table, key, known in (
+        (api_keys, "public_id", {"org_id": org_id, "scopes": frozenset({"chat"})}),
+        (replies, "idempotency_key", {}),
+        (voices, "slug", {"org_id": org_id, "gender": "f"}),
+        (tickets, "id", {"org_id": org_id, "state": "issued"}),
+        (drafts, "id", {"org_id": org_id, "state": "ready"}),
+    ):
+        connection.execute(insert(table), [row(table, **known, **{key: f"{n}"}) for n in range(USERS)])
 
 
 def counts(connection: Connection) -> dict[str, int]:
@@ -128,7 +121,7 @@ async def test_a_step_that_fails_leaves_the_schema_as_it_was(database_url: str) 
 
 
 async def test_opening_again_changes_nothing(database: Database, database_url: str) -> None:
-    await database.run(lambda connection: fill(connection, rows=1000))
+    await database.run(fill)
     before = await database.run(counts)
     again = await open_database(database_url)
     assert await again.run(counts) == before

@@ -9,15 +9,13 @@ from sqlalchemy import Connection, insert
 
 from contract.access import Scope
 from contract.errors import ApiError
-from state import open_state
-from state.accounts import api_keys, keys
+from state import keys, open_state
+from state.accounts import api_keys
 from state.accounts.authentication import PEPPER
 from state.database.base import Database, RowRefused, open_database
 from state.database.tables import api_keys as keys_table
-from state.keyring import open_secrets
+from state.keys import open_secrets
 from tests.state.books import make_caller
-
-pytestmark = pytest.mark.anyio
 
 PLANTED = 50
 

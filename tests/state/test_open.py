@@ -9,14 +9,13 @@ from state import open as opening
 from state import open_state
 from state.accounts import demo
 from state.idempotency import Idempotency
-from state.keyring import open_secrets, rotate
-from tests.state.books import eventually, make_caller, money
-
-pytestmark = pytest.mark.anyio
+from state.keys import SECRET_VARIABLE, open_secrets, rotate
+from tests.state.books import eventually, make_caller, money, reserve
+from tests.state.drafts import COST, HOLD, Workshop
 
 
 @pytest.mark.parametrize(
-    ("database_url", "redis_url", "named"),
+    ("rows_at", "counters_at", "named"),
     [
         (None, "redis://localhost", "SQLite"),
         ("sqlite:///x.db", None, "SQLite"),
@@ -24,10 +23,10 @@ pytestmark = pytest.mark.anyio
     ],
 )
 async def test_replicas_that_would_not_share_are_refused(
-    tmp_path: Path, database_url: str | None, redis_url: str | None, named: str
+    tmp_path: Path, rows_at: str | None, counters_at: str | None, named: str
 ) -> None:
     with pytest.raises(ValueError, match=f"2 ingress replicas.*{named}"):
-        await open_state(tmp_path, database_url, redis_url, replicas=2)
+        await open_state(tmp_path, rows_at, counters_at, replicas=2)
 
 
 async def test_replicas_that_would_not_share_bytes_are_refused(tmp_path: Path) -> None:
@@ -44,16 +43,36 @@ async def test_bytes_are_kept_in_the_home_or_where_they_are_told_to_be(tmp_path:
         await state.close()
 
 
-async def test_a_database_of_another_secret_is_refused(tmp_path: Path) -> None:
-    first = await open_state(tmp_path)
-    await first.ensure_demo(tmp_path)
-    await first.close()
-    (tmp_path / "secrets").unlink()
-    with pytest.raises(ValueError, match="secret differs from that of the servers that used this database last"):
-        await open_state(tmp_path)
+async def test_servers_that_share_something_need_one_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(SECRET_VARIABLE, raising=False)
+    for database_url, redis_url in (("postgresql://u@127.0.0.1:1/x", None), (None, "redis://127.0.0.1:1")):
+        with pytest.raises(ValueError, match=f"a common secret: set {SECRET_VARIABLE}"):
+            await open_state(tmp_path, database_url, redis_url)
+    assert not (tmp_path / "secrets").exists()
 
 
-async def test_a_rotated_secret_is_not_refused(tmp_path: Path) -> None:
+async def test_a_server_with_another_secret_does_not_start(
+    tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two, three = ("1a" * 32, "2b" * 32, "3c" * 32)
+
+    async def start(secret: str) -> None:
+        monkeypatch.setenv(SECRET_VARIABLE, secret)
+        await (await open_state(tmp_path, database_url, upgrade=True)).close()
+
+    await start(one)
+    with pytest.raises(ValueError, match="secret differs from"):
+        await start(two)
+    # A rotation: the new one with the previous one behind it. From then on the old one alone is too old.
+    await start(f"{two},{one}")
+    await start(two)
+    with pytest.raises(ValueError, match="secret differs from"):
+        await start(one)
+    with pytest.raises(ValueError, match="secret differs from"):
+        await start(f"{three},{one}")
+
+
+async def test_a_rotated_secret_of_the_home_is_not_refused_and_another_one_is(tmp_path: Path) -> None:
     first = await open_state(tmp_path)
     text = await first.ensure_demo(tmp_path)
     await first.close()
@@ -61,18 +80,34 @@ async def test_a_rotated_secret_is_not_refused(tmp_path: Path) -> None:
     second = await open_state(tmp_path)
     assert (await second.accounts.authenticate(f"Bearer {text}")).org == "demo"
     await second.close()
+    (tmp_path / "secrets").unlink()
+    with pytest.raises(ValueError, match="secret differs from that of the servers that used this database last"):
+        await open_state(tmp_path)
 
 
 async def test_everything_survives_closing(tmp_path: Path) -> None:
     first = await open_state(tmp_path)
-    caller = await make_caller(first.database, 100)
-    hold = await first.ledger.reserve(caller, line="l", model="m", estimate_micro_eur=9, request_id="r")
+    caller = await make_caller(first.database, 1000)
+    workshop = Workshop(first.database, first.blobs, caller)
+    workshop.store = first.drafts
+    draft, waiting = await workshop.ready(), await workshop.order()
+    _, own = await workshop.adopt(await workshop.ready())
+    ticket = await first.tickets.issue(caller, "audio/webm", 1000)
+    await first.blobs.put(blob := ticket.new_blob(), b"sound")
+    assert await first.tickets.uploaded(ticket.id, blob)
+    hold = await reserve(first.ledger, caller, 9)
     settling = asyncio.create_task(hold.settle(9, 1, "tokens"))
     await asyncio.sleep(0)
     await first.close()
     assert await settling == 9
+
     second = await open_state(tmp_path)
-    assert await money(second.database, caller) == (9, 0)
+    assert await money(second.database, caller) == (9 + 2 * COST, HOLD)
+    assert await second.voices.of(caller.org_id) == [own]
+    assert await second.drafts.find(caller.org_id, draft.id) == draft
+    assert await second.drafts.waiting(9) == [waiting.id]
+    consumed = await second.tickets.consume(caller.org_id, ticket.id)
+    assert await second.blobs.find(consumed.blob) == b"sound"
     await second.close()
 
 
@@ -80,7 +115,7 @@ async def test_the_sweeper_gives_back_what_a_dead_process_held(tmp_path: Path, m
     monkeypatch.setattr(opening, "SWEEP_S", 0.01)
     state = await open_state(tmp_path)
     caller = await make_caller(state.database, 100)
-    await state.ledger.reserve(caller, line="l", model="m", estimate_micro_eur=9, request_id="r")
+    await reserve(state.ledger, caller, 9)
     state.ledger._open.clear()  # As if another process had made it, and died.
     await state.database.run(lambda c: c.exec_driver_sql("UPDATE reservations SET lease_until = 1") and None)
 
@@ -108,7 +143,7 @@ async def test_the_sweeper_survives_a_fault_of_the_program_and_logs_its_type_wit
         return "could not forget_old" in caplog.text
 
     await eventually(failed)
-    await state.ledger.reserve(caller, line="l", model="m", estimate_micro_eur=9, request_id="r")
+    await reserve(state.ledger, caller, 9)
     state.ledger._open.clear()
     await state.database.run(lambda c: c.exec_driver_sql("UPDATE reservations SET lease_until = 1") and None)
 

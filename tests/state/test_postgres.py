@@ -9,16 +9,19 @@ from contract.errors import ApiError
 from state.database.base import Database, RowRefused, connect
 from tests.state.servers import Postgres
 
-pytestmark = pytest.mark.anyio
-
 WAIT_S = 0.5
 COUNT = text("UPDATE t SET n = n + 1 WHERE id = 1")
 
 
 @pytest.fixture
-async def counter(postgres: Postgres) -> AsyncIterator[Database]:
+def url(postgres: Postgres) -> str:
+    return postgres.fresh()
+
+
+@pytest.fixture
+async def counter(url: str) -> AsyncIterator[Database]:
     """A database with one table `t` of one row, whose waits are short."""
-    database = connect(postgres.empty(), wait_s=WAIT_S)
+    database = connect(url, wait_s=WAIT_S)
     await database.run(make_counter)
     yield database
     await database.close()
@@ -44,9 +47,9 @@ async def test_transactions_of_one_row_take_turns_and_all_count(counter: Databas
     assert sorted(results) == list(range(1, 61))
 
 
-async def test_a_row_that_somebody_holds_refuses_soon_and_recovers(counter: Database, postgres: Postgres) -> None:
+async def test_a_row_that_somebody_holds_refuses_soon_and_recovers(counter: Database, url: str) -> None:
     loop = asyncio.get_running_loop()
-    other = create_async_engine(postgres.url.replace("postgresql", "postgresql+asyncpg"))
+    other = create_async_engine(url.replace("postgresql", "postgresql+asyncpg"))
     async with other.begin() as connection:
         await connection.execute(COUNT)
         began = loop.time()

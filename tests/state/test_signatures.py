@@ -4,7 +4,7 @@ import pytest
 
 from contract.errors import ApiError
 from state.blobs.signatures import FILES_PURPOSE, Signatures
-from state.keyring import Secrets, open_secrets, rotate
+from state.keys import Secrets, open_secrets, rotate
 
 NAME = "drafts/3f/sample.mp3"
 NOW_S = 1_800_000_000

@@ -12,8 +12,6 @@ from state.database.base import RowRefused, open_database
 from state.database.sqlite import SqliteDatabase, journal_mode
 from state.database.tables import metadata
 
-pytestmark = pytest.mark.anyio
-
 INSERT = text("INSERT INTO t (n) VALUES (:n)")
 
 

@@ -1,20 +1,15 @@
 import asyncio
-from pathlib import Path
 
 import pytest
 
+from contract.access import Caller
 from contract.errors import ApiError
 from contract.limits import OWN_VOICES
 from contract.speech.voices import Voice
-from state import open_state
-from state.blobs.base import Blobs
-from state.database.base import Database, open_database
+from state.database.base import Database
 from state.voices import OwnVoice, Voices, check_slug, delete_voice, own
-from tests.state.books import make_caller
-from tests.state.servers import Postgres
+from tests.state.books import make_caller, opened, refusal
 from tests.state.voices import add_voice
-
-pytestmark = pytest.mark.anyio
 
 PLATFORM = ("M1", "de-thorsten", "rooom-f-01")
 
@@ -24,21 +19,13 @@ def anna(slug: str = "our-anna", **about: object) -> Voice:
     return own(slug=slug, **known | about)
 
 
-async def add(database: Database, org_id: int, slug: str = "our-anna", blobs: Blobs | None = None) -> OwnVoice:
+async def add(database: Database, org_id: int, slug: str = "our-anna") -> OwnVoice:
     names = {"clip_blob": f"voices/{org_id}/{slug}.wav", "sample_blob": f"voices/{org_id}/{slug}.mp3"}
-    for name in names.values() if blobs else ():
-        await blobs.put(name, slug.encode())
     return await add_voice(database, org_id, anna(slug), **names, taken=PLATFORM)
 
 
 async def remove(database: Database, org_id: int, slug: str) -> None:
     await database.run(lambda connection: delete_voice(connection, org_id, slug), row=org_id)
-
-
-async def refusal(work) -> ApiError:
-    with pytest.raises(ApiError) as caught:
-        await work
-    return caught.value
 
 
 @pytest.fixture
@@ -47,8 +34,8 @@ def store(database: Database) -> Voices:
 
 
 @pytest.fixture
-async def org_id(database: Database) -> int:
-    return (await make_caller(database)).org_id
+def org_id(caller: Caller) -> int:
+    return caller.org_id
 
 
 async def test_a_voice_is_found_as_it_was_added(store: Voices, database: Database, org_id: int) -> None:
@@ -141,31 +128,16 @@ async def test_many_with_one_slug_give_one_voice(database: Database, org_id: int
     assert sum(isinstance(answer, OwnVoice) for answer in answers) == 1
 
 
-async def test_many_replicas_share_one_limit(postgres: Postgres) -> None:
-    url = postgres.empty()
-    replicas = [await open_database(url) for _ in range(6)]
-    voices = Voices(replicas[0])
-    org_id = (await make_caller(replicas[0])).org_id
-    for number in range(OWN_VOICES - 1):
-        await add(replicas[0], org_id, f"voice-{number}")
-    for turn in range(10):
-        # All of them want the last place.
-        slugs = [f"last-{turn}-{number}" for number in range(len(replicas))]
-        adding = (add(database, org_id, slug) for database, slug in zip(replicas, slugs, strict=True))
-        answers = await asyncio.gather(*adding, return_exceptions=True)
-        (winner,) = [answer for answer in answers if isinstance(answer, OwnVoice)]
-        assert len(await voices.of(org_id)) == OWN_VOICES
-        await remove(replicas[0], org_id, winner.voice.slug)
-    for database in replicas:
-        await database.close()
-
-
-async def test_voices_survive_closing(tmp_path: Path) -> None:
-    first = await open_state(tmp_path)
-    org_id = (await make_caller(first.database)).org_id
-    made = await add(first.database, org_id, blobs=first.blobs)
-    await first.close()
-    second = await open_state(tmp_path)
-    assert await second.voices.of(org_id) == [made]
-    assert await second.blobs.find(made.clip_blob) == b"our-anna"
-    await second.close()
+async def test_many_replicas_share_one_limit(postgres_url: str) -> None:
+    async with opened(postgres_url, 6) as replicas:
+        voices = Voices(replicas[0])
+        org_id = (await make_caller(replicas[0])).org_id
+        for number in range(OWN_VOICES - 1):
+            await add(replicas[0], org_id, f"voice-{number}")
+        for turn in range(10):
+            # All of them want the last place.
+            adding = (add(database, org_id, f"last-{turn}-{number}") for number, database in enumerate(replicas))
+            answers = await asyncio.gather(*adding, return_exceptions=True)
+            (winner,) = [answer for answer in answers if isinstance(answer, OwnVoice)]
+            assert len(await voices.of(org_id)) == OWN_VOICES
+            await remove(replicas[0], org_id, winner.voice.slug)

@@ -75,15 +75,6 @@ def test_a_pure_restructuring_is_ok(text: str, formatted: str) -> None:
         (GERMAN, "14:30", "4:30"),
         (ENGLISH, "May 12", "May 13"),
         (ENGLISH, "350.50", "35050"),
-    ],
-)
-def test_a_changed_digit_is_refused(text: str, old: str, new: str) -> None:
-    assert changed(text, old, new) == "wording_changed"
-
-
-@pytest.mark.parametrize(
-    ("text", "old", "new"),
-    [
         (GERMAN, "kommt der Techniker", "kommt der Techniker nicht"),
         (GERMAN, "noch nicht bezahlt", "noch bezahlt"),
         (GERMAN, "das neue Gerät", "kein neues Gerät"),
@@ -92,7 +83,7 @@ def test_a_changed_digit_is_refused(text: str, old: str, new: str) -> None:
         (ENGLISH, "doesn't work", "does work"),
     ],
 )
-def test_an_added_nicht_or_a_lost_one_is_refused(text: str, old: str, new: str) -> None:
+def test_a_changed_digit_and_a_negation_that_was_added_or_lost_are_refused(text: str, old: str, new: str) -> None:
     assert changed(text, old, new) == "wording_changed"
 
 
@@ -215,9 +206,17 @@ def test_what_is_no_structure_is_refused(text: str, change: object) -> None:
         ("Non voglio andare domani a scuola.", "Voglio andare domani a scuola."),
         ("Não quero ir amanhã para a escola.", "Quero ir amanhã para a escola."),
         ("Ik kom morgen niet naar jullie huis.", "Ik kom morgen naar jullie huis."),
+        ("Erstens Milch, zweitens Eier", "1. Erstens Milch\n3. Zweitens Eier"),
+        ("Erstens Milch, zweitens Eier", "2. Milch\n1. Eier"),
+        ("Erstens Milch, zweitens Eier", "Milch\nEier"),
+        ("First aid is important", "1. aid is important"),
+        ("Ich war Zweiter. Zweitens Eier", "Ich war Zweiter.\n2. Eier"),
+        ("1. Erstens Milch. 2. Zweitens Eier.", "Erstens Milch. Zweitens Eier."),
+        ("Am 1. Erstens Milch, zweitens Eier.", "Am. Erstens Milch, zweitens Eier."),
+        ("Am. Erstens Milch, zweitens Eier.", "Am 1. Erstens Milch, zweitens Eier."),
     ],
 )
-def test_no_figure_no_sign_and_no_negation_is_lost_or_won(transcript: str, formatted: str) -> None:
+def test_no_figure_no_sign_no_negation_and_no_mark_of_a_list_is_lost_or_won(transcript: str, formatted: str) -> None:
     assert verdict(transcript, formatted) == "wording_changed"
 
 
@@ -251,23 +250,6 @@ def test_no_figure_no_sign_and_no_negation_is_lost_or_won(transcript: str, forma
 )
 def test_white_space_punctuation_case_and_list_marks_are_ok(transcript: str, formatted: str) -> None:
     assert verdict(transcript, formatted) == "ok"
-
-
-@pytest.mark.parametrize(
-    ("transcript", "formatted"),
-    [
-        ("Erstens Milch, zweitens Eier", "1. Erstens Milch\n3. Zweitens Eier"),
-        ("Erstens Milch, zweitens Eier", "2. Milch\n1. Eier"),
-        ("Erstens Milch, zweitens Eier", "Milch\nEier"),
-        ("First aid is important", "1. aid is important"),
-        ("Ich war Zweiter. Zweitens Eier", "Ich war Zweiter.\n2. Eier"),
-        ("1. Erstens Milch. 2. Zweitens Eier.", "Erstens Milch. Zweitens Eier."),
-        ("Am 1. Erstens Milch, zweitens Eier.", "Am. Erstens Milch, zweitens Eier."),
-        ("Am. Erstens Milch, zweitens Eier.", "Am 1. Erstens Milch, zweitens Eier."),
-    ],
-)
-def test_markers_that_say_something_else_are_refused(transcript: str, formatted: str) -> None:
-    assert verdict(transcript, formatted) == "wording_changed"
 
 
 @pytest.mark.parametrize(

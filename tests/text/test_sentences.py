@@ -7,7 +7,7 @@ import regex
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from text.sentences import Part, ends_sentence, passages, sentences
+from text.sentences import TextPart, ends_sentence, passages, sentences
 
 TAGS = ("<breath>", "[laughter]", "<strong>", "</strong>")
 
@@ -75,7 +75,7 @@ def test_a_sentence_ends_at_a_place_inside_of_a_text() -> None:
 
 
 def test_ends_count_characters_of_the_whole_text() -> None:
-    assert list(sentences("Hi you.  Bye.", 100)) == [Part("Hi you.  ", 9), Part("Bye.", 13)]
+    assert list(sentences("Hi you.  Bye.", 100)) == [TextPart("Hi you.  ", 9), TextPart("Bye.", 13)]
 
 
 @pytest.mark.parametrize(

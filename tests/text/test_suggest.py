@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from configs import load
-from contract.body import parse
-from contract.errors import ApiError
 from contract.limits import AGE_YEARS, SUGGEST_CHARS
 from contract.voice_design.order import DesignOrder, SuggestRequest, voice_spec
 from contract.voice_design.traits import AXES
+from tests.contract.bodies import read, refusal
 from text.descriptions.lexicon import entries
 from text.descriptions.suggest import HINTS, suggest
 
@@ -145,26 +144,20 @@ ENGLISH = [
 ]
 
 
-@pytest.mark.parametrize("row", [*GERMAN, *ENGLISH], ids=lambda row: row[0])
-def test_what_a_description_says_is_understood(row: tuple[Any, ...]) -> None:
-    text, *fields = row
-    reply: dict[str, Any] = dict(suggest(text, TRAITS))
-    expected = said(*fields)
-    assert {name: reply[name] for name in expected} == expected, reply["reason"]
-
-
 def replies(text: str) -> dict[str, Any]:
     return dict(suggest(text, TRAITS))
 
 
 @pytest.mark.parametrize("row", [*GERMAN, *ENGLISH], ids=lambda row: row[0])
-def test_every_suggestion_can_be_ordered(row: tuple[Any, ...]) -> None:
-    reply = replies(row[0])
+def test_what_a_description_says_is_understood_and_can_be_ordered(row: tuple[Any, ...]) -> None:
+    text, *fields = row
+    reply, expected = replies(text), said(*fields)
+    assert {name: reply[name] for name in expected} == expected, reply["reason"]
     assert 1 <= len(reply["name"]) <= 80
     assert reply["reason"]
     assert len(reply["hints"]) <= HINTS
     order = {name: reply[name] for name in FIELDS} | {"label": reply["name"]}
-    decided = voice_spec(parse(DesignOrder, json.dumps(order).encode()), TRAITS, DESIGNER, random.Random(1))
+    decided = voice_spec(read(DesignOrder, order), TRAITS, DESIGNER, random.Random(1))
     assert decided.traits == {axis: reply[axis] for axis in AXES}
 
 
@@ -298,23 +291,16 @@ def test_random_texts_of_all_known_words_give_orders() -> None:
 
 @pytest.mark.parametrize("length", [1, SUGGEST_CHARS - 1, SUGGEST_CHARS])
 def test_a_text_within_the_limit_is_taken(length: int) -> None:
-    assert len(parse(SuggestRequest, json.dumps({"text": "x" * length}).encode()).text) == length
+    assert len(read(SuggestRequest, {"text": "x" * length}).text) == length
 
 
 @pytest.mark.parametrize(
-    ("body", "param"),
+    ("fields", "param"),
     [
-        ({"text": "x" * (SUGGEST_CHARS + 1)}, "text"),
-        ({"text": ""}, "text"),
-        ({"text": " \n\t"}, "text"),
-        ({"text": None}, "text"),
-        ({"text": 5}, "text"),
-        ({"text": ["warm"]}, "text"),
+        *(({"text": text}, "text") for text in ("x" * (SUGGEST_CHARS + 1), "", " \n\t", None, 5, ["warm"])),
         ({}, "text"),
         ({"text": "warm", "voice": "x"}, "voice"),
     ],
 )
-def test_other_bodies_are_refused(body: dict[str, Any], param: str) -> None:
-    with pytest.raises(ApiError) as caught:
-        parse(SuggestRequest, json.dumps(body).encode())
-    assert (caught.value.fault.code, caught.value.param) == ("invalid_request_error", param)
+def test_other_bodies_are_refused(fields: dict[str, Any], param: str) -> None:
+    assert refusal(read, SuggestRequest, fields).param == param

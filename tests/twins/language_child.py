@@ -31,7 +31,7 @@ from contract.wires import contents
 from models.chat import adapter
 from models.llm.plain_text import PlainText
 from models.options import adapter_of, check
-from tests.models.tiny_scorers import QUESTIONS, job
+from tests.models.decisions.tiny_scorers import QUESTIONS, job
 from tests.twins import gemma4, qwen35
 from tests.twins.on_cpu import on_cpu
 from tests.twins.recorded import RECORDED, TOOLS, Recorded

@@ -64,20 +64,8 @@ def make(folder: Path, variant: str) -> None:
 
 def talker(texts: int) -> dict[str, Any]:
     """The language model that reads text and writes the first code of each frame, and its code predictor."""
-    control = {
-        name: SPECIAL + index
-        for index, name in enumerate(
-            (
-                "codec_pad_id",
-                "codec_bos_id",
-                "codec_eos_token_id",
-                "codec_think_id",
-                "codec_nothink_id",
-                "codec_think_bos_id",
-                "codec_think_eos_id",
-            )
-        )
-    }
+    names = ("pad", "bos", "eos_token", "think", "nothink", "think_bos", "think_eos")
+    control = {f"codec_{name}_id": SPECIAL + index for index, name in enumerate(names)}
     heads = {"num_key_value_heads": 1, "head_dim": 16, "num_code_groups": GROUPS}
     return {
         **LAYERS,

@@ -21,18 +21,9 @@ CHANNELS, BLOCK = LATENT * COMPRESS, BASE_CHUNK * COMPRESS
 STYLE_TTL, STYLE_DP, TEXT = (1, 50, 256), (1, 8, 16), 256
 SECONDS_PER_CHAR = 0.06
 
-VOICES_HZ = {
-    "M1": 115,
-    "M2": 86,
-    "M3": 101,
-    "M4": 129,
-    "M5": 144,
-    "F1": 172,
-    "F2": 230,
-    "F3": 201,
-    "F4": 215,
-    "F5": 187,
-}
+MEN_HZ = {"M1": 115, "M2": 86, "M3": 101, "M4": 129, "M5": 144}
+WOMEN_HZ = {"F1": 172, "F2": 230, "F3": 201, "F4": 215, "F5": 187}
+VOICES_HZ = MEN_HZ | WOMEN_HZ
 """Voices and about how high each hums; see `whole`."""
 
 SCRIPTS = ("LATIN", "GREEK", "CYRILLIC", "ARABIC", "DEVANAGARI", "HANGUL", "HIRAGANA", "KATAKANA", "CJK", "COMBINING")

@@ -11,8 +11,6 @@ import models
 from benchmarks.speed import asks
 from tests.twins import supertonic, whisper
 
-pytestmark = pytest.mark.anyio
-
 TWINS = configs.load("twins")
 
 

@@ -17,11 +17,10 @@ from contract.rerank import RerankJob
 from models.embeddings import TransformerEmbedder
 from models.options import adapter_of, check
 from models.rerank import CrossEncoderReranker
-from models.weights.files import WeightsError
 from tests.twins.encoders import make
 from tests.twins.on_cpu import on_cpu
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("libraries")]
+pytestmark = pytest.mark.usefixtures("libraries")
 
 CATALOG = configs.load("production")
 EMBEDDINGS = [model for model in CATALOG.embeddings.values() if model.serving]
@@ -103,21 +102,3 @@ async def test_what_is_asked_on_a_gpu_can_be_asked(engines: dict[str, Any], id: 
     model = CATALOG.embeddings.get(id) or CATALOG.rerank[id]
     kinds = ["documents"] if id in CATALOG.rerank else ["passages", "query"]
     assert [one.what for one in await ASKS[model.noun](engines[id], model, None)] == kinds
-
-
-def test_weights_of_other_dimensions_are_refused(tmp_path: Path) -> None:
-    """Ten numbers fewer in the stanza, and the start says both."""
-    model = CATALOG.embeddings["bge-m3"].model_copy(update={"dimensions": 1014})
-    with pytest.raises(WeightsError, match="give 1024 dimensions, but its stanza says 1014"):
-        start(model, tmp_path)
-
-
-def test_a_reranker_of_several_labels_is_refused(tmp_path: Path) -> None:
-    model = CATALOG.rerank["bge-reranker-base"]
-    folder = make(tmp_path / "twin", "bge-reranker-base")
-    import transformers
-
-    config = transformers.AutoConfig.from_pretrained(folder, num_labels=3)
-    transformers.AutoModelForSequenceClassification.from_config(config).save_pretrained(folder)
-    with pytest.raises(WeightsError, match="several labels"):
-        CrossEncoderReranker(on_cpu(model), folder)

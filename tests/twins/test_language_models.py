@@ -20,7 +20,7 @@ from tests.twins.recorded import RECORDED
 
 pytestmark = pytest.mark.timeout(600)
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[2]
 CATALOG = configs.load("production")
 CHATS = [model.id for model in CATALOG.chat.values() if model.serving]
 DECISIONS = [model.id for model in CATALOG.decisions.values() if model.serving]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from contract.limits import AGE_YEARS
-from contract.voice_design.vocabulary import AgeWords
+from contract.voice_design.traits import AgeWords
 from text.descriptions.lexicon import Match, Word, fold
 
 YEARS_INTO_DECADE = 5
@@ -34,11 +34,7 @@ class _Number:
 
 
 class Numbers:
-    """What the words of numbers are worth.
-
-    Attributes:
-        shifts: words before a number, folded, and the years that they add to it.
-    """
+    """What the words of numbers are worth. `shifts` are words before a number, and the years that they add to it."""
 
     def __init__(self, vocabulary: AgeWords) -> None:
         units, teens, tens = (
@@ -46,7 +42,7 @@ class Numbers:
         )
         both = {f"{unit}und{ten}": u + t for unit, u in units.items() for ten, t in tens.items() if t < 100}
         self._tens, self._units = tens, units
-        self._values = {**teens, **tens, **both}
+        self._values = {**units, **teens, **tens, **both}
         endings = tuple(fold(ending) for ending in vocabulary.decade_endings)
         self._endings = frozenset(endings)
         self._decades = {ten + ending: t for ten, t in tens.items() for ending in endings}
@@ -72,15 +68,13 @@ class Numbers:
     def _spelled(self, word: str, end: int) -> _Number | None:
         if word in self._values:
             return _Number(self._values[word], end)
-        if word in self._units:
-            return _Number(self._units[word], end)
         if word in self._decades:
             return _Number(self._decades[word], end, is_decade=True)
         for prefix, years in self._prefixes.items():
             if (decade := self._decades.get(word.removeprefix(prefix))) and word.startswith(prefix):
                 return _Number(decade + years, end)
         number, joint, _ = word.partition("jaehr")
-        if joint and (value := self._values.get(number) or self._units.get(number)):
+        if joint and (value := self._values.get(number)):
             return _Number(value, end, is_age=True)
         return None
 
@@ -152,10 +146,6 @@ def _before(
 
 
 def _span(matches: Sequence[Sequence[Match]], index: int, kind: str) -> int:
-    """How many words from a index on are of a kind; 0 for none."""
-    return max(_lengths(matches, index, kind), default=0)
-
-
-def _lengths(matches: Sequence[Sequence[Match]], index: int, kind: str) -> Iterator[int]:
-    if index < len(matches):
-        yield from (match.length for match in matches[index] if match.meaning.kind == kind)
+    """How many words from an index on are of a kind; 0 for none."""
+    place = matches[index] if index < len(matches) else ()
+    return max((match.length for match in place if match.meaning.kind == kind), default=0)

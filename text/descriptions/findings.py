@@ -46,12 +46,9 @@ class Finding:
 
 @dataclass(slots=True)
 class DescriptionFindings:
-    """All findings, in the order of the text.
+    """All findings, in the order of the text, and its language.
 
-    Attributes:
-        language: of the text.
-        figure_years: age of a person who was named.
-        names_people, names_accent: whether a person, or an accent, was named.
+    `figure_years` is the age of a person who was named.
     """
 
     language: str
@@ -104,11 +101,8 @@ def _without_false_friends(
         if other != language
         for word in friends
     }
-    suspects = {word for _, word in foreign}
     return [
         [match for match in place if (match.meaning.language, word.text) not in foreign]
-        if word.text in suspects
-        else place
         for word, place in zip(words, matches, strict=True)
     ]
 

@@ -1,7 +1,7 @@
 """Texts as words, and words by what they mean: what `suggest` looks things up in.
 
     split(text)                a text as words, in small letters and without umlauts
-    Lexicon.of(traits)         entries in the notation of `contract.voice_design.vocabulary`
+    Lexicon.of(traits)         entries in the notation of `contract.voice_design.traits`
     Lexicon.read(words)        the matches at every word
 
 The time grows with the text alone: each different word costs as many look-ups as the longest entry has letters.
@@ -93,7 +93,6 @@ class Lexicon:
 
     @classmethod
     def of(cls, traits: Traits) -> Lexicon:
-        """The lexicon of all words in `traits`."""
         lexicon = cls()
         for entry, meaning in entries(traits):
             lexicon._add(entry, meaning)
@@ -109,7 +108,6 @@ class Lexicon:
             self._exact[first].append((tuple(rest), meaning))
 
     def read(self, words: Sequence[Word]) -> list[list[Match]]:
-        """The matches at every one of `words`."""
         single: dict[str, list[Match]] = {}
         longer: dict[str, list[tuple[int, tuple[str, ...], Meaning]]] = {}
         for word in {word.text for word in words}:
@@ -145,31 +143,14 @@ def _fits(words: Sequence[Word], index: int, part: str) -> bool:
 def entries(traits: Traits) -> Iterator[tuple[str, Meaning]]:
     """Every entry with what it may mean: an axis and a trait's id, `gender` and `m` ..."""
     for kind, id, named in traits.named():
-        yield from _translations(named.heard, kind, id)
+        yield from _translations(named.words, kind, id)
     for id, gender in traits.genders.items():
-        yield from _translations(gender.heard_faintly, "faint_gender", id)
+        yield from _translations(gender.faint_words, "faint_gender", id)
     for number, figure in enumerate(traits.figures):
         yield from ((name, Meaning("figure", str(number))) for name in figure.names)
-    vocabulary = traits.vocabulary
-    kinds = {
-        "negation": vocabulary.negations,
-        "end": vocabulary.ends,
-        "cancel": vocabulary.cancels,
-        "stronger": vocabulary.stronger,
-        "weaker": vocabulary.weaker,
-        "filler": vocabulary.fillers,
-        "like": vocabulary.likes,
-        "accent": vocabulary.accents,
-        "child": vocabulary.child,
-        "voice": vocabulary.voice,
-        "before_age": vocabulary.ages.before,
-        "after_age": vocabulary.ages.after,
-        "until": vocabulary.ages.until,
-        "no_age": vocabulary.ages.others,
-    }
-    for kind, words in kinds.items():
+    for kind, words in traits.vocabulary.words.items():
         yield from ((word, Meaning(kind)) for word in words)
-    for language, words in vocabulary.common.items():
+    for language, words in traits.vocabulary.common.items():
         yield from ((word, Meaning("common", language)) for word in words)
 
 

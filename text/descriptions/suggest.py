@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from contract.limits import AGE_YEARS
 from contract.voice_design.replies import SuggestReply
-from contract.voice_design.traits import AXES, Axis, Gender, Named, Trait, Traits
-from contract.voice_design.vocabulary import Wording
+from contract.voice_design.traits import AXES, Axis, Gender, Named, Trait, Traits, Wording
 from text.descriptions.findings import BY_NAME, PLAIN, STRONGER, WEAKER, DescriptionFindings, Finding, find
 
 HINTS = 3
@@ -127,7 +126,9 @@ class _Choice:
         return named[0].value
 
     def reason(self) -> str:
-        return self._wording.heard.format(traits=", ".join(self._reasons)) if self._reasons else self._wording.nothing
+        return (
+            self._wording.understood.format(traits=", ".join(self._reasons)) if self._reasons else self._wording.nothing
+        )
 
     def hints(self) -> list[str]:
         people = [self._wording.people] if self._findings.names_people else []

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 import regex
 
 from contract.catalog import ChatModel
+from contract.catalog.base import utf8_bytes
 from contract.chat.engine import ChatReply
 from contract.chat.request import ChatRequest
-from contract.quantities import utf8_bytes
 from text.formatting.tokens import SPACE, WHITE
 from text.sentences import ends_sentence
 

@@ -18,8 +18,7 @@ import regex
 
 from contract.transcription.engine import Segment
 from text.formatting.letters import body_begins, closing_begins
-from text.formatting.tokens import STOPS, WHITE, WIDE_STOPS, Token, normal, tokenize
-from text.formatting.words import spoken_ordinal
+from text.formatting.tokens import STOPS, WHITE, WIDE_STOPS, Token, normal, ordinal_at, tokenize
 from text.sentences import ends_sentence
 
 LONG_PAUSE_S = 2.0
@@ -125,7 +124,7 @@ def _lists(tokens: Sequence[Token], starts: Sequence[bool]) -> Iterator[dict[int
 def _item_starts(tokens: Sequence[Token], starts: Sequence[bool]) -> Iterator[tuple[int, int]]:
     """Indices of tokens with which an item may begin, and its number. An item that has a marker already keeps it."""
     for index, token in enumerate(tokens):
-        ordinal = None if token.has_marker else spoken_ordinal([token.text for token in tokens[index : index + 3]])
+        ordinal = None if token.has_marker else ordinal_at(tokens, index)
         if ordinal and (ordinal.is_certain or starts[index] or token.opens_sentence):
             yield index, ordinal.value
 

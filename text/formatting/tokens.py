@@ -14,12 +14,13 @@ Only what lies between tokens is free: white space and the punctuation of senten
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 import regex
 
-from text.formatting.words import spoken_ordinal
+from text.formatting.words import Ordinal, spoken_ordinal
 
 HYPHENS = "-\u2010\u2011"
 APOSTROPHES = "'\u2019\u2018\u02bc"
@@ -158,7 +159,8 @@ def _without_markers(tokens: list[Token]) -> list[Token]:
     result: list[Token] = []
     follows_marker = False
     for index, token in enumerate(tokens):
-        if _is_marker(token) and _value_of(tokens[index + 1 : index + 4]) == int(token.text):
+        ordinal = ordinal_at(tokens, index + 1) if _is_marker(token) else None
+        if ordinal and ordinal.value == int(token.text):
             follows_marker = True
             continue
         result.append(token._replace(has_marker=True) if follows_marker else token)
@@ -170,6 +172,6 @@ def _is_marker(token: Token) -> bool:
     return bool(_LISTED.fullmatch(token.text)) and token.is_pointed and token.opens_sentence
 
 
-def _value_of(following: list[Token]) -> int | None:
-    ordinal = spoken_ordinal([token.text for token in following])
-    return ordinal.value if ordinal else None
+def ordinal_at(tokens: Sequence[Token], index: int) -> Ordinal | None:
+    """The ordinal that is spoken at an index, if an item begins with it."""
+    return spoken_ordinal([token.text for token in tokens[index : index + 3]])

@@ -4,7 +4,7 @@ judge(transcript, formatted) -> Formatted
 
 The tokens of both are aligned (`tokens.py`): between them anything may differ. Of the tokens themselves may differ
 
-    nothing                        `ok`, and the formatted text
+    nothing                        `ok`, and the formatted text (the verdicts are words of the API)
     here and there a plain word    `auffaellig`, and the formatted text
     more, or one that counts       not applied; the transcript as it was
 
@@ -23,8 +23,8 @@ from itertools import accumulate, groupby
 from rapidfuzz.distance import Levenshtein
 
 from contract.transcription.transcript import Formatted
-from text.formatting.tokens import Token, tokenize
-from text.formatting.words import is_negation, is_number, negates, spoken_ordinal
+from text.formatting.tokens import Token, ordinal_at, tokenize
+from text.formatting.words import is_negation, is_number, negates
 
 CHANGED_SHARE = 0.03
 """Share of the words that may differ; one may in short texts."""
@@ -53,7 +53,6 @@ class Change:
 
     @property
     def words(self) -> int:
-        """How many differ."""
         return max(self.to - self.from_, self.new_to - self.new_from)
 
 
@@ -146,15 +145,13 @@ def _replaced_ordinal(change: Change, before: Sequence[Token], after: Sequence[T
     old, new = _sides(change, before, after)
     if len(old) != 1 or len(new) != 1 or not old[0].opens_clause or not (new[0].opens_line and new[0].is_pointed):
         return None
-    ordinal = spoken_ordinal([old[0].text])
+    ordinal = ordinal_at(old, 0)
     return ordinal.value if ordinal and new[0].text == str(ordinal.value) else None
 
 
 def _marked(after: Sequence[Token], index: int) -> int | None:
     """The value of an ordinal that has a marker before it."""
-    if not after[index].has_marker:
-        return None
-    ordinal = spoken_ordinal([token.text for token in after[index : index + 3]])
+    ordinal = ordinal_at(after, index) if after[index].has_marker else None
     return ordinal.value if ordinal else None
 
 

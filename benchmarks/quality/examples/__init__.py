@@ -18,8 +18,7 @@ from typing import Literal
 from pydantic import model_validator
 
 from contract.body import parse
-from contract.decisions.presets import Example, Preset
-from contract.decisions.questions import Question, Questions, state_text
+from contract.decisions.questions import Example, Preset, Question, Questions, state_text
 from contract.errors import ApiError
 
 FILE = Path(__file__).parent / "decisions.jsonl"

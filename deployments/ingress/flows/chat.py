@@ -17,16 +17,15 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from contract.catalog import ChatModel
-from contract.chat.engine import ChatBatch, ChatEngine, ChatJob, ChatReply
+from contract.chat.engine import ChatBatch, ChatEngine, ChatJob, ChatReply, check_logprobs
 from contract.chat.request import ChatRequest
 from contract.chat.thinking import reasoning_settings
 from contract.completions import CompletionJob, CompletionReply, CompletionRequest
 from contract.errors import CONTEXT_LENGTH_EXCEEDED, UPSTREAM_ERROR, UPSTREAM_TIMEOUT, ApiError
 from contract.limits import STREAM_SLICE_OUTPUT_TOKENS
-from contract.quantities import check_logprobs
 from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob, check_length, reply_bytes
 from deployments.ingress.context import RequestContext
-from deployments.ingress.money.billing import Account, bill
+from state.billing.reservation import Account
 
 J = TypeVar("J", ChatJob, CompletionJob)
 A = TypeVar("A", ChatReply, CompletionReply)
@@ -68,7 +67,7 @@ async def whole(
 ) -> R:
     """What `method` answers to `job`, as `render` makes it; what that raises is not billed."""
     estimate = _estimate(job, model, job.most_output_tokens(model))
-    async with bill(context, model, estimate, begun=partial(_begun, job, model)) as account:
+    async with await context.bill(model, estimate, begun=partial(_begun, job, model)) as account:
         reply = await _answered(context, model, job, method, account)
         rendered = render(reply)
         await account.settle(**_quantities(model, reply))
@@ -124,8 +123,8 @@ async def streamed(
     first_slice = min(STREAM_SLICE_OUTPUT_TOKENS, job.most_output_tokens(model))
     async with (
         context.service.state.rates.stream(context.caller),
-        bill(
-            context, model, _estimate(job, model, first_slice), begun=partial(_begun, job, model), is_stream=True
+        await context.bill(
+            model, _estimate(job, model, first_slice), begun=partial(_begun, job, model), is_stream=True
         ) as account,
         aclosing(context.engine(model).stream(method, job, context=context.call)) as batches,
     ):
@@ -184,8 +183,7 @@ async def tokenize(context: RequestContext, model: ChatModel, job: TokenizeJob) 
     if job.request:
         reasoning_settings(job.request, model.thinking)  # what it refuses starts no engine
     await context.service.state.ledger.require_room(context.caller)
-    with context.service.concurrency.body(context.caller) as hold:
-        hold(reply_bytes(job))
+    with context.room_for(reply_bytes(job)):
         return await context.engine(model).call(ChatEngine.tokenize, job, context=context.call)
 
 

@@ -18,16 +18,9 @@ from contract.catalog import DecisionModel
 from contract.decisions.answers import expand_orders, to_answers
 from contract.decisions.decision import Decision, DecisionResult
 from contract.decisions.engine import DecisionEngine, DecisionJob, Measurement, Readings
-from contract.decisions.presets import Preset, named
-from contract.errors import (
-    ENGINE_FAILED,
-    IMAGES_UNSUPPORTED,
-    RUNTIME_UNAVAILABLE,
-    WARMING_UP,
-    ApiError,
-)
+from contract.decisions.questions import Preset, named
+from contract.errors import ENGINE_FAILED, IMAGES_UNSUPPORTED, RUNTIME_UNAVAILABLE, WARMING_UP, ApiError
 from deployments.ingress.context import RequestContext
-from deployments.ingress.money.billing import bill
 
 R = TypeVar("R")
 
@@ -64,18 +57,16 @@ async def decide(
     Raises RUNTIME_UNAVAILABLE: another model never steps in.
     """
     questions = preset.questions if preset else decision.questions
-    asked = expand_orders(questions, decision.order)
-    job = DecisionJob(decision.state, asked, decision.images, context.owner)
+    job = DecisionJob(decision.state, expand_orders(questions, decision.order), decision.images, context.owner)
     count = len(job.questions)
     estimate = {"input_tokens": job.most_input_tokens(model), "questions": count}
-    async with bill(
-        context, model, estimate, begun=lambda: {"input_tokens": job.likely_input_tokens(), "questions": count}
+    async with await context.bill(
+        model, estimate, begun=lambda: {"input_tokens": job.likely_input_tokens(), "questions": count}
     ) as account:
         readings = await _read(context, model, job)
         result = DecisionResult(
             id=f"dec_{secrets.token_hex(16)}",
             created=int(time.time()),
-            decision=decision,
             model=model,
             operator=context.service.catalog.operator,
             preset=preset,
@@ -97,8 +88,8 @@ async def measurement(context: RequestContext, model: DecisionModel) -> Measurem
         with suppress(ApiError, TimeoutError):
             async with asyncio.timeout(MEASUREMENT_WAIT_S):
                 await context.service.state.ledger.require_room(context.caller)
-                if found := await engine.call(DecisionEngine.measured, None, context=CallContext()):
-                    last[model.id] = found
+                if report := await engine.call(DecisionEngine.measured, None, context=CallContext()):
+                    last[model.id] = report
     return last.get(model.id)
 
 

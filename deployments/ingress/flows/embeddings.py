@@ -9,7 +9,6 @@ from typing import TypeVar
 from contract.catalog import EmbeddingModel
 from contract.embeddings import Embeddings, EmbeddingsEngine, EmbeddingsJob
 from deployments.ingress.context import RequestContext
-from deployments.ingress.money.billing import bill
 
 R = TypeVar("R")
 
@@ -19,8 +18,8 @@ async def embed(
 ) -> R:
     """One vector per text, in order, as `render` makes a reply of them; what that raises is not billed."""
     job, estimate = replace(job, owner=context.owner), {"input_tokens": job.most_input_tokens(model)}
-    async with bill(
-        context, model, estimate, begun=lambda: {"input_tokens": job.likely_input_tokens(model)}
+    async with await context.bill(
+        model, estimate, begun=lambda: {"input_tokens": job.likely_input_tokens(model)}
     ) as account:
         vectors = await context.engine(model).call(EmbeddingsEngine.embed, job, context=context.call)
         rendered = await render(vectors)

@@ -9,7 +9,6 @@ from typing import TypeVar
 from contract.catalog import RerankModel
 from contract.rerank import Ranking, RerankEngine, RerankJob
 from deployments.ingress.context import RequestContext
-from deployments.ingress.money.billing import bill
 
 R = TypeVar("R")
 
@@ -17,8 +16,8 @@ R = TypeVar("R")
 async def rerank(context: RequestContext, model: RerankModel, job: RerankJob, render: Callable[[Ranking], R]) -> R:
     """One score per document, in order, as `render` makes a reply of them; what that raises is not billed."""
     job, estimate = replace(job, owner=context.owner), {"input_tokens": job.most_input_tokens(model)}
-    async with bill(
-        context, model, estimate, begun=lambda: {"input_tokens": job.likely_input_tokens(model)}
+    async with await context.bill(
+        model, estimate, begun=lambda: {"input_tokens": job.likely_input_tokens(model)}
     ) as account:
         ranking = await context.engine(model).call(RerankEngine.rerank, job, context=context.call)
         rendered = render(ranking)

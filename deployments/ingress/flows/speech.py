@@ -1,6 +1,6 @@
 """Speaking a text, billed by characters.
 
-prepare(context, request) -> Prepared      engine, voice, language and clip; everything that can be refused
+prepare(context, request) -> PreparedSpeech engine, voice, language and clip; everything that can be refused
 blocks(context, prepared) -> AudioBlock... the file as it is made, or in one piece where its engine promises that
 """
 
@@ -31,7 +31,7 @@ from contract.speech.routing import SpeechRoute, choose, job_of
 from contract.speech.voices import Voice
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows.voices import slug_of, visible_voices
-from deployments.ingress.money.billing import Account, bill
+from state.billing.reservation import Account
 from state.voices import OwnVoice
 from text.language import detect
 
@@ -43,7 +43,7 @@ FIRST_CHARS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedSpeech:
     """A request that can be spoken.
 
     Attributes:
@@ -57,7 +57,7 @@ class Prepared:
     own: OwnVoice | None
 
 
-async def prepare(context: RequestContext, request: SpeechRequest) -> Prepared:
+async def prepare(context: RequestContext, request: SpeechRequest) -> PreparedSpeech:
     """Chooses the engine and checks everything that it will be given. Errors: docs/api.md#post-audiospeech."""
     voices, own = await visible_voices(context, request.voice)
     request = _by_slug(context, request, voices)
@@ -69,7 +69,7 @@ async def prepare(context: RequestContext, request: SpeechRequest) -> Prepared:
         voices[choice.voice].require(context.caller)
     if choice.model not in context.offered(context.service.catalog.speech):
         raise NOT_CONFIGURED()
-    return Prepared(request, choice, job, own)
+    return PreparedSpeech(request, choice, job, own)
 
 
 def _by_slug(context: RequestContext, request: SpeechRequest, voices: Mapping[str, Voice]) -> SpeechRequest:
@@ -81,18 +81,18 @@ def _by_slug(context: RequestContext, request: SpeechRequest, voices: Mapping[st
     return request.model_copy(update={"voice": slug, "language": request.language or alias.language})
 
 
-def blocks(context: RequestContext, prepared: Prepared) -> AsyncGenerator[AudioBlock, None]:
+def blocks(context: RequestContext, prepared: PreparedSpeech) -> AsyncGenerator[AudioBlock, None]:
     """The file. A client that leaves early pays for what was spoken. Errors: docs/api.md#post-audiospeech."""
     spoken = _in_one_piece if prepared.choice.model.buffers_output else _as_made
     return spoken(context, prepared)
 
 
-async def _as_made(context: RequestContext, prepared: Prepared) -> AsyncGenerator[AudioBlock, None]:
+async def _as_made(context: RequestContext, prepared: PreparedSpeech) -> AsyncGenerator[AudioBlock, None]:
     model, total, is_settled = prepared.choice.model, len(prepared.job.text), False
     async with _account(context, model, total, min(total, FIRST_CHARS)) as account:
         job = await _with_clip(context, prepared)
-        async with aclosing(context.engine(model).stream(SpeechEngine.speak, job, context=context.call)) as made:
-            async for block in made:
+        async with aclosing(context.engine(model).stream(SpeechEngine.speak, job, context=context.call)) as spoken:
+            async for block in spoken:
                 if not is_settled:
                     await account.progress(characters=block.characters)
                 if block.data and block.characters >= total and not is_settled:
@@ -103,7 +103,7 @@ async def _as_made(context: RequestContext, prepared: Prepared) -> AsyncGenerato
                     yield block
 
 
-async def _in_one_piece(context: RequestContext, prepared: Prepared) -> AsyncGenerator[AudioBlock, None]:
+async def _in_one_piece(context: RequestContext, prepared: PreparedSpeech) -> AsyncGenerator[AudioBlock, None]:
     """One block. Raises STREAM_INCOMPLETE where an engine fails on the way: no byte has gone then."""
     model, total = prepared.choice.model, len(prepared.job.text)
     async with _account(context, model, total, total) as account:
@@ -123,8 +123,7 @@ async def _account(context: RequestContext, model: SpeechModel, most: int, begun
     """One of the key's streams, and the bill of so many characters at most, and of so many for who leaves early."""
     async with (
         context.service.state.rates.stream(context.caller),
-        bill(
-            context,
+        await context.bill(
             model,
             {"characters": most},
             "characters",
@@ -135,7 +134,7 @@ async def _account(context: RequestContext, model: SpeechModel, most: int, begun
         yield account
 
 
-async def _with_clip(context: RequestContext, prepared: Prepared) -> SpeechJob:
+async def _with_clip(context: RequestContext, prepared: PreparedSpeech) -> SpeechJob:
     """The job with the voice to imitate, where there is one: of the request, or an organisation's own.
 
     What designed a voice knows how to speak it; other engines imitate its clip.

@@ -14,28 +14,20 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 
 from contract.catalog import ChatModel, TranscriptionModel
-from contract.errors import (
-    AUDIO_TOO_LONG,
-    NOT_CONFIGURED,
-    RECORDING_TIMEOUT,
-    UPSTREAM_TIMEOUT,
-    WARMING_UP,
-    ApiError,
-)
+from contract.errors import AUDIO_TOO_LONG, NOT_CONFIGURED, RECORDING_TIMEOUT, UPSTREAM_TIMEOUT, WARMING_UP, ApiError
 from contract.limits import FORMAT_TEXT_S
 from contract.transcription.engine import TranscriptionEngine, TranscriptionJob, TranscriptUpdate
 from contract.transcription.request import TranscriptionPlan, TranscriptionRequest, choose, plan
 from contract.transcription.transcript import Formatted, Transcript
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows.formatting import FORMAT_WAIT_S, Formatting
-from deployments.ingress.money.billing import bill
 
 ADDRESS_S = 600
 """For so long an engine can read a recording from the store: longer than any deadline."""
 
 
 @dataclass(slots=True)
-class Answer:
+class TranscriptionAnswer:
     """What became of one recording. `formatted` comes last, where structure was requested."""
 
     transcript: Transcript
@@ -52,7 +44,7 @@ def prepare(context: RequestContext, request: TranscriptionRequest) -> Transcrip
 
 
 async def transcribe(
-    context: RequestContext, plan: TranscriptionPlan, file: bytes | None, answer: Answer
+    context: RequestContext, plan: TranscriptionPlan, file: bytes | None, answer: TranscriptionAnswer
 ) -> AsyncGenerator[str, None]:
     """Text as it is heard, written into `answer`; without a `file` it is the one that was uploaded.
 
@@ -62,8 +54,8 @@ async def transcribe(
     transcript = answer.transcript
     async with (
         context.service.state.rates.stream(context.caller),
-        bill(
-            context, plan.model, {"audio_seconds": 1}, "audio_seconds", is_stream=bool(plan.request.stream)
+        await context.bill(
+            plan.model, {"audio_seconds": 1}, "audio_seconds", is_stream=bool(plan.request.stream)
         ) as account,
         _formatting(context, plan) as formatting,
         _audio(context, plan.request.upload_id, file) as audio,
@@ -118,7 +110,7 @@ async def _segments(
 
 
 def _left_s(context: RequestContext, model: TranscriptionModel) -> float:
-    """Of the time that the model has for its answer."""
+    """What is left of the time that the model has for its answer, in seconds."""
     return max(0.0, model.answer_s - (time.perf_counter() - context.started_s))
 
 

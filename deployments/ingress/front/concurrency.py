@@ -23,8 +23,9 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from typing import ClassVar
 
-from autoscaling.engine import NOBODY, owner_name
+from autoscaling.engine import owner_name
 from concurrency.fairness import OwnerCounter
 from concurrency.semaphore import FairSemaphore
 from contract.access import Caller
@@ -56,13 +57,20 @@ class AnonymousClient:
 
     Attributes:
         network: where it is, as an address.
+        org_id: all strangers together are like one organisation; ids of real ones begin at 1.
     """
 
     network: str
+    org_id: ClassVar[int] = 0
+
+    @property
+    def key_id(self) -> str:
+        """Clients of one network are like one key."""
+        return f"from {self.network}"
 
 
 Holder = Caller | AnonymousClient
-"""Who holds something. AnonymousClients of one network are like a key, and all strangers like an organisation."""
+"""Who holds something."""
 
 
 class UsageCounter:
@@ -79,11 +87,11 @@ class UsageCounter:
     def take(self, holder: Holder, amount: int) -> None:
         """Adds; a negative `amount` gives back."""
         self.of_organisation.take(owner_of(holder), amount)
-        self.of_key.take(_key(holder), amount)
+        self.of_key.take(holder.key_id, amount)
 
     def of(self, holder: Holder) -> tuple[int, int]:
         """What its key holds, and its organisation."""
-        return self.of_key[_key(holder)], self.of_organisation[owner_of(holder)]
+        return self.of_key[holder.key_id], self.of_organisation[owner_of(holder)]
 
 
 @dataclass
@@ -213,12 +221,7 @@ class ConcurrencyLimits:
 
 def owner_of(holder: Holder) -> str:
     """The organisation of `holder`; everybody without a key is one of them."""
-    return NOBODY if isinstance(holder, AnonymousClient) else owner_name(holder.org_id)
-
-
-def _key(holder: Holder) -> str:
-    """What the key of `holder` is counted under."""
-    return f"from {holder.network}" if isinstance(holder, AnonymousClient) else holder.key_id
+    return owner_name(holder.org_id)
 
 
 def _whose(holder: Holder) -> tuple[str, str]:

@@ -124,51 +124,65 @@ class TraceMiddleware:
             return
         trace = Trace(self.service, error_shape(scope["path"]))
         scope["trace"] = trace
-        has_begun, pace = False, ReplyPace(WRITE_S, WRITE_LEAST_BYTES_PER_S)
-
-        async def send_with_headers(message: Message) -> None:
-            nonlocal has_begun
-            if message["type"] == "http.response.start":
-                has_begun = True
-                self._add_headers(scope, trace, message)
-            length = len(message.get("body", b""))
-            try:
-                if length <= REPLY_PIECE_BYTES:
-                    await pace.step(length, send(message))
-                    return
-                with trace.replying(length):
-                    for piece in in_pieces(message):
-                        await pace.step(len(piece["body"]), send(piece))
-            except TimeoutError:
-                # Another limit of time than the client's own is over.
-                raise BrokenOff from None
-
+        reply = _ReplySender(scope, trace, send, self._cors)
         try:
             trace.resources.enter_context(self.service.concurrency.request(is_vital=scope["path"] in VITAL))
         except ApiError as error:
             self.service.concurrency.count(error)
-            await trace.refusal(error)(scope, receive, send_with_headers)
+            await trace.refusal(error)(scope, receive, reply)
             return
         try:
             preflight = self._cors.preflight(scope) if self._cors else None
             with trace.resources:
-                await (preflight or self.app)(scope, receive, send_with_headers)
+                await (preflight or self.app)(scope, receive, reply)
         except StepTimeout:
             log.info("dropped request %s, because its client reads too slowly", trace.request_id)
             raise BrokenOff from None
         except Exception as error:
             log.error("request %s failed with an internal error: %s", trace.request_id, without_text(error))
-            if has_begun:
+            if reply.has_begun:
                 # All that is left is to break the connection off, so that half a reply does not look whole.
                 raise BrokenOff from None
-            await trace.refusal(INTERNAL_ERROR())(scope, receive, send_with_headers)
+            await trace.refusal(INTERNAL_ERROR())(scope, receive, reply)
 
-    def _add_headers(self, scope: Scope, trace: Trace, message: Message) -> None:
+
+class _ReplySender:
+    """Sends whatever answers one request: with the headers of every reply, in pieces, at the pace of its client.
+
+    Attributes:
+        has_begun: whether the status has gone out.
+    """
+
+    __slots__ = ("_cors", "_pace", "_scope", "_send", "_trace", "has_begun")
+
+    def __init__(self, scope: Scope, trace: Trace, send: Send, cors: Cors | None) -> None:
+        self.has_begun = False
+        self._scope, self._trace, self._send, self._cors = scope, trace, send, cors
+        self._pace = ReplyPace(WRITE_S, WRITE_LEAST_BYTES_PER_S)
+
+    async def __call__(self, message: Message) -> None:
+        """Sends a part of the reply. Raises StepTimeout where the client reads too slowly."""
+        if message["type"] == "http.response.start":
+            self.has_begun = True
+            self._add_headers(message)
+        length = len(message.get("body", b""))
+        try:
+            if length <= REPLY_PIECE_BYTES:
+                await self._pace.step(length, self._send(message))
+                return
+            with self._trace.replying(length):
+                for piece in in_pieces(message):
+                    await self._pace.step(len(piece["body"]), self._send(piece))
+        except TimeoutError:
+            # Another limit of time than the client's own is over.
+            raise BrokenOff from None
+
+    def _add_headers(self, message: Message) -> None:
         headers: Any = MutableHeaders(scope=message)
-        for name, value in trace.headers().items():
+        for name, value in self._trace.headers().items():
             headers.setdefault(name, value)
         if self._cors:
-            self._cors.add_headers(scope, headers)
+            self._cors.add_headers(self._scope, headers)
 
 
 def in_pieces(message: Message) -> Iterator[Message]:

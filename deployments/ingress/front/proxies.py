@@ -16,7 +16,7 @@ unless the operator names it, also on this machine: a tunnel passes on what its 
 
 @dataclass(frozen=True, slots=True)
 class Proxies:
-    """Each appends the address of its peer to `X-Forwarded-For`.
+    """The proxies that are believed. Each of them appends the address of its peer to `X-Forwarded-For`.
 
     Attributes:
         networks: where the proxies are.

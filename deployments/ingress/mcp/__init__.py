@@ -2,8 +2,7 @@
 
     tools.py          the tools of both endpoints: arguments, flow, answer. No HTTP, no SDK
     documentation.py  finds and reads what this repository's pages say; wakes no model
-    servers.py        tools as a server of the SDK
-    exchange.py       one admitted message through that server, and its reply
+    exchange.py       tools as a server of the SDK; one admitted message through it, and its reply
 
-Only the last two import the SDK, which takes 1.7 s and 20 MB: the first message loads them, not the start.
+Only the last one imports the SDK, which takes 1.7 s and 20 MB: the first message loads them, not the start.
 """

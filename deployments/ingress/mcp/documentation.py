@@ -74,7 +74,7 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchHit:
     """A section that fits a query, and the part of it that fits best, as plain text."""
 
     id: str
@@ -94,7 +94,7 @@ class Documentation:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="documentation")
         self._index: _Index | None = None
 
-    async def search(self, query: str, count: int) -> list[Found]:
+    async def search(self, query: str, count: int) -> list[SearchHit]:
         """At most `count` sections that have a word of `query`, best first. Any text is a query."""
         return await self._in_thread(lambda: self._loaded().search(query, count))
 
@@ -130,7 +130,7 @@ class _Index:
                 rows = [(*above, passage, worth) for passage in passages(section.text)]
                 self._database.executemany("INSERT INTO passages VALUES (?, ?, ?, ?, ?)", rows)
 
-    def search(self, query: str, count: int) -> list[Found]:
+    def search(self, query: str, count: int) -> list[SearchHit]:
         words = significant_words(query)
         if not words:
             return []
@@ -140,14 +140,14 @@ class _Index:
             # Quoted, a word is never an operator of the query language.
             (EXCERPT_TOKENS, " OR ".join(f'"{word}"' for word in words), *WEIGHTS),
         )
-        found: dict[str, Found] = {}
+        hits: dict[str, SearchHit] = {}
         for id, title, headings, text in rows:
-            if len(found) == count:
+            if len(hits) == count:
                 break
             heading = f"{title} > {headings}" if headings else title
             # A section is as good as its best passage.
-            found.setdefault(id, Found(id, heading, " ".join(text.split())))
-        return list(found.values())
+            hits.setdefault(id, SearchHit(id, heading, " ".join(text.split())))
+        return list(hits.values())
 
 
 def significant_words(query: str) -> list[str]:
@@ -196,7 +196,7 @@ def _section(page: str, path: list[tuple[int, str]], anchor: str, lines: list[st
 
 
 def _anchor(heading: str, taken: dict[str, int]) -> str:
-    """As GitHub makes it: the second of two equal ones ends with `-1`."""
+    """The anchor that GitHub makes of a heading: the second of two equal ones ends with `-1`."""
     plain = re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
     number = taken[plain] = taken.get(plain, -1) + 1
     return f"{plain}-{number}" if number else plain

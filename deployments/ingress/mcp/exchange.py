@@ -1,4 +1,4 @@
-"""One message through a server of the MCP SDK, and its reply.
+"""A toolbox as a server of the MCP SDK; one message through it, and its reply.
 
 The route has admitted the request and read its body. What is no JSON-RPC message, or of a revision that is not served,
 is answered here; everything else by the SDK, whose stateless transport is run for this one message and ends with it: if
@@ -9,10 +9,16 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import Any
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Generic, TypeVar
 
 import anyio
+import mcp_types as types
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.shared.exceptions import MCPError
 from mcp_types import (
     INVALID_REQUEST,
     PARSE_ERROR,
@@ -28,11 +34,16 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
+from contract import VERSION
 from contract.body import Hold, decode
 from contract.errors import INVALID_JSON, ApiError
 from contract.mcp import RpcReply
-from deployments.ingress.mcp.servers import SCOPE_KEY, C, McpCall, server
-from deployments.ingress.mcp.tools import Toolbox
+from deployments.ingress.mcp.tools import McpTool, Toolbox, call
+
+C = TypeVar("C")
+
+SCOPE_KEY = "parlance.mcp"
+"""Where the ASGI scope of a message has its `McpCall`."""
 
 REVISIONS = KNOWN_PROTOCOL_VERSIONS[-3:]
 """The current revision and the two before it. None of them has batches."""
@@ -44,6 +55,68 @@ REVISION_HEADER = "mcp-protocol-version"
 logging.getLogger("mcp").setLevel(logging.ERROR)
 
 _message = TypeAdapter[Any](JSONRPCRequest | JSONRPCNotification | JSONRPCResponse)
+
+
+@dataclass(frozen=True, slots=True)
+class McpCall(Generic[C]):
+    """What a call gets of the request that brought it.
+
+    Attributes:
+        wants_progress: whether the reply is a stream that can tell how far the call has come.
+    """
+
+    context: C
+    wants_progress: bool
+
+
+@cache
+def server(toolbox: Toolbox[Any]) -> Server[Any]:
+    """The one server of this toolbox; it keeps nothing of any message."""
+    listed = types.ListToolsResult(tools=[_described(tool) for tool in toolbox.tools])
+
+    async def list_tools(
+        _: ServerRequestContext[Any], __: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        return listed
+
+    async def call_tool(
+        context: ServerRequestContext[Any], params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        tool = toolbox.find(params.name)
+        if tool is None:
+            names = ", ".join(f"`{tool.name}`" for tool in toolbox.tools)
+            raise MCPError(types.INVALID_PARAMS, f"there is no tool `{params.name[:100]}`; the tools are {names}")
+        assert context.request is not None
+        mcp_call: McpCall[Any] = context.request.scope[SCOPE_KEY]
+
+        async def report(progress: float, message: str) -> None:
+            await context.session.report_progress(progress, message=message)
+
+        answer = await call(tool, params.arguments or {}, mcp_call.context, report if mcp_call.wants_progress else None)
+        return types.CallToolResult(
+            content=[types.TextContent(type="text", text=answer.text)],
+            structured_content=answer.data,
+            is_error=answer.is_error,
+        )
+
+    return Server(
+        toolbox.name,
+        version=VERSION,
+        title=toolbox.title,
+        instructions=toolbox.instructions,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )
+
+
+def _described(tool: McpTool[Any]) -> types.Tool:
+    return types.Tool(
+        name=tool.name,
+        title=tool.title,
+        description=tool.description,
+        input_schema=tool.arguments.model_json_schema(),
+        annotations=types.ToolAnnotations(read_only_hint=tool.is_read_only, open_world_hint=False),
+    )
 
 
 def answer(

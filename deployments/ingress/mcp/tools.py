@@ -1,17 +1,16 @@
 """The tools of both MCP endpoints. They call the flows of the capabilities, so bills, limits and errors are the same.
 
     Toolbox[C]         an endpoint: its tools, each with a context C of the request
-      `- Tool[C]       arguments (contract.mcp), and what is done with them
-           `- Answer   text for a model, the same as data, and whether it is an error
+      `- McpTool[C]        arguments (contract.mcp), and what is done with them
+           `- ToolAnswer   text for a model, the same as data, and whether it is an error
 
 A tool needs the scope of the route that does the same, beside the scope `mcp` of the endpoint.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -33,6 +32,7 @@ from contract.mcp import (
     SearchDocsArguments,
 )
 from contract.rerank import Ranking, RerankJob, RerankReply, RerankRequest, reply
+from contract.wires import contents
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows import chat as chat_flow
 from deployments.ingress.flows.rerank import rerank
@@ -49,7 +49,7 @@ DOCUMENTATION = Documentation()
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ToolAnswer:
     """What a call gives back: text, and the same as data."""
 
     text: str
@@ -58,7 +58,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Tool(Generic[C]):
+class McpTool(Generic[C]):
     """A tool. `run` gets its arguments, the context of the request, and a Report if the client wants one.
 
     Attributes:
@@ -69,7 +69,7 @@ class Tool(Generic[C]):
     title: str
     description: str
     arguments: type[BaseModel]
-    run: Callable[[Any, C, Report | None], Awaitable[Answer]]
+    run: Callable[[Any, C, Report | None], Awaitable[ToolAnswer]]
     is_read_only: bool = False
 
 
@@ -80,14 +80,14 @@ class Toolbox(Generic[C]):
     name: str
     title: str
     instructions: str
-    tools: tuple[Tool[C], ...]
+    tools: tuple[McpTool[C], ...]
 
-    def find(self, name: str) -> Tool[C] | None:
+    def find(self, name: str) -> McpTool[C] | None:
         """The tool of this name."""
         return next((tool for tool in self.tools if tool.name == name), None)
 
 
-async def call(tool: Tool[C], arguments: Mapping[str, Any], context: C, report: Report | None) -> Answer:
+async def call(tool: McpTool[C], arguments: Mapping[str, Any], context: C, report: Report | None) -> ToolAnswer:
     """The answer of `tool`. What would be an error reply elsewhere is an answer that says so: nothing is raised."""
     try:
         return await tool.run(validated(tool.arguments, arguments), context, report)
@@ -98,16 +98,16 @@ async def call(tool: Tool[C], arguments: Mapping[str, Any], context: C, report: 
         return _failed(INTERNAL_ERROR())
 
 
-def _failed(error: ApiError) -> Answer:
+def _failed(error: ApiError) -> ToolAnswer:
     body = error.body()
     text = f"{error.fault.code}: {error.message}"
     if error.retry_after_s is not None:
         body["error"]["retry_after_s"] = error.retry_after_s
         text += f" (try again in {error.retry_after_s} s)"
-    return Answer(text, body, is_error=True)
+    return ToolAnswer(text, body, is_error=True)
 
 
-async def _chat(arguments: ChatArguments, context: RequestContext, report: Report | None) -> Answer:
+async def _chat(arguments: ChatArguments, context: RequestContext, report: Report | None) -> ToolAnswer:
     context.caller.require(Scope.CHAT)
     model = context.pick(context.service.catalog.chat, arguments.model)
     turns = [turn.model_dump() for turn in arguments.messages or ()]
@@ -118,13 +118,15 @@ async def _chat(arguments: ChatArguments, context: RequestContext, report: Repor
     return await chat_flow.complete(context, model, request, lambda answer: _answered(answer, model))
 
 
-def _answered(answer: ChatReply, model: ChatModel) -> Answer:
+def _answered(answer: ChatReply, model: ChatModel) -> ToolAnswer:
     choice = answer.body["choices"][0]
     text = choice["message"].get("content") or ""
     return _chat_answer(text, model, choice["finish_reason"], answer.prompt_tokens, answer.completion_tokens)
 
 
-async def _chat_in_pieces(model: ChatModel, request: ChatRequest, context: RequestContext, report: Report) -> Answer:
+async def _chat_in_pieces(
+    model: ChatModel, request: ChatRequest, context: RequestContext, report: Report
+) -> ToolAnswer:
     """The same as a stream: each piece is reported as it is made."""
     pieces: list[str] = []
     reason, read, written, reported = None, 0, 0, 0
@@ -132,7 +134,7 @@ async def _chat_in_pieces(model: ChatModel, request: ChatRequest, context: Reque
         async for batch in batches:
             read, written = batch.prompt_tokens, batch.completion_tokens
             new = ""
-            for choice in _choices(batch.events):
+            for choice in (choice for event in contents(batch.events) for choice in event["choices"]):
                 new += choice["delta"].get("content") or ""
                 reason = choice.get("finish_reason") or reason
             pieces.append(new)
@@ -142,19 +144,12 @@ async def _chat_in_pieces(model: ChatModel, request: ChatRequest, context: Reque
     return _chat_answer("".join(pieces), model, reason, read, written)
 
 
-def _choices(events: bytes) -> Iterator[dict[str, Any]]:
-    """The choices in the events of a chat stream."""
-    for event in events.decode().split("\n\n"):
-        if event.startswith("data: {"):
-            yield from json.loads(event.removeprefix("data: "))["choices"]
-
-
-def _chat_answer(text: str, model: ChatModel, reason: str | None, read: int, written: int) -> Answer:
+def _chat_answer(text: str, model: ChatModel, reason: str | None, read: int, written: int) -> ToolAnswer:
     usage = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
-    return Answer(text, {"text": text, "model": model.id, "finish_reason": reason, "usage": usage})
+    return ToolAnswer(text, {"text": text, "model": model.id, "finish_reason": reason, "usage": usage})
 
 
-async def _search(arguments: SearchArguments, context: RequestContext, _: Report | None) -> Answer:
+async def _search(arguments: SearchArguments, context: RequestContext, _: Report | None) -> ToolAnswer:
     if arguments.documents is None:
         count = DOCS_SHOWN if arguments.top_n is None else arguments.top_n
         return await _search_docs(
@@ -164,42 +159,42 @@ async def _search(arguments: SearchArguments, context: RequestContext, _: Report
     request = validated(RerankRequest, arguments.model_dump() | {"return_documents": True})
     model = context.pick(context.service.catalog.rerank, arguments.model)
 
-    def render(ranking: Ranking) -> Answer:
+    def render(ranking: Ranking) -> ToolAnswer:
         return _ranked(reply(ranking, request, model=model.id, reply_id=context.request_id))
 
     return await rerank(context, model, RerankJob(request.query, request.documents), render)
 
 
-def _ranked(body: RerankReply) -> Answer:
+def _ranked(body: RerankReply) -> ToolAnswer:
     lines = [f"{r['index']} ({r['relevance_score']:.3f}): {r['document']['text']}" for r in body["results"]]
-    return Answer("\n".join(lines), {"model": body["model"], "results": body["results"], "usage": body["usage"]})
+    return ToolAnswer("\n".join(lines), {"model": body["model"], "results": body["results"], "usage": body["usage"]})
 
 
-async def _search_docs(arguments: SearchDocsArguments, _: object, __: Report | None) -> Answer:
+async def _search_docs(arguments: SearchDocsArguments, _: object, __: Report | None) -> ToolAnswer:
     hits = await DOCUMENTATION.search(arguments.query, arguments.top_n)
     text = "\n\n".join(f"{hit.id}\n{hit.title}\n{hit.excerpt}" for hit in hits)
     results = [{"id": hit.id, "title": hit.title, "excerpt": hit.excerpt} for hit in hits]
-    return Answer(text or "no page contains any of these words", {"results": results})
+    return ToolAnswer(text or "no page contains any of these words", {"results": results})
 
 
-async def _read_doc(arguments: ReadDocArguments, _: object, __: Report | None) -> Answer:
+async def _read_doc(arguments: ReadDocArguments, _: object, __: Report | None) -> ToolAnswer:
     text = await DOCUMENTATION.read(arguments.id)
     if text is None:
         raise NOT_FOUND(f"there is no page `{arguments.id[:100]}`; find pages with `search_docs`", param="id")
-    return Answer(text, {"id": arguments.id, "text": text})
+    return ToolAnswer(text, {"id": arguments.id, "text": text})
 
 
-def _planned(name: str, title: str, made: str) -> Tool[RequestContext]:
+def _planned(name: str, title: str, products: str) -> McpTool[RequestContext]:
     """A tool that is not there yet. Models know it from other servers; its words keep them from trying again."""
-    truth = f"{made} are not implemented on this server"
+    truth = f"{products} are not implemented on this server"
 
-    async def refuse(_: PictureArguments, __: RequestContext, ___: Report | None) -> Answer:
+    async def refuse(_: PictureArguments, __: RequestContext, ___: Report | None) -> ToolAnswer:
         raise NOT_IMPLEMENTED(
             f"{truth}, so nothing was made. Every call fails like this: do not call this tool again. Tell the user so, "
             "and describe in words what it should show, or write a prompt for another program"
         )
 
-    return Tool(name, title, f"Not implemented: {truth}. Do not call this tool.", PictureArguments, refuse)
+    return McpTool(name, title, f"Not implemented: {truth}. Do not call this tool.", PictureArguments, refuse)
 
 
 ACCOUNT_TOOLS: Toolbox[RequestContext] = Toolbox(
@@ -207,14 +202,14 @@ ACCOUNT_TOOLS: Toolbox[RequestContext] = Toolbox(
     "Parlance",
     "Language models and search of one server. Calls of `chat`, and of `search` with documents, are billed to the key.",
     (
-        Tool(
+        McpTool(
             "chat",
             "Ask a language model",
             "Answers a question or a conversation with a language model of this server.",
             ChatArguments,
             _chat,
         ),
-        Tool(
+        McpTool(
             "search",
             "Search",
             "Sorts documents by how well they fit a query. Without documents, searches this server's documentation.",
@@ -232,7 +227,7 @@ DOCS_TOOLS: Toolbox[None] = Toolbox(
     "Parlance documentation",
     "Search first; then read the sections that you need, by their ids.",
     (
-        Tool(
+        McpTool(
             "search_docs",
             "Search the documentation",
             "Finds sections of the documentation: API, operation, models, decisions behind the design, changes.",
@@ -240,7 +235,7 @@ DOCS_TOOLS: Toolbox[None] = Toolbox(
             _search_docs,
             is_read_only=True,
         ),
-        Tool(
+        McpTool(
             "read_doc",
             "Read the documentation",
             "Returns a page, or a section of it, as Markdown.",

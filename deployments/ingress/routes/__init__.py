@@ -1,8 +1,7 @@
 """One router per family of routes. A route parses the body, calls its flow, and makes the response.
 
-<noun>.py                  one router per capability of the catalogue; chat.py continues plain prompts, too
+<noun>.py                  one router per capability; chat.py continues plain prompts, and counts tokens, too
 responses.py  messages.py  chat on OpenAI's newer wire, and on Anthropic's
-tokens.py                  texts as tokens and back
 voices.py  designs.py      voices, samples; voices to order
 files.py                   tickets for large recordings; bytes behind signed addresses, read and written
 mcp.py                     tools over the Model Context Protocol

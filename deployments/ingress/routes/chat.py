@@ -1,4 +1,4 @@
-"""POST /chat/completions, and POST /completions: OpenAI's older wires, of conversations and of plain text."""
+"""POST /chat/completions and /completions, OpenAI's older wires; POST /tokenize and /detokenize, in vLLM's schema."""
 
 from __future__ import annotations
 
@@ -15,17 +15,28 @@ from contract.chat.engine import ChatCompletion, ChatReply
 from contract.chat.request import ChatRequest
 from contract.completions import Completion, CompletionReply, CompletionRequest
 from contract.limits import CHAT_BODY_BYTES, JSON_NUMBERS
+from contract.tokens import (
+    DetokenizeJob,
+    DetokenizeReply,
+    DetokenizeRequest,
+    TokenizeBody,
+    TokenizeMessages,
+    TokenizeReply,
+)
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows import chat
 from deployments.ingress.front.admission import Admitted, admit
-from deployments.ingress.money.idempotency import ACCEPTS_KEY, once
+from deployments.ingress.wire.idempotency import ACCEPTS_KEY, once
 from deployments.ingress.wire.openapi import documented
 from deployments.ingress.wire.replies import PassThrough, chat_headers, chat_stream
 
 router = APIRouter(tags=["chat"])
+tokens_router = APIRouter(tags=["tokens"])
 
 Chatting = Annotated[Admitted, Depends(admit(Scope.CHAT, CHAT_BODY_BYTES))]
 Writing = Annotated[Admitted, Depends(admit(Scope.CHAT, max_values=JSON_NUMBERS))]
+Counting = Annotated[Admitted, Depends(admit(Scope.CHAT))]
+Spelling = Annotated[Admitted, Depends(admit(Scope.CHAT, max_values=JSON_NUMBERS))]
 
 
 @router.post("/chat/completions", openapi_extra=documented(ChatRequest, ChatCompletion, streams=True, **ACCEPTS_KEY))
@@ -46,10 +57,7 @@ async def complete(admitted: Chatting) -> Response:
 
 async def _answer(context: RequestContext, model: ChatModel, request: ChatRequest) -> Response:
     def render(reply: ChatReply) -> Response:
-        return JSONResponse(
-            reply.body,
-            headers=chat_headers(context, reply.cut_tokens, request.left_out),
-        )
+        return JSONResponse(reply.body, headers=chat_headers(context, reply.cut_tokens, request.left_out))
 
     return await chat.complete(context, model, request, render)
 
@@ -74,3 +82,27 @@ async def _continuation(context: RequestContext, model: ChatModel, request: Comp
         return Response(to_json(reply.body), headers=headers, media_type="application/json")
 
     return await chat.write(context, model, request, render)
+
+
+@tokens_router.post("/tokenize", openapi_extra=documented(TokenizeBody, TokenizeReply))
+async def tokenize(admitted: Counting) -> Response:
+    """The tokens of a text, or of a conversation as a chat model reads it. Costs nothing."""
+    request = (await admitted.body(TokenizeBody)).root
+    context = admitted.context
+    model = context.pick(context.service.catalog.chat, request.model)
+    tokenized = await chat.tokenize(context, model, request.job())
+    reply = TokenizeReply(count=len(tokenized.ids), max_model_len=model.context_window, tokens=tokenized.ids)
+    if tokenized.strings is not None:
+        reply["token_strs"] = tokenized.strings
+    left_out = request.left_out if isinstance(request, TokenizeMessages) else ()
+    return Response(to_json(reply), media_type="application/json", headers=chat_headers(context, 0, left_out))
+
+
+@tokens_router.post("/detokenize", openapi_extra=documented(DetokenizeRequest, DetokenizeReply))
+async def detokenize(admitted: Spelling) -> Response:
+    """The text that some tokens of a chat model spell. Costs nothing."""
+    request = await admitted.body(DetokenizeRequest)
+    context = admitted.context
+    model = context.pick(context.service.catalog.chat, request.model)
+    text = await chat.detokenize(context, model, DetokenizeJob(tuple(request.tokens)))
+    return JSONResponse(DetokenizeReply(prompt=text))

@@ -15,15 +15,15 @@ from starlette.responses import JSONResponse, Response
 from contract.access import Scope
 from contract.catalog import DecisionModel
 from contract.decisions.decision import MAX_BODY_BYTES, Decision, DecisionWire, check_body
-from contract.decisions.models import LIMITS, DecisionModelList, describe
 from contract.decisions.native import DecisionBody, DecisionReply
 from contract.decisions.openai import OpenAIDecisionReply
-from contract.decisions.presets import Preset, PresetList, listed_presets
+from contract.decisions.questions import Preset, PresetList, listed_presets
 from contract.decisions.systemone import SystemOneReply, SystemOneRequest
+from contract.models import DECISION_LIMITS, DecisionModelList, describe_decision_model
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows import decisions
 from deployments.ingress.front.admission import Admitted, admit
-from deployments.ingress.money.idempotency import ACCEPTS_KEY, once
+from deployments.ingress.wire.idempotency import ACCEPTS_KEY, once
 from deployments.ingress.wire.openapi import documented
 
 router = APIRouter(tags=["decisions"])
@@ -60,11 +60,11 @@ async def list_models(admitted: Deciding) -> Response:
     listed: DecisionModelList = {
         "object": "list",
         "data": [
-            describe(model, found, context.service.catalog.operator, is_default=model.id == default)
-            for model, found in zip(offered, measured, strict=True)
+            describe_decision_model(model, report, context.service.catalog.operator, is_default=model.id == default)
+            for model, report in zip(offered, measured, strict=True)
         ],
         "default": next((model.id for model in offered if model.id == default), None),
-        "limits": LIMITS,
+        "limits": DECISION_LIMITS,
     }
     return JSONResponse(listed)
 

@@ -11,19 +11,12 @@ from starlette.responses import JSONResponse, Response
 from contract.access import Scope
 from contract.speech.voices import VoiceObject
 from contract.voice_design.order import AdoptRequest, DesignOrder, SuggestRequest
-from contract.voice_design.replies import (
-    DesignOptions,
-    Measurements,
-    SuggestReply,
-    VoiceDesignList,
-    VoiceDesignObject,
-)
+from contract.voice_design.replies import DesignOptions, Measurements, SuggestReply, VoiceDesignList, VoiceDesignObject
 from deployments.ingress.flows import designs
 from deployments.ingress.front.admission import Admitted, admit
-from deployments.ingress.money.idempotency import ACCEPTS_KEY, once
-from deployments.ingress.wire.addresses import signed_address
+from deployments.ingress.wire.addresses import own_entry, signed_address
+from deployments.ingress.wire.idempotency import ACCEPTS_KEY, once
 from deployments.ingress.wire.openapi import documented
-from deployments.ingress.wire.voice_objects import own_entry
 from state.drafts import DesignedVoice, Draft
 from state.voices import OwnVoice
 
@@ -61,9 +54,9 @@ async def _order(admitted: Admitted, request: DesignOrder) -> Response:
 async def list_drafts(admitted: Designing) -> Response:
     """List the drafts of your organisation, the newest first."""
     state, org_id = admitted.context.service.state, admitted.context.caller.org_id
-    found = await state.drafts.of(org_id)
+    drafts = await state.drafts.of(org_id)
     voices = {own.voice.slug: own for own in await state.voices.of(org_id)}
-    data = [await _object(admitted, draft, voices.get(draft.voice_slug or "")) for draft in found]
+    data = [await _object(admitted, draft, voices.get(draft.voice_slug or "")) for draft in drafts]
     listed: VoiceDesignList = {"object": "list", "data": data}
     return JSONResponse(listed)
 
@@ -105,8 +98,8 @@ async def discard(admitted: Designing, design_id: str) -> Response:
 
 
 async def _object(admitted: Admitted, draft: Draft, own: OwnVoice | None) -> VoiceDesignObject:
-    spec, made = draft.spec, draft.made
-    playable = made if draft.state in PLAYABLE else None
+    spec, designed = draft.spec, draft.designed
+    playable = designed if draft.state in PLAYABLE else None
     body: VoiceDesignObject = {
         "object": "voice_design",
         "id": draft.id,
@@ -122,27 +115,27 @@ async def _object(admitted: Admitted, draft: Draft, own: OwnVoice | None) -> Voi
         "target_hz": spec.target_hz,
         "band_hz": list(spec.band_hz),
         "auto_adopt": spec.auto_adopt,
-        "measurements": _measurements(made),
+        "measurements": _measurements(designed),
         "sample_url": await signed_address(admitted, playable.sample_blob) if playable else None,
         "cost_micro_eur": draft.cost_micro_eur,
         "voice_slug": draft.voice_slug,
         "voice": await own_entry(admitted, own) if own else None,
         "error": draft.error,
     }
-    if made:
-        body["duration_ms"] = made.synthesis_ms
+    if designed:
+        body["duration_ms"] = designed.synthesis_ms
     return body
 
 
-def _measurements(made: DesignedVoice | None) -> Measurements:
-    if made is None:
+def _measurements(designed: DesignedVoice | None) -> Measurements:
+    if designed is None:
         return {"f0_hz": None, "in_band": None, "attempts_used": None, "seconds": None}
     return {
-        "f0_hz": round(made.f0_hz, 1),
-        "in_band": made.in_band,
-        "attempts_used": made.attempts_used,
-        "seconds": round(made.seconds, 3),
-        "p25_hz": round(made.p25_hz, 1),
-        "p75_hz": round(made.p75_hz, 1),
-        "voiced_windows": made.voiced_windows,
+        "f0_hz": round(designed.f0_hz, 1),
+        "in_band": designed.in_band,
+        "attempts_used": designed.attempts_used,
+        "seconds": round(designed.seconds, 3),
+        "p25_hz": round(designed.p25_hz, 1),
+        "p75_hz": round(designed.p75_hz, 1),
+        "voiced_windows": designed.voiced_windows,
     }

@@ -26,7 +26,7 @@ from contract.limits import JSON_NUMBERS, REPLY_PIECE_BYTES
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows.embeddings import embed
 from deployments.ingress.front.admission import Admitted, admit
-from deployments.ingress.money.idempotency import ACCEPTS_KEY, once
+from deployments.ingress.wire.idempotency import ACCEPTS_KEY, once
 from deployments.ingress.wire.openapi import documented
 
 router = APIRouter(tags=["embeddings"])
@@ -50,19 +50,18 @@ async def _answer(
     async def render(vectors: Embeddings) -> bytes:
         return await _joined(reply(vectors, model=model.id, encoding_format=encoding_format))
 
-    with context.service.concurrency.body(context.caller) as hold:
-        hold(reply_bytes(job, model, encoding_format))
+    with context.room_for(reply_bytes(job, model, encoding_format)):
         body = await embed(context, model, job, render)
     return Response(body, media_type="application/json")
 
 
 async def _joined(parts: Iterator[bytes]) -> bytes:
     """All of `parts`. Steps of other requests come between: making a long reply takes as long as a hundred of them."""
-    made, since = [], 0
+    joined, since = [], 0
     for part in parts:
-        made.append(part)
+        joined.append(part)
         since += len(part)
         if since > REPLY_PIECE_BYTES:
             await asyncio.sleep(0)
             since = 0
-    return b"".join(made)
+    return b"".join(joined)

@@ -23,10 +23,10 @@ from deployments.ingress.flows.uploads import issue, need_open, nothing_came, st
 from deployments.ingress.front.admission import Admitted, admit, refuse_other_media
 from deployments.ingress.front.bodies import pieces, watched, with_stall_limit
 from deployments.ingress.front.middleware import trace_of
-from deployments.ingress.money.idempotency import ACCEPTS_KEY, once
 from deployments.ingress.wire.addresses import own_address, signature_of
+from deployments.ingress.wire.idempotency import ACCEPTS_KEY, once
 from deployments.ingress.wire.openapi import documented, documented_audio
-from deployments.ingress.wire.replies import Stream
+from deployments.ingress.wire.replies import StreamedReply
 from state.tickets import Ticket
 
 router = APIRouter(tags=["transcription"])
@@ -85,7 +85,7 @@ async def download(request: Request, name: str) -> Response:
     if blob is None:
         raise NOT_FOUND("the file at this address has been deleted")
     headers = {"content-length": str(blob.size_bytes), "cache-control": "private", "x-content-type-options": "nosniff"}
-    return Stream(blob.chunks, _media_type(name), headers)
+    return StreamedReply(blob.chunks, _media_type(name), headers)
 
 
 @open_router.put("/files/{name:path}", openapi_extra=documented(None, Uploaded, keyed=False, **RECORDING))
@@ -122,7 +122,7 @@ def _check_headers(request: Request, ticket: Ticket) -> None:
 
 
 def _query(request: Request) -> str:
-    """As it came: `request.url` would break over bytes that are no UTF-8, of which no signature has any."""
+    """The query as it came: `request.url` would break over bytes that are no UTF-8, of which no signature has any."""
     query: bytes = request.scope["query_string"]
     return query.decode("latin-1")
 

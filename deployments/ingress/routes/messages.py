@@ -21,7 +21,7 @@ from contract.wires import MessagesErrorReply
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows import chat
 from deployments.ingress.front.admission import Admitted, admit
-from deployments.ingress.money.idempotency import ACCEPTS_KEY, once
+from deployments.ingress.wire.idempotency import ACCEPTS_KEY, once
 from deployments.ingress.wire.openapi import documented
 from deployments.ingress.wire.replies import StreamFormat, chat_headers, chat_stream
 
@@ -60,9 +60,6 @@ async def count_tokens(admitted: Writing) -> Response:
 
 async def _answer(context: RequestContext, model: ChatModel, request: ChatRequest) -> Response:
     def render(reply: ChatReply) -> Response:
-        return JSONResponse(
-            message(reply),
-            headers=chat_headers(context, reply.cut_tokens, request.left_out),
-        )
+        return JSONResponse(message(reply), headers=chat_headers(context, reply.cut_tokens, request.left_out))
 
     return await chat.complete(context, model, request, render)

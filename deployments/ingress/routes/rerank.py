@@ -15,7 +15,7 @@ from contract.rerank import RerankJob, RerankReply, RerankRequest, reply
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows.rerank import rerank
 from deployments.ingress.front.admission import Admitted, admit
-from deployments.ingress.money.idempotency import ACCEPTS_KEY, once
+from deployments.ingress.wire.idempotency import ACCEPTS_KEY, once
 from deployments.ingress.wire.openapi import documented
 
 router = APIRouter(tags=["rerank"])

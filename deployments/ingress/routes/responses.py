@@ -23,7 +23,7 @@ from deployments.ingress.context import RequestContext
 from deployments.ingress.flows import chat
 from deployments.ingress.front.admission import Admitted, admit
 from deployments.ingress.front.middleware import trace_of
-from deployments.ingress.money.idempotency import ACCEPTS_KEY, once
+from deployments.ingress.wire.idempotency import ACCEPTS_KEY, once
 from deployments.ingress.wire.openapi import documented
 from deployments.ingress.wire.replies import StreamFormat, chat_headers, chat_stream
 
@@ -52,10 +52,7 @@ async def respond(admitted: Responding) -> Response:
 
 async def _answer(context: RequestContext, model: ChatModel, head: ResponseHead) -> Response:
     def render(reply: ChatReply) -> Response:
-        return JSONResponse(
-            whole(head, reply),
-            headers=chat_headers(context, reply.cut_tokens, head.request.left_out),
-        )
+        return JSONResponse(whole(head, reply), headers=chat_headers(context, reply.cut_tokens, head.request.left_out))
 
     with named_here(head.request.places):
         await _check_length(context, model, head)

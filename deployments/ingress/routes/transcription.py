@@ -19,11 +19,11 @@ from contract.transcription.request import TranscriptionPlan, TranscriptionReque
 from contract.transcription.transcript import PLAIN_TYPES, Transcript, TranscriptionReply, delta, done, plain, reply
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows import transcription
-from deployments.ingress.flows.transcription import Answer
+from deployments.ingress.flows.transcription import TranscriptionAnswer
 from deployments.ingress.front.admission import Admitted, admit
 from deployments.ingress.front.middleware import trace_of
-from deployments.ingress.money.idempotency import ACCEPTS_KEY, once
 from deployments.ingress.wire.forms import read_form
+from deployments.ingress.wire.idempotency import ACCEPTS_KEY, once
 from deployments.ingress.wire.openapi import documented_form
 from deployments.ingress.wire.replies import event_stream, served_headers
 from state.idempotency import HEADER
@@ -77,7 +77,7 @@ async def _request(admitted: Admitted) -> tuple[TranscriptionRequest, bytes | No
 async def _answer(
     context: RequestContext, plan: TranscriptionPlan, file: bytes | None, headers: dict[str, str]
 ) -> Response:
-    answer = Answer(Transcript(plan))
+    answer = TranscriptionAnswer(Transcript(plan))
     async with aclosing(transcription.transcribe(context, plan, file, answer)) as texts:
         async for _ in texts:
             pass
@@ -88,7 +88,7 @@ async def _answer(
 
 
 async def _events(context: RequestContext, plan: TranscriptionPlan, file: bytes | None) -> AsyncGenerator[bytes, None]:
-    answer = Answer(Transcript(plan))
+    answer = TranscriptionAnswer(Transcript(plan))
     async with aclosing(transcription.transcribe(context, plan, file, answer)) as texts:
         async for text in texts:
             yield delta(text)

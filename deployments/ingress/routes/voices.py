@@ -15,8 +15,8 @@ from contract.speech.voices import Voice, VoiceList, VoiceObject, access
 from deployments.ingress.flows.voices import sample, slug_of
 from deployments.ingress.front.admission import Admitted, admit, admit_anyone
 from deployments.ingress.front.middleware import trace_of
+from deployments.ingress.wire.addresses import entry, own_entry
 from deployments.ingress.wire.openapi import documented, documented_audio
-from deployments.ingress.wire.voice_objects import entry, own_entry
 
 router = APIRouter(tags=["voices"])
 open_router = APIRouter(tags=["voices"])

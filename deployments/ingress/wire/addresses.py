@@ -1,16 +1,18 @@
-"""Addresses that clients get: of bytes, signed, under the address at which clients reach this server."""
+"""Addresses that clients get: of bytes, signed, under that of this server; and voices, whose samples have such ones."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
 
-from contract.speech.voices import SAMPLE_ADDRESS_S
+from contract.catalog import SpeechModel
+from contract.speech.voices import SAMPLE_ADDRESS_S, Voice, VoiceObject
 from deployments.ingress.context import Service
 from deployments.ingress.front.admission import Admitted
 from deployments.ingress.front.middleware import trace_of
+from state.voices import OwnVoice
 
 
 def public_address(text: str) -> str:
@@ -50,5 +52,34 @@ def signature_of(address: str) -> str:
 
 
 def _base(request: Request, service: Service) -> str:
-    """As configured; without that, the address at which the client says it reached us."""
+    """The configured address; without one, that at which the client says it reached us."""
     return service.public_url or str(request.base_url).rstrip("/")
+
+
+async def own_entry(admitted: Admitted, own: OwnVoice) -> VoiceObject:
+    """A voice of the caller's organisation; its sample plays for an hour."""
+    model = admitted.context.service.speech_engines[own.voice.provider]
+    return entry(admitted, own.voice, model, sample_url=await signed_address(admitted, own.sample_blob))
+
+
+def entry(admitted: Admitted, voice: Voice, model: SpeechModel, **samples: Any) -> VoiceObject:
+    """What every voice says of itself, with the `runtime` that speaks here."""
+    context = admitted.context
+    body: Any = {
+        "object": "voice",
+        **voice.model_dump(exclude_none=True, exclude={"from_plan"}),
+        "languages": list(model.languages),
+        "model": model.id,
+        "runtime": model.runtime_for(voice.primary_language) if model.serving else None,
+        "selectable": voice.selectable(context.caller),
+        "available": model in context.offered(context.service.catalog.speech) and _has_sound(model, voice),
+        **({"runtimes": model.runtimes} if model.runtimes else {}),
+        **samples,
+    }
+    listed: VoiceObject = body
+    return listed
+
+
+def _has_sound(model: SpeechModel, voice: Voice) -> bool:
+    """An organisation's own voice brings its recording with it."""
+    return voice.scope == "org" or model.has_voice(voice.slug)

@@ -116,15 +116,15 @@ def written(app: FastAPI) -> bytes:
     """The same as JSON, written once: each time it would hold up everybody else for a millisecond."""
     if not hasattr(app.state, "document"):
         app.state.document = json.dumps(document(app), ensure_ascii=False, separators=(",", ":")).encode()
-    found: bytes = app.state.document
-    return found
+    written_once: bytes = app.state.document
+    return written_once
 
 
 def _schemas() -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Of each type the schema that stands for it, and the definitions that these refer to."""
+    """The schema that stands for each type, and the definitions that these refer to."""
     adapters = [(index, "validation", TypeAdapter(kind)) for index, kind in enumerate(_types)]
-    found, rest = TypeAdapter.json_schemas(adapters, ref_template=REFERENCE)  # type: ignore[arg-type]  # keys are numbers
-    return [found[index, "validation"] for index in range(len(_types))], rest["$defs"]
+    schemas, rest = TypeAdapter.json_schemas(adapters, ref_template=REFERENCE)  # type: ignore[arg-type]  # keys are numbers
+    return [schemas[index, "validation"] for index in range(len(_types))], rest["$defs"]
 
 
 def _resolved(node: Any, references: list[dict[str, Any]]) -> Any:

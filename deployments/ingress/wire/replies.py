@@ -31,7 +31,7 @@ MOST_PLACES = 64
 """In a header: proxies refuse long ones."""
 
 
-class Stream(StreamingResponse):
+class StreamedReply(StreamingResponse):
     """A reply over a source that has been started already.
 
     The source is closed whatever happens, also if the client is gone before the first byte: a generator that is never
@@ -50,13 +50,15 @@ class Stream(StreamingResponse):
             await self._body.aclose()
 
 
-async def byte_stream(source: AsyncGenerator[bytes, None], media_type: str, headers: Mapping[str, str]) -> Stream:
+async def byte_stream(
+    source: AsyncGenerator[bytes, None], media_type: str, headers: Mapping[str, str]
+) -> StreamedReply:
     """A reply over `source`, once it has its first item: what is raised until then is an ordinary error reply."""
     first = await anext(source)
     body = _after(first, source)
     # Started, so that closing it runs its `finally`; the empty item costs nothing on the wire.
     await anext(body)
-    return Stream(body, media_type, headers)
+    return StreamedReply(body, media_type, headers)
 
 
 async def _after(first: bytes, source: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
@@ -94,7 +96,7 @@ async def event_stream(
     headers: Mapping[str, str] = NO_CACHE,
     keepalive_s: float = KEEPALIVE_S,
     stream_format: StreamFormat = PLAIN,
-) -> Stream:
+) -> StreamedReply:
     """A response over `source`, once it has its first item: an error until then is an ordinary error reply.
 
     A source that is silent for `keepalive_s` (an engine that loads) is answered 200 with comments meanwhile; an error
@@ -114,7 +116,7 @@ async def event_stream(
     body = _body(first, source, keepalive_s, stream_format)
     # Started, so that closing it runs its `finally`; the empty item costs nothing on the wire.
     await anext(body)
-    return Stream(body, "text/event-stream", {**NO_CACHE, **headers})
+    return StreamedReply(body, "text/event-stream", {**NO_CACHE, **headers})
 
 
 async def _body(
@@ -177,7 +179,7 @@ async def chat_stream(
     encoder: ChunkEncoder,
     stream_format: StreamFormat = PLAIN,
     left_out: Sequence[str] = (),
-) -> Stream:
+) -> StreamedReply:
     """A response of the events that `encoder` makes of `batches`. Headers name what was cut and what was `left_out`."""
     headers = chat_headers(context, 0, left_out)
     return await event_stream(_events(context, batches, encoder, headers), headers, stream_format=stream_format)

@@ -5,5 +5,5 @@ cpu.py             what vLLM does on a CPU, in less time: names of it are replac
 process_engine.py  vLLM with its core in processes of its own, and a health check that notices when they hang
 serving.py         chat serving: parsers, logprobs and failures; prompts as tokens, cut at their top or split
 
-`tests/models/test_vllm_contract.py` names everything that is used, and fails by name when an upgrade moves it.
+`tests/models/llm/test_vllm_contract.py` names everything that is used, and fails by name when an upgrade moves it.
 """

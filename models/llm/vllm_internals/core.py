@@ -32,10 +32,10 @@ from vllm.v1.engine.input_processor import InputProcessor
 from vllm.v1.engine.output_processor import OutputProcessor
 from vllm.v1.executor import Executor
 
+from models.cpu import ThreadGovernor, background
 from models.llm.grammars import CHILDREN
-from models.llm.threads import ThreadGovernor, background
 from models.llm.vllm_internals.cpu import quick_core, quick_tokenizers
-from models.stalls import StallDetector
+from models.stepping import StallDetector
 
 log = logging.getLogger(f"parlance.{__name__}")
 
@@ -136,7 +136,6 @@ class ThreadedCore(InprocClient):
         return not self._commands.empty() or self.engine_core.scheduler.has_requests()
 
     def call(self, function: Callable[[], Any]) -> Any:
-        """Runs `function` in the core's thread and waits for its result."""
         results: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
 
         def run() -> None:

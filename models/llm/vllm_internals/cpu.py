@@ -106,11 +106,7 @@ def _cache_heads_of(model: Module) -> None:
 
 
 class CachedHead:
-    """Takes the place of `LogitsProcessor._apply_head`.
-
-    Args:
-        original: vLLM's method, for heads that are not a plain product with a weight.
-    """
+    """Takes the place of `LogitsProcessor._apply_head`, which serves heads that are no plain product with a weight."""
 
     def __init__(self, original: Any) -> None:
         self._original = original

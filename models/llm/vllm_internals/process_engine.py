@@ -6,29 +6,26 @@ since its last output is watched.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from vllm.v1.engine.async_llm import AsyncLLM
 
-from models.stalls import StallDetector
+from models.stepping import StallDetector
 
 SILENCE_S = 60.0
 """Seconds without an output, while requests wait, after which the engine counts as stalled. Steps take seconds."""
 
 
-class Core(Protocol):
-    """The part of vLLM's client of an engine core that is watched."""
-
-    async def get_output_async(self) -> Any: ...
-
-
 class OutputWatch:
-    """Notices that a core gives no output while there is work. Serve's health check looks more often than SILENCE_S."""
+    """Notices that a core gives no output while there is work. Serve's health check looks more often than SILENCE_S.
 
-    def __init__(self, core: Core) -> None:
+    `core` is vLLM's client of an engine core: its `get_output_async` is watched.
+    """
+
+    def __init__(self, core: Any) -> None:
         self.silences = StallDetector(SILENCE_S)
         self._next_output = core.get_output_async
-        core.get_output_async = self._observed  # type: ignore[method-assign]
+        core.get_output_async = self._observed
 
     def check(self, has_work: bool) -> None:
         """Raises RuntimeError where there is work and the core has been silent for too long."""

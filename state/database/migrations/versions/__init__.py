@@ -1,4 +1,4 @@
-"""One file per step.
+"""One file per step. A step that was released is never edited: databases have taken it.
 
 v0001_accounts.py     organisations, users, keys, budgets
 v0002_money.py        reservations and usage lines

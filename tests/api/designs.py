@@ -1,0 +1,124 @@
+"""Orders of voices over the real app, for the tests of what becomes of them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.api.conftest import Api
+from tests.engines import ObedientDesigner
+from tests.state.books import eventually
+from tests.waiting import until
+
+DESIGNS = "/v1/audio/voices/designs"
+OPTIONS = "/v1/audio/voices/design-options"
+ORDER = {"gender": "f", "age_years": 34, "language": "en"}
+DEPLOYMENT = "voice-design-qwen3-tts"
+COST_MICRO_EUR = 1500
+"""Of a voice of the obedient designer."""
+HELD_MICRO_EUR = 60_000
+"""Before it is made."""
+
+Draft = dict[str, Any]
+
+
+def designer(api: Api) -> ObedientDesigner:
+    adapter: ObedientDesigner = api.engine(DEPLOYMENT).adapter
+    return adapter
+
+
+async def order(
+    api: Api, key: str | None = None, headers: dict[str, str] | None = None, **fields: Any
+) -> httpx.Response:
+    return await api.send("POST", DESIGNS, key, json=ORDER | fields, headers=headers or {})
+
+
+async def ordered(api: Api, key: str | None = None, **fields: Any) -> Draft:
+    """A draft as it was answered when it was ordered."""
+    reply = await order(api, key, **fields)
+    assert reply.status_code == 202, reply.text
+    body: Draft = reply.json()
+    return body
+
+
+async def poll(api: Api, draft: Draft, key: str | None = None) -> Draft:
+    reply = await api.send("GET", f"{DESIGNS}/{draft['id']}", key)
+    assert reply.status_code == 200, reply.text
+    body: Draft = reply.json()
+    return body
+
+
+async def listed(api: Api, key: str | None = None) -> list[Draft]:
+    drafts: list[Draft] = (await api.send("GET", DESIGNS, key)).json()["data"]
+    return drafts
+
+
+async def arrived(api: Api, draft: Draft, *statuses: str) -> Draft:
+    """The draft once it has one of `statuses`; nobody polls it until then."""
+
+    async def is_there() -> bool:
+        found = await api.state.drafts.read(draft["id"])
+        return found is not None and found.state in statuses
+
+    await eventually(is_there)
+    return await poll(api, draft)
+
+
+async def made(api: Api, **fields: Any) -> Draft:
+    """A draft that is ready, or has failed."""
+    return await arrived(api, await ordered(api, **fields), "ready", "failed")
+
+
+async def adopt(api: Api, draft: Draft, key: str | None = None, **fields: Any) -> httpx.Response:
+    body = {"json": fields} if fields else {}
+    return await api.send("POST", f"{DESIGNS}/{draft['id']}/adopt", key, **body)
+
+
+async def discard(api: Api, draft: Draft, key: str | None = None) -> httpx.Response:
+    return await api.send("DELETE", f"{DESIGNS}/{draft['id']}", key)
+
+
+async def stored(api: Api) -> list[str]:
+    """Names of all bytes of drafts."""
+    folder = api.state.blobs._folder  # type: ignore[attr-defined]
+    return sorted(str(path.relative_to(folder)) for path in folder.glob("drafts/**/*") if path.is_file())
+
+
+async def until_designed(api: Api) -> None:
+    """Returns once the designer is at work."""
+    await until(lambda: designer(api).under_way == 1)
+
+
+async def until_idle(api: Api) -> None:
+    """Returns once this process works on no draft."""
+    await until(lambda: not api.service.drafts._working)
+
+
+@pytest.fixture
+async def held(api: Api) -> AsyncIterator[Draft]:
+    """A draft whose designer waits until it is told to go on."""
+    draft = await ordered(api, instruct="hold")
+    await until_designed(api)
+    yield draft
+    designer(api).go.set()
+
+
+@asynccontextmanager
+async def draft_in(api: Api, state: str) -> AsyncIterator[Draft]:
+    """A draft in any state."""
+    if state == "pending":
+        yield await ordered(api, instruct="hold")
+        designer(api).go.set()
+        return
+    draft = await made(api, instruct="fail" if state == "failed" else "a voice")
+    if state == "adopted":
+        assert (await adopt(api, draft)).status_code == 200
+    if state == "discarded":
+        assert (await discard(api, draft)).status_code == 200
+    found = await poll(api, draft)
+    assert found["status"] == state
+    yield found

@@ -1,0 +1,40 @@
+"""An app at a port of loopback, bodies as in a replica of Serve."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import uvicorn
+from ray.serve._private.direct_ingress_http_util import ASGIDIReceiveProxy
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from autoscaling.ray_internals.replica import bound_body_queue
+from tests.waiting import until
+
+
+def as_in_serve(app: ASGIApp) -> ASGIApp:
+    """`app` behind what Serve puts before it in a replica whose routes run in its own event loop."""
+
+    async def served(scope: Scope, receive: Receive, send: Send) -> None:
+        proxy = ASGIDIReceiveProxy(scope, receive, asyncio.get_running_loop())
+        fetching = proxy.fetch_until_disconnect_task()
+        try:
+            await app(scope, proxy, send)
+        finally:
+            fetching.cancel()
+
+    return served
+
+
+@asynccontextmanager
+async def at_port(app: ASGIApp) -> AsyncIterator[str]:
+    """Serves `app` at a port of its own, and gives its address."""
+    bound_body_queue()
+    server = uvicorn.Server(uvicorn.Config(as_in_serve(app), port=0, lifespan="off", log_level="error"))
+    serving = asyncio.create_task(server.serve())
+    await until(lambda: server.started)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    await serving

@@ -1,0 +1,203 @@
+"""`cluster/kubernetes` as KubeRay, Kubernetes and Serve read it, and what it must keep closed."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import jsonschema
+import kubernetes_validate
+import pytest
+import yaml
+from ray import __version__ as ray_version
+from ray.serve.schema import ServeDeploySchema
+
+import configs
+from audio.sandbox import ON_DISK_BYTES
+from contract.catalog import Model
+from contract.limits import UPLOAD_BYTES
+from launch.check.cost import replica_of
+from launch.check.faults import Site, faults, plan_of
+from tests.cluster_config.rayservice import RAY_SERVICE
+from tests.docs.pages import ROOT
+
+FOLDER = ROOT / "cluster/kubernetes"
+OBJECTS: list[dict[str, Any]] = [
+    found for file in sorted(FOLDER.glob("*.yaml")) for found in yaml.safe_load_all(file.read_text("utf-8"))
+]
+(SERVICE,) = [found for found in OBJECTS if found["kind"] == "RayService"]
+PLAIN = [found for found in OBJECTS if found is not SERVICE]
+"""What Kubernetes knows by itself."""
+CLUSTER = SERVICE["spec"]["rayClusterConfig"]
+GROUPS = {group["groupName"]: group for group in CLUSTER["workerGroupSpecs"]}
+TEMPLATES = {"head": CLUSTER["headGroupSpec"]["template"]} | {id: group["template"] for id, group in GROUPS.items()}
+assert all(len(template["spec"]["containers"]) == 1 for template in TEMPLATES.values())
+CONTAINERS = {id: template["spec"]["containers"][0] for id, template in TEMPLATES.items()}
+OURS = {"app.kubernetes.io/part-of": "parlance"}
+
+
+def named(kind: str) -> list[dict[str, Any]]:
+    """Every object of a kind."""
+    return [found for found in OBJECTS if found["kind"] == kind]
+
+
+def reached(selector: dict[str, Any]) -> set[str]:
+    """Groups whose pods a selector finds."""
+    wanted = selector["matchLabels"].items()
+    return {id for id, template in TEMPLATES.items() if wanted <= template["metadata"]["labels"].items()}
+
+
+def test_the_service_is_as_kuberay_defines_it() -> None:
+    jsonschema.validate(SERVICE, RAY_SERVICE)
+
+
+def test_a_misspelt_field_is_refused() -> None:
+    with pytest.raises(jsonschema.ValidationError, match="minReplica"):
+        jsonschema.validate(
+            {**SERVICE, "spec": {"rayClusterConfig": {"headGroupSpec": {"minReplica": 1}}}}, RAY_SERVICE
+        )
+
+
+@pytest.mark.parametrize("found", PLAIN, ids=lambda found: f"{found['kind']}-{found['metadata']['name']}")
+def test_objects_are_as_kubernetes_defines_them(found: dict[str, Any]) -> None:
+    kubernetes_validate.validate(found, "1.37", strict=True)
+    misspelt = {**found, "metadata": found["metadata"] | {"lables": {}}}
+    with pytest.raises(kubernetes_validate.ValidationError, match="lables"):
+        kubernetes_validate.validate(misspelt, "1.37", strict=True)
+
+
+@pytest.mark.parametrize("group", TEMPLATES)
+def test_pods_are_as_kubernetes_defines_them(group: str) -> None:
+    pods = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": group}, "template": TEMPLATES[group]}
+    kubernetes_validate.validate(pods, "1.37", strict=True)
+
+
+def test_serve_can_read_what_it_shall_deploy() -> None:
+    config = yaml.safe_load(SERVICE["spec"]["serveConfigV2"])
+    ServeDeploySchema.model_validate(config)
+    # In all but where the ingress runs, it is the profile's own file.
+    profile = yaml.safe_load((ROOT / "configs/production.yaml").read_text("utf-8"))
+    (deployment,) = config["applications"][0].pop("deployments")
+    assert config == profile
+    assert deployment == {"name": "ingress", "ray_actor_options": {"num_cpus": 0, "resources": {"ingress": 1}}}
+
+
+def test_ingress_pods_hold_an_ingress_each_and_no_engine() -> None:
+    params = GROUPS["ingress"]["rayStartParams"]
+    assert params["num-cpus"] == CLUSTER["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"
+    assert yaml.safe_load(yaml.safe_load(params["resources"])) == {"ingress": 1}
+    assert GROUPS["ingress"]["minReplicas"] == 2
+
+
+def test_the_start_is_refused_until_the_proxy_with_tls_is_named() -> None:
+    """Nobody in the cluster's whole network is believed by default."""
+    (settings,) = [found["data"] for found in named("ConfigMap")]
+    assert settings["PARLANCE_PROXIES"] == ""
+    plan = plan_of(yaml.safe_load(SERVICE["spec"]["serveConfigV2"])["applications"][0]["args"])
+    assert any("PARLANCE_PROXIES" in reason for reason in faults(plan, Site(settings, is_here=False)))
+    named_too = settings | {"PARLANCE_PROXIES": "10.1.2.3"}
+    assert not any("PARLANCE_PROXIES" in reason for reason in faults(plan, Site(named_too, is_here=False)))
+
+
+def test_gpus_are_at_zero_until_somebody_asks() -> None:
+    with_gpus = {id for id, found in CONTAINERS.items() if "nvidia.com/gpu" in found["resources"]["limits"]}
+    assert with_gpus == {"gpu-h100", "gpu-a100"}
+    assert {GROUPS[id]["minReplicas"] for id in with_gpus} == {0}
+    assert CLUSTER["enableInTreeAutoscaling"]
+
+
+@pytest.mark.parametrize("model", [*configs.load("production").deployed()], ids=lambda model: model.deployment)
+def test_every_engine_of_production_fits_a_pod(model: Model) -> None:
+    replica = replica_of(model)
+    fitting = set()
+    for id in GROUPS.keys() - {"ingress"}:
+        limits = CONTAINERS[id]["resources"]["limits"]
+        memory_bytes = int(limits["memory"].removesuffix("Gi")) << 30
+        cpus, gpus = int(limits["cpu"]), limits.get("nvidia.com/gpu", 0)
+        if replica.cpus <= cpus and replica.gpus <= gpus and (replica.memory_bytes or 0) <= memory_bytes:
+            fitting.add(id)
+    # What takes a share of a card finds either make; what takes none needs no card.
+    assert {"gpu-h100", "gpu-a100"} <= fitting
+    assert ("cpu" in fitting) is (replica.gpus == 0)
+
+
+def test_ray_is_the_one_that_is_installed() -> None:
+    assert CLUSTER["rayVersion"] == ray_version
+
+
+def test_ray_asks_for_its_token_and_survives_its_head() -> None:
+    assert CLUSTER["authOptions"] == {"mode": "token", "secretName": "parlance"}
+    password = CLUSTER["gcsFaultToleranceOptions"]["redisPassword"]
+    assert password == {"valueFrom": {"secretKeyRef": {"name": "parlance", "key": "redis_password"}}}
+
+
+@pytest.mark.parametrize("group", TEMPLATES)
+def test_pods_may_do_little(group: str) -> None:
+    pod = TEMPLATES[group]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert pod["securityContext"]["runAsUser"] == 1000  # as the images have it
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert pod["automountServiceAccountToken"] is (group == "head")
+    confined = CONTAINERS[group]["securityContext"]
+    assert confined["capabilities"] == {"drop": ["ALL"]}
+    assert not confined["allowPrivilegeEscalation"]
+    assert confined["readOnlyRootFilesystem"]
+
+
+@pytest.mark.parametrize("group", TEMPLATES)
+def test_tmp_is_bounded_and_holds_what_three_engines_that_listen_keep_there(group: str) -> None:
+    (limit,) = [v["emptyDir"]["sizeLimit"] for v in TEMPLATES[group]["spec"]["volumes"] if v["name"] == "tmp"]
+    slots = sum(m.serving.max_ongoing_requests for m in configs.load("production").transcription.values() if m.serving)
+    assert int(limit.removesuffix("Gi")) << 30 > 3 * ON_DISK_BYTES + slots * UPLOAD_BYTES
+
+
+@pytest.mark.parametrize("group", TEMPLATES)
+def test_pods_are_probed(group: str) -> None:
+    alive = {"path": "/api/healthz", "port": 52365}
+    ready = alive if group == "head" else {"path": "/-/healthz", "port": 8000}
+    assert CONTAINERS[group]["livenessProbe"]["httpGet"] == alive
+    assert CONTAINERS[group]["readinessProbe"]["httpGet"] == ready
+
+
+@pytest.mark.parametrize("group", TEMPLATES)
+def test_the_secret_of_the_ingress_is_no_engines(group: str) -> None:
+    sources = CONTAINERS[group]["envFrom"]
+    secrets = {source["secretRef"]["name"] for source in sources if "secretRef" in source}
+    assert secrets == ({"parlance-state"} if group in {"head", "ingress"} else {"parlance-providers"})
+
+
+def test_no_file_holds_a_secret() -> None:
+    assert named("Secret") == []
+    text = "".join(file.read_text("utf-8") for file in FOLDER.glob("*.yaml"))
+    assert re.findall(r"://[^/\s]*:[^/\s]*@|PARLANCE_SECRET|prl_|AKIA", text) == []
+
+
+def test_images_are_never_the_latest() -> None:
+    for container in CONTAINERS.values():
+        assert re.search(r":\d+\.\d+\.\d+(@sha256:[0-9a-f]{64})?$", container["image"])
+
+
+def test_strangers_reach_three_ports_and_every_pod_is_behind_that() -> None:
+    allowed: dict[str, set[int]] = {}
+    for policy in named("NetworkPolicy"):
+        for rule in policy["spec"]["ingress"]:
+            if rule["from"] != [{"podSelector": {"matchLabels": OURS}}]:
+                for group in reached(policy["spec"]["podSelector"]):
+                    allowed.setdefault(group, set()).update(port["port"] for port in rule["ports"])
+    assert allowed.pop("head") == {8000, 8080, 8265}  # the operator of KubeRay talks to the head
+    assert allowed == {group: {8000, 8080} for group in GROUPS}
+    (closed,) = [p for p in named("NetworkPolicy") if "Egress" in p["spec"]["policyTypes"]]
+    assert reached(closed["spec"]["podSelector"]) == set(TEMPLATES)
+    assert "Ingress" in closed["spec"]["policyTypes"]
+
+
+def test_a_drained_node_leaves_an_ingress() -> None:
+    (budget,) = named("PodDisruptionBudget")
+    assert reached(budget["spec"]["selector"]) == {"ingress"}
+    # Kubernetes takes no `maxUnavailable` where a controller has no scale, and RayCluster has none.
+    assert budget["spec"]["minAvailable"] == 1 < GROUPS["ingress"]["minReplicas"]
+
+
+def test_neither_it_nor_rays_own_launcher_knows_a_model() -> None:
+    text = "".join(file.read_text("utf-8") for file in (*FOLDER.glob("*.yaml"), ROOT / "cluster.yaml"))
+    assert [model.id for model in configs.load("production").models() if model.id in text] == []

@@ -1,0 +1,160 @@
+"""What pages say of limits, plans, engines and profiles against `contract/` and the catalogue, in both directions."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import TypeGuard
+
+import configs
+from contract import completions, embeddings, limits, rerank
+from contract.access import TARIFFS, Scope
+from contract.catalog import Catalog, Serving
+from contract.chat import request as chat
+from contract.chat import schemas, thinking
+from contract.chat import tools as chat_tools
+from contract.messages import request as messages
+from contract.responses import request as responses
+from contract.speech import voices
+from contract.transcription.uploads import RECORDING_TYPES
+from tests.docs.pages import API, README, ROOT, rows
+
+CONCEPTS = ROOT / "docs/concepts.md"
+OPERATING = ROOT / "docs/operating.md"
+TRANSCRIBERS = ("voxtral-mini-transcribe", "whisper-large-v3")
+IDLE_S = Serving.model_fields["idle_s"].default
+
+Value = float | tuple[float, ...]
+"""A limit, or its two bounds."""
+
+UNITS = {"KiB": 1024, "MiB": 1024 * 1024}
+MODULES = (
+    limits,
+    chat,
+    chat_tools,
+    schemas,
+    thinking,
+    responses,
+    messages,
+    completions,
+    embeddings,
+    rerank,
+    voices,
+)
+NOT_LIMITS = {"contract.limits.MIB", "contract.embeddings.FLOAT_BYTES", "contract.embeddings.VECTOR_BYTES"}
+
+
+def test_plans() -> None:
+    told = {name: (_number(rate), _number(streams), voices) for name, rate, streams, voices in rows(API, "plan")}
+    assert told == {
+        plan.name: (plan.requests_per_minute, plan.concurrent_streams, "yes" if plan.voices else "no")
+        for plan in TARIFFS.values()
+    }
+
+
+def test_scopes() -> None:
+    assert [row[0] for row in rows(API, "scope")] == [scope.value for scope in Scope]
+
+
+def test_limits() -> None:
+    told = {name: _number(value) for _, value, name in rows(API, "limit", "value")}
+    written: dict[str, Value] = {}
+    for module in MODULES:
+        written |= _constants(module)
+    assert told == written
+
+
+def test_speech_engines() -> None:
+    told = {row[0]: row[1:] for row in rows(API, "engine", "model", "languages")}
+    assert told == {
+        model.provider: [
+            id,
+            " ".join(model.languages),
+            " ".join(model.formats),
+            f"{model.max_input_chars:,}",
+            " ".join([*model.tags, *(f"<{span}>" for span in model.spans)]),
+        ]
+        for id, model in configs.load("embedded").speech.items()
+    }
+
+
+def test_recording_types() -> None:
+    (told,) = re.findall(r"^\| `mime` \|(.*)\|$", API.read_text("utf-8"), re.MULTILINE)
+    assert re.findall(r"audio/[\w-]+", told) == list(RECORDING_TYPES)
+
+
+def test_profiles() -> None:
+    told = {row[0]: row[2] for row in rows(OPERATING, "profile", "meant for")}
+    assert told.keys() == set(configs.PROFILES)
+    everything = {model.id for model in configs.load("embedded").models()}
+    for profile in set(configs.PROFILES) - {"embedded"}:
+        named = everything & set(re.findall(r"[\w.-]+", told[profile]))
+        set_up = {model.id for model in configs.load(profile).deployed()}
+        assert named == set_up, profile
+        assert set_up or told[profile] == "no model"
+
+
+def test_health_example_shows_every_engine_of_the_embedded_profile() -> None:
+    (example,) = re.findall(
+        r'^```json\n(\{\s+"status": "ok".*?)^```$', API.read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
+    told = json.loads(example)["replicas"]
+    assert list(told) == [model.deployment for model in configs.load("embedded").deployed()]
+
+
+def test_licence_of_embedded_speech() -> None:
+    licences = {model.runtime_license for model in configs.load("embedded").speech.values()}
+    assert licences == {"Apache-2.0 AND GPL-3.0-or-later"}
+    assert "`embedded` `Apache-2.0 AND GPL-3.0-or-later` for every speech engine" in _unwrapped(API)
+    assert "In `embedded` that is Apache-2.0 AND GPL-3.0-or-later for all four speech engines" in _unwrapped(README)
+
+
+def test_idle_times() -> None:
+    others = _idle_times(configs.load("embedded"))
+    assert (IDLE_S, others) == (300, dict.fromkeys(("cosyvoice", "qwen", *TRANSCRIBERS, "the voice designer"), 120))
+    assert "120 s for `cosyvoice`, `qwen`, both transcribers and the voice designer" in _unwrapped(API)
+    assert "after 5 minutes, `cosyvoice`, `qwen`, the transcribers and the voice designer after 2" in _unwrapped(
+        CONCEPTS
+    )
+
+
+def _constants(module: ModuleType) -> dict[str, Value]:
+    """Numbers and pairs of them, in capitals, that the module itself defines and does not import from a neighbour."""
+    lines = ast.parse(inspect.getsource(module)).body
+    own = {target.id for line in lines if isinstance(line, ast.Assign) for target in line.targets if _is_name(target)}
+    return {
+        f"{module.__name__}.{name}": value
+        for name, value in vars(module).items()
+        if name in own
+        and name.isupper()
+        and all(type(number) in (int, float) for number in (value if type(value) is tuple else (value,)))
+        and f"{module.__name__}.{name}" not in NOT_LIMITS
+    }
+
+
+def _is_name(target: ast.expr) -> TypeGuard[ast.Name]:
+    return isinstance(target, ast.Name)
+
+
+def _number(text: str) -> Value:
+    """`1,024`, `0.5`, `8 MiB` or `60 s` as a number in the unit of the constant, `2 to 26` as a pair."""
+    if pair := re.fullmatch(r"([\d,.]+) to ([\d,.]+)", text):
+        return tuple(_number(bound) for bound in pair.groups())
+    value, _, unit = text.partition(" ")
+    return ast.literal_eval(value.replace(",", "")) * UNITS.get(unit, 1)
+
+
+def _unwrapped(page: Path) -> str:
+    return " ".join(page.read_text("utf-8").split())
+
+
+def _idle_times(catalog: Catalog) -> dict[str, float]:
+    """Seconds by engine, of those that do not keep to the default."""
+    serving = {model.provider: model.serving for model in catalog.speech.values()}
+    serving |= {"the voice designer": next(iter(catalog.voice_design.values())).serving}
+    serving |= {model.id: model.serving for model in catalog.deployed() if model.noun not in ("speech", "voice_design")}
+    return {name: table.idle_s for name, table in serving.items() if table and table.idle_s != IDLE_S}

@@ -1,0 +1,133 @@
+"""What pages refer to is there: links, pictures, files, folders, terms of the glossary, tests and attacks.
+
+The dark picture of a pair says the same as the light one.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+import benchmarks.attacks.__main__  # noqa: F401  # fills the list
+from benchmarks.attacks.attack import ATTACKS
+from contract.transcription.uploads import RECORDING_TYPES
+from tests.docs.pages import PAGES, README, ROOMS, ROOT, anchors, prose, tables
+
+LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
+FOLDERS = (*ROOMS, "cluster", "requirements", "tests")
+FILE = re.compile(rf"`((?:{'|'.join(FOLDERS)})/[\w./-]*|[\w-]+\.(?:py|toml|md|yaml|lock)|Makefile|LICENSE)`")
+MADE_LATER = {"var/", "weights.toml", "models/letters.py"}
+MEDIA_TYPES = {*RECORDING_TYPES, "text/event-stream", "text/plain", "text/vtt"}
+"""They look like files of the folders `audio` and `text`."""
+PICTURE = re.compile(r'(?:src|srcset)="([^"]+)"|!\[[^\]]*\]\(([^)]+)\)')
+LIGHT = sorted((ROOT / "docs/images").glob("*-light.svg"))
+COLOUR = re.compile(r"#[0-9a-f]{6}")
+(TREE,) = re.findall(r"^```text\n(graph\.py .*?)^```$", README.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+THREATS = tables(ROOT / "docs/threat-model.md", "tried")
+DEFINED = re.compile(r"^(?:async )?def (test_\w+)\(", re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in LINK.findall(prose(page)):
+        if target.startswith("https://"):
+            continue
+        path, _, fragment = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        assert file.exists(), f"{page.name} links to {target}"
+        assert not fragment or fragment in anchors(file), f"{page.name} links to {target}"
+
+
+def test_pictures_that_are_shown_are_there() -> None:
+    for page in PAGES:
+        for names in PICTURE.findall(page.read_text("utf-8")):
+            assert (page.parent / "".join(names)).exists(), f"{page.name} shows {names}"
+
+
+@pytest.mark.parametrize("light", LIGHT, ids=lambda file: file.stem)
+def test_a_pair_differs_in_colours_only(light: Path) -> None:
+    pair = [file.read_text("utf-8") for file in (light, light.with_name(light.name.replace("light", "dark")))]
+    assert COLOUR.sub("", pair[0]) == COLOUR.sub("", pair[1])
+    assert COLOUR.findall(pair[0]) != COLOUR.findall(pair[1])
+
+
+@pytest.mark.parametrize("light", LIGHT, ids=lambda file: file.stem)
+def test_a_picture_can_be_read_aloud(light: Path) -> None:
+    tags = {child.tag.rpartition("}")[2] for child in ElementTree.parse(light).getroot()}
+    assert {"title", "desc"} <= tags
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_named_files_exist(page: Path) -> None:
+    everywhere = {file.name for file in _files()}
+    for name in FILE.findall(prose(page)):
+        if name in MADE_LATER | MEDIA_TYPES:
+            continue
+        found = (ROOT / name).exists() if "/" in name else name in everywhere
+        assert found, f"{page.name} names `{name}`"
+
+
+def test_tree_names_only_what_exists() -> None:
+    folder = ROOT
+    for line in TREE.splitlines():
+        names, comment = re.match(r" {0,2}(\S+(?: \S+)*)(?: {2,}(.*))?$", line).groups()  # type: ignore[union-attr]
+        assert comment, f"the tree says nothing of {names}"
+        if not line.startswith(" "):
+            folder = ROOT
+        for name in names.split():
+            assert (folder / name).exists(), f"the tree names {name} in {folder.name}"
+        if not line.startswith(" ") and names.endswith("/"):
+            folder = ROOT / names
+
+
+def test_tree_names_every_folder() -> None:
+    missing = {f"{name}/" for name in FOLDERS} - set(re.findall(r"^\S+/", TREE, re.MULTILINE))
+    assert not missing
+
+
+def test_every_decision_is_numbered_once_and_linked() -> None:
+    files = sorted(file.name for file in (ROOT / "docs/decisions").glob("*.md"))
+    assert [int(name[:4]) for name in files] == list(range(1, len(files) + 1))
+    for name in files:
+        assert f"(decisions/{name})" in (ROOT / "docs/README.md").read_text("utf-8"), (
+            f"docs/README.md does not link {name}"
+        )
+
+
+def test_the_index_links_every_page() -> None:
+    index = (ROOT / "docs/README.md").read_text("utf-8")
+    assert [
+        page.name for page in (ROOT / "docs").glob("*.md") if page.name != "README.md" and f"({page.name})" not in index
+    ] == []
+
+
+def test_terms_of_the_glossary_live_where_it_says() -> None:
+    rows = [row for table in tables(ROOT / "docs/glossary.md", "term") for row in table]
+    assert len(rows) >= 30
+    for terms, standard, meaning, where in rows:
+        text = _words((ROOT / where).read_text("utf-8"))
+        missing = [term for term in re.findall(r"\*\*([^*]+)\*\*", terms) if _words(term) not in text]
+        assert not missing, f"{where} does not have {missing}"
+        assert standard
+        assert meaning
+
+
+def test_the_threat_model_names_tests_and_attacks_that_are_there_and_every_attack() -> None:
+    assert len(THREATS) == 7
+    shown = {name for table in THREATS for row in table for name in row[-1].split(", ")}
+    files = (ROOT / "tests").rglob("test_*.py")
+    tests = {name for file in files for name in DEFINED.findall(file.read_text("utf-8"))}
+    assert {name for name in shown if name.startswith("test_")} - tests == set()
+    assert {name for name in shown if not name.startswith("test_")} == set(ATTACKS)
+
+
+def _words(text: str) -> str:
+    """`text` in lower case, with identifiers taken apart: `FairQueue` and `fair_queue` are `fair queue`."""
+    return re.sub(r"[\W_]+", " ", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text)).lower().strip()
+
+
+def _files() -> list[Path]:
+    return [file for folder in FOLDERS for file in (ROOT / folder).rglob("*")] + list(ROOT.iterdir())

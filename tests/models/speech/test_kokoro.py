@@ -1,0 +1,275 @@
+"""Kokoro behind the engines of the embedded profile: with its real weights where something must be heard."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import combinations, pairwise
+from typing import Any
+
+import av
+import numpy as np
+import pytest
+
+import configs
+import models
+from contract.catalog import SpeechModel
+from contract.speech.engine import SpeechJob
+from models.kokoro.speaker import LEVEL, SAMPLE_RATE, Kokoro
+from models.kokoro.styles import KokoroVoice
+from models.speech.kokoro import FIRST_CHARS, KokoroSpeech
+from tests.models.conftest import Fetched
+from tests.models.hearing import pitch_of, sound_of, tone
+from tests.models.refusals import refused
+
+CATALOG = configs.load("embedded")
+ENGINES = {model.provider: model for model in CATALOG.speech.values()}
+
+SHORT = "Nobody knows the way."
+LONG = "Nobody knows where the river goes, and nobody asks. " * 12
+
+
+@pytest.fixture(scope="module")
+def kokoro(fetched: Fetched) -> Kokoro:
+    return Kokoro(fetched("kokoro-82m"), 2)
+
+
+@pytest.fixture(scope="module")
+def engine(fetched: Fetched) -> Iterator[KokoroSpeech]:
+    """`cosyvoice`, which has marks, styles, speed and clips, without its watermark."""
+    fetched("kokoro-82m")
+    adapter = models.load(ENGINES["cosyvoice"].model_copy(update={"watermark": False}))
+    yield adapter
+    adapter.close()
+
+
+def height_hz(samples: np.ndarray) -> float:
+    return pitch_of(samples, SAMPLE_RATE).f0_hz
+
+
+# What is heard
+
+
+def test_a_sentence_is_as_long_and_as_loud_as_speech_is(kokoro: Kokoro) -> None:
+    for styles in ({"af_heart": 1.0}, {"am_onyx": 0.5, "bm_fable": 0.5}):
+        sound = kokoro.speak(SHORT, "en", KokoroVoice(styles=styles))
+        assert sound.dtype == np.float32
+        assert sound.ndim == 1
+        assert 0.8 < len(sound) / SAMPLE_RATE < 3
+        assert LEVEL / 2 < sound[np.abs(sound) > 0.003].std() < 2 * LEVEL
+
+
+def test_between_two_styles_the_pitch_follows_the_share(kokoro: Kokoro) -> None:
+    def at(share: float) -> float:
+        styles = {name: weight for name, weight in (("am_echo", 1 - share), ("bf_alice", share)) if weight}
+        return height_hz(kokoro.speak("Nobody knows where it will go.", "en", KokoroVoice(styles=styles)))
+
+    low, middle, high = (at(share) for share in (0, 0.5, 1))
+    assert low < 0.6 * high
+    assert 0.25 < (middle - low) / (high - low) < 0.75
+
+
+def test_every_preset_voice_is_its_own(kokoro: Kokoro) -> None:
+    """Two voices differ in pitch, or in the spectrum of the same sentence."""
+    voices = {
+        slug: KokoroVoice.model_validate(said)
+        for model in ENGINES.values()
+        if model.serving
+        for slug, said in model.serving.options["voices"].items()
+    }
+    sounds = {slug: kokoro.speak("Nobody knows now.", "en", voice) for slug, voice in voices.items()}
+    heights_hz = {slug: height_hz(sound) for slug, sound in sounds.items()}
+    spectra = {slug: _spectrum_db(sound) for slug, sound in sounds.items()}
+    for one, other in combinations(voices, 2):
+        higher = abs(np.log2(heights_hz[one] / heights_hz[other]))
+        brighter_db = np.abs(spectra[one] - spectra[other]).mean()
+        assert higher > 0.1 or brighter_db > 1.5, (one, other, higher, brighter_db)
+    men, women = ([heights_hz[slug] for slug in voices if CATALOG.voices[slug].gender == g] for g in ("m", "f"))
+    assert max(men) < np.median(women)
+    assert np.median(men) < min(women)
+
+
+def _spectrum_db(sound: np.ndarray) -> np.ndarray:
+    """Mean power in 24 bands, each a third of an octave or so, relative to all."""
+    power = np.abs(np.fft.rfft(sound)) ** 2
+    hz = np.fft.rfftfreq(len(sound), 1 / SAMPLE_RATE)
+    edges = np.geomspace(100, 10_000, 25)
+    bands = [power[(hz >= low) & (hz < high)].mean() for low, high in pairwise(edges)]
+    return 10 * np.log10(np.array(bands) / power.mean())
+
+
+@pytest.mark.parametrize("f0_hz", [100, 180])
+def test_a_clip_is_imitated_in_its_pitch(engine: KokoroSpeech, f0_hz: float) -> None:
+    spoken = sound_of(engine, SpeechJob("Nobody knows where it will go.", "en", clip=tone(f0_hz)))
+    assert height_hz(spoken) == pytest.approx(f0_hz, rel=0.15)
+
+
+def test_a_designed_voice_is_spoken_by_its_recipe(engine: KokoroSpeech, kokoro: Kokoro) -> None:
+    voice = KokoroVoice(styles={"am_onyx": 0.6, "am_echo": 0.4})
+    spoken = sound_of(engine, SpeechJob(SHORT, "en", recipe=voice.model_dump_json()))
+    assert len(spoken) == len(kokoro.speak(SHORT, "en", voice))
+    assert height_hz(spoken) < 115
+
+
+def test_styles_and_speed_change_what_is_heard(engine: KokoroSpeech) -> None:
+    plain = SpeechJob(SHORT, "en")
+    usual = sound_of(engine, plain)
+    deep = sound_of(engine, replace(plain, style="a deep, quiet voice"))
+    assert height_hz(deep) < 0.95 * height_hz(usual)
+    assert deep.std() < 0.7 * usual.std()
+    assert len(sound_of(engine, replace(plain, speed=2.0))) == pytest.approx(len(usual) / 2, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "ran", "not_ran"),
+    [("Hello.", "en", b"kokoro-82m", b"espeak-ng"), ("Hallo.", "de", b"espeak-ng", b"kokoro-82m")],
+)
+async def test_the_mark_of_a_file_names_what_spoke_this_text(
+    engine: KokoroSpeech, text: str, language: str, ran: bytes, not_ran: bytes
+) -> None:
+    block = await engine.speak_whole(SpeechJob(text, language))
+    assert ran in block.data
+    assert not_ran not in block.data
+    with av.open(io.BytesIO(block.data)) as file:
+        assert file.streams.audio[0].rate == SAMPLE_RATE
+
+
+@pytest.mark.parametrize("text", ["\0", "\ud800", "😀", "[[h@'loU]]", "<speak>", "\u0301\u0301", "天", " "])
+def test_any_text_is_spoken_or_skipped(engine: KokoroSpeech, text: str) -> None:
+    parts = list(engine.render(SpeechJob(text, "en")))
+    assert parts[-1].characters == len(text)
+    assert all(np.isfinite(part.samples).all() for part in parts)
+    assert sum(len(part.samples) for part in parts)
+
+
+# Turns
+
+
+class Tones:
+    """In place of the network: it hums as long as it was given phonemes, and lets one run through at a time."""
+
+    def __init__(self) -> None:
+        self.lengths: list[int] = []
+        self.is_open = threading.Event()
+        self.is_open.set()
+        self.began = threading.Semaphore(0)
+        self.gate = threading.Semaphore(0)
+
+    def run(self, _names: None, given: dict[str, Any]) -> list[np.ndarray]:
+        self.lengths.append(given["tokens"].shape[1])
+        self.began.release()
+        if not self.is_open.is_set():
+            assert self.gate.acquire(timeout=30)
+        return [np.sin(np.arange(600 * given["tokens"].shape[1]) / 20).astype(np.float32)]
+
+
+@pytest.fixture
+def humming(engine: KokoroSpeech, monkeypatch: pytest.MonkeyPatch) -> Tones:
+    tones = Tones()
+    monkeypatch.setattr(engine._kokoro, "_session", tones)
+    return tones
+
+
+def test_the_first_sound_comes_after_the_first_clause(engine: KokoroSpeech, humming: Tones) -> None:
+    parts = engine.render(SpeechJob(LONG, "en"))
+    first = next(parts)
+    assert len(humming.lengths) == 1
+    assert LONG[: first.characters] == "Nobody knows where the river goes, "
+    assert first.characters <= FIRST_CHARS
+    assert next(parts).characters == LONG.index(".") + 2
+    parts.close()
+
+
+@pytest.mark.parametrize("length", [FIRST_CHARS - 1, FIRST_CHARS, FIRST_CHARS + 1])
+def test_a_short_first_sentence_is_not_cut(engine: KokoroSpeech, humming: Tones, length: int) -> None:
+    text = ("word " * 20)[: length - 1].replace(" w", "aw") + "."
+    cut = text[:20] + " " + text[21:]
+    assert len(list(engine.render(SpeechJob(cut, "en")))) == (1 if length <= FIRST_CHARS else 2)
+
+
+def test_a_short_text_waits_for_no_long_one_of_another_owner(engine: KokoroSpeech, humming: Tones) -> None:
+    humming.is_open.clear()
+    turns = engine._kokoro._slots
+    with ThreadPoolExecutor(4) as threads:
+        long = [threads.submit(sound_of, engine, SpeechJob(LONG, "en", owner="much")) for _ in range(3)]
+        assert humming.began.acquire(timeout=30)
+        while turns.waiting < 2:  # the other two wait for their turn
+            threading.Event().wait(0.001)
+        short = threads.submit(sound_of, engine, SpeechJob("Hi.", "en", owner="little"))
+        assert humming.began.acquire(timeout=30)
+        humming.gate.release(3)
+        assert len(short.result(30))
+        assert not any(one.done() for one in long)
+        humming.is_open.set()
+        humming.gate.release(8)
+        assert len({len(one.result(30)) for one in long}) == 1
+
+
+async def test_who_leaves_stops_the_engine_after_the_sentence_at_hand(engine: KokoroSpeech, humming: Tones) -> None:
+    blocks = engine.speak(SpeechJob(LONG, "en"))
+    await anext(blocks)
+    await blocks.aclose()
+    humming.is_open.set()
+    assert len(sound_of(engine, SpeechJob("Hi.", "en")))  # whatever was under way has had its turn before
+    assert len(humming.lengths) <= 4
+
+
+@pytest.mark.parametrize("text", ["9" * 4000, "a" * 4000, "word " * 800, "\n" * 4000, "天" * 500, "😀" * 500])
+@pytest.mark.parametrize("language", ["en", "hi", "zh"])
+def test_long_and_hostile_texts_are_cut_into_turns(
+    engine: KokoroSpeech, humming: Tones, text: str, language: str
+) -> None:
+    parts = list(engine.render(SpeechJob(text, language)))
+    assert parts[-1].characters == len(text)
+    assert all(length <= 222 for length in humming.lengths)
+
+
+# What is refused
+
+
+def test_a_voice_of_another_engine_is_refused(engine: KokoroSpeech) -> None:
+    with refused("UNKNOWN_VOICE"):
+        next(engine.render(SpeechJob("Hi.", "en", "M1")))
+
+
+def changed(model: SpeechModel, **serving: Any) -> SpeechModel:
+    assert model.serving is not None
+    return model.model_copy(update={"serving": model.serving.model_copy(update=serving)})
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"options": {"voices": {"x": {"styles": {"af_nobody": 1}}}}}, "voice `x` of `qwen3-tts`: .* `af_nobody`"),
+        ({"languages": ("en", "de")}, "does not speak `de`"),
+        ({"options": {"voices": {}}}, r"`options\.voices`"),
+    ],
+)
+def test_a_stanza_that_kokoro_cannot_serve_is_refused(kokoro: Kokoro, change: dict, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        models.load(changed(ENGINES["qwen"], **change))
+
+
+def test_kokoro_refuses_what_it_has_not(kokoro: Kokoro) -> None:
+    with pytest.raises(ValueError, match="does not speak `de`"):
+        kokoro.speak("Hallo.", "de", KokoroVoice(styles={"af_heart": 1}))
+    with pytest.raises(ValueError, match="no style `af_nobody`"):
+        kokoro.speak("Hello.", "en", KokoroVoice(styles={"af_nobody": 1}))
+
+
+def test_every_preset_has_a_voice_of_both_synthesizers() -> None:
+    seen = set()
+    for profile in configs.PROFILES:
+        catalog = configs.load(profile)
+        for model in catalog.speech.values():
+            if model.serving and model.serving.adapter == "models.speech.kokoro:KokoroSpeech":
+                seen.add(profile)
+                slugs = {voice.slug for voice in catalog.voices.values() if voice.provider == model.provider}
+                voices: Callable[..., Any] = model.serving.options["voices"]
+                assert set(voices) == slugs, model.id
+                assert all("espeak" in said for said in model.serving.options["voices"].values())
+                assert model.serving.fallback
+    assert {"embedded", "cpu"} <= seen

@@ -1,0 +1,143 @@
+"""Marks inside a sentence, spoken by voices that cannot perform them: the sentence stays whole.
+
+Kokoro and Whisper as the embedded profile sets them up, where their weights are; and espeak-ng.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import soundfile
+
+import configs
+import models
+from contract.speech.engine import SpeechJob
+from contract.speech.tags import tags_of
+from contract.transcription.engine import TranscriptionJob
+from models.speech.adapter import SpeechAdapter
+from models.speech.expressive import unmarked
+from tests.models.conftest import Fetched
+from tests.models.hearing import Samples, sound_of
+
+CATALOG = configs.load("embedded")
+ENGINES = {model.provider: model for model in CATALOG.speech.values()}
+
+TAG_S = 0.3
+"""What a tag may take, and a little for a melody that changes."""
+SPARE_S = 0.1
+
+TAGS = {"cosyvoice": ("[breath]", "[laughter]"), "supertonic": ("<breath>", "<sigh>")}
+
+
+@pytest.fixture(scope="module")
+def speakers(fetched: Fetched) -> Iterator[dict[str, SpeechAdapter]]:
+    """Engines with marks, without their watermark, which takes longer than they do."""
+    fetched("kokoro-82m")
+    loaded = {name: models.load(ENGINES[name].model_copy(update={"watermark": False})) for name in TAGS}
+    yield loaded
+    for engine in loaded.values():
+        engine.close()
+
+
+def said(engine: SpeechAdapter, text: str, language: str) -> Samples:
+    return sound_of(engine, SpeechJob(text, language))
+
+
+SENTENCES = {
+    "en": "Hello there | my good friend | today.",
+    "de": "Hallo mein guter | alter Freund | heute.",
+    "fr": "Bonjour mon cher | ami d'enfance | aujourd'hui.",
+    "ru": "Привет мой старый | добрый друг | сегодня.",
+    "ja": "こんにちは | 私の友達 | 今日。",
+}
+
+
+@pytest.mark.parametrize("language", SENTENCES)
+@pytest.mark.parametrize("provider", TAGS)
+def test_a_tag_takes_no_more_than_a_breath(speakers: dict[str, SpeechAdapter], provider: str, language: str) -> None:
+    engine = speakers[provider]
+    if language not in engine.model.languages:
+        pytest.skip(f"{provider} has no {language}")
+    without, *tagged = (
+        said(engine, SENTENCES[language].replace("|", mark), language) for mark in ("", *TAGS[provider])
+    )
+    for sound in tagged:
+        more_s = (len(sound) - len(without)) / engine.sample_rate
+        assert -SPARE_S <= more_s <= 2 * TAG_S + SPARE_S
+        assert longest_pause_s(sound, engine.sample_rate) < TAG_S + SPARE_S
+
+
+def longest_pause_s(sound: np.ndarray, rate: int) -> float:
+    """Between what is said."""
+    loud = np.flatnonzero(np.abs(sound) > 0.02 * np.abs(sound).max())
+    return float(np.diff(loud).max()) / rate
+
+
+@pytest.mark.parametrize("span", ["strong", "laughter"])
+def test_a_span_costs_nothing(speakers: dict[str, SpeechAdapter], span: str) -> None:
+    engine = speakers["cosyvoice"]
+    plain = said(engine, "Hello there my good friend today.", "en")
+    marked = said(engine, f"Hello <{span}>there my good</{span}> friend today.", "en")
+    assert len(marked) == len(plain)
+    assert np.allclose(marked, plain, atol=1e-3)
+
+
+@pytest.mark.parametrize("provider", TAGS)
+async def test_a_listener_hears_one_sentence(
+    speakers: dict[str, SpeechAdapter], fetched: Fetched, provider: str
+) -> None:
+    fetched("whisper-base")
+    engine, listener = speakers[provider], models.load(CATALOG.transcription["whisper-large-v3"])
+    for mark in TAGS[provider]:
+        file, sound = io.BytesIO(), said(engine, SENTENCES["en"].replace("|", mark), "en")
+        soundfile.write(file, sound, engine.sample_rate, format="FLAC")
+        parts = [part async for part in listener.transcribe(TranscriptionJob(file.getvalue(), language="en"))]
+        heard = " ".join(segment.text for part in parts for segment in part.segments).strip()
+        assert words(heard) == words(SENTENCES["en"])
+        assert not re.search(r"[.!?]\s", heard), heard
+    listener.close()
+
+
+def words(text: str) -> list[str]:
+    return re.findall(r"\w+", text.lower())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Hello [breath] my", "Hello, my"),
+        ("Hello[laughter]my friend", "Hello, my friend"),
+        ("a [breath] [laughter]<strong>b</strong>", "a, b"),
+        ("un<strong>believ</strong>able", "unbelievable"),
+        ("<laughter>all of it</laughter> and more", "all of it and more"),
+        ("[breath] Hi.", " Hi."),
+        ("Hi. [breath] You.", "Hi. You."),
+        ("Hi [breath].", "Hi ."),
+        ("1[breath]000", "1, 000"),
+        ("A.\n\n[breath]\n\nB", "A.\n\n\n\nB"),
+        ("你好[breath]朋友", "你好, 朋友"),
+        ("no [mark] <here>", "no [mark] <here>"),
+    ],
+)
+def test_what_is_spoken_of_a_text_with_marks(text: str, said: str) -> None:
+    spoken, ends = unmarked(text, ENGINES["cosyvoice"])
+    assert spoken == said
+    assert len(ends) == len(said)
+    assert ends == sorted(ends)
+    assert ends[-1] == len(text)
+    assert text[ends[0] - 1] == said[0] or ends[0] > 1
+
+
+def test_a_text_of_nothing_but_white_space_and_marks_is_read_in_one_pass() -> None:
+    mark = min(tags_of(ENGINES["cosyvoice"]))
+    for text in (" " * 4000, f"{mark} " * 400, " " * 4000 + mark, "x" + " " * 4000 + "x"):
+        spoken, ends = unmarked(text, ENGINES["cosyvoice"])
+        assert len(spoken) == len(ends)
+
+
+def test_an_engine_without_marks_reads_its_text_as_it_is() -> None:
+    assert unmarked("Hi <breath> you", ENGINES["qwen"]) == ("Hi <breath> you", list(range(1, 16)))

@@ -1,0 +1,222 @@
+"""Whisper base as the embedded profile sets it up: what our own voices say comes back, and nothing else does."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import re
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from itertools import pairwise
+from pathlib import Path
+
+import jiwer
+import numpy as np
+import pytest
+import soundfile
+
+import configs
+import models
+from contract.catalog import TranscriptionModel
+from contract.transcription.engine import Segment, TranscriptionJob, TranscriptUpdate
+from models.transcription.adapter import SAMPLE_RATE
+from models.transcription.faster_whisper import FasterWhisper
+from models.weights.files import WeightsError
+from models.weights.store import ensure
+from tests.models.hearing import Samples, babble, noise, spoken
+from tests.models.refusals import refused
+from tests.waiting import until
+
+CATALOG = configs.load("embedded")
+MODEL = CATALOG.transcription["whisper-large-v3"]
+
+SAID = {
+    "en": "The harbour was quiet in the early morning. A few fishermen were mending their nets beside the old wall.",
+    "de": "Guten Morgen, meine Damen und Herren. Heute sprechen wir über das Wetter in den Bergen.",
+    "es": "Buenos días a todos. Hoy vamos a hablar del tiempo en las montañas.",
+}
+WORST = {"en": 0.35, "de": 0.6, "es": 0.6}
+"""Word error rates that are still understood: the voice is espeak's, which is not a person's."""
+
+
+def say(text: str, language: str = "en") -> Samples:
+    return spoken(text, language, SAMPLE_RATE)
+
+
+@pytest.fixture(scope="module")
+def engine() -> FasterWhisper:
+    return models.load(MODEL)
+
+
+def with_options(**options: object) -> TranscriptionModel:
+    assert MODEL.serving is not None
+    serving = MODEL.serving.model_copy(update={"options": MODEL.serving.options | options})
+    return MODEL.model_copy(update={"serving": serving})
+
+
+def job(samples: np.ndarray, **asked: object) -> TranscriptionJob:
+    file = io.BytesIO()
+    soundfile.write(file, samples, SAMPLE_RATE, format="FLAC")
+    return TranscriptionJob(file.getvalue(), **asked)  # type: ignore[arg-type]
+
+
+async def heard(parts: AsyncIterator[TranscriptUpdate]) -> list[TranscriptUpdate]:
+    return [part async for part in parts]
+
+
+def segments_of(parts: list[TranscriptUpdate]) -> list[Segment]:
+    return [segment for part in parts for segment in part.segments]
+
+
+def text_of(parts: list[TranscriptUpdate]) -> str:
+    return " ".join(segment.text for segment in segments_of(parts))
+
+
+def plain(text: str) -> str:
+    return re.sub(r"[^\w\s]", "", text.lower())
+
+
+@pytest.mark.parametrize("language", SAID)
+async def test_what_is_said_comes_back_in_its_language(engine: FasterWhisper, language: str) -> None:
+    parts = await heard(engine.transcribe(job(say(SAID[language], language))))
+    assert parts[0] == TranscriptUpdate(parts[-1].duration_s)
+    assert {part.language for part in parts[1:]} == {language}
+    assert jiwer.wer(plain(SAID[language]), plain(text_of(parts))) < WORST[language]
+    done = [part.done_s for part in parts]
+    assert done == sorted(done)
+    assert done[-1] == parts[-1].duration_s
+
+
+async def test_words_and_passages_have_times_in_order(engine: FasterWhisper) -> None:
+    samples = say(SAID["en"])
+    silence = np.zeros(2 * SAMPLE_RATE, np.float32)
+    parts = await heard(engine.transcribe(job(np.concatenate([silence, samples]), language="en", words=True)))
+    segments = segments_of(parts)
+    assert len(segments) == 2
+    assert 1.5 < segments[0].start < 2.5
+    times = [at for segment in segments for at in (segment.start, segment.end)]
+    assert times == sorted(times)
+    assert times[-1] <= parts[-1].duration_s
+    for segment in segments:
+        assert " ".join(word.text for word in segment.words) == segment.text
+        assert (segment.words[0].start, segment.words[-1].end) == (segment.start, segment.end)
+        assert all(word.end >= word.start for word in segment.words)
+        assert all(after.start >= before.end for before, after in pairwise(segment.words))
+        assert all(type(word.start) is float and 0 <= (word.probability or 0) <= 1 for word in segment.words)
+        assert segment.tokens
+        assert segment.avg_logprob < 0
+        assert 0 <= segment.no_speech_prob < 0.5
+    assert segments[0].seek == pytest.approx(segments[0].start * 100, abs=5)
+
+
+async def test_who_repeats_himself_is_heard_each_time(engine: FasterWhisper) -> None:
+    sentence = say("The harbour was quiet in the early morning.")
+    text = text_of(await heard(engine.transcribe(job(np.concatenate([sentence] * 8), language="en"))))
+    assert 6 <= text.count("morning") <= 9  # some of the other words come out differently each time
+
+
+async def test_a_prompt_and_terms_decide_how_a_word_is_spelt(engine: FasterWhisper) -> None:
+    samples = say("The colour of the harbour is grey.")  # espeak speaks a little differently each time
+    texts = [
+        text_of(await heard(engine.transcribe(job(samples, language="en", **hint))))
+        for hint in ({"terms": ("harbour", "colour", "neighbour")}, {"prompt": "The harbour and its colour. " * 150})
+    ]
+    assert ["colour" in text for text in texts] == [True, True]
+
+
+@pytest.mark.parametrize("kind", ["silence", "noise", "faint noise", "hum", "beeps", "clicks", "chords", "babble"])
+async def test_where_nobody_speaks_nothing_is_heard(engine: FasterWhisper, kind: str) -> None:
+    sound = babble(SAMPLE_RATE, 20) if kind == "babble" else noise(kind, SAMPLE_RATE)
+    parts = await heard(engine.transcribe(job(sound)))
+    assert segments_of(parts) == []
+    assert parts[-1].done_s == parts[-1].duration_s == 20
+
+
+async def test_a_voice_note_does_not_wait_for_a_long_recording() -> None:
+    engine = models.load(with_options(batch_size=1, beam_size=1))
+    note = say("Good morning.")
+    long = job(np.concatenate([say(SAID["en"])] * 12), language="en")
+    order: list[str] = []
+
+    async def listen(name: str, asked: TranscriptionJob) -> list[TranscriptUpdate]:
+        parts = []
+        async for part in engine.transcribe(asked):
+            order.append(name)
+            parts.append(part)
+        return parts
+
+    results = await asyncio.gather(listen("long", long), listen("note", job(note, language="en")))
+    assert "morning" in text_of(results[1])
+    assert text_of(results[0]).count("fisher") >= 6
+    assert order[-1] == "long"
+    assert order.count("long") > order.count("note")
+    engine.close()
+
+
+async def test_who_leaves_frees_the_engine_after_a_batch() -> None:
+    engine = models.load(with_options(batch_size=1, beam_size=1))
+    asked = job(np.concatenate([say(SAID["en"])] * 10), language="en")
+    seen: list[TranscriptUpdate] = []
+    async with aclosing(engine.transcribe(asked)) as parts:
+        async for part in parts:
+            seen.append(part)
+            if part.segments:
+                break
+    await until(lambda: not engine._stepper.stalls.started_s)
+    assert seen[-1].done_s < seen[-1].duration_s / 2
+    assert seen[-1].segments
+    await engine.check_health()
+    engine.close()
+
+
+async def test_what_is_too_long_or_no_audio_is_refused_in_a_sentence(engine: FasterWhisper) -> None:
+    with refused("AUDIO_TOO_LONG", "the recording lasts more than 2 s"):
+        await heard(engine.transcribe(job(np.zeros(3 * SAMPLE_RATE, np.float32), max_seconds=2)))
+    with refused("AUDIO_UNREADABLE", "cannot be decoded"):
+        await heard(engine.transcribe(TranscriptionJob(b"<html>")))
+
+
+async def test_a_recording_is_read_where_it_lies(engine: FasterWhisper, tmp_path: Path) -> None:
+    path = tmp_path / "a recording.flac"
+    path.write_bytes(job(np.zeros(SAMPLE_RATE, np.float32)).audio)  # type: ignore[arg-type]
+    parts = await heard(engine.transcribe(TranscriptionJob(path.as_uri())))
+    assert parts[-1].duration_s == 1
+    assert path.exists()
+
+
+@pytest.mark.parametrize(("lacks", "says"), [([], "yue"), (["yue", "de"], "de")])
+def test_what_a_stanza_says_of_languages_is_held_against_the_weights(lacks: list[str], says: str) -> None:
+    with pytest.raises(
+        WeightsError, match=f"`lacks_languages` of `{MODEL.id}` is wrong about {says}: the weights lack yue"
+    ):
+        models.load(with_options(lacks_languages=lacks))
+
+
+@pytest.mark.parametrize("missing", ["model.bin", "config.json", "tokenizer.json"])
+def test_a_folder_that_is_no_whisper_is_refused(missing: str, tmp_path: Path) -> None:
+    for file in ensure("whisper-base").iterdir():
+        if file.name != missing:
+            (tmp_path / file.name).symlink_to(file)
+    with pytest.raises(WeightsError, match=f"it has no `{missing}`"):
+        FasterWhisper(MODEL, tmp_path)
+
+
+def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
+    for file in ensure("whisper-base").iterdir():
+        (tmp_path / file.name).symlink_to(file)
+    (tmp_path / "model.bin").unlink()
+    (tmp_path / "model.bin").write_bytes(b"no model" * 100)
+    with pytest.raises(WeightsError, match="cannot be loaded as a model of Whisper"):
+        FasterWhisper(MODEL, tmp_path)
+
+
+async def test_long_recordings_are_heard_quickly() -> None:
+    """With the beam of one that hears the same, word for word."""
+    samples = say(SAID["de"], "de")
+    texts = []
+    for options in ({"beam_size": 1}, {"beam_size": 5, "greedy_after_s": 1}, {"beam_size": 5, "greedy_after_s": 600}):
+        engine = models.load(with_options(**options))
+        texts.append(segments_of(await heard(engine.transcribe(job(samples, language="de")))))
+        engine.close()
+    quick, long, short = ([segment.avg_logprob for segment in segments] for segments in texts)
+    assert quick == long != short

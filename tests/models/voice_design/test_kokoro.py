@@ -1,0 +1,194 @@
+"""Voices as mixtures: which styles are drawn, and what the real network makes of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from random import Random
+
+import numpy as np
+import parselmouth
+import pytest
+
+import configs
+import models
+from audio.pitch import Pitch
+from contract.voice_design.engine import DesignJob
+from models.kokoro.styles import KokoroVoice, measured
+from models.voice_design import palette
+from models.voice_design.adapter import Try
+from models.voice_design.kokoro import KokoroDesigner
+from models.voice_design.palette import Ends, ends, mixed, outermost, requested_sound, sheet
+from tests.models.hearing import pitch_of
+from tests.models.voice_design import jobs
+from tests.models.voice_design.jobs import TEXTS
+from tests.provenance import read_provenance
+
+CATALOG = configs.load("embedded")
+MODEL = CATALOG.voice_design["qwen3-tts"]
+NAMES = tuple(measured())
+
+
+job = partial(jobs.job, semitones=1.5)
+
+
+# --- which styles -----------------------------------------------------------------------------------------------------
+
+
+def test_every_style_and_every_trait_that_is_named_is_there() -> None:
+    assert sheet().styles.keys() <= set(NAMES)
+    axes = CATALOG.traits.axes
+    assert {axis: set(leanings) - set(axes[axis]) for axis, leanings in sheet().leanings.items()} == {
+        axis: set() for axis in sheet().leanings
+    }
+
+
+@pytest.mark.parametrize("target_hz", [85, 110, 150, 190, 230, 300])
+@pytest.mark.parametrize("gender", ["f", "m"])
+def test_one_end_speaks_lower_and_one_higher(gender: str, target_hz: int) -> None:
+    for seed in range(20):
+        drawn = ends(job(gender=gender, target_hz=target_hz), NAMES, Random(seed))
+        assert palette.pitch_of(drawn.below) <= target_hz < palette.pitch_of(drawn.above)
+        for shares in (*drawn, mixed(drawn, 0.3)):
+            assert sum(shares.values()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("target_hz", [60, 400])
+def test_beyond_all_styles_the_outermost_is_taken(target_hz: int) -> None:
+    drawn, last = ends(job(target_hz=target_hz), NAMES, Random(1)), outermost(NAMES)
+    assert (drawn.below == last.below) is (target_hz == 60)
+    assert (drawn.above == last.above) is (target_hz == 400)
+
+
+@pytest.mark.parametrize(("above", "names"), [(0, {"a", "b"}), (0.5, {"a", "b", "c"}), (1, {"b", "c"})])
+def test_a_mixture_is_of_both_ends(above: float, names: set[str]) -> None:
+    shares = mixed(Ends({"a": 0.4, "b": 0.6}, {"b": 0.3, "c": 0.7}), above)
+    assert set(shares) == names
+    assert sum(shares.values()) == pytest.approx(1)
+
+
+def drawn_styles(job: DesignJob) -> Counter[str]:
+    """How often each style is drawn, in 200 draws."""
+    return Counter(name for seed in range(200) for end in ends(job, NAMES, Random(seed)) for name in end)
+
+
+@pytest.mark.parametrize(("gender", "target_hz"), [("f", 190), ("m", 110)])
+def test_most_styles_are_of_the_gender(gender: str, target_hz: int) -> None:
+    drawn = drawn_styles(job(gender=gender, target_hz=target_hz))
+    assert sum(count for name, count in drawn.items() if name[1] == gender) > 0.9 * drawn.total()
+
+
+@pytest.mark.parametrize(("language", "families"), [("en", "ab"), ("de", "ab"), ("fr", "f"), ("es", "e"), ("it", "i")])
+def test_native_styles_come_first(language: str, families: str) -> None:
+    drawn = drawn_styles(replace(job(), language=language))
+    natives = [name for name in sheet().styles if name[0] in families and name[1] == "f"]
+    others = [name for name in drawn if name[0] not in families]
+    assert max(drawn[name] for name in natives) > max(drawn[name] for name in others)
+
+
+@pytest.mark.parametrize(
+    ("traits", "quality", "sign"),
+    [
+        ({"timbre": "bright"}, "brightness", 1),
+        ({"timbre": "deep", "character": "warm"}, "brightness", -1),
+        ({"character": "energetic"}, "liveliness", 1),
+        ({"character": "calm"}, "liveliness", -1),
+    ],
+)
+def test_traits_lean_to_styles_that_sound_so(traits: dict[str, str], quality: str, sign: int) -> None:
+    def mean(drawn: Counter[str]) -> float:
+        return sum(getattr(sheet().styles[name], quality) * n for name, n in drawn.items()) / drawn.total()
+
+    assert sign * (mean(drawn_styles(job(traits=traits))) - mean(drawn_styles(job()))) > 0.1
+
+
+def test_unknown_traits_lean_nowhere() -> None:
+    assert requested_sound(job(traits={"timbre": "neutral", "tempo": "fast"})) == requested_sound(job())
+
+
+# --- what is heard ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def designer() -> Iterator[KokoroDesigner]:
+    loaded = models.load(MODEL)
+    yield loaded
+    loaded.close()
+
+
+def praat_hz(samples: np.ndarray, sample_rate: int) -> float:
+    heights = parselmouth.Sound(samples.astype(np.float64), sample_rate).to_pitch(0.01, 50, 550)
+    return float(np.median(heights.selected_array["frequency"][heights.selected_array["frequency"] > 0]))
+
+
+@pytest.mark.parametrize("style", ["am_onyx", "bm_lewis", "af_heart", "jf_tebukuro"])
+def test_styles_are_as_high_as_praat_says(designer: KokoroDesigner, style: str) -> None:
+    sound = designer._kokoro.speak(CATALOG.sentences["en"], "en", KokoroVoice(styles={style: 1}))
+    pitch = pitch_of(sound, designer.sample_rate)
+    assert pitch.f0_hz == pytest.approx(praat_hz(sound, designer.sample_rate), rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("language", "gender", "target_hz"),
+    [("en", "m", 105), ("en", "f", 195), ("fr", "f", 200), ("de", "m", 115), ("de", "f", 210)],
+)
+async def test_a_voice_comes_out_at_the_pitch_that_was_ordered(
+    designer: KokoroDesigner, language: str, gender: str, target_hz: int
+) -> None:
+    made = await designer.design(job(language=language, gender=gender, target_hz=target_hz))
+    assert made.in_band
+    assert made.f0_hz == pytest.approx(target_hz, rel=0.095)
+    samples = np.frombuffer(made.clip.samples, "<i2")
+    assert made.f0_hz == pytest.approx(praat_hz(samples, made.clip.sample_rate), rel=0.05)
+    assert made.p25_hz < made.f0_hz < made.p75_hz
+    assert made.seconds > 0
+    assert read_provenance(made.sample)["engine"] == ("espeak-ng" if language == "de" else "kokoro-82m")
+
+
+async def test_the_recipe_is_the_voice(designer: KokoroDesigner) -> None:
+    """What speaks by it later sounds as the clip does, in Kokoro's languages and in others."""
+    made = await designer.design(job(gender="m", target_hz=110, speed=1.2))
+    assert made.recipe is not None
+    voice = KokoroVoice.model_validate_json(made.recipe)
+    assert voice.espeak is not None
+    assert voice.speed == voice.espeak.rate == 1.2
+    again = pitch_of(designer._kokoro.speak(TEXTS["en"], "en", voice), designer.sample_rate)
+    assert again.f0_hz == pytest.approx(made.f0_hz, rel=0.02)
+
+
+async def test_equal_jobs_are_equal_voices_and_other_seeds_are_others(designer: KokoroDesigner) -> None:
+    first, same = [await designer.design(job(language="de")) for _ in range(2)]
+    other = await designer.design(job(language="de", seed=2))
+    assert first.recipe == same.recipe != other.recipe
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+@pytest.mark.parametrize(("target_hz", "side"), [(60, 1), (400, -1)])
+async def test_out_of_reach_the_outermost_voice_is_given(
+    designer: KokoroDesigner, language: str, target_hz: int, side: int
+) -> None:
+    made = await designer.design(job(language=language, target_hz=target_hz))
+    assert not made.in_band
+    assert side * (made.f0_hz - target_hz) > 0
+    assert made.attempts_used < 5  # what would be heard a second time is not spoken
+
+
+def test_a_failed_attempt_is_followed_by_another_mixture(designer: KokoroDesigner) -> None:
+    first = designer.propose(job(), [])
+    assert first is not None
+    second = designer.propose(job(), [Try(first, None)])
+    assert second is not None
+    assert second.voice.styles.keys() != first.voice.styles.keys()
+
+
+def test_corrections_come_from_what_was_heard(designer: KokoroDesigner) -> None:
+    first = designer.propose(job(target_hz=150), [])
+    assert first is not None
+    low = Try(first, Pitch(140.0, 130.0, 150.0, 300))
+    high = Try(first, Pitch(160.0, 150.0, 170.0, 300))
+    higher, lower = designer.propose(job(target_hz=150), [low]), designer.propose(job(target_hz=150), [high])
+    assert higher is not None
+    assert lower is not None
+    assert lower.setting < first.setting < higher.setting

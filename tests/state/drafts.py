@@ -1,0 +1,154 @@
+"""Drafts of one organisation, as the tests of orders, of work and of ends have them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sqlalchemy import select
+
+from contract.access import Caller
+from contract.voice_design.draft import VoiceSpec
+from state.blobs.base import Blobs
+from state.database.base import Database
+from state.database.tables import drafts, reservations
+from state.drafts import Adoption, DesignedVoice, Draft, DraftClaim, Drafts
+from state.voices import OwnVoice, Voices
+from tests.state.books import make_caller, money, rows
+from tests.state.doubles import StandingClock
+
+HOLD = 60
+COST = 15
+
+PLAN = VoiceSpec(
+    gender="f",
+    age_years=34,
+    language="de",
+    traits={"timbre": "warm"},
+    speed=1.0,
+    instruct="Ruhig, \"nah\" – 'ß'.",
+    label="Änne",
+    slug=None,
+    target_hz=200,
+    band_hz=(190.5, 210.5),
+    auto_adopt=False,
+    seed=7,
+)
+ADOPTION = Adoption("qwen", ("M1", "de-thorsten"))
+
+
+def made(claim: DraftClaim) -> DesignedVoice:
+    """What a worker makes of a draft."""
+    return DesignedVoice(
+        clip_blob=f"{claim.folder}/clip.wav",
+        sample_blob=f"{claim.folder}/sample.mp3",
+        transcript="Guten Tag.",
+        recipe="{}",
+        runtime="kokoro-82m",
+        f0_hz=200.5,
+        p25_hz=190.0,
+        p75_hz=210.0,
+        voiced_windows=90,
+        in_band=True,
+        attempts_used=2,
+        seconds=1.5,
+        synthesis_ms=1500,
+    )
+
+
+@dataclass
+class Workshop:
+    """The drafts of `caller`, by a clock that stands.
+
+    Attributes:
+        store: what is tested; by default one that goes by `clock`.
+    """
+
+    database: Database
+    blobs: Blobs
+    caller: Caller
+    clock: StandingClock = field(default_factory=StandingClock)
+    store: Drafts = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.store = Drafts(self.database, self.blobs, self.clock)
+
+    async def of_another(self, limit: int | None = None, org: str = "other") -> Workshop:
+        """The same store for another organisation."""
+        return replace(self, caller=await make_caller(self.database, limit, org=org))
+
+    async def order(self, **spec: Any) -> Draft:
+        return await self.store.order(
+            self.caller,
+            replace(PLAN, **spec),
+            model="m",
+            line="voice-design:m",
+            estimate_micro_eur=HOLD,
+            request_id="req-1",
+        )
+
+    async def claim(self, **spec: Any) -> DraftClaim:
+        """A draft that was ordered, and that a worker has."""
+        claim = await self.store.claim((await self.order(**spec)).id)
+        assert claim is not None
+        return claim
+
+    async def finish(self, claim: DraftClaim, *, has_bytes: bool = False) -> Draft | None:
+        voice = made(claim)
+        for name in (voice.clip_blob, voice.sample_blob) if has_bytes else ():
+            await self.blobs.put(name, name.encode())
+        return await self.store.finish(claim, voice, COST)
+
+    async def ready(self, *, has_bytes: bool = False, **spec: Any) -> Draft:
+        """A draft that was ordered, claimed and finished."""
+        draft = await self.finish(await self.claim(**spec), has_bytes=has_bytes)
+        assert draft is not None
+        return draft
+
+    async def in_state(self, state: str) -> Draft:
+        """A draft that has come to `state`."""
+        match state:
+            case "pending":
+                return (await self.claim()).draft
+            case "failed":
+                claim = await self.claim()
+                await self.store.fail(claim, "x")
+                return claim.draft
+        draft = await self.ready()
+        if state == "adopted":
+            await self.adopt(draft)
+        if state == "discarded":
+            await self.discard(draft)
+        return draft
+
+    async def adopt(self, draft: Draft, **wish: Any) -> tuple[Draft, OwnVoice]:
+        return await self.store.adopt(self.caller.org_id, draft.id, replace(ADOPTION, **wish))
+
+    async def discard(self, draft: Draft) -> Draft:
+        return await self.store.discard(self.caller.org_id, draft.id)
+
+    async def find(self, draft: Draft) -> Draft:
+        return await self.store.find(self.caller.org_id, draft.id)
+
+    async def list(self) -> list[Draft]:
+        return await self.store.of(self.caller.org_id)
+
+    async def voices(self) -> list[OwnVoice]:
+        return await Voices(self.database).of(self.caller.org_id)
+
+    async def has_bytes(self, draft: Draft) -> list[bool]:
+        """Whether clip and sample are there."""
+        assert draft.designed is not None
+        return [await self.blobs.exists(name) for name in (draft.designed.clip_blob, draft.designed.sample_blob)]
+
+    async def money(self) -> tuple[int, int]:
+        """(spent, held) micro-EUR."""
+        return await money(self.database, self.caller)
+
+    async def rows(self) -> int:
+        return await rows(self.database, drafts)
+
+    async def held_s(self) -> list[int]:
+        """Seconds for which money is held."""
+        query = select(reservations.c.lease_until - reservations.c.created_at).where(reservations.c.state == "held")
+        return await self.database.run(lambda connection: list(connection.execute(query).scalars()))

@@ -1,0 +1,282 @@
+"""Bills in spite of everything: processes that died, clients that left, a database that is away, many at once."""
+
+import asyncio
+import gc
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from contract.errors import STATE_UNAVAILABLE, ApiError
+from state.billing import audit, postings, reservation, upkeep
+from state.billing import ledger as ledger_module
+from state.billing.ledger import Ledger
+from state.billing.postings import LEASE_S
+from state.billing.reservation import Reservation
+from state.billing.usage import Bill, Entry, Usage
+from state.database.base import Database, RowRefused
+from state.database.tables import reservations
+from tests.state.books import (
+    SLACK_S,
+    eventually,
+    fault_of,
+    line_count,
+    make_caller,
+    money,
+    opened,
+    pass_time,
+    reserve,
+    rows,
+)
+from tests.state.doubles import WatchedDatabase
+
+OURS = KeyError("a fault of ours")
+
+
+async def test_orphans_are_given_back_and_live_reservations_are_not(database: Database) -> None:
+    caller = await make_caller(database, 100)
+    dead, alive = Ledger(database), Ledger(database)
+    lost = await reserve(dead, caller, 30)
+    kept = await reserve(alive, caller, 20)
+    await pass_time(database, LEASE_S - SLACK_S)
+    assert await Ledger(database).reap() == 0
+    await alive.renew()
+    await pass_time(database, SLACK_S + 1)
+    assert await Ledger(database).reap() == 1
+    assert await money(database, caller) == (0, 20)
+    assert await kept.settle(20, 1, "tokens") == 20
+    assert lost.held_micro_eur == 30
+
+
+async def test_a_reservation_that_a_bug_forgot_is_given_back(database: Database) -> None:
+    caller, ledger = await make_caller(database, 100), Ledger(database)
+    await reserve(ledger, caller, 30)
+    gc.collect()
+    await pass_time(database, LEASE_S - SLACK_S)
+    await ledger.renew()
+    await pass_time(database, SLACK_S + 1)
+    assert await ledger.reap() == 1
+    assert await money(database, caller) == (0, 0)
+
+
+async def test_several_reapers_give_back_once(database: Database) -> None:
+    caller, dead = await make_caller(database, 1000), Ledger(database)
+    await asyncio.gather(*(reserve(dead, caller, 10) for _ in range(30)))
+    await pass_time(database, LEASE_S + 1)
+    reapers = [Ledger(database) for _ in range(4)]
+    assert sum(await asyncio.gather(*(reaper.reap() for reaper in reapers))) == 30
+    assert await money(database, caller) == (0, 0)
+
+
+async def test_work_that_outlived_its_lease_is_still_billed_within_the_limit(database: Database) -> None:
+    caller, slow = await make_caller(database, 100), Ledger(database)
+    hold = await reserve(slow, caller, 60)
+    await pass_time(database, LEASE_S + 1)
+    other = Ledger(database)
+    assert await other.reap() == 1
+    await reserve(other, caller, 70)
+    assert await hold.settle(60, 1, "tokens") == 30
+    assert await money(database, caller) == (30, 70)
+
+
+async def test_ended_reservations_are_forgotten_after_a_day_and_lines_are_not(database: Database) -> None:
+    caller, ledger = await make_caller(database, 100), Ledger(database)
+    await (await reserve(ledger, caller, 10)).settle(10, 1, "tokens")
+    await pass_time(database, LEASE_S + upkeep.KEEP_S + 1)
+    await ledger.forget_old()
+    assert await rows(database, reservations) == 0
+    assert await line_count(database) == 1
+
+
+async def test_one_orphan_that_cannot_be_ended_never_stops_the_others(database: Database) -> None:
+    caller, dead = await make_caller(database, 100_000), Ledger(database)
+    for n in range(upkeep.AT_ONCE + 5):
+        await reserve(dead, caller, 10, f"r{n}")
+    await pass_time(database, LEASE_S + 1)
+    first = (await database.run(upkeep.orphans))[0].id
+
+    def fault(transaction: Any) -> Exception | None:
+        return OURS if getattr(transaction, "keywords", {}).get("reservation_id") == first else None
+
+    assert await Ledger(WatchedDatabase(database, fault)).reap() == upkeep.AT_ONCE + 4
+    assert await money(database, caller) == (0, 10)
+
+
+async def test_the_books_say_what_was_recovered(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reservation, "MARK_S", 0.0)
+    caller, dead = await make_caller(database, 100), Ledger(database)
+    holds = [await reserve(dead, caller, 20, f"r{n}") for n in range(2)]
+    holds[0].note(7, 3, "tokens")
+    await dead.mark()
+    await pass_time(database, LEASE_S + 1)
+    assert await Ledger(database).reap() == 2
+    assert await money(database, caller) == (7, 0)
+    assert await database.run(audit.recovered) == 1
+
+
+async def test_what_a_stream_has_used_is_marked_and_a_short_call_costs_no_row(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caller, ledger = await make_caller(database), Ledger(database)
+    query = select(reservations.c.state, reservations.c.used_micro_eur, reservations.c.held_micro_eur)
+
+    async def stored() -> list[tuple[Any, ...]]:
+        return await database.run(lambda connection: [tuple(row) for row in connection.execute(query)])
+
+    hold = await reserve(ledger, caller, 1, "r")
+    hold.note(5, 2, "tokens")
+    await ledger.mark()
+    assert await stored() == []
+    monkeypatch.setattr(reservation, "MARK_S", 0.0)
+    await ledger.mark()
+    assert await stored() == [("held", 5, 0)]
+    hold.note(9, 4, "tokens")
+    await ledger.mark()
+    assert await stored() == [("held", 9, 0)]
+    await hold.void()
+    hold.note(11, 5, "tokens")
+    await ledger.mark()
+    assert await stored() == [("void", 9, 0)]
+    await pass_time(database, LEASE_S + 1)
+    assert await ledger.reap() == 0
+    assert await line_count(database) == 0
+
+
+async def test_a_request_that_ends_while_it_is_marked_is_billed_once(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reservation, "MARK_S", 0.0)
+    free, limited = await make_caller(database), await make_caller(database, 10_000, org="limited")
+    ledger = Ledger(database)
+    for caller in (free, limited):
+        for turns in range(12):
+            hold = await reserve(ledger, caller, 10)
+            hold.note(3, 1, "tokens")
+            marking = asyncio.create_task(ledger.mark())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await (hold.settle(7, 1, "tokens") if turns % 2 else hold.void())
+            await marking
+    await pass_time(database, LEASE_S + 1)
+    await Ledger(database).reap()
+    for caller in (free, limited):
+        assert await money(database, caller) == (6 * 7, 0)
+    assert await line_count(database) == 12
+
+
+async def test_a_client_that_leaves_while_money_is_held_leaves_nothing_held(database: Database) -> None:
+    caller, ledger = await make_caller(database, 1_000_000), Ledger(database)
+    for turns in range(30):
+        asking = asyncio.create_task(reserve(ledger, caller, 7))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        if not asking.cancelled():
+            await asking.result().void()
+    await ledger.close()
+    assert await money(database, caller) == (0, 0)
+
+
+async def test_a_client_that_leaves_while_it_is_billed_is_billed(database: Database) -> None:
+    caller, ledger = await make_caller(database, 1000), Ledger(database)
+    for _ in range(10):
+        hold = await reserve(ledger, caller, 7)
+        billing = asyncio.create_task(hold.settle(5, 1, "tokens"))
+        await asyncio.sleep(0)
+        billing.cancel()
+        await asyncio.gather(billing, return_exceptions=True)
+    await ledger.close()
+    assert await money(database, caller) == (50, 0)
+
+
+@pytest.mark.parametrize("error", [STATE_UNAVAILABLE(), RowRefused(), KeyError("x")], ids=repr)
+async def test_a_database_that_is_away_closes_the_door_and_loses_no_line(
+    database: Database, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    monkeypatch.setattr(ledger_module, "RETRY_S", 0.001)
+    away = WatchedDatabase(database)
+    limited = await make_caller(database, 1000)
+    free, other = await make_caller(database, org="free"), await make_caller(database, org="other")
+    ledger = Ledger(away)
+    holds = [await reserve(ledger, limited, 10), await reserve(ledger, free, 10)]
+    away.fault = lambda _: error
+    if isinstance(error, ApiError):
+        assert await fault_of(reserve(ledger, limited, 10)) == error.fault.name
+    for hold in holds:
+        assert await hold.settle(9, 1, "tokens") == 9
+    assert await fault_of(reserve(ledger, free, 10)) == "STATE_UNAVAILABLE"
+    # Nothing of another organisation waits to be recorded.
+    await reserve(ledger, other, 10)
+    away.fault = lambda _: None
+
+    async def both_recorded() -> bool:
+        return await line_count(database) == 2
+
+    await eventually(both_recorded)
+    await ledger.close()
+    assert await money(database, limited) == (9, 0)
+    assert await money(database, free) == (9, 0)
+    assert (await reserve(ledger, free, 10)).held_micro_eur == 0
+
+
+async def test_bills_of_one_organisation_share_transactions(database: Database) -> None:
+    counting = WatchedDatabase(database)
+    caller, ledger = await make_caller(database, 1_000_000, 1_000_000), Ledger(counting)
+    holds = [await reserve(ledger, caller, 10, f"r{n}") for n in range(250)]
+    counting.ran = 0
+    assert set(await asyncio.gather(*(hold.settle(7, 1, "tokens") for hold in holds))) == {7}
+    # The first alone, then whoever came meanwhile, so many at a time.
+    assert counting.ran <= 5
+    assert await money(database, caller) == (250 * 7, 0)
+    assert await line_count(database) == 250
+
+
+async def test_a_batch_charges_each_bill_as_if_it_came_alone(database: Database) -> None:
+    caller = await make_caller(database, 100, 60)
+    entries = [Entry(f"id-{n}", caller.org_id, caller.user_id, "k", "r", "l", "m") for n in range(4)]
+    # 60 is left to the user: 25 + 25 + 10, and nothing for the last.
+    bills = [Bill(entry, Usage(25, 1, "tokens")) for entry in entries]
+    assert await database.run(lambda connection: postings.settle(connection, bills)) == [25, 25, 10, 0]
+    assert await database.run(lambda connection: postings.settle(connection, bills)) == [25, 25, 10, 0]
+    assert await money(database, caller) == (60, 0)
+
+
+async def test_a_bill_that_cannot_be_written_does_not_stop_its_neighbours_and_is_logged_in_the_end(
+    database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(ledger_module, "RETRY_S", 1000.0)
+    monkeypatch.setattr(ledger_module, "CLOSE_S", 0.1)
+
+    events: list[str] = []
+
+    def fault(transaction: Any) -> Exception | None:
+        posted = [bill.entry.request_id for bill in getattr(transaction, "keywords", {}).get("bills", ())]
+        events.append(f"post {' '.join(posted)}")
+        return OURS if "poison" in posted else None
+
+    async def settle(hold: Reservation) -> None:
+        await hold.settle(5, 1, "tokens")
+        events.append(f"told {hold.entry.request_id}")
+
+    caller, ledger = await make_caller(database), Ledger(WatchedDatabase(database, fault))
+    names = ["a", "b", "poison", *"cdef"]
+    holds = [await reserve(ledger, caller, 1, n) for n in names]
+    await asyncio.gather(*(settle(hold) for hold in holds))
+    assert events.index("told a") < events.index("post f"), "nobody waits for the bills behind his own"
+    assert await line_count(database) == len(names) - 1
+    assert list(ledger._unposted) == [holds[2].entry.id]
+    await ledger.close()
+    assert caplog.text.count("a bill was not recorded and is lost with this process") == 1
+
+
+async def test_many_settles_of_one_organisation_refuse_nobody(postgres_url: str) -> None:
+    async with opened(postgres_url, 1) as (database,):
+        busy, other = await make_caller(database, org="busy"), await make_caller(database, org="other")
+        ledger = Ledger(database)
+        holds = [await reserve(ledger, busy, 10, f"r{n}") for n in range(2000)]
+        await asyncio.gather(*(hold.settle(7, 1, "tokens") for hold in holds))
+        assert not ledger._unposted
+        for caller in (busy, other):
+            await reserve(ledger, caller, 1)
+        assert await money(database, busy) == (14_000, 0)
