@@ -31,7 +31,7 @@ def things_to_try(url: str, key_file: Path, models: list[Model]) -> Iterator[tup
     key = f'-H "Authorization: Bearer $(cat {key_file})"'
     file = "good-morning.wav" if "speech" in first else "recording.wav"
     if "chat" in first:
-        question = '"messages": [{"role": "user", "content": "What is the capital of France?"}]'
+        question = '"messages": [{"role": "user", "content": "Name the capital of France."}]'
         yield "ask", f'curl {url}/v1/chat/completions {key} -d \'{{"model": "{first["chat"]}", {question}}}\''
     if "speech" in first:
         text = '{"input": "Good morning.", "language": "en", "response_format": "wav"}'

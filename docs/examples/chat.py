@@ -18,7 +18,7 @@ print("chat models that are set up:", *g.chat)
 chat = g.chat["smollm2-135m-instruct"]
 
 # %% A question. Fields are those of POST /chat/completions.
-reply = chat.complete("What is the capital of France?", temperature=0, max_tokens=32)
+reply = chat.complete("Name the capital of France.", temperature=0, max_tokens=32)
 print(reply.text)
 print(f"{reply.prompt_tokens} tokens read, {reply.completion_tokens} written")
 
@@ -39,7 +39,7 @@ print(f"\n[first words after {first_s:.2f} s, all {batch.completion_tokens} toke
 # %% Many at a time: `submit` returns at once. The engine works on them together, which takes less time than one by one.
 # In an asynchronous program the same calls are awaited: `reply = await chat.submit("...")`.
 countries = ["Italy", "Japan", "Kenya", "Peru"]
-questions = [f"What is the capital of {country}?" for country in countries]
+questions = [f"Name the capital of {country}." for country in countries]
 started = time.perf_counter()
 one_by_one = [chat.complete(question, temperature=0, max_tokens=16) for question in questions]
 middle = time.perf_counter()

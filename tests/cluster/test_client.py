@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from graph import connect
 g = connect()
-reply = g.chat["smollm2-135m-instruct"].complete("What is the capital of France?", temperature=0, max_tokens=32)
+reply = g.chat["smollm2-135m-instruct"].complete("Name the capital of France.", temperature=0, max_tokens=32)
 assert "Paris" in reply.body["choices"][0]["message"]["content"], reply
 batches = list(g.chat["smollm2-135m-instruct"].stream("Say hello.", max_tokens=4))
 assert batches[-1].completion_tokens > 0, batches

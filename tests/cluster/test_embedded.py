@@ -13,7 +13,7 @@ from tests.cluster.conftest import Server, eventually
 pytestmark = pytest.mark.cluster
 
 MODEL = "smollm2-135m-instruct"
-QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
+QUESTION = [{"role": "user", "content": "Name the capital of France."}]
 CITY = {
     "type": "json_schema",
     "json_schema": {
@@ -99,7 +99,7 @@ def test_schema_that_does_not_compile_is_400_and_the_engine_lives(server: Server
 
 @pytest.mark.slow  # reads 8,000 tokens; tests/models/chat/smollm2/test_inputs.py cuts at smaller windows
 def test_input_longer_than_the_window_is_cut_at_the_top(server: Server) -> None:
-    long = [{"role": "user", "content": "Forget this. " * 6000 + "What is the capital of France?"}]
+    long = [{"role": "user", "content": "Forget this. " * 6000 + "Name the capital of France."}]
     answer = server.openai().chat.completions.create(model=MODEL, messages=long, temperature=0, max_tokens=8)
     assert answer.usage.prompt_tokens + 8 <= 8192
     assert answer.usage.prompt_tokens > 8000

@@ -47,7 +47,7 @@ CALLS: dict[str, tuple[str, dict[str, Any]]] = {
             "model": "smollm2-135m-instruct",
             "max_tokens": 16,
             "temperature": 0,
-            "messages": [{"role": "user", "content": "What is the capital of France?"}],
+            "messages": [{"role": "user", "content": "Name the capital of France."}],
         },
     ),
     "embeddings": ("/embeddings", {"model": "all-minilm-l6-v2", "input": "a cat"}),

@@ -4,7 +4,7 @@ import Anthropic from "@anthropic-ai/sdk";
 import { check, run, step } from "./steps.mjs";
 
 const model = "smollm2-135m-instruct";
-const messages = [{ role: "user", content: "What is the capital of France?" }];
+const messages = [{ role: "user", content: "Name the capital of France." }];
 const tools = [
   {
     name: "weather",

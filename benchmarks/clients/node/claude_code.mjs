@@ -32,7 +32,7 @@ async function asked(...command) {
 }
 
 step("print mode, with its tools", async () => {
-  const [{ tools }] = await asked("Which city is the capital of France?");
+  const [{ tools }] = await asked("Name the capital of France.");
   check(tools.length > 0, "tools are offered");
 });
 

@@ -53,7 +53,7 @@ async function asked(...command) {
 }
 
 step("codex exec, with its namespace of tools", async () => {
-  const [{ tools, replied }] = await asked("Which city is the capital of France?");
+  const [{ tools, replied }] = await asked("Name the capital of France.");
   check(tools.some((tool) => tool.type === "namespace"), "a namespace is offered");
   const search = tools.findIndex((tool) => tool.type === "web_search");
   check(replied["x-service-ignored"] === `tools[${search}]`, "the search is left out and told");

@@ -6,7 +6,7 @@ import { z } from "zod";
 import { check, run, step } from "./steps.mjs";
 
 const model = "smollm2-135m-instruct";
-const messages = [{ role: "user", content: "What is the capital of France?" }];
+const messages = [{ role: "user", content: "Name the capital of France." }];
 const parameters = {
   type: "object",
   properties: { city: { enum: ["Paris", "Rome"] } },
@@ -56,7 +56,7 @@ step("responses", async () => {
 });
 
 step("streamed responses", async () => {
-  const input = "What is the capital of France?";
+  const input = "Name the capital of France.";
   const stream = client.responses.stream({ model, input, temperature: 0, max_output_tokens: 100 });
   let pieces = "";
   stream.on("response.output_text.delta", (event) => (pieces += event.delta));

@@ -10,7 +10,7 @@ import { check, run, step } from "./steps.mjs";
 const baseURL = `${process.env.PARLANCE_URL}/v1`;
 const apiKey = process.env.PARLANCE_KEY;
 const name = "smollm2-135m-instruct";
-const prompt = "What is the capital of France?";
+const prompt = "Name the capital of France.";
 
 // `supportsStructuredOutputs` makes the SDK send schemas; without it, it asks in words.
 const parlance = createOpenAICompatible({ name: "parlance", baseURL, apiKey, supportsStructuredOutputs: true });

@@ -7,7 +7,7 @@ from anthropic import Anthropic, AsyncAnthropic
 from steps import run, step
 
 MODEL = "smollm2-135m-instruct"
-HELLO = [{"role": "user", "content": "What is the capital of France?"}]
+HELLO = [{"role": "user", "content": "Name the capital of France."}]
 WEATHER = {
     "name": "weather",
     "description": "The weather in a city",

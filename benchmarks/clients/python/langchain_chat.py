@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from steps import City, run, step
 
 MODEL = "smollm2-135m-instruct"
-ASK = "What is the capital of France?"
+ASK = "Name the capital of France."
 LONG = "A recording that nobody has listened to keeps its secrets for longer than a diary does."
 URL, KEY = os.environ["PARLANCE_URL"], os.environ["PARLANCE_KEY"]
 

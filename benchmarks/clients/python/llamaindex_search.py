@@ -11,7 +11,7 @@ from llama_index.llms.openai_like import OpenAILike
 from steps import City, run, step
 
 MODEL = "smollm2-135m-instruct"
-ASK = "What is the capital of France?"
+ASK = "Name the capital of France."
 BASE_URL, KEY = f"{os.environ['PARLANCE_URL']}/v1", os.environ["PARLANCE_KEY"]
 
 COMMON = {"model": MODEL, "api_base": BASE_URL, "api_key": KEY, "context_window": 8192, "max_tokens": 40}

@@ -26,7 +26,7 @@ async def called(tool: str, **arguments: object):
 @step("tools: chat")
 async def chat():
     """An answer of a model."""
-    assert (await called("chat", message="What is the capital of France?", max_tokens=20)).content[0].text
+    assert (await called("chat", message="Name the capital of France.", max_tokens=20)).content[0].text
 
 
 @step("tools: search")

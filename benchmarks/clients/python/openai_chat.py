@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from steps import City, run, step
 
 MODEL = "smollm2-135m-instruct"
-HELLO = [{"role": "user", "content": "What is the capital of France?"}]
+HELLO = [{"role": "user", "content": "Name the capital of France."}]
 WEATHER = {
     "type": "function",
     "function": {

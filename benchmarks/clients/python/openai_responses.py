@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from steps import City, run, step
 
 MODEL = "smollm2-135m-instruct"
-ASK = "What is the capital of France?"
+ASK = "Name the capital of France."
 WEATHER = {
     "type": "function",
     "name": "weather",

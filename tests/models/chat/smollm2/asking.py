@@ -11,7 +11,7 @@ from models.chat import VllmChat
 from tests.waiting import until
 
 WINDOW = 512
-PARIS = "What is the capital of France?"
+PARIS = "Name the capital of France."
 WEATHER = {
     "type": "function",
     "function": {
