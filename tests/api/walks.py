@@ -69,6 +69,7 @@ KOKORO = (
     "models/kokoro/speaker.py",
     "models/kokoro/styles.py",
     "models/kokoro/phonemes.py",
+    "models/kokoro/network.py",
     "models/espeak/library.py",
     "audio/encoding.py",
     "audio/provenance.py",
