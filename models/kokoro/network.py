@@ -14,6 +14,8 @@ Norms of the generator look at the whole sentence. So a sentence is made in one 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -76,10 +78,8 @@ class Cut:
         import torch
         from safetensors.torch import load_file
 
-        if threads:
-            torch.set_num_threads(threads)  # Ray lets an actor of less than one CPU have one
         self._front = _session(folder / FRONT, threads)
-        self._generator = Generator(load_file(folder / GENERATOR), getattr(torch, dtype))
+        self._generator = Generator(load_file(folder / GENERATOR), getattr(torch, dtype), threads)
 
     def sound(self, inputs: Inputs) -> Samples:
         features, source = self._front.run(None, inputs)
@@ -89,17 +89,25 @@ class Cut:
 class Generator:
     """Features and source to sound, by the published weights. Two-dimensional with a height of 1: torch is quicker so.
 
+    Blocks that do not need each other run side by side, each by one thread. Shared out by torch, each of some hundred
+    operations would wait for its slower half, which takes several times as long on cores that others use too.
+
     Args:
         weights: by the names of their training, as `converter.py` writes them.
         dtype: of the computation; styles and the last transform are float32.
+        threads: of the blocks; None is as many as there are blocks of a level.
     """
 
-    def __init__(self, weights: Mapping[str, torch.Tensor], dtype: torch.dtype) -> None:
+    def __init__(self, weights: Mapping[str, torch.Tensor], dtype: torch.dtype, threads: int | None) -> None:
+        import torch
+
         self._dtype = dtype
         self._weights = {
             name: weight if ".fc." in name or "basis" in name else self._laid_out(weight)
             for name, weight in weights.items()
         }
+        torch.set_num_threads(1)
+        self._pool = ThreadPoolExecutor(threads or BLOCKS, "kokoro")
 
     def sound(self, features: Samples, source: Samples, style: Samples) -> Samples:
         """300 samples for each frame.
@@ -114,8 +122,13 @@ class Generator:
         with torch.inference_mode():
             x, hum, manner = (torch.from_numpy(array) for array in (features, source, style[:, :128]))
             x, hum = self._laid_out(x), self._laid_out(hum)
-            for level, stride in enumerate(STRIDES):
-                x = self._level(level, stride, x, hum, manner)
+            hums = [self._pool.submit(self._hum, level, hum, manner) for level in range(len(STRIDES))]
+            for level, addition in enumerate(hums):
+                x = self._finer(level, x) + addition.result()
+                # The widest first: it takes as long as the others together.
+                numbers = reversed(range(BLOCKS * level, BLOCKS * (level + 1)))
+                blocks = [self._pool.submit(self._block, f"resblocks.{number}", x, manner) for number in numbers]
+                x = sum(block.result() for block in blocks) / BLOCKS
             samples: Samples = self._transformed(x).numpy()
             return samples
 
@@ -126,35 +139,41 @@ class Generator:
             return tensor.to(self._dtype)
         return tensor[:, :, None].to(self._dtype, memory_format=torch.channels_last)
 
-    def _level(
-        self, level: int, stride: int, x: torch.Tensor, hum: torch.Tensor, manner: torch.Tensor
-    ) -> torch.Tensor:
+    def _finer(self, level: int, x: torch.Tensor) -> torch.Tensor:
+        """The steps of a level, from the coarser ones of the level before."""
         import torch
         from torch.nn import functional
 
-        x = functional.leaky_relu(x, STEEP)
+        stride = STRIDES[level]
         weight, bias = self._weights[f"ups.{level}.weight"], self._weights[f"ups.{level}.bias"]
+        x = functional.leaky_relu(x, STEEP)
         x = functional.conv_transpose2d(x, weight, bias, stride=(1, stride), padding=(0, stride // 2))
-        is_last = level == len(STRIDES) - 1
-        if is_last:
-            x = torch.cat([x[..., 1:2], x], 3)  # the source has one step more
-        coarser = 1 if is_last else STRIDES[-1]
-        hum = self._convolved(f"noise_convs.{level}", hum, stride=(1, coarser), padding=(0, coarser // 2))
-        x = x + self._block(f"noise_res.{level}", hum, manner)
-        blocks = [self._block(f"resblocks.{BLOCKS * level + block}", x, manner) for block in range(BLOCKS)]
-        return sum(blocks[1:], blocks[0]) / BLOCKS
+        # The source has one step more than the finest level.
+        return torch.cat([x[..., 1:2], x], 3) if level == len(STRIDES) - 1 else x
+
+    def _hum(self, level: int, source: torch.Tensor, manner: torch.Tensor) -> torch.Tensor:
+        """What the source adds to a level."""
+        import torch
+
+        coarser = prod(STRIDES[level + 1 :])
+        with torch.inference_mode():
+            x = self._convolved(f"noise_convs.{level}", source, stride=(1, coarser), padding=(0, coarser // 2))
+            return self._block(f"noise_res.{level}", x, manner)
 
     def _block(self, name: str, x: torch.Tensor, manner: torch.Tensor) -> torch.Tensor:
-        for turn, dilation in enumerate(DILATIONS):
-            y = x
-            for part, apart in ((1, dilation), (2, 1)):
-                y = self._styled(f"{name}.adain{part}.{turn}", y, manner)
-                y = _wound(y, self._weights[f"{name}.alpha{part}.{turn}"])
-                width = self._weights[f"{name}.convs{part}.{turn}.weight"].shape[3]
-                around = apart * (width // 2)
-                y = self._convolved(f"{name}.convs{part}.{turn}", y, padding=(0, around), dilation=(1, apart))
-            x = x + y
-        return x
+        import torch
+
+        with torch.inference_mode():
+            for turn, dilation in enumerate(DILATIONS):
+                y = x
+                for part, apart in ((1, dilation), (2, 1)):
+                    y = self._styled(f"{name}.adain{part}.{turn}", y, manner)
+                    y = _wound(y, self._weights[f"{name}.alpha{part}.{turn}"])
+                    layer = f"{name}.convs{part}.{turn}"
+                    around = apart * (self._weights[f"{layer}.weight"].shape[3] // 2)
+                    y = self._convolved(layer, y, padding=(0, around), dilation=(1, apart))
+                x = x + y
+            return x
 
     def _styled(self, name: str, x: torch.Tensor, manner: torch.Tensor) -> torch.Tensor:
         """An instance norm whose scale and shift the style gives. For one item a batch norm is the same, and quicker."""
