@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import configs
 from benchmarks.quality.transcription import errors
-from models.kokoro.network import Cut, Network, Published
+from models.kokoro.network import CutNetwork, Network, PublishedNetwork
 from models.kokoro.speaker import SAMPLE_RATE, Kokoro
 from models.kokoro.styles import KokoroVoice, at_home
 from models.weights import store
@@ -94,9 +94,9 @@ def run(options: argparse.Namespace) -> None:
 def networks_of(folder: Path) -> dict[str, Network]:
     """The three ways to make the same sound."""
     return {
-        PUBLISHED: Published(folder, 2),
-        REFERENCE: Cut(folder, 2, "float32"),
-        CUT: Cut(folder, 2, "bfloat16"),
+        PUBLISHED: PublishedNetwork(folder, 2),
+        REFERENCE: CutNetwork(folder, 2, "float32"),
+        CUT: CutNetwork(folder, 2, "bfloat16"),
     }
 
 
@@ -136,9 +136,7 @@ def mel_db(sound: Array) -> Array:
 
 
 def _row(language: str, spoken: Sequence[tuple[str, dict[str, Array]]], understood: Callable[..., str]) -> str:
-    far = {
-        name: [distance_db(sounds[REFERENCE], sounds[name]) for _, sounds in spoken] for name in (PUBLISHED, CUT)
-    }
+    far = {name: [distance_db(sounds[REFERENCE], sounds[name]) for _, sounds in spoken] for name in (PUBLISHED, CUT)}
     louder = [float(sounds[CUT].std() / sounds[REFERENCE].std()) for _, sounds in spoken]
     apart_ms = [abs(len(sounds[CUT]) - len(sounds[PUBLISHED])) * 1000 / SAMPLE_RATE for _, sounds in spoken]
     wrong = {

@@ -49,7 +49,7 @@ EDGE = 10
 def load_network(folder: Path, threads: int | None) -> Network:
     """The network of a folder, as this processor runs it best."""
     dtype = fitting_dtype("bfloat16", "cpu")
-    return Cut(folder, threads, dtype) if dtype == "bfloat16" else Published(folder, threads)
+    return CutNetwork(folder, threads, dtype) if dtype == "bfloat16" else PublishedNetwork(folder, threads)
 
 
 class Network(Protocol):
@@ -60,7 +60,7 @@ class Network(Protocol):
         ...
 
 
-class Published:
+class PublishedNetwork:
     """The whole network in 8 bits."""
 
     def __init__(self, folder: Path, threads: int | None) -> None:
@@ -71,7 +71,7 @@ class Published:
         return sound
 
 
-class Cut:
+class CutNetwork:
     """The front in 8 bits, the generator in `dtype`."""
 
     def __init__(self, folder: Path, threads: int | None, dtype: str) -> None:
@@ -176,7 +176,7 @@ class Generator:
             return x
 
     def _styled(self, name: str, x: torch.Tensor, manner: torch.Tensor) -> torch.Tensor:
-        """An instance norm whose scale and shift the style gives. For one item a batch norm is the same, and quicker."""
+        """An instance norm, scaled and shifted by the style. For one item a batch norm is the same, and quicker."""
         import torch
         from torch.nn import functional
 
@@ -217,7 +217,7 @@ def _session(file: Path, threads: int | None) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads or 0
     options.inter_op_num_threads = 1
-    # Published as it runs best: nothing is gained by looking for more, which takes a third of the loading.
+    # PublishedNetwork as it runs best: nothing is gained by looking for more, which takes a third of the loading.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.enable_mem_pattern = False  # it pays where all inputs are of one length
     options.log_severity_level = 3

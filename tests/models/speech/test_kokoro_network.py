@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 from benchmarks.quality.kokoro import CUT, PUBLISHED, REFERENCE, distance_db, networks_of, said_by_all
 from models.kokoro import network
 from models.kokoro.converter import convert
-from models.kokoro.network import Cut, Network, Published, load_network
+from models.kokoro.network import CutNetwork, Network, PublishedNetwork, load_network
 from models.kokoro.speaker import Kokoro
 from models.kokoro.styles import KokoroVoice
 from models.weights.files import WeightsError
@@ -74,7 +74,7 @@ def test_two_at_once_sound_as_one_after_the_other(folder: Path, networks: dict[s
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize(("dtype", "kind"), [("bfloat16", Cut), ("float32", Published)])
+@pytest.mark.parametrize(("dtype", "kind"), [("bfloat16", CutNetwork), ("float32", PublishedNetwork)])
 def test_a_processor_without_bfloat16_runs_what_is_published(
     folder: Path, monkeypatch: pytest.MonkeyPatch, dtype: str, kind: type[Network]
 ) -> None:
