@@ -15,7 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
 from math import prod
+from operator import iadd
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -124,11 +126,11 @@ class Generator:
             x, hum = self._laid_out(x), self._laid_out(hum)
             hums = [self._pool.submit(self._hum, level, hum, manner) for level in range(len(STRIDES))]
             for level, addition in enumerate(hums):
-                x = self._finer(level, x) + addition.result()
+                x = self._finer(level, x).add_(addition.result())
                 # The widest first: it takes as long as the others together.
                 numbers = reversed(range(BLOCKS * level, BLOCKS * (level + 1)))
                 blocks = [self._pool.submit(self._block, f"resblocks.{number}", x, manner) for number in numbers]
-                x = sum(block.result() for block in blocks) / BLOCKS
+                x = reduce(iadd, (block.result() for block in blocks)).div_(BLOCKS)
             samples: Samples = self._transformed(x).numpy()
             return samples
 
@@ -172,7 +174,7 @@ class Generator:
                     layer = f"{name}.convs{part}.{turn}"
                     around = apart * (self._weights[f"{layer}.weight"].shape[3] // 2)
                     y = self._convolved(layer, y, padding=(0, around), dilation=(1, apart))
-                x = x + y
+                x = y.add_(x)
             return x
 
     def _styled(self, name: str, x: torch.Tensor, manner: torch.Tensor) -> torch.Tensor:
@@ -203,11 +205,8 @@ class Generator:
 
 
 def _wound(x: torch.Tensor, alpha: torch.Tensor) -> torch.Tensor:
-    """The activation that the network was trained with: x + sin(ax)² / a."""
-    import torch
-
-    wave = torch.sin(x * alpha)
-    return torch.addcdiv(x, wave.mul_(wave), alpha)
+    """The activation that the network was trained with, x + sin(ax)² / a, in place of `x`."""
+    return x.addcdiv_((x * alpha).sin_().square_(), alpha)
 
 
 def _session(file: Path, threads: int | None) -> Any:

@@ -21,6 +21,7 @@ from models.weights.files import WeightsError
 
 if TYPE_CHECKING:
     from audio.encoding import Samples
+    from models.kokoro.network import Inputs
 
 IMPORTS = ONNX + Imports(("numpy", "espeakng_loader", "regex", "torch", "safetensors.torch"))
 
@@ -96,7 +97,7 @@ class Kokoro:
         numbers = [self._number_of[char] for char in spelling if char in self._number_of][:MOST_PHONEMES]
         if not numbers:
             return np.empty(0, np.float32)
-        inputs = {
+        inputs: Inputs = {
             "tokens": np.array([[0, *numbers, 0]], np.int64),
             "style": self._tables.row(voice.styles, len(numbers)),
             "speed": np.array([speed], np.float32),
