@@ -1,7 +1,7 @@
 """Requests per minute, per key or network address, and concurrent streams, per key.
 
-A sliding window counter of the `limits` library: in memory with one ingress replica, in Redis with more. If Redis
-does not answer, each replica allows its share of the limit: it fails open, but bounded.
+Sliding window counters: in memory with one ingress replica, by the `limits` library in Redis with more. If Redis does not
+answer, each replica allows its share of the limit: it fails open, but bounded.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from functools import lru_cache
 from typing import Any
 
 from limits import RateLimitItem, RateLimitItemPerSecond
-from limits.aio.storage.memory import MemoryStorage
 from limits.aio.storage.redis import RedisStorage
 from limits.aio.strategies import SlidingWindowCounterRateLimiter
 from limits.errors import StorageError
@@ -91,7 +90,7 @@ class Rates:
         self.fallbacks = 0
         self._replicas = replicas
         self._window_s = window_s
-        self._local = SlidingWindowCounterRateLimiter(LocalCounters())
+        self._local = LocalWindows(window_s)
         self._redis = _redis(redis_url) if redis_url else None
         self._shared = SlidingWindowCounterRateLimiter(self._redis) if self._redis else None
         self._paused_until_s = 0.0
@@ -113,14 +112,14 @@ class Rates:
     async def _count(self, who: str, limit: int) -> RateVerdict:
         """Counts in Redis; in this process where there is none, or it does not answer."""
         if self._shared is None:
-            return await self._hit(self._local, limit, who)
+            return self._local.hit(who, limit)
         if time.monotonic() >= self._paused_until_s:
             try:
                 return await self._hit(self._shared, limit, who)
             except StorageError as error:
                 self._pause(error.storage_error)
         self.fallbacks += 1
-        return await self._hit(self._local, max(1, limit // self._replicas), who)
+        return self._local.hit(who, max(1, limit // self._replicas))
 
     @asynccontextmanager
     async def stream(self, caller: Caller) -> AsyncIterator[None]:
@@ -163,8 +162,7 @@ class Rates:
         # Only `hit` decides: with a test before it, concurrent requests would all pass.
         allowed = await limiter.hit(window, who)
         stats = await limiter.get_window_stats(window, who)
-        # Rounded up past the moment of the reset: a client that retries on time must not be refused again.
-        reset_s = min(max(math.floor(stats.reset_time - time.time()) + 1, 1), self._window_s)
+        reset_s = whole_reset_s(stats.reset_time - time.time(), self._window_s)
         return RateVerdict(limit, stats.remaining, reset_s, allowed, self._window_s)
 
 
@@ -202,25 +200,42 @@ class SharedStreams:
             await self._renew(keys=[_set_of(key_id)], args=[LEASE_S, *names])
 
 
-class LocalCounters(MemoryStorage):  # type: ignore[misc]  # a decorator of the library hides its type
-    """Counters in memory. The library scans all keys after every hit; this scans once per window."""
+class LocalWindows:
+    """Sliding windows in memory, as the library counts them in Redis.
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._swept_at_s = 0.0
+    What the window before this one has counted weighs by the share of it that is less than `window_s` ago.
+    """
 
-    async def incr(self, key: str, expiry: float, amount: int = 1) -> int:
-        """Adds to a counter that lives `expiry` seconds; nothing here awaits, so no lock is needed."""
-        now_s = time.time()
-        if now_s - self._swept_at_s > RATE_WINDOW_S:
-            self._swept_at_s = now_s
-            for old in [old for old, until_s in self.expirations.items() if until_s <= now_s]:
-                del self.storage[old], self.expirations[old]
-        if self.expirations.get(key, 0.0) <= now_s:
-            self.storage[key] = 0
-            self.expirations[key] = now_s + expiry
-        self.storage[key] += amount
-        return int(self.storage[key])
+    def __init__(self, window_s: int) -> None:
+        self._window_s = window_s
+        self._number = 0
+        self._counts: dict[str, int] = {}
+        self._earlier: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._counts) + len(self._earlier)
+
+    def hit(self, who: str, limit: int) -> RateVerdict:
+        """Counts one request of `who`, unless it is beyond `limit`."""
+        number, spent = divmod(time.time() / self._window_s, 1)
+        if number != self._number:
+            # Also where somebody has set the clock back.
+            self._earlier = self._counts if number == self._number + 1 else {}
+            self._number, self._counts = int(number), {}
+        earlier, count, left_s = self._earlier.get(who, 0), self._counts.get(who, 0), (1 - spent) * self._window_s
+        in_sight = earlier * left_s / self._window_s
+        if is_allowed := math.floor(in_sight + count) < limit:
+            count = self._counts[who] = count + 1
+        resets_s = [left_s % (self._window_s / earlier)] if earlier else []
+        resets_s += [left_s % self._window_s] if count else []
+        remaining = max(0, limit - math.floor(in_sight + count))
+        reset_s = whole_reset_s(min(resets_s, default=0.0), self._window_s)
+        return RateVerdict(limit, remaining, reset_s, is_allowed, self._window_s)
+
+
+def whole_reset_s(reset_s: float, window_s: int) -> int:
+    """Rounded up past the moment of the reset: a client that retries on time must not be refused again."""
+    return min(max(math.floor(reset_s) + 1, 1), window_s)
 
 
 def _too_many(caller: Caller, limit: int) -> ApiError:

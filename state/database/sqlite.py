@@ -44,7 +44,7 @@ def journal_mode(version: tuple[int, int, int]) -> str:
     major, minor, patch = version
     if version >= WAL_FIXED or patch >= WAL_BACKPORTS.get((major, minor), 1 << 30):
         return "WAL"
-    return "TRUNCATE"
+    return "PERSIST"
 
 
 @dataclass(slots=True, eq=False)

@@ -6,12 +6,17 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from limits import RateLimitItemPerSecond
+from limits.storage import MemoryStorage
+from limits.strategies import SlidingWindowCounterRateLimiter
 
 from contract.access import TARIFFS, Caller, Scope
 from contract.errors import ApiError
 from contract.limits import KEYLESS_REQUESTS
 from state import rates as rates_module
-from state.rates import Rates
+from state.rates import LocalWindows, Rates, whole_reset_s
 from tests.state.books import eventually, refusal
 from tests.state.servers import Redis
 
@@ -96,7 +101,7 @@ class _Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
     clock = _Clock()
-    for module in ("limits.aio.storage.memory", "limits.aio.strategies", "state.rates"):
+    for module in ("state.rates",):
         monkeypatch.setattr(f"{module}.time", clock)
     return clock
 
@@ -239,4 +244,22 @@ async def test_old_counters_are_swept(open_rates: Open, clock: _Clock) -> None:
         await rates.hit(caller(key_id=f"key-{number}"))
     clock.now_s += 1000
     await rates.hit(caller())
-    assert len(rates._local.storage.storage) <= 2
+    assert len(rates._local) == 1
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 90), st.sampled_from(["one", "two"])), max_size=60),
+    st.integers(1, 7),
+)
+def test_in_memory_it_counts_as_the_library_does(steps: list[tuple[float, str]], limit: int) -> None:
+    clock, window = _Clock(), RateLimitItemPerSecond(limit, 60)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("limits.storage.memory", "limits.strategies", "state.rates"):
+            patch.setattr(f"{module}.time", clock)
+        ours, theirs = LocalWindows(60), SlidingWindowCounterRateLimiter(MemoryStorage())
+        for later_s, who in steps:
+            clock.now_s += later_s
+            verdict, is_allowed = ours.hit(who, limit), theirs.hit(window, who)
+            stats = theirs.get_window_stats(window, who)
+            assert (verdict.allowed, verdict.remaining) == (is_allowed, stats.remaining)
+            assert verdict.reset_s == whole_reset_s(stats.reset_time - clock.now_s, 60)

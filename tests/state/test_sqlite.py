@@ -44,13 +44,13 @@ def rows(path: Path) -> list[int]:
 @pytest.mark.parametrize(
     ("version", "mode"),
     [
-        ((3, 40, 1), "TRUNCATE"),
-        ((3, 44, 5), "TRUNCATE"),
+        ((3, 40, 1), "PERSIST"),
+        ((3, 44, 5), "PERSIST"),
         ((3, 44, 6), "WAL"),
-        ((3, 45, 6), "TRUNCATE"),
-        ((3, 50, 6), "TRUNCATE"),
+        ((3, 45, 6), "PERSIST"),
+        ((3, 50, 6), "PERSIST"),
         ((3, 50, 7), "WAL"),
-        ((3, 51, 2), "TRUNCATE"),
+        ((3, 51, 2), "PERSIST"),
         ((3, 51, 3), "WAL"),
         ((3, 52, 0), "WAL"),
         ((4, 0, 0), "WAL"),
