@@ -21,7 +21,7 @@ import random
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeVar
 
 from ray.exceptions import RayError, RayTaskError
@@ -39,6 +39,9 @@ from contract.errors import BUSY, ENGINE_FAILED, UPSTREAM_ERROR, UPSTREAM_TIMEOU
 from contract.limits import COLD_RETRY_AFTER_MAX_S
 
 log = logging.getLogger(f"parlance.{__name__}")
+
+SERIALIZATION = {"request_serialization": "pickle", "response_serialization": "pickle"}
+"""Of what crosses to an engine: jobs and answers are classes of `contract`, so nothing has to be sent by value."""
 
 SPREAD = 0.25
 """By this share at most `Retry-After` is longer than a cold start."""
@@ -67,8 +70,11 @@ class Gate:
         self._key = (app_name, name)
         self._watch = watch
         # `.options` is what makes the handle create its router, and with it the view, before the first request.
-        self._handle = handle.options(stream=False)
-        self._stream_handle = handle.options(stream=True)
+        self._handle = handle.options(stream=False, **SERIALIZATION)
+        self._stream_handle = handle.options(stream=True, **SERIALIZATION)
+        # Each look-up of a method by Serve makes a handle anew.
+        self._method = cache(partial(getattr, self._handle))
+        self._stream_method = cache(partial(getattr, self._stream_handle))
         self._warming: asyncio.Task[None] | None = None
         self._load_s = serving.load_s
         queues = serving.when_busy == "queue"
@@ -110,7 +116,7 @@ class Gate:
         async with self._slot(context) as left_s:
             with context.timings.measured():
                 async with _deadline(left_s):
-                    answer: R = await getattr(self._handle, method.__name__).remote(job)
+                    answer: R = await self._method(method.__name__).remote(job)
                     return answer
 
     async def stream(
@@ -119,7 +125,7 @@ class Gate:
         """The items of the answer; the deadline holds for each. Leaving the iteration cancels the work."""
         async with self._slot(context) as left_s:
             with context.timings.measured() as count:
-                response = getattr(self._stream_handle, method.__name__).remote(job)
+                response = self._stream_method(method.__name__).remote(job)
                 try:
                     while True:
                         async with _deadline(left_s):
@@ -141,8 +147,8 @@ class Gate:
         owner, timings = context.owner, context.timings
         started, loaded, timings.has_begun = time.perf_counter(), timings.load, False
         try:
-            deadline_s, is_running = self.serving.deadline_s, self.running() > 0
-            await self._queue.enter(owner, partial(self._enter, timings), deadline_s, may_begin=is_running)
+            if not (self.running() and self._queue.try_enter(owner)):
+                await self._queue.enter(owner, partial(self._enter, timings), self.serving.deadline_s)
         except QueueFull:
             raise BUSY(
                 f"{self.serving.max_queued} requests already wait for this engine; send this one again shortly"

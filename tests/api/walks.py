@@ -136,7 +136,7 @@ class LocalHandle:
 
     replica: Any
 
-    def options(self, stream: bool) -> LocalHandle:
+    def options(self, stream: bool, **_: str) -> LocalHandle:
         return self
 
     def running(self) -> int:
