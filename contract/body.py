@@ -146,9 +146,7 @@ def _finite(text: str) -> float:
 
 
 # Made once: `json.loads` makes a decoder for each text that is not read in its default way.
-_decode = json.JSONDecoder(
-    object_pairs_hook=_unique_keys, parse_constant=_refuse_constant, parse_float=_finite
-).decode
+_decode = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_constant=_refuse_constant, parse_float=_finite).decode
 _decode_infinite = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_constant=_refuse_constant).decode
 
 

@@ -1,7 +1,7 @@
 """Requests per minute, per key or network address, and concurrent streams, per key.
 
-Sliding window counters: in memory with one ingress replica, by the `limits` library in Redis with more. If Redis does not
-answer, each replica allows its share of the limit: it fails open, but bounded.
+Sliding window counters: in memory with one ingress replica, by the `limits` library in Redis with more. If Redis does
+not answer, each replica allows its share of the limit: it fails open, but bounded.
 """
 
 from __future__ import annotations
