@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Sequence
 from functools import partial
 
 from fastapi import FastAPI
-from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Match, Route
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from contract import VERSION
 from contract.errors import INVALID_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND, ApiError
 from deployments.ingress.context import Service
 from deployments.ingress.front.admission import MARK
 from deployments.ingress.front.middleware import TraceMiddleware, trace_of
+from deployments.ingress.front.short_way import ShortWay
 from deployments.ingress.routes import (
     chat,
     decisions,
@@ -88,58 +85,10 @@ def build_app(service: Service) -> FastAPI:
     app.add_exception_handler(ApiError, _api_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
-    app.add_middleware(ShortWay, routes=app.routes)
+    app.add_middleware(ShortWay, routes=app.routes, tell=_api_error)
     app.add_middleware(TraceMiddleware, service=service)
     app.openapi = partial(openapi.document, app)  # type: ignore[method-assign]  # FastAPI's documented way
     return app
-
-
-class ShortWay:
-    """Serves the routes that need of FastAPI nothing but an admission, without its way to them, which costs as much.
-
-    The table is made of the routes themselves. Whatever else comes takes the long way: other methods and paths, and
-    routes with parameters.
-    """
-
-    def __init__(self, app: ASGIApp, routes: Sequence[BaseRoute]) -> None:
-        self._app = app
-        self._table = {
-            (method, route.path): (dependency.call, route.endpoint, dependency.name)
-            for route in routes
-            if isinstance(route, APIRoute) and (dependency := only_admission(route))
-            for method in route.methods
-        }
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serves one request."""
-        row = None if scope.get("root_path") else self._table.get((scope.get("method"), scope["path"]))
-        if row is None:
-            await self._app(scope, receive, send)
-            return
-        admission, endpoint, name = row
-        request = Request(scope, receive, send)
-        try:
-            response: Response = await endpoint(**{name: await admission(request)})
-        except ApiError as error:
-            response = _api_error(request, error)
-        await response(scope, receive, send)
-
-
-def only_admission(route: APIRoute) -> Dependant | None:
-    """The admission of a route that takes nothing else and makes its whole reply itself; None for other routes."""
-    dependant = route.dependant
-    takes_more = any(
-        (
-            *(dependant.path_params, dependant.query_params, dependant.header_params, dependant.cookie_params),
-            *(dependant.body_params, dependant.request_param_name, dependant.response_param_name),
-        )
-    )
-    returns = inspect.signature(route.endpoint, eval_str=True).return_annotation
-    makes_reply = inspect.isclass(returns) and issubclass(returns, Response)
-    if takes_more or not makes_reply or len(dependant.dependencies) != 1:
-        return None
-    (dependency,) = dependant.dependencies
-    return dependency if hasattr(dependency.call, MARK) else None
 
 
 def check_routes(app: FastAPI) -> None:

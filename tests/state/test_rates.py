@@ -200,7 +200,7 @@ async def test_streams_of_a_key_are_counted_over_all_replicas(open_rates: Open, 
 async def test_streams_of_a_replica_that_died_are_free_when_their_lease_ends(
     open_rates: Open, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("state.rates.LEASE_S", 2)
+    monkeypatch.setattr("state.shared_streams.LEASE_S", 2)
     dead, alive = open_rates(redis.url, replicas=2), open_rates(redis.url, replicas=2)
     of = caller(key_id="lease", streams=1)
     held = dead.stream(of)
@@ -222,7 +222,7 @@ async def test_open_stream_is_renewed(open_rates: Open, redis: Redis, monkeypatc
     async with rates.stream(of):
         connection = rates._redis.bridge.get_connection()
         before = (await connection.zrange("parlance:streams:renewed", 0, -1, withscores=True))[0][1]
-        monkeypatch.setattr("state.rates.LEASE_S", 1000)
+        monkeypatch.setattr("state.shared_streams.LEASE_S", 1000)
         await rates.renew()
         assert (await connection.zrange("parlance:streams:renewed", 0, -1, withscores=True))[0][1] > before + 800
 
