@@ -18,9 +18,8 @@ from starlette.routing import Mount, Route, WebSocketRoute
 from contract.access import TARIFFS
 from contract.limits import CHAT_BODY_BYTES, SPEECH_BODY_BYTES
 from deployments.ingress import app as ingress_app
-from deployments.ingress.app import build_app, check_routes
+from deployments.ingress.app import build_app, check_routes, only_admission
 from deployments.ingress.context import Service
-from deployments.ingress.front import short_way
 from state import State
 from tests.api.asgi import Answer, ask
 from tests.api.bodies import BODIES, FORMS
@@ -88,7 +87,7 @@ def check_admitted(operation: Operation, answer: Answer) -> None:
 async def test_the_short_way_answers_as_the_whole_of_fastapi(
     world: World, operation: Operation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(short_way, "only_admission", lambda route: None)
+    monkeypatch.setattr(ingress_app, "only_admission", lambda route: None)
     whole = replace(world, app=build_app(world.service))
     bodies = (operation.body, b"", b"{", b"[1]", b'{"surplus": 1}')
     cases = [("everything", body) for body in bodies] + [(who, b"{") for who in (*KEYLESS, "nothing", "used up")]
@@ -98,7 +97,7 @@ async def test_the_short_way_answers_as_the_whole_of_fastapi(
 
 
 def test_the_short_way_serves_what_needs_an_admission_and_no_more() -> None:
-    short = {route.path for route, _ in keyed_routes() if short_way.only_admission(route)}
+    short = {route.path for route, _ in keyed_routes() if only_admission(route)}
     assert {"/v1/chat/completions", "/audio/speech", "/v1/decisions", "/v1/embeddings"} < short
     assert all("{" in route.path for route, _ in keyed_routes() if route.path not in short)
 
