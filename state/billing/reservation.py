@@ -16,6 +16,7 @@ from contract.access import Caller
 from contract.catalog import Model
 from contract.errors import RECORDING_TIMEOUT, STATE_UNAVAILABLE, UPSTREAM_TIMEOUT, WARMING_UP, ApiError
 from contract.limits import STREAM_SLICE_OUTPUT_TOKENS
+from state.billing.purse import Purse
 from state.billing.usage import NO_USAGE, Bill, Entry, OverLimit, Usage, over_limit
 
 T = TypeVar("T")
@@ -33,7 +34,7 @@ class Books(Protocol):
     """What a reservation asks of the ledger that opened it."""
 
     async def top_up(self, hold: Reservation, amount: int) -> bool: ...
-    async def settle(self, bill: Bill) -> int: ...
+    def settle(self, bill: Bill) -> asyncio.Future[int]: ...
     async def void(self, entry: Entry) -> None: ...
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]: ...
 
@@ -46,6 +47,7 @@ class Reservation:
         used: what `note` last said.
         marked: what of that the database has; None before the first time.
         is_stored: whether the database may have a row of it.
+        purse: what holds the money where that is no row of its own.
     """
 
     def __init__(self, ledger: Books, caller: Caller, *, request_id: str, line: str, model: str) -> None:
@@ -55,10 +57,11 @@ class Reservation:
         self.used = NO_USAGE
         self.marked: Usage | None = None
         self.is_stored = False
+        self.purse: Purse | None = None
         self._ledger = ledger
         self.caller = caller
         self._opened_s = time.monotonic()
-        self._end: asyncio.Task[int] | None = None
+        self._end: asyncio.Future[int] | None = None
 
     @property
     def has_ended(self) -> bool:
@@ -101,11 +104,9 @@ class Reservation:
     async def settle(
         self, cost_micro_eur: int, quantity: int, unit: str, quantities: Mapping[str, int] | None = None
     ) -> int:
-        """Bills the request once, even if the caller is cancelled. Returns the micro-EUR charged.
+        """Bills the request once, even if the caller is cancelled. `quantities` says by unit what `quantity` adds up.
 
-        `quantities` says by unit what `quantity` adds up.
-
-        That is less than the cost only if the cost exceeds what was held and the limits have no room for the rest.
+        Returns the micro-EUR charged: less than the cost only where that exceeds what was held and no room is left.
         """
         return await self._bill(Usage(cost_micro_eur, quantity, unit, quantities))
 
@@ -115,13 +116,16 @@ class Reservation:
 
     async def _bill(self, used: Usage) -> int:
         if self._end is None:
-            self._end = self._ledger.spawn(self._ledger.settle(Bill(self.entry, used)))
+            bill = self.purse.bill(self, used) if self.purse else Bill(self.entry, used, has_row=self.is_stored)
+            self._end = self._ledger.settle(bill)
         return await asyncio.shield(self._end)
 
     async def void(self) -> None:
         """Releases what is held without billing, unless the request was settled."""
         if self._end is None:
             self._end = self._ledger.spawn(self._void())
+            if self.purse and not self.is_stored:
+                self.purse.free_micro_eur += self.held_micro_eur
         await asyncio.shield(self._end)
 
     async def _void(self) -> int:

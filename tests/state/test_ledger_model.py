@@ -148,14 +148,13 @@ class LedgerMachine(RuleBasedStateMachine):
             self.oracle.held[entry.id] = (entry.user_id, 0)
         if entry.id in self.oracle.held:
             self.marked[entry.id] = cost
-        used = {entry: Usage(cost, 1, "tokens")}
-        postings.mark(self.connection, used, [entry] if is_free else [])
+        upkeep.mark(self.connection, [Bill(entry, Usage(cost, 1, "tokens"), has_row=not is_free)])
 
     @rule(passed_s=st.sampled_from([1, 50, LEASE_S + 1]))
     def reap(self, passed_s: int) -> None:
         self.connection.execute(update(reservations).values(lease_until=reservations.c.lease_until - passed_s))
         for row in upkeep.orphans(self.connection):
-            used = postings.recover(self.connection, row.id)
+            used = upkeep.recover(self.connection, row.id)
             assert used is not None
             assert used.cost_micro_eur == self.marked.get(row.id, 0)
             self.ended.add(row.id)
