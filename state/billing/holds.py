@@ -36,9 +36,10 @@ class Holds:
         self._marks = marks
         self._spawn = spawn
 
-    async def hold(self, hold: Reservation) -> None:
-        """Holds its money. Raises what `Ledger.reserve` raises."""
-        hold.purse = await self._purses.take((hold.caller.org_id, hold.caller.user_id), hold.held_micro_eur)
+    async def hold(self, hold: Reservation, may_take: bool) -> None:
+        """Holds its money, from a purse if it may and can. Raises what `Ledger.reserve` raises."""
+        if may_take:
+            hold.purse = await self._purses.take((hold.caller.org_id, hold.caller.user_id), hold.held_micro_eur)
         if hold.purse is None:
             try:
                 await self._to_the_limit(hold.entry, lambda: self._in_a_row(hold))

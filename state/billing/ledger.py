@@ -66,9 +66,10 @@ class Ledger:
         hold = Reservation(self, caller, request_id=request_id, line=line, model=model)
         if caller.org_limited or caller.user_limited:
             hold.held_micro_eur = max(1, estimate_micro_eur)
-            await self._holds.hold(hold)
+            # Nothing is taken in advance while bills wait: what is used now might never be billed.
+            await self._holds.hold(hold, may_take=not self._owing[caller.org_id])
         elif self._owing[caller.org_id]:
-            # Nothing else here would query the database, and what is used now might never be billed.
+            # Nothing else here would query the database.
             raise STATE_UNAVAILABLE()
         self._open[hold.entry.id] = hold
         return hold

@@ -27,11 +27,9 @@ from state.billing import postings
 from state.billing.postings import LEASE_S
 from state.billing.usage import Bill, Entry, PurseGone, Usage
 from state.database.base import Database
+from state.database.tables import PURSE
 
 log = logging.getLogger(f"parlance.{__name__}")
-
-PURSE = "purse"
-"""Line, model and request id of the row."""
 
 SHARE = 16
 """A purse gets at most this fraction of what the limits have left, and is closed when it has twice as much."""

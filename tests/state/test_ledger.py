@@ -130,6 +130,7 @@ async def test_no_request_id_escapes_its_bill(database: Database, limit: int | N
     caller, ledger = await make_caller(database, limit), Ledger(database)
     hold = await reserve(ledger, caller, 9, request_id)
     await hold.settle(9, 1, "tokens")
+    await ledger.close()
     assert await money(database, caller) == (9, 0)
 
 
