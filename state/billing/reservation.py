@@ -126,6 +126,7 @@ class Reservation:
             self._end = self._ledger.spawn(self._void())
             if self.purse and not self.is_stored:
                 self.purse.free_micro_eur += self.held_micro_eur
+                self.purse = None
         await asyncio.shield(self._end)
 
     async def _void(self) -> int:

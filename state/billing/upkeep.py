@@ -113,6 +113,7 @@ class Marks:
             # Nothing is held for these any more, but what they use has to be recorded all the same.
             for hold in holds:
                 if hold.purse is not None and hold.purse.entry.id == gone.purse_id:
+                    hold.purse.is_gone = True
                     hold.purse, hold.held_micro_eur = None, 0
             await self._write(holds)
         except Exception as error:
