@@ -23,7 +23,6 @@ import json
 import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import BigInteger, Connection, Text, bindparam, insert, not_, or_, select, update
@@ -32,8 +31,7 @@ from state.billing.usage import Bill, Entry, OverLimit, PurseGone, Usage
 from state.database.base import INSERTS, NOW_MS, NOW_S
 from state.database.tables import budgets, reservations, usage_lines
 
-OF_ORG = 0
-"""In place of the id of a user: the budget of the organisation."""
+_as_json = json.JSONEncoder(sort_keys=True).encode
 
 LEASE_S = 120
 """A reservation that is not renewed for this long is taken for orphaned, and ended."""
@@ -109,7 +107,7 @@ def require_room(connection: Connection, org_id: int, user_id: int | None) -> No
 
 def reserve(connection: Connection, entry: Entry, amount: int, lease_s: int = LEASE_S) -> None:
     """Holds `amount` micro-EUR for so long. Raises OverLimit; the transaction must then roll back."""
-    connection.execute(_RESERVE, asdict(entry) | {"held_micro_eur": amount, "lease_s": lease_s})
+    connection.execute(_RESERVE, columns(entry) | {"held_micro_eur": amount, "lease_s": lease_s})
     hold_budgets(connection, entry, amount)
 
 
@@ -176,9 +174,14 @@ def pay(connection: Connection, sums: Mapping[str, int]) -> None:
             raise PurseGone(id)
 
 
+def columns(entry: Entry) -> dict[str, Any]:
+    """Whom it is for, as columns take it: `asdict` would copy each value deeply."""
+    return {name: getattr(entry, name) for name in Entry.__slots__}
+
+
 def values(used: Usage) -> dict[str, Any]:
     """What was used, as columns take it."""
-    text = None if used.quantities is None else json.dumps(dict(used.quantities), sort_keys=True)
+    text = None if used.quantities is None else _as_json(dict(used.quantities))
     return {"cost": used.cost_micro_eur, "quantity": used.quantity, "unit": used.unit, "quantities": text}
 
 
@@ -218,11 +221,9 @@ def _write_lines(connection: Connection, bills: Sequence[Bill], charged: Mapping
 
 def line(bill: Bill, charged: Mapping[str, int]) -> dict[str, Any]:
     """The columns of a usage line, without its time."""
-    row = asdict(bill.entry) | values(bill.used)
-    row["reservation_id"] = row.pop("id")
-    row["cost_micro_eur"] = charged[bill.entry.id]
-    del row["cost"]
-    return row
+    row = columns(bill.entry) | values(bill.used)
+    del row["id"], row["cost"]
+    return row | {"reservation_id": bill.entry.id, "cost_micro_eur": charged[bill.entry.id]}
 
 
 def hold_budgets(connection: Connection, entry: Entry, amount: int) -> None:
@@ -241,7 +242,7 @@ def move_budgets(
     """Takes what was held from the budgets of one organisation and its users, and adds what was charged."""
     sums: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0])
     for entry in entries:
-        for whose in {OF_ORG, entry.user_id or OF_ORG}:
+        for whose in {0, entry.user_id or 0}:  # 0 is the organisation
             sums[whose][0] += released.get(entry.id, 0)
             sums[whose][1] += charged.get(entry.id, 0)
     for whose, (less, more) in sorted(sums.items()):

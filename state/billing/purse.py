@@ -47,7 +47,7 @@ Owner = tuple[int, int | None]
 """Organisation and user."""
 
 
-class Held(Protocol):
+class Taker(Protocol):
     """What a purse knows of a reservation that took from it."""
 
     entry: Entry
@@ -84,7 +84,7 @@ class Purse:
         self.unused = 0
         return True
 
-    def bill(self, hold: Held, used: Usage) -> Bill:
+    def bill(self, hold: Taker, used: Usage) -> Bill:
         """The bill of a request that took from here, and of what it pays: all of the cost, as far as it has so much.
 
         What the request leaves over is free again. Where a mark is uncertain, its money may be in a row of its own by
@@ -120,7 +120,7 @@ class Purses:
 
     @property
     def ids(self) -> set[str]:
-        """Of the rows."""
+        """Ids of the rows of those that nobody has closed."""
         return {purse.entry.id for purse in self._purses.values() if purse.is_open}
 
     def has_any(self, owner: Owner) -> bool:

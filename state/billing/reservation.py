@@ -1,7 +1,6 @@
 """What one billed request holds, has used and owes: the handles that flows work with. The ledger writes it down.
 
-Reservation    micro-EUR that are held, and what has been used of them
-Account        the same in the units that the model has prices for
+Reservation is in micro-EUR, Account in the units that the model has prices for.
 """
 
 from __future__ import annotations
@@ -73,10 +72,7 @@ class Reservation:
         self.used = Usage(cost_micro_eur, quantity, unit, quantities)
 
     async def limit(self, caller: Caller, micro_eur: int) -> None:
-        """The limits of `caller` hold from now on: `micro_eur` are held if there were none before.
-
-        Raises what `Ledger.reserve` raises; settle what was produced so far.
-        """
+        """The limits of `caller` hold from now on: `micro_eur` are held if there were none. Raises as `top_up` does."""
         self.caller = caller
         if not self.held_micro_eur:
             await self.top_up(max(1, micro_eur))

@@ -1,8 +1,4 @@
-"""What is done against the death of a process, a bounded number of requests at a time.
-
-Each marks what its own requests have used, bills them when it is told to end, ends what dead ones left, and deletes
-what is old.
-"""
+"""What is done against the death of a process: marks of its own requests, ends of others', and of what is old."""
 
 from __future__ import annotations
 
@@ -10,7 +6,6 @@ import asyncio
 import atexit
 import logging
 from collections.abc import Callable, Collection, Coroutine, Sequence
-from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -134,10 +129,8 @@ def needs_row(hold: Reservation) -> bool:
 def _marked(hold: Reservation) -> Bill:
     """What is to be recorded of a request so far. From now on it may have a row."""
     has_row, hold.is_stored = not needs_row(hold), True
-    if hold.purse is None:
-        return Bill(hold.entry, hold.used, has_row=has_row)
-    held = hold.held_micro_eur
-    return Bill(hold.entry, hold.used, has_row=has_row, purse_id=hold.purse.entry.id, covered_micro_eur=held)
+    purse_id, covered = (hold.purse.entry.id, hold.held_micro_eur) if hold.purse else (None, 0)
+    return Bill(hold.entry, hold.used, has_row=has_row, purse_id=purse_id, covered_micro_eur=covered)
 
 
 async def renew(database: Database, ids: Sequence[str]) -> None:
@@ -185,12 +178,12 @@ async def _recover(database: Database, reservation_id: str, request_id: str) -> 
 def mark(connection: Connection, bills: Sequence[Bill]) -> None:
     """Records what requests have used so far, and extends their leases.
 
-    Those without a row get one, and with it what their purse holds for them. Raises PurseGone.
+    Those without a row get one, with what their purse holds for them. Raises PurseGone.
     """
     new = {bill.entry.id: bill for bill in bills if not bill.has_row}
     added = set()
     if new:
-        rows = [asdict(bill.entry) | {"held_micro_eur": bill.covered_micro_eur} for bill in new.values()]
+        rows = [postings.columns(bill.entry) | {"held_micro_eur": bill.covered_micro_eur} for bill in new.values()]
         added = set(connection.execute(_ROWS[connection.dialect.name], rows).scalars())
     ordered = sorted(bills, key=lambda bill: bill.entry.id)
     connection.execute(postings.MARK, [postings.values(bill.used) | {"of_id": bill.entry.id} for bill in ordered])
