@@ -97,8 +97,8 @@ class Marks:
         if writing := self.under_way.get(entry.id):
             await asyncio.wait([writing])
 
-    async def _write(self, asked: Sequence[Reservation]) -> None:
-        holds = [hold for hold in asked if not hold.has_ended]
+    async def _write(self, requests: Sequence[Reservation]) -> None:
+        holds = [hold for hold in requests if not hold.has_ended]
         bills = [_marked(hold) for hold in holds]
         try:
             # Not durable: it is a crash of this process that it is for.
@@ -117,7 +117,7 @@ class Marks:
             for hold, bill in zip(holds, bills, strict=True):
                 hold.marked, hold.purse = bill.used, None
         finally:
-            for hold in asked:
+            for hold in requests:
                 self.under_way.pop(hold.entry.id, None)
 
 
