@@ -230,7 +230,7 @@ def fill(connection: Connection, purse: Entry, is_new: bool, free: int, amount: 
     left = postings.rooms(connection, purse.org_id, [purse.user_id]).values()
     times = min((REQUESTS, *((room + free) // SHARE // amount for room in left)))
     added = times * amount - free
-    if times < 2:
+    if times < 2 or added <= 0:
         return 0
     if is_new:
         postings.reserve(connection, purse, added)
