@@ -209,4 +209,5 @@ def _spend(row: Row[Any]) -> SpendObject:
         "limit_micro_eur": row.limit_micro_eur,
         "spent_micro_eur": row.spent_micro_eur,
         "held_micro_eur": row.held_micro_eur,
+        "in_advance_micro_eur": row.in_advance_micro_eur,
     }

@@ -98,6 +98,16 @@ async def test_one_that_fails_does_not_take_the_others_along(numbers: SqliteData
     assert rows(tmp_path / "numbers.db") == [1, 3, 4]
 
 
+async def test_one_that_fails_alone_leaves_nothing_and_the_next_works(numbers: SqliteDatabase, tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError):
+        await numbers.run(insert(-1))
+    with pytest.raises(ZeroDivisionError):
+        await numbers.run(insert(-2), durable=False)
+    assert rows(tmp_path / "numbers.db") == []
+    assert await numbers.run(insert(1)) == 1
+    assert rows(tmp_path / "numbers.db") == [1]
+
+
 async def test_a_waiter_that_is_cancelled_does_not_stop_its_transaction(
     numbers: SqliteDatabase, tmp_path: Path
 ) -> None:
