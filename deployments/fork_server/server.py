@@ -9,6 +9,7 @@ does not hold it ends, and says why in its log.
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import gc
 import importlib
@@ -36,6 +37,9 @@ NICENESS = 10
 
 ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
 """While modules are imported. Ray has it so for replicas of one CPU or less; and it is a pool of threads less."""
+
+REST_S = 86_400.0
+"""Without a request. Then nobody is likely to ask, half a gigabyte is had back, and the next start begins a server anew."""
 
 TITLE = "parlance::ForkServer"
 
@@ -100,6 +104,7 @@ def prepare(plan: dict[str, Any], raylet: int) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "deployments"]:
         del sys.modules[name]  # workers import it anew, and may find a newer one
     gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)  # what imports have freed; glibc alone knows it, and workers cannot use it
     gc.freeze()
     say(f"imported {len(sys.modules)} modules in {time.monotonic() - started:.1f} s")
 
@@ -182,9 +187,9 @@ def listen(path: str) -> socket.socket:
 
 
 def serve(listener: socket.socket, raylet: int, receive: Callable[[socket.socket], worker.Request]) -> bool:
-    """Answers until the raylet ends or another version is wanted: False. True in a fork that is to be a worker."""
+    """Answers until the raylet ends, another version is wanted, or nothing is: False. True in a fork, a worker to be."""
     watched: list[Any] = [listener, raylet]
-    while raylet not in select.select(watched, [], [])[0]:
+    while listener in (ready := select.select(watched, [], [], REST_S)[0]) and raylet not in ready:
         connection, _ = listener.accept()
         with connection:
             try:
