@@ -124,6 +124,11 @@ def test_processes_that_are_not_started_are_known_to_ray_by_these_names() -> Non
     assert "ray._private.parameter.RayParams(" in inspect.getsource(ray.init)
 
 
+@pytest.mark.parametrize("name", ["RAY_SERVE_CONTROL_LOOP_INTERVAL_S", "RAY_SERVE_METRICS_EXPORT_INTERVAL_MS"])
+def test_settings_of_an_idle_graph_are_read_by_serve(name: str) -> None:
+    assert f'"{name}"' in inspect.getsource(import_module("ray.serve._private.constants"))
+
+
 def test_a_step_of_the_controllers_loop_is_whole_whoever_takes_it() -> None:
     """It awaits nothing, so that a step of its own and one that is asked for do not meet in the middle."""
     step = named("ray.serve._private.controller:ServeController.run_control_loop_step")
