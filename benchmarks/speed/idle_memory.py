@@ -57,7 +57,7 @@ def _is_of(process: psutil.Process, folder: Path) -> bool:
 def title(process: psutil.Process) -> str:
     """What `ps` shows, shortened to what tells it from others."""
     line = " ".join(process.cmdline()).strip()
-    if named := re.match(r"(ray::[\w:.-]+|parlance::\w+)", line):
+    if named := re.match(r"(ray::(?:ServeReplica[\w:.-]+|\w+)|parlance::\w+)", line):
         return re.sub(r"(ingress|\w)#.*", r"\1", named[1])
     for part in ("-m launch", "gcs_server", "raylet/raylet", "haproxy", "dashboard.py"):
         if part in line:
