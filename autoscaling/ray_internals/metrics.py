@@ -7,7 +7,7 @@ Serve means to do the first: a handle without replicas reports when its first ca
 counted before that call, which is nothing, and the count goes out with its next report, up to two seconds later. The
 controller then looks four times a second, and a start takes three looks: to decide, to start, to see that the replica
 runs. More reports and looks would cost a tenth of a core while nobody asks for anything; so whoever waits for a start
-turns the controller's loop for as long as he waits. The second it cannot know: in its own queue the calls would stand
+turns the controller's loop in the first seconds. The second it cannot know: in its own queue the calls would stand
 behind each other whoever made them.
 """
 
@@ -17,8 +17,9 @@ import asyncio
 import math
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 
+from ray.exceptions import RayError
 from ray.serve._private.router import CurrentLoopRouter, RouterMetricsManager
 from ray.serve.handle import DeploymentHandle
 
@@ -26,8 +27,9 @@ REPORTS = 3
 APART_S = 0.03
 """A report is dropped while one before it is on its way, and Serve's own is."""
 
-LOOKS_APART_S = 0.1
-"""After the reports. As often as the controller looks by itself unless configs/ray.env says otherwise."""
+LOOKS, LOOKS_APART_S = 20, 0.1
+"""After the reports: as often as the controller would look without configs/ray.env, and as long as a start takes where a
+tenth of a second matters. Each look waits for the one before, so that many who wait do not bury the controller."""
 
 
 @asynccontextmanager
@@ -51,15 +53,16 @@ async def _hurry(metrics: RouterMetricsManager) -> None:
             continue
         metrics._add_autoscaling_metrics_point()
         metrics.push_autoscaling_metrics_to_controller()
-        _look(metrics)
-    while True:
+        await _look(metrics)
+    for _ in range(LOOKS):
         await asyncio.sleep(LOOKS_APART_S)
-        _look(metrics)
+        await _look(metrics)
 
 
-def _look(metrics: RouterMetricsManager) -> None:
+async def _look(metrics: RouterMetricsManager) -> None:
     """Has the controller take a step of its loop now. The arguments are those of one that is not recovering."""
-    metrics._controller_handle.run_control_loop_step.remote(time.time(), math.inf, 0)
+    with suppress(RayError):  # one that is gone is replaced, and looks by itself
+        await metrics._controller_handle.run_control_loop_step.remote(time.time(), math.inf, 0)
 
 
 @contextmanager

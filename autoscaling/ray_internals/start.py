@@ -45,8 +45,8 @@ def lean_node() -> Iterator[None]:
     from ray._private import parameter
 
     real = parameter.RayParams
-    parameter.RayParams = partial(real, **NOT_STARTED)  # type: ignore[misc,assignment]
+    parameter.RayParams = partial(real, **NOT_STARTED)
     try:
         yield
     finally:
-        parameter.RayParams = real  # type: ignore[misc]
+        parameter.RayParams = real

@@ -9,9 +9,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ray.exceptions import ActorDiedError
 from ray.serve._private.router import CurrentLoopRouter
 
-from autoscaling.ray_internals.metrics import APART_S, LOOKS_APART_S, REPORTS, counted_as_waiting, hurried
+from autoscaling.ray_internals.metrics import APART_S, LOOKS, LOOKS_APART_S, REPORTS, counted_as_waiting, hurried
 from tests.waiting import until
 
 
@@ -23,7 +24,7 @@ class Metrics:
         self.autoscaling_config = autoscaling_config
         self._controller_handle = SimpleNamespace(run_control_loop_step=SimpleNamespace(remote=self._look))
 
-    def _look(self, started_at: float, recovering_s: float, loops: int) -> None:
+    async def _look(self, started_at: float, recovering_s: float, loops: int) -> None:
         assert time.time() - started_at < recovering_s  # else the controller would give up what it recovers
         self.told.append("look")
 
@@ -65,6 +66,27 @@ async def test_the_controller_looks_until_the_engine_runs_and_no_longer() -> Non
     looks = len(metrics.told)
     await asyncio.sleep(2 * LOOKS_APART_S)
     assert len(metrics.told) == looks
+
+
+async def test_a_start_of_minutes_does_not_keep_the_controller_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autoscaling.ray_internals.metrics.LOOKS_APART_S", 0)
+    metrics = Metrics()
+    async with hurried(counting(metrics)):
+        await until(lambda: metrics.told.count("look") >= REPORTS + LOOKS)
+        await asyncio.sleep(APART_S)
+    assert metrics.told.count("look") == REPORTS + LOOKS
+
+
+async def test_a_controller_that_is_gone_keeps_nobody_from_waiting() -> None:
+    metrics = Metrics()
+
+    async def gone(*_: object) -> None:
+        metrics.told.append("gone")
+        raise ActorDiedError
+
+    metrics._controller_handle.run_control_loop_step.remote = gone
+    async with hurried(counting(metrics)):
+        await until(lambda: metrics.told.count("gone") > REPORTS)
 
 
 @pytest.mark.parametrize("error", [None, KeyError])
