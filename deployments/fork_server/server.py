@@ -9,7 +9,6 @@ does not hold it ends, and says why in its log.
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import gc
 import importlib
@@ -104,7 +103,6 @@ def prepare(plan: dict[str, Any], raylet: int) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "deployments"]:
         del sys.modules[name]  # workers import it anew, and may find a newer one
     gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)  # what imports have freed; glibc alone knows it, and workers cannot use it
     gc.freeze()
     say(f"imported {len(sys.modules)} modules in {time.monotonic() - started:.1f} s")
 
