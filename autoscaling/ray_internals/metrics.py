@@ -28,8 +28,8 @@ APART_S = 0.03
 """A report is dropped while one before it is on its way, and Serve's own is."""
 
 LOOKS, LOOKS_APART_S = 20, 0.1
-"""After the reports: as often as the controller would look without configs/ray.env, and as long as a start takes where a
-tenth of a second matters. Each look waits for the one before, so that many who wait do not bury the controller."""
+"""After the reports: as often as the controller would look without configs/ray.env, and as long as a start takes where
+a tenth of a second matters. Each look waits for the one before, so that many who wait do not bury the controller."""
 
 
 @asynccontextmanager
