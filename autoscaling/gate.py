@@ -31,7 +31,7 @@ from ray.serve.handle import DeploymentHandle
 from autoscaling import views
 from autoscaling.engine import CallContext, Timings
 from autoscaling.queue import QueueTimeout, SlotQueue, alone
-from autoscaling.ray_internals.metrics import counted_as_waiting, report_waiting
+from autoscaling.ray_internals.metrics import counted_as_waiting, hurried
 from autoscaling.watch import Start, StartWatch
 from concurrency.fairness import QueueFull
 from contract.catalog import Serving
@@ -214,8 +214,8 @@ class Gate:
         watching = asyncio.create_task(self._watch.until_failed(self.name))
         try:
             warmed = self._handle.warm.remote()
-            await report_waiting(self._handle)
-            await warmed
+            async with hurried(self._handle):
+                await warmed
             self._load_s = time.perf_counter() - started
             await self._watch.refresh()  # forgets an earlier failure
         except (RayError, RayServeException) as error:
