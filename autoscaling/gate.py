@@ -19,8 +19,8 @@ import logging
 import math
 import random
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -29,7 +29,7 @@ from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, 
 from ray.serve.handle import DeploymentHandle
 
 from autoscaling import views
-from autoscaling.engine import CallContext, Timings
+from autoscaling.engine import CallContext, Deadline, Timings
 from autoscaling.queue import QueueTimeout, SlotQueue, alone
 from autoscaling.ray_internals.metrics import counted_as_waiting, report_waiting
 from autoscaling.watch import Start, StartWatch
@@ -108,21 +108,20 @@ class Gate:
     async def call(self, method: Callable[[Any, J], Awaitable[R]], job: J, *, context: CallContext) -> R:
         """The answer to `job` by `method` of the capability's protocol. Raises ApiError only."""
         async with self._slot(context) as left_s:
-            with context.timings.measured():
-                async with _deadline(left_s):
-                    answer: R = await getattr(self._handle, method.__name__).remote(job)
-                    return answer
+            with context.timings.measured(), _contract_errors(), closing(Deadline()) as deadline, deadline.of(left_s):
+                answer: R = await getattr(self._handle, method.__name__).remote(job)
+                return answer
 
     async def stream(
         self, method: Callable[[Any, J], AsyncIterator[R]], job: J, *, context: CallContext
     ) -> AsyncGenerator[R, None]:
         """The items of the answer; the deadline holds for each. Leaving the iteration cancels the work."""
         async with self._slot(context) as left_s:
-            with context.timings.measured() as count:
+            with context.timings.measured() as count, _contract_errors(), closing(Deadline()) as deadline:
                 response = getattr(self._stream_handle, method.__name__).remote(job)
                 try:
                     while True:
-                        async with _deadline(left_s):
+                        with deadline.of(left_s):
                             item: Any = await anext(response, None)
                         if item is None:  # which no protocol has among its items
                             return
@@ -223,14 +222,11 @@ class Gate:
         return max(1, math.ceil(load_s * random.uniform(1, 1 + SPREAD)))
 
 
-@asynccontextmanager
-async def _deadline(seconds: float) -> AsyncIterator[None]:
-    """Bounds the block, and turns every exception that a handle can raise into the error of the contract."""
+@contextmanager
+def _contract_errors() -> Iterator[None]:
+    """Turns every exception that a handle can raise into the error of the contract."""
     try:
-        async with asyncio.timeout(seconds) as deadline:
-            yield
-    except TimeoutError:
-        raise (UPSTREAM_TIMEOUT if deadline.expired() else UPSTREAM_ERROR)() from None
+        yield
     except (views.EngineBusy, BackPressureError):
         raise BUSY("all streams of this engine are in use; send the request again shortly") from None
     except DeploymentUnavailableError:

@@ -5,6 +5,7 @@ Rules live in `contract`, computing in `models`; a replica holds both.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import os
@@ -18,7 +19,7 @@ from ray import serve
 
 from autoscaling.ray_internals.replica import keep_replica_port_local
 from contract.catalog import DecisionModel, Model
-from contract.chat.engine import ChatEngine
+from contract.chat.engine import ChatBatch, ChatEngine
 from contract.decisions.engine import DecisionEngine
 from contract.decisions.questions import Preset
 from contract.embeddings import EmbeddingsEngine
@@ -41,6 +42,9 @@ INGRESS_SECRETS = (
 
 STORE_PREFIX = "AWS_"
 """Variables by which the store of bytes finds credentials begin so: keys, files with tokens, addresses of both."""
+
+MOST_JOINED = 64
+"""Batches of a stream that wait while the one before them is on its way; then the engine waits, too."""
 
 
 class Replica:
@@ -75,14 +79,14 @@ class Replica:
 
 
 def answers(protocol: type) -> Callable[[T], T]:
-    """Gives a kind of replica every method of `protocol`; each hands its job to the adapter.
+    """Gives a kind of replica every method of `protocol` that it lacks; each hands its job to the adapter.
 
     Serve calls methods by name, and streams what an asynchronous generator function gives.
     """
 
     def with_methods(kind: T) -> T:
         for name, method in vars(protocol).items():
-            if not name.startswith("_") and inspect.isfunction(method):
+            if not name.startswith("_") and inspect.isfunction(method) and not hasattr(kind, name):
                 setattr(kind, name, _answer(method) if inspect.iscoroutinefunction(method) else _stream(method))
         return kind
 
@@ -111,10 +115,58 @@ def _stream(method: Callable[..., Any]) -> Callable[..., Any]:
     return stream
 
 
+def _joining_stream(method: Callable[..., Any]) -> Callable[..., Any]:
+    """As `_stream`, of batches: those that are ready while the last one is on its way go out as one."""
+    stream = _stream(method)
+
+    @wraps(method)
+    async def joining_stream(self: Replica, job: Any) -> AsyncGenerator[ChatBatch, None]:
+        async with aclosing(joined(stream(self, job))) as batches:
+            async for batch in batches:
+                yield batch
+
+    return joining_stream
+
+
+async def joined(source: AsyncGenerator[ChatBatch, None]) -> AsyncGenerator[ChatBatch, None]:
+    """The batches of `source`, at most MOST_JOINED as one. The first waits for no other: headers are made of it."""
+    ready: list[ChatBatch] = []
+    has_news, has_room = asyncio.Event(), asyncio.Event()
+
+    async def take() -> None:
+        async for batch in source:
+            ready.append(batch)
+            has_news.set()
+            if len(ready) >= MOST_JOINED:
+                has_room.clear()
+                await has_room.wait()
+
+    taking = asyncio.create_task(take())
+    taking.add_done_callback(lambda _: has_news.set())
+    most = 1
+    try:
+        while await has_news.wait() and ready:
+            batches = ready[:most]
+            del ready[:most]
+            if not (ready or taking.done()):
+                has_news.clear()
+            has_room.set()
+            yield ChatBatch.joined(batches)
+            most = MOST_JOINED
+        taking.result()
+    finally:
+        taking.cancel()
+        await asyncio.wait({taking})
+        await source.aclose()
+
+
 @serve.deployment
 @answers(ChatEngine)
 class Chat(Replica):
     """One LLM of the catalogue."""
+
+    stream = _joining_stream(ChatEngine.stream)
+    write_stream = _joining_stream(ChatEngine.write_stream)
 
 
 @serve.deployment
