@@ -31,6 +31,7 @@ from contract.voice_design.engine import VoiceDesignEngine
 log = logging.getLogger(f"parlance.{__name__}")
 
 T = TypeVar("T", bound="type[Replica]")
+Items = AsyncGenerator[Any, None]
 
 INGRESS_SECRETS = (
     "PARLANCE_SECRET",
@@ -103,29 +104,16 @@ def _answer(method: Callable[..., Any]) -> Callable[..., Any]:
     return answer
 
 
-def _stream(method: Callable[..., Any]) -> Callable[..., Any]:
+def _stream(method: Callable[..., Any], sent: Callable[[Items], Items] = lambda items: items) -> Callable[..., Any]:
     name = method.__name__
 
     @wraps(method)
     async def stream(self: Replica, job: Any) -> AsyncGenerator[Any, None]:
-        async with aclosing(getattr(self._adapter, name)(job)) as items:
+        async with aclosing(sent(getattr(self._adapter, name)(job))) as items:
             async for item in items:
                 yield item
 
     return stream
-
-
-def _joining_stream(method: Callable[..., Any]) -> Callable[..., Any]:
-    """As `_stream`, of batches: those that are ready while the last one is on its way go out as one."""
-    stream = _stream(method)
-
-    @wraps(method)
-    async def joining_stream(self: Replica, job: Any) -> AsyncGenerator[ChatBatch, None]:
-        async with aclosing(joined(stream(self, job))) as batches:
-            async for batch in batches:
-                yield batch
-
-    return joining_stream
 
 
 async def joined(source: AsyncGenerator[ChatBatch, None]) -> AsyncGenerator[ChatBatch, None]:
@@ -165,8 +153,8 @@ async def joined(source: AsyncGenerator[ChatBatch, None]) -> AsyncGenerator[Chat
 class Chat(Replica):
     """One LLM of the catalogue."""
 
-    stream = _joining_stream(ChatEngine.stream)
-    write_stream = _joining_stream(ChatEngine.write_stream)
+    stream = _stream(ChatEngine.stream, joined)
+    write_stream = _stream(ChatEngine.write_stream, joined)
 
 
 @serve.deployment
