@@ -104,12 +104,12 @@ def _answer(method: Callable[..., Any]) -> Callable[..., Any]:
     return answer
 
 
-def _stream(method: Callable[..., Any], sent: Callable[[Items], Items] = lambda items: items) -> Callable[..., Any]:
+def _stream(method: Callable[..., Any], through: Callable[[Items], Items] = lambda items: items) -> Callable[..., Any]:
     name = method.__name__
 
     @wraps(method)
     async def stream(self: Replica, job: Any) -> AsyncGenerator[Any, None]:
-        async with aclosing(sent(getattr(self._adapter, name)(job))) as items:
+        async with aclosing(through(getattr(self._adapter, name)(job))) as items:
             async for item in items:
                 yield item
 

@@ -32,11 +32,10 @@ MOST_PLACES = 64
 
 
 class StreamedReply(StreamingResponse):
-    """A reply over a source that has been started already.
+    """A reply over a source that has been started already, and that is closed whatever happens.
 
-    The source is closed whatever happens, also if the client is gone before the first byte: a generator that is never
-    iterated would never run its `finally`, and the engine would work on for nobody. Nothing listens for a client that
-    goes: Serve cancels the request's task then.
+    A generator that is never iterated would never run its `finally`, and the engine would work on for nobody. No task
+    listens for a client that goes: Serve cancels that of its request.
     """
 
     body_iterator: AsyncGenerator[bytes, None]
