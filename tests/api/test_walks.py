@@ -14,8 +14,8 @@ from tests.api.walks import ENGINE_SIDE, PAGE, WALKS, walks
 MOST: dict[str, tuple[int, int]] = {
     "chat stream": (37, 3),
     "speech": (41, 3),
-    "transcription": (59, 6),
-    "voice design": (54, 2),
+    "transcription": (61, 6),
+    "voice design": (55, 2),
     "decision": (35, 4),
     "MCP chat": (41, 4),
 }
