@@ -1,6 +1,7 @@
 """One kind of replica per capability: its engine in a process of its own. Its methods are those of the protocol.
 
-Rules live in `contract`, computing in `models`; a replica holds both.
+Rules live in `contract`, computing in `models`; a replica holds both. The kinds are plain classes: the graph makes
+deployments of them, and a worker that starts need not.
 """
 
 from __future__ import annotations
@@ -14,8 +15,6 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from functools import wraps
 from typing import Any, TypeVar
-
-from ray import serve
 
 from autoscaling.ray_internals.replica import keep_replica_port_local
 from contract.catalog import DecisionModel, Model
@@ -148,7 +147,6 @@ async def joined(source: AsyncGenerator[ChatBatch, None]) -> AsyncGenerator[Chat
         await source.aclose()
 
 
-@serve.deployment
 @answers(ChatEngine)
 class Chat(Replica):
     """One LLM of the catalogue."""
@@ -157,37 +155,31 @@ class Chat(Replica):
     write_stream = _stream(ChatEngine.write_stream, joined)
 
 
-@serve.deployment
 @answers(EmbeddingsEngine)
 class Embedder(Replica):
     """One embedding model."""
 
 
-@serve.deployment
 @answers(RerankEngine)
 class Reranker(Replica):
     """One rerank model."""
 
 
-@serve.deployment
 @answers(SpeechEngine)
 class Speaker(Replica):
     """One speech engine; what it says is encoded and marked there."""
 
 
-@serve.deployment
 @answers(TranscriptionEngine)
 class Transcriber(Replica):
     """One transcriber."""
 
 
-@serve.deployment
 @answers(VoiceDesignEngine)
 class VoiceDesigner(Replica):
     """One designer of voices."""
 
 
-@serve.deployment
 @answers(DecisionEngine)
 class Scorer(Replica):
     """One decision model. Its constructor ends when the runtime is measured."""

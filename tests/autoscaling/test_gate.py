@@ -80,7 +80,7 @@ async def test_free_slots_are_those_that_this_process_leaves(view: View, handle:
 async def test_an_engine_is_failing_once_its_start_is_known_to_have_failed(view: View, handle: Handle) -> None:
     engine = gate(handle)
     assert not engine.is_failing()
-    engine._watch.noticed = Start.FAILED  # type: ignore[attr-defined]
+    engine._waker._watch.noticed = Start.FAILED  # type: ignore[attr-defined]
     assert engine.is_failing()
     view.replicas = 1
     assert not engine.is_failing()
@@ -129,23 +129,23 @@ async def test_start_that_fails_ends_the_wait(handle: Handle) -> None:
     waiting = gate(handle, when_cold="wait")
     call = asyncio.create_task(ask(waiting))
     await asyncio.sleep(0)
-    waiting._watch.failed.set()  # type: ignore[attr-defined]
+    waiting._waker._watch.failed.set()  # type: ignore[attr-defined]
     assert await fault_of(call) == "ENGINE_FAILED"
 
 
 async def test_engine_that_refuses_tells_once_its_start_has_failed_and_forgets_it_when_it_runs(handle: Handle) -> None:
     refusing = gate(handle, when_cold="refuse")
     assert await fault_of(ask(refusing)) == "WARMING_UP"
-    refusing._watch.failed.set()  # type: ignore[attr-defined]
+    refusing._waker._watch.failed.set()  # type: ignore[attr-defined]
     for _ in range(5):
         await asyncio.sleep(0)
     assert await fault_of(ask(refusing)) == "ENGINE_FAILED"
-    refusing._watch.failed.clear()  # type: ignore[attr-defined]
+    refusing._waker._watch.failed.clear()  # type: ignore[attr-defined]
     handle.started.set()
-    assert refusing._warming is not None
-    await refusing._warming
+    assert refusing._waker.warming is not None
+    await refusing._waker.warming
     assert await ask(refusing) == "done"
-    assert refusing.start is Start.COLD
+    assert not refusing._waker.has_failed
 
 
 async def test_client_that_leaves_does_not_take_the_warm_call_with_it(handle: Handle) -> None:
