@@ -14,6 +14,7 @@ MARKERS = {
     "tests/models/llm/": "engines",
     "tests/models/speech/test_cosyvoice.py": "engines",
     "tests/models/speech/test_kokoro.py": "engines",
+    "tests/models/speech/test_kokoro_network.py": "engines",
     "tests/models/speech/test_marks.py": "engines",
     "tests/models/speech/test_qwen.py": "engines",
     "tests/models/speech/test_supertonic.py": "engines",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from benchmarks.quality import decisions, drift, injections, similarity, transcription, wires
+from benchmarks.quality import decisions, drift, injections, kokoro, similarity, transcription, wires
 
 EVALUATIONS = {
     "decisions": decisions,
@@ -18,6 +18,7 @@ EVALUATIONS = {
     "injections": injections,
     "drift": drift,
     "transcription": transcription,
+    "kokoro": kokoro,
 }
 
 

@@ -10,18 +10,20 @@ import json
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from concurrency.semaphore import FairSemaphore
 from models import ONNX, Imports
 from models.kokoro import phonemes
+from models.kokoro.network import load_network
 from models.kokoro.styles import MOST_PHONEMES, KokoroVoice, Styles, expected
 from models.weights.files import WeightsError
 
 if TYPE_CHECKING:
     from audio.encoding import Samples
+    from models.kokoro.network import Inputs
 
-IMPORTS = ONNX + Imports(("numpy", "espeakng_loader", "regex"))
+IMPORTS = ONNX + Imports(("numpy", "espeakng_loader", "regex", "torch", "safetensors.torch"))
 
 SAMPLE_RATE = 24_000
 SLOWEST, FASTEST = 0.3, 3.0
@@ -50,6 +52,7 @@ class Kokoro:
     Attributes:
         styles: names of the styles that voices mix.
         languages: ISO 639-1 codes that it can be asked for.
+        network: phonemes to sound.
     """
 
     languages: tuple[str, ...] = tuple(ESPEAK_NAMES)
@@ -60,7 +63,7 @@ class Kokoro:
         if not self.styles:
             raise WeightsError(f"`{folder}` contains no styles of Kokoro")
         self._number_of: dict[str, int] = json.loads((folder / "vocab.json").read_text("utf-8"))["vocab"]
-        self._session = _session(folder / "model.onnx", threads)
+        self.network = load_network(folder, threads)
         self._slots = FairSemaphore(OWNERS_AT_ONCE)
 
     def speak(self, text: str, language: str, voice: KokoroVoice) -> Samples:
@@ -94,12 +97,12 @@ class Kokoro:
         numbers = [self._number_of[char] for char in spelling if char in self._number_of][:MOST_PHONEMES]
         if not numbers:
             return np.empty(0, np.float32)
-        inputs = {
+        inputs: Inputs = {
             "tokens": np.array([[0, *numbers, 0]], np.int64),
             "style": self._tables.row(voice.styles, len(numbers)),
             "speed": np.array([speed], np.float32),
         }
-        sound = _trimmed(self._session.run(None, inputs)[0]) * np.float32(LEVEL / expected(voice.styles).loudness)
+        sound = _trimmed(self.network.sound(inputs)) * np.float32(LEVEL / expected(voice.styles).loudness)
         pause = np.zeros(int(PAUSES_S.get(spelling[-1], 0) / speed * SAMPLE_RATE), np.float32)
         return np.concatenate([sound.clip(-1, 1), pause])
 
@@ -116,18 +119,3 @@ def _trimmed(sound: Samples) -> Samples:
     loud = np.flatnonzero(np.abs(sound) > _QUIET * np.abs(sound).max())
     edge = int(_EDGE_S * SAMPLE_RATE)
     return sound[max(0, loud[0] - edge) : loud[-1] + edge] if len(loud) else sound[:0]
-
-
-def _session(file: Path, threads: int | None) -> Any:
-    """Its threads sleep while there is nothing to do: a replica that waits costs nothing."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads or 0
-    options.inter_op_num_threads = 1
-    # Published as it runs best: nothing is gained by looking for more, which takes a third of the loading.
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.enable_mem_pattern = False  # it pays where all inputs are of one length
-    options.log_severity_level = 3
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])

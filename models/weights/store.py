@@ -89,8 +89,8 @@ def ensure(name: str, *, home: Path | None = None, offline: bool | None = None, 
     if stanza.kind == "dir":
         return _in_place(name, stanza, home)
     folder = store / name
-    if not folder.is_dir():
-        if offline:
+    if not _is_complete(folder, stanza):
+        if offline and not folder.is_dir():
             raise WeightsError(
                 f"the weights `{name}` are not in `{folder}`, and offline mode is on: "
                 f"run `make weights` with a network, or copy the folder from a machine that has it"
@@ -99,7 +99,7 @@ def ensure(name: str, *, home: Path | None = None, offline: bool | None = None, 
         (store / ".partial").mkdir(exist_ok=True)
         # A second process waits here and then finds the folder.
         with FileLock(store / ".partial" / f"{name}.lock"):
-            if not folder.is_dir():
+            if not _is_complete(folder, stanza):
                 _fetch(name, stanza, store)
     _verify_stored(name, stanza, store)
     return folder
@@ -186,15 +186,26 @@ def _verify_stored(name: str, stanza: Stanza, store: Path) -> None:
     digests.save()
 
 
+def _is_complete(folder: Path, stanza: Stanza) -> bool:
+    """Whether `folder` is there, and not as it was left by a release that did not convert these weights."""
+    return folder.is_dir() and not (stanza.convert and regular_files(folder).keys() == stanza.files.keys())
+
+
 def _fetch(name: str, stanza: Stanza, store: Path) -> None:
-    """Fetches, verifies and converts beside the store, then moves the result there in one step."""
-    partial = store / ".partial" / name
+    """Fetches, verifies and converts beside the store, then moves the result there in one step.
+
+    What an older release has fetched and not converted stands for the download, and goes last.
+    """
+    partial, folder = store / ".partial" / name, store / name
     if stanza.kind not in RESUMES:
         shutil.rmtree(partial, ignore_errors=True)
     fetched = partial / "fetched"
-    fetched.mkdir(parents=True, exist_ok=True)
-    with progress(f"fetching weights {name}", partial, stanza.size_bytes):
-        FETCHERS[stanza.kind](stanza, fetched)
+    if folder.is_dir():
+        shutil.copytree(folder, fetched, dirs_exist_ok=True)
+    else:
+        fetched.mkdir(parents=True, exist_ok=True)
+        with progress(f"fetching weights {name}", partial, stanza.size_bytes):
+            FETCHERS[stanza.kind](stanza, fetched)
     digests = _digests(name, store)
     try:
         verify(fetched, stanza.files, digests)
@@ -203,7 +214,9 @@ def _fetch(name: str, stanza: Stanza, store: Path) -> None:
         shutil.rmtree(partial, ignore_errors=True)  # never continue from a file that is wrong
         raise
     digests.save()
-    result.rename(store / name)
+    if folder.is_dir():
+        folder.rename(partial / "unconverted")
+    result.rename(folder)
     shutil.rmtree(partial, ignore_errors=True)
 
 

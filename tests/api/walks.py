@@ -69,10 +69,10 @@ KOKORO = (
     "models/kokoro/speaker.py",
     "models/kokoro/styles.py",
     "models/kokoro/phonemes.py",
+    "models/kokoro/network.py",
     "models/espeak/library.py",
     "audio/encoding.py",
     "audio/provenance.py",
-    "audio/signing.py",
 )
 ENGINE_SIDE: Mapping[str, tuple[str, ...]] = {
     "chat stream": CHAT_ENGINE,

