@@ -52,8 +52,8 @@ check: setup-dev ## format, lint, types, import rules
 	@$(BIN)/mypy
 	@PYTHONPATH=. $(BIN)/lint-imports
 
-bench: setup-dev ## benchmarks beside the peers; tables on standard output
-	@$(RUN) benchmarks.speed
+bench: setup-dev weights ## benchmarks beside the peers; tables on standard output (QUICK=1: what slid, in four minutes)
+	@$(RUN) benchmarks.speed$(if $(QUICK),.quick)
 
 evaluate: setup-dev ## how often the decision models are right; writes the tables and the plot
 	@$(RUN) benchmarks.quality decisions

@@ -24,6 +24,7 @@ from functools import partial
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
+from ray import serve
 from ray.serve import Application, Deployment
 
 import configs
@@ -32,7 +33,7 @@ from contract.catalog import UNKNOWN_COUNTRY, Catalog, Country, Model, Operator,
 from deployments.client import connect
 from deployments.fork_server.plan import commands
 from deployments.ingress.deployment import Ingress, IngressArgs
-from deployments.replicas import Chat, Embedder, Reranker, Scorer, Speaker, Transcriber, VoiceDesigner
+from deployments.replicas import Chat, Embedder, Replica, Reranker, Scorer, Speaker, Transcriber, VoiceDesigner
 from launch.check.faults import Plan, Site, refuse
 from models.options import check
 
@@ -97,7 +98,7 @@ def wire(catalog: Catalog, ingress: IngressArgs, *, fork_server: bool = True) ->
 
 
 def bind_each(
-    deployment: Deployment, models: Mapping[str, Model], *arguments: Any, pythons: Mapping[str, str]
+    kind: type[Replica], models: Mapping[str, Model], *arguments: Any, pythons: Mapping[str, str]
 ) -> dict[str, Application]:
     """Deployment name to bound deployment, for the models that are set up. `arguments` go to each beside its model.
 
@@ -105,6 +106,7 @@ def bind_each(
     stanza says is checked here, before anything starts. Raises OptionsError, DeploymentTableError.
     """
     bound = {}
+    deployment = serve.deployment(kind)
     for model in models.values():
         if model.serving:
             check(model)

@@ -5,6 +5,7 @@ gate.py         one way in to an engine: cold, busy, deadlines, translation of e
 queue.py        who waits for a busy engine, and whose turn it is: organisations one after the other
 views.py        the running replicas of an engine, as this process sees them: no RPC, 0.2 us a look
 router.py       the request router that feeds the view and refuses when every slot is taken
+waking.py     how an engine at zero is woken
 watch.py        starting or failed? Serve is queried by one poller, only while somebody waits for a cold engine
 deployment.py   a stanza's `serving` as Serve's deployment options, checked by Ray
 ray_internals/  names of Ray that are not public: what we change and what we call

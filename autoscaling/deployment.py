@@ -29,10 +29,11 @@ from contract.catalog import Model, Serving
 ROOT = Path(__file__).parent.parent
 """The repository, which lies at the same place on every node: interpreters of a stanza may be named from here."""
 
-METRICS_INTERVAL_S = 0.5
-"""How often handles and replicas report. A cold start waits for it; ten times a second cost a tenth of a core."""
+METRICS_INTERVAL_S = 2.0
+"""How often handles and replicas report, of each engine, while nobody asks for it, too. No cold start waits for it."""
 
-LOOK_BACK_S = 1.0
+LOOK_BACK_S = 1.5 * METRICS_INTERVAL_S
+"""Over which reports are averaged. Each must have points of its own, and Serve wants more than one interval."""
 
 IDLE_VARIABLE = "PARLANCE_IDLE_S"
 """One idle timeout for all engines, for tests."""

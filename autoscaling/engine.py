@@ -1,17 +1,19 @@
-"""What the ingress sees of an engine; whose call it is, and where its time went.
+"""What the ingress sees of an engine; whose call it is, where its time went, and how much it may take.
 
 Needs no Ray: routes are tested without it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from autoscaling import views
+from contract.errors import UPSTREAM_TIMEOUT
 
 J = TypeVar("J")
 R = TypeVar("R")
@@ -62,6 +64,57 @@ class Timings:
             yield count
         finally:
             count()
+
+
+class Deadline:
+    """A time limit for each step of a call. One timer of the loop serves all steps: most end before it looks.
+
+        with closing(Deadline()) as deadline:
+            with deadline.of(seconds):          # raises UPSTREAM_TIMEOUT
+                item = await anext(items)
+
+    Each step gets as long as the one before, or longer.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self._has_passed = False
+
+    def of(self, seconds: float) -> Self:
+        """Bounds the block that follows, in the running task."""
+        self._due_s = self._loop.time() + seconds
+        return self
+
+    def __enter__(self) -> None:
+        self._task = task = asyncio.current_task()
+        assert task is not None
+        self._cancelling = task.cancelling()
+        if self._timer is None:
+            self._timer = self._loop.call_at(self._due_s, self._look)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        task, self._task = self._task, None
+        assert task is not None
+        # As `asyncio.timeout` does: who cancels the task from outside at the same moment is obeyed.
+        if self._has_passed and task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+            raise UPSTREAM_TIMEOUT() from None
+
+    def _look(self) -> None:
+        self._timer = None
+        if self._task is None:
+            return
+        if self._loop.time() < self._due_s:
+            self._timer = self._loop.call_at(self._due_s, self._look)
+            return
+        self._has_passed = True
+        self._task.cancel()
+
+    def close(self) -> None:
+        """Stops the timer."""
+        if self._timer:
+            self._timer.cancel()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,34 +14,31 @@ Serve answers some of its exceptions itself, as plain text, so none may leave th
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import math
-import random
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from functools import partial
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
+from functools import cache, partial
 from typing import Any, TypeVar
 
-from ray.exceptions import RayError, RayTaskError
-from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, RayServeException
+from ray.exceptions import RayTaskError
+from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 from ray.serve.handle import DeploymentHandle
 
 from autoscaling import views
-from autoscaling.engine import CallContext, Timings
+from autoscaling.engine import CallContext, Deadline, Timings
 from autoscaling.queue import QueueTimeout, SlotQueue, alone
-from autoscaling.ray_internals.metrics import counted_as_waiting, report_waiting
-from autoscaling.watch import Start, StartWatch
+from autoscaling.ray_internals.metrics import counted_as_waiting
+from autoscaling.waking import Waker
+from autoscaling.watch import StartWatch
 from concurrency.fairness import QueueFull
 from contract.catalog import Serving
-from contract.errors import BUSY, ENGINE_FAILED, UPSTREAM_ERROR, UPSTREAM_TIMEOUT, WARMING_UP, ApiError, without_text
-from contract.limits import COLD_RETRY_AFTER_MAX_S
+from contract.errors import BUSY, ENGINE_FAILED, UPSTREAM_ERROR, UPSTREAM_TIMEOUT, ApiError, without_text
 
 log = logging.getLogger(f"parlance.{__name__}")
 
-SPREAD = 0.25
-"""By this share at most `Retry-After` is longer than a cold start."""
+SERIALIZATION = {"request_serialization": "pickle", "response_serialization": "pickle"}
+"""Of what crosses to an engine: jobs and answers are classes of `contract`, so nothing has to be sent by value."""
 
 J = TypeVar("J")
 R = TypeVar("R")
@@ -65,12 +62,13 @@ class Gate:
         self.name = name
         self.serving = serving
         self._key = (app_name, name)
-        self._watch = watch
         # `.options` is what makes the handle create its router, and with it the view, before the first request.
-        self._handle = handle.options(stream=False)
-        self._stream_handle = handle.options(stream=True)
-        self._warming: asyncio.Task[None] | None = None
-        self._load_s = serving.load_s
+        self._handle = handle.options(stream=False, **SERIALIZATION)
+        self._stream_handle = handle.options(stream=True, **SERIALIZATION)
+        # Each look-up of a method by Serve makes a handle anew.
+        self._method = cache(partial(getattr, self._handle))
+        self._stream_method = cache(partial(getattr, self._stream_handle))
+        self._waker = Waker(name, self._handle, watch, self.running, serving.load_s)
         queues = serving.when_busy == "queue"
         self._queue = SlotQueue(
             self._slots,
@@ -93,36 +91,29 @@ class Gate:
 
     def is_failing(self) -> bool:
         """No replica runs, and the last start is known to have failed."""
-        return not self.running() and self.start is Start.FAILED
-
-    @property
-    def start(self) -> Start:
-        """What was last known of the start of a cold engine."""
-        return self._watch[self.name]
+        return not self.running() and self._waker.has_failed
 
     def warm(self) -> None:
-        """Starts the engine by one warm call, which serves a thundering herd of requests."""
-        if self._warming is None or self._warming.done():
-            self._warming = asyncio.create_task(self._wake(), name=f"warm {self.name}")
+        """Wakes the engine, and waits for nothing."""
+        self._waker.warm()
 
     async def call(self, method: Callable[[Any, J], Awaitable[R]], job: J, *, context: CallContext) -> R:
         """The answer to `job` by `method` of the capability's protocol. Raises ApiError only."""
         async with self._slot(context) as left_s:
-            with context.timings.measured():
-                async with _deadline(left_s):
-                    answer: R = await getattr(self._handle, method.__name__).remote(job)
-                    return answer
+            with context.timings.measured(), _contract_errors(), closing(Deadline()) as deadline, deadline.of(left_s):
+                answer: R = await self._method(method.__name__).remote(job)
+                return answer
 
     async def stream(
         self, method: Callable[[Any, J], AsyncIterator[R]], job: J, *, context: CallContext
     ) -> AsyncGenerator[R, None]:
         """The items of the answer; the deadline holds for each. Leaving the iteration cancels the work."""
         async with self._slot(context) as left_s:
-            with context.timings.measured() as count:
-                response = getattr(self._stream_handle, method.__name__).remote(job)
+            with context.timings.measured() as count, _contract_errors(), closing(Deadline()) as deadline:
+                response = self._stream_method(method.__name__).remote(job)
                 try:
                     while True:
-                        async with _deadline(left_s):
+                        with deadline.of(left_s):
                             item: Any = await anext(response, None)
                         if item is None:  # which no protocol has among its items
                             return
@@ -141,8 +132,8 @@ class Gate:
         owner, timings = context.owner, context.timings
         started, loaded, timings.has_begun = time.perf_counter(), timings.load, False
         try:
-            deadline_s, is_running = self.serving.deadline_s, self.running() > 0
-            await self._queue.enter(owner, partial(self._enter, timings), deadline_s, may_begin=is_running)
+            if not (self.running() and self._queue.try_enter(owner)):
+                await self._queue.enter(owner, partial(self._enter, timings), self.serving.deadline_s)
         except QueueFull:
             raise BUSY(
                 f"{self.serving.max_queued} requests already wait for this engine; send this one again shortly"
@@ -173,10 +164,9 @@ class Gate:
         """
         if self.running():
             return
-        self.warm()
         started = time.perf_counter()
         try:
-            await self._until_running(within_s)
+            await self._waker.until_running(within_s)
         finally:
             timings.load += time.perf_counter() - started
 
@@ -184,53 +174,15 @@ class Gate:
         """Returns once a replica runs. Raises WARMING_UP or ENGINE_FAILED."""
         if self.running() or self.serving.when_cold == "wait":
             return await self.ready(self.serving.wait_s, timings=timings)
-        self.warm()
-        raise ENGINE_FAILED() if self.start is Start.FAILED else WARMING_UP(retry_after_s=self._retry_after_s())
-
-    async def _until_running(self, within_s: float) -> None:
-        assert self._warming is not None
-        failed = asyncio.create_task(self._watch.until_failed(self.name))
-        try:
-            # Shielded by `wait`: a client that leaves must not take the wake-up of the others with it.
-            done, _ = await asyncio.wait({self._warming, failed}, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            failed.cancel()
-        if self.running():
-            return
-        if failed in done and not failed.cancelled():
-            raise ENGINE_FAILED()
-        raise WARMING_UP(retry_after_s=self._retry_after_s())
-
-    async def _wake(self) -> None:
-        """One queued call is what scales an engine up from zero; Serve forgets a call that is cancelled early."""
-        started = time.perf_counter()
-        # Nobody waits at an engine that refuses, so this is where the failure of its start is noticed.
-        watching = asyncio.create_task(self._watch.until_failed(self.name))
-        try:
-            warmed = self._handle.warm.remote()
-            await report_waiting(self._handle)
-            await warmed
-            self._load_s = time.perf_counter() - started
-            await self._watch.refresh()  # forgets an earlier failure
-        except (RayError, RayServeException) as error:
-            log.warning("engine %s did not start: %s", self.name, type(error).__name__)
-        finally:
-            watching.cancel()
-
-    def _retry_after_s(self) -> int:
-        """The time that loading takes, and up to a quarter more or less: those who were refused come one by one."""
-        load_s = min(COLD_RETRY_AFTER_MAX_S / (1 + SPREAD), self._load_s)
-        return max(1, math.ceil(load_s * random.uniform(1, 1 + SPREAD)))
+        self._waker.warm()
+        raise self._waker.refusal()
 
 
-@asynccontextmanager
-async def _deadline(seconds: float) -> AsyncIterator[None]:
-    """Bounds the block, and turns every exception that a handle can raise into the error of the contract."""
+@contextmanager
+def _contract_errors() -> Iterator[None]:
+    """Turns every exception that a handle can raise into the error of the contract."""
     try:
-        async with asyncio.timeout(seconds) as deadline:
-            yield
-    except TimeoutError:
-        raise (UPSTREAM_TIMEOUT if deadline.expired() else UPSTREAM_ERROR)() from None
+        yield
     except (views.EngineBusy, BackPressureError):
         raise BUSY("all streams of this engine are in use; send the request again shortly") from None
     except DeploymentUnavailableError:

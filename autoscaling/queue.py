@@ -104,17 +104,22 @@ class SlotQueue:
         """Calls at work, and those that wait."""
         return self._at_work.total + self.waiting
 
-    async def enter(
-        self, owner: str, ready: Callable[[], Awaitable[None]], within_s: float, *, may_begin: bool = False
-    ) -> None:
-        """Returns with a slot, which `leave` gives back. Where a call `may_begin` and a slot is free, that is at once.
+    def try_enter(self, owner: str) -> bool:
+        """Takes a slot, which `leave` gives back, for a call that need not wait. Returns whether there was one."""
+        if self._ready or not (may_work := self._admission()) or not may_work(owner):
+            return False
+        self._ready.note(owner)
+        self._at_work.take(owner)
+        self._ready.end_turn(owner)
+        return True
+
+    async def enter(self, owner: str, ready: Callable[[], Awaitable[None]], within_s: float) -> None:
+        """Returns with a slot, which `leave` gives back.
 
         `ready` is awaited while the call counts as waiting: until an engine has started, say. From then on the turn
         must come in `within_s`. Raises QueueFull, QueueTimeout, and what `ready` raises.
         """
         self._ready.note(owner)
-        if may_begin and self._take_free(owner):
-            return
         entry = _WaitingCall(within_s)
         if evicted := self._waiting.add(owner, entry, self._max_waiting + self._free()):
             evicted.evict()
@@ -139,14 +144,6 @@ class SlotQueue:
             if entry.deadline.expired():
                 raise QueueTimeout from None
             raise error
-
-    def _take_free(self, owner: str) -> bool:
-        """Takes a slot for a call that need not wait. Returns whether there was one."""
-        if self._ready or not (may_work := self._admission()) or not may_work(owner):
-            return False
-        self._at_work.take(owner)
-        self._ready.end_turn(owner)
-        return True
 
     def leave(self, owner: str) -> None:
         """Gives a slot back, and those that are free to the calls that are next."""

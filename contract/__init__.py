@@ -20,5 +20,5 @@ Each capability has a request (what a client may say), a job (what crosses to an
 does) and a reply. A job is a frozen dataclass of plain values; replicas hand it on unopened.
 """
 
-VERSION = "0.2.0"
+VERSION = "0.3.0"
 """The version of Parlance. CHANGELOG.md says what each version changes."""

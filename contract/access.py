@@ -118,11 +118,16 @@ class KeyLimits(TypedDict):
 
 
 class SpendObject(TypedDict):
-    """Money in micro-EUR: the limit (null for none), what was billed, what is held for requests under way."""
+    """Money in micro-EUR: the limit (null for none), what was billed, and what is held.
+
+    Of what is held, servers hold a part in advance: for short requests, under way or yet to come. It is at most a
+    sixteenth for each of them of what the limit leaves, and none near the limit.
+    """
 
     limit_micro_eur: int | None
     spent_micro_eur: int
     held_micro_eur: int
+    in_advance_micro_eur: int
 
 
 class Spend(TypedDict):

@@ -54,19 +54,11 @@ def decode(raw: bytes, most_values: int = JSON_VALUES, hold: Hold | None = None)
     count = count_values(raw, most_values)
     if hold:
         hold(count * VALUE_BYTES)
-    beyond: list[str] = []
-
-    def number(text: str) -> float:
-        value = float(text)
-        if value - value != 0:  # faster than `math.isfinite`: there is no call
-            beyond.append(text)
-        return value
-
     try:
         text = raw.decode("utf-8")
         if hold and not text.isascii():
             hold(sys.getsizeof(text) - len(raw))  # one emoji makes every character as wide as itself
-        value = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant, parse_float=number)
+        value = _read(text)
         # Most escapes are no surrogates, and finding a plain piece of text is many times faster than the pattern.
         if ("\\ud" in text or "\\uD" in text) and _SURROGATE.search(text):
             json.dumps(value, ensure_ascii=False).encode("utf-8")
@@ -84,8 +76,6 @@ def decode(raw: bytes, most_values: int = JSON_VALUES, hold: Hold | None = None)
         most = sys.get_int_max_str_digits()
         raise INVALID_JSON(f"an integer has more than {most} digits; at most {most} are allowed") from None
     _check_depth(value)
-    if beyond:
-        raise _not_finite(value, beyond[0])
     return value
 
 
@@ -142,6 +132,32 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise INVALID_JSON(f"`{name}` is not a JSON number")
+
+
+class _NotFiniteError(Exception):
+    """A number, which is the first argument, is beyond what a number can be."""
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if value - value != 0:  # faster than `math.isfinite`: there is no call
+        raise _NotFiniteError(text)
+    return value
+
+
+# Made once: `json.loads` makes a decoder for each text that is not read in its default way.
+_decode = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_constant=_refuse_constant, parse_float=_finite).decode
+_decode_infinite = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_constant=_refuse_constant).decode
+
+
+def _read(text: str) -> Any:
+    """`text` as JSON values. What else is wrong with it is said before a number that is beyond all numbers."""
+    try:
+        return _decode(text)
+    except _NotFiniteError as error:
+        value = _decode_infinite(text)
+        _check_depth(value)
+        raise _not_finite(value, error.args[0]) from None
 
 
 def _not_finite(value: Any, came: str) -> ApiError:

@@ -18,11 +18,16 @@ DOCS_SHOWN = 5
 """Sections of the documentation, where a query does not say how many."""
 
 
+# Annotated, because `typing` takes `NotRequired[int | str]` for the `NotRequired[str | int]` that somebody made before,
+# and then the OpenAPI document has another order.
+RpcId = Annotated[int | str, "of a request"]
+
+
 class RpcMessage(TypedDict):
     """A JSON-RPC request, or a notification, which has no `id`."""
 
     jsonrpc: Literal["2.0"]
-    id: NotRequired[int | str]
+    id: NotRequired[RpcId]
     method: str
     params: NotRequired[dict[str, Any] | None]
 

@@ -1,10 +1,12 @@
 """One kind of replica per capability: its engine in a process of its own. Its methods are those of the protocol.
 
-Rules live in `contract`, computing in `models`; a replica holds both.
+Rules live in `contract`, computing in `models`; a replica holds both. The kinds are plain classes: the graph makes
+deployments of them, and a worker that starts need not.
 """
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import os
@@ -14,11 +16,9 @@ from contextlib import aclosing
 from functools import wraps
 from typing import Any, TypeVar
 
-from ray import serve
-
 from autoscaling.ray_internals.replica import keep_replica_port_local
 from contract.catalog import DecisionModel, Model
-from contract.chat.engine import ChatEngine
+from contract.chat.engine import ChatBatch, ChatEngine
 from contract.decisions.engine import DecisionEngine
 from contract.decisions.questions import Preset
 from contract.embeddings import EmbeddingsEngine
@@ -30,6 +30,7 @@ from contract.voice_design.engine import VoiceDesignEngine
 log = logging.getLogger(f"parlance.{__name__}")
 
 T = TypeVar("T", bound="type[Replica]")
+Items = AsyncGenerator[Any, None]
 
 INGRESS_SECRETS = (
     "PARLANCE_SECRET",
@@ -41,6 +42,9 @@ INGRESS_SECRETS = (
 
 STORE_PREFIX = "AWS_"
 """Variables by which the store of bytes finds credentials begin so: keys, files with tokens, addresses of both."""
+
+MOST_JOINED = 64
+"""Batches of a stream that wait while the one before them is on its way; then the engine waits, too."""
 
 
 class Replica:
@@ -75,14 +79,14 @@ class Replica:
 
 
 def answers(protocol: type) -> Callable[[T], T]:
-    """Gives a kind of replica every method of `protocol`; each hands its job to the adapter.
+    """Gives a kind of replica every method of `protocol` that it lacks; each hands its job to the adapter.
 
     Serve calls methods by name, and streams what an asynchronous generator function gives.
     """
 
     def with_methods(kind: T) -> T:
         for name, method in vars(protocol).items():
-            if not name.startswith("_") and inspect.isfunction(method):
+            if not name.startswith("_") and inspect.isfunction(method) and not hasattr(kind, name):
                 setattr(kind, name, _answer(method) if inspect.iscoroutinefunction(method) else _stream(method))
         return kind
 
@@ -99,55 +103,83 @@ def _answer(method: Callable[..., Any]) -> Callable[..., Any]:
     return answer
 
 
-def _stream(method: Callable[..., Any]) -> Callable[..., Any]:
+def _stream(method: Callable[..., Any], through: Callable[[Items], Items] = lambda items: items) -> Callable[..., Any]:
     name = method.__name__
 
     @wraps(method)
     async def stream(self: Replica, job: Any) -> AsyncGenerator[Any, None]:
-        async with aclosing(getattr(self._adapter, name)(job)) as items:
+        async with aclosing(through(getattr(self._adapter, name)(job))) as items:
             async for item in items:
                 yield item
 
     return stream
 
 
-@serve.deployment
+async def joined(source: AsyncGenerator[ChatBatch, None]) -> AsyncGenerator[ChatBatch, None]:
+    """The batches of `source`, at most MOST_JOINED as one. The first waits for no other: headers are made of it."""
+    ready: list[ChatBatch] = []
+    has_news, has_room = asyncio.Event(), asyncio.Event()
+
+    async def take() -> None:
+        async for batch in source:
+            ready.append(batch)
+            has_news.set()
+            if len(ready) >= MOST_JOINED:
+                has_room.clear()
+                await has_room.wait()
+
+    taking = asyncio.create_task(take())
+    taking.add_done_callback(lambda _: has_news.set())
+    most = 1
+    try:
+        while await has_news.wait() and ready:
+            batches = ready[:most]
+            del ready[:most]
+            if not (ready or taking.done()):
+                has_news.clear()
+            has_room.set()
+            yield ChatBatch.joined(batches)
+            most = MOST_JOINED
+        taking.result()
+    finally:
+        taking.cancel()
+        await asyncio.wait({taking})
+        await source.aclose()
+
+
 @answers(ChatEngine)
 class Chat(Replica):
     """One LLM of the catalogue."""
 
+    stream = _stream(ChatEngine.stream, joined)
+    write_stream = _stream(ChatEngine.write_stream, joined)
 
-@serve.deployment
+
 @answers(EmbeddingsEngine)
 class Embedder(Replica):
     """One embedding model."""
 
 
-@serve.deployment
 @answers(RerankEngine)
 class Reranker(Replica):
     """One rerank model."""
 
 
-@serve.deployment
 @answers(SpeechEngine)
 class Speaker(Replica):
     """One speech engine; what it says is encoded and marked there."""
 
 
-@serve.deployment
 @answers(TranscriptionEngine)
 class Transcriber(Replica):
     """One transcriber."""
 
 
-@serve.deployment
 @answers(VoiceDesignEngine)
 class VoiceDesigner(Replica):
     """One designer of voices."""
 
 
-@serve.deployment
 @answers(DecisionEngine)
 class Scorer(Replica):
     """One decision model. Its constructor ends when the runtime is measured."""

@@ -30,7 +30,6 @@ def prepare_environment(home: Path, run: Path) -> None:
     )
     metrics_port, stats_port = _free_ports()
     settings |= {
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), str(SITE), os.environ.get("PYTHONPATH")])),
         "RAY_AUTH_TOKEN_PATH": str(token),
         "PARLANCE_LOOPBACK": "1",
         "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "1",
@@ -47,6 +46,9 @@ def prepare_environment(home: Path, run: Path) -> None:
     }
     for name, value in settings.items():
         os.environ.setdefault(name, value)
+    # Whoever has set it has added to it: without these two, workers start without the way around Ray's own step.
+    path = (str(ROOT), str(SITE), os.environ.get("PYTHONPATH", ""))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, path))
 
 
 def _haproxy() -> str:

@@ -18,7 +18,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -208,14 +207,16 @@ def _deploy(config: dict[str, Any], built: list[Any], http: dict[str, Any]) -> N
     from ray import serve
 
     from autoscaling.ray_internals.replica import LOOPBACK_ADDRESS
+    from autoscaling.ray_internals.start import lean_node
 
-    ray.init(
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level="ERROR",
-        object_store_memory=512 * 1024 * 1024,
-        _node_ip_address=LOOPBACK_ADDRESS,
-    )
+    with lean_node():
+        ray.init(
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level="ERROR",
+            object_store_memory=512 * 1024 * 1024,
+            _node_ip_address=LOOPBACK_ADDRESS,
+        )
     logging.getLogger("ray.serve").setLevel(logging.WARNING)
     serve.start(proxy_location=config["proxy_location"], http_options=http)
     for app, application in zip(config["applications"], built, strict=True):
@@ -240,7 +241,7 @@ def _shut_down() -> None:
         ray.shutdown()
 
 
-@contextmanager
+@contextlib.contextmanager
 def _step(what: str) -> Iterator[None]:
     """Shows that something long goes on, and how long it took."""
     started = time.perf_counter()

@@ -121,7 +121,7 @@ class State:
         self.drafts = Drafts(database, blobs, clock)
         self._loops = [
             asyncio.create_task(_repeat(self._sweeps(), SWEEP_S)),
-            asyncio.create_task(_repeat([self.ledger.mark], MARK_S)),
+            asyncio.create_task(_repeat([self.ledger.mark, self.ledger.tend], MARK_S)),
         ]
 
     async def ensure_demo(self, home: Path) -> str | None:

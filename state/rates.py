@@ -1,7 +1,7 @@
 """Requests per minute, per key or network address, and concurrent streams, per key.
 
-A sliding window counter of the `limits` library: in memory with one ingress replica, in Redis with more. If Redis
-does not answer, each replica allows its share of the limit: it fails open, but bounded.
+Sliding window counters: in memory with one ingress replica, by the `limits` library in Redis with more. If Redis does
+not answer, each replica allows its share of the limit: it fails open, but bounded.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import secrets
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -18,7 +17,6 @@ from functools import lru_cache
 from typing import Any
 
 from limits import RateLimitItem, RateLimitItemPerSecond
-from limits.aio.storage.memory import MemoryStorage
 from limits.aio.storage.redis import RedisStorage
 from limits.aio.strategies import SlidingWindowCounterRateLimiter
 from limits.errors import StorageError
@@ -28,6 +26,7 @@ from concurrency.fairness import OwnerCounter
 from contract.access import Caller
 from contract.errors import RATE_LIMIT_EXCEEDED, ApiError
 from contract.limits import KEYLESS_REQUESTS, RATE_WINDOW_S
+from state.shared_streams import SharedStreams
 
 log = logging.getLogger(f"parlance.{__name__}")
 
@@ -36,24 +35,6 @@ REDIS_TIMEOUT_S = 1.0
 look like a dead Redis, and each replica would allow its share beside what was counted already."""
 REDIS_PAUSE_S = 5.0
 """Pause after a failure, so that not every request waits for the timeout of Redis."""
-
-LEASE_S = 120
-"""Renewed every 30 s by the sweeper of the state."""
-
-OPEN = """
-local now = tonumber(redis.call('TIME')[1])
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
-if redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[1]) then return 0 end
-redis.call('ZADD', KEYS[1], now + ARGV[2], ARGV[3])
-redis.call('EXPIRE', KEYS[1], ARGV[2])
-return 1
-"""
-
-RENEW = """
-local now = tonumber(redis.call('TIME')[1])
-for place = 2, #ARGV do redis.call('ZADD', KEYS[1], now + ARGV[1], ARGV[place]) end
-redis.call('EXPIRE', KEYS[1], ARGV[1])
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +72,7 @@ class Rates:
         self.fallbacks = 0
         self._replicas = replicas
         self._window_s = window_s
-        self._local = SlidingWindowCounterRateLimiter(LocalCounters())
+        self._local = LocalWindows(window_s)
         self._redis = _redis(redis_url) if redis_url else None
         self._shared = SlidingWindowCounterRateLimiter(self._redis) if self._redis else None
         self._paused_until_s = 0.0
@@ -113,14 +94,14 @@ class Rates:
     async def _count(self, who: str, limit: int) -> RateVerdict:
         """Counts in Redis; in this process where there is none, or it does not answer."""
         if self._shared is None:
-            return await self._hit(self._local, limit, who)
+            return self._local.hit(who, limit)
         if time.monotonic() >= self._paused_until_s:
             try:
                 return await self._hit(self._shared, limit, who)
             except StorageError as error:
                 self._pause(error.storage_error)
         self.fallbacks += 1
-        return await self._hit(self._local, max(1, limit // self._replicas), who)
+        return self._local.hit(who, max(1, limit // self._replicas))
 
     @asynccontextmanager
     async def stream(self, caller: Caller) -> AsyncIterator[None]:
@@ -163,64 +144,46 @@ class Rates:
         # Only `hit` decides: with a test before it, concurrent requests would all pass.
         allowed = await limiter.hit(window, who)
         stats = await limiter.get_window_stats(window, who)
-        # Rounded up past the moment of the reset: a client that retries on time must not be refused again.
-        reset_s = min(max(math.floor(stats.reset_time - time.time()) + 1, 1), self._window_s)
+        reset_s = whole_reset_s(stats.reset_time - time.time(), self._window_s)
         return RateVerdict(limit, stats.remaining, reset_s, allowed, self._window_s)
 
 
-class SharedStreams:
-    """Open streams of all processes that share `redis`, a client of redis-py. Raises its RedisError.
+class LocalWindows:
+    """Sliding windows in memory, as the library counts them in Redis.
 
-    A stream is a member of a sorted set, whose score is the end of its lease: what a dead replica held is free then.
+    What the window before this one has counted weighs by the share of it that is less than `window_s` ago.
     """
 
-    def __init__(self, redis: Any) -> None:
-        self._redis = redis
-        self._open = redis.register_script(OPEN)
-        self._renew = redis.register_script(RENEW)
-        self._names: dict[str, set[str]] = {}
+    def __init__(self, window_s: int) -> None:
+        self._window_s = window_s
+        self._number = 0
+        self._counts: dict[str, int] = {}
+        self._earlier: dict[str, int] = {}
 
-    async def take(self, key_id: str, limit: int) -> str | None:
-        """The name of one more stream, which was counted; None where the limit is reached."""
-        name = secrets.token_hex(8)
-        if not await self._open(keys=[_set_of(key_id)], args=[limit, LEASE_S, name]):
-            return None
-        self._names.setdefault(key_id, set()).add(name)
-        return name
+    def __len__(self) -> int:
+        return len(self._counts) + len(self._earlier)
 
-    async def give_back(self, key_id: str, name: str) -> None:
-        """The stream of that name has ended."""
-        names = self._names[key_id]
-        names.discard(name)
-        if not names:
-            del self._names[key_id]
-        await self._redis.zrem(_set_of(key_id), name)
+    def hit(self, who: str, limit: int) -> RateVerdict:
+        """Counts one request of `who`, unless it is beyond `limit`."""
+        number, spent = divmod(time.time() / self._window_s, 1)
+        if number != self._number:
+            # Also where somebody has set the clock back.
+            self._earlier = self._counts if number == self._number + 1 else {}
+            self._number, self._counts = int(number), {}
+        earlier, count, left_s = self._earlier.get(who, 0), self._counts.get(who, 0), (1 - spent) * self._window_s
+        in_sight = earlier * left_s / self._window_s
+        if is_allowed := math.floor(in_sight + count) < limit:
+            count = self._counts[who] = count + 1
+        resets_s = [left_s % (self._window_s / earlier)] if earlier else []
+        resets_s += [left_s % self._window_s] if count else []
+        remaining = max(0, limit - math.floor(in_sight + count))
+        reset_s = whole_reset_s(min(resets_s, default=0.0), self._window_s)
+        return RateVerdict(limit, remaining, reset_s, is_allowed, self._window_s)
 
-    async def renew(self) -> None:
-        """Renews the leases of every stream that is open here."""
-        for key_id, names in list(self._names.items()):
-            await self._renew(keys=[_set_of(key_id)], args=[LEASE_S, *names])
 
-
-class LocalCounters(MemoryStorage):  # type: ignore[misc]  # a decorator of the library hides its type
-    """Counters in memory. The library scans all keys after every hit; this scans once per window."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._swept_at_s = 0.0
-
-    async def incr(self, key: str, expiry: float, amount: int = 1) -> int:
-        """Adds to a counter that lives `expiry` seconds; nothing here awaits, so no lock is needed."""
-        now_s = time.time()
-        if now_s - self._swept_at_s > RATE_WINDOW_S:
-            self._swept_at_s = now_s
-            for old in [old for old, until_s in self.expirations.items() if until_s <= now_s]:
-                del self.storage[old], self.expirations[old]
-        if self.expirations.get(key, 0.0) <= now_s:
-            self.storage[key] = 0
-            self.expirations[key] = now_s + expiry
-        self.storage[key] += amount
-        return int(self.storage[key])
+def whole_reset_s(reset_s: float, window_s: int) -> int:
+    """Rounded up past the moment of the reset: a client that retries on time must not be refused again."""
+    return min(max(math.floor(reset_s) + 1, 1), window_s)
 
 
 def _too_many(caller: Caller, limit: int) -> ApiError:
@@ -244,7 +207,3 @@ def _redis(url: str) -> Any:  # the library does not type the client behind `bri
 @lru_cache(maxsize=256)
 def _window(limit: int, window_s: int) -> RateLimitItem:
     return RateLimitItemPerSecond(limit, window_s, namespace="requests")
-
-
-def _set_of(key_id: str) -> str:
-    return f"parlance:streams:{key_id}"

@@ -1,20 +1,25 @@
 """Tells Serve's controller what waits: it adds replicas for calls that run and calls that wait at a handle.
 
-    report_waiting         at once, for an engine at zero
+    hurried                at once, for an engine at zero, and has the controller act on it at once
     counted_as_waiting     with the handle's next report, for a call that waits in the gate's room
 
 Serve means to do the first: a handle without replicas reports when its first call comes. But it reports what it had
-counted before that call, which is nothing, and the count goes out with its next report, up to half a second later.
-Reports more often would cost a tenth of a core. The second it cannot know: in its own queue the calls would stand
+counted before that call, which is nothing, and the count goes out with its next report, up to two seconds later. The
+controller then looks four times a second, and a start takes three looks: to decide, to start, to see that the replica
+runs. More reports and looks would cost a tenth of a core while nobody asks for anything; so whoever waits for a start
+turns the controller's loop in the first seconds. The second it cannot know: in its own queue the calls would stand
 behind each other whoever made them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+import math
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 
+from ray.exceptions import RayError
 from ray.serve._private.router import CurrentLoopRouter, RouterMetricsManager
 from ray.serve.handle import DeploymentHandle
 
@@ -22,18 +27,42 @@ REPORTS = 3
 APART_S = 0.03
 """A report is dropped while one before it is on its way, and Serve's own is."""
 
+LOOKS, LOOKS_APART_S = 20, 0.1
+"""After the reports: as often as the controller would look without configs/ray.env, and as long as a start takes where
+a tenth of a second matters. Each look waits for the one before, so that many who wait do not bury the controller."""
 
-async def report_waiting(handle: DeploymentHandle) -> None:
-    """Reports what waits at `handle`, whose call was made just now."""
+
+@asynccontextmanager
+async def hurried(handle: DeploymentHandle) -> AsyncIterator[None]:
+    """While the block runs, the controller looks at the call that was just made at `handle`, and starts a replica."""
     metrics = _metrics(handle)
     if metrics is None:
+        yield
         return
+    hurry = asyncio.create_task(_hurry(metrics), name="hurry a start")
+    try:
+        yield
+    finally:
+        hurry.cancel()
+
+
+async def _hurry(metrics: RouterMetricsManager) -> None:
     for _ in range(REPORTS):
         await asyncio.sleep(APART_S)
         if metrics.autoscaling_config is None:  # Serve has not told this router yet, and reports nothing before
             continue
         metrics._add_autoscaling_metrics_point()
         metrics.push_autoscaling_metrics_to_controller()
+        await _look(metrics)
+    for _ in range(LOOKS):
+        await asyncio.sleep(LOOKS_APART_S)
+        await _look(metrics)
+
+
+async def _look(metrics: RouterMetricsManager) -> None:
+    """Has the controller take a step of its loop now. The arguments are those of one that is not recovering."""
+    with suppress(RayError):  # one that is gone is replaced, and looks by itself
+        await metrics._controller_handle.run_control_loop_step.remote(time.time(), math.inf, 0)
 
 
 @contextmanager

@@ -1,9 +1,15 @@
-"""What a start asks of Ray: machines, the accelerators of this one, and the applications of a config file."""
+"""What a start asks of Ray: machines, accelerators of this one, applications of a config file, and few processes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
+
+NOT_STARTED = {"no_monitor": True, "include_log_monitor": False}
+"""Parameters of a node of Ray that is alone and whose driver reads no logs of workers: nobody is asked for more nodes,
+and nobody follows logs. `ray start` has options of these names, `ray.init` has none; each is a process of 48 MiB."""
 
 
 def nodes() -> int | None:
@@ -31,3 +37,16 @@ def build_application(app: Mapping[str, Any]) -> Any:
     from ray.serve._private.api import call_user_app_builder_with_args_if_necessary
 
     return call_user_app_builder_with_args_if_necessary(import_attr(app["import_path"]), app["args"])
+
+
+@contextmanager
+def lean_node() -> Iterator[None]:
+    """While the block runs, `ray.init` starts a node without the processes of `NOT_STARTED`."""
+    from ray._private import parameter
+
+    real = parameter.RayParams
+    parameter.RayParams = partial(real, **NOT_STARTED)
+    try:
+        yield
+    finally:
+        parameter.RayParams = real

@@ -17,6 +17,8 @@ transcription.py   what the graph adds to transcription; long recordings, large 
 voice_design.py    how often a designed voice comes out at the pitch that was ordered
 decisions.py       beside `vllm serve`, by its own decisions and by chat calls
 gpu.py             whether every model of production runs on the GPU that is there; asks.py: what each is asked
+growth.py          what more clients, longer prompts, more models and more ingress replicas cost
+quick.py           the ratios of some of these in four minutes, beside those of `ratios.toml`
 
 What they work with:
 

@@ -23,6 +23,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import cast
 
 import httptools
@@ -97,10 +98,10 @@ class Round:
     tokens_out: float
 
 
-def make_request(server: Server, max_tokens: int = MAX_TOKENS) -> bytes:
+def make_request(server: Server, max_tokens: int = MAX_TOKENS, words: int = PROMPT_WORDS) -> bytes:
     """A greedy chat that has no reason to end early."""
-    words = " ".join(random.choices(WORDS, k=PROMPT_WORDS))
-    question = f"Write a very long and detailed story, of many chapters, in which all of these words come: {words}"
+    listed = " ".join(random.choices(WORDS, k=words))
+    question = f"Write a very long and detailed story, of many chapters, in which all of these words come: {listed}"
     body = json.dumps(
         {
             "model": MODEL,
@@ -116,10 +117,10 @@ def make_request(server: Server, max_tokens: int = MAX_TOKENS) -> bytes:
     return f"POST /v1/chat/completions HTTP/1.1\r\n{lines}\r\n".encode() + body
 
 
-async def send(server: Server, streams: int, max_tokens: int = MAX_TOKENS) -> Round:
+async def send(server: Server, streams: int, max_tokens: int = MAX_TOKENS, words: int = PROMPT_WORDS) -> Round:
     """One round."""
     loop = asyncio.get_running_loop()
-    requests = [make_request(server, max_tokens) for _ in range(streams)]
+    requests = [make_request(server, max_tokens, words) for _ in range(streams)]
     started_s = time.perf_counter()
     opened = await asyncio.gather(
         *(loop.create_connection(partial(Stream, request), "127.0.0.1", server.port) for request in requests)
@@ -178,6 +179,27 @@ def table(results: dict[tuple[str, int], list[Round]], streams: list[int]) -> st
             rate, p50, p95, gap = (ours / theirs for ours, theirs in zip(rows[0][:4], rows[-1][:4], strict=True))
             lines.append(f"| {count} | **ratio** | | **{rate:.2f}** | **{p50:.2f}**/{p95:.2f} | {gap:.2f} |")
     return "\n".join(lines)
+
+
+def ratios(folder: Path) -> dict[str, float]:
+    """Ours divided by `vllm serve`, of a short run. A cold start of ours begins in a graph that runs."""
+    streams, python = [1, 8], vllm_python(folder / "peer")
+    began_s = time.perf_counter()
+    with vllm(python, folder) as server:
+        asyncio.run(send(server, 1, 1))
+        start_s = time.perf_counter() - began_s
+        theirs = uvloop.run(measure(server, streams, 2))
+    with parlance(folder) as server:
+        asleep_s = time.perf_counter()
+        asyncio.run(send(server, 1, 1))
+        cold_s = time.perf_counter() - asleep_s
+        ours = uvloop.run(measure(server, streams, 2))
+    ratios = {"first cold start": cold_s / start_s}
+    for count in streams:
+        (rate, first_ms, *_), (their_rate, their_first_ms, *_) = _figures(ours[count]), _figures(theirs[count])
+        ratios[f"{count} streams, tokens, rate"] = rate / their_rate
+        ratios[f"{count} streams, time to first token"] = first_ms / their_first_ms
+    return ratios
 
 
 def _figures(rounds: list[Round]) -> tuple[float, float, float, float, str]:

@@ -36,7 +36,6 @@ from benchmarks.speed.peers import MODEL, vllm, vllm_python, vllm_serve
 
 LABELS, SIMILARITY = small_qwen3.MODEL, "decision-v1"
 OPTIONS = ("billing", "technical", "sales", "other")
-WARM_S = 20.0
 WARM_ROUNDS = 1
 WINDOW_S = 4.0
 TEXT = "My invoice of last month is wrong, and the app that I pay for is slow since Tuesday. "
@@ -67,16 +66,37 @@ def main() -> None:
     parser.add_argument("--questions", type=int, nargs="+", default=[1, 4, 16])
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 8])
     parser.add_argument("--vllm", action="append", default=[], metavar="ARGUMENT", help="of `vllm serve` on the Qwen3")
+    parser.add_argument("--warm-s", type=float, default=20.0, help="seconds of questions before a turn is measured")
     options = parser.parse_args()
     with working_folder("decisions-") as folder:
-        servers = _servers(options, folder)
-        found = {starts: Figures() for starts in servers}
-        for turn in range(options.turns):
-            for starts in servers if turn % 2 else servers[::-1]:
-                with starts() as (server, connect):
-                    asyncio.run(measure(server, connect, options, found[starts]))
-    ours, theirs = found.values()
-    print(tables(ours, theirs, options))
+        print(tables(*compare(options, folder), options))
+
+
+SHORT = argparse.Namespace(
+    peer="systemone", ours=LABELS, chars=4000, turns=1, rounds=5, questions=[1, 16], clients=[1, 8], vllm=[], warm_s=6.0
+)
+
+
+def ratios(folder: Path) -> dict[str, float]:
+    """Ours divided by vLLM's `/v1/systemone`, of a short run."""
+    ours, theirs = compare(SHORT, folder)
+    times = {
+        f"{n} questions, time": _cuts_ms(ours.took_s[n])[0] / _cuts_ms(theirs.took_s[n])[0] for n in SHORT.questions
+    }
+    rates = {f"{n} clients, rate": ours.rates[n][0] / theirs.rates[n][0] for n in SHORT.clients}
+    return times | rates
+
+
+def compare(options: argparse.Namespace, folder: Path) -> tuple[Figures, Figures]:
+    """Ours and the peer's, in turns."""
+    servers = _servers(options, folder)
+    figures = {starts: Figures() for starts in servers}
+    for turn in range(options.turns):
+        for starts in servers if turn % 2 else servers[::-1]:
+            with starts() as (server, connect):
+                asyncio.run(measure(server, connect, options, figures[starts]))
+    ours, theirs = figures.values()
+    return ours, theirs
 
 
 def _servers(options: argparse.Namespace, folder: Path) -> tuple[Start, Start]:
@@ -108,7 +128,7 @@ async def measure(server: Server, connect: Connect, options: argparse.Namespace,
     """One turn of one server, which nothing disturbs."""
     async with httpx.AsyncClient(base_url=server.url, timeout=300) as client:
         ask = connect(client, server)
-        end_s, done = time.perf_counter() + WARM_S, 0
+        end_s, done = time.perf_counter() + options.warm_s, 0
         while time.perf_counter() < end_s:
             await ask(f"Warming {done}: {TEXT}", 1)
             done += 1

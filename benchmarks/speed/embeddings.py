@@ -138,6 +138,19 @@ def table(systems: list[str], figures: dict[tuple[str, int, int], list[Figures]]
     return "\n".join(lines)
 
 
+def ratios(folder: Path) -> dict[str, float]:
+    """Texts a second through the whole graph, divided by those of the adapter in this process, of a short run."""
+    ours, bare = "graph", "adapter"
+    with parlance(folder) as server, adapter("float32", os.cpu_count() or 1) as in_process:
+        systems = {ours: over_http(server, "/v1/embeddings"), bare: in_process}
+        figures = asyncio.run(compare(systems, 1, 2.0))
+
+    def rate(system: str, clients: int, texts: int) -> float:
+        return figures[system, clients, texts][0].texts_per_s
+
+    return {f"{c} clients, {t} texts, rate": rate(ours, c, t) / rate(bare, c, t) for c, t in CASES}
+
+
 def _latency(rounds: list[Figures]) -> str:
     return f"{statistics.median(r.p50_ms for r in rounds):.0f}/{statistics.median(r.p95_ms for r in rounds):.0f}"
 

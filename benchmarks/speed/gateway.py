@@ -112,14 +112,18 @@ def proxy(python: Path, upstream: System, folder: Path) -> Iterator[System]:
 Case = tuple[bool, int]
 """Whether it streams, and the number of clients."""
 
+CASES: tuple[Case, ...] = tuple((stream, clients) for stream in (False, True) for clients in CLIENTS)
 
-def compare(systems: list[System], rounds: int, seconds: float) -> dict[tuple[str, Case], list[Figures]]:
+
+def compare(
+    systems: list[System], rounds: int, seconds: float, cases: tuple[Case, ...] = CASES
+) -> dict[tuple[str, Case], list[Figures]]:
     """Every case with every system in turns."""
     figures: dict[tuple[str, Case], list[Figures]] = {}
     for system in systems:
         warm(system)
     for _ in range(rounds):
-        for case in [(stream, clients) for stream in (False, True) for clients in CLIENTS]:
+        for case in cases:
             for system in systems:
                 figures.setdefault((system.name, case), []).append(measure(system.job(case[1], case[0], seconds)))
     return figures
@@ -154,6 +158,22 @@ def table(systems: list[System], figures: dict[tuple[str, Case], list[Figures]])
                 f"| {title} | {each.requests_per_s:.0f}{failed} | {whole} | {first} | {added:.1f} | {ratio:.2f} |"
             )
     return "\n".join(lines)
+
+
+def ratios(folder: Path) -> dict[str, float]:
+    """Requests a second of the whole graph, divided by those of two bare hops, of a short run."""
+    cases = tuple(case for case in CASES if case != (True, 1))
+    with graph(folder) as (bare, whole):
+        figures = compare([bare, whole], 2, 1.0, cases)
+    return {
+        f"{'stream' if stream else 'unary'}, {clients} clients, rate": _rate(figures[whole.name, (stream, clients)])
+        / _rate(figures[bare.name, (stream, clients)])
+        for stream, clients in cases
+    }
+
+
+def _rate(rounds: list[Figures]) -> float:
+    return _median(rounds).requests_per_s
 
 
 def _median(rounds: list[Figures]) -> Figures:

@@ -34,8 +34,6 @@ PURPOSES = {
     "ray::RuntimeEnvAgent": "Ray: environments of workers",
     "ray::DashboardAgent": "Ray: metrics of this node",
     "dashboard": "Ray: metrics of the cluster, and `serve deploy`",
-    "log_monitor": "Ray: follows logs",
-    "monitor": "Ray: would ask for more nodes",
     "ray::IDLE": "a worker without work, kept for the next",
 }
 """What each process is for, by a part of its title."""
@@ -59,9 +57,9 @@ def _is_of(process: psutil.Process, folder: Path) -> bool:
 def title(process: psutil.Process) -> str:
     """What `ps` shows, shortened to what tells it from others."""
     line = " ".join(process.cmdline()).strip()
-    if named := re.match(r"(ray::[\w:.-]+|parlance::\w+)", line):
+    if named := re.match(r"(ray::(?:ServeReplica[\w:.-]+|\w+)|parlance::\w+)", line):
         return re.sub(r"(ingress|\w)#.*", r"\1", named[1])
-    for part in ("-m launch", "gcs_server", "raylet/raylet", "haproxy", "log_monitor", "monitor.py", "dashboard.py"):
+    for part in ("-m launch", "gcs_server", "raylet/raylet", "haproxy", "dashboard.py"):
         if part in line:
             return "python -m launch" if part == "-m launch" else Path(part).stem
     return str(process.name())

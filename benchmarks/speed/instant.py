@@ -28,27 +28,38 @@ DONE = b"data: [DONE]\n\n"
 
 
 class Args(BaseModel):
-    """`args:` of the config file. `profile` is what the launcher looks for; nothing of it runs here."""
+    """`args:` of the config file. `profile` is what the launcher looks for; nothing of it runs here.
+
+    Attributes:
+        models: chat models, of which a benchmark asks the first.
+        replicas: of the ingress.
+    """
 
     profile: str
+    models: int = 1
+    replicas: int = 1
 
 
 def build(args: Args) -> Application:
-    """The real wiring over a catalogue of one model of a kind. A token costs 1 micro-EUR in, 2 out; a second 1."""
+    """The real wiring over a catalogue of chat models and one transcriber. A token costs 1 micro-EUR in, 2 out."""
     serving: dict[str, Any] = {"deployment": {"ray_actor_options": {"num_cpus": 0.05}}, "load_s": 2, "max_queued": 1000}
-    instant = ChatModel(
-        id=MODEL,
-        owned_by="benchmarks",
-        tier="default",
-        context_window=1000,
-        price={"input_tokens": 1_000_000, "output_tokens": 2_000_000},
-        serving=Serving(
-            adapter="benchmarks.speed.instant_engine:InstantChat",
-            runtime=MODEL,
-            max_ongoing_requests=200,
-            **serving,
-        ),
-    )
+    names = (MODEL, *(f"{MODEL}-{number}" for number in range(2, args.models + 1)))
+    chat = {
+        name: ChatModel(
+            id=name,
+            owned_by="benchmarks",
+            tier="default",
+            context_window=1000,
+            price={"input_tokens": 1_000_000, "output_tokens": 2_000_000},
+            serving=Serving(
+                adapter="benchmarks.speed.instant_engine:InstantChat",
+                runtime=name,
+                max_ongoing_requests=200,
+                **serving,
+            ),
+        )
+        for name in names
+    }
     ears = TranscriptionModel(
         id=EARS,
         owned_by="benchmarks",
@@ -56,8 +67,8 @@ def build(args: Args) -> Application:
         price={"audio_seconds": 1_000_000},
         serving=Serving(adapter="benchmarks.speed.instant_engine:InstantTranscriber", runtime=EARS, **serving),
     )
-    catalog = Catalog(profile="embedded", chat={MODEL: instant}, transcription={EARS: ears})
-    return wire(catalog, IngressArgs())
+    catalog = Catalog(profile="embedded", chat=chat, transcription={EARS: ears})
+    return wire(catalog, IngressArgs(replicas=args.replicas))
 
 
 @serve.deployment(max_ongoing_requests=200, ray_actor_options={"num_cpus": 0.05})

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from typing_extensions import TypedDict
 
@@ -100,9 +100,10 @@ class ChatReply:
         return self.body["choices"][0]["message"]["content"] or ""
 
 
-@dataclass(frozen=True, slots=True)
-class ChatBatch:
+class ChatBatch(NamedTuple):
     r"""Events of a stream that were ready at one time. `data: [DONE]` is the ingress's to write.
+
+    A tuple, because one crosses between processes for every few tokens: it is pickled without a call of Python code.
 
     Attributes:
         events: one or more `data: {...}\n\n`.
@@ -122,6 +123,13 @@ class ChatBatch:
         """What the first answer goes on with."""
         first = [choice for chunk in contents(self.events) for choice in chunk["choices"] if choice["index"] == 0]
         return "".join(choice.get("text") or choice.get("delta", {}).get("content") or "" for choice in first)
+
+    @staticmethod
+    def joined(batches: Sequence[ChatBatch]) -> ChatBatch:
+        """Successive batches of one stream as one: all events, and what the last of them says of the call."""
+        if len(batches) == 1:
+            return batches[0]
+        return batches[-1]._replace(events=b"".join([batch.events for batch in batches]))
 
 
 class ChatEngine(Protocol):

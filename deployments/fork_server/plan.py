@@ -27,7 +27,9 @@ BEGINS_AFTER_S = 10.0
 OF_EVERY_REPLICA = (
     "ray",
     "ray._private.workers.default_worker",
+    "ray._common.pydantic_compat",
     "ray.serve._private.replica",
+    "ray.serve._private.controller",
     "pydantic",
     "filelock",
     "httpx",

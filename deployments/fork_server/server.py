@@ -37,6 +37,9 @@ NICENESS = 10
 ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
 """While modules are imported. Ray has it so for replicas of one CPU or less; and it is a pool of threads less."""
 
+REST_S = 86_400.0
+"""Without a request, until the server ends: half a gigabyte for nobody. The next start leaves a new one behind."""
+
 TITLE = "parlance::ForkServer"
 
 
@@ -182,9 +185,9 @@ def listen(path: str) -> socket.socket:
 
 
 def serve(listener: socket.socket, raylet: int, receive: Callable[[socket.socket], worker.Request]) -> bool:
-    """Answers until the raylet ends or another version is wanted: False. True in a fork that is to be a worker."""
+    """Answers until the raylet ends, another version is wanted or nothing is: False. True in a fork, to be a worker."""
     watched: list[Any] = [listener, raylet]
-    while raylet not in select.select(watched, [], [])[0]:
+    while listener in (ready := select.select(watched, [], [], REST_S)[0]) and raylet not in ready:
         connection, _ = listener.accept()
         with connection:
             try:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 from functools import partial
 
 from fastapi import FastAPI
+from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Match, Route
 
 from contract import VERSION
@@ -17,6 +19,7 @@ from contract.errors import INVALID_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND, ApiE
 from deployments.ingress.context import Service
 from deployments.ingress.front.admission import MARK
 from deployments.ingress.front.middleware import TraceMiddleware, trace_of
+from deployments.ingress.front.short_way import Row, ShortWay
 from deployments.ingress.routes import (
     chat,
     decisions,
@@ -84,9 +87,37 @@ def build_app(service: Service) -> FastAPI:
     app.add_exception_handler(ApiError, _api_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
+    app.add_middleware(ShortWay, table=short_ways(app), tell=_api_error)
     app.add_middleware(TraceMiddleware, service=service)
     app.openapi = partial(openapi.document, app)  # type: ignore[method-assign]  # FastAPI's documented way
     return app
+
+
+def short_ways(app: FastAPI) -> dict[tuple[str, str], Row]:
+    """The table of the routes that need nothing of FastAPI but one admission. It is made of the routes themselves."""
+    return {
+        (method, route.path): (dependency.call, route.endpoint, dependency.name or "")
+        for route in app.routes
+        if isinstance(route, APIRoute) and (dependency := only_admission(route)) and dependency.call
+        for method in route.methods
+    }
+
+
+def only_admission(route: APIRoute) -> Dependant | None:
+    """The admission of a route that takes nothing else and makes its whole reply itself; None for other routes."""
+    dependant = route.dependant
+    takes_more = any(
+        (
+            *(dependant.path_params, dependant.query_params, dependant.header_params, dependant.cookie_params),
+            *(dependant.body_params, dependant.request_param_name, dependant.response_param_name),
+        )
+    )
+    returns = inspect.signature(route.endpoint, eval_str=True).return_annotation
+    makes_reply = inspect.isclass(returns) and issubclass(returns, Response)
+    if takes_more or not makes_reply or len(dependant.dependencies) != 1:
+        return None
+    (dependency,) = dependant.dependencies
+    return dependency if hasattr(dependency.call, MARK) else None
 
 
 def check_routes(app: FastAPI) -> None:

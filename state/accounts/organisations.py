@@ -9,15 +9,27 @@ import re
 from collections.abc import Iterable
 from typing import Any, TypedDict
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import BigInteger, Connection, Row, cast, func, insert, select, update
 
 from contract.access import TARIFFS, VOICES
 from state.database.base import insert_new
-from state.database.tables import budgets, organisations, users
+from state.database.tables import PURSE, budgets, organisations, reservations, users
 
 ENTITLEMENTS = frozenset({VOICES})
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}", re.ASCII)
 MAX_LIMIT_MICRO_EUR = 10**15
+
+
+_is_purse = (reservations.c.line == PURSE) & (reservations.c.state == "held")
+_IN_ADVANCE = (
+    select(cast(func.coalesce(func.sum(reservations.c.held_micro_eur), 0), BigInteger))
+    .where(_is_purse, reservations.c.org_id == budgets.c.org_id)
+    .where(budgets.c.user_id.is_(None) | (reservations.c.user_id == budgets.c.user_id))
+    .correlate(budgets)
+    .scalar_subquery()
+    .label("in_advance_micro_eur")
+)
+"""What servers hold for requests that have yet to come, and for short ones under way."""
 
 
 class Changes(TypedDict, total=False):
@@ -108,8 +120,8 @@ def set_limit(connection: Connection, org_id: int, user_id: int | None, limit_mi
 
 
 def list_budgets(connection: Connection, org_id: int) -> list[Row[Any]]:
-    """Limit, spent and held micro-EUR of an organisation (`user` is None) and of each of its users."""
-    columns = (budgets.c.limit_micro_eur, budgets.c.spent_micro_eur, budgets.c.held_micro_eur)
+    """Limit, spent, held and of that in purses: micro-EUR of an organisation (`user` is None) and of each user."""
+    columns = (budgets.c.limit_micro_eur, budgets.c.spent_micro_eur, budgets.c.held_micro_eur, _IN_ADVANCE)
     query = select(users.c.name.label("user"), *columns).select_from(budgets.outerjoin(users))
     return list(connection.execute(query.where(budgets.c.org_id == org_id).order_by(budgets.c.id)))
 

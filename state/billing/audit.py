@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, ColumnElement, Connection, Row, Table, cast, func, literal, select, text
 
-from state.database.tables import budgets, reservations, usage_lines
+from state.database.tables import PURSE, budgets, reservations, usage_lines
 
 
 def faults(connection: Connection) -> list[str]:
@@ -34,6 +34,12 @@ def recovered(connection: Connection) -> int:
     """How many usage lines say what a dead process had recorded of a request, and not what it was in the end."""
     count = select(func.count()).select_from(usage_lines).where(usage_lines.c.recovered == 1)
     return connection.execute(count).scalar_one()
+
+
+def in_advance(connection: Connection) -> int:
+    """The micro-EUR that servers hold in purses."""
+    is_purse = (reservations.c.line == PURSE) & (reservations.c.state == "held")
+    return _total(connection, reservations.c.held_micro_eur, is_purse)
 
 
 def _whose(table: Table, budget: Row[Any]) -> ColumnElement[bool]:

@@ -15,6 +15,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Coroutine, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -22,13 +23,15 @@ from weakref import WeakValueDictionary
 from contract.access import Caller
 from contract.errors import STATE_UNAVAILABLE, Fault, without_text
 from state.billing import postings, upkeep
+from state.billing.holds import Holds
+from state.billing.purse import Purse, Purses
 from state.billing.reservation import Reservation
 from state.billing.upkeep import Marks
-from state.billing.usage import Bill, Entry, OverLimit, over_limit
+from state.billing.usage import Bill, Entry, PurseGone
 from state.database.base import Database
 
 T = TypeVar("T")
-Posting = tuple[Bill, asyncio.Future[int | Exception]]
+Posting = tuple[Bill, asyncio.Future[int]]
 log = logging.getLogger(f"parlance.{__name__}")
 
 BILLS_AT_ONCE = 100
@@ -44,6 +47,8 @@ class Ledger:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._marks = Marks(database, self.spawn)
+        self._purses = Purses(database, self.spawn, self._leave)
+        self._holds = Holds(database, self._purses, self._marks, self.spawn)
         # Weak: a reservation that a bug leaked must not be renewed for ever, its lease has to expire.
         self._open: WeakValueDictionary[str, Reservation] = WeakValueDictionary()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -61,21 +66,13 @@ class Ledger:
         hold = Reservation(self, caller, request_id=request_id, line=line, model=model)
         if caller.org_limited or caller.user_limited:
             hold.held_micro_eur = max(1, estimate_micro_eur)
-            await self._reserve(hold)
+            # Nothing is taken in advance while bills wait: what is used now might never be billed.
+            await self._holds.hold(hold, may_take=not self._owing[caller.org_id])
         elif self._owing[caller.org_id]:
-            # Nothing else here would query the database, and what is used now might never be billed.
+            # Nothing else here would query the database.
             raise STATE_UNAVAILABLE()
         self._open[hold.entry.id] = hold
         return hold
-
-    async def require_room(self, caller: Caller, fault: Fault | None = None) -> None:
-        """For what is free, but keeps an engine awake: raises what `reserve` would raise of 1 micro-EUR, or `fault`."""
-        if not (caller.org_limited or caller.user_limited):
-            return
-        try:
-            await self._database.run(partial(postings.require_room, org_id=caller.org_id, user_id=caller.user_id))
-        except OverLimit as refused:
-            raise over_limit(refused, caller, fault) from None
 
     async def mark(self) -> None:
         """Records what the streams of this process have used since the last time.
@@ -84,14 +81,24 @@ class Ledger:
         """
         await self._marks.record([hold for hold in self._open.values() if hold.is_due()])
 
+    async def tend(self) -> None:
+        """Closes purses that are not used, or hold too much by now."""
+        await self._purses.tend()
+
     async def reap(self) -> int:
         """Ends reservations whose lease has expired: bills what was marked. Returns how many."""
-        return await upkeep.reap(self._database, lambda id: id in self._open or id in self._unposted)
+        return await upkeep.reap(self._database, lambda id: id in self._rows())
 
     async def renew(self) -> None:
         """Extends the leases of this process's reservations."""
-        stored = [id for id, hold in self._open.items() if hold.is_stored]
-        await upkeep.renew(self._database, [*stored, *self._unposted])
+        await upkeep.renew(self._database, [*self._rows()])
+
+    def _rows(self) -> set[str]:
+        """Ids of the reservations that this process needs: of open requests, bills to be recorded, and purses."""
+        bills, holds = self._unposted.values(), list(self._open.values())
+        purses = [bill.purse_id for bill in bills] + [hold.purse.entry.id for hold in holds if hold.purse]
+        own = [hold.entry.id for hold in holds if hold.is_stored]
+        return {*own, *self._unposted, *filter(None, purses), *self._purses.ids}
 
     async def forget_old(self) -> None:
         """Deletes reservations that ended a day ago; their usage lines stay."""
@@ -101,6 +108,7 @@ class Ledger:
         """Bills what every open request has used so far, and releases the rest. For a process that has to end."""
         ends = [hold.settle_noted() for hold in self._open.values() if not hold.has_ended]
         await asyncio.gather(*ends, return_exceptions=True)
+        await self._purses.close()
 
     async def close(self) -> None:
         """Settles what is open, and waits up to 5 s for pending writes."""
@@ -113,81 +121,62 @@ class Ledger:
         for task in (settling, *self._tasks):
             task.cancel()
 
-    async def _reserve(self, hold: Reservation) -> None:
-        transaction = partial(postings.reserve, entry=hold.entry, amount=hold.held_micro_eur)
-        hold.is_stored = True
-        # Not durable: a crash that loses the row also ends this process and its request.
-        posting = self.spawn(self._database.run(transaction, durable=False, row=hold.entry.org_id))
-        try:
-            await asyncio.shield(posting)
-        except OverLimit as refused:
-            raise over_limit(refused, hold.caller) from None
-        except asyncio.CancelledError:
-            # The client disconnected while the money was being held; nobody is left to settle it.
-            self.spawn(self._void_after(posting, hold.entry))
-            raise
+    async def _leave(self, purse: Purse) -> bool:
+        """Moves what requests took from a purse into rows of their own, and waits for the bills that it pays."""
+        await self._marks.record([hold for hold in self._open.values() if hold.purse is purse])
+        marks = set(self._marks.under_way.values())
+        bills = {
+            outcome for bill, outcome in self._waiting.get(purse.entry.org_id, ()) if bill.purse_id == purse.entry.id
+        }
+        if marks | bills:
+            await asyncio.wait(marks | bills)
+        return purse.entry.id not in self._rows()
 
-    async def _void_after(self, posting: asyncio.Task[None], entry: Entry) -> None:
-        await asyncio.wait([posting])
-        if not posting.cancelled() and posting.exception() is None:
-            await self.void(entry)
-
-    async def top_up(self, hold: Reservation, amount: int) -> bool:
-        """Holds `amount` micro-EUR more. Returns False if the reservation has ended."""
-        await self._marked(hold.entry)
-        if not hold.held_micro_eur and hold.marked is None:
-            # It was begun without a limit, and has no row yet.
-            await self._marks.record([hold])
-        used = hold.used
-        transaction = partial(postings.top_up, entry=hold.entry, amount=amount, used=used)
-        is_held = await self._database.run(transaction, durable=False, row=hold.entry.org_id)
-        hold.marked = used
-        return is_held
-
-    async def settle(self, bill: Bill) -> int:
-        """Posts the usage line. Returns the micro-EUR charged.
+    def settle(self, bill: Bill) -> asyncio.Future[int]:
+        """Posts the usage line with others of its organisation. The result is the micro-EUR charged.
 
         If that fails, whatever the reason, it is retried in the background: as long as the process lives, no line is
         lost and none is doubled.
         """
-        entry = bill.entry
-        await self._marked(entry)
-        charged = await self._recorded(bill)
-        if charged is None:
-            self._unposted[entry.id] = bill
-            self._owing[entry.org_id] += 1
-            self.spawn(self._settle_later(bill))
-            return bill.used.cost_micro_eur
-        return charged
+        outcome: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        if mark := self._marks.under_way.get(bill.entry.id):
+            # Its row must not come after the end of the request.
+            mark.add_done_callback(lambda _: self._queue(bill, outcome))
+        else:
+            self._queue(bill, outcome)
+        return outcome
+
+    def _queue(self, bill: Bill, outcome: asyncio.Future[int]) -> None:
+        org_id = bill.entry.org_id
+        waiting = self._waiting.setdefault(org_id, [])
+        waiting.append((bill, outcome))
+        if len(waiting) == 1:
+            self.spawn(self._work_off(org_id))
+
+    def _end(self, posting: Posting, charged: int | Exception) -> None:
+        """Tells what was charged. What was not recorded is posted again later, and counts as charged."""
+        (bill, outcome), cost, request_id = posting, posting[0].used.cost_micro_eur, posting[0].entry.request_id
+        if isinstance(charged, Exception):
+            log.error("could not record the usage of request %s yet: %s", request_id, without_text(charged))
+            if bill.entry.id not in self._unposted:
+                self._unposted[bill.entry.id] = bill
+                self._owing[bill.entry.org_id] += 1
+                self.spawn(self._settle_later(bill))
+            charged = cost
+        else:
+            self._open.pop(bill.entry.id, None)
+            self._owing[bill.entry.org_id] -= self._unposted.pop(bill.entry.id, None) is not None
+            if charged < cost:
+                log.warning("request %s cost %d micro-EUR, but the spend limit allowed %d", request_id, cost, charged)
+        if not outcome.done():
+            outcome.set_result(charged)
 
     async def _settle_later(self, bill: Bill) -> None:
         wait_s = RETRY_S
-        await asyncio.sleep(wait_s)
-        while await self._recorded(bill) is None:
-            wait_s = min(2 * wait_s, MAX_RETRY_S)
+        while bill.entry.id in self._unposted:
             await asyncio.sleep(wait_s)
-        del self._unposted[bill.entry.id]
-        self._owing[bill.entry.org_id] -= 1
-
-    async def _recorded(self, bill: Bill) -> int | None:
-        """Posts `bill` with others of its organisation: each alone would wait for the budget that all share.
-
-        Returns the micro-EUR charged; None where the database did not record it yet.
-        """
-        entry, request_id, cost = bill.entry, bill.entry.request_id, bill.used.cost_micro_eur
-        outcome: asyncio.Future[int | Exception] = asyncio.get_running_loop().create_future()
-        waiting = self._waiting.setdefault(entry.org_id, [])
-        waiting.append((bill, outcome))
-        if len(waiting) == 1:
-            self.spawn(self._work_off(entry.org_id))
-        charged = await outcome
-        if isinstance(charged, Exception):
-            log.error("could not record the usage of request %s yet: %s", request_id, without_text(charged))
-            return None
-        self._open.pop(entry.id, None)
-        if charged < cost:
-            log.warning("request %s cost %d micro-EUR, but the spend limit allowed only %d", request_id, cost, charged)
-        return charged
+            await self.settle(bill)
+            wait_s = min(2 * wait_s, MAX_RETRY_S)
 
     async def _work_off(self, org_id: int) -> None:
         """Whoever is first starts it; who comes while a transaction runs shares the next one."""
@@ -209,6 +198,12 @@ class Ledger:
         try:
             charges = await self._database.run(partial(postings.settle, bills=[bill for bill, _ in batch]), row=org_id)
         except Exception as error:
+            if isinstance(error, PurseGone):
+                self._purses.lose(error.purse_id)
+            if len(batch) == 1 and isinstance(error, PurseGone):
+                # What the limits leave pays.
+                ((bill, outcome),) = batch
+                return await self._post(org_id, [(replace(bill, purse_id=None, covered_micro_eur=0), outcome)])
             # One bill may be at fault, and the others must not suffer for it; or nothing can be written at all.
             failure = error if len(batch) == 1 else await self._post(org_id, batch[:1])
             if not failure:
@@ -216,24 +211,23 @@ class Ledger:
                     await self._post(org_id, [posting])
                 return None
             charges = [failure] * len(batch)
-        for (_, outcome), charged in zip(batch, charges, strict=True):
-            if not outcome.done():
-                outcome.set_result(charged)
+        for posting, charged in zip(batch, charges, strict=True):
+            self._end(posting, charged)
         return charges[0] if isinstance(charges[0], Exception) else None
 
-    async def void(self, entry: Entry) -> None:
-        """Releases what is held. If that fails, the lease expires and a reaper does it."""
-        await self._marked(entry)
-        self._open.pop(entry.id, None)
-        try:
-            await self._database.run(partial(postings.void, entry=entry), row=entry.org_id)
-        except Exception as error:
-            log.error("could not release the reservation of request %s yet: %s", entry.request_id, without_text(error))
+    async def require_room(self, caller: Caller, fault: Fault | None = None) -> None:
+        """For what is free, but keeps an engine awake: raises what `reserve` would raise of 1 micro-EUR, or `fault`."""
+        if caller.org_limited or caller.user_limited:
+            await self._holds.require_room(caller, fault)
 
-    async def _marked(self, entry: Entry) -> None:
-        """Waits for a mark on its way: its row must not come after the end of the request."""
-        if marking := self._marks.under_way.get(entry.id):
-            await asyncio.wait([marking])
+    async def top_up(self, hold: Reservation, amount: int) -> bool:
+        """Holds `amount` micro-EUR more. Returns False if the reservation has ended. Raises OverLimit."""
+        return await self._holds.top_up(hold, amount)
+
+    async def void(self, entry: Entry) -> None:
+        """Releases what is held in a row. If that fails, the lease expires and a reaper does it."""
+        await self._holds.void(entry)
+        self._open.pop(entry.id, None)
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Runs `work` to its end even if the request that started it is cancelled."""

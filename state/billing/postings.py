@@ -6,26 +6,32 @@
                  |----> recover: its process died; settled from the last mark, void without one
                  '----> void
 
+A purse (`purse.py`) is held, too, and pays for requests that have no row of their own: their costs (settle), or the row
+that they get after a while (mark). What becomes of the rows of dead processes is in `upkeep.py`.
+
 The rowcount of one conditional update decides who moves a row out of `held`, so each reservation ends once. Rows are
 always locked in the order reservations by id, organisation, users, so transactions cannot deadlock; budgets come last,
-because all requests of an organisation share one. Leases are written and compared by the database's clock.
+because all requests of an organisation share one. Ids of purses come after all others. Leases are written and compared
+by the database's clock.
 
 For every limit at every moment: spent + held <= limit, unless the limit was lowered below that afterwards.
 """
 
 from __future__ import annotations
 
+import json
 import time
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Text, bindparam, case, insert, not_, or_, select, update
+from sqlalchemy import BigInteger, Connection, Text, bindparam, insert, not_, or_, select, update
 
-from state.billing.usage import NO_USAGE, Bill, Entry, OverLimit, Usage
-from state.database.base import NOW_MS, NOW_S, Quantities, insert_new
+from state.billing.usage import Bill, Entry, OverLimit, PurseGone, Usage
+from state.database.base import INSERTS, NOW_MS, NOW_S
 from state.database.tables import budgets, reservations, usage_lines
+
+_as_json = json.JSONEncoder(sort_keys=True).encode
 
 LEASE_S = 120
 """A reservation that is not renewed for this long is taken for orphaned, and ended."""
@@ -57,13 +63,16 @@ _marked = {
     "used_micro_eur": bindparam("cost", type_=BigInteger),
     "used_quantity": bindparam("quantity", type_=BigInteger),
     "used_unit": bindparam("unit", type_=Text),
-    "used_quantities": bindparam("quantities", type_=Quantities),
+    "used_quantities": bindparam("quantities", type_=Text),
 }
 _RESERVE = insert(reservations).values(state="held", created_at=NOW_S, lease_until=NOW_S + bindparam("lease_s"))
 _still_held = (reservations.c.id == bindparam("of_id")) & (reservations.c.state == "held")
-_renew = update(reservations).where(_still_held).values(**_leased)
-_MARK = _renew.values(**_marked)
-_TOP_UP = _MARK.values(held_micro_eur=reservations.c.held_micro_eur + _amount)
+RENEW = update(reservations).where(_still_held).values(**_leased)
+MARK = RENEW.values(**_marked)
+_TOP_UP = MARK.values(held_micro_eur=reservations.c.held_micro_eur + _amount)
+_PAY = RENEW.where(reservations.c.held_micro_eur >= _amount).values(
+    held_micro_eur=reservations.c.held_micro_eur - _amount
+)
 # The inner query locks by id; the update alone would lock in any order.
 _by_id = (
     select(reservations.c.id)
@@ -77,13 +86,13 @@ _END = (
     .values(state=bindparam("ended"))
     .returning(reservations.c.id, reservations.c.held_micro_eur)
 )
-EXPIRED = (reservations.c.state == "held") & (reservations.c.lease_until < NOW_S)
-_RECOVER = (
-    update(reservations)
-    .where(reservations.c.id == bindparam("of_id"), EXPIRED)
-    .values(state=case((reservations.c.used_quantity > 0, "settled"), else_="void"))
-    .returning(*reservations.c)
-)
+_LINES = {
+    dialect: new(usage_lines)
+    .on_conflict_do_nothing()
+    .values(at_ms=NOW_MS - bindparam("late_ms", type_=BigInteger))
+    .returning(usage_lines.c.reservation_id)
+    for dialect, new in INSERTS.items()
+}
 _COSTS = select(usage_lines.c.reservation_id, usage_lines.c.cost_micro_eur).where(
     usage_lines.c.reservation_id.in_(bindparam("of_ids", expanding=True))
 )
@@ -98,38 +107,36 @@ def require_room(connection: Connection, org_id: int, user_id: int | None) -> No
 
 def reserve(connection: Connection, entry: Entry, amount: int, lease_s: int = LEASE_S) -> None:
     """Holds `amount` micro-EUR for so long. Raises OverLimit; the transaction must then roll back."""
-    connection.execute(_RESERVE, asdict(entry) | {"held_micro_eur": amount, "lease_s": lease_s})
-    _hold_budgets(connection, entry, amount)
+    connection.execute(_RESERVE, columns(entry) | {"held_micro_eur": amount, "lease_s": lease_s})
+    hold_budgets(connection, entry, amount)
 
 
 def top_up(connection: Connection, entry: Entry, amount: int, used: Usage) -> bool:
     """Holds `amount` more, and marks. Returns False if the reservation has ended; raises OverLimit."""
-    topped = connection.execute(_TOP_UP, _values(used) | {"of_id": entry.id} | {"amount": amount})
+    topped = connection.execute(_TOP_UP, values(used) | {"of_id": entry.id} | {"amount": amount})
     if topped.rowcount:
-        _hold_budgets(connection, entry, amount)
+        hold_budgets(connection, entry, amount)
     return bool(topped.rowcount)
-
-
-def mark(connection: Connection, marks: Mapping[Entry, Usage], new: Collection[Entry] = ()) -> None:
-    """Records what requests have used so far, and extends their leases. `new` ones hold nothing and have no row yet."""
-    if new:
-        row = {"state": "held", "created_at": NOW_S, "held_micro_eur": 0, **_leased}
-        connection.execute(insert_new(connection, reservations).values(**row), [asdict(entry) for entry in new])
-    ordered = sorted(marks.items(), key=lambda item: item[0].id)
-    connection.execute(_MARK, [_values(used) | {"of_id": entry.id} for entry, used in ordered])
 
 
 def settle(connection: Connection, bills: Sequence[Bill]) -> list[int]:
     """Writes the usage lines and moves what was held to spent. All of one organisation. Idempotent.
 
     Returns the micro-EUR charged for each. A cost above what was held is charged as far as the limits have room: they
-    hold whatever an engine does.
+    hold whatever an engine does. Raises PurseGone.
     """
-    once = list({bill.entry.id: bill for bill in bills}.values())
-    released = _end(connection, [bill.entry for bill in once], "settled")
-    charged = _charges(connection, once, released)
-    earlier = _write_lines(connection, once, charged)
-    _move_budgets(connection, [b.entry for b in once if b.entry.id not in earlier], released, charged)
+    once = {bill.entry.id: bill for bill in bills}
+    with_rows = [bill.entry for bill in once.values() if bill.has_row]
+    released = _end(connection, with_rows, "settled") if with_rows else {}
+    from_purses = {id: bill for id, bill in once.items() if bill.purse_id and id not in released}
+    pay(connection, covered(from_purses.values()))
+    released |= {id: bill.covered_micro_eur for id, bill in from_purses.items()}
+    charged = charges(connection, [*once.values()], released)
+    earlier = _write_lines(connection, [*once.values()], charged)
+    if earlier:
+        # The first time, too, their purses have paid.
+        pay(connection, covered((bill for id, bill in from_purses.items() if id in earlier), -1))
+    move_budgets(connection, [bill.entry for id, bill in once.items() if id not in earlier], released, charged)
     final = charged | earlier
     return [final[bill.entry.id] for bill in bills]
 
@@ -137,40 +144,45 @@ def settle(connection: Connection, bills: Sequence[Bill]) -> list[int]:
 def void(connection: Connection, entry: Entry) -> bool:
     """Releases what was held. Returns False if the reservation had ended already."""
     released = _end(connection, [entry], "void")
-    _move_budgets(connection, [entry], released, {})
+    move_budgets(connection, [entry], released, {})
     return bool(released)
 
 
-def renew(connection: Connection, ids: Collection[str]) -> None:
-    """Extends the leases of held reservations."""
-    connection.execute(_renew, [{"of_id": reservation_id} for reservation_id in sorted(ids)])
+def rooms(connection: Connection, org_id: int, user_ids: Collection[int | None]) -> dict[int | None, int]:
+    """What each limit of the organisation (None) and these users has left. Locks them."""
+    who = {"of_org": org_id, "of_users": sorted(id for id in user_ids if id is not None)}
+    return {
+        row.user_id: row.limit_micro_eur - row.spent_micro_eur - row.held_micro_eur
+        for row in connection.execute(_LOCK_BUDGETS, who)
+        if row.limit_micro_eur is not None
+    }
 
 
-def recover(connection: Connection, reservation_id: str) -> Usage | None:
-    """Ends a reservation whose lease has expired: bills what was marked, releases what was held.
-
-    Returns what was used, NOTHING if no mark was made, None if somebody was faster or the lease was renewed.
-    """
-    row = connection.execute(_RECOVER, {"of_id": reservation_id}).one_or_none()
-    if row is None:
-        return None
-    entry = Entry(row.id, row.org_id, row.user_id, row.key_id, row.request_id, row.line, row.model)
-    used = Usage(row.used_micro_eur, row.used_quantity, row.used_unit or "", row.used_quantities)
-    released = {entry.id: row.held_micro_eur}
-    if not used.quantity:
-        _move_budgets(connection, [entry], released, {})
-        return NO_USAGE
-    bill = Bill(entry, used)
-    charged = _charges(connection, [bill], released)
-    line = _line(bill, charged) | {"at_ms": 1000 * (row.lease_until - LEASE_S), "recovered": 1}
-    is_new = connection.execute(insert_new(connection, usage_lines), line).rowcount
-    _move_budgets(connection, [entry], released, charged if is_new else {})
-    return used
+def covered(bills: Iterable[Bill], sign: int = 1) -> Counter[str]:
+    """What each purse holds for `bills`."""
+    sums: Counter[str] = Counter()
+    for bill in bills:
+        if bill.purse_id:
+            sums[bill.purse_id] += sign * bill.covered_micro_eur
+    return sums
 
 
-def _values(used: Usage) -> dict[str, Any]:
-    values = {"quantity": used.quantity, "unit": used.unit, "quantities": used.quantities}
-    return values | {"cost": used.cost_micro_eur}
+def pay(connection: Connection, sums: Mapping[str, int]) -> None:
+    """Takes so much out of each purse."""
+    for id, amount in sorted(sums.items()):
+        if amount and not connection.execute(_PAY, {"of_id": id, "amount": amount}).rowcount:
+            raise PurseGone(id)
+
+
+def columns(entry: Entry) -> dict[str, Any]:
+    """Whom it is for, as columns take it: `asdict` would copy each value deeply."""
+    return {name: getattr(entry, name) for name in Entry.__slots__}
+
+
+def values(used: Usage) -> dict[str, Any]:
+    """What was used, as columns take it."""
+    text = None if used.quantities is None else _as_json(dict(used.quantities))
+    return {"cost": used.cost_micro_eur, "quantity": used.quantity, "unit": used.unit, "quantities": text}
 
 
 def _end(connection: Connection, entries: Sequence[Entry], state: str) -> dict[str, int]:
@@ -179,17 +191,12 @@ def _end(connection: Connection, entries: Sequence[Entry], state: str) -> dict[s
     return {row.id: row.held_micro_eur for row in rows}
 
 
-def _charges(connection: Connection, bills: Sequence[Bill], released: Mapping[str, int]) -> dict[str, int]:
+def charges(connection: Connection, bills: Sequence[Bill], released: Mapping[str, int]) -> dict[str, int]:
     """What each of `bills` can be charged, by id. They are of one organisation."""
     costs = {bill.entry.id: bill.used.cost_micro_eur for bill in bills}
     if all(cost <= released.get(id, 0) for id, cost in costs.items()):
         return costs
-    who = {"of_org": bills[0].entry.org_id, "of_users": sorted({b.entry.user_id for b in bills if b.entry.user_id})}
-    room = {
-        row.user_id: row.limit_micro_eur - row.spent_micro_eur - row.held_micro_eur
-        for row in connection.execute(_LOCK_BUDGETS, who)
-        if row.limit_micro_eur is not None
-    }
+    room = rooms(connection, bills[0].entry.org_id, {bill.entry.user_id for bill in bills})
     charged = {}
     for bill in bills:
         id, cost, released_here = bill.entry.id, bill.used.cost_micro_eur, released.get(bill.entry.id, 0)
@@ -203,25 +210,24 @@ def _charges(connection: Connection, bills: Sequence[Bill], released: Mapping[st
 
 def _write_lines(connection: Connection, bills: Sequence[Bill], charged: Mapping[str, int]) -> dict[str, int]:
     """Returns the charges of those that have a line already, by id."""
-    late = bindparam("late_ms", type_=BigInteger)
-    lines = insert_new(connection, usage_lines).values(at_ms=NOW_MS - late).returning(usage_lines.c.reservation_id)
     now_s = time.monotonic()
-    rows = [_line(bill, charged) | {"late_ms": int(1000 * (now_s - bill.made_s))} for bill in bills]
-    new_ids = set(connection.execute(lines, rows).scalars())
+    rows = [line(bill, charged) | {"late_ms": int(1000 * (now_s - bill.made_s))} for bill in bills]
+    new_ids = set(connection.execute(_LINES[connection.dialect.name], rows).scalars())
     missing = [bill.entry.id for bill in bills if bill.entry.id not in new_ids]
     if not missing:
         return {}
     return {row.reservation_id: row.cost_micro_eur for row in connection.execute(_COSTS, {"of_ids": missing})}
 
 
-def _line(bill: Bill, charged: Mapping[str, int]) -> dict[str, Any]:
-    used = bill.used
-    line = asdict(bill.entry) | {"quantity": used.quantity, "unit": used.unit, "quantities": used.quantities}
-    id = line.pop("id")
-    return line | {"reservation_id": id, "cost_micro_eur": charged[id]}
+def line(bill: Bill, charged: Mapping[str, int]) -> dict[str, Any]:
+    """The columns of a usage line, without its time."""
+    row = columns(bill.entry) | values(bill.used)
+    del row["id"], row["cost"]
+    return row | {"reservation_id": bill.entry.id, "cost_micro_eur": charged[bill.entry.id]}
 
 
-def _hold_budgets(connection: Connection, entry: Entry, amount: int) -> None:
+def hold_budgets(connection: Connection, entry: Entry, amount: int) -> None:
+    """Holds `amount` more on the budgets of an organisation and its user. Raises OverLimit."""
     if not connection.execute(_HOLD_ORG, {"of_org": entry.org_id, "amount": amount}).rowcount:
         raise OverLimit("organisation")
     if entry.user_id is None:
@@ -230,21 +236,15 @@ def _hold_budgets(connection: Connection, entry: Entry, amount: int) -> None:
         raise OverLimit("user")
 
 
-def _move_budgets(
+def move_budgets(
     connection: Connection, entries: Sequence[Entry], released: Mapping[str, int], charged: Mapping[str, int]
 ) -> None:
     """Takes what was held from the budgets of one organisation and its users, and adds what was charged."""
-    if not entries:
-        return
-    sums: Counter[tuple[int | None, str]] = Counter()
+    sums: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0])
     for entry in entries:
-        for whose in {None, entry.user_id}:
-            sums[whose, "released"] += released.get(entry.id, 0)
-            sums[whose, "charged"] += charged.get(entry.id, 0)
-    connection.execute(_MOVE_ORG, {"of_org": entries[0].org_id} | _moved(sums, None))
-    for user_id in sorted({entry.user_id for entry in entries if entry.user_id is not None}):
-        connection.execute(_MOVE_USER, {"of_user": user_id} | _moved(sums, user_id))
-
-
-def _moved(sums: Mapping[tuple[int | None, str], int], whose: int | None) -> dict[str, int]:
-    return {name: sums[whose, name] for name in ("released", "charged")}
+        for whose in {0, entry.user_id or 0}:  # 0 is the organisation
+            sums[whose][0] += released.get(entry.id, 0)
+            sums[whose][1] += charged.get(entry.id, 0)
+    for whose, (less, more) in sorted(sums.items()):
+        move, of = (_MOVE_USER, {"of_user": whose}) if whose else (_MOVE_ORG, {"of_org": entries[0].org_id})
+        connection.execute(move, of | {"released": less, "charged": more})

@@ -1,7 +1,6 @@
 """What one billed request holds, has used and owes: the handles that flows work with. The ledger writes it down.
 
-Reservation    micro-EUR that are held, and what has been used of them
-Account        the same in the units that the model has prices for
+Reservation is in micro-EUR, Account in the units that the model has prices for.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from contract.access import Caller
 from contract.catalog import Model
 from contract.errors import RECORDING_TIMEOUT, STATE_UNAVAILABLE, UPSTREAM_TIMEOUT, WARMING_UP, ApiError
 from contract.limits import STREAM_SLICE_OUTPUT_TOKENS
+from state.billing.purse import Purse
 from state.billing.usage import NO_USAGE, Bill, Entry, OverLimit, Usage, over_limit
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ class Books(Protocol):
     """What a reservation asks of the ledger that opened it."""
 
     async def top_up(self, hold: Reservation, amount: int) -> bool: ...
-    async def settle(self, bill: Bill) -> int: ...
+    def settle(self, bill: Bill) -> asyncio.Future[int]: ...
     async def void(self, entry: Entry) -> None: ...
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]: ...
 
@@ -46,6 +46,7 @@ class Reservation:
         used: what `note` last said.
         marked: what of that the database has; None before the first time.
         is_stored: whether the database may have a row of it.
+        purse: what holds the money where that is no row of its own.
     """
 
     def __init__(self, ledger: Books, caller: Caller, *, request_id: str, line: str, model: str) -> None:
@@ -55,10 +56,11 @@ class Reservation:
         self.used = NO_USAGE
         self.marked: Usage | None = None
         self.is_stored = False
+        self.purse: Purse | None = None
         self._ledger = ledger
         self.caller = caller
         self._opened_s = time.monotonic()
-        self._end: asyncio.Task[int] | None = None
+        self._end: asyncio.Future[int] | None = None
 
     @property
     def has_ended(self) -> bool:
@@ -70,10 +72,7 @@ class Reservation:
         self.used = Usage(cost_micro_eur, quantity, unit, quantities)
 
     async def limit(self, caller: Caller, micro_eur: int) -> None:
-        """The limits of `caller` hold from now on: `micro_eur` are held if there were none before.
-
-        Raises what `Ledger.reserve` raises; settle what was produced so far.
-        """
+        """The limits of `caller` hold from now on: `micro_eur` are held if there were none. Raises as `top_up` does."""
         self.caller = caller
         if not self.held_micro_eur:
             await self.top_up(max(1, micro_eur))
@@ -101,11 +100,9 @@ class Reservation:
     async def settle(
         self, cost_micro_eur: int, quantity: int, unit: str, quantities: Mapping[str, int] | None = None
     ) -> int:
-        """Bills the request once, even if the caller is cancelled. Returns the micro-EUR charged.
+        """Bills the request once, even if the caller is cancelled. `quantities` says by unit what `quantity` adds up.
 
-        `quantities` says by unit what `quantity` adds up.
-
-        That is less than the cost only if the cost exceeds what was held and the limits have no room for the rest.
+        Returns the micro-EUR charged: less than the cost only where that exceeds what was held and no room is left.
         """
         return await self._bill(Usage(cost_micro_eur, quantity, unit, quantities))
 
@@ -115,13 +112,17 @@ class Reservation:
 
     async def _bill(self, used: Usage) -> int:
         if self._end is None:
-            self._end = self._ledger.spawn(self._ledger.settle(Bill(self.entry, used)))
+            bill = self.purse.bill(self, used) if self.purse else Bill(self.entry, used, has_row=self.is_stored)
+            self._end = self._ledger.settle(bill)
         return await asyncio.shield(self._end)
 
     async def void(self) -> None:
         """Releases what is held without billing, unless the request was settled."""
         if self._end is None:
             self._end = self._ledger.spawn(self._void())
+            if self.purse and not self.is_stored:
+                self.purse.free_micro_eur += self.held_micro_eur
+                self.purse = None
         await asyncio.shield(self._end)
 
     async def _void(self) -> int:

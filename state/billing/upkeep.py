@@ -1,26 +1,23 @@
-"""What is done against the death of a process, a bounded number of requests at a time.
-
-Each marks what its own requests have used, bills them when it is told to end, ends what dead ones left, and deletes
-what is old.
-"""
+"""What is done against the death of a process: marks of its own requests, ends of others', and of what is old."""
 
 from __future__ import annotations
 
 import asyncio
 import atexit
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, bindparam, delete, or_, select
+from sqlalchemy import Connection, Row, and_, bindparam, case, delete, or_, select, update
 
 from contract.errors import without_text
 from state.billing import postings
-from state.billing.postings import EXPIRED
+from state.billing.postings import LEASE_S
 from state.billing.reservation import Reservation
-from state.database.base import NOW_S, Database
-from state.database.tables import reservations
+from state.billing.usage import NO_USAGE, Bill, Entry, PurseGone, Usage
+from state.database.base import INSERTS, NOW_S, Database, insert_new
+from state.database.tables import reservations, usage_lines
 
 log = logging.getLogger(f"parlance.{__name__}")
 
@@ -39,6 +36,20 @@ MARKS_AT_ONCE = 200
 AT_ONCE = 100
 """Orphans that are looked up, and old rows that are deleted, in one transaction."""
 
+EXPIRED = (reservations.c.state == "held") & (reservations.c.lease_until < NOW_S)
+_RECOVER = (
+    update(reservations)
+    .where(reservations.c.id == bindparam("of_id"), EXPIRED)
+    .values(state=case((reservations.c.used_quantity > 0, "settled"), else_="void"))
+    .returning(*reservations.c)
+)
+_ROWS = {
+    dialect: new(reservations)
+    .on_conflict_do_nothing()
+    .values(state="held", created_at=NOW_S, lease_until=NOW_S + LEASE_S)
+    .returning(reservations.c.id)
+    for dialect, new in INSERTS.items()
+}
 _ORPHANS = (
     select(reservations)
     .where(EXPIRED)
@@ -81,29 +92,52 @@ class Marks:
             self.under_way |= dict.fromkeys((hold.entry.id for hold in open_now), writing)
             await asyncio.wait([writing])
 
-    async def _write(self, holds: Sequence[Reservation]) -> None:
-        marks = {hold.entry: hold.used for hold in holds}
-        new = [hold.entry for hold in holds if not hold.held_micro_eur and hold.marked is None]
-        for hold in holds:
-            hold.is_stored = True
+    async def written(self, entry: Entry) -> None:
+        """Waits for a mark on its way: its row must not come after the end of the request."""
+        if writing := self.under_way.get(entry.id):
+            await asyncio.wait([writing])
+
+    async def _write(self, requests: Sequence[Reservation]) -> None:
+        holds = [hold for hold in requests if not hold.has_ended]
+        bills = [_marked(hold) for hold in holds]
         try:
             # Not durable: it is a crash of this process that it is for.
-            await self._database.run(partial(postings.mark, marks=marks, new=new), durable=False)
+            if bills:
+                await self._database.run(partial(mark, bills=bills), durable=False)
+        except PurseGone as gone:
+            # Nothing is held for these any more, but what they use has to be recorded all the same.
+            for hold in holds:
+                if hold.purse is not None and hold.purse.entry.id == gone.purse_id:
+                    hold.purse.is_gone = True
+                    hold.purse, hold.held_micro_eur = None, 0
+            await self._write(holds)
         except Exception as error:
             log.error("could not record the usage of %d requests: %s", len(holds), without_text(error))
         else:
-            for hold in holds:
-                hold.marked = marks[hold.entry]
+            for hold, bill in zip(holds, bills, strict=True):
+                hold.marked, hold.purse = bill.used, None
         finally:
-            for hold in holds:
+            for hold in requests:
                 self.under_way.pop(hold.entry.id, None)
+
+
+def needs_row(hold: Reservation) -> bool:
+    """Whether a request may have no row of its own: it holds nothing, or from a purse."""
+    return hold.marked is None and (hold.purse is not None or not hold.held_micro_eur)
+
+
+def _marked(hold: Reservation) -> Bill:
+    """What is to be recorded of a request so far. From now on it may have a row."""
+    has_row, hold.is_stored = not needs_row(hold), True
+    purse_id, covered = (hold.purse.entry.id, hold.held_micro_eur) if hold.purse else (None, 0)
+    return Bill(hold.entry, hold.used, has_row=has_row, purse_id=purse_id, covered_micro_eur=covered)
 
 
 async def renew(database: Database, ids: Sequence[str]) -> None:
     """Extends the leases of reservations."""
     for start in range(0, len(ids), MARKS_AT_ONCE):
         batch = ids[start : start + MARKS_AT_ONCE]
-        await database.run(partial(postings.renew, ids=batch), patient=True)
+        await database.run(partial(_renew, ids=batch), patient=True)
 
 
 async def reap(database: Database, is_ours: Callable[[str], bool]) -> int:
@@ -129,7 +163,7 @@ async def forget_old(database: Database) -> None:
 
 async def _recover(database: Database, reservation_id: str, request_id: str) -> bool:
     try:
-        used = await database.run(partial(postings.recover, reservation_id=reservation_id), patient=True)
+        used = await database.run(partial(recover, reservation_id=reservation_id), patient=True)
     except Exception as error:
         # One row must not keep the others from being ended.
         log.error("could not end the orphaned reservation of request %s: %s", request_id, without_text(error))
@@ -139,6 +173,48 @@ async def _recover(database: Database, reservation_id: str, request_id: str) -> 
     elif used is not None:
         log.warning("released the reservation of request %s of a dead process", request_id)
     return used is not None
+
+
+def mark(connection: Connection, bills: Sequence[Bill]) -> None:
+    """Records what requests have used so far, and extends their leases.
+
+    Those without a row get one, with what their purse holds for them. Raises PurseGone.
+    """
+    new = {bill.entry.id: bill for bill in bills if not bill.has_row}
+    added = set()
+    if new:
+        rows = [postings.columns(bill.entry) | {"held_micro_eur": bill.covered_micro_eur} for bill in new.values()]
+        added = set(connection.execute(_ROWS[connection.dialect.name], rows).scalars())
+    ordered = sorted(bills, key=lambda bill: bill.entry.id)
+    connection.execute(postings.MARK, [postings.values(bill.used) | {"of_id": bill.entry.id} for bill in ordered])
+    postings.pay(connection, postings.covered(new[id] for id in added))
+
+
+def _renew(connection: Connection, ids: Collection[str]) -> None:
+    """Extends the leases of held reservations."""
+    connection.execute(postings.RENEW, [{"of_id": reservation_id} for reservation_id in sorted(ids)])
+
+
+def recover(connection: Connection, reservation_id: str) -> Usage | None:
+    """Ends a reservation whose lease has expired: bills what was marked, releases what was held.
+
+    Returns what was used, NO_USAGE if no mark was made, None if somebody was faster or the lease was renewed.
+    """
+    row = connection.execute(_RECOVER, {"of_id": reservation_id}).one_or_none()
+    if row is None:
+        return None
+    entry = Entry(row.id, row.org_id, row.user_id, row.key_id, row.request_id, row.line, row.model)
+    used = Usage(row.used_micro_eur, row.used_quantity, row.used_unit or "", row.used_quantities)
+    released = {entry.id: row.held_micro_eur}
+    if not used.quantity:
+        postings.move_budgets(connection, [entry], released, {})
+        return NO_USAGE
+    bill = Bill(entry, used)
+    charged = postings.charges(connection, [bill], released)
+    line = postings.line(bill, charged) | {"at_ms": 1000 * (row.lease_until - LEASE_S), "recovered": 1}
+    is_new = connection.execute(insert_new(connection, usage_lines), line).rowcount
+    postings.move_budgets(connection, [entry], released, charged if is_new else {})
+    return used
 
 
 def orphans(connection: Connection, after: tuple[int, str] = (0, "")) -> list[Row[Any]]:

@@ -26,6 +26,14 @@ class OverLimit(Exception):
         self.whose = whose
 
 
+class PurseGone(Exception):
+    """A purse does not hold what it should: its lease has expired, or the row was never written."""
+
+    def __init__(self, purse_id: str) -> None:
+        super().__init__(purse_id)
+        self.purse_id = purse_id
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """What is billed and to whom. `id` is random and unique; `request_id` may not be."""
@@ -58,11 +66,21 @@ NO_USAGE = Usage(0, 0, "")
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """What is to be a usage line. `made_s` is the monotonic time of its making: it may be recorded much later."""
+    """What is to be a usage line.
+
+    Attributes:
+        made_s: monotonic time of its making: it may be recorded much later.
+        has_row: whether the request may have a reservation of its own.
+        purse_id: the purse that pays where it has none.
+        covered_micro_eur: how much of the cost that purse holds.
+    """
 
     entry: Entry
     used: Usage
     made_s: float = field(default_factory=time.monotonic)
+    has_row: bool = True
+    purse_id: str | None = None
+    covered_micro_eur: int = 0
 
 
 def over_limit(refused: OverLimit, caller: Caller, fault: Fault | None = None) -> ApiError:

@@ -148,7 +148,7 @@ def budget_set(connection: Connection, options: Namespace, _home: Path) -> str:
 def budget_list(connection: Connection, options: Namespace, _home: Path) -> str:
     """Limits, spent and held of an organisation and its users."""
     rows = organisations.list_budgets(connection, organisations.find(connection, options.org).id)
-    columns = ("user", "limit_micro_eur", "spent_micro_eur", "held_micro_eur")
+    columns = ("user", "limit_micro_eur", "spent_micro_eur", "held_micro_eur", "in_advance_micro_eur")
     return printing.table(columns, [row._asdict() | {"user": row.user or "(organisation)"} for row in rows])
 
 
@@ -198,7 +198,9 @@ def check(connection: Connection, _options: Namespace, _home: Path) -> str:
         raise OSError("\n".join(faults))
     recovered = audit.recovered(connection)
     dead = f"; {recovered} usage lines were recovered from processes that died" if recovered else ""
-    return f"usage, budgets and reservations add up{dead}"
+    in_advance = audit.in_advance(connection)
+    purses = f"; servers hold {in_advance} micro-EUR in advance" if in_advance else ""
+    return f"usage, budgets and reservations add up{dead}{purses}"
 
 
 def _secrets(connection: Connection, home: Path) -> Secrets:

@@ -61,13 +61,10 @@ class NameSet(TypeDecorator[frozenset[str]]):
 
 
 class Quantities(TypeDecorator[Mapping[str, int]]):
-    """Whole numbers by unit, stored as a JSON object; NULL stays None."""
+    """Whole numbers by unit, stored as a JSON object and written as its text; NULL stays None."""
 
     impl = Text
     cache_ok = True
-
-    def process_bind_param(self, value: Mapping[str, int] | None, dialect: Dialect) -> str | None:
-        return None if value is None else json.dumps(dict(value), sort_keys=True)
 
     def process_result_value(self, value: Any | None, dialect: Dialect) -> Mapping[str, int] | None:
         return None if value is None else json.loads(value)
@@ -111,11 +108,16 @@ class Database(Protocol):
         ...
 
 
+INSERTS: Mapping[str, Callable[[Table], postgresql.Insert | sqlite.Insert]] = {
+    "postgresql": postgresql.insert,
+    "sqlite": sqlite.insert,
+}
+"""What makes an INSERT that may meet a row, by dialect."""
+
+
 def insert_new(connection: Connection, table: Table) -> Insert:
     """An INSERT that does nothing if the row exists; `rowcount` is then 0."""
-    if connection.dialect.name == "postgresql":
-        return postgresql.insert(table).on_conflict_do_nothing()
-    return sqlite.insert(table).on_conflict_do_nothing()
+    return INSERTS[connection.dialect.name](table).on_conflict_do_nothing()
 
 
 class _NowS(FunctionElement[int]):

@@ -1,6 +1,6 @@
 """SQLite behind one writer thread with group commit.
 
-All queued transactions share one `BEGIN IMMEDIATE .. COMMIT`, each in a savepoint of its own: one that fails rolls back
+All queued transactions share one `BEGIN IMMEDIATE .. COMMIT`, each in a savepoint of its own: what fails rolls back
 alone, and hundreds share the cost of one fsync. Callers get their result after the commit; those that did not ask for
 durability get it as soon as the row is written, unless the last commit failed.
 """
@@ -44,7 +44,7 @@ def journal_mode(version: tuple[int, int, int]) -> str:
     major, minor, patch = version
     if version >= WAL_FIXED or patch >= WAL_BACKPORTS.get((major, minor), 1 << 30):
         return "WAL"
-    return "TRUNCATE"
+    return "PERSIST"
 
 
 @dataclass(slots=True, eq=False)
@@ -153,7 +153,7 @@ class SqliteDatabase:
             with self._engine.connect() as connection:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
                 for job in jobs:
-                    _run_in_savepoint(connection, job)
+                    _run(connection, job, is_alone=len(jobs) == 1)
                     if self._healthy and not job.durable:
                         self._inbox.deliver([job])
                 connection.commit()
@@ -168,16 +168,19 @@ class SqliteDatabase:
             return False
 
 
-def _run_in_savepoint(connection: Connection, job: _Transaction) -> None:
+def _run(connection: Connection, job: _Transaction, is_alone: bool) -> None:
+    """Runs a job in a savepoint of its own, and without where there is nobody whose work it could take along."""
     raw = cast(sqlite3.Connection, connection.connection.dbapi_connection)
-    raw.execute("SAVEPOINT job")
+    if not is_alone:
+        raw.execute("SAVEPOINT job")
     try:
         job.result = job.transaction(connection)
     except Exception as error:
         # A full disk or an I/O error may have ended the whole transaction; then this raises, and the group fails.
-        raw.execute("ROLLBACK TO job")
+        raw.execute("ROLLBACK" if is_alone else "ROLLBACK TO job")
         job.error = _public(error)
-    raw.execute("RELEASE job")
+    if not is_alone:
+        raw.execute("RELEASE job")
 
 
 def _public(error: Exception) -> Exception:

@@ -62,6 +62,9 @@ def _billed_to() -> tuple[Column[Any], ...]:
     )
 
 
+PURSE = "purse"
+"""`line` of a reservation that holds money for requests in advance, and not for a single one."""
+
 organisations = _table(
     "organisations",
     Column("id", Number, primary_key=True),

@@ -249,7 +249,8 @@ def app_over(service: Service) -> FastAPI:
     """The app over a service, with the routes that are read already."""
     app = copy(routed())
     app.user_middleware = [
-        Middleware(one.cls, *one.args, **{**one.kwargs, "service": service}) for one in app.user_middleware
+        Middleware(one.cls, *one.args, **{**one.kwargs, "service": service}) if "service" in one.kwargs else one
+        for one in app.user_middleware
     ]
     return app
 

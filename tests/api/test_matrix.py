@@ -7,6 +7,8 @@ of them (`tests.api.world`).
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -16,7 +18,7 @@ from starlette.routing import Mount, Route, WebSocketRoute
 from contract.access import TARIFFS
 from contract.limits import CHAT_BODY_BYTES, SPEECH_BODY_BYTES
 from deployments.ingress import app as ingress_app
-from deployments.ingress.app import build_app, check_routes
+from deployments.ingress.app import build_app, check_routes, only_admission
 from deployments.ingress.context import Service
 from state import State
 from tests.api.asgi import Answer, ask
@@ -79,6 +81,34 @@ def check_admitted(operation: Operation, answer: Answer) -> None:
     assert not operation.body or answer.status in operation.answers
     assert answer.status not in REFUSALS
     assert answer.status < 500 or (answer.status == 501 and operation.plain in NOT_AVAILABLE)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=str)
+async def test_the_short_way_answers_as_the_whole_of_fastapi(
+    world: World, operation: Operation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ingress_app, "only_admission", lambda route: None)
+    whole = replace(world, app=build_app(world.service))
+    bodies = (operation.body, b"", b"{", b"[1]", b'{"surplus": 1}')
+    cases = [("everything", body) for body in bodies] + [(who, b"{") for who in (*KEYLESS, "nothing", "used up")]
+    for who, body in cases:
+        short, long = [_comparable(await each.ask(operation, who, body)) for each in (world, whole)]
+        assert short == long, (who, body)
+
+
+def test_the_short_way_serves_what_needs_an_admission_and_no_more() -> None:
+    short = {route.path for route, _ in keyed_routes() if only_admission(route)}
+    assert {"/v1/chat/completions", "/audio/speech", "/v1/decisions", "/v1/embeddings"} < short
+    assert all("{" in route.path for route, _ in keyed_routes() if route.path not in short)
+
+
+def _comparable(answer: Answer) -> tuple[int, dict[str, str], str]:
+    """What two answers to one request have in common: numbers differ, and what an engine has made by chance."""
+    texts = {name: _NUMBERS.sub("#", text) for name, text in answer.headers.items() if name != "content-length"}
+    return answer.status, texts, "" if answer.status < 400 else _NUMBERS.sub("#", answer.body.decode())
+
+
+_NUMBERS = re.compile(r"\b\w*\d[\w.-]*")
 
 
 # --- order, rate, plan and budget ------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 
 from tests.api.bodies import BODIES
 from tests.api.conftest import Api, refused
+from tests.docs.pages import ROOT
 from tests.state.books import eventually
 
 
@@ -298,3 +301,13 @@ async def test_only_paths_with_the_version_are_documented(document: dict[str, An
         "/files/{name}",
         "/v2/rerank",
     }
+
+
+def test_what_others_have_written_before_does_not_turn_our_alternatives_around() -> None:
+    program = (
+        "import typing; typing.NotRequired[str | int]\n"
+        "from pydantic import TypeAdapter; from contract.mcp import RpcMessage\n"
+        "print([each['type'] for each in TypeAdapter(RpcMessage).json_schema()['properties']['id']['anyOf']])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['integer', 'string']"

@@ -136,7 +136,7 @@ class LocalHandle:
 
     replica: Any
 
-    def options(self, stream: bool) -> LocalHandle:
+    def options(self, stream: bool, **_: str) -> LocalHandle:
         return self
 
     def running(self) -> int:
@@ -158,7 +158,7 @@ class LocalHandle:
 def gate_to(model: Model, watch: StartWatch) -> Gate:
     """A real gate before a real replica, whose adapter obeys."""
     assert model.serving
-    kind = REPLICAS[model.noun].func_or_class
+    kind = REPLICAS[model.noun]
     replica: Replica = object.__new__(kind)
     replica._adapter, replica.load_s = models.load(model), 0.0
     handle: Any = LocalHandle(replica)

@@ -53,6 +53,7 @@ class World:
     """The app and every kind of `Authorization` value, by name."""
 
     app: FastAPI
+    service: Service
     state: State
     headers: dict[str, list[tuple[bytes, bytes]]] = field(default_factory=dict)
 
@@ -68,8 +69,8 @@ async def world() -> AsyncIterator[World]:
         state = await open_state(home)
         # A window of a minute could end between two requests of one test; this one ends in 2053.
         state.rates = Rates(window_s=YEARS_S)
-        engines = local_engines(CATALOG)
-        made = World(build_app(Service(CATALOG, engines, state)), state)
+        service = Service(CATALOG, local_engines(CATALOG), state)
+        made = World(build_app(service), service, state)
         pepper = state.secrets.derive(PEPPER)
         for who, key in (await state.database.run(lambda connection: _populate(connection, pepper))).items():
             made.headers[who] = _bearer(key.text)

@@ -101,7 +101,7 @@ class Handle:
         self.warm_calls = 0
         self.jobs: list[tuple[Any, ...]] = []
 
-    def options(self, stream: bool) -> Handle:
+    def options(self, stream: bool, **_: str) -> Handle:
         return self
 
     def __getattr__(self, method: str) -> Handle:

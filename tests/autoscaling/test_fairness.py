@@ -63,7 +63,7 @@ class Handle:
         self._router._asyncio_router = SimpleNamespace(_metrics_manager=self.metrics)  # type: ignore[assignment]
         self.answer = SimpleNamespace(remote=engine.answer)
 
-    def options(self, stream: bool) -> Handle:
+    def options(self, stream: bool, **_: str) -> Handle:
         return self
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Coroutine, Iterator
 from typing import Any
 
@@ -79,7 +80,7 @@ async def test_free_slots_are_those_that_this_process_leaves(view: View, handle:
 async def test_an_engine_is_failing_once_its_start_is_known_to_have_failed(view: View, handle: Handle) -> None:
     engine = gate(handle)
     assert not engine.is_failing()
-    engine._watch.noticed = Start.FAILED  # type: ignore[attr-defined]
+    engine._waker._watch.noticed = Start.FAILED  # type: ignore[attr-defined]
     assert engine.is_failing()
     view.replicas = 1
     assert not engine.is_failing()
@@ -128,23 +129,23 @@ async def test_start_that_fails_ends_the_wait(handle: Handle) -> None:
     waiting = gate(handle, when_cold="wait")
     call = asyncio.create_task(ask(waiting))
     await asyncio.sleep(0)
-    waiting._watch.failed.set()  # type: ignore[attr-defined]
+    waiting._waker._watch.failed.set()  # type: ignore[attr-defined]
     assert await fault_of(call) == "ENGINE_FAILED"
 
 
 async def test_engine_that_refuses_tells_once_its_start_has_failed_and_forgets_it_when_it_runs(handle: Handle) -> None:
     refusing = gate(handle, when_cold="refuse")
     assert await fault_of(ask(refusing)) == "WARMING_UP"
-    refusing._watch.failed.set()  # type: ignore[attr-defined]
+    refusing._waker._watch.failed.set()  # type: ignore[attr-defined]
     for _ in range(5):
         await asyncio.sleep(0)
     assert await fault_of(ask(refusing)) == "ENGINE_FAILED"
-    refusing._watch.failed.clear()  # type: ignore[attr-defined]
+    refusing._waker._watch.failed.clear()  # type: ignore[attr-defined]
     handle.started.set()
-    assert refusing._warming is not None
-    await refusing._warming
+    assert refusing._waker.warming is not None
+    await refusing._waker.warming
     assert await ask(refusing) == "done"
-    assert refusing.start is Start.COLD
+    assert not refusing._waker.has_failed
 
 
 async def test_client_that_leaves_does_not_take_the_warm_call_with_it(handle: Handle) -> None:
@@ -197,6 +198,50 @@ async def test_deadline_holds_for_each_item_of_a_stream(running: Handle) -> None
     assert await anext(items) == "first"
     assert await fault_of(anext(items)) == "UPSTREAM_TIMEOUT"
     assert running.response.cancelled
+
+
+async def test_time_that_a_client_takes_between_items_is_none_of_the_engines(running: Handle) -> None:
+    running.response = Response("end", items=["first", "second"])
+    items = items_of(gate(running, deadline_s=0.01))
+    assert await anext(items) == "first"
+    await asyncio.sleep(0.03)
+    assert await anext(items) == "second"
+    await items.aclose()
+
+
+async def test_every_item_has_the_whole_deadline(running: Handle) -> None:
+    class Steady(Response):
+        async def __anext__(self) -> Any:
+            await asyncio.sleep(0.1)
+            return await super().__anext__()
+
+    running.response = Steady(asyncio.Event(), items=list("abcde"))
+    items = items_of(gate(running, deadline_s=0.3))
+    assert [await anext(items) for _ in "abcde"] == list("abcde"), "together they took longer"
+    assert await fault_of(anext(items)) == "UPSTREAM_TIMEOUT"
+
+
+@pytest.mark.parametrize("streams", [False, True], ids=["call", "stream"])
+async def test_who_is_cancelled_when_the_deadline_passes_is_cancelled(running: Handle, streams: bool) -> None:
+    running.response = Response(asyncio.Event())
+    engine = gate(running, deadline_s=0.01)
+    call = asyncio.ensure_future(anext(items_of(engine)) if streams else ask(engine))
+    asyncio.get_running_loop().call_later(0.01, call.cancel)
+    await asyncio.sleep(0)
+    time.sleep(0.03)  # noqa: ASYNC251  # both timers are due in the same turn
+    with pytest.raises((asyncio.CancelledError, ApiError)) as caught:
+        await call
+    assert isinstance(caught.value, asyncio.CancelledError)
+
+
+async def test_a_deadline_leaves_its_task_as_it_was(running: Handle) -> None:
+    running.response = Response(asyncio.Event())
+    assert await fault_of(ask(gate(running, deadline_s=0.01))) == "UPSTREAM_TIMEOUT"
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+    async with asyncio.timeout(60):
+        await asyncio.sleep(0)
 
 
 async def test_leaving_a_stream_cancels_the_engines_work(running: Handle) -> None:

@@ -14,6 +14,7 @@ import ray
 from ray.serve._private.router import AsyncioRouter, CurrentLoopRouter, RouterMetricsManager
 from ray.serve.request_router import PendingRequest
 
+from autoscaling.ray_internals.start import NOT_STARTED
 from deployments.fork_server.plan import OF_EVERY_REPLICA
 
 FUNCTIONS = {
@@ -28,6 +29,12 @@ FUNCTIONS = {
     "ray.serve._private.router:RouterMetricsManager.push_autoscaling_metrics_to_controller": ["self"],
     "ray.serve._private.router:RouterMetricsManager.inc_num_queued_requests": ["self"],
     "ray.serve._private.router:RouterMetricsManager.dec_num_queued_requests": ["self"],
+    "ray.serve._private.controller:ServeController.run_control_loop_step": [
+        "self",
+        "start_time",
+        "recovering_timeout",
+        "num_loops",
+    ],
     # autoscaling/ray_internals/start.py
     "ray._private.accelerators:get_accelerator_manager_for_resource": ["resource_name"],
     "ray._common.utils:import_attr": ["full_path", "reload_module"],
@@ -111,8 +118,26 @@ def test_handle_counts_and_reports_what_waits_by_these_names() -> None:
     assert "QUEUED_REQUESTS_KEY: self.num_queued_requests" in inspect.getsource(RouterMetricsManager)
 
 
+def test_processes_that_are_not_started_are_known_to_ray_by_these_names() -> None:
+    parameters = named("ray._private.parameter:RayParams")
+    assert inspect.signature(parameters).parameters.keys() >= NOT_STARTED.keys()
+    assert "ray._private.parameter.RayParams(" in inspect.getsource(ray.init)
+
+
+@pytest.mark.parametrize("name", ["RAY_SERVE_CONTROL_LOOP_INTERVAL_S", "RAY_SERVE_METRICS_EXPORT_INTERVAL_MS"])
+def test_settings_of_an_idle_graph_are_read_by_serve(name: str) -> None:
+    assert f'"{name}"' in inspect.getsource(import_module("ray.serve._private.constants"))
+
+
+def test_a_step_of_the_controllers_loop_is_whole_whoever_takes_it() -> None:
+    """It awaits nothing, so that a step of its own and one that is asked for do not meet in the middle."""
+    step = named("ray.serve._private.controller:ServeController.run_control_loop_step")
+    assert "await " not in inspect.getsource(step)
+    assert "self._controller_handle = controller_handle" in inspect.getsource(RouterMetricsManager.__init__)
+
+
 def test_serve_still_reports_what_it_counted_before_the_call() -> None:
-    """Once it does not, `autoscaling.ray_internals.metrics.report_waiting` can go."""
+    """Once it does not, `autoscaling.ray_internals.metrics.hurried` need not report."""
     source = inspect.getsource(RouterMetricsManager.wrap_queued_request)
     assert "push_autoscaling_metrics_to_controller" in source
     assert "_add_autoscaling_metrics_point" not in source

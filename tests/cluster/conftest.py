@@ -82,7 +82,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     weights.mkdir(parents=True, exist_ok=True)
     (home / "weights").symlink_to(weights.resolve())
     port = _free_port()
-    environment = os.environ | {"PARLANCE_HOME": str(home)}
+    # An operator's own PYTHONPATH is added to and does not replace what workers need.
+    environment = os.environ | {"PARLANCE_HOME": str(home), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "launch", "tests/cluster/graph.yaml", "--port", str(port)]
     log = (home / "serve.log").open("w")
     process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True)

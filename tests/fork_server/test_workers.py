@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
+import pytest
+
+from deployments.fork_server import server
 from tests.fork_server.node import Node
 
 
@@ -64,3 +68,12 @@ def _umask() -> int:
     current = os.umask(0)
     os.umask(current)
     return current
+
+
+def test_a_server_ends_that_nobody_has_asked_for_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert server.REST_S == 24 * 60 * 60
+    monkeypatch.setattr(server, "REST_S", 0.01)
+    raylet = os.pidfd_open(os.getpid())
+    with server.listen(str(tmp_path / "socket")) as listener:
+        assert not server.serve(listener, raylet, lambda connection: pytest.fail("nobody asks"))
+    os.close(raylet)

@@ -222,7 +222,7 @@ async def test_me_shows_plan_limits_and_spend(authenticating: Accounts, database
     key = await make_key(database, user="eve")
     await make_key(database, user="bob")
     shown = await authenticating.describe(await authenticating.authenticate(bearer(key)))
-    nothing = {"limit_micro_eur": None, "spent_micro_eur": 0, "held_micro_eur": 0}
+    nothing = {"limit_micro_eur": None, "spent_micro_eur": 0, "held_micro_eur": 0, "in_advance_micro_eur": 0}
     assert shown["organisation"]["plan"] == "starter"
     assert shown["user"] == "eve"
     assert shown["spend"] == {"organisation": nothing, "user": nothing}

@@ -145,7 +145,7 @@ def test_budgets_are_set_lifted_and_listed(say: Say, acme: str) -> None:
     assert say("budget", "set", "--org", acme, "--limit-micro-eur", "0")[0] == 0
     assert say("budget", "set", "--org", acme, "--user", "eve", "--limit-micro-eur", "5000000")[0] == 0
     rows = [line.split() for line in say("budget", "list", "--org", acme)[1].splitlines()]
-    assert rows[1:] == [["(organisation)", "0", "0", "0"], ["eve", "5000000", "0", "0"]]
+    assert rows[1:] == [["(organisation)", "0", "0", "0", "0"], ["eve", "5000000", "0", "0", "0"]]
     assert say("budget", "set", "--org", acme, "--unlimited")[0] == 0
     assert say("budget", "list", "--org", acme)[1].splitlines()[1].split()[1] == "-"
 

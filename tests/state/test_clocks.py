@@ -21,7 +21,7 @@ HOUR_S = 3600
 async def test_a_node_whose_clock_is_an_hour_off_frees_and_loses_nothing(
     database: Database, blobs: Blobs, monkeypatch: pytest.MonkeyPatch, off_s: int
 ) -> None:
-    caller = await make_caller(database, 1000)
+    caller = await make_caller(database, 900)
     right, wrong = Ledger(database), Ledger(database)
     store = Idempotency(database, KEYRING)
     hold = await reserve(right, caller, 30)
@@ -55,7 +55,7 @@ async def test_a_node_whose_clock_is_an_hour_off_frees_and_loses_nothing(
 async def test_a_node_whose_clock_is_an_hour_off_takes_no_draft_from_its_worker(
     database: Database, blobs: Blobs, monkeypatch: pytest.MonkeyPatch, off_s: int
 ) -> None:
-    caller = await make_caller(database, 1000)
+    caller = await make_caller(database, 900)
     right = Drafts(database, blobs, await Clock.by(database))
     draft = await right.order(caller, PLAN, model="m", line="l", estimate_micro_eur=60, request_id="r")
     held = await right.claim(draft.id)

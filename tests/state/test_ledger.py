@@ -9,7 +9,7 @@ from sqlalchemy import Connection, select
 
 from contract.access import Caller
 from state.accounts import organisations
-from state.billing import postings
+from state.billing import upkeep
 from state.billing.ledger import Ledger
 from state.billing.usage import Bill, Usage
 from state.database.base import Database, now_s
@@ -130,6 +130,7 @@ async def test_no_request_id_escapes_its_bill(database: Database, limit: int | N
     caller, ledger = await make_caller(database, limit), Ledger(database)
     hold = await reserve(ledger, caller, 9, request_id)
     await hold.settle(9, 1, "tokens")
+    await ledger.close()
     assert await money(database, caller) == (9, 0)
 
 
@@ -242,7 +243,7 @@ async def test_a_limit_that_is_set_while_a_mark_is_on_its_way_finds_its_row(
     run, may_write = database.run, asyncio.Event()
 
     async def late(transaction: Any, **options: Any) -> Any:
-        if getattr(transaction, "func", None) is postings.mark:
+        if getattr(transaction, "func", None) is upkeep.mark:
             await may_write.wait()
         return await run(transaction, **options)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -13,11 +14,12 @@ from sqlalchemy import create_engine, select, update
 from state.accounts import organisations
 from state.billing import audit, postings, upkeep
 from state.billing.postings import LEASE_S
-from state.billing.usage import NO_USAGE, Bill, Entry, OverLimit, Usage
+from state.billing.purse import REQUESTS, SHARE, fill
+from state.billing.usage import NO_USAGE, Bill, Entry, OverLimit, PurseGone, Usage
 from state.database.tables import budgets, metadata, reservations, usage_lines
 
 AMOUNTS = st.integers(0, 60)
-LIMITS = st.none() | st.integers(0, 150)
+LIMITS = st.none() | st.integers(0, 150) | st.integers(150, 3000)
 ORG, USERS = 1, (None, 1, 2)
 
 
@@ -62,6 +64,7 @@ class LedgerMachine(RuleBasedStateMachine):
     """Random reservations, top-ups, settlements, repetitions, crashes and limits."""
 
     entries = Bundle("entries")
+    taken = Bundle("taken")
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,6 +78,9 @@ class LedgerMachine(RuleBasedStateMachine):
         self.known: dict[str, Entry] = {}
         self.marked: dict[str, int] = {}
         self.ended: set[str] = set()
+        self.purses: dict[int | None, Entry] = {}
+        self.free: dict[str, int] = {}
+        self.fills = 0
 
     def teardown(self) -> None:
         self.connection.close()
@@ -148,14 +154,84 @@ class LedgerMachine(RuleBasedStateMachine):
             self.oracle.held[entry.id] = (entry.user_id, 0)
         if entry.id in self.oracle.held:
             self.marked[entry.id] = cost
-        used = {entry: Usage(cost, 1, "tokens")}
-        postings.mark(self.connection, used, [entry] if is_free else [])
+        upkeep.mark(self.connection, [Bill(entry, Usage(cost, 1, "tokens"), has_row=not is_free)])
+
+    @rule(user=st.sampled_from(USERS), amount=st.integers(1, 4))
+    def fill(self, user: int | None, amount: int) -> None:
+        purse = self.purses.get(user)
+        is_new = purse is None or purse.id not in self.oracle.held
+        if is_new:
+            self.fills += 1
+            purse = self.purses[user] = Entry(f"purse-{self.fills}", ORG, user, "", "purse", "purse", "purse")
+            self.free[purse.id] = 0
+        free, room = self.free[purse.id], self.oracle.room(user)
+        times = min(REQUESTS, (room + free) // SHARE // amount)
+        expected = times * amount - free if times >= 2 and times * amount > free else 0
+        if not is_new and amount <= free:
+            return  # it would be taken, not filled
+        assert fill(self.connection, purse, is_new, free, amount) == expected
+        if expected:
+            self.oracle.held[purse.id] = (user, self.oracle.held.get(purse.id, (user, 0))[1] + expected)
+            self.free[purse.id] += expected
+
+    @rule(target=taken, user=st.sampled_from(USERS), amount=st.integers(1, 4))
+    def take(self, user: int | None, amount: int) -> object:
+        purse = self.purses.get(user)
+        if purse is None or self.free[purse.id] < amount:
+            return multiple()
+        self.free[purse.id] -= amount
+        entry = Entry(f"id-{len(self.known)}", ORG, user, "key", "request", "chat:m", "m")
+        self.known[entry.id] = entry
+        return entry, purse.id, amount
+
+    @rule(request=consumes(taken), cost=AMOUNTS, times=st.integers(1, 2))
+    def settle_from_a_purse(self, request: tuple[Entry, str, int], cost: int, times: int) -> None:
+        entry, purse_id, amount = request
+        covered = min(cost, amount + self.free[purse_id])
+        self.free[purse_id] += amount - covered
+        bill = Bill(entry, Usage(cost, 1, "tokens"), has_row=False, purse_id=purse_id, covered_micro_eur=covered)
+        if purse_id in self.oracle.held:
+            user, in_purse = self.oracle.held[purse_id]
+            self.oracle.held[entry.id], self.oracle.held[purse_id] = (user, covered), (user, in_purse - covered)
+        elif covered:
+            with pytest.raises(PurseGone):
+                postings.settle(self.connection, [bill])
+            bill = Bill(entry, Usage(cost, 1, "tokens"), has_row=False)
+        expected = self.oracle.settle(entry.id, entry.user_id, cost)
+        self.ended.add(entry.id)
+        for _ in range(times):
+            assert self.settle_like_a_ledger(bill) == expected
+
+    def settle_like_a_ledger(self, bill: Bill) -> int:
+        """A purse that has paid all it had cannot pay a bill again; then it is posted without."""
+        try:
+            (charged,) = postings.settle(self.connection, [bill])
+        except PurseGone:
+            (charged,) = postings.settle(self.connection, [replace(bill, purse_id=None, covered_micro_eur=0)])
+        return charged
+
+    @rule(target=entries, request=consumes(taken), cost=st.integers(1, 60))
+    def mark_from_a_purse(self, request: tuple[Entry, str, int], cost: int) -> Entry:
+        entry, purse_id, amount = request
+        bill = Bill(entry, Usage(cost, 1, "tokens"), has_row=False, purse_id=purse_id, covered_micro_eur=amount)
+        if purse_id not in self.oracle.held:
+            savepoint = self.connection.begin_nested()
+            with pytest.raises(PurseGone):
+                upkeep.mark(self.connection, [bill])
+            savepoint.rollback()
+            return entry
+        for _ in range(2):
+            upkeep.mark(self.connection, [bill])
+        user, in_purse = self.oracle.held[purse_id]
+        self.oracle.held[entry.id], self.oracle.held[purse_id] = (user, amount), (user, in_purse - amount)
+        self.marked[entry.id] = cost
+        return entry
 
     @rule(passed_s=st.sampled_from([1, 50, LEASE_S + 1]))
     def reap(self, passed_s: int) -> None:
         self.connection.execute(update(reservations).values(lease_until=reservations.c.lease_until - passed_s))
         for row in upkeep.orphans(self.connection):
-            used = postings.recover(self.connection, row.id)
+            used = upkeep.recover(self.connection, row.id)
             assert used is not None
             assert used.cost_micro_eur == self.marked.get(row.id, 0)
             self.ended.add(row.id)

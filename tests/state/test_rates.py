@@ -6,12 +6,17 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from limits import RateLimitItemPerSecond
+from limits.storage import MemoryStorage
+from limits.strategies import SlidingWindowCounterRateLimiter
 
 from contract.access import TARIFFS, Caller, Scope
 from contract.errors import ApiError
 from contract.limits import KEYLESS_REQUESTS
 from state import rates as rates_module
-from state.rates import Rates
+from state.rates import LocalWindows, Rates, whole_reset_s
 from tests.state.books import eventually, refusal
 from tests.state.servers import Redis
 
@@ -96,7 +101,7 @@ class _Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
     clock = _Clock()
-    for module in ("limits.aio.storage.memory", "limits.aio.strategies", "state.rates"):
+    for module in ("state.rates",):
         monkeypatch.setattr(f"{module}.time", clock)
     return clock
 
@@ -195,7 +200,7 @@ async def test_streams_of_a_key_are_counted_over_all_replicas(open_rates: Open, 
 async def test_streams_of_a_replica_that_died_are_free_when_their_lease_ends(
     open_rates: Open, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("state.rates.LEASE_S", 2)
+    monkeypatch.setattr("state.shared_streams.LEASE_S", 2)
     dead, alive = open_rates(redis.url, replicas=2), open_rates(redis.url, replicas=2)
     of = caller(key_id="lease", streams=1)
     held = dead.stream(of)
@@ -217,7 +222,7 @@ async def test_open_stream_is_renewed(open_rates: Open, redis: Redis, monkeypatc
     async with rates.stream(of):
         connection = rates._redis.bridge.get_connection()
         before = (await connection.zrange("parlance:streams:renewed", 0, -1, withscores=True))[0][1]
-        monkeypatch.setattr("state.rates.LEASE_S", 1000)
+        monkeypatch.setattr("state.shared_streams.LEASE_S", 1000)
         await rates.renew()
         assert (await connection.zrange("parlance:streams:renewed", 0, -1, withscores=True))[0][1] > before + 800
 
@@ -239,4 +244,24 @@ async def test_old_counters_are_swept(open_rates: Open, clock: _Clock) -> None:
         await rates.hit(caller(key_id=f"key-{number}"))
     clock.now_s += 1000
     await rates.hit(caller())
-    assert len(rates._local.storage.storage) <= 2
+    assert len(rates._local) == 1
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 90), st.sampled_from(["one", "two"])), max_size=60),
+    st.integers(1, 7),
+)
+def test_in_memory_it_counts_as_the_library_does(steps: list[tuple[float, str]], limit: int) -> None:
+    clock, window = _Clock(), RateLimitItemPerSecond(limit, 60)
+    clock.now_s = 6_000_000.0  # near zero the library takes the present window for the one before as well
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("limits.storage.memory", "limits.strategies", "state.rates"):
+            patch.setattr(f"{module}.time", clock)
+        ours, theirs = LocalWindows(60), SlidingWindowCounterRateLimiter(MemoryStorage())
+        for later_s, who in steps:
+            clock.now_s += later_s
+            verdict, is_allowed = ours.hit(who, limit), theirs.hit(window, who)
+            stats = theirs.get_window_stats(window, who)
+            assert (verdict.allowed, verdict.remaining) == (is_allowed, stats.remaining)
+            # Moments of this size have no more than microseconds, and a whole second may fall on either side.
+            assert abs(verdict.reset_s - whole_reset_s(stats.reset_time - clock.now_s, 60)) <= 1

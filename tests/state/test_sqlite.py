@@ -44,13 +44,13 @@ def rows(path: Path) -> list[int]:
 @pytest.mark.parametrize(
     ("version", "mode"),
     [
-        ((3, 40, 1), "TRUNCATE"),
-        ((3, 44, 5), "TRUNCATE"),
+        ((3, 40, 1), "PERSIST"),
+        ((3, 44, 5), "PERSIST"),
         ((3, 44, 6), "WAL"),
-        ((3, 45, 6), "TRUNCATE"),
-        ((3, 50, 6), "TRUNCATE"),
+        ((3, 45, 6), "PERSIST"),
+        ((3, 50, 6), "PERSIST"),
         ((3, 50, 7), "WAL"),
-        ((3, 51, 2), "TRUNCATE"),
+        ((3, 51, 2), "PERSIST"),
         ((3, 51, 3), "WAL"),
         ((3, 52, 0), "WAL"),
         ((4, 0, 0), "WAL"),
@@ -96,6 +96,16 @@ async def test_one_that_fails_does_not_take_the_others_along(numbers: SqliteData
     assert isinstance(results[3], RowRefused)
     assert (results[2], results[4]) == (3, 4)
     assert rows(tmp_path / "numbers.db") == [1, 3, 4]
+
+
+async def test_one_that_fails_alone_leaves_nothing_and_the_next_works(numbers: SqliteDatabase, tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError):
+        await numbers.run(insert(-1))
+    with pytest.raises(ZeroDivisionError):
+        await numbers.run(insert(-2), durable=False)
+    assert rows(tmp_path / "numbers.db") == []
+    assert await numbers.run(insert(1)) == 1
+    assert rows(tmp_path / "numbers.db") == [1]
 
 
 async def test_a_waiter_that_is_cancelled_does_not_stop_its_transaction(

@@ -5,7 +5,8 @@ stream_body(request, hold, most_bytes)  the same in pieces, as they come
 with_stall_limit(source, ...)           pieces of any body, as long as they keep coming
 watched(receive, look, every_s)         where a body comes from, as long as somebody wants it
 with_timeout(seconds, step)             one step of either, within a time
-ReplyPace                               the steps of a reply, within the time that its client may take for all of them
+BodyPace                                the steps of a body, within the time that all of them may take
+ReplyPace                               the same of a reply, whose client sets the pace
 
 Setting and cancelling a timer costs more than most steps: what a network takes or has brought is there at once. So a
 step is begun first, and gets a timer only when it has to wait.
@@ -31,12 +32,15 @@ R = TypeVar("R")
 
 
 async def read_body(request: Request, hold: Hold, most_bytes: int) -> bytes:
-    """The body of `request`. Raises as `stream_body`."""
-    body = bytearray()
-    async with aclosing(stream_body(request, hold, most_bytes)) as chunks:
-        async for chunk in chunks:
-            body += chunk
-    return bytes(body)
+    """The body of `request`, which comes in one message mostly. Raises as `stream_body`."""
+    pace, chunks, is_whole = BodyPace(BODY_IDLE_S, BODY_S), [], False
+    while not is_whole:
+        chunk, is_whole = _piece(await pace.step(request.receive()))
+        pace.length += len(chunk)
+        _refuse_longer(pace.length, most_bytes)
+        hold(len(chunk))
+        chunks.append(chunk)
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
 async def stream_body(request: Request, hold: Hold, most_bytes: int, hint: str = "") -> AsyncGenerator[bytes, None]:
@@ -48,8 +52,7 @@ async def stream_body(request: Request, hold: Hold, most_bytes: int, hint: str =
     async with aclosing(with_stall_limit(pieces(request), BODY_IDLE_S, BODY_S)) as chunks:
         async for chunk in chunks:
             length += len(chunk)
-            if length > most_bytes:
-                raise REQUEST_TOO_LARGE(f"the body is longer than {most_bytes} bytes{hint}")
+            _refuse_longer(length, most_bytes, hint)
             hold(len(chunk))
             yield chunk
 
@@ -58,12 +61,21 @@ async def pieces(request: Request) -> AsyncGenerator[bytes, None]:
     """What the network brings. Raises INVALID_REQUEST where it ends before its time."""
     is_whole = False
     while not is_whole:
-        message = await request.receive()
-        if message["type"] == "http.disconnect":
-            raise INVALID_REQUEST("the connection ended before the body was complete; send it again")
-        is_whole = not message.get("more_body", False)
-        if chunk := message.get("body"):
+        chunk, is_whole = _piece(await request.receive())
+        if chunk:
             yield chunk
+
+
+def _piece(message: Message) -> tuple[bytes, bool]:
+    """What a message brings of a body, and whether it is the last one."""
+    if message["type"] == "http.disconnect":
+        raise INVALID_REQUEST("the connection ended before the body was complete; send it again")
+    return message.get("body", b""), not message.get("more_body", False)
+
+
+def _refuse_longer(length: int, most_bytes: int, hint: str = "") -> None:
+    if length > most_bytes:
+        raise REQUEST_TOO_LARGE(f"the body is longer than {most_bytes} bytes{hint}")
 
 
 def watched(receive: Receive, look: Callable[[], Awaitable[None]], every_s: float) -> Receive:
@@ -89,30 +101,50 @@ def watched(receive: Receive, look: Callable[[], Awaitable[None]], every_s: floa
 async def with_stall_limit(
     source: AsyncGenerator[bytes, None], idle_s: float, most_s: float
 ) -> AsyncGenerator[bytes, None]:
-    """What `source` gives.
-
-    Raises UPLOAD_STALLED where that is nothing for `idle_s`, not all within `most_s`, or less in a second than a body
-    must bring.
-    """
-    loop = asyncio.get_running_loop()
-    began_s, length = loop.time(), 0
+    """What `source` gives. Raises as `BodyPace.step`."""
+    pace = BodyPace(idle_s, most_s)
     async with aclosing(source):
         while True:
-            # A byte now and then is no body on its way: so much must have come by now, or it ends.
-            slow_s = BODY_GRACE_S + length / BODY_LEAST_BYTES_PER_S
-            left_s = began_s + min(most_s, slow_s) - loop.time()
             try:
-                chunk = await with_timeout(min(idle_s, left_s), source.__anext__())
+                chunk = await pace.step(source.__anext__())
             except StopAsyncIteration:
                 return
-            except StepTimeout:
-                raise UPLOAD_STALLED(
-                    f"the body arrived too slowly: at most {idle_s:g} s may pass without a byte, "
-                    f"{max(0.0, most_s):.0f} s in all, and at least {BODY_LEAST_BYTES_PER_S} bytes must arrive "
-                    "per second; send it again"
-                ) from None
-            length += len(chunk)
+            pace.length += len(chunk)
             yield chunk
+
+
+class BodyPace:
+    """How slowly a body may come.
+
+    Args:
+        idle_s: that may pass without a byte.
+        most_s: that all of it may take.
+
+    Attributes:
+        length: bytes that have come.
+    """
+
+    __slots__ = ("_began_s", "_idle_s", "_loop", "_most_s", "length")
+
+    def __init__(self, idle_s: float, most_s: float) -> None:
+        self._idle_s, self._most_s = idle_s, most_s
+        self._loop = asyncio.get_running_loop()
+        self._began_s = self._loop.time()
+        self.length = 0
+
+    async def step(self, step: Awaitable[R]) -> R:
+        """Awaits `step`, which brings the next piece. Raises UPLOAD_STALLED where it or the body takes too long."""
+        # A byte now and then is no body on its way: so much must have come by now, or it ends.
+        slow_s = BODY_GRACE_S + self.length / BODY_LEAST_BYTES_PER_S
+        left_s = self._began_s + min(self._most_s, slow_s) - self._loop.time()
+        try:
+            return await with_timeout(min(self._idle_s, left_s), step)
+        except StepTimeout:
+            raise UPLOAD_STALLED(
+                f"the body arrived too slowly: at most {self._idle_s:g} s may pass without a byte, "
+                f"{max(0.0, self._most_s):.0f} s in all, and at least {BODY_LEAST_BYTES_PER_S} bytes must arrive "
+                "per second; send it again"
+            ) from None
 
 
 class StepTimeout(Exception):

@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
@@ -60,12 +59,12 @@ class Trace:
     resources: ExitStack = field(default_factory=ExitStack)
     holder: Holder | None = None
 
-    def headers(self) -> dict[str, str]:
+    def headers(self) -> Iterator[tuple[bytes, bytes]]:
         """Headers of every reply: the id, where the time went, and the rate limit once a key is known."""
         headers = dict.fromkeys(self.shape.id_headers, self.request_id) | {"server-timing": self._server_timing()}
         if self.rate:
             headers |= _rate_headers(self.rate)
-        return headers
+        return ((name.encode("ascii"), value.encode("ascii")) for name, value in headers.items())
 
     def refusal(self, error: ApiError) -> JSONResponse:
         """The reply that tells `error`, in the shape of this path's wire."""
@@ -178,11 +177,11 @@ class _ReplySender:
             raise BrokenOff from None
 
     def _add_headers(self, message: Message) -> None:
-        headers: Any = MutableHeaders(scope=message)
-        for name, value in self._trace.headers().items():
-            headers.setdefault(name, value)
+        headers = message["headers"] = list(message.get("headers", ()))
+        present = {name for name, _ in headers}
+        headers += [header for header in self._trace.headers() if header[0] not in present]
         if self._cors:
-            self._cors.add_headers(self._scope, headers)
+            self._cors.add_headers(self._scope, MutableHeaders(scope=message))
 
 
 def in_pieces(message: Message) -> Iterator[Message]:

@@ -85,7 +85,7 @@ async def download(request: Request, name: str) -> Response:
     if blob is None:
         raise NOT_FOUND("the file at this address has been deleted")
     headers = {"content-length": str(blob.size_bytes), "cache-control": "private", "x-content-type-options": "nosniff"}
-    return StreamedReply(blob.chunks, _media_type(name), headers)
+    return StreamedReply(blob.chunks, headers=headers, media_type=_media_type(name))
 
 
 @open_router.put("/files/{name:path}", openapi_extra=documented(None, Uploaded, keyed=False, **RECORDING))

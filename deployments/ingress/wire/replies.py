@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from starlette.responses import StreamingResponse
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from contract.catalog import Model, SpeechModel
 from contract.chat.engine import ChatBatch
@@ -32,22 +32,57 @@ MOST_PLACES = 64
 
 
 class StreamedReply(StreamingResponse):
-    """A reply over a source that has been started already.
+    """A reply over a source that has been started already, and that is closed whatever happens.
 
-    The source is closed whatever happens, also if the client is gone before the first byte: a generator that is never
-    iterated would never run its `finally`, and the engine would work on for nobody.
+    A generator that is never iterated would never run its `finally`, and the engine would work on for nobody. No task
+    listens for a client that goes: Serve cancels that of its request.
     """
 
-    def __init__(self, body: AsyncGenerator[bytes, None], media_type: str, headers: Mapping[str, str]) -> None:
-        super().__init__(body, media_type=media_type, headers=headers)
-        self._body = body
+    body_iterator: AsyncGenerator[bytes, None]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Streams, and closes the source."""
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            await self._body.aclose()
+        async with aclosing(self.body_iterator):
+            await self.stream_response(send)
+
+
+class EventReply(StreamedReply):
+    """A reply of events, with one in place of silence.
+
+    A task takes and sends what the source gives, and the request's own looks for silence: it has one timer, however
+    many events there are.
+    """
+
+    def __init__(
+        self, body: AsyncGenerator[bytes, None], headers: Mapping[str, str], keep_alive: bytes, keepalive_s: float
+    ) -> None:
+        super().__init__(body, headers=headers, media_type="text/event-stream")
+        self._keep_alive, self._keepalive_s = keep_alive, keepalive_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Streams, and closes the source."""
+        loop, turn = asyncio.get_running_loop(), asyncio.Lock()
+        sent_s = loop.time()
+
+        async def send_in_turn(message: Message) -> None:
+            nonlocal sent_s
+            async with turn:
+                await send(message)
+            sent_s = loop.time()
+
+        def silent_s() -> float:
+            return 0.0 if turn.locked() else loop.time() - sent_s
+
+        async with aclosing(self.body_iterator):
+            sending = loop.create_task(self.stream_response(send_in_turn))
+            try:
+                while not (await asyncio.wait({sending}, timeout=self._keepalive_s - silent_s()))[0]:
+                    if silent_s() >= self._keepalive_s:
+                        await send_in_turn({"type": "http.response.body", "body": self._keep_alive, "more_body": True})
+                sending.result()
+            finally:
+                sending.cancel()
+                await asyncio.wait({sending})
 
 
 async def byte_stream(
@@ -58,7 +93,7 @@ async def byte_stream(
     body = _after(first, source)
     # Started, so that closing it runs its `finally`; the empty item costs nothing on the wire.
     await anext(body)
-    return StreamedReply(body, media_type, headers)
+    return StreamedReply(body, headers=headers, media_type=media_type)
 
 
 async def _after(first: bytes, source: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
@@ -71,10 +106,6 @@ async def _after(first: bytes, source: AsyncGenerator[bytes, None]) -> AsyncGene
         await source.aclose()
 
 
-def _failed(error: ApiError) -> bytes:
-    return event(error.body())
-
-
 @dataclass(frozen=True, slots=True)
 class StreamFormat:
     """What a wire sends beside its own events.
@@ -85,7 +116,7 @@ class StreamFormat:
     """
 
     keep_alive: bytes = KEEP_ALIVE
-    failed: Callable[[ApiError], bytes] = _failed
+    failed: Callable[[ApiError], bytes] = lambda error: event(error.body())
 
 
 PLAIN = StreamFormat()
@@ -104,6 +135,9 @@ async def event_stream(
     decided, so that `source` can fill them until its first item.
     """
     first = asyncio.ensure_future(anext(source))
+    body = _body(first, source, stream_format)
+    # Started, so that closing it runs its `finally`; the empty item costs nothing on the wire.
+    await anext(body)
     try:
         await asyncio.wait({first}, timeout=keepalive_s)
         if first.done():
@@ -111,44 +145,30 @@ async def event_stream(
     except StopAsyncIteration:
         pass
     except BaseException:
-        await _stop(first, source)
+        await body.aclose()
         raise
-    body = _body(first, source, keepalive_s, stream_format)
-    # Started, so that closing it runs its `finally`; the empty item costs nothing on the wire.
-    await anext(body)
-    return StreamedReply(body, "text/event-stream", {**NO_CACHE, **headers})
+    return EventReply(body, {**NO_CACHE, **headers}, stream_format.keep_alive, keepalive_s)
 
 
 async def _body(
-    pending: asyncio.Future[bytes], source: AsyncGenerator[bytes, None], keepalive_s: float, stream_format: StreamFormat
+    first: asyncio.Future[bytes], source: AsyncGenerator[bytes, None], stream_format: StreamFormat
 ) -> AsyncGenerator[bytes, None]:
     try:
         yield b""
-        while True:
-            await asyncio.wait({pending}, timeout=keepalive_s)
-            if not pending.done():
-                yield stream_format.keep_alive
-                continue
-            try:
-                item = pending.result()
-            except StopAsyncIteration:
-                return
-            pending = asyncio.ensure_future(anext(source))
+        yield await first
+        async for item in source:
             yield item
+    except StopAsyncIteration:
+        pass
     except ApiError as error:
         yield stream_format.failed(error)
     except Exception:
         yield stream_format.failed(INTERNAL_ERROR())
         raise
     finally:
-        await _stop(pending, source)
-
-
-async def _stop(pending: asyncio.Future[bytes], source: AsyncGenerator[bytes, None]) -> None:
-    """Cancels the item under way, then closes the source. A running generator cannot be closed."""
-    pending.cancel()
-    await asyncio.wait({pending})
-    await source.aclose()
+        first.cancel()  # a running generator cannot be closed
+        await asyncio.wait({first})
+        await source.aclose()
 
 
 class ChunkEncoder(Protocol):

@@ -1,0 +1,119 @@
+"""What has slid: a short run of the benchmarks that have a comparison, beside the ratios of `ratios.toml`.
+
+    make bench QUICK=1
+    python -m benchmarks.speed.quick                  all, in less than four minutes on two cores
+    python -m benchmarks.speed.quick gateway chat     these only
+    python -m benchmarks.speed.quick --keep           writes what it measures into ratios.toml
+
+A ratio divides ours by something that runs on the same machine in the same run, so it can be compared with one of
+another day. It still varies by a tenth from run to run and differs between kinds of processors: a line that says `slid`
+is a reason to run that benchmark as a whole, and no verdict. The exit status is 0 whatever slid.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+
+from benchmarks.servers import working_folder
+
+COMMITTED = Path(__file__).parent / "ratios.toml"
+BENCHMARKS = ("gateway", "chat", "decisions", "embeddings", "speech")
+"""Modules of this folder with a function `ratios`."""
+
+TOLERANCE = 0.15
+"""By how much a ratio may be worse before it counts as slid."""
+
+Ratios = Mapping[str, float]
+"""By what is measured. What ends with `RATE` should be high, everything else is time and should be low."""
+RATE = "rate"
+
+
+def main() -> None:
+    """Entry point."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.speed.quick",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
+    parser.add_argument("--keep", action="store_true", help="write the ratios of this run into ratios.toml")
+    parser.add_argument("--one", choices=BENCHMARKS, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(_measured(options.one)))
+        return
+    if unknown := set(options.names) - set(BENCHMARKS):
+        parser.error(f"there is no benchmark {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}")
+    committed = tomllib.loads(COMMITTED.read_text("utf-8"))
+    print(HEAD)
+    results: dict[str, Ratios] = {}
+    for name in options.names or BENCHMARKS:
+        results[name] = _run(name)
+        print(rows(name, results[name], committed.get(name, {})), flush=True)
+    print(f"load average {os.getloadavg()[0]:.1f}")
+    if options.keep:
+        COMMITTED.write_text(text_of(committed | results), "utf-8")
+
+
+def _measured(name: str) -> Ratios:
+    ratios: Callable[[Path], Ratios] = import_module(f"benchmarks.speed.{name}").ratios
+    with working_folder(f"{name}-") as folder:
+        return ratios(folder)
+
+
+def _run(name: str) -> Ratios:
+    """The ratios of one benchmark, which has a process of its own: its imports must not weigh on the next."""
+    command = [sys.executable, "-m", "benchmarks.speed.quick", "--one", name]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"the benchmark {name} failed; `python -m benchmarks.speed {name}` runs it alone")
+    ratios: Ratios = json.loads(done.stdout.splitlines()[-1])
+    return ratios
+
+
+HEAD = "| benchmark | ratio | committed | now | |\n|---|---|---|---|---|"
+
+
+def rows(name: str, now: Ratios, committed: Ratios) -> str:
+    """Markdown rows of one benchmark."""
+    return "\n".join(
+        f"| {name} | {ratio} | {_number(committed.get(ratio))} | {value:.2f} | "
+        f"{verdict(ratio, value, committed.get(ratio))} |"
+        for ratio, value in now.items()
+    )
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
+def verdict(ratio: str, now: float, committed: float | None) -> str:
+    """What happened to a ratio, in words."""
+    if committed is None:
+        return "new"
+    gain = now / committed if ratio.endswith(RATE) else committed / now
+    if gain < 1 - TOLERANCE:
+        return f"**slid** by {1 - gain:.0%}"
+    if gain > 1 + TOLERANCE:
+        return f"better by {gain - 1:.0%}"
+    return "as before"
+
+
+def text_of(ratios: Mapping[str, Ratios]) -> str:
+    """TOML."""
+    lines = ["# Ours divided by the other's, measured by `python -m benchmarks.speed.quick --keep` on two cores."]
+    for name, each in ratios.items():
+        lines += ["", f"[{name}]", *(f'"{ratio}" = {value:.2f}' for ratio, value in each.items())]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""What a graph that was really started keeps running, and what reaches it: nothing slower or larger goes unnoticed."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+import ray
+from ray._private.runtime_env.context import RuntimeEnvContext
+
+from benchmarks.speed.idle_memory import title
+from deployments.fork_server.plan import ENTER
+from tests.cluster.conftest import Server
+
+pytestmark = pytest.mark.cluster
+
+SETUP = Path(ray.__file__).with_name("_private") / "workers/setup_worker.py"
+
+ALWAYS = {
+    "gcs_server",
+    "raylet",
+    "dashboard",
+    "ray::DashboardAgent",
+    "ray::RuntimeEnvAgent",
+    "ray::ServeController",
+    "ray::ProxyActor",
+    "ray::HAProxyManager",
+    "ray::ServeReplica:parlance:ingress",
+    "haproxy",
+}
+"""What runs while nothing is asked, beside the fork server. Ray's Python processes are 50 to 150 MiB each."""
+
+OF_ENGINES = ("libtorch", "onnxruntime", "ctranslate2")
+"""Libraries of hundreds of megabytes."""
+
+
+def always(server: Server) -> dict[str, psutil.Process]:
+    """By title, whatever is no engine and no spare worker."""
+    processes = {title(process): process for process in psutil.Process(server.pid).children(recursive=True)}
+    return {
+        name: process
+        for name, process in processes.items()
+        if name in ALWAYS or not name.startswith(("ray::ServeReplica", "ray::IDLE", "parlance::"))
+    }
+
+
+@pytest.mark.smoke
+def test_a_worker_starts_without_a_python_that_imports_ray(server: Server, tmp_path: Path) -> None:
+    """As the raylet would start one, on a machine without the shell that Ray's own way needs."""
+    worker = tmp_path / "worker.py"
+    worker.write_text("print('a worker')")
+    python = shlex.join([sys.executable, "-I", "-S", str(ENTER), "{}"])
+    context = f"--serialized-runtime-env-context={RuntimeEnvContext(py_executable=python).serialize()}"
+    command = [sys.executable, str(SETUP), str(worker), context, "--language=PYTHON"]
+    environment = always(server)["raylet"].environ() | {"PATH": "/nowhere"}
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "a worker", done.stderr
+
+
+@pytest.mark.smoke
+def test_nothing_runs_that_nobody_needs(server: Server) -> None:
+    assert always(server).keys() == ALWAYS
+
+
+@pytest.mark.smoke
+def test_no_process_but_engines_has_libraries_of_engines(server: Server) -> None:
+    for name, process in always(server).items():
+        mapped = {Path(one.path).name for one in process.memory_maps()}
+        assert not [library for library in mapped if any(part in library for part in OF_ENGINES)], name
+
+
+@pytest.mark.smoke
+def test_the_controller_runs_with_the_settings_of_an_idle_graph(server: Server) -> None:
+    environment = always(server)["ray::ServeController"].environ()
+    assert environment["RAY_SERVE_CONTROL_LOOP_INTERVAL_S"] == "0.25"
+    assert environment["RAY_SERVE_METRICS_EXPORT_INTERVAL_MS"] == "1000"

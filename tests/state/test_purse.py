@@ -1,0 +1,377 @@
+"""Money that a process holds in advance: what it may be, who may have it, and what becomes of it."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, delete, select, update
+
+from contract.access import Caller
+from contract.errors import STATE_UNAVAILABLE, ApiError
+from state.billing import audit, purse
+from state.billing import ledger as ledger_module
+from state.billing.ledger import Ledger
+from state.billing.postings import LEASE_S
+from state.billing.purse import REQUESTS, SHARE, UNUSED_TURNS
+from state.billing.reservation import Reservation
+from state.database.base import Database
+from state.database.tables import PURSE, budgets, reservations, usage_lines
+from tests.state.books import fault_of, line_count, make_caller, money, opened, pass_time, reserve, set_limit
+from tests.state.doubles import WatchedDatabase
+from tests.waiting import until
+
+LIMIT = 1_000_000
+IS_PURSE = (reservations.c.line == PURSE) & (reservations.c.state == "held")
+
+
+async def in_purses(database: Database) -> int:
+    return await database.run(audit.in_advance)
+
+
+async def never_above_its_limit(database: Database, caller: Caller) -> None:
+    def transaction(connection: Connection) -> None:
+        for row in connection.execute(select(budgets).where(budgets.c.org_id == caller.org_id)):
+            assert row.limit_micro_eur is None or row.spent_micro_eur + row.held_micro_eur <= row.limit_micro_eur
+
+    await database.run(transaction)
+    await money(database, caller)
+
+
+@pytest.mark.parametrize(
+    ("limit", "micro_eur", "held"),
+    [
+        (LIMIT, 10, 10 * REQUESTS),  # for so many requests
+        (None, 10, 0),
+        (SHARE * 1000, 10, 1000),  # no more than a sixteenth
+        (SHARE * 1000 - 1, 10, 990),  # in whole requests
+        (SHARE * 20, 10, 20),
+        (SHARE * 20 - 1, 10, 10),  # less than two: what the request needs, by itself
+    ],
+)
+async def test_a_purse_is_a_share_of_what_the_limit_leaves_and_near_the_limit_there_is_none(
+    database: Database, limit: int | None, micro_eur: int, held: int
+) -> None:
+    caller, ledger = await make_caller(database, limit), Ledger(database)
+    hold = await reserve(ledger, caller, micro_eur)
+    assert await money(database, caller) == (0, held)
+    assert await in_purses(database) == (held if hold.purse else 0)
+    await hold.settle(micro_eur, 1, "tokens")
+    await ledger.close()
+    assert await money(database, caller) == (micro_eur, 0)
+
+
+async def test_the_smaller_of_two_limits_decides(database: Database) -> None:
+    caller, ledger = await make_caller(database, LIMIT, SHARE * 100), Ledger(database)
+    await reserve(ledger, caller, 10)
+    assert await money(database, caller) == (0, 100)
+
+
+async def test_what_a_purse_holds_is_reserved_without_the_database_and_billed_in_one_transaction(
+    database: Database,
+) -> None:
+    watched = WatchedDatabase(database)
+    caller, ledger = await make_caller(database, LIMIT, LIMIT), Ledger(watched)
+    holds = [await reserve(ledger, caller, 10, f"r{n}") for n in range(100)]
+    assert watched.ran == 1
+    await asyncio.gather(*(hold.void() for hold in holds[50:]))
+    assert await asyncio.gather(*(hold.settle(7, 1, "tokens") for hold in holds[:50])) == [7] * 50
+    assert watched.ran == 2
+    assert await money(database, caller) == (350, 10 * REQUESTS - 350)
+    assert await line_count(database) == 50
+
+
+@pytest.mark.parametrize(("cost", "left"), [(9, 91), (10, 90), (11, 89), (100, 0), (101, 0), (1600, 0)])
+async def test_a_cost_above_what_was_held_takes_from_the_purse_and_then_from_the_limit(
+    database: Database, cost: int, left: int
+) -> None:
+    caller, ledger = await make_caller(database, SHARE * 100), Ledger(database)
+    hold = await reserve(ledger, caller, 10)
+    assert await hold.settle(cost, 1, "tokens") == cost
+    assert await money(database, caller) == (cost, left)
+    await ledger.close()
+    assert await money(database, caller) == (cost, 0)
+
+
+async def test_a_cost_above_everything_is_charged_as_far_as_the_limit_goes(database: Database) -> None:
+    caller, ledger = await make_caller(database, SHARE * 100), Ledger(database)
+    hold = await reserve(ledger, caller, 10)
+    assert await hold.settle(SHARE * 100 + 1, 1, "tokens") == SHARE * 100
+    assert await money(database, caller) == (SHARE * 100, 0)
+
+
+async def test_whoever_needs_what_a_purse_has_free_gets_it(database: Database) -> None:
+    caller, ledger = await make_caller(database, LIMIT, LIMIT), Ledger(database)
+    first = await reserve(ledger, caller, 10)
+    # Another purse of the organisation, which is emptied too.
+    second = await reserve(ledger, Caller(**_of_organisation(caller)), 10)
+    rest = await reserve(ledger, caller, LIMIT - 20)
+    assert await money(database, caller) == (0, LIMIT)
+    assert await fault_of(reserve(ledger, caller, 1)) == "ORG_SPEND_LIMIT"
+    assert [await hold.settle(10, 1, "tokens") for hold in (first, second)] == [10, 10]
+    await rest.void()
+    await ledger.close()
+
+
+def _of_organisation(caller: Caller) -> dict[str, Any]:
+    fields = {name: getattr(caller, name) for name in ("org_id", "org", "key_id", "tariff", "scopes", "org_limited")}
+    return fields | {"user_id": None, "user": None}
+
+
+async def test_a_stream_tops_up_from_the_purse_and_to_the_last_of_the_limit(database: Database) -> None:
+    watched = WatchedDatabase(database)
+    caller, ledger = await make_caller(database, SHARE * 100), Ledger(watched)
+    hold = await reserve(ledger, caller, 10)
+    await hold.top_up(90)
+    assert watched.ran == 1
+    other = await reserve(ledger, caller, 10)
+    assert other.purse
+    await hold.top_up(SHARE * 100 - 110)
+    assert await fault_of(hold.top_up(1)) == "ORG_SPEND_LIMIT"
+    assert await money(database, caller) == (0, SHARE * 100)
+    assert await hold.settle(SHARE * 100 - 10, 1, "tokens") == SHARE * 100 - 10
+    assert await other.settle(10, 1, "tokens") == 10
+    assert await money(database, caller) == (SHARE * 100, 0)
+
+
+async def test_a_purse_that_nobody_uses_is_closed_and_what_is_under_way_keeps_its_money(database: Database) -> None:
+    caller, ledger = await make_caller(database, LIMIT), Ledger(database)
+    hold, ended = await reserve(ledger, caller, 10), await reserve(ledger, caller, 10)
+    await ended.void()
+    for _ in range(UNUSED_TURNS):
+        await ledger.tend()
+    assert await money(database, caller) == (0, 10 * REQUESTS)
+    await ledger.tend()
+    await _closed(ledger)
+    assert await money(database, caller) == (0, 10)
+    assert hold.purse is None
+    await hold.settle(10, 1, "tokens")
+    assert await money(database, caller) == (10, 0)
+
+
+async def test_what_a_bug_has_lost_of_a_purse_is_free_again(database: Database) -> None:
+    caller, ledger = await make_caller(database, LIMIT), Ledger(database)
+    await reserve(ledger, caller, 10)
+    for _ in range(purse.MAX_TURNS + 1):
+        await (await reserve(ledger, caller, 10)).void()
+        await ledger.tend()
+    await _closed(ledger)
+    assert await money(database, caller) == (0, 0)
+
+
+async def _closed(ledger: Ledger) -> None:
+    await until(lambda: not ledger._purses._closing)
+
+
+@pytest.mark.parametrize("limit", [0, 9, 10, 2000, 7 * REQUESTS * 10 // 8])
+async def test_a_limit_that_is_lowered_empties_full_purses_within_a_second(database: Database, limit: int) -> None:
+    caller, ledgers = await make_caller(database, LIMIT), [Ledger(database) for _ in range(3)]
+    holds = [await reserve(ledger, caller, 10) for ledger in ledgers]
+    await set_limit(database, caller, limit)
+    for ledger in ledgers:
+        await ledger.tend()
+        await _closed(ledger)
+    assert await money(database, caller) == (0, 30)
+    fault = "ORG_SPEND_LIMIT" if limit < 40 else None
+    assert await fault_of(reserve(ledgers[0], caller, 10)) == fault
+    assert [await hold.settle(10, 1, "tokens") for hold in holds] == [10, 10, 10]
+    for ledger in ledgers:
+        await ledger.close()
+    assert await money(database, caller) == (30, 0)
+
+
+async def test_the_purse_of_a_dead_process_ends_with_its_lease_and_only_unsettled_requests_are_lost(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("state.billing.reservation.MARK_S", 0.0)
+    caller, dead, alive = await make_caller(database, LIMIT), Ledger(database), Ledger(database)
+    settled, stream, short = [await reserve(dead, caller, 10, name) for name in ("settled", "stream", "short")]
+    kept = await reserve(alive, caller, 10)
+    await settled.settle(10, 1, "tokens")
+    stream.note(7, 3, "tokens")
+    await dead.mark()
+    await pass_time(database, LEASE_S - 30)
+    await alive.renew()
+    await pass_time(database, 31)
+    # Its purse, its stream; the short request had no row.
+    assert await alive.reap() == 2
+    assert await kept.settle(10, 1, "tokens") == 10
+    await alive.close()
+    assert await money(database, caller) == (27, 0)
+    lines = await database.run(lambda c: [*c.execute(select(usage_lines.c.request_id).order_by(usage_lines.c.id))])
+    assert [row.request_id for row in lines] == ["settled", "stream", "req-1"]
+    assert short.purse
+
+
+async def test_a_recovered_stream_is_charged_although_others_took_all_that_was_left(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("state.billing.reservation.MARK_S", 0.0)
+    caller, dead, alive = await make_caller(database, SHARE * 100), Ledger(database), Ledger(database)
+    stream = await reserve(dead, caller, 10)
+    stream.note(10, 3, "tokens")
+    await dead.mark()
+    others = await reserve(alive, caller, SHARE * 100 - 100)
+    await pass_time(database, LEASE_S + 1)
+    assert await alive.reap() == 2
+    assert await money(database, caller) == (10, others.held_micro_eur)
+
+
+async def test_a_process_that_stood_still_for_longer_than_its_lease_bills_what_the_limit_has_left(
+    database: Database,
+) -> None:
+    caller, slow, other = await make_caller(database, LIMIT), Ledger(database), Ledger(database)
+    holds = [await reserve(slow, caller, 10, f"r{n}") for n in range(5)]
+    await pass_time(database, LEASE_S + 1)
+    assert await other.reap() == 1
+    await reserve(other, caller, LIMIT - 25)
+    charged = await asyncio.gather(*(hold.settle(10, 1, "tokens") for hold in holds[:4]))
+    assert sorted(charged) == [0, 5, 10, 10]
+    # The purse is gone, and the database decides again.
+    assert await fault_of(reserve(slow, caller, 1)) == "ORG_SPEND_LIMIT"
+    assert await money(database, caller) == (25, LIMIT - 25)
+
+
+async def test_a_purse_whose_row_was_lost_pays_for_no_mark_and_no_stream_is_lost(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What a commit that failed after an early answer looks like.
+    monkeypatch.setattr("state.billing.reservation.MARK_S", 0.0)
+    caller, ledger = await make_caller(database, LIMIT), Ledger(database)
+    streams = [await reserve(ledger, caller, 10, f"r{n}") for n in range(2)]
+    await database.run(lambda connection: _lose_purse(connection))
+    for stream in streams:
+        stream.note(8, 3, "tokens")
+    await ledger.mark()
+    assert [stream.held_micro_eur for stream in streams] == [0, 0]
+    assert [await stream.settle(9, 3, "tokens") for stream in streams] == [9, 9]
+    await reserve(ledger, caller, 10)
+    assert await money(database, caller) == (18, 10 * REQUESTS)
+
+
+def _lose_purse(connection: Connection) -> None:
+    held = connection.execute(
+        delete(reservations).where(IS_PURSE).returning(reservations.c.held_micro_eur)
+    ).scalar_one()
+    connection.execute(update(budgets).values(held_micro_eur=budgets.c.held_micro_eur - held))
+
+
+async def test_a_bill_whose_first_commit_had_an_unknown_outcome_is_paid_once(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_module, "RETRY_S", 0.001)
+    caller = await make_caller(database, LIMIT)
+    forgetful = ForgetfulDatabase(database)
+    ledger = Ledger(forgetful)
+    holds = [await reserve(ledger, caller, 10, f"r{n}") for n in range(4)]
+    forgetful.is_forgetful = True
+    assert await asyncio.gather(*(hold.settle(7, 1, "tokens") for hold in holds)) == [7] * 4
+    forgetful.is_forgetful = False
+    await until(lambda: not ledger._unposted)
+    assert await money(database, caller) == (28, 10 * REQUESTS - 28)
+    assert await line_count(database) == 4
+    await ledger.close()
+    assert await money(database, caller) == (28, 0)
+
+
+class ForgetfulDatabase(WatchedDatabase):
+    """A database that commits, and loses the connection before it can say so."""
+
+    is_forgetful = False
+
+    async def run(self, transaction: Callable[[Connection], Any], **how: Any) -> Any:
+        result = await super().run(transaction, **how)
+        if self.is_forgetful:
+            raise STATE_UNAVAILABLE()
+        return result
+
+
+async def test_a_purse_is_kept_until_its_last_bill_is_recorded(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_module, "RETRY_S", 0.001)
+    caller, away = await make_caller(database, LIMIT), WatchedDatabase(database)
+    ledger = Ledger(away)
+    hold = await reserve(ledger, caller, 10)
+    away.fault = lambda _: STATE_UNAVAILABLE()
+    assert await hold.settle(10, 1, "tokens") == 10
+    await asyncio.gather(*ledger._purses.empty(caller.org_id))
+    await pass_time(database, LEASE_S - 30)
+    away.fault = lambda work: STATE_UNAVAILABLE() if "bills" in getattr(work, "keywords", {}) else None
+    await ledger.renew()
+    await pass_time(database, 31)
+    assert await Ledger(database).reap() == 0
+    away.fault = lambda _: None
+    await until(lambda: not ledger._unposted)
+    await ledger.close()
+    await pass_time(database, LEASE_S + 1)
+    await Ledger(database).reap()
+    assert await money(database, caller) == (10, 0)
+
+
+async def test_random_work_of_several_processes_never_exceeds_a_limit_and_adds_up(database: Database) -> None:
+    caller = await make_caller(database, 40_000, 30_000)
+    ledgers, chance = [Ledger(database) for _ in range(3)], random.Random(7)
+    charged: list[int] = []
+
+    async def customer(number: int) -> None:
+        for _ in range(15):
+            ledger = ledgers[number % 3]
+            try:
+                hold = await reserve(ledger, caller, chance.randint(1, 120))
+            except ApiError:
+                continue
+            charged.append(await _one_end(ledger, hold, chance))
+
+    async def operator(done: Callable[[], bool]) -> None:
+        while not done():
+            await set_limit(database, caller, chance.choice([5_000, 20_000, 40_000, 100_000]))
+            for ledger in ledgers:
+                await ledger.tend()
+            await money(database, caller)
+
+    customers = [asyncio.create_task(customer(number)) for number in range(24)]
+    await operator(lambda: all(task.done() for task in customers))
+    await asyncio.gather(*customers)
+    for ledger in ledgers:
+        await ledger.close()
+    assert await money(database, caller) == (sum(charged), 0)
+
+
+async def _one_end(ledger: Ledger, hold: Reservation, chance: random.Random) -> int:
+    ends: list[Awaitable[Any]] = [asyncio.sleep(0), hold.top_up(chance.randint(1, 50)), ledger._marks.record([hold])]
+    between = chance.choice(ends)
+    for work in ends:
+        if work is not between:
+            work.close()  # type: ignore[attr-defined]
+    try:
+        await between
+    except ApiError:
+        await hold.settle_noted()
+        return 0
+    if chance.random() < 0.3:
+        await hold.void()
+        return 0
+    return await hold.settle(chance.randint(0, 150), 1, "tokens")
+
+
+async def test_replicas_share_one_limit_exactly_while_their_purses_are_full(postgres_url: str) -> None:
+    async with opened(postgres_url, 3) as replicas:
+        caller = await make_caller(replicas[0], 100_000)
+        ledgers = [Ledger(database) for database in replicas]
+
+        async def customer(number: int) -> int:
+            try:
+                hold = await reserve(ledgers[number % 3], caller, 100, f"r{number}")
+            except ApiError:
+                return 0
+            return await hold.settle(100, 1, "tokens")
+
+        charged = await asyncio.gather(*(customer(number) for number in range(1500)))
+        await never_above_its_limit(replicas[0], caller)
+        for ledger in ledgers:
+            await ledger.close()
+        assert await money(replicas[0], caller) == (sum(charged), 0)
+        # Whoever lost lost to somebody else's money, not to a purse: all of the limit was had, but what each had last.
+        assert sum(charged) == 100_000
