@@ -14,6 +14,7 @@ from typing import Any, cast
 import pytest
 from fastapi import APIRouter, FastAPI
 from starlette.routing import Mount, Route, WebSocketRoute
+from starlette.types import Message
 
 from contract.access import TARIFFS
 from contract.limits import CHAT_BODY_BYTES, SPEECH_BODY_BYTES
@@ -94,6 +95,20 @@ async def test_the_short_way_answers_as_the_whole_of_fastapi(
     for who, body in cases:
         short, long = [_comparable(await each.ask(operation, who, body)) for each in (world, whole)]
         assert short == long, (who, body)
+
+
+async def test_the_server_starts_and_stops_the_app(world: World) -> None:
+    messages = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
+    answers: list[str] = []
+
+    async def receive() -> Message:
+        return messages.pop(0)
+
+    async def send(message: Message) -> None:
+        answers.append(message["type"])
+
+    await world.app({"type": "lifespan", "asgi": {"version": "3.0"}}, receive, send)
+    assert answers == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
 
 
 def test_the_short_way_serves_what_needs_an_admission_and_no_more() -> None:

@@ -37,7 +37,8 @@ class ShortWay:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request."""
-        row = None if scope.get("root_path") else self._table.get((scope.get("method", ""), scope["path"]))
+        is_plain = scope["type"] == "http" and not scope.get("root_path")
+        row = self._table.get((scope["method"], scope["path"])) if is_plain else None
         if row is None:
             await self._app(scope, receive, send)
             return
