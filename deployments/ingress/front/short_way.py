@@ -37,7 +37,9 @@ class ShortWay:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request."""
-        row = None if scope.get("root_path") else self._table.get((scope.get("method", ""), scope["path"]))
+        # A server that starts or stops the app names neither method nor path.
+        address = scope.get("method", ""), scope.get("path", "")
+        row = None if scope.get("root_path") else self._table.get(address)
         if row is None:
             await self._app(scope, receive, send)
             return
