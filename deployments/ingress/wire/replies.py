@@ -34,8 +34,7 @@ MOST_PLACES = 64
 class StreamedReply(StreamingResponse):
     """A reply over a source that has been started already, and that is closed whatever happens.
 
-    A generator that is never iterated would never run its `finally`, and the engine would work on for nobody. No task
-    listens for a client that goes: Serve cancels that of its request.
+    A generator that is never iterated would never run its `finally`, and the engine would work on for nobody.
     """
 
     body_iterator: AsyncGenerator[bytes, None]
@@ -43,7 +42,7 @@ class StreamedReply(StreamingResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Streams, and closes the source."""
         async with aclosing(self.body_iterator):
-            await self.stream_response(send)
+            await super().__call__(scope, receive, send)
 
 
 class EventReply(StreamedReply):
@@ -60,7 +59,6 @@ class EventReply(StreamedReply):
         self._keep_alive, self._keepalive_s = keep_alive, keepalive_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Streams, and closes the source."""
         loop, turn = asyncio.get_running_loop(), asyncio.Lock()
         sent_s = loop.time()
 
@@ -70,19 +68,21 @@ class EventReply(StreamedReply):
                 await send(message)
             sent_s = loop.time()
 
-        def silent_s() -> float:
-            return 0.0 if turn.locked() else loop.time() - sent_s
-
         async with aclosing(self.body_iterator):
             sending = loop.create_task(self.stream_response(send_in_turn))
+            tasks = {sending, leaving := loop.create_task(self.listen_for_disconnect(receive))}
             try:
-                while not (await asyncio.wait({sending}, timeout=self._keepalive_s - silent_s()))[0]:
-                    if silent_s() >= self._keepalive_s:
+                while not (sending.done() or leaving.done()):
+                    silent_s = 0.0 if turn.locked() else loop.time() - sent_s
+                    if silent_s >= self._keepalive_s:
                         await send_in_turn({"type": "http.response.body", "body": self._keep_alive, "more_body": True})
-                sending.result()
+                        silent_s = 0.0
+                    await asyncio.wait(tasks, timeout=self._keepalive_s - silent_s, return_when=asyncio.FIRST_COMPLETED)
+                (sending if sending.done() else leaving).result()
             finally:
                 sending.cancel()
-                await asyncio.wait({sending})
+                leaving.cancel()
+                await asyncio.wait(tasks)
 
 
 async def byte_stream(
