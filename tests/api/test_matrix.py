@@ -24,7 +24,6 @@ from deployments.ingress.context import Service
 from state import State
 from tests.api.asgi import Answer, ask
 from tests.api.bodies import BODIES, FORMS
-from tests.api.conftest import Api, app_over
 from tests.api.operations import (
     CATALOG,
     CODES,
@@ -197,17 +196,3 @@ def test_nothing_can_be_put_beside_the_routes(route: Any) -> None:
     app.routes.append(route)
     with pytest.raises(RuntimeError, match="/side declares no scope"):
         check_routes(app)
-
-
-async def test_the_app_starts_and_stops_when_its_server_says_so(api: Api) -> None:
-    answers: list[str] = []
-    inbox: list[Message] = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
-
-    async def receive() -> Message:
-        return inbox.pop(0)
-
-    async def send(message: Message) -> None:
-        answers.append(message["type"])
-
-    await app_over(api.service)({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, receive, send)
-    assert answers == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
