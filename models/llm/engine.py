@@ -184,13 +184,8 @@ def _start(spec: EngineSpec) -> AsyncLLM:
     gc.freeze()
     arguments = DEFAULTS | {"max_model_len": spec.window, "seed": secrets.randbits(31)}
     arguments |= (IN_PROCESS if spec.in_process else {}) | spec.arguments
-    on_cpu = not torch.cuda.is_available()
     if spec.in_process:
-        arguments = fitted(arguments, "cpu" if on_cpu else "cuda")
-    if quick := bool(spec.quick_steps and spec.in_process and on_cpu and arguments.get("enforce_eager")):
-        from models.llm.vllm_internals.cpu import norms
-
-        arguments = {"ir_op_priority": norms()} | arguments
+        arguments = fitted(arguments, "cuda" if torch.cuda.is_available() else "cpu")
     # The engine keeps the backend of its first grammar for good; with `auto` a client would choose it for all others.
     arguments["structured_outputs_config"] = StructuredOutputsConfig(backend="xgrammar")
     config = AsyncEngineArgs(model=str(spec.path), **arguments).create_engine_config(UsageContext.ENGINE_CONTEXT)
@@ -201,7 +196,7 @@ def _start(spec: EngineSpec) -> AsyncLLM:
 
     from models.llm.vllm_internals.core import ThreadedLLM
 
-    return ThreadedLLM(config, spec.threads, quick)
+    return ThreadedLLM(config, spec.threads, spec.quick_steps)
 
 
 def fitted(arguments: dict[str, Any], device: str) -> dict[str, Any]:
@@ -251,6 +246,5 @@ def _known_architecture(folder: Path) -> Iterator[None]:
 
 
 def _architectures(folder: Path) -> str:
-    file = folder / "config.json"
-    config = json.loads(file.read_text("utf-8")) if file.is_file() else {}
+    config = json.loads(file.read_text("utf-8")) if (file := folder / "config.json").is_file() else {}
     return ", ".join(f"`{name}`" for name in config.get("architectures") or [config.get("model_type", "unnamed")])

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from vllm.config import VllmConfig
 from vllm.inputs import tokens_input
+from vllm.platforms import current_platform
 from vllm.pooling_params import PoolingParams
 from vllm.renderers import renderer_from_config
 from vllm.sampling_params import SamplingParams
@@ -37,6 +38,7 @@ from vllm.v1.executor import Executor
 from models.cpu import ThreadGovernor, background
 from models.llm.grammars import CHILDREN
 from models.llm.vllm_internals.cpu import quick_core, quick_steps, quick_tokenizers
+from models.llm.vllm_internals.decoder import shorten
 from models.stepping import StallDetector
 
 log = logging.getLogger(f"parlance.{__name__}")
@@ -82,11 +84,10 @@ class ThreadedCore(InprocClient):
                 torch.set_num_threads(threads)
             # vLLM's CPU worker replaces `torch.set_num_threads` by a warning, for the pinning of its own processes.
             self._governor = ThreadGovernor(threads or torch.get_num_threads(), torch._C.set_num_threads)
-            with quick_core(), quick_steps() if quick else nullcontext():
+            quick = quick and vllm_config.model_config.enforce_eager and current_platform.is_cpu()
+            with quick_core(), quick_steps(vllm_config) if quick else nullcontext():
                 super().__init__(vllm_config, Executor.get_class(vllm_config), log_stats=False)
             if quick:
-                from models.llm.vllm_internals.decoder import shorten
-
                 self.collective_rpc("apply_model", None, (partial(shorten, vllm_config),))
             self._compile_beside()
         except BaseException as error:

@@ -22,6 +22,8 @@ from torch.nn import Module
 from torch.nn.functional import linear
 from torch.overrides import TorchFunctionMode
 from vllm import ir
+from vllm.config import VllmConfig
+from vllm.config.kernel import IrOpPriorityConfig
 from vllm.model_executor.kernels.linear.scaled_mm import cpu as scaled_mm
 from vllm.model_executor.layers.activation import SiluAndMul
 from vllm.platforms import current_platform
@@ -81,12 +83,13 @@ def quick_core() -> Iterator[None]:
 
 
 @contextmanager
-def quick_steps() -> Iterator[None]:
-    """While a model is loaded, its parts take quicker kernels: SiLU in C++, and int8 where the processor has VNNI.
+def quick_steps(config: VllmConfig) -> Iterator[None]:
+    """While a model is loaded, its parts take norms and SiLU in C++, and a kernel for int8 where there is VNNI.
 
     Replaces `SiluAndMul.forward_cpu`, and `scaled_mm.check_cpu_sgl_kernel`, which wants AMX for int8 although that
-    kernel does without. The norms are chosen by an argument of the engine (`norms`).
+    kernel does without.
     """
+    choose_norms(config.kernel_config.ir_op_priority)
     fits_amx = scaled_mm.check_cpu_sgl_kernel
 
     def fits(rows: int, columns: int, dtype: torch.dtype) -> bool:
@@ -105,19 +108,26 @@ def has_vnni() -> bool:
 def silu_and_mul(part: SiluAndMul, x: Tensor) -> Tensor:
     """SiLU of the first half of `x` (..., 2 n) times the second: (..., n)."""
     width = x.shape[-1] // 2
-    if width % LANES or not x.is_contiguous():
+    if width % LANES or not x.is_contiguous() or not hasattr(torch.ops._C, "silu_and_mul"):
         return part.forward_native(x)
     product = x.new_empty(*x.shape[:-1], width)
     torch.ops._C.silu_and_mul(product, x)
     return product
 
 
-@cache
-def norms() -> dict[str, list[str]]:
-    """Norms in C++, as the engine argument `ir_op_priority`; vLLM's own serve what they do not take.
+def choose_norms(priority: IrOpPriorityConfig) -> None:
+    """Puts norms in C++ where `priority` has the default of CPUs; what they do not take stays with vLLM's own.
 
-    vLLM has them and declares them for GPUs only. The argument is empty where its build for this processor has none.
+    vLLM has them and declares them for GPUs only.
     """
+    for name in register_norms():
+        if getattr(priority, name) == ["native"]:
+            setattr(priority, name, [PROVIDER, "native"])
+
+
+@cache
+def register_norms() -> tuple[str, ...]:
+    """The names of the operators that have a C++ implementation from here on; none where vLLM's build lacks it."""
 
     def takes(x: Tensor, weight: Tensor | None, epsilon: float, variance_size: int | None = None) -> bool:
         alike = weight is not None and weight.dtype == x.dtype and x.shape[-1] % LANES == 0
@@ -130,10 +140,10 @@ def norms() -> dict[str, list[str]]:
 
     current_platform.import_ir_kernels()
     if not hasattr(torch.ops._C, "fused_add_rms_norm"):
-        return {}
+        return ()
     ir.ops.rms_norm.register_impl(PROVIDER, supports_args=takes)(_norm)
     ir.ops.fused_add_rms_norm.register_impl(PROVIDER, supports_args=takes_sum, inplace=True)(_add_norm)
-    return {name: [PROVIDER, "native"] for name in ("rms_norm", "fused_add_rms_norm")}
+    return "rms_norm", "fused_add_rms_norm"
 
 
 def _norm(x: Tensor, weight: Tensor | None, epsilon: float, variance_size: int | None = None) -> Tensor:

@@ -76,7 +76,7 @@ def shorten(config: VllmConfig, model: Module) -> None:
             log.info("steps take vLLM's own forward: %s", obstacle)
         else:
             decoder.forward = ShortForward(decoder)
-            log.info("steps take the short forward through %d layers", len(decoder.layers))  # type: ignore[arg-type]
+            log.info("steps take the short forward through %d layers", len(decoder.layers))
 
 
 def obstacles_of_setup(config: VllmConfig) -> Iterator[str]:
