@@ -21,8 +21,8 @@ from models import Imports
 
 ENTER = Path(__file__).with_name("enter.py")
 
-BEGINS_AFTER_S = 10.0
-"""Behind the worker that found no server: it imports the same things in these seconds, and somebody waits for it."""
+QUIET_S = 5.0
+"""Seconds that cores must have been free: the worker that found no server imports too, and then serves somebody."""
 
 OF_EVERY_REPLICA = (
     "ray",
@@ -70,4 +70,4 @@ def plan(engines: Iterable[Imports]) -> str:
     for imports in engines:
         modules |= dict.fromkeys(imports.modules)
         environment |= imports.environment
-    return json.dumps({"begins_after_s": BEGINS_AFTER_S, "modules": list(modules), "environment": environment})
+    return json.dumps({"quiet_s": QUIET_S, "modules": list(modules), "environment": environment})

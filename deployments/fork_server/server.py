@@ -2,7 +2,7 @@
 
     python -m deployments.fork_server.server SOCKET VERSION PROGRAM PLAN
 
-`PLAN` is JSON, as plan.py makes it. The server begins some time after it was left behind, imports at a low priority,
+`PLAN` is JSON, as plan.py makes it. The server begins when nobody needs the cores, imports at a low priority,
 and then makes sure that it can be forked: one thread, no files, no GPU, and no two forks that draw the same. Where that
 does not hold it ends, and says why in its log.
 """
@@ -28,8 +28,16 @@ from typing import Any
 
 from deployments.fork_server import worker
 
+FREE_CORES = 0.75
+"""Share of two cores, or of the only one, that is idle where nobody is served. A graph at rest leaves 0.9 of two."""
+
+LATEST_S = 60.0
+"""After these seconds on cores that are never free, imports begin all the same: later starts need them."""
+
+STAT = "/proc/stat"
+
 LOOK_S = 0.2
-"""Between two looks whether the raylet is still there, while modules are imported."""
+"""Between two looks whether the raylet is still there, and whether cores are free."""
 
 NICENESS = 10
 """Of the imports. Beside engines that take all cores they take minutes; at the lowest priority it would be hours."""
@@ -53,7 +61,7 @@ def main() -> None:
     plan = json.loads(sys.argv[4])
     del sys.path[0]  # the folder that this was started in
     raylet = os.pidfd_open(int(os.environ["RAY_RAYLET_PID"]))
-    lock = None if has_ended(raylet, plan["begins_after_s"]) else lock_of(f"{path}.lock")
+    lock = lock_of(f"{path}.lock") if becomes_quiet(raylet, plan["quiet_s"]) else None
     if lock is None:
         return
     prepare(plan, raylet)
@@ -87,6 +95,28 @@ def lock_of(path: str) -> int | None:
 def has_ended(process: int, within_s: float) -> bool:
     """Whether the process of a pidfd ends within that time."""
     return bool(select.select([process], [], [], within_s)[0])
+
+
+def becomes_quiet(raylet: int, quiet_s: float) -> bool:
+    """Waits until cores were free for `quiet_s`; False if the raylet ends before.
+
+    Whoever waited for the first engine is being served by it when this begins.
+    """
+    began = quiet_since = now = time.monotonic()
+    needed, idle = FREE_CORES * min(os.cpu_count() or 1, 2), idle_s()
+    while now - quiet_since < quiet_s and now - began < LATEST_S:
+        if has_ended(raylet, LOOK_S):
+            return False
+        (before, now), (idle_before, idle) = (now, time.monotonic()), (idle, idle_s())
+        if idle - idle_before < needed * (now - before):
+            quiet_since = now
+    return not has_ended(raylet, 0)
+
+
+def idle_s() -> float:
+    """Idle seconds of all cores since the machine started."""
+    with open(STAT) as file:
+        return int(file.readline().split()[4]) / os.sysconf("SC_CLK_TCK")
 
 
 def prepare(plan: dict[str, Any], raylet: int) -> None:

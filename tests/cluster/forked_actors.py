@@ -22,7 +22,7 @@ from ray.exceptions import RayError
 from deployments.fork_server.plan import ENTER
 from tests.fork_server.node import eventually, is_alive, open_paths
 
-PLAN = json.dumps({"begins_after_s": 0, "modules": ["ray"], "environment": {}})
+PLAN = json.dumps({"quiet_s": 0, "modules": ["ray"], "environment": {}})
 PYTHON = f"{shlex.quote(sys.executable)} -I -S {shlex.quote(str(ENTER))} {shlex.quote(PLAN)}"
 
 

@@ -146,7 +146,7 @@ def running(*modules: str, **environment: str) -> Iterator[Node]:
     """A node whose servers import `modules`; at the end its raylet ends, and every server with it."""
     folder = Path(tempfile.mkdtemp(prefix="node-"))
     raylet = subprocess.Popen([sys.executable, "-I", "-S", "-c", "import signal; signal.pause()"])
-    plan = json.dumps({"begins_after_s": 0, "modules": ["ray", *modules], "environment": environment})
+    plan = json.dumps({"quiet_s": 0, "modules": ["ray", *modules], "environment": environment})
     node = Node(folder, raylet, plan)
     node.program.parent.mkdir(parents=True)
     node.program.write_text(WORKER)

@@ -102,7 +102,7 @@ def test_an_engine_that_compiles_or_has_processes_or_an_environment_starts_as_ev
 
 
 def test_what_the_embedded_profile_names_can_be_forked() -> None:
-    plan = plan_of("embedded", "chat-smollm2-135m-instruct") | {"begins_after_s": 0}
+    plan = plan_of("embedded", "chat-smollm2-135m-instruct") | {"quiet_s": 0}
     with running() as node:
         own = type(node)(node.folder, node.raylet, json.dumps(plan))
         own.start()

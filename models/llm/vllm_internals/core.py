@@ -14,12 +14,15 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 from vllm.config import VllmConfig
 from vllm.inputs import tokens_input
+from vllm.platforms import current_platform
 from vllm.pooling_params import PoolingParams
 from vllm.renderers import renderer_from_config
 from vllm.sampling_params import SamplingParams
@@ -34,7 +37,8 @@ from vllm.v1.executor import Executor
 
 from models.cpu import ThreadGovernor, background
 from models.llm.grammars import CHILDREN
-from models.llm.vllm_internals.cpu import quick_core, quick_tokenizers
+from models.llm.vllm_internals.cpu import quick_core, quick_steps, quick_tokenizers
+from models.llm.vllm_internals.decoder import shorten
 from models.stepping import StallDetector
 
 log = logging.getLogger(f"parlance.{__name__}")
@@ -56,7 +60,7 @@ class ThreadedCore(InprocClient):
 
     engine_ranks_managed = (0,)
 
-    def __init__(self, vllm_config: VllmConfig, threads: int | None) -> None:
+    def __init__(self, vllm_config: VllmConfig, threads: int | None, quick: bool) -> None:
         """Blocks until the model is loaded. Raises what the loading raised."""
         self.resources = SimpleNamespace(engine_dead=False)
         self.stalls = StallDetector(STALL_S)
@@ -65,14 +69,14 @@ class ThreadedCore(InprocClient):
         self._outputs: asyncio.Queue[EngineCoreOutputs | None] = asyncio.Queue()
         loaded: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
         self._thread = threading.Thread(
-            target=self._run, args=(vllm_config, threads, loaded), name="engine-core", daemon=True
+            target=self._run, args=(vllm_config, threads, quick, loaded), name="engine-core", daemon=True
         )
         self._thread.start()
         if error := loaded.get():
             raise error
 
     def _run(
-        self, vllm_config: VllmConfig, threads: int | None, loaded: queue.SimpleQueue[BaseException | None]
+        self, vllm_config: VllmConfig, threads: int | None, quick: bool, loaded: queue.SimpleQueue[BaseException | None]
     ) -> None:
         try:
             if threads:
@@ -80,8 +84,11 @@ class ThreadedCore(InprocClient):
                 torch.set_num_threads(threads)
             # vLLM's CPU worker replaces `torch.set_num_threads` by a warning, for the pinning of its own processes.
             self._governor = ThreadGovernor(threads or torch.get_num_threads(), torch._C.set_num_threads)
-            with quick_core():
+            quick = quick and vllm_config.model_config.enforce_eager and current_platform.is_cpu()
+            with quick_core(), quick_steps(vllm_config) if quick else nullcontext():
                 super().__init__(vllm_config, Executor.get_class(vllm_config), log_stats=False)
+            if quick:
+                self.collective_rpc("apply_model", None, (partial(shorten, vllm_config),))
             self._compile_beside()
         except BaseException as error:
             loaded.put(error)
@@ -191,7 +198,7 @@ class ThreadedLLM(AsyncLLM):
 
     engine_core: ThreadedCore
 
-    def __init__(self, vllm_config: VllmConfig, threads: int | None) -> None:
+    def __init__(self, vllm_config: VllmConfig, threads: int | None, quick: bool) -> None:
         self.vllm_config = vllm_config
         self.model_config = vllm_config.model_config
         self.scheduler_config = vllm_config.scheduler_config
@@ -205,7 +212,7 @@ class ThreadedLLM(AsyncLLM):
         self.output_processor = OutputProcessor(
             self.renderer.tokenizer, log_stats=False, stream_interval=self.scheduler_config.stream_interval
         )
-        self.engine_core = ThreadedCore(vllm_config, threads)
+        self.engine_core = ThreadedCore(vllm_config, threads, quick)
         self.logger_manager = None
         self.profiler = None
         self.output_handler = None

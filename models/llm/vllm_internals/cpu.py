@@ -2,7 +2,8 @@
 
 Two things took a quarter of the start of a small model (benchmarks/speed/results/cold_start.md): filling a cache with
 zeros that the kernel gives for nothing, and looking for kernels in modules that cannot have any. A third, a head in
-float32, took half the time of a short decision.
+float32, took half the time of a short decision. The others are operators that vLLM's build for CPUs has in C++ and does
+not use: norms and SiLU, and the product of int8 weights that it leaves to processors with AMX.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import mmap
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -19,12 +21,22 @@ from torch import Tensor
 from torch.nn import Module
 from torch.nn.functional import linear
 from torch.overrides import TorchFunctionMode
+from vllm import ir
+from vllm.config import VllmConfig
+from vllm.config.kernel import IrOpPriorityConfig
+from vllm.model_executor.kernels.linear.scaled_mm import cpu as scaled_mm
+from vllm.model_executor.layers.activation import SiluAndMul
+from vllm.platforms import current_platform
 from vllm.renderers import hf
 from vllm.triton_utils import dispatcher
 from vllm.v1.engine.async_llm import AsyncLLM
 
 LARGE_BYTES = 1 << 24
 """Zeros of fewer bytes are allocated as torch does it."""
+PROVIDER = "parlance"
+"""The name of our implementations among those of vLLM's operators."""
+LANES = 32
+"""The C++ operators work on whole registers: widths of 32 numbers fill those of every type."""
 
 
 @contextmanager
@@ -70,6 +82,83 @@ def quick_core() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def quick_steps(config: VllmConfig) -> Iterator[None]:
+    """While a model is loaded, its parts take norms and SiLU in C++, and a kernel for int8 where there is VNNI.
+
+    Replaces `SiluAndMul.forward_cpu`, and `scaled_mm.check_cpu_sgl_kernel`, which wants AMX for int8 although that
+    kernel does without.
+    """
+    choose_norms(config.kernel_config.ir_op_priority)
+    fits_amx = scaled_mm.check_cpu_sgl_kernel
+
+    def fits(rows: int, columns: int, dtype: torch.dtype) -> bool:
+        fits_vnni = dtype == torch.int8 and columns % 32 == 0 and rows % 16 == 0 and has_vnni()
+        return fits_vnni or fits_amx(rows, columns, dtype)
+
+    with replaced(scaled_mm, "check_cpu_sgl_kernel", fits), replaced(SiluAndMul, "forward_cpu", silu_and_mul):
+        yield
+
+
+def has_vnni() -> bool:
+    """Whether the processor multiplies int8 in AVX-512, and the model being loaded computes in bfloat16 beside it."""
+    return bool(torch.cpu.get_capabilities().get("avx512_vnni")) and torch.get_default_dtype() == torch.bfloat16
+
+
+def silu_and_mul(part: SiluAndMul, x: Tensor) -> Tensor:
+    """SiLU of the first half of `x` (..., 2 n) times the second: (..., n)."""
+    width = x.shape[-1] // 2
+    if width % LANES or not x.is_contiguous() or not hasattr(torch.ops._C, "silu_and_mul"):
+        return part.forward_native(x)
+    product = x.new_empty(*x.shape[:-1], width)
+    torch.ops._C.silu_and_mul(product, x)
+    return product
+
+
+def choose_norms(priority: IrOpPriorityConfig) -> None:
+    """Puts norms in C++ where `priority` has the default of CPUs; what they do not take stays with vLLM's own.
+
+    vLLM has them and declares them for GPUs only.
+    """
+    for name in register_norms():
+        if getattr(priority, name) == ["native"]:
+            setattr(priority, name, [PROVIDER, "native"])
+
+
+@cache
+def register_norms() -> tuple[str, ...]:
+    """The names of the operators that have a C++ implementation from here on; none where vLLM's build lacks it."""
+
+    def takes(x: Tensor, weight: Tensor | None, epsilon: float, variance_size: int | None = None) -> bool:
+        alike = weight is not None and weight.dtype == x.dtype and x.shape[-1] % LANES == 0
+        return alike and variance_size is None and x.is_contiguous()
+
+    def takes_sum(
+        x: Tensor, x_residual: Tensor, weight: Tensor | None, epsilon: float, variance_size: int | None = None
+    ) -> bool:
+        return takes(x, weight, epsilon, variance_size) and x_residual.is_contiguous()
+
+    current_platform.import_ir_kernels()
+    if not hasattr(torch.ops._C, "fused_add_rms_norm"):
+        return ()
+    ir.ops.rms_norm.register_impl(PROVIDER, supports_args=takes)(_norm)
+    ir.ops.fused_add_rms_norm.register_impl(PROVIDER, supports_args=takes_sum, inplace=True)(_add_norm)
+    return "rms_norm", "fused_add_rms_norm"
+
+
+def _norm(x: Tensor, weight: Tensor | None, epsilon: float, variance_size: int | None = None) -> Tensor:
+    normed = torch.empty_like(x)
+    torch.ops._C.rms_norm(normed, x, weight, epsilon)
+    return normed
+
+
+def _add_norm(
+    x: Tensor, x_residual: Tensor, weight: Tensor | None, epsilon: float, variance_size: int | None = None
+) -> tuple[Tensor, Tensor]:
+    torch.ops._C.fused_add_rms_norm(x, x_residual, weight, epsilon)
+    return x, x_residual
+
+
 class _UntouchedZeros(TorchFunctionMode):
     """Large tensors of zeros in main memory become pages that take no memory until they are written to."""
 
@@ -88,8 +177,6 @@ def cache_heads(engine: AsyncLLM) -> None:
     vLLM makes a head in float32 again in every step, from the weights in bfloat16. For the embedded model that is 57 MB
     read and 113 MB written a step: half the time of a short decision. The copy takes 113 MB.
     """
-    from vllm.platforms import current_platform
-
     from models.llm.vllm_internals.core import ThreadedCore
 
     core = engine.engine_core

@@ -64,6 +64,19 @@ INNER = {
     "vllm.entrypoints.generate.label_reads:next_token_label_reads": ["engine_client", "engine_inputs"],
     "vllm.entrypoints.generate.structured_decisions.strategies:cap_pixels": ["image", "max_pixels"],
     "vllm.v1.structured_output.request:get_structured_output_key": ["params"],
+    "vllm.model_executor.kernels.linear.scaled_mm.cpu:check_cpu_sgl_kernel": ["n", "k", "dtype"],
+    "vllm.model_executor.layers.activation:SiluAndMul.forward_cpu": ["self", "x"],
+    "vllm.model_executor.layers.activation:SiluAndMul.forward_native": ["x"],
+    "vllm.model_executor.layers.linear:LinearMethodBase.apply": ["self", "layer", "x", "bias"],
+    "vllm.model_executor.models.llama:LlamaModel.forward": [
+        "self", "input_ids", "positions", "intermediate_tensors", "inputs_embeds", "extra_layer_kwargs",
+    ],
+    "vllm.model_executor.models.llama:LlamaModel.embed_input_ids": ["self", "input_ids"],
+    "vllm.model_executor.models.qwen2:Qwen2Model.forward": [
+        "self", "input_ids", "positions", "intermediate_tensors", "inputs_embeds",
+    ],
+    "vllm.model_executor.models.qwen2:Qwen2Model.embed_input_ids": ["self", "input_ids"],
+    "vllm.forward_context:get_forward_context": [],
 }  # fmt: skip
 """Names without an underscore that vLLM promises to nobody, and that are called, replaced or overridden."""
 
@@ -162,6 +175,72 @@ SOURCES = {
         r"self\.head_dtype = ",
         r"self\._apply_head\(lm_head, hidden_states, embedding_bias\)",
     ],
+    # Where AMX is missing, int8 goes another way only by this answer; and the other way serves weights of this form.
+    "vllm.model_executor.kernels.linear.scaled_mm.cpu:CPUInt8ScaledMMLinearKernel.process_weights_after_loading": [
+        r"and self\.config\.input_symmetric\s+and check_cpu_sgl_kernel\(N, K, dtype\)",
+    ],
+    # A part of a model takes its method of this processor when it is made.
+    "vllm.model_executor.custom_op:CustomOp.dispatch_forward": [r"return self\.forward_cpu"],
+    # Norms ask for an implementation by its priority.
+    "vllm.model_executor.layers.layernorm:RMSNorm.forward_native": [
+        r"ir\.ops\.rms_norm\(",
+        r"ir\.ops\.fused_add_rms_norm\.maybe_inplace\(",
+    ],
+    "vllm.v1.worker.worker_base": [r"kernel_config\.ir_op_priority\.set_default\(\)"],
+    # What the short forward does in one loop, as vLLM does it.
+    **dict.fromkeys(
+        [
+            "vllm.model_executor.models.llama:LlamaDecoderLayer.forward",
+            "vllm.model_executor.models.qwen2:Qwen2DecoderLayer.forward",
+        ],
+        [r"self\.input_layernorm\(hidden_states, residual\)", r"self\.post_attention_layernorm\(", r"= self\.mlp\("],
+    ),
+    **dict.fromkeys(
+        [
+            "vllm.model_executor.models.llama:LlamaAttention.forward",
+            "vllm.model_executor.models.qwen2:Qwen2Attention.forward",
+        ],
+        [
+            r"qkv\.split\(\[self\.q_size, self\.kv_size, self\.kv_size\]",
+            r"self\.rotary_emb\(positions, q, k\)\s+attn_output = self\.attn\(q, k, v\)\s+output, _ = self\.o_proj\(",
+        ],
+    ),
+    "vllm.model_executor.models.llama:LlamaMLP.forward": [
+        r"gate_up_proj\(x\)\s+x = .*act_fn, x.*\s+x, _ = self\.down_proj\("
+    ],
+    "vllm.model_executor.models.qwen2:Qwen2MLP.forward": [
+        r"gate_up_proj\(x\)\s+x = .*act_fn\(.*\s+x, _ = self\.down_proj\("
+    ],
+    "vllm.model_executor.layers.rotary_embedding.base:RotaryEmbedding.forward_cpu": [r"is_neox_style"],
+    # The cache lies block by block, keys before values; its metadata is of these names.
+    "vllm.v1.attention.backends.cpu_attn:CPUAttentionBackendImpl.forward": [
+        r"kv_cache\.view\(\(num_blocks, num_kv_heads, block_size \* 2, -1\)\)\s+key_cache, value_cache = .*chunk\(2, dim=2\)",
+        *(
+            f"attn_metadata\\.{name}"
+            for name in (
+                "query_start_loc",
+                "seq_lens",
+                "causal",
+                "block_table",
+                "scheduler_metadata",
+                "dynamic_causal",
+            )
+        ),
+        *(f"self\\.{name}" for name in ("scale", "alibi_slopes", "sliding_window", "logits_soft_cap", "sinks")),
+        r"layer\.isa",
+    ],
+    "vllm.v1.attention.backends.cpu_attn:CPUAttentionBackendImpl.__init__": [r"self\.is_fp8_kv_cache = "],
+    "vllm.model_executor.layers.attention.attention:Attention.__init__": [
+        r"self\.query_quant = ",
+        r"self\.kv_sharing_target_layer_name = ",
+        r"self\.sliding_window = ",
+        r"self\.attn_type = ",
+    ],
+    "vllm.model_executor.layers.attention.attention:get_attention_context": [
+        r"attn_metadata_raw\[layer_name\]",
+        r"slot_mapping\.get\(layer_name\)",
+    ],
+    "vllm.model_executor.models.interfaces:EagleModelMixin": [r"aux_hidden_state_layers: tuple"],
     # vLLM still replaces what sets the number of threads. Once it does not, `torch.set_num_threads` will do.
     "vllm.v1.worker.cpu_worker": [r"torch\.set_num_threads = "],
 }
@@ -173,6 +252,33 @@ def test_the_source_says_what_we_rely_on(name: str) -> None:
     source = inspect.getsource(object_at(name))
     for pattern in SOURCES[name]:
         assert re.search(pattern, source), pattern
+
+
+SCHEMAS = {
+    "rms_norm": "(Tensor($0! -> ) out, Tensor input, Tensor? weight, float epsilon)",
+    "fused_add_rms_norm": "(Tensor($0! -> ) input, Tensor($1! -> ) residual, Tensor? weight, float epsilon)",
+    "silu_and_mul": "(Tensor($0! -> ) out, Tensor input)",
+    "rotary_embedding": "(Tensor positions, Tensor($0! -> ) query, Tensor($1! -> )? key, int head_size, "
+    "Tensor cos_sin_cache, bool is_neox, ",
+    "cpu_attn_reshape_and_cache": "(Tensor key, Tensor value, Tensor(a2!) key_cache, Tensor(a3!) value_cache, "
+    "Tensor slot_mapping, str isa, ",
+    "cpu_attention_with_kv_cache": "(Tensor query, Tensor key_cache, Tensor value_cache, Tensor(a3!) output, "
+    "Tensor query_start_loc, Tensor seq_lens, float scale, bool causal, Tensor? alibi_slopes, "
+    "SymInt sliding_window_size, Tensor block_table, float softcap, Tensor scheduler_metadata, Tensor? s_aux, "
+    "Tensor? dynamic_causal, ",
+}
+"""What operators in C++ take, in order."""
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_an_operator_in_cpp_takes_what_it_took(name: str) -> None:
+    import torch
+    from vllm.platforms import current_platform
+
+    if not current_platform.is_cpu():
+        pytest.skip("a vLLM for GPUs has others")
+    current_platform.import_kernels()
+    assert f"::{name}{SCHEMAS[name]}" in str(getattr(torch.ops._C, name).default._schema)
 
 
 def test_parts_of_vllm_are_of_the_kind_that_we_take_them_for() -> None:
