@@ -188,23 +188,27 @@ SOURCES = {
     ],
     "vllm.v1.worker.worker_base": [r"kernel_config\.ir_op_priority\.set_default\(\)"],
     # What the short forward does in one loop, as vLLM does it.
-    **dict.fromkeys(
-        [
+    **{
+        key: [
+            r"self\.input_layernorm\(hidden_states, residual\)",
+            r"self\.post_attention_layernorm\(",
+            r"= self\.mlp\(",
+        ]
+        for key in [
             "vllm.model_executor.models.llama:LlamaDecoderLayer.forward",
             "vllm.model_executor.models.qwen2:Qwen2DecoderLayer.forward",
-        ],
-        [r"self\.input_layernorm\(hidden_states, residual\)", r"self\.post_attention_layernorm\(", r"= self\.mlp\("],
-    ),
-    **dict.fromkeys(
-        [
-            "vllm.model_executor.models.llama:LlamaAttention.forward",
-            "vllm.model_executor.models.qwen2:Qwen2Attention.forward",
-        ],
-        [
+        ]
+    },
+    **{
+        key: [
             r"qkv\.split\(\[self\.q_size, self\.kv_size, self\.kv_size\]",
             r"self\.rotary_emb\(positions, q, k\)\s+attn_output = self\.attn\(q, k, v\)\s+output, _ = self\.o_proj\(",
-        ],
-    ),
+        ]
+        for key in [
+            "vllm.model_executor.models.llama:LlamaAttention.forward",
+            "vllm.model_executor.models.qwen2:Qwen2Attention.forward",
+        ]
+    },
     "vllm.model_executor.models.llama:LlamaMLP.forward": [
         r"gate_up_proj\(x\)\s+x = .*act_fn, x.*\s+x, _ = self\.down_proj\("
     ],
