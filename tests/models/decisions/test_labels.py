@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from pydantic import TypeAdapter
 
 import configs
@@ -29,8 +30,11 @@ PRESETS = list(CATALOG.presets.values())
 TICKET = CATALOG.presets["ticket-routing-v1"]
 QUESTIONS = tuple(TICKET.questions.values())
 STATE = "My invoice is wrong and I was charged twice. Please refund the second payment."
-DRIFT = 1e-3
-"""How far probabilities of the same request may be apart, whatever else the engine reads at the time."""
+DRIFT = 0.03 if torch.cpu._is_amx_tile_supported() else 1e-3  # type: ignore[attr-defined]
+"""How far probabilities of the same request may be apart, whatever else the engine reads at the time.
+
+A processor with matrix units (AMX) reads few rows by other instructions than many, in bfloat16.
+"""
 
 
 @pytest.fixture(scope="module")
