@@ -2,7 +2,7 @@
 
     weights/                        where weights come from; pinned, verified, never run as code
     options.py                      what a stanza may tell its adapter
-    cpu.py                          the floating-point type and the threads that suit a processor
+    cpu.py                          the floating-point type that suits a processor, and threads beside the steps
     stepping.py                     engines that block, advanced in threads; whether they hang
     provider.py                     engines behind a provider's HTTP API
     llm/                            vLLM, started from a small spec by chat, decisions and transcription

@@ -37,8 +37,7 @@ from vllm.v1.executor import Executor
 
 from models.cpu import background
 from models.llm.grammars import CHILDREN
-from models.llm.vllm_internals.cpu import quick_core, quick_steps, quick_tokenizers
-from models.llm.vllm_internals.decoder import shorten
+from models.llm.vllm_internals.cpu import quick_core, quick_steps, quick_tokenizers, shorten
 from models.llm.vllm_internals.steps import ThreadGovernor
 from models.stepping import StallDetector
 

@@ -2,41 +2,59 @@
 
 Two things took a quarter of the start of a small model (benchmarks/speed/results/cold_start.md): filling a cache with
 zeros that the kernel gives for nothing, and looking for kernels in modules that cannot have any. A third, a head in
-float32, took half the time of a short decision. The others are operators that vLLM's build for CPUs has in C++ and does
-not use: norms and SiLU, and the product of int8 weights that it leaves to processors with AMX.
+float32, took half the time of a short decision. The rest is of steps: C++ that vLLM has and does not use, and Python.
 """
 
 from __future__ import annotations
 
+import logging
 import mmap
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from itertools import chain
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import Module
-from torch.nn.functional import linear
 from torch.overrides import TorchFunctionMode
 from vllm import ir
 from vllm.config import VllmConfig
-from vllm.config.kernel import IrOpPriorityConfig
 from vllm.model_executor.kernels.linear.scaled_mm import cpu as scaled_mm
 from vllm.model_executor.layers.activation import SiluAndMul
+from vllm.model_executor.layers.attention import Attention
+from vllm.model_executor.layers.layernorm import RMSNorm
+from vllm.model_executor.layers.linear import MergedColumnParallelLinear, QKVParallelLinear, RowParallelLinear
+from vllm.model_executor.layers.logits_processor import LogitsProcessor
+from vllm.model_executor.layers.rotary_embedding import Llama3RotaryEmbedding, RotaryEmbedding
+from vllm.model_executor.models.llama import LlamaAttention, LlamaDecoderLayer, LlamaMLP, LlamaModel
+from vllm.model_executor.models.qwen2 import Qwen2Attention, Qwen2DecoderLayer, Qwen2MLP, Qwen2Model
 from vllm.platforms import current_platform
 from vllm.renderers import hf
 from vllm.triton_utils import dispatcher
+from vllm.v1.attention.backend import AttentionType
+from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackendImpl
 from vllm.v1.engine.async_llm import AsyncLLM
 
+from models.llm.vllm_internals.steps import LANES, OPERATORS, CachedHead, ShortForward, add_norm, norm, silu_and_mul
+
+log = logging.getLogger(f"parlance.{__name__}")
+
+DECODERS: dict[type[Module], tuple[type[Module], ...]] = {
+    LlamaModel: (LlamaDecoderLayer, LlamaAttention, LlamaMLP),
+    Qwen2Model: (Qwen2DecoderLayer, Qwen2Attention, Qwen2MLP),
+}
+"""The exact types of a decoder that is known, and of its layers, their attention and their MLP. A subclass differs."""
+
+ROTATIONS = (RotaryEmbedding, Llama3RotaryEmbedding)
+"""They differ in the table of angles, which is read, and not in how it is applied."""
 LARGE_BYTES = 1 << 24
 """Zeros of fewer bytes are allocated as torch does it."""
 PROVIDER = "parlance"
 """The name of our implementations among those of vLLM's operators."""
-LANES = 32
-"""The C++ operators work on whole registers: widths of 32 numbers fill those of every type."""
 
 
 @contextmanager
@@ -86,48 +104,26 @@ def quick_core() -> Iterator[None]:
 def quick_steps(config: VllmConfig) -> Iterator[None]:
     """While a model is loaded, its parts take norms and SiLU in C++, and a kernel for int8 where there is VNNI.
 
-    Replaces `SiluAndMul.forward_cpu`, and `scaled_mm.check_cpu_sgl_kernel`, which wants AMX for int8 although that
-    kernel does without.
+    Replaces `SiluAndMul.forward_cpu`, and `scaled_mm.check_cpu_sgl_kernel`, which wants AMX where VNNI will do.
     """
-    choose_norms(config.kernel_config.ir_op_priority)
+    priority = config.kernel_config.ir_op_priority
+    for name in register_norms():
+        if getattr(priority, name) == ["native"]:  # as vLLM has it where the stanza says nothing
+            setattr(priority, name, [PROVIDER, "native"])
     fits_amx = scaled_mm.check_cpu_sgl_kernel
+    has_vnni = torch.cpu.get_capabilities().get("avx512_vnni") and config.model_config.dtype == torch.bfloat16
 
     def fits(rows: int, columns: int, dtype: torch.dtype) -> bool:
-        fits_vnni = dtype == torch.int8 and columns % 32 == 0 and rows % 16 == 0 and has_vnni()
-        return fits_vnni or fits_amx(rows, columns, dtype)
+        fits_vnni = has_vnni and dtype == torch.int8 and columns % 32 == 0 and rows % 16 == 0
+        return bool(fits_vnni) or fits_amx(rows, columns, dtype)
 
     with replaced(scaled_mm, "check_cpu_sgl_kernel", fits), replaced(SiluAndMul, "forward_cpu", silu_and_mul):
         yield
 
 
-def has_vnni() -> bool:
-    """Whether the processor multiplies int8 in AVX-512, and the model being loaded computes in bfloat16 beside it."""
-    return bool(torch.cpu.get_capabilities().get("avx512_vnni")) and torch.get_default_dtype() == torch.bfloat16
-
-
-def silu_and_mul(part: SiluAndMul, x: Tensor) -> Tensor:
-    """SiLU of the first half of `x` (..., 2 n) times the second: (..., n)."""
-    width = x.shape[-1] // 2
-    if width % LANES or not x.is_contiguous() or not hasattr(torch.ops._C, "silu_and_mul"):
-        return part.forward_native(x)
-    product = x.new_empty(*x.shape[:-1], width)
-    torch.ops._C.silu_and_mul(product, x)
-    return product
-
-
-def choose_norms(priority: IrOpPriorityConfig) -> None:
-    """Puts norms in C++ where `priority` has the default of CPUs; what they do not take stays with vLLM's own.
-
-    vLLM has them and declares them for GPUs only.
-    """
-    for name in register_norms():
-        if getattr(priority, name) == ["native"]:
-            setattr(priority, name, [PROVIDER, "native"])
-
-
 @cache
 def register_norms() -> tuple[str, ...]:
-    """The names of the operators that have a C++ implementation from here on; none where vLLM's build lacks it."""
+    """The names of norms that are in C++ from here on, where vLLM's build has it; vLLM declares that for GPUs only."""
 
     def takes(x: Tensor, weight: Tensor | None, epsilon: float, variance_size: int | None = None) -> bool:
         alike = weight is not None and weight.dtype == x.dtype and x.shape[-1] % LANES == 0
@@ -141,22 +137,9 @@ def register_norms() -> tuple[str, ...]:
     current_platform.import_ir_kernels()
     if not hasattr(torch.ops._C, "fused_add_rms_norm"):
         return ()
-    ir.ops.rms_norm.register_impl(PROVIDER, supports_args=takes)(_norm)
-    ir.ops.fused_add_rms_norm.register_impl(PROVIDER, supports_args=takes_sum, inplace=True)(_add_norm)
+    ir.ops.rms_norm.register_impl(PROVIDER, supports_args=takes)(norm)
+    ir.ops.fused_add_rms_norm.register_impl(PROVIDER, supports_args=takes_sum, inplace=True)(add_norm)
     return "rms_norm", "fused_add_rms_norm"
-
-
-def _norm(x: Tensor, weight: Tensor | None, epsilon: float, variance_size: int | None = None) -> Tensor:
-    normed = torch.empty_like(x)
-    torch.ops._C.rms_norm(normed, x, weight, epsilon)
-    return normed
-
-
-def _add_norm(
-    x: Tensor, x_residual: Tensor, weight: Tensor | None, epsilon: float, variance_size: int | None = None
-) -> tuple[Tensor, Tensor]:
-    torch.ops._C.fused_add_rms_norm(x, x_residual, weight, epsilon)
-    return x, x_residual
 
 
 class _UntouchedZeros(TorchFunctionMode):
@@ -185,27 +168,83 @@ def cache_heads(engine: AsyncLLM) -> None:
 
 
 def _cache_heads_of(model: Module) -> None:
-    from vllm.model_executor.layers.logits_processor import LogitsProcessor
-
     for part in model.modules():
         if isinstance(part, LogitsProcessor) and part.head_dtype == torch.float32:
             part._apply_head = CachedHead(part._apply_head)
 
 
-class CachedHead:
-    """Takes the place of `LogitsProcessor._apply_head`, which serves heads that are no plain product with a weight."""
+def shorten(config: VllmConfig, model: Module) -> None:
+    """Gives `model` the short forward where it fits, and says in the log which way was taken and why."""
+    decoders = [part for part in model.modules() if type(part) in DECODERS]
+    if not decoders:
+        log.info("steps take vLLM's own forward: the decoder of %s is not one that is known", type(model).__name__)
+    for decoder in decoders:
+        obstacle = next(chain(obstacles_of_setup(config), obstacles(decoder)), None)
+        if obstacle:
+            log.info("steps take vLLM's own forward: %s", obstacle)
+        else:
+            decoder.forward = ShortForward(decoder)
+            log.info("steps take the short forward through %d layers", len(decoder.layers))
 
-    def __init__(self, original: Any) -> None:
-        self._original = original
-        self._source: Tensor | None = None
-        self._weight: Tensor | None = None
 
-    def __call__(self, lm_head: Any, hidden_states: Tensor, embedding_bias: Tensor | None) -> Tensor:
-        """Logits in float32 (rows, vocabulary)."""
-        weight = getattr(lm_head, "weight", None)
-        if weight is None or embedding_bias is not None:
-            return self._original(lm_head, hidden_states, embedding_bias)
-        if self._source is not weight:
-            self._source, self._weight = weight, weight.detach().float()
-        assert self._weight is not None
-        return linear(hidden_states.float(), self._weight)
+def obstacles_of_setup(config: VllmConfig) -> Iterator[str]:
+    """What an engine is set up to do, and the short forward does not."""
+    does = {
+        "vLLM has no C++ for this processor": not all(hasattr(torch.ops._C, name) for name in OPERATORS),
+        "it serves LoRA adapters": config.lora_config,
+        "it speculates": config.speculative_config,
+        "it hands its cache to others": config.kv_transfer_config,
+        "its cache is quantised": config.cache_config.cache_dtype not in ("auto", "bfloat16", "float16", "float32"),
+        "it compiles": not config.model_config.enforce_eager,
+        "it runs in several parts": config.parallel_config.world_size > 1,
+    }
+    return (sentence for sentence, is_so in does.items() if is_so)
+
+
+def obstacles(decoder: Any) -> Iterator[str]:
+    """What `decoder` computes, and the short forward does not."""
+    kinds = DECODERS[type(decoder)]
+    if decoder.aux_hidden_state_layers:
+        yield "hidden states of layers are wanted"
+    first = decoder.layers[0].self_attn
+    for layer in decoder.layers:
+        attention, mlp = layer.self_attn, layer.mlp
+        expected = {
+            decoder.norm: RMSNorm,
+            layer: kinds[0],
+            attention: kinds[1],
+            mlp: kinds[2],
+            attention.qkv_proj: QKVParallelLinear,
+            attention.o_proj: RowParallelLinear,
+            mlp.gate_up_proj: MergedColumnParallelLinear,
+            mlp.down_proj: RowParallelLinear,
+            attention.attn: Attention,
+            attention.attn.impl: CPUAttentionBackendImpl,
+            layer.input_layernorm: RMSNorm,
+            layer.post_attention_layernorm: RMSNorm,
+        }
+        others = [type(part).__name__ for part, kind in expected.items() if type(part) is not kind]
+        yield from (f"a part is of type {name}" for name in others)
+        if not isinstance(mlp.act_fn, SiluAndMul):
+            yield "its activation is not SiLU"
+        if attention.rotary_emb is not first.rotary_emb or type(first.rotary_emb) not in ROTATIONS:
+            yield f"positions are of type {type(attention.rotary_emb).__name__}"
+        if getattr(attention, "qk_norm", False):
+            yield "queries and keys are normalised"
+        if not others:
+            yield from obstacles_of_attention(attention.attn)
+
+
+def obstacles_of_attention(attention: Any) -> Iterator[str]:
+    """What `attention` does, and the short forward does not."""
+    kernel = attention.impl
+    does = {
+        "attention slides": attention.sliding_window is not None or kernel.sliding_window != -1,
+        "attention has sinks": kernel.sinks is not None,
+        "attention has slopes": kernel.alibi_slopes is not None,
+        "attention is capped": kernel.logits_soft_cap,
+        "attention goes both ways": attention.attn_type != AttentionType.DECODER,
+        "layers share a cache": attention.kv_sharing_target_layer_name,
+        "its cache is quantised": kernel.is_fp8_kv_cache or attention.query_quant,
+    }
+    return (sentence for sentence, is_so in does.items() if is_so)

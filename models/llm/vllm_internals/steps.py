@@ -1,8 +1,8 @@
-"""What runs in each step on a CPU: a short forward, and the choice of how many threads the next steps take.
+"""What runs in each step on a CPU: a short forward, a head in float32, and the choice of threads for the next steps.
 
 The forward computes what Llama and Qwen2 compute, without the Python of their modules. vLLM walks some nine modules a
 layer, each a few microseconds, and goes through two operators that call back into Python for attention. Here a step is
-one loop over C++ operators on the same weights and the same cache. `decoder.py` says where it fits.
+one loop over C++ operators on the same weights and the same cache. `cpu.py` says where it fits.
 
 A step may take all threads that the stanza allows while the cores are free, and one where they are shared. It is some
 two hundred parallel regions, and each waits for its slowest thread. Beside one busy process on two cores, two threads
@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import linear
 from vllm.forward_context import get_forward_context
 
 CHECK_S = 0.5
@@ -37,6 +38,8 @@ FREE_CORES = 0.4
 TASKS = Path("/proc/self/task")
 STAT = Path("/proc/stat")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+LANES = 32
+"""The C++ operators work on whole registers: widths of 32 numbers fill those of every type."""
 OPERATORS = (
     "fused_add_rms_norm",
     "rotary_embedding",
@@ -81,13 +84,13 @@ def layer_of(module: Any) -> Layer:
     )
 
 
-def product_of(linear: Any) -> Product:
-    """What `linear` computes on one processor, by the kernel that was chosen for its weights."""
-    if getattr(linear.weight, "dtype", None) == torch.int8:  # packed; other kernels take the weights away
+def product_of(part: Any) -> Product:
+    """What `part` computes on one processor, by the kernel that was chosen for its weights."""
+    if getattr(part.weight, "dtype", None) == torch.int8:  # packed; other kernels take the weights away
         multiply = torch.ops._C.int8_scaled_mm_with_quant.default
-        weight, scale, bias = linear.weight.data, linear.weight_scale.data, getattr(linear, "bias_fp32", None)
+        weight, scale, bias = part.weight.data, part.weight_scale.data, getattr(part, "bias_fp32", None)
         return lambda x: multiply(x, weight, scale, bias, x.dtype, True)
-    return partial(linear.quant_method.apply, linear, bias=linear.bias)
+    return partial(part.quant_method.apply, part, bias=part.bias)
 
 
 class ShortForward:
@@ -148,6 +151,50 @@ class ShortForward:
             hidden = layer.down(gated)
         add_norm(hidden, residual, self._norm, epsilon)
         return hidden
+
+
+def silu_and_mul(part: Any, x: Tensor) -> Tensor:
+    """SiLU of the first half of `x` (..., 2 n) times the second: (..., n)."""
+    width = x.shape[-1] // 2
+    if width % LANES or not x.is_contiguous() or not hasattr(torch.ops._C, "silu_and_mul"):
+        return part.forward_native(x)
+    product = x.new_empty(*x.shape[:-1], width)
+    torch.ops._C.silu_and_mul(product, x)
+    return product
+
+
+def norm(x: Tensor, weight: Tensor | None, epsilon: float, variance_size: int | None = None) -> Tensor:
+    """Computes vLLM's `rms_norm` in C++."""
+    normed = torch.empty_like(x)
+    torch.ops._C.rms_norm(normed, x, weight, epsilon)
+    return normed
+
+
+def add_norm(
+    x: Tensor, x_residual: Tensor, weight: Tensor | None, epsilon: float, variance_size: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """Computes vLLM's `fused_add_rms_norm` in C++ and in place."""
+    torch.ops._C.fused_add_rms_norm(x, x_residual, weight, epsilon)
+    return x, x_residual
+
+
+class CachedHead:
+    """Takes the place of `LogitsProcessor._apply_head`, which serves heads that are no plain product with a weight."""
+
+    def __init__(self, original: Any) -> None:
+        self._original = original
+        self._source: Tensor | None = None
+        self._weight: Tensor | None = None
+
+    def __call__(self, lm_head: Any, hidden_states: Tensor, embedding_bias: Tensor | None) -> Tensor:
+        """Logits in float32 (rows, vocabulary)."""
+        weight = getattr(lm_head, "weight", None)
+        if weight is None or embedding_bias is not None:
+            return self._original(lm_head, hidden_states, embedding_bias)
+        if self._source is not weight:
+            self._source, self._weight = weight, weight.detach().float()
+        assert self._weight is not None
+        return linear(hidden_states.float(), self._weight)
 
 
 class ThreadGovernor:

@@ -6,7 +6,7 @@ import gc
 import importlib
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -85,3 +85,32 @@ def test_a_renderer_gets_one_copy_of_its_tokenizer_fewer(loading: Any, monkeypat
     with loading.quick_tokenizers():
         loading.hf.maybe_make_thread_pool("tokenizer", 2)
     assert pools == [("tokenizer", 1)]
+
+
+@pytest.mark.parametrize(
+    ("vnni", "dtype", "rows", "columns", "fits"),
+    [
+        (True, "bfloat16", 48, 64, True),
+        (True, "bfloat16", 40, 64, False),
+        (True, "bfloat16", 48, 48, False),
+        (True, "float32", 48, 64, False),
+        (False, "bfloat16", 48, 64, False),
+    ],
+)
+def test_int8_takes_the_quicker_kernel_where_the_processor_has_vnni(
+    loading: Any, vnni: bool, dtype: str, rows: int, columns: int, fits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a processor without AMX, which vLLM asks for; its answer for weights of other types stays."""
+    torch, own = loading.torch, loading.scaled_mm.check_cpu_sgl_kernel
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_vnni": vnni})
+    priority = SimpleNamespace(rms_norm=["native"], fused_add_rms_norm=["of the stanza"])
+    config = SimpleNamespace(
+        kernel_config=SimpleNamespace(ir_op_priority=priority),
+        model_config=SimpleNamespace(dtype=getattr(torch, dtype)),
+    )
+    with loading.quick_steps(config):
+        assert loading.scaled_mm.check_cpu_sgl_kernel(rows, columns, torch.int8) is fits
+        assert not loading.scaled_mm.check_cpu_sgl_kernel(rows, columns, torch.bfloat16)
+    assert loading.scaled_mm.check_cpu_sgl_kernel is own
+    assert (priority.rms_norm, priority.fused_add_rms_norm) == ([loading.PROVIDER, "native"], ["of the stanza"])

@@ -26,7 +26,7 @@ TOKENS = 12
 ARGUMENTS = {"enforce_eager": True, "max_num_seqs": 4, "kv_cache_memory_bytes": 1 << 26}
 MAKERS = {"llama": decoders.llama, "qwen2": decoders.qwen2, "qwen3": tiny_models.thinker}
 OWN = "vLLM's own forward: the decoder of Qwen3ForCausalLM is not one that is known"
-LOGGER = "parlance.models.llm.vllm_internals.decoder"
+LOGGER = "parlance.models.llm.vllm_internals.cpu"
 
 Twin = Callable[[str], Path]
 
@@ -156,10 +156,10 @@ OF_LAYERS = [
     ("self_attn.attn.kv_sharing_target_layer_name", "model.layers.0.self_attn.attn", "layers share a cache"),
     ("self_attn.attn.impl.is_fp8_kv_cache", True, "its cache is quantised"),
     ("self_attn.rotary_emb", Other(), "positions are of type Identity"),
-    ("self_attn.qkv_proj", Other(), "a part of a layer is of type Identity"),
-    ("mlp.down_proj", Other(), "a part of a layer is of type Identity"),
+    ("self_attn.qkv_proj", Other(), "a part is of type Identity"),
+    ("mlp.down_proj", Other(), "a part is of type Identity"),
     ("mlp.act_fn", Other(), "its activation is not SiLU"),
-    ("input_layernorm", Other(), "a part of a layer is of type Identity"),
+    ("input_layernorm", Other(), "a part is of type Identity"),
 ]
 
 
@@ -168,7 +168,7 @@ def test_what_a_layer_does_besides_is_left_to_vllm(
     quick: Any, path: str, value: Any, sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A layer of LoRA, too: it takes the place of a product, and is of a type of its own."""
-    from models.llm.vllm_internals.decoder import obstacles
+    from models.llm.vllm_internals.cpu import obstacles
 
     decoder = decoder_of(quick)
     assert list(obstacles(decoder)) == []
@@ -195,7 +195,7 @@ OF_SETUPS = [
 def test_what_an_engine_is_set_up_to_do_besides_is_left_to_vllm(
     quick: Any, path: str, value: Any, sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from models.llm.vllm_internals.decoder import obstacles_of_setup
+    from models.llm.vllm_internals.cpu import obstacles_of_setup
 
     config = copy.copy(quick.vllm_config)
     assert list(obstacles_of_setup(config)) == []
@@ -205,7 +205,7 @@ def test_what_an_engine_is_set_up_to_do_besides_is_left_to_vllm(
 
 
 def test_hidden_states_of_layers_are_vllms_to_give(quick: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from models.llm.vllm_internals.decoder import obstacles
+    from models.llm.vllm_internals.cpu import obstacles
 
     decoder = decoder_of(quick)
     monkeypatch.setattr(decoder, "aux_hidden_state_layers", (1,))
@@ -213,10 +213,10 @@ def test_hidden_states_of_layers_are_vllms_to_give(quick: Any, monkeypatch: pyte
 
 
 def test_a_processor_without_the_operators_takes_vllms_way(quick: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from models.llm.vllm_internals import decoder
+    from models.llm.vllm_internals import cpu
 
-    monkeypatch.setattr(decoder, "OPERATORS", (*decoder.OPERATORS, "of_another_processor"))
-    assert list(decoder.obstacles_of_setup(quick.vllm_config)) == ["vLLM has no C++ for this processor"]
+    monkeypatch.setattr(cpu, "OPERATORS", (*cpu.OPERATORS, "of_another_processor"))
+    assert list(cpu.obstacles_of_setup(quick.vllm_config)) == ["vLLM has no C++ for this processor"]
 
 
 def test_a_step_without_metadata_goes_vllms_way(quick: Any, monkeypatch: pytest.MonkeyPatch) -> None:
