@@ -12,8 +12,8 @@ Serve's replicas take each other's calls on a gRPC port that listens on every in
 cluster that port must be reachable from the other nodes, and the network between them must be closed to others
 (docs/operating.md). On one machine it belongs on loopback.
 
-These calls carry the cluster's token. Ray's interceptors look it up for each call, and around a call that is intercepted
-gRPC makes a task and a second call object, and a generator around each event of a stream.
+These calls carry the cluster's token. Ray's interceptors look it up for each of them, and around a call that is
+intercepted gRPC makes a task and a second call object, and a generator around each event of a stream.
 """
 
 from __future__ import annotations
