@@ -26,7 +26,8 @@ ROOMS = (
     "state",
     "text",
 )
-FILES = 329
+FILES = 330
+"""One more than before speed was bought with purses, a short forward, a table of routes and a network that is cut."""
 LONGEST_FILE = 250
 LONGEST_FUNCTION = 43
 LONGEST_TEST_FILE = 425

@@ -9,6 +9,7 @@ processor_time.py  what a request takes of the ingress, beside another checkout,
 admission.py       what those checks cost by themselves
 fairness.py        what one organisation that sends as fast as it may costs another
 chat.py            streams beside `vllm serve`
+steps.py           its engine alone, by quick steps and by vLLM's own
 cold_start.py      from zero replicas to the first answer, with and without the fork server; beside `vllm serve`
 idle_memory.py     what a graph takes in memory while every engine is at zero
 embeddings.py      texts per second beside infinity

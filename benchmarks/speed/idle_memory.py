@@ -59,6 +59,8 @@ def title(process: psutil.Process) -> str:
     line = " ".join(process.cmdline()).strip()
     if named := re.match(r"(ray::(?:ServeReplica[\w:.-]+|\w+)|parlance::\w+)", line):
         return re.sub(r"(ingress|\w)#.*", r"\1", named[1])
+    if "-m deployments.fork_server" in line:  # before it has its title
+        return "parlance::ForkServer"
     for part in ("-m launch", "gcs_server", "raylet/raylet", "haproxy", "dashboard.py"):
         if part in line:
             return "python -m launch" if part == "-m launch" else Path(part).stem

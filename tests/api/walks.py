@@ -61,7 +61,7 @@ CHAT_ENGINE = (
     "models/llm/plain_text.py",
     "models/chat/cut.py",
     "models/llm/vllm_internals/core.py",
-    "models/cpu.py",
+    "models/llm/vllm_internals/steps.py",
     "models/chat/events.py",
 )
 KOKORO = (

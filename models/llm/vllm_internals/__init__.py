@@ -1,7 +1,9 @@
 """Where private names of vLLM and torch are used, and vLLM's own parts are replaced. No other file of ours does either.
 
 core.py            vLLM's engine core in a thread of this process
-cpu.py             what vLLM does on a CPU, in less time: names of it are replaced while it loads, and a head in float32
+cpu.py             what vLLM does on a CPU, in less time: what is replaced while it loads, norms, a head in float32
+decoder.py         which decoders take the short forward
+steps.py           what runs in each step on a CPU: the short forward, and the choice of threads
 process_engine.py  vLLM with its core in processes of its own, and a health check that notices when they hang
 serving.py         chat serving: parsers, logprobs and failures; prompts as tokens, cut at their top or split
 

@@ -35,10 +35,11 @@ from vllm.v1.engine.input_processor import InputProcessor
 from vllm.v1.engine.output_processor import OutputProcessor
 from vllm.v1.executor import Executor
 
-from models.cpu import ThreadGovernor, background
+from models.cpu import background
 from models.llm.grammars import CHILDREN
 from models.llm.vllm_internals.cpu import quick_core, quick_steps, quick_tokenizers
 from models.llm.vllm_internals.decoder import shorten
+from models.llm.vllm_internals.steps import ThreadGovernor
 from models.stepping import StallDetector
 
 log = logging.getLogger(f"parlance.{__name__}")

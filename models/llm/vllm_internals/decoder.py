@@ -1,23 +1,18 @@
-"""A shorter way through decoders on a CPU: what Llama and Qwen2 compute, without the Python of their modules.
+"""Which decoders take the short forward of `steps.py`: those that compute what it computes, part by part.
 
-vLLM walks some nine modules a layer, each a few microseconds, and goes through two operators that call back into Python
-for attention. For a small model that is a third of a step. Here a step is one loop over C++ operators on the same
-weights and the same cache. `obstacles` says where that would not be the same computation; there vLLM's own stays.
+`obstacles` says where that would not be the same computation; there vLLM's own stays.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from torch import Tensor
 from torch.nn import Module
 from vllm.config import VllmConfig
-from vllm.forward_context import get_forward_context
 from vllm.model_executor.layers.activation import SiluAndMul
 from vllm.model_executor.layers.attention import Attention
 from vllm.model_executor.layers.layernorm import RMSNorm
@@ -27,6 +22,8 @@ from vllm.model_executor.models.llama import LlamaAttention, LlamaDecoderLayer, 
 from vllm.model_executor.models.qwen2 import Qwen2Attention, Qwen2DecoderLayer, Qwen2MLP, Qwen2Model
 from vllm.v1.attention.backend import AttentionType
 from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackendImpl
+
+from models.llm.vllm_internals.steps import OPERATORS, ShortForward
 
 log = logging.getLogger(f"parlance.{__name__}")
 
@@ -38,31 +35,6 @@ DECODERS: dict[type[Module], tuple[type[Module], ...]] = {
 
 ROTATIONS = (RotaryEmbedding, Llama3RotaryEmbedding)
 """They differ in the table of angles, which is read, and not in how it is applied."""
-
-OPERATORS = (
-    "fused_add_rms_norm",
-    "rotary_embedding",
-    "cpu_attn_reshape_and_cache",
-    "cpu_attention_with_kv_cache",
-    "silu_and_mul",
-)
-"""The names of the C++ operators that a layer takes, beside the products with its weights."""
-
-Product = Callable[[Tensor], Tensor]
-
-
-class Layer(NamedTuple):
-    """What one layer computes with; `keys` and `values` are its parts of the cache."""
-
-    name: str
-    norm: Tensor
-    qkv: Product
-    keys: Tensor
-    values: Tensor
-    output: Product
-    mlp_norm: Tensor
-    gate_up: Product
-    down: Product
 
 
 def shorten(config: VllmConfig, model: Module) -> None:
@@ -141,86 +113,3 @@ def obstacles_of_attention(attention: Any) -> Iterator[str]:
         "its cache is quantised": kernel.is_fp8_kv_cache or attention.query_quant,
     }
     return (sentence for sentence, is_so in does.items() if is_so)
-
-
-def layer_of(module: Any) -> Layer:
-    """The parts of a decoder layer of vLLM whose weights are loaded and whose cache is there."""
-    attention, mlp = module.self_attn, module.mlp
-    blocks, heads, block_size, _ = attention.attn.kv_cache.shape
-    keys, values = attention.attn.kv_cache.view(blocks, heads, 2 * block_size, -1).chunk(2, dim=2)
-    return Layer(
-        attention.attn.layer_name,
-        module.input_layernorm.weight.data,
-        product_of(attention.qkv_proj),
-        keys,
-        values,
-        product_of(attention.o_proj),
-        module.post_attention_layernorm.weight.data,
-        product_of(mlp.gate_up_proj),
-        product_of(mlp.down_proj),
-    )
-
-
-def product_of(linear: Any) -> Product:
-    """What `linear` computes on one processor, by the kernel that was chosen for its weights."""
-    return partial(linear.quant_method.apply, linear, bias=linear.bias)
-
-
-class ShortForward:
-    """Takes the place of `forward` of one decoder. Steps without attention metadata go vLLM's own way."""
-
-    def __init__(self, decoder: Any) -> None:
-        self._original = decoder.forward
-        self._embed = decoder.embed_input_ids
-        self._layers = [layer_of(module) for module in decoder.layers]
-        self._norm, self._epsilon = decoder.norm.weight.data, float(decoder.norm.variance_epsilon)
-        first = decoder.layers[0].self_attn
-        self._heads, self._kv_heads, self._head_size = first.num_heads, first.num_kv_heads, first.head_dim
-        self._widths = [first.q_size, first.kv_size, first.kv_size]
-        self._scale, self._isa = float(first.scaling), first.attn.isa
-        rotation = first.rotary_emb
-        self._operators = [getattr(torch.ops._C, name).default for name in OPERATORS]
-        self._angles, self._is_neox = rotation.cos_sin_cache.to(self._norm.dtype), rotation.is_neox_style
-
-    def __call__(
-        self,
-        input_ids: Tensor | None,
-        positions: Tensor,
-        intermediate_tensors: Any = None,
-        inputs_embeds: Tensor | None = None,
-        **others: Any,
-    ) -> Any:
-        """Hidden states (tokens, width)."""
-        context = get_forward_context()
-        if not isinstance(context.attn_metadata, dict) or intermediate_tensors is not None or others:
-            return self._original(input_ids, positions, intermediate_tensors, inputs_embeds, **others)
-        hidden = self._embed(input_ids) if inputs_embeds is None else inputs_embeds.clone()
-        return self._compute(hidden, positions, context.attn_metadata, context.slot_mapping)
-
-    def _compute(self, hidden: Tensor, positions: Tensor, steps: Any, slots: Any) -> Tensor:
-        """The layers over `hidden`, which is overwritten."""
-        add_norm, rotate, store, attend, activate = self._operators
-        tokens, epsilon, size = hidden.shape[0], self._epsilon, self._head_size
-        residual = torch.zeros_like(hidden)
-        mixed = hidden.new_empty(tokens, self._heads, size)
-        flat = mixed.view(tokens, -1)
-        for layer in self._layers:
-            step = steps[layer.name]
-            add_norm(hidden, residual, layer.norm, epsilon)
-            query, key, value = layer.qkv(hidden).split(self._widths, dim=1)
-            rotate(positions, query, key, size, self._angles, self._is_neox)
-            key, value = key.view(tokens, -1, size), value.view(tokens, -1, size)
-            store(key, value, layer.keys, layer.values, slots[layer.name], self._isa)
-            attend(
-                query.view(tokens, -1, size), layer.keys, layer.values, mixed, step.query_start_loc, step.seq_lens,
-                self._scale, step.causal, None, -1, step.block_table, 0.0, step.scheduler_metadata, None,
-                step.dynamic_causal,
-            )  # fmt: skip
-            hidden = layer.output(flat)
-            add_norm(hidden, residual, layer.mlp_norm, epsilon)
-            gate_up = layer.gate_up(hidden)
-            gated = gate_up.new_empty(tokens, gate_up.shape[1] // 2)
-            activate(gated, gate_up)
-            hidden = layer.down(gated)
-        add_norm(hidden, residual, self._norm, epsilon)
-        return hidden

@@ -179,6 +179,17 @@ SOURCES = {
     "vllm.model_executor.kernels.linear.scaled_mm.cpu:CPUInt8ScaledMMLinearKernel.process_weights_after_loading": [
         r"and self\.config\.input_symmetric\s+and check_cpu_sgl_kernel\(N, K, dtype\)",
     ],
+    # Weights in int8 are there only for the kernel that the short forward calls, packed, and with these beside them.
+    "vllm.model_executor.kernels.linear.scaled_mm.cpu:CPUInt8ScaledMMLinearKernel.process_weights_for_onednn": [
+        r"setattr\(layer, w_q_name, None\)",
+    ],
+    "vllm.model_executor.kernels.linear.scaled_mm.cpu:CPUInt8ScaledMMLinearKernel.process_weights_for_sgl": [
+        r'"bias_fp32"',
+    ],
+    "vllm.model_executor.layers.quantization.compressed_tensors.schemes:CompressedTensorsW8A8Int8.create_weights": [
+        r'register_parameter\("weight"',
+        r'register_parameter\("weight_scale"',
+    ],
     # A part of a model takes its method of this processor when it is made.
     "vllm.model_executor.custom_op:CustomOp.dispatch_forward": [r"return self\.forward_cpu"],
     # Norms ask for an implementation by its priority.
@@ -188,23 +199,20 @@ SOURCES = {
     ],
     "vllm.v1.worker.worker_base": [r"kernel_config\.ir_op_priority\.set_default\(\)"],
     # What the short forward does in one loop, as vLLM does it.
-    **dict.fromkeys(
-        [
-            "vllm.model_executor.models.llama:LlamaDecoderLayer.forward",
-            "vllm.model_executor.models.qwen2:Qwen2DecoderLayer.forward",
-        ],
-        [r"self\.input_layernorm\(hidden_states, residual\)", r"self\.post_attention_layernorm\(", r"= self\.mlp\("],
-    ),
-    **dict.fromkeys(
-        [
-            "vllm.model_executor.models.llama:LlamaAttention.forward",
-            "vllm.model_executor.models.qwen2:Qwen2Attention.forward",
-        ],
-        [
+    **{
+        f"vllm.model_executor.models.{model}DecoderLayer.forward": [
+            r"self\.input_layernorm\(hidden_states, residual\)",
+            r"self\.post_attention_layernorm\(hidden_states, residual\)\s+hidden_states = self\.mlp\(",
+        ]
+        for model in ("llama:Llama", "qwen2:Qwen2")
+    },
+    **{
+        f"vllm.model_executor.models.{model}Attention.forward": [
             r"qkv\.split\(\[self\.q_size, self\.kv_size, self\.kv_size\]",
             r"self\.rotary_emb\(positions, q, k\)\s+attn_output = self\.attn\(q, k, v\)\s+output, _ = self\.o_proj\(",
-        ],
-    ),
+        ]
+        for model in ("llama:Llama", "qwen2:Qwen2")
+    },
     "vllm.model_executor.models.llama:LlamaMLP.forward": [
         r"gate_up_proj\(x\)\s+x = .*act_fn, x.*\s+x, _ = self\.down_proj\("
     ],
@@ -214,7 +222,7 @@ SOURCES = {
     "vllm.model_executor.layers.rotary_embedding.base:RotaryEmbedding.forward_cpu": [r"is_neox_style"],
     # The cache lies block by block, keys before values; its metadata is of these names.
     "vllm.v1.attention.backends.cpu_attn:CPUAttentionBackendImpl.forward": [
-        r"kv_cache\.view\(\(num_blocks, num_kv_heads, block_size \* 2, -1\)\)\s+key_cache, value_cache = .*chunk\(2, dim=2\)",
+        r"kv_cache\.view\(\(num_blocks, num_kv_heads, block_size \* 2, -1\)\)\s+key_cache, .* = .*chunk\(2, dim=2\)",
         *(
             f"attn_metadata\\.{name}"
             for name in (
@@ -258,6 +266,8 @@ SCHEMAS = {
     "rms_norm": "(Tensor($0! -> ) out, Tensor input, Tensor? weight, float epsilon)",
     "fused_add_rms_norm": "(Tensor($0! -> ) input, Tensor($1! -> ) residual, Tensor? weight, float epsilon)",
     "silu_and_mul": "(Tensor($0! -> ) out, Tensor input)",
+    "int8_scaled_mm_with_quant": "(Tensor mat1, Tensor mat2, Tensor scales2, Tensor? bias, ScalarType out_dtype, "
+    "bool is_vnni)",
     "rotary_embedding": "(Tensor positions, Tensor($0! -> ) query, Tensor($1! -> )? key, int head_size, "
     "Tensor cos_sin_cache, bool is_neox, ",
     "cpu_attn_reshape_and_cache": "(Tensor key, Tensor value, Tensor(a2!) key_cache, Tensor(a3!) value_cache, "
@@ -278,6 +288,8 @@ def test_an_operator_in_cpp_takes_what_it_took(name: str) -> None:
     if not current_platform.is_cpu():
         pytest.skip("a vLLM for GPUs has others")
     current_platform.import_kernels()
+    if name == "int8_scaled_mm_with_quant" and not hasattr(torch.ops._C, name):
+        pytest.skip("this processor has no int8 in AVX-512")
     assert f"::{name}{SCHEMAS[name]}" in str(getattr(torch.ops._C, name).default._schema)
 
 
