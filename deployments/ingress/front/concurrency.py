@@ -25,6 +25,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from autoscaling.engine import owner_name
 from concurrency.fairness import OwnerCounter
 from concurrency.semaphore import FairSemaphore
 from contract.access import Caller
@@ -181,7 +182,7 @@ class ConcurrencyLimits:
 
     @asynccontextmanager
     async def _long_reading_turn(self, holder: Holder) -> AsyncIterator[None]:
-        async with self.reading.of(holder.org_id):
+        async with self.reading.of(owner_name(holder.org_id)):
             # The others run now, up to their own next step.
             await asyncio.sleep(0)
             yield
