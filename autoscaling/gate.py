@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import closing
 from functools import cache, partial
 from typing import Any, TypeVar
 
@@ -99,17 +99,23 @@ class Gate:
 
     async def call(self, method: Callable[[Any, J], Awaitable[R]], job: J, *, context: CallContext) -> R:
         """The answer to `job` by `method` of the capability's protocol. Raises ApiError only."""
-        async with self._slot(context) as left_s:
-            with context.timings.measured(), _contract_errors(), closing(Deadline()) as deadline, deadline.of(left_s):
+        left_s = await self._take_slot(context)
+        try:
+            with context.timings.measured(), closing(Deadline()) as deadline, deadline.of(left_s):
                 answer: R = await self._method(method.__name__).remote(job)
                 return answer
+        except Exception as error:
+            raise _contract_error(error) from None
+        finally:
+            self._queue.leave(context.owner)
 
     async def stream(
         self, method: Callable[[Any, J], AsyncIterator[R]], job: J, *, context: CallContext
     ) -> AsyncGenerator[R, None]:
         """The items of the answer; the deadline holds for each. Leaving the iteration cancels the work."""
-        async with self._slot(context) as left_s:
-            with context.timings.measured() as count, _contract_errors(), closing(Deadline()) as deadline:
+        left_s = await self._take_slot(context)
+        try:
+            with context.timings.measured() as count, closing(Deadline()) as deadline:
                 response = self._stream_method(method.__name__).remote(job)
                 try:
                     while True:
@@ -122,10 +128,13 @@ class Gate:
                         yield item
                 finally:
                     response.cancel()
+        except Exception as error:
+            raise _contract_error(error) from None
+        finally:
+            self._queue.leave(context.owner)
 
-    @asynccontextmanager
-    async def _slot(self, context: CallContext) -> AsyncIterator[float]:
-        """A slot while the block runs; gives what is left of the deadline, in seconds.
+    async def _take_slot(self, context: CallContext) -> float:
+        """Returns with a slot, which the queue's `leave` gives back; says what is left of the deadline, in seconds.
 
         Raises BUSY, UPSTREAM_TIMEOUT, and what `_enter` raises.
         """
@@ -143,10 +152,7 @@ class Gate:
         finally:
             queued_s = time.perf_counter() - started - (timings.load - loaded)
             timings.queue += queued_s
-        try:
-            yield max(0.0, self.serving.deadline_s - queued_s)
-        finally:
-            self._queue.leave(owner)
+        return max(0.0, self.serving.deadline_s - queued_s)
 
     def _slots(self) -> int:
         """Calls that may be at work or on their way there.
@@ -178,21 +184,15 @@ class Gate:
         raise self._waker.refusal()
 
 
-@contextmanager
-def _contract_errors() -> Iterator[None]:
-    """Turns every exception that a handle can raise into the error of the contract."""
-    try:
-        yield
-    except (views.EngineBusy, BackPressureError):
-        raise BUSY("all streams of this engine are in use; send the request again shortly") from None
-    except DeploymentUnavailableError:
-        raise ENGINE_FAILED() from None
-    except Exception as error:
-        raise _translated(error) from None
+def _contract_error(error: Exception) -> ApiError:
+    """The error of the contract for what a handle has raised: an engine's own refusal as it is.
 
-
-def _translated(error: Exception) -> ApiError:
-    """An engine's own refusal as it is, anything else as a fixed text; what really happened goes to the log."""
+    Anything else is a fixed text, and what really happened goes to the log.
+    """
+    if isinstance(error, views.EngineBusy | BackPressureError):
+        return BUSY("all streams of this engine are in use; send the request again shortly")
+    if isinstance(error, DeploymentUnavailableError):
+        return ENGINE_FAILED()
     # Over object references Ray wraps what the replica raised; over gRPC it comes as it was raised.
     cause = error.cause if isinstance(error, RayTaskError) else error
     if isinstance(cause, ApiError):

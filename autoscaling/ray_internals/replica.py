@@ -1,8 +1,9 @@
-"""Hardens how Serve's replica takes requests, before the app sees them.
+"""Hardens how Serve's replica takes requests, before the app sees them, and shortens how another replica calls it.
 
     bound_body_queue                 a body comes into memory no faster than its route reads it
     ignore_client_control_headers    clients cannot switch off how disconnects and time limits are treated
     keep_replica_port_local          the replicas' own port stays off the network on a machine that serves alone
+    send_token_as_metadata           calls carry the cluster's token without an interceptor around each
 
 Serve's replica takes a body from the network as fast as it comes and queues it without a bound: of a recording that
 comes faster than the disk writes, and of one that never ends, all would be in memory. With a bound the network waits.
@@ -10,12 +11,16 @@ comes faster than the disk writes, and of one that never ends, all would be in m
 Serve's replicas take each other's calls on a gRPC port that listens on every interface and unpickles what arrives. On a
 cluster that port must be reachable from the other nodes, and the network between them must be closed to others
 (docs/operating.md). On one machine it belongs on loopback.
+
+These calls carry the cluster's token. Ray's interceptors look it up for each of them, and around a call that is
+intercepted gRPC makes a task and a second call object, and a generator around each event of a stream.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+from functools import partial
 from typing import Any
 
 MESSAGES = 8
@@ -35,6 +40,9 @@ LOOPBACK_VARIABLE = "PARLANCE_LOOPBACK"
 
 PORT_OPENER = "add_port_to_grpc_server"
 """The function with which Serve's replica opens its port."""
+
+STUB = "ASGIServiceStub"
+"""The class with which Serve's router calls replicas."""
 
 
 def ignore_client_control_headers() -> None:
@@ -93,3 +101,29 @@ def keep_replica_port_local() -> None:
     replica.add_port_to_grpc_server = lambda server, address: server.add_insecure_port(
         address.replace("[::]", LOOPBACK_ADDRESS)
     )
+
+
+def send_token_as_metadata() -> None:
+    """Called in the constructor of the ingress, before a handle calls a replica. Channels stay Ray's own, TLS and all.
+
+    Raises RuntimeError where this version of Ray calls replicas with another class: the start is refused then.
+    """
+    from ray.serve._private.request_router import replica_wrapper
+
+    if not hasattr(replica_wrapper, STUB):
+        raise RuntimeError(
+            f"this version of Ray has no `{STUB}` in `{replica_wrapper.__name__}`, so the cluster's token cannot go "
+            "with calls of replicas; install the version in requirements/"
+        )
+    setattr(replica_wrapper, STUB, partial(_stub, getattr(replica_wrapper, STUB)))
+
+
+def _stub(ray_stub: Any, channel: Any) -> Any:
+    """What `ray_stub` makes for `channel`, each method with the token and without interceptors."""
+    from ray._private.authentication import grpc_authentication_client_interceptor as interceptor
+
+    stub, token = ray_stub(channel), interceptor._get_authentication_metadata_tuple()
+    for name, method in vars(stub).items():
+        method._interceptors = None
+        setattr(stub, name, partial(method, metadata=token))
+    return stub

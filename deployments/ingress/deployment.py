@@ -17,7 +17,12 @@ from ray.serve.handle import DeploymentHandle
 from autoscaling.deployment import DRAIN_S
 from autoscaling.engine import Engine
 from autoscaling.gate import Gate
-from autoscaling.ray_internals.replica import bound_body_queue, ignore_client_control_headers, keep_replica_port_local
+from autoscaling.ray_internals.replica import (
+    bound_body_queue,
+    ignore_client_control_headers,
+    keep_replica_port_local,
+    send_token_as_metadata,
+)
 from autoscaling.watch import StartWatch
 from contract.catalog import Catalog
 from contract.limits import REQUESTS_OF_PROCESS
@@ -128,6 +133,7 @@ class Ingress:
         keep_replica_port_local()
         ignore_client_control_headers()
         bound_body_queue()
+        send_token_as_metadata()
         public_url = args.reached_at()
         state = await open_state(
             Path(os.environ.get("PARLANCE_HOME", "var")),

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
-from functools import partial
 from typing import Any
 
 import pytest
@@ -22,11 +20,7 @@ from contract.responses.request import ResponsesRequest
 from contract.wires import KEEP_ALIVE
 from deployments.ingress.wire.replies import ChunkEncoder, PassThrough, StreamedReply, byte_stream, event_stream
 from deployments.replicas import MOST_JOINED, joined
-from state import State
 from tests.api.asgi import exchange, http_scope
-from tests.api.conftest import serving
-from tests.api.walks import gates
-from tests.catalogs import behaving, chat
 from tests.scripted import MODEL, Call, Script
 from tests.waiting import until
 
@@ -138,35 +132,6 @@ async def test_leaving_ends_the_engines_work(is_waiting: bool) -> None:
     await asyncio.sleep(0)
     await messages.aclose()
     assert has_ended.is_set()
-
-
-# --- what an event costs ---------------------------------------------------------------------------------------------
-
-
-async def test_no_event_makes_a_task_or_a_timer(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the replica through gate, flow and reply; what a whole stream makes does not grow with its length."""
-    catalog = behaving(obedient=chat("obedient"))
-    loop, calls = asyncio.get_running_loop(), Counter[str]()
-
-    def counted(name: str, real: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        calls[name] += 1
-        return real(*args, **options)
-
-    for name in ("create_task", "call_at"):
-        monkeypatch.setattr(loop, name, partial(counted, name, getattr(loop, name)))
-    async with serving(catalog, state, engines=gates(catalog)) as api:
-
-        async def calls_of(events: int) -> Counter[str]:
-            calls.clear()
-            reply = await api.chat(f"stream {events} 0", stream=True)
-            assert reply.text.count("data: {") == events
-            return calls.copy()
-
-        await calls_of(1)
-        few, many = await calls_of(10), await calls_of(510)
-    assert few["create_task"] < 25
-    more = many - few
-    assert more.total() < 10, f"500 more events make {more}"
 
 
 # --- silence, and clients that do not read ---------------------------------------------------------------------------

@@ -24,6 +24,9 @@ FUNCTIONS = {
     "ray.serve._private.replica:parse_disconnect_disabled_header": ["headers"],
     "ray.serve._private.replica:parse_request_timeout_header": ["headers", "default_timeout_s"],
     "ray.serve._private.replica:add_port_to_grpc_server": ["server", "address"],
+    # autoscaling/ray_internals/replica.py
+    "ray.serve.generated.serve_pb2_grpc:ASGIServiceStub": ["channel"],
+    "ray._private.authentication.grpc_authentication_client_interceptor:_get_authentication_metadata_tuple": [],
     # autoscaling/ray_internals/metrics.py
     "ray.serve._private.router:RouterMetricsManager._add_autoscaling_metrics_point": ["self"],
     "ray.serve._private.router:RouterMetricsManager.push_autoscaling_metrics_to_controller": ["self"],
@@ -51,6 +54,7 @@ PROPERTIES = (
 
 NAMES = (
     "ray.serve._private.constants:RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD",  # ray_internals/replica.py
+    "ray.serve._private.request_router.replica_wrapper:ASGIServiceStub",  # ray_internals/replica.py
     "ray.actor:ActorClassID.from_random",  # fork_server/server.py
     "ray.actor:ActorClassID.size",
     "ray._raylet:setproctitle",

@@ -1,4 +1,5 @@
 import asyncio
+import shutil
 import sqlite3
 import time
 from collections.abc import AsyncIterator
@@ -163,6 +164,32 @@ async def test_a_full_disk_refuses_the_group_and_recovers(numbers: SqliteDatabas
     await numbers.run(insert(2))
     # What was acknowledged is there, what was refused is not.
     assert rows(tmp_path / "numbers.db") == ([1, 2] if results[0] == 1 else [2])
+
+
+async def test_a_backup_of_a_database_in_use_is_whole_without_the_journal(
+    numbers: SqliteDatabase, tmp_path: Path
+) -> None:
+    await numbers.run(insert(1))
+    source, backup = sqlite3.connect(tmp_path / "numbers.db"), sqlite3.connect(tmp_path / "backup.db")
+    source.backup(backup)
+    backup.close()
+    source.close()
+    await numbers.run(insert(2))
+    assert rows(tmp_path / "backup.db") == [1]
+
+
+def test_a_copy_with_its_journal_is_whole_whenever_the_server_died(tmp_path: Path) -> None:
+    writer = sqlite3.connect(tmp_path / "numbers.db", isolation_level=None)
+    for statement in ("PRAGMA journal_mode = PERSIST", "CREATE TABLE t (n INTEGER UNIQUE)", "INSERT INTO t VALUES (0)"):
+        writer.execute(statement)
+    # Pages go to the file before the commit where they do not fit into the cache.
+    for statement in ("PRAGMA cache_size = 1", "BEGIN IMMEDIATE", "UPDATE t SET n = -1"):
+        writer.execute(statement)
+    writer.executemany("INSERT INTO t VALUES (?)", ((number,) for number in range(10_000)))
+    for name in ("numbers.db", "numbers.db-journal"):
+        shutil.copy(tmp_path / name, tmp_path / name.replace("numbers", "copy"))
+    writer.close()
+    assert rows(tmp_path / "copy.db") == [0]
 
 
 async def test_an_early_answer_comes_before_the_commit_and_is_seen_by_the_next(numbers: SqliteDatabase) -> None:

@@ -86,12 +86,12 @@ class UsageCounter:
 
     def take(self, holder: Holder, amount: int) -> None:
         """Adds; a negative `amount` gives back."""
-        self.of_organisation.take(owner_of(holder), amount)
+        self.of_organisation.take(holder.org_id, amount)
         self.of_key.take(holder.key_id, amount)
 
     def of(self, holder: Holder) -> tuple[int, int]:
         """What its key holds, and its organisation."""
-        return self.of_key[holder.key_id], self.of_organisation[owner_of(holder)]
+        return self.of_key[holder.key_id], self.of_organisation[holder.org_id]
 
 
 @dataclass
@@ -182,7 +182,7 @@ class ConcurrencyLimits:
 
     @asynccontextmanager
     async def _long_reading_turn(self, holder: Holder) -> AsyncIterator[None]:
-        async with self.reading.of(owner_of(holder)):
+        async with self.reading.of(owner_name(holder.org_id)):
             # The others run now, up to their own next step.
             await asyncio.sleep(0)
             yield
@@ -211,17 +211,11 @@ class ConcurrencyLimits:
     def _refuse_bytes(self, holder: Holder, count: int) -> None:
         if self.body_bytes.total + count > BODIES_OF_PROCESS_BYTES:
             raise OVERLOADED(retry_after_s=_retry_after_s())
-        bounds = (BODIES_OF_KEY_BYTES, BODIES_OF_ORGANISATION_BYTES)
-        for held_bytes, most_bytes, whose in zip(self.body_bytes.of(holder), bounds, _whose(holder), strict=True):
-            if held_bytes + count > most_bytes:
-                raise _too_much(
-                    f"the bodies and replies of requests of {whose} take more than {most_bytes // MIB} MiB together"
-                )
-
-
-def owner_of(holder: Holder) -> str:
-    """The organisation of `holder`; everybody without a key is one of them."""
-    return owner_name(holder.org_id)
+        of_key, of_organisation = self.body_bytes.of(holder)
+        if of_key + count > (most := BODIES_OF_KEY_BYTES):
+            raise _too_many_bytes(_whose(holder)[0], most)
+        if of_organisation + count > (most := BODIES_OF_ORGANISATION_BYTES):
+            raise _too_many_bytes(_whose(holder)[1], most)
 
 
 def _whose(holder: Holder) -> tuple[str, str]:
@@ -241,6 +235,10 @@ def _most_requests(holder: Holder) -> int:
 
 def _too_much(message: str) -> ApiError:
     return TOO_MUCH_AT_ONCE(message, retry_after_s=_retry_after_s())
+
+
+def _too_many_bytes(whose: str, most_bytes: int) -> ApiError:
+    return _too_much(f"the bodies and replies of requests of {whose} take more than {most_bytes // MIB} MiB together")
 
 
 def _retry_after_s() -> int:

@@ -1,0 +1,101 @@
+"""What a request makes its event loop do. Processor time hangs on it, and unlike processor time it does not vary."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from state import State
+from tests.api.asgi import Answer, ask
+from tests.api.conftest import Api, app_over, serving
+from tests.api.walks import gates
+from tests.catalogs import behaving, chat
+
+OPERATIONS = ("create_task", "call_at", "create_future", "run_in_executor", "call_soon_threadsafe")
+"""Methods of the loop: tasks, timers, waits, and ways to other threads and back."""
+
+WHOLE_ANSWER = Counter(call_at=1, create_task=1, create_future=3, call_soon_threadsafe=1)
+"""The deadline of the call; a bill that is settled whoever leaves, and the one way to the database and back for it."""
+
+
+@pytest.fixture
+async def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often each operation was called since this was cleared."""
+    loop, calls = asyncio.get_running_loop(), Counter[str]()
+
+    def counted(name: str, real: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        calls[name] += 1
+        return real(*args, **options)
+
+    for name in OPERATIONS:
+        monkeypatch.setattr(loop, name, partial(counted, name, getattr(loop, name)))
+    return calls
+
+
+@pytest.fixture
+async def gated(state: State) -> AsyncIterator[Api]:
+    """The app with gates before engines of this process."""
+    catalog = behaving(obedient=chat("obedient"))
+    async with serving(catalog, state, engines=gates(catalog)) as api:
+        yield api
+
+
+async def chats(api: Api, content: str, *, stream: bool = False) -> AsyncIterator[Answer]:
+    """Replies to one chat again and again, without the objects of an HTTP client."""
+    app, headers = app_over(api.service), [(b"authorization", f"Bearer {api.everything}".encode())]
+    request = {"model": "obedient", "stream": stream, "messages": [{"role": "user", "content": content}]}
+    while True:
+        answer = await ask(app, "POST", "/v1/chat/completions", headers, json.dumps(request).encode())
+        assert answer.status == 200
+        yield answer
+
+
+@pytest.mark.parametrize("limit", [None, 10**12])
+async def test_a_whole_answer_waits_for_its_bill_only(gated: Api, work: Counter[str], limit: int | None) -> None:
+    """From the socket to the replica and back, for a key that is known, with room for its money or without a limit."""
+    if limit:
+        await gated.limit(limit)
+    replies = chats(gated, "say hello")
+    for _ in range(3):
+        work.clear()
+        await anext(replies)
+    assert work <= WHOLE_ANSWER, work
+
+
+@pytest.mark.parametrize(("content", "stream"), [("say hello", False), ("stream 20 0", True)])
+async def test_a_request_leaves_nothing_to_the_garbage_collector(gated: Api, content: str, stream: bool) -> None:
+    """The ingress has it look seldom, which is cheap only as long as no request makes cycles."""
+    replies = chats(gated, content, stream=stream)
+    for _ in range(3):
+        await anext(replies)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(20):
+            await anext(replies)
+        assert gc.collect() < 20
+    finally:
+        gc.enable()
+
+
+async def test_no_event_makes_a_task_or_a_timer(gated: Api, work: Counter[str]) -> None:
+    """From the replica through gate, flow and reply; what a whole stream makes does not grow with its length."""
+
+    async def calls_of(events: int) -> Counter[str]:
+        work.clear()
+        reply = await gated.chat(f"stream {events} 0", stream=True)
+        assert reply.text.count("data: {") == events
+        return Counter({name: work[name] for name in ("create_task", "call_at")})
+
+    await calls_of(1)
+    few, many = await calls_of(10), await calls_of(510)
+    assert few["create_task"] < 25
+    more = many - few
+    assert more.total() < 10, f"500 more events make {more}"
