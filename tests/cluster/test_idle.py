@@ -39,13 +39,15 @@ OF_ENGINES = ("libtorch", "onnxruntime", "ctranslate2")
 
 
 def always(server: Server) -> dict[str, psutil.Process]:
-    """By title, whatever is no engine and no spare worker."""
-    processes = {title(process): process for process in psutil.Process(server.pid).children(recursive=True)}
-    return {
-        name: process
-        for name, process in processes.items()
-        if name in ALWAYS or not name.startswith(("ray::ServeReplica", "ray::IDLE", "parlance::"))
-    }
+    """By title, whatever is no engine, no child of one and no spare worker."""
+    processes = psutil.Process(server.pid).children(recursive=True)
+    return {title(process): process for process in processes if title(process) in ALWAYS or not _may_end(process)}
+
+
+def _may_end(process: psutil.Process) -> bool:
+    """Whether it is there for an engine: those run other programs, for grammars or sounds."""
+    lineage = [title(each) for each in (process, *process.parents())]
+    return any(name.startswith(("ray::ServeReplica", "ray::IDLE", "parlance::")) for name in lineage)
 
 
 @pytest.mark.smoke
