@@ -52,7 +52,7 @@ check: setup-dev ## format, lint, types, import rules
 	@$(BIN)/mypy
 	@PYTHONPATH=. $(BIN)/lint-imports
 
-bench: setup-dev weights ## benchmarks beside the peers; tables on standard output (QUICK=1: what slid, in four minutes)
+bench: setup-dev weights ## benchmarks beside the peers; tables on standard output (QUICK=1: what slid, in five minutes)
 	@$(RUN) benchmarks.speed$(if $(QUICK),.quick)
 
 evaluate: setup-dev ## how often the decision models are right; writes the tables and the plot

@@ -1,7 +1,7 @@
 """What has slid: a short run of the benchmarks that have a comparison, beside the ratios of `ratios.toml`.
 
     make bench QUICK=1
-    python -m benchmarks.speed.quick                  all, in less than four minutes on two cores
+    python -m benchmarks.speed.quick                  all, in some five minutes on two cores
     python -m benchmarks.speed.quick gateway chat     these only
     python -m benchmarks.speed.quick --keep           writes what it measures into ratios.toml
 
