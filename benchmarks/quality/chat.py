@@ -196,4 +196,4 @@ def against(read: Sequence[float], first: Sequence[float]) -> str:
     """The change of perplexity in per cent, and its standard error."""
     differences = [one - other for one, other in zip(read, first, strict=True)]
     error = stdev(differences) / math.sqrt(len(differences))
-    return f"{math.expm1(-fmean(differences)):+.2%} ± {error:.2%}"
+    return f"{math.expm1(-fmean(differences)) + 0.0:+.2%} ± {error:.2%}"

@@ -28,6 +28,7 @@ IMPORTS = Imports(
         "vllm.v1.core.sched.scheduler",
         "vllm.model_executor.model_loader",
         "vllm.model_executor.layers.quantization",
+        "vllm.model_executor.layers.quantization.compressed_tensors.compressed_tensors",
         "vllm.model_executor.layers.quantization.compressed_tensors.utils",
         "vllm.model_executor.layers.quantization.online.base",
         "vllm.model_executor.layers.fused_moe.eep_reconfigure",

@@ -1,8 +1,8 @@
-"""Weights in 8 bits, turned first so that rounding takes little away: `int8/` in the folder of the weights.
+"""Weights in 8 bits, turned first so that rounding takes little away. They lie in `int8` below the others.
 
-    rotation.py      turns a decoder without changing what it computes
-    rounding.py      rounds its weights, and says which had better stay
-    calibration.txt  texts on which activations are measured; nothing is learned from them
+rotation.py      turns a decoder without changing what it computes
+rounding.py      rounds its weights, and says which had better stay
+calibration.txt  texts on which activations are measured
 
 A token then reads half the bytes, and products take instructions for 8 bits. What plain rounding loses, it loses in
 activations: a few channels are a hundred times as large as all others, which share what is left of 255 steps. So

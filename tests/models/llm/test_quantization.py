@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from models.llm import engine, quantization
-from models.llm.quantization import rotation
+from models.llm.quantization import rotation, rounding
 from tests.models.conftest import Fetched
 from tests.twins import decoders
 
@@ -86,7 +86,22 @@ def test_each_row_has_its_scale_and_what_is_sensitive_stays(tmp_path: Path) -> N
         if tensor.dtype == torch.int8:
             scale = tensors[f"{name}_scale"]
             assert scale.shape == (len(tensor), 1)
-            assert tensor.abs().amax(1).eq(127).all()
+            assert tensor.abs().amax(1).ge(100).all()  # a channel that makes up for others may be the largest
+
+
+def test_channels_make_up_for_each_other() -> None:
+    """Where inputs go along with each other, what comes out is nearer than after plain rounding."""
+    random = torch.Generator().manual_seed(3)
+    inputs = torch.randn(400, 8, generator=random) @ torch.randn(8, 96, generator=random)
+    weight = torch.randn(40, 96, generator=random)
+    whole, scale = rounding.rounded(weight, inputs)
+    plain = rounding.round_to_int8(weight)
+
+    def loss(rounded: Any) -> float:
+        return float((inputs @ (rounded - weight).T).norm())
+
+    assert whole.dtype == torch.int8
+    assert loss(whole * scale) < loss(plain) / 2
 
 
 @pytest.mark.parametrize(
