@@ -71,8 +71,8 @@ def save(model: Any, tokenizer: Any, folder: Path) -> None:
     with torch.no_grad():
         turn(model)
         balance(model.model.layers, peaks(model, texts))
-        kept = sensitive_layers(model, torch.cat([text[:, :SAMPLE_TOKENS] for text in texts]))
-        ignored = [f"model.layers.{layer}.mlp.down_proj" for layer in kept]
+        sensitive = sensitive_layers(model, torch.cat([text[:, :SAMPLE_TOKENS] for text in texts]))
+        ignored = [f"model.layers.{layer}.mlp.down_proj" for layer in sensitive]
         _write(model, inputs_of(model, texts), ignored, folder)
     tokenizer.save_pretrained(folder)
 
@@ -88,10 +88,10 @@ def inputs_of(model: Any, texts: Sequence[Tensor], *, without_first: bool = Fals
     """What the linear layers are given (tokens, channels), by their names; those with one input share it."""
     import torch
 
-    found: dict[str, list[Tensor]] = {}
+    inputs_by_name: dict[str, list[Tensor]] = {}
 
     def note(name: str) -> Callable[..., None]:
-        return lambda _part, inputs: found.setdefault(name, []).append(inputs[0][0, without_first:])
+        return lambda _part, inputs: inputs_by_name.setdefault(name, []).append(inputs[0][0, without_first:])
 
     linear = {name: part for name, part in model.named_modules() if isinstance(part, torch.nn.Linear)}
     hooks = [part.register_forward_pre_hook(note(name)) for name, part in linear.items()]
@@ -99,7 +99,7 @@ def inputs_of(model: Any, texts: Sequence[Tensor], *, without_first: bool = Fals
         model(text)
     for hook in hooks:
         hook.remove()
-    return {name: torch.cat(inputs) for name, inputs in found.items()}
+    return {name: torch.cat(inputs) for name, inputs in inputs_by_name.items()}
 
 
 def _write(model: Any, inputs: dict[str, Tensor], ignored: Sequence[str], folder: Path) -> None:

@@ -29,12 +29,12 @@ def sensitive_layers(model: Any, sample: Tensor) -> list[int]:
         hook = layer.mlp.down_proj.register_forward_pre_hook(lambda _part, inputs: (round_to_int8(inputs[0]),))
         losses.append(float((expected.exp() * (expected - model(sample).logits.log_softmax(-1))).sum()))
         hook.remove()
-    kept: list[int] = []
+    sensitive: list[int] = []
     for layer in sorted(range(len(layers)), key=losses.__getitem__, reverse=True):
-        if len(kept) >= MOST_KEPT * len(layers) or sum(losses[i] for i in kept) >= KEPT_LOSS * sum(losses):
+        if len(sensitive) >= MOST_KEPT * len(layers) or sum(losses[i] for i in sensitive) >= KEPT_LOSS * sum(losses):
             break
-        kept.append(layer)
-    return kept
+        sensitive.append(layer)
+    return sensitive
 
 
 def round_to_int8(x: Tensor) -> Tensor:
