@@ -29,6 +29,7 @@ from sqlalchemy import BigInteger, Connection, Text, bindparam, insert, not_, or
 
 from state.billing.usage import Bill, Entry, OverLimit, PurseGone, Usage
 from state.database.base import INSERTS, NOW_MS, NOW_S
+from state.database.sqlite import quick, quick_rows
 from state.database.tables import budgets, reservations, usage_lines
 
 _as_json = json.JSONEncoder(sort_keys=True).encode
@@ -170,7 +171,7 @@ def covered(bills: Iterable[Bill], sign: int = 1) -> Counter[str]:
 def pay(connection: Connection, sums: Mapping[str, int]) -> None:
     """Takes so much out of each purse."""
     for id, amount in sorted(sums.items()):
-        if amount and not connection.execute(_PAY, {"of_id": id, "amount": amount}).rowcount:
+        if amount and not quick(connection, _PAY, {"of_id": id, "amount": amount}).rowcount:
             raise PurseGone(id)
 
 
@@ -212,7 +213,7 @@ def _write_lines(connection: Connection, bills: Sequence[Bill], charged: Mapping
     """Returns the charges of those that have a line already, by id."""
     now_s = time.monotonic()
     rows = [line(bill, charged) | {"late_ms": int(1000 * (now_s - bill.made_s))} for bill in bills]
-    new_ids = set(connection.execute(_LINES[connection.dialect.name], rows).scalars())
+    new_ids = {id for (id,) in quick_rows(connection, _LINES[connection.dialect.name], rows)}
     missing = [bill.entry.id for bill in bills if bill.entry.id not in new_ids]
     if not missing:
         return {}
@@ -247,4 +248,4 @@ def move_budgets(
             sums[whose][1] += charged.get(entry.id, 0)
     for whose, (less, more) in sorted(sums.items()):
         move, of = (_MOVE_USER, {"of_user": whose}) if whose else (_MOVE_ORG, {"of_org": entries[0].org_id})
-        connection.execute(move, of | {"released": less, "charged": more})
+        quick(connection, move, of | {"released": less, "charged": more})
