@@ -115,7 +115,7 @@ class SqliteDatabase:
     @cached_property
     def _connection(self) -> Connection:
         """The writer's. It stays open: taking one from the engine for each group costs as much as a statement."""
-        return self._engine.connect()
+        return _DirectConnection(self._engine)
 
     async def close(self) -> None:
         if not self._closed:
@@ -168,23 +168,23 @@ class SqliteDatabase:
                 connection.close()
 
 
-def quick(connection: Connection, statement: ClauseElement, parameters: Mapping[str, Any]) -> Any:
-    """Runs a statement by this database's driver: SQLAlchemy's way to it costs more than the statement itself.
+class _DirectConnection(Connection):
+    """Runs a statement with the option `by_driver` itself: SQLAlchemy's way to it costs more than the statement.
 
-    Gives a cursor. Other databases are left to SQLAlchemy; their network costs more than both.
+    The parameters of such a statement are columns and names of its own, and a list of them gives all rows returned.
     """
-    if connection.dialect.name != "sqlite":
-        return connection.execute(cast(Executable, statement), parameters)
-    text, names, constants = _compiled(statement, connection.dialect, tuple(parameters))
-    values = {**constants, **parameters}
-    return _raw(connection).execute(text, [values[name] for name in names])
 
+    def execute(self, statement: Executable, parameters: Any = None, *, execution_options: Any = None) -> Any:
+        if "by_driver" not in statement.get_execution_options():
+            return super().execute(statement, parameters, execution_options=execution_options)
+        if isinstance(parameters, list):
+            return [row for each in parameters for row in self._run(statement, each)]
+        return self._run(statement, parameters)
 
-def quick_rows(connection: Connection, statement: ClauseElement, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """All rows that a statement returns for `rows`; elsewhere that is one round trip."""
-    if connection.dialect.name != "sqlite":
-        return [*connection.execute(cast(Executable, statement), rows)]
-    return [row for parameters in rows for row in quick(connection, statement, parameters)]
+    def _run(self, statement: Any, parameters: Mapping[str, Any]) -> sqlite3.Cursor:
+        text, names, constants = _compiled(statement, self.dialect, tuple(parameters))
+        values = {**constants, **parameters}
+        return _raw(self).execute(text, [values[name] for name in names])
 
 
 @cache
