@@ -14,7 +14,7 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -115,7 +115,9 @@ class SqliteDatabase:
     @cached_property
     def _connection(self) -> Connection:
         """The writer's. It stays open: taking one from the engine for each group costs as much as a statement."""
-        return _DirectConnection(self._engine)
+        connection = _DirectConnection(self._engine)
+        connection.begin()  # as SQLAlchemy sees it, for good: what is begun and committed are the groups
+        return connection
 
     async def close(self) -> None:
         if not self._closed:
@@ -171,7 +173,7 @@ class SqliteDatabase:
 class _DirectConnection(Connection):
     """Runs a statement with the option `by_driver` itself: SQLAlchemy's way to it costs more than the statement.
 
-    The parameters of such a statement are columns and names of its own, and a list of them gives all rows returned.
+    Parameters go to the driver as they are. The result has `rowcount` and rows, and of a list of parameters all rows.
     """
 
     def execute(self, statement: Executable, parameters: Any = None, *, execution_options: Any = None) -> Any:
@@ -187,7 +189,7 @@ class _DirectConnection(Connection):
         return _raw(self).execute(text, [values[name] for name in names])
 
 
-@cache
+@lru_cache(maxsize=64)
 def _compiled(
     statement: ClauseElement, dialect: Dialect, names: tuple[str, ...]
 ) -> tuple[str, Sequence[str], Mapping[str, Any]]:
