@@ -57,8 +57,7 @@ async def complete(admitted: Chatting) -> Response:
 
 async def _answer(context: RequestContext, model: ChatModel, request: ChatRequest) -> Response:
     def render(reply: ChatReply) -> Response:
-        headers = chat_headers(context, reply.cut_tokens, request.left_out)
-        return Response(to_json(reply.body), headers=headers, media_type="application/json")
+        return JSONResponse(reply.body, headers=chat_headers(context, reply.cut_tokens, request.left_out))
 
     return await chat.complete(context, model, request, render)
 
