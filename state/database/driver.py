@@ -1,6 +1,6 @@
-"""Which SQLite opens the file, and how it keeps its promises: the one that came with Python is often too old for a WAL.
+"""Which SQLite opens the file, and with which journal: the one that came with Python is often too old for a WAL.
 
-One process must open a file through one library only: closing it through another drops the locks of the first.
+In one process a file belongs to one library: closing it in another drops the locks of the first.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ except ImportError:  # there are wheels for x86-64 only
     newer = None
 
 driver: ModuleType = newer or of_python
-
 WAL_FIXED = (3, 51, 3)
 WAL_BACKPORTS = {(3, 44): 6, (3, 50): 7}
 

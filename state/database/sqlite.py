@@ -165,9 +165,8 @@ class SqliteDatabase:
 
     def _give_up_connection(self) -> None:
         """What it has begun is rolled back, and the next group opens another."""
-        if connection := self.__dict__.pop("_connection", None):
-            with suppress(Exception):
-                connection.close()
+        with suppress(Exception):  # KeyError where there is none
+            self.__dict__.pop("_connection").close()
 
 
 class _DirectConnection(Connection):

@@ -3,9 +3,6 @@
 TraceMiddleware   opens the trace of a request, and writes the headers that every reply has
 ShortWay          serves the routes that are asked most by a table, beside FastAPI's own way to them
 
-FastAPI matches a path against each route, solves dependencies and opens exit stacks; for a route that needs one
-admission that is more work than the admission is. `tests/api/test_matrix.py` holds both ways to the same answers.
-
 Plain ASGI on purpose: Starlette's BaseHTTPMiddleware hides client disconnects from streams. Errors of our own end here
 too: Starlette's handler for them raises them again, and then the server that runs the app logs their text, which may
 quote what a client sent.
@@ -111,7 +108,8 @@ class TraceMiddleware:
 class ShortWay:
     """Serves the routes that need of FastAPI nothing but an admission, without its way to them, which costs as much.
 
-    Whatever the table lacks takes the long way: other methods and paths, and routes with parameters.
+    Whatever the table lacks takes the long way: other methods and paths, and routes with parameters. Both ways give the
+    same answers (`tests/api/test_matrix.py`).
 
     Args:
         app: the long way.
