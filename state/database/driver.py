@@ -27,8 +27,7 @@ def journal_mode(version: tuple[int, int, int]) -> str:
     From 3.7.0 to 3.51.2 a WAL can be corrupted if one connection writes while another checkpoints, and the command line
     writes beside the server. The fix was backported to 3.44.6 and 3.50.7.
     """
-    major, minor, patch = version
-    if version >= WAL_FIXED or patch >= WAL_BACKPORTS.get((major, minor), 1 << 30):
+    if version >= WAL_FIXED or version[2] >= WAL_BACKPORTS.get(version[:2], 1 << 30):
         return "WAL"
     return "PERSIST"
 
