@@ -23,7 +23,6 @@ SETUP = Path(ray.__file__).with_name("_private") / "workers/setup_worker.py"
 ALWAYS = {
     "gcs_server",
     "raylet",
-    "dashboard",
     "ray::DashboardAgent",
     "ray::RuntimeEnvAgent",
     "ray::ServeController",
@@ -79,5 +78,5 @@ def test_no_process_but_engines_has_libraries_of_engines(server: Server) -> None
 @pytest.mark.smoke
 def test_the_controller_runs_with_the_settings_of_an_idle_graph(server: Server) -> None:
     environment = always(server)["ray::ServeController"].environ()
-    assert environment["RAY_SERVE_CONTROL_LOOP_INTERVAL_S"] == "0.25"
-    assert environment["RAY_SERVE_METRICS_EXPORT_INTERVAL_MS"] == "1000"
+    assert environment["RAY_SERVE_CONTROL_LOOP_INTERVAL_S"] == "1.0"
+    assert environment["RAY_SERVE_METRICS_EXPORT_INTERVAL_MS"] == "5000"
