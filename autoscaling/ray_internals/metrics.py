@@ -27,7 +27,7 @@ from ray.serve._private.router import CurrentLoopRouter, RouterMetricsManager
 from ray.serve.handle import DeploymentHandle
 
 REPORTS = 3
-APART_S = 0.03
+APART_S = 0.01
 """A report is dropped while one before it is on its way, and Serve's own is."""
 
 LOOKS_APART_S, MOST_APART_S = 0.1, 1.0

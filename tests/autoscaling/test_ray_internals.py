@@ -142,7 +142,14 @@ def test_serve_forgets_a_handle_that_is_silent() -> None:
     assert "self.push_autoscaling_metrics_to_controller" in inspect.getsource(RouterMetricsManager)
 
 
-@pytest.mark.parametrize("name", ["RAY_SERVE_CONTROL_LOOP_INTERVAL_S", "RAY_SERVE_METRICS_EXPORT_INTERVAL_MS"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "RAY_SERVE_CONTROL_LOOP_INTERVAL_S",
+        "RAY_SERVE_AUTOSCALING_METRIC_RECORD_INTERVAL_FACTOR",
+        "RAY_SERVE_METRICS_EXPORT_INTERVAL_MS",
+    ],
+)
 def test_settings_of_an_idle_graph_are_read_by_serve(name: str) -> None:
     assert f'"{name}"' in inspect.getsource(import_module("ray.serve._private.constants"))
 
