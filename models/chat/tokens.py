@@ -1,6 +1,7 @@
 """Texts as token ids and back, in a thread beside those of vLLM, so that a long text holds up no chat. Needs vLLM.
 
-All of them read one tokenizer at the same time, and nobody changes it: only who cuts with it would (`quick_tokenizers`).
+All of them read one tokenizer at the same time, and nobody changes it: only one who cuts by it would
+(`quick_tokenizers`).
 """
 
 from __future__ import annotations
