@@ -53,6 +53,8 @@ PROPERTIES = (
 )
 
 NAMES = (
+    "ray.serve._private.constants:SERVE_CONTROLLER_NAME",  # ray_internals/start.py
+    "ray.serve._private.constants:SERVE_NAMESPACE",
     "ray.serve._private.constants:RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD",  # ray_internals/replica.py
     "ray.serve._private.request_router.replica_wrapper:ASGIServiceStub",  # ray_internals/replica.py
     "ray.actor:ActorClassID.from_random",  # fork_server/server.py
