@@ -232,13 +232,12 @@ def _stop_signal() -> threading.Event:
 
 
 def _shut_down() -> None:
-    import ray
-    from ray import serve
+    import ray.serve
 
     # Ray reports as an error that the controller is gone, which is what was wanted.
     noise = io.StringIO()
     with _step("stopping"), contextlib.redirect_stderr(noise), contextlib.redirect_stdout(noise):
-        serve.shutdown()
+        ray.serve.shutdown()
         ray.shutdown()
 
 

@@ -1,4 +1,4 @@
-"""What a start asks of Ray: machines, accelerators of this one, applications of a config file, few processes, and hurry."""
+"""What a start asks of Ray: machines, accelerators, applications of a config file, few processes, and hurry."""
 
 from __future__ import annotations
 
