@@ -1,6 +1,7 @@
 """Where private names of vLLM and torch are used, and vLLM's own parts are replaced. No other file of ours does either.
 
 core.py            vLLM's engine core in a thread of this process
+loading.py         what is left out or shared while vLLM loads
 cpu.py             what vLLM does on a CPU, in less time: names of it are replaced while it loads, and forwards that fit
 steps.py           what runs in each step on a CPU: a short forward, a head in float32, the choice of threads
 process_engine.py  vLLM with its core in processes of its own, and a health check that notices when they hang

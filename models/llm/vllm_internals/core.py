@@ -37,7 +37,8 @@ from vllm.v1.executor import Executor
 
 from models.cpu import background
 from models.llm.grammars import CHILDREN
-from models.llm.vllm_internals.cpu import quick_core, quick_steps, quick_tokenizers, shorten
+from models.llm.vllm_internals.cpu import quick_steps, shorten
+from models.llm.vllm_internals.loading import quick_core, quick_tokenizers
 from models.llm.vllm_internals.steps import ThreadGovernor
 from models.stepping import StallDetector
 
