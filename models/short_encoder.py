@@ -9,13 +9,14 @@ on weights that were laid out once. The operators are those that torch's compile
 from __future__ import annotations
 
 import logging
-import platform
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm, scaled_dot_product_attention
 from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions
+
+from models.cpu import has_layouts
 
 log = logging.getLogger(f"parlance.{__name__}")
 
@@ -78,8 +79,8 @@ def _reason_against(base: Any) -> str:
         return f"the architecture {config.model_type} is not known here"
     if config.is_decoder or config.hidden_act != "gelu" or config._attn_implementation != "sdpa":
         return "its configuration asks for something else than an encoder with GELU"
-    if platform.machine() not in ("x86_64", "AMD64") or not torch.backends.mkldnn.is_available():
-        return "this processor, or this build of torch, has no oneDNN for x86"
+    if not has_layouts():
+        return "torch has no layout of weights for this processor"
     if base.dtype not in (torch.bfloat16, torch.float32):
         return f"no products were measured in {base.dtype}"
     return ""

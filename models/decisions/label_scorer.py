@@ -65,7 +65,7 @@ class LabelScorer(engine.EngineAdapter, MeasuredScorer):
         super().__init__(model, calibrated=self._options.calibrated, images=self._options.images)
         spec = engine.spec_of(model, self._path, model.context_window, self._options, self._options.arguments)
         self._engine = engine.start(spec)
-        from models.llm.vllm_internals.cpu import cache_heads
+        from models.llm.vllm_internals.heads import cache_heads
 
         cache_heads(self._engine)
         self._renderer: Any = self._engine.renderer
