@@ -6,6 +6,7 @@ LIBS    ?= cpu
 QWEN    ?= .venv/qwen
 BATCH   ?= .venv/batch
 CLIENTS ?= .venv/conformance
+PEERS := infinity litellm llama
 TESTERS ?= 2
 
 BIN := .venv/bin
@@ -52,7 +53,7 @@ check: setup-dev ## format, lint, types, import rules
 	@$(BIN)/mypy
 	@PYTHONPATH=. $(BIN)/lint-imports
 
-bench: setup-dev weights ## benchmarks beside the peers; tables on standard output (QUICK=1: what slid, in five minutes)
+bench: setup-dev weights $(if $(QUICK),,$(PEERS:%=.venv/peers/%/done)) ## benchmarks beside the peers, tables in var/benchmarks.md (QUICK=1: what slid, in five minutes)
 	@$(RUN) benchmarks.speed$(if $(QUICK),.quick)
 
 evaluate: setup-dev ## how often the decision models are right; writes the tables and the plot
@@ -119,6 +120,11 @@ $(QWEN)/done: requirements/qwen.lock $(wildcard requirements/qwen-25hz/*.py) | .
 # Ray Data wants pandas and pyarrow, which nothing that answers requests does.
 $(BATCH)/done: requirements/batch.lock | .venv/$(LIBS).done
 	$(call beside,$(BATCH),$<)
+	@touch $@
+
+# Servers of others that benchmarks set beside ours, as they come. infinity's lock leaves torch to the main environment.
+.venv/peers/%/done: requirements/peer-%.lock | .venv/$(LIBS).done
+	$(call beside,.venv/peers/$*,$<)
 	@touch $@
 
 # What clients need is not what we need, so they have an environment of their own.

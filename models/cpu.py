@@ -1,4 +1,4 @@
-"""What suits a processor: the type and the layout of a model's numbers, and how much threads may take beside it.
+"""What suits a processor: the formats and the layout of numbers of a model, and how much threads may take beside it.
 
 A CPU without instructions for bfloat16 emulates it. On one with AVX2 only, vLLM took 5 times as long to read a prompt
 in bfloat16 as in float32, and a third of the tokens a second came out of 8 streams.
@@ -28,6 +28,13 @@ def fitting_dtype(name: str, device: str) -> str:
     features = torch.cpu.get_capabilities()
     has_instructions = name == "bfloat16" and any(features.get(feature) for feature in BFLOAT16_FEATURES)
     return name if has_instructions else "float32"
+
+
+def multiplies_int8(device: str) -> bool:
+    """Whether a model runs quicker with weights in 8 bits: AVX-512 VNNI on a CPU, which is what was measured."""
+    import torch
+
+    return device == "cpu" and bool(torch.cpu.get_capabilities().get("avx512_vnni"))
 
 
 def has_layouts() -> bool:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from benchmarks.quality import decisions, drift, injections, kokoro, similarity, transcription, wires
+from benchmarks.quality import chat, decisions, drift, injections, kokoro, similarity, transcription, wires
 
 EVALUATIONS = {
+    "chat": chat,
     "decisions": decisions,
     "similarity": similarity,
     "wires": wires,

@@ -1,6 +1,6 @@
 """Speed, beside the servers of others and beside less of ours. Tables with date and machine are in `results/`.
 
-__main__.py        all of them in some ten minutes, with short settings
+__main__.py        all of them in some half an hour; `make bench` makes the environments of peers
 
 One question each:
 
@@ -8,8 +8,8 @@ gateway.py         what keys, limits and bills add to a call; beside LiteLLM, or
 processor_time.py  what a request takes of the ingress, beside another checkout, on a machine whose speed changes
 admission.py       what those checks cost by themselves
 fairness.py        what one organisation that sends as fast as it may costs another
-chat.py            streams beside `vllm serve`
-steps.py           its engine alone, by quick steps and by vLLM's own
+chat.py            streams beside `vllm serve` and llama.cpp's server
+steps.py           its engine alone: vLLM's own steps, quick ones, and those in 8 bits
 cold_start.py      from zero replicas to the first answer, with and without the fork server; beside `vllm serve`
 idle_memory.py     what a graph takes in memory while every engine is at zero
 embeddings.py      texts per second beside infinity
@@ -25,6 +25,7 @@ What they work with:
 
 peers.py           the servers of others
 serve_llm_app.py   one of them, as a program
+llama_server.py    another one
 cold_requests.py   the first answer of each capability
 cold_phases.py     where the seconds of a start go, and a picture of that
 load.py            clients, in a process of their own

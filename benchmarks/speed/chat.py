@@ -1,11 +1,12 @@
-"""Chat streams through the whole graph beside `vllm serve` on the same weights, in turns within one run.
+"""Chat streams through the whole graph, beside `vllm serve` on the same weights and llama.cpp's server, in turns.
 
     python -m benchmarks.speed.chat
     python -m benchmarks.speed.chat --turns 2 --rounds 3 --streams 1 8 16
 
 A round sends so many streams at one moment, of some 126 tokens in and 64 out, and waits for all. No prompt is sent
 twice to one server, so no prefix cache helps. A turn measures one server, while the other one does not run; the table
-gives the median of all rounds of all turns.
+gives the median of all rounds of all turns. llama.cpp reads the weights in 4 bits, as they are published; the wheel
+that it comes in is built for AVX2. `make bench` makes its environment.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ import httptools
 import uvloop
 
 from benchmarks.servers import Server, parlance, working_folder
-from benchmarks.speed.peers import MODEL, STREAMS, vllm, vllm_python
+from benchmarks.speed.peers import MODEL, STREAMS, llama, of_its_own, vllm, vllm_python
 
 MAX_TOKENS = 64
 SPOKEN = re.compile(rb'"content":\s*"[^"]')
@@ -165,7 +166,7 @@ def compare(starts: list[Start], turns: int, streams: list[int], rounds: int) ->
 
 
 def table(results: dict[tuple[str, int], list[Round]], streams: list[int]) -> str:
-    """Markdown: a row for each number of streams and server, and the ratio of the first server to the last one."""
+    """Markdown: a row for each number of streams and server, and the ratios of the first server to the others."""
     lines = [
         "| streams | server | tokens in/out | tokens/s | TTFT p50/p95 ms | between tokens p50 ms |",
         "|---|---|---|---|---|---|",
@@ -175,9 +176,9 @@ def table(results: dict[tuple[str, int], list[Round]], streams: list[int]) -> st
         rows = [_figures(results[name, count]) for name in names]
         for name, (rate, p50, p95, gap, came) in zip(names, rows, strict=True):
             lines.append(f"| {count} | {name} | {came} | {rate:.0f} | {p50:.0f}/{p95:.0f} | {gap:.1f} |")
-        if len(rows) > 1:
-            rate, p50, p95, gap = (ours / theirs for ours, theirs in zip(rows[0][:4], rows[-1][:4], strict=True))
-            lines.append(f"| {count} | **ratio** | | **{rate:.2f}** | **{p50:.2f}**/{p95:.2f} | {gap:.2f} |")
+        for name, row in zip(names[1:], rows[1:], strict=True):
+            rate, p50, p95, gap = (ours / theirs for ours, theirs in zip(rows[0][:4], row[:4], strict=True))
+            lines.append(f"| {count} | **by {name}** | | **{rate:.2f}** | **{p50:.2f}**/{p95:.2f} | {gap:.2f} |")
     return "\n".join(lines)
 
 
@@ -217,11 +218,16 @@ def main() -> None:
     parser.add_argument("--streams", type=int, nargs="+", default=[1, 8, STREAMS])
     parser.add_argument("--turns", type=int, default=2, help="of each server")
     parser.add_argument("--rounds", type=int, default=3, help="of each turn and number of streams")
-    parser.add_argument("--only", choices=("parlance", "vllm"), help="one server alone, without ratios")
+    parser.add_argument("--only", choices=("parlance", "vllm", "llama"), help="one server alone, without ratios")
+    parser.add_argument(
+        "--llama", type=Path, metavar="PYTHON", default=of_its_own("llama"), help="a peer's interpreter"
+    )
     options = parser.parse_args()
     with working_folder("chat-") as folder:
         python = vllm_python(folder / "peer")
         starts: dict[str, Start] = {"parlance": lambda: parlance(folder), "vllm": lambda: vllm(python, folder)}
+        if options.llama:
+            starts["llama"] = lambda: llama(options.llama, folder)
         chosen = [start for name, start in starts.items() if options.only in (None, name)]
         results = compare(chosen, options.turns, options.streams, options.rounds)
     print(table(results, options.streams))

@@ -1,17 +1,13 @@
 """Texts per second of embeddings through the whole graph, beside the infinity server on the same weights, in turns.
 
-    python -m benchmarks.speed.embeddings --infinity /path/to/peer/bin/python
+    python -m benchmarks.speed.embeddings
     python -m benchmarks.speed.embeddings --in-process bfloat16 float32
 
 Each case is a number of clients that send requests of some texts of 20 tokens, one after the other. A round measures
 every system once; the table gives the median of the rounds and the ratios to the last system. `--in-process` adds the
 adapter in this process, without Ray and HTTP: what the graph adds is between its column and that of the graph.
 
-The peer needs an environment of its own, because it does not run with current transformers:
-
-    python3.11 -m venv peer
-    peer/bin/pip install "infinity-emb[server]==0.0.78" torch==2.13.0 transformers==4.57.3
-    peer/bin/pip install "huggingface_hub<1" "tokenizers<0.23" "sentence-transformers<5.2" orjson posthog
+The peer does not run with current transformers, so `make bench` makes an environment for it.
 """
 
 from __future__ import annotations
@@ -30,7 +26,7 @@ from pathlib import Path
 import httpx
 
 from benchmarks.servers import Server, parlance, working_folder
-from benchmarks.speed.peers import infinity
+from benchmarks.speed.peers import infinity, of_its_own
 from contract.catalog import EmbeddingModel, Serving
 from contract.embeddings import EmbeddingsEngine, EmbeddingsJob
 from models import load
@@ -159,7 +155,9 @@ def main() -> None:
     """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--in-process", nargs="+", choices=("bfloat16", "float32"), default=[], help="bare adapters")
-    parser.add_argument("--infinity", type=Path, metavar="PYTHON", help="interpreter of the peer's environment")
+    parser.add_argument(
+        "--infinity", type=Path, metavar="PYTHON", default=of_its_own("infinity"), help="a peer's interpreter"
+    )
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement")

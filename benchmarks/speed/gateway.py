@@ -1,6 +1,6 @@
 """What the ingress adds to a call: requests per second and latency beside less and beside a peer, in turns in one run.
 
-    python -m benchmarks.speed.gateway --litellm /path/to/peer/bin/python
+    python -m benchmarks.speed.gateway
     python -m benchmarks.speed.gateway --against ../before         beside the whole graph of another checkout
 
 Everything answers with the same instant engine (`benchmarks.speed.instant`): a bare ASGI app under uvicorn; two bare
@@ -9,12 +9,8 @@ reserved and settled in SQLite, one usage line a request); and LiteLLM's proxy, 
 database, in front of that ASGI app over HTTP. Clients are a process of their own (`benchmarks.speed.load`). Streams are
 50 events without a pause. All of them run the whole time and are measured in turns; `--against` adds a second graph on
 a cluster of its own, started with that checkout's launcher and this interpreter. The last column divides by the last
-system: LiteLLM where it is there, otherwise the other checkout.
-
-The peer needs an environment of its own:
-
-    python3.11 -m venv peer
-    peer/bin/pip install "litellm[proxy]==1.106.2"
+system: LiteLLM where it is there, otherwise the other checkout. `make bench` makes the
+peer's environment.
 """
 
 from __future__ import annotations
@@ -35,7 +31,7 @@ from pathlib import Path
 from benchmarks.servers import Server, free_port, parlance, running, working_folder
 from benchmarks.speed.instant_engine import EVENTS, MODEL, WORDS
 from benchmarks.speed.load import Figures, Job, measure
-from benchmarks.speed.peers import litellm
+from benchmarks.speed.peers import litellm, of_its_own
 
 CLIENTS = (1, 16, 64)
 CONFIG = "benchmarks/speed/instant.yaml"
@@ -191,7 +187,9 @@ def _median(rounds: list[Figures]) -> Figures:
 def main() -> None:
     """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--litellm", type=Path, metavar="PYTHON", help="interpreter of the peer's environment")
+    parser.add_argument(
+        "--litellm", type=Path, metavar="PYTHON", default=of_its_own("litellm"), help="a peer's interpreter"
+    )
     parser.add_argument(
         "--against", type=Path, metavar="PATH", help="another checkout, whose graph is measured as well"
     )

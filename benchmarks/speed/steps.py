@@ -1,9 +1,9 @@
-"""Steps of the chat engine alone, by quick steps and by vLLM's own, in turns: no graph, no sockets, no clients.
+"""Steps of the chat engine alone, in turns: vLLM's own, quick ones, and with weights in 8 bits. No graph, no clients.
 
     python -m benchmarks.speed.steps
     python -m benchmarks.speed.steps --weights FOLDER --turns 3 --streams 1 8 16
 
-Each turn is two processes, one for each way. Prompts have 125 random tokens, answers 54; a step counts in which every
+Each turn is three processes, one for each way. Prompts have 125 random tokens, answers 54; a step counts in which every
 stream got its next token, and reading is all that comes before the first of those. The table gives medians over turns.
 """
 
@@ -24,13 +24,13 @@ from typing import Any
 
 import configs
 from benchmarks.speed.peers import MODEL
-from models.llm import engine
+from models.llm import adapter, engine
 from models.llm.arguments import EngineOptions
 from models.weights import store as weights
 
 PROMPT_TOKENS = 125
 ANSWER_TOKENS = 54
-WAYS = ("own", "quick")
+WAYS = ("own", "quick", "int8")
 
 Figures = Mapping[str, tuple[float, float]]
 """By the number of streams: milliseconds of reading, and of a step."""
@@ -40,8 +40,8 @@ def measure(folder: Path, way: str, streams: list[int]) -> Figures:
     """Of one engine, in this process."""
     stanza = configs.load("embedded").chat[MODEL]
     assert stanza.serving
-    options = EngineOptions(engine=stanza.serving.options["engine"], quick_steps=way == "quick")
-    llm = engine.start(engine.spec_of(stanza, folder, 2048, options, options.engine))
+    options = EngineOptions(engine=stanza.serving.options["engine"], quick_steps=way != "own", int8=way == "int8")
+    llm = engine.start(adapter.spec_of(stanza, folder, 2048, options, options.engine))
     once(llm, 1)
     return {str(count): once(llm, count) for count in streams}
 
@@ -95,8 +95,9 @@ def table(turns: Mapping[str, list[Figures]], streams: list[int]) -> str:
         }
         for way, (reading, step) in medians.items():
             lines.append(f"| {count} | {way} | {reading:.0f} | {step:.1f} | {1000 * count / step:.0f} |")
-        ratios = [own / quick for own, quick in zip(medians["own"], medians["quick"], strict=True)]
-        lines.append(f"| {count} | **times as fast** | {ratios[0]:.2f} | **{ratios[1]:.2f}** | |")
+        for way in WAYS[1:]:
+            ratios = [own / other for own, other in zip(medians["own"], medians[way], strict=True)]
+            lines.append(f"| {count} | **{way}, times as fast** | {ratios[0]:.2f} | **{ratios[1]:.2f}** | |")
     return "\n".join(lines)
 
 

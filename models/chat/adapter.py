@@ -21,7 +21,7 @@ from contract.errors import BUSY, ApiError
 from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob
 from models import Imports
 from models.chat.request import engine_fields, refuse_images
-from models.llm import engine, grammars
+from models.llm import adapter, engine, grammars
 from models.llm.arguments import EngineOptions
 from models.options import read
 from models.weights.files import need_folder
@@ -53,7 +53,7 @@ class ChatOptions(EngineOptions):
         return name
 
 
-class VllmChat(engine.EngineAdapter, ChatEngine):
+class VllmChat(adapter.EngineAdapter, ChatEngine):
     """A chat model, loaded. Safe for concurrent calls from one event loop."""
 
     options_type = ChatOptions
@@ -63,7 +63,7 @@ class VllmChat(engine.EngineAdapter, ChatEngine):
         self._model = model
         folder, options = need_folder(path, model.id), read(model, ChatOptions)
         parser = {"reasoning_parser": model.reasoning_parser} if model.reasoning_parser else {}
-        spec = engine.spec_of(model, folder, model.context_window, options, options.engine | parser)
+        spec = adapter.spec_of(model, folder, model.context_window, options, options.engine | parser)
         self._engine = engine.start(spec)
 
         from vllm.tokenizers import cached_tokenizer_from_config

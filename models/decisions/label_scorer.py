@@ -23,7 +23,7 @@ from contract.limits import DECISION_IMAGES
 from models.decisions import calibration
 from models.decisions.measured_scorer import MeasuredScorer
 from models.decisions.prompts import PROMPT_VERSION, Batch, LabelPrompt, PromptBook
-from models.llm import engine
+from models.llm import adapter, engine
 from models.llm.arguments import EngineOptions
 from models.llm.images import cache_names, decode, unreadable
 from models.options import read
@@ -50,7 +50,7 @@ class LabelOptions(EngineOptions):
         return IMAGE_ARGUMENTS | self.engine if self.images else self.engine
 
 
-class LabelScorer(engine.EngineAdapter, MeasuredScorer):
+class LabelScorer(adapter.EngineAdapter, MeasuredScorer):
     """A model that is read for how likely it finds each allowed answer. It answers once it is measured.
 
     Raises OptionsError, WeightsError, and LabelError if the tokenizer has no labels.
@@ -63,7 +63,7 @@ class LabelScorer(engine.EngineAdapter, MeasuredScorer):
         self._path = need_folder(path, model.id)
         self._options = read(model, LabelOptions)
         super().__init__(model, calibrated=self._options.calibrated, images=self._options.images)
-        spec = engine.spec_of(model, self._path, model.context_window, self._options, self._options.arguments)
+        spec = adapter.spec_of(model, self._path, model.context_window, self._options, self._options.arguments)
         self._engine = engine.start(spec)
         from models.llm.vllm_internals.heads import cache_heads
 

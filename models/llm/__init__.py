@@ -1,5 +1,6 @@
 """Language models in vLLM: what chat and decisions share. vLLM is imported where an engine starts.
 
+adapter.py       what adapters of one engine have in common
 engine.py        EngineSpec -> a running engine: environment, arguments, engine core in a thread or in processes
 arguments.py     vLLM's engine arguments, checked without importing vLLM
 vllm_internals/  where private names of vLLM and torch are used, and its own parts are replaced
@@ -10,4 +11,5 @@ grammars.py      which grammars of clients the engine may compile; they are comp
   grammar_walk.py, which checks that their steps are cheap and a token may always follow
 regular.py       regular expressions and lists of answers as grammars whose every step is cheap
 gguf.py          one GGUF file into a folder that vLLM loads
+quantization/    the same weights in 8 bits, and where they fit
 """

@@ -51,11 +51,13 @@ class EngineOptions(Frozen):
         engine: engine arguments of vLLM; they go before our defaults.
         engine_process: puts the engine core into processes of its own, which GPUs need.
         quick_steps: on a CPU, steps take quicker kernels and a shorter forward than vLLM's, where they fit.
+        int8: weights in 8 bits, where their folder has them and the processor has instructions for them.
     """
 
     engine: EngineArguments = {}
     engine_process: bool = False
     quick_steps: bool = True
+    int8: bool = False
 
 
 @cache

@@ -18,12 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contract.catalog import Model
 from contract.limits import IMAGE_PIXELS
-from models import NOTHING, Imports
 from models.cpu import fitting_dtype
-from models.llm.arguments import EngineOptions
-from models.options import read
+from models.llm import quantization
 from models.weights.files import WeightsError
 
 if TYPE_CHECKING:
@@ -71,6 +68,7 @@ class EngineSpec:
         threads: CPU threads of the model; None leaves it to the library.
         in_process: the engine core runs in a thread of this process, not in processes of its own.
         quick_steps: on a CPU, steps take quicker kernels and a shorter forward than vLLM's, where they fit.
+        int8: the weights are those in 8 bits below `path`, where they are there and fit the processor.
     """
 
     path: Path
@@ -79,71 +77,7 @@ class EngineSpec:
     threads: int | None = None
     in_process: bool = True
     quick_steps: bool = True
-
-
-IMPORTS = Imports(
-    (
-        "torch",
-        "transformers",
-        "vllm.engine.arg_utils",
-        "vllm.v1.engine.async_llm",
-        "vllm.v1.engine.core",
-        "vllm.v1.executor.uniproc_executor",
-        "vllm.v1.worker.cpu_worker",
-        "vllm.v1.attention.backends.cpu_attn",
-        "vllm.utils.cpu_triton_utils",
-        "vllm.v1.core.sched.scheduler",
-        "vllm.model_executor.model_loader",
-        "vllm.model_executor.layers.quantization",
-        "vllm.model_executor.layers.quantization.compressed_tensors.utils",
-        "vllm.model_executor.layers.quantization.online.base",
-        "vllm.model_executor.layers.fused_moe.eep_reconfigure",
-        "vllm.distributed.elastic_ep.elastic_execute",
-        "vllm.plugins.lora_resolvers.filesystem_resolver",
-        "vllm.plugins.lora_resolvers.hf_hub_resolver",
-        "compressed_tensors",
-        "compressed_tensors.quantization",
-        "compressed_tensors.compressors",
-        "compressed_tensors.transform",
-        "vllm.renderers.hf",
-    ),
-    {"VLLM_LOGGING_LEVEL": QUIET["VLLM_LOGGING_LEVEL"], "TORCHDYNAMO_DISABLE": "1"},
-)
-"""What an engine imports that runs eagerly in this process."""
-
-
-class EngineAdapter:
-    """An adapter that runs one engine; `libraries` is what it imports beside the engine."""
-
-    options_type: type[EngineOptions] = EngineOptions
-    libraries: Imports = NOTHING
-    _engine: AsyncLLM
-
-    @classmethod
-    def imports(cls, model: Model) -> Imports | None:
-        """None for an engine that compiles, or whose core has processes of its own."""
-        options = read(model, cls.options_type)
-        is_eager = bool(options.engine.get("enforce_eager"))
-        return IMPORTS + cls.libraries if is_eager and not options.engine_process else None
-
-    async def check_health(self) -> None:
-        """Raises if the engine has died, or has work and makes no progress."""
-        await self._engine.check_health()
-
-    def close(self) -> None:
-        """Ends the engine; requests in flight fail with 502."""
-        self._engine.shutdown()
-
-    @property
-    def unfinished(self) -> int:
-        """Requests in the engine, running or waiting."""
-        return int(self._engine.get_num_unfinished_requests())
-
-
-def spec_of(model: Model, path: Path, window: int, options: EngineOptions, arguments: dict[str, Any]) -> EngineSpec:
-    """The spec of the engine of `model`; its stanza says how many threads, its options where the core runs."""
-    threads = model.serving.threads if model.serving else None
-    return EngineSpec(path, window, arguments, threads, not options.engine_process, options.quick_steps)
+    int8: bool = False
 
 
 def prepare_environment(in_process: bool, eager: bool, threads: int | None) -> None:
@@ -184,11 +118,13 @@ def _start(spec: EngineSpec) -> AsyncLLM:
     gc.freeze()
     arguments = DEFAULTS | {"max_model_len": spec.window, "seed": secrets.randbits(31)}
     arguments |= (IN_PROCESS if spec.in_process else {}) | spec.arguments
+    device = "cuda" if torch.cuda.is_available() else "cpu"
     if spec.in_process:
-        arguments = fitted(arguments, "cuda" if torch.cuda.is_available() else "cpu")
+        arguments = fitted(arguments, device)
+    folder = quantization.fitting_folder(spec.path, arguments, device) if spec.int8 else spec.path
     # The engine keeps the backend of its first grammar for good; with `auto` a client would choose it for all others.
     arguments["structured_outputs_config"] = StructuredOutputsConfig(backend="xgrammar")
-    config = AsyncEngineArgs(model=str(spec.path), **arguments).create_engine_config(UsageContext.ENGINE_CONTEXT)
+    config = AsyncEngineArgs(model=str(folder), **arguments).create_engine_config(UsageContext.ENGINE_CONTEXT)
     if not spec.in_process:
         from models.llm.vllm_internals.process_engine import ProcessLLM
 

@@ -2,7 +2,7 @@
 
 Named as a converter by stanzas of `models/weights/manifest.toml` and run as `python -m models.llm.gguf FILE FOLDER`,
 in a process of its own: dequantising takes several times the size of the model, and a child gives all of it back. A
-GGUF holds everything that is needed, so nothing is fetched.
+GGUF holds everything that is needed, so nothing is fetched. A decoder that `quantization` knows comes in 8 bits too.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+
+from models.llm import quantization
 
 
 def convert(gguf: Path, out: Path) -> None:
@@ -24,8 +26,11 @@ def convert(gguf: Path, out: Path) -> None:
     model = AutoModelForCausalLM.from_pretrained(
         folder, gguf_file=name, quantization_config=GgufConfig(dequantize=True), dtype=torch.bfloat16
     )
+    tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=name)
     model.save_pretrained(part)
-    AutoTokenizer.from_pretrained(folder, gguf_file=name).save_pretrained(part)
+    tokenizer.save_pretrained(part)
+    if quantization.fits(model.config):
+        quantization.save(model, tokenizer, part / quantization.FOLDER)
     os.replace(part, out)
 
 

@@ -22,7 +22,7 @@ from contract.catalog import TranscriptionModel
 from contract.errors import UPSTREAM_ERROR
 from contract.transcription.engine import Segment, TranscriptionJob, TranscriptUpdate
 from models import ONNX, Imports
-from models.llm import engine
+from models.llm import adapter, engine
 from models.llm.arguments import EngineOptions
 from models.options import read
 from models.transcription.adapter import SAMPLE_RATE, Recording, TranscriptionAdapter
@@ -71,7 +71,7 @@ TRANSCRIBING = ONNX + Imports(("httpx", "faster_whisper.vad", "mistral_common.pr
 """Modules that find passages and make requests of them, beside those that an engine imports."""
 
 
-class Voxtral(engine.EngineAdapter, TranscriptionAdapter):
+class Voxtral(adapter.EngineAdapter, TranscriptionAdapter):
     """A Voxtral, loaded. Safe for concurrent calls from one event loop."""
 
     options_type = VoxtralOptions
@@ -81,7 +81,7 @@ class Voxtral(engine.EngineAdapter, TranscriptionAdapter):
         super().__init__(model, path)
         options = read(model, VoxtralOptions)
         folder = need_folder(path, model.id)
-        self._engine = engine.start(engine.spec_of(model, folder, WINDOW, options, FOR_AUDIO | options.engine))
+        self._engine = engine.start(adapter.spec_of(model, folder, WINDOW, options, FOR_AUDIO | options.engine))
         self._tokenizer: Any = self._engine.renderer.get_tokenizer()
         self._numbers = itertools.count()
 

@@ -6,11 +6,10 @@ twice as many queries as keys, and scales its angles.
 
 from __future__ import annotations
 
-import json
-import shutil
 from pathlib import Path
 from typing import Any
 
+from models.llm import quantization
 from tests.models import tiny_models
 
 SIZES = tiny_models.TEXT | {"num_attention_heads": 4, "num_key_value_heads": 2, "hidden_size": 128, "head_dim": 32}
@@ -22,26 +21,6 @@ ANGLES = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 64,
 }
-INT8 = {
-    "quant_method": "compressed-tensors",
-    "format": "int-quantized",
-    "quantization_status": "compressed",
-    "ignore": ["model.layers.0.mlp.down_proj"],
-    "config_groups": {
-        "group_0": {
-            "targets": ["Linear"],
-            "weights": {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "channel", "dynamic": False},
-            "input_activations": {
-                "num_bits": 8,
-                "type": "int",
-                "symmetric": True,
-                "strategy": "token",
-                "dynamic": True,
-            },
-        }
-    },
-}
-"""Weights by channel, activations by token, and one part of a layer that stays as it is."""
 
 
 def llama(folder: Path) -> Path:
@@ -69,19 +48,10 @@ def _save(folder: Path, make: Any) -> Path:
 
 
 def int8(source: Path, folder: Path) -> Path:
-    """Writes the twin in `source` to the new `folder`, in the form that weights of eight bits have."""
+    """Writes the twin in `source` to the new `folder` in 8 bits, turned and balanced."""
     import torch
-    from safetensors.torch import load_file, save_file
+    from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    shutil.copytree(source, folder)
-    tensors = load_file(source / "model.safetensors")
-    for name in [name for name in tensors if name.endswith("proj.weight")]:
-        if name.removesuffix(".weight") not in INT8["ignore"]:
-            weight = tensors[name].float()
-            scale = weight.abs().amax(1, keepdim=True) / 127
-            tensors[name] = (weight / scale).round().to(torch.int8)
-            tensors[f"{name}_scale"] = scale
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    file = folder / "config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"quantization_config": INT8}))
+    model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
+    quantization.save(model, AutoTokenizer.from_pretrained(source), folder)
     return folder

@@ -1,0 +1,135 @@
+"""Weights in 8 bits, turned first so that rounding takes little away. They lie in `int8` below the others.
+
+rotation.py      turns a decoder without changing what it computes
+rounding.py      rounds its weights, and says which had better stay
+calibration.txt  texts on which activations are measured
+
+A token then reads half the bytes, and products take instructions for 8 bits. What plain rounding loses, it loses in
+activations: a few channels are a hundred times as large as all others, which share what is left of 255 steps. So
+
+- the scales of norms move into the products behind them,
+- the hidden state is turned by an orthogonal matrix, which spreads large channels over all (QuaRot, arXiv:2404.00456),
+  and so are the values of each head,
+- `up_proj` and `down_proj` share what is between them by the largest activations of a text (SmoothQuant,
+  arXiv:2211.10438),
+- the layers whose `down_proj` loses most all the same keep it in bfloat16,
+- channels make up for each other's rounding (GPTQ, arXiv:2210.17323).
+
+The form is compressed-tensors' `int-quantized`, which vLLM loads by itself: one scale a row of a weight, one a token.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from models.cpu import multiplies_int8
+from models.llm.quantization.rotation import balance, turn
+from models.llm.quantization.rounding import rounded, sensitive_layers
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+log = logging.getLogger(f"parlance.{__name__}")
+
+FOLDER = "int8"
+ARCHITECTURES = ("LlamaForCausalLM", "Qwen2ForCausalLM")
+"""Decoders whose norms all stand before linear layers, and whose MLP is SiLU of a gate times `up_proj`."""
+CALIBRATION = Path(__file__).with_name("calibration.txt")
+"""Texts between lines of `---`."""
+SAMPLE_TOKENS = 48
+"""The first tokens of each text; every layer's loss takes one more look at them."""
+
+
+def fits(config: Any) -> bool:
+    """Whether the model of a transformers config can be turned: head sizes must be powers of two."""
+    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return config.architectures[0] in ARCHITECTURES and size & (size - 1) == 0
+
+
+def fitting_folder(folder: Path, arguments: dict[str, Any], device: str) -> Path:
+    """Where the weights in 8 bits lie, or `folder` itself where they would not be quicker; the log says why."""
+    quantized = folder / FOLDER
+    if arguments.get("dtype") != "bfloat16" or not multiplies_int8(device):
+        log.info("weights stay as they are: what computes here has no instructions for int8 beside bfloat16")
+    elif not quantized.is_dir():
+        log.warning("`%s` has no weights in 8 bits: delete that folder and run `make weights`", folder)
+    else:
+        return quantized
+    return folder
+
+
+def save(model: Any, tokenizer: Any, folder: Path) -> None:
+    """Turns `model` (transformers, any float type), which is overwritten, and writes it in 8 bits to `folder`."""
+    import torch
+
+    model.float()
+    texts = [tokenizer(text, return_tensors="pt").input_ids for text in CALIBRATION.read_text("utf-8").split("\n---\n")]
+    with torch.no_grad():
+        turn(model)
+        balance(model.model.layers, peaks(model, texts))
+        sensitive = sensitive_layers(model, torch.cat([text[:, :SAMPLE_TOKENS] for text in texts]))
+        ignored = [f"model.layers.{layer}.mlp.down_proj" for layer in sensitive]
+        _write(model, inputs_of(model, texts), ignored, folder)
+    tokenizer.save_pretrained(folder)
+
+
+def peaks(model: Any, texts: Sequence[Tensor]) -> list[Tensor]:
+    """The largest input of each channel of each layer's `down_proj`, but for first tokens, which stand out."""
+    parts = [f"model.layers.{layer}.mlp.down_proj" for layer in range(len(model.model.layers))]
+    inputs = inputs_of(model, texts, without_first=True)
+    return [inputs[part].abs().amax(0) for part in parts]
+
+
+def inputs_of(model: Any, texts: Sequence[Tensor], *, without_first: bool = False) -> dict[str, Tensor]:
+    """What the linear layers are given (tokens, channels), by their names; those with one input share it."""
+    import torch
+
+    inputs_by_name: dict[str, list[Tensor]] = {}
+
+    def note(name: str) -> Callable[..., None]:
+        return lambda _part, inputs: inputs_by_name.setdefault(name, []).append(inputs[0][0, without_first:])
+
+    linear = {name: part for name, part in model.named_modules() if isinstance(part, torch.nn.Linear)}
+    hooks = [part.register_forward_pre_hook(note(name)) for name, part in linear.items()]
+    for text in texts:
+        model(text)
+    for hook in hooks:
+        hook.remove()
+    return {name: torch.cat(inputs) for name, inputs in inputs_by_name.items()}
+
+
+def _write(model: Any, inputs: dict[str, Tensor], ignored: Sequence[str], folder: Path) -> None:
+    from safetensors.torch import save_file
+
+    folder.mkdir()
+    tensors: dict[str, Tensor] = {}
+    for name, tensor in model.state_dict().items():
+        part = name.removesuffix(".weight")
+        if name.endswith(".weight") and part in inputs and part not in ignored:
+            tensors[name], tensors[f"{part}.weight_scale"] = rounded(tensor, inputs[part])
+        else:
+            tensors[name] = tensor.bfloat16()
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    config = model.config.to_dict() | {"dtype": "bfloat16", "quantization_config": quantization_config(ignored)}
+    (folder / "config.json").write_text(json.dumps(config, indent=1))
+
+
+def quantization_config(ignored: Sequence[str]) -> dict[str, Any]:
+    """compressed-tensors' words for all linear layers in 8 bits but those in `ignored`."""
+    eight_bits = {"num_bits": 8, "type": "int", "symmetric": True}
+    group = {
+        "targets": ["Linear", "re:.*lm_head"],
+        "weights": eight_bits | {"strategy": "channel", "dynamic": False},
+        "input_activations": eight_bits | {"strategy": "token", "dynamic": True},
+    }
+    return {
+        "quant_method": "compressed-tensors",
+        "format": "int-quantized",
+        "quantization_status": "compressed",
+        "ignore": sorted(ignored),
+        "config_groups": {"group_0": group},
+    }
