@@ -1,4 +1,4 @@
-"""Where private names of vLLM are used, and vLLM's own parts are replaced. No other file of ours does either.
+"""Where private names of vLLM and torch are used, and vLLM's own parts replaced. Nothing else over vLLM does either.
 
 core.py            vLLM's engine core in a thread of this process
 cpu.py             what vLLM does on a CPU, in less time: names of it are replaced while it loads, and forwards that fit
