@@ -10,6 +10,7 @@
     qwen_tts.py                     Qwen3-TTS's package, for both as well
     chat/  decisions/               language models
     embeddings.py  rerank.py        encoders; both stand on encoders.py, tokenizer.py and batching.py
+    short_encoder.py                the layers of BERT in few operators, on a CPU
     speech/  transcription/         text to speech, and speech to text
     voice_design/                   new voices from descriptions
 

@@ -1,4 +1,4 @@
-"""What suits a processor: the number formats that a model runs in, and how much threads may take beside it.
+"""What suits a processor: the formats and the layout of numbers of a model, and how much threads may take beside it.
 
 A CPU without instructions for bfloat16 emulates it. On one with AVX2 only, vLLM took 5 times as long to read a prompt
 in bfloat16 as in float32, and a third of the tokens a second came out of 8 streams.
@@ -7,6 +7,7 @@ in bfloat16 as in float32, and a third of the tokens a second came out of 8 stre
 from __future__ import annotations
 
 import os
+import platform
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from threading import get_native_id
@@ -34,6 +35,16 @@ def multiplies_int8(device: str) -> bool:
     import torch
 
     return device == "cpu" and bool(torch.cpu.get_capabilities().get("avx512_vnni"))
+
+
+def has_layouts() -> bool:
+    """Whether torch multiplies by weights that were laid out for the processor (`mkldnn::_linear_pointwise`).
+
+    They need be laid out once, not in each product. Where that was not measured (not x86), it counts as not there.
+    """
+    import torch
+
+    return platform.machine() in ("x86_64", "AMD64") and torch.backends.mkldnn.is_available()
 
 
 def background(threads: int, name: str) -> ThreadPoolExecutor:

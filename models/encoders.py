@@ -75,6 +75,10 @@ class TextEncoder(WindowTokenizer):
         self.network = load(path, dtype=self.dtype, **LOCAL_AND_SAFE).to(self.device).eval()
         if hasattr(self.network.config, "use_cache"):
             self.network.config.use_cache = False
+        if self.device == "cpu":
+            from models.short_encoder import shorten
+
+            shorten(self.network)
         tokenizer = transformers.AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
         window = _window(model.context_window, path, tokenizer.model_max_length, self.network.config)
         super().__init__(tokenizer.backend_tokenizer, window)

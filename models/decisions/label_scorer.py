@@ -12,6 +12,7 @@ import itertools
 import logging
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,9 +66,10 @@ class LabelScorer(adapter.EngineAdapter, MeasuredScorer):
         super().__init__(model, calibrated=self._options.calibrated, images=self._options.images)
         spec = adapter.spec_of(model, self._path, model.context_window, self._options, self._options.arguments)
         self._engine = engine.start(spec)
-        from models.llm.vllm_internals.cpu import cache_heads
+        from models.llm.vllm_internals.heads import cache_heads
 
         cache_heads(self._engine)
+        self._held = getattr(self._engine.engine_core, "held", nullcontext)
         self._renderer: Any = self._engine.renderer
         block_tokens = self._engine.vllm_config.cache_config.block_size
         self.book = PromptBook(self._renderer.get_tokenizer(), block_tokens, parts=model.reads_images)
@@ -100,13 +102,17 @@ class LabelScorer(adapter.EngineAdapter, MeasuredScorer):
         batch = self.book.batch(job.state, job.questions, head and head["prompt_token_ids"])
         check_length(batch, self.model)
         number = next(self._numbers)
-        reads = (
-            self._read(prompt, f"decision-{number}-{index}", job.owner, head)
-            for index, prompt in enumerate(batch.prompts)
+        reads = asyncio.gather(
+            *(
+                self._read(prompt, f"decision-{number}-{index}", job.owner, head)
+                for index, prompt in enumerate(batch.prompts)
+            )
         )
+        with self._held():  # in one step, not the first alone and the others after it
+            await asyncio.sleep(0)
         placeholders = head["mm_placeholders"]["image"] if head else ()
         tokens = batch.input_tokens + sum(image.length for image in placeholders)
-        return Readings(tuple(await asyncio.gather(*reads)), tokens, temperature)
+        return Readings(tuple(await reads), tokens, temperature)
 
     async def _read(self, prompt: LabelPrompt, request_id: str, owner: str, head: Any) -> Reading:
         """How likely each label is as the first token after `prompt`."""

@@ -13,8 +13,9 @@ import asyncio
 import logging
 import queue
 import threading
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -46,7 +47,8 @@ log = logging.getLogger(f"parlance.{__name__}")
 
 JOIN_S = 10.0
 """Seconds that a shutdown waits for the step in progress."""
-
+HELD_S = 0.1
+"""Seconds that a step is held at most."""
 STALL_S = 60.0
 """Seconds after which a step or a command counts as stalled. The longest step of a healthy engine takes seconds."""
 
@@ -65,20 +67,16 @@ class ThreadedCore(InprocClient):
         """Blocks until the model is loaded. Raises what the loading raised."""
         self.resources = SimpleNamespace(engine_dead=False)
         self.stalls = StallDetector(STALL_S)
-        self._commands: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._commands: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._outputs: asyncio.Queue[EngineCoreOutputs | None] = asyncio.Queue()
-        loaded: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(
-            target=self._run, args=(vllm_config, threads, quick, loaded), name="engine-core", daemon=True
-        )
+        loaded: Future[None] = Future()
+        arguments = (vllm_config, threads, quick, loaded)
+        self._thread = threading.Thread(target=self._run, args=arguments, name="engine-core", daemon=True)
         self._thread.start()
-        if error := loaded.get():
-            raise error
+        loaded.result()
 
-    def _run(
-        self, vllm_config: VllmConfig, threads: int | None, quick: bool, loaded: queue.SimpleQueue[BaseException | None]
-    ) -> None:
+    def _run(self, vllm_config: VllmConfig, threads: int | None, quick: bool, loaded: Future[None]) -> None:
         try:
             if threads:
                 # OpenMP counts threads per calling thread: what another thread sets is not seen here.
@@ -92,9 +90,9 @@ class ThreadedCore(InprocClient):
                 self.collective_rpc("apply_model", None, (partial(shorten, vllm_config),))
             self._compile_beside()
         except BaseException as error:
-            loaded.put(error)
+            loaded.set_exception(error)
             return
-        loaded.put(None)
+        loaded.set_result(None)
         try:
             self._serve()
         except BaseException:
@@ -129,14 +127,23 @@ class ThreadedCore(InprocClient):
 
     def _publish(self, outputs: EngineCoreOutputs | None) -> None:
         """Hands `outputs` to the loop; None means that no more will come."""
-        loop = self._loop
-        if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(self._outputs.put_nowait, outputs)
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._outputs.put_nowait, outputs)
 
-    def _command(self, command: Callable[[], None]) -> None:
+    def _command(self, command: Callable[[], object]) -> None:
         if self.resources.engine_dead:
             raise EngineDeadError()
         self._commands.put(command)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """No step begins inside, so what is added there begins together."""
+        released = threading.Event()
+        self._command(lambda: released.wait(HELD_S))
+        try:
+            yield
+        finally:
+            released.set()
 
     @property
     def busy(self) -> bool:
@@ -144,19 +151,16 @@ class ThreadedCore(InprocClient):
         return not self._commands.empty() or self.engine_core.scheduler.has_requests()
 
     def call(self, function: Callable[[], Any]) -> Any:
-        results: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+        result: Future[Any] = Future()
 
         def run() -> None:
             try:
-                results.put((function(), None))
+                result.set_result(function())
             except BaseException as error:
-                results.put((None, error))
+                result.set_exception(error)
 
         self._command(run)
-        value, error = results.get()
-        if error:
-            raise error
-        return value
+        return result.result()
 
     async def get_output_async(self) -> EngineCoreOutputs:
         """The next outputs; raises EngineDeadError once the thread has ended."""

@@ -1,7 +1,4 @@
-"""What vLLM does in each step on a CPU, in less time: C++ that vLLM has and does not use, and a shorter forward.
-
-A head in float32 took half the time of a short decision.
-"""
+"""What vLLM does in each step on a CPU, in less time: C++ that vLLM has and does not use, and a shorter forward."""
 
 from __future__ import annotations
 
@@ -22,17 +19,15 @@ from vllm.model_executor.layers.activation import SiluAndMul
 from vllm.model_executor.layers.attention import Attention
 from vllm.model_executor.layers.layernorm import RMSNorm
 from vllm.model_executor.layers.linear import MergedColumnParallelLinear, QKVParallelLinear, RowParallelLinear
-from vllm.model_executor.layers.logits_processor import LogitsProcessor
 from vllm.model_executor.layers.rotary_embedding import Llama3RotaryEmbedding, RotaryEmbedding
 from vllm.model_executor.models.llama import LlamaAttention, LlamaDecoderLayer, LlamaMLP, LlamaModel
 from vllm.model_executor.models.qwen2 import Qwen2Attention, Qwen2DecoderLayer, Qwen2MLP, Qwen2Model
 from vllm.platforms import current_platform
 from vllm.v1.attention.backend import AttentionType
 from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackendImpl
-from vllm.v1.engine.async_llm import AsyncLLM
 
 from models.llm.vllm_internals.loading import replaced
-from models.llm.vllm_internals.steps import LANES, OPERATORS, CachedHead, ShortForward, add_norm, norm, silu_and_mul
+from models.llm.vllm_internals.steps import LANES, OPERATORS, ShortForward, add_norm, norm, silu_and_mul
 
 log = logging.getLogger(f"parlance.{__name__}")
 
@@ -88,25 +83,6 @@ def register_norms() -> tuple[str, ...]:
     ir.ops.rms_norm.register_impl(PROVIDER, supports_args=takes)(norm)
     ir.ops.fused_add_rms_norm.register_impl(PROVIDER, supports_args=takes_sum, inplace=True)(add_norm)
     return "rms_norm", "fused_add_rms_norm"
-
-
-def cache_heads(engine: AsyncLLM) -> None:
-    """Caches the heads of `engine`, if its core runs in this process on a CPU and computes them in float32.
-
-    vLLM makes a head in float32 again in every step, from the weights in bfloat16. For the embedded model that is 57 MB
-    read and 113 MB written a step: half the time of a short decision. The copy takes 113 MB.
-    """
-    from models.llm.vllm_internals.core import ThreadedCore
-
-    core = engine.engine_core
-    if isinstance(core, ThreadedCore) and current_platform.is_cpu():
-        core.call(lambda: core.collective_rpc("apply_model", None, (_cache_heads_of,)))
-
-
-def _cache_heads_of(model: Module) -> None:
-    for part in model.modules():
-        if isinstance(part, LogitsProcessor) and part.head_dtype == torch.float32:
-            part._apply_head = CachedHead(part._apply_head)
 
 
 def shorten(config: VllmConfig, model: Module) -> None:

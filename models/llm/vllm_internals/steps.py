@@ -1,4 +1,4 @@
-"""What runs in each step on a CPU: a short forward, a head in float32, and the choice of threads for the next steps.
+"""What runs in each step on a CPU: a short forward, and the choice of threads for the next steps.
 
 The forward computes what Llama and Qwen2 compute, without the Python of their modules. vLLM walks some nine modules a
 layer, each a few microseconds, and goes through two operators that call back into Python for attention. Here a step is
@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import linear
 from vllm.forward_context import get_forward_context
 
 CHECK_S = 0.5
@@ -176,25 +175,6 @@ def add_norm(
     """Computes vLLM's `fused_add_rms_norm` in C++ and in place."""
     torch.ops._C.fused_add_rms_norm(x, x_residual, weight, epsilon)
     return x, x_residual
-
-
-class CachedHead:
-    """Takes the place of `LogitsProcessor._apply_head`, which serves heads that are no plain product with a weight."""
-
-    def __init__(self, original: Any) -> None:
-        self._original = original
-        self._source: Tensor | None = None
-        self._weight: Tensor | None = None
-
-    def __call__(self, lm_head: Any, hidden_states: Tensor, embedding_bias: Tensor | None) -> Tensor:
-        """Logits in float32 (rows, vocabulary)."""
-        weight = getattr(lm_head, "weight", None)
-        if weight is None or embedding_bias is not None:
-            return self._original(lm_head, hidden_states, embedding_bias)
-        if self._source is not weight:
-            self._source, self._weight = weight, weight.detach().float()
-        assert self._weight is not None
-        return linear(hidden_states.float(), self._weight)
 
 
 class ThreadGovernor:

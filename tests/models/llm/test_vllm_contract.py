@@ -37,6 +37,8 @@ PRIVATE = {
         "self", "token_ids", "top_logprobs", "tokenizer", "num_output_top_logprobs",
     ],
     "torch:_C.set_num_threads": None,
+    "torch:ops.mkldnn._reorder_linear_weight": None,
+    "torch:ops.mkldnn._linear_pointwise": None,
 }  # fmt: skip
 """Each private name that is used, and its first parameters as they are passed or overridden; None for C++."""
 
