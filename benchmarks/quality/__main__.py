@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from benchmarks.quality import decisions, drift, injections, kokoro, similarity, transcription, wires
+from benchmarks.quality import decisions, drift, german, injections, kokoro, similarity, transcription, wires
 
 EVALUATIONS = {
     "decisions": decisions,
@@ -19,6 +19,7 @@ EVALUATIONS = {
     "drift": drift,
     "transcription": transcription,
     "kokoro": kokoro,
+    "german": german,
 }
 
 

@@ -34,13 +34,15 @@ MEASURED = Path(__file__).with_name("measured.toml")
 
 
 NATIVE = {
+    "de": {"f": "ff_siwis", "m": "ff_siwis"},
     "es": {"f": "ef_dora", "m": "em_alex"},
     "fr": {"f": "ff_siwis", "m": "ff_siwis"},
     "hi": {"f": "hf_alpha", "m": "hm_omega"},
     "it": {"f": "if_sara", "m": "im_nicola"},
     "pt": {"f": "pf_dora", "m": "pm_alex"},
 }
-"""A style made from recordings in a language, by ISO 639-1 code and gender. French has only one."""
+"""A style made from recordings in a language, by ISO 639-1 code and gender. French has only one. German has none, and
+is understood best with that one."""
 
 NATIVE_SHARE = 0.5
 

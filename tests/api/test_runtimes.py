@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contract.catalog import FallbackRuntime
+from contract.catalog import Speaker
 from tests.api.conftest import Api
 
 
@@ -13,7 +13,7 @@ def mixed(api: Api) -> Api:
     """`supertonic-3` speaks English and French with `fine`, all else with `plain`."""
     model = api.service.catalog.speech["supertonic-3"]
     assert model.serving
-    two = {"runtime": "fine", "license": "MIT", "languages": ("en", "fr"), "fallback": FallbackRuntime(runtime="plain")}
+    two = {"runtime": "fine", "license": "MIT", "languages": ("en", "fr"), "fallback": Speaker(runtime="plain")}
     changed = model.model_copy(update={"serving": model.serving.model_copy(update=two)})
     return api.with_models(speech=api.service.catalog.speech | {model.id: changed})
 
