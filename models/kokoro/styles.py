@@ -46,8 +46,8 @@ is understood best with that one."""
 
 NATIVE_SHARE = 0.5
 
-ENGLISH = ("a", "b")
-"""First letters of American and of British styles."""
+ENGLISH, ROMANCE = ("a", "b"), ("e", "f", "i")
+"""First letters of American and British styles; of Spanish, French and Italian ones, which German is understood by."""
 
 
 class Styles:
@@ -106,9 +106,9 @@ def at_home(shares: Mapping[str, float], language: str) -> Mapping[str, float]:
     return mixed | {native: mixed.get(native, 0.0) + NATIVE_SHARE}
 
 
-def mixture(f0_hz: float) -> dict[str, float]:
-    """Shares of the two neighbours of `f0_hz` among the English styles; that of the outermost one beyond."""
-    names = [name for name in measured() if name.startswith(ENGLISH)]
+def mixture(f0_hz: float, language: str = "en") -> dict[str, float]:
+    """Shares of the two neighbours of `f0_hz` among the styles that fit a language; that of the outermost one beyond."""
+    names = [name for name in measured() if name.startswith(ROMANCE if language == "de" else ENGLISH)]
     heights_hz = [measured()[name].f0_hz for name in names]
     above = next((at for at, height_hz in enumerate(heights_hz) if height_hz >= f0_hz), len(names) - 1)
     below = max(above - 1, 0)

@@ -88,7 +88,7 @@ class KokoroSpeech(ExpressiveAdapter):
         if job.recipe:
             return KokoroVoice.model_validate_json(job.recipe)
         f0_hz = median_pitch_hz(job.clip) if job.clip else None
-        return KokoroVoice(styles=mixture(f0_hz)) if f0_hz else None
+        return KokoroVoice(styles=mixture(f0_hz, job.language)) if f0_hz else None
 
     def _preset(self, job: SpeechJob) -> KokoroVoice:
         """A voice of the stanza, at home in the language of the job."""

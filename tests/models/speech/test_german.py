@@ -88,7 +88,7 @@ def test_men_are_lower_than_women(engine: SpeechAdapter) -> None:
 
 
 def test_any_text_is_spoken_or_skipped_where_nobody_is_named(engine: SpeechAdapter) -> None:
-    for text in ("\0", "<speak>", "<genfile file='a'>", "天", " ", "9" * 4000, "word " * 800, "\n" * 4000, "½" * 400):
+    for text in ("\0", "<speak>", "<genfile file='a'>", "天", " ", "9" * 400, "word " * 200, "\n" * 4000, "½" * 400):
         parts = list(engine.render(SpeechJob(text, "de")))
         assert parts[-1].characters == len(text)
         assert sum(len(part.samples) for part in parts)

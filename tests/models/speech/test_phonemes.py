@@ -90,9 +90,12 @@ def test_a_mixture_is_of_the_two_styles_beside_a_height(f0_hz: float) -> None:
     assert len(shares) <= 2
 
 
-@pytest.mark.parametrize(("f0_hz", "style"), [(20.0, "am_onyx"), (2000.0, "bf_isabella")])
-def test_heights_out_of_reach_get_the_nearest_style(f0_hz: float, style: str) -> None:
-    assert mixture(f0_hz) == {style: 1.0}
+@pytest.mark.parametrize(
+    ("f0_hz", "language", "style"),
+    [(20.0, "en", "am_onyx"), (2000.0, "fr", "bf_isabella"), (20.0, "de", "im_nicola"), (2000.0, "de", "if_sara")],
+)
+def test_heights_out_of_reach_get_the_nearest_style(f0_hz: float, language: str, style: str) -> None:
+    assert mixture(f0_hz, language) == {style: 1.0}
 
 
 def test_every_style_is_measured_by_ear_and_by_level() -> None:
