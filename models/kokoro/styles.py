@@ -107,7 +107,7 @@ def at_home(shares: Mapping[str, float], language: str) -> Mapping[str, float]:
 
 
 def mixture(f0_hz: float, language: str = "en") -> dict[str, float]:
-    """Shares of the two neighbours of `f0_hz` among the styles that fit a language; that of the outermost one beyond."""
+    """Shares of the two neighbours of `f0_hz` among the styles that fit a language; of the outermost one beyond."""
     names = [name for name in measured() if name.startswith(ROMANCE if language == "de" else ENGLISH)]
     heights_hz = [measured()[name].f0_hz for name in names]
     above = next((at for at, height_hz in enumerate(heights_hz) if height_hz >= f0_hz), len(names) - 1)
