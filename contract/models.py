@@ -91,7 +91,7 @@ def describe(model: Model) -> ModelObject:
     if isinstance(model, EmbeddingModel):
         public |= {"dimensions": model.dimensions, "context_window": model.context_window}
     if isinstance(model, SpeechModel):
-        public |= {"runtimes": model.runtimes or None}
+        public |= {"runtimes": model.runtimes(has_voice=False) or None}
     public |= {"price_micro_eur": model.price, "limits": _limits(model)}
     return cast(ModelObject, {key: value for key, value in public.items() if value is not None})
 

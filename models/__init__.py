@@ -6,7 +6,7 @@
     stepping.py                     engines that block, advanced in threads; whether they hang
     provider.py                     engines behind a provider's HTTP API
     llm/                            vLLM, started from a small spec by chat, decisions and transcription
-    espeak/  kokoro/                synthesizers on a CPU, for engines that speak and designers of voices
+    espeak/  kokoro/  pico.py       synthesizers on a CPU, for engines that speak and designers of voices
     qwen_tts.py                     Qwen3-TTS's package, for both as well
     chat/  decisions/               language models
     embeddings.py  rerank.py        encoders; both stand on encoders.py, tokenizer.py and batching.py

@@ -60,6 +60,7 @@ def obedient_speaker(model: SpeechModel) -> SpeechModel:
         "runtime": "obedient",
         "languages": (),
         "fallback": None,
+        "by_default": None,
         "weights": None,
         "max_ongoing_requests": 1,
         "options": {},

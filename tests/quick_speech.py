@@ -54,6 +54,7 @@ def quick(model: SpeechModel) -> SpeechModel:
         "license": model.serving.fallback.license,
         "languages": (),
         "fallback": None,
+        "by_default": None,
         "weights": None,
         "options": {"voices": {slug: voice["espeak"] for slug, voice in model.serving.options["voices"].items()}},
     }

@@ -9,6 +9,7 @@ wires.py           whether plain questions about easy texts are answered plainly
 injections.py      how often an order inside a state changes an answer
 transcription.py   how many words are wrong when our own speech is written down, by language
 kokoro.py          how near the sound of Kokoro in bfloat16 is to float32, and how it is understood
+german.py          how many words are misheard of German, by each who can speak it
 drift.py           how far probabilities move with what else the engine reads
 
 examples/          labelled states, and what reads them

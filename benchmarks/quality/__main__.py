@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from benchmarks.quality import chat, decisions, drift, injections, kokoro, similarity, transcription, wires
+from benchmarks.quality import chat, decisions, drift, german, injections, kokoro, similarity, transcription, wires
 
 EVALUATIONS = {
     "chat": chat,
@@ -20,6 +20,7 @@ EVALUATIONS = {
     "drift": drift,
     "transcription": transcription,
     "kokoro": kokoro,
+    "german": german,
 }
 
 

@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Prints the table, a row when it is known."""
-    kokoro, understood = Kokoro(store.ensure(WEIGHTS), 2), _ears()
+    kokoro, understood = Kokoro(store.ensure(WEIGHTS), 2), ears()
     networks = networks_of(store.ensure(WEIGHTS))
     voices = cycle(_presets())
     print(f"| language | {PUBLISHED}: dB mean, most | {CUT}: dB mean, most | loudness | as long | words wrong |")
@@ -140,7 +140,7 @@ def _row(language: str, spoken: Sequence[tuple[str, dict[str, Array]]], understo
     louder = [float(sounds[CUT].std() / sounds[REFERENCE].std()) for _, sounds in spoken]
     apart_ms = [abs(len(sounds[CUT]) - len(sounds[PUBLISHED])) * 1000 / SAMPLE_RATE for _, sounds in spoken]
     wrong = {
-        name: mean(errors(text, understood(sounds[name], language), language) for text, sounds in spoken)
+        name: mean(errors(text, understood(sounds[name], SAMPLE_RATE, language), language) for text, sounds in spoken)
         for name in (PUBLISHED, CUT)
     }
     cells = [f"{mean(values):.2f}, {max(values):.2f}" for values in far.values()]
@@ -155,14 +155,15 @@ def _presets() -> list[KokoroVoice]:
     return [KokoroVoice.model_validate(voice) for voice in serving.options["voices"].values()]
 
 
-def _ears() -> Callable[..., str]:
+def ears() -> Callable[..., str]:
+    """What Whisper base understands of a sound, float32 [n], its rate and its language."""
     import soxr
     from faster_whisper import WhisperModel
 
     whisper = WhisperModel(str(store.ensure("whisper-base")), device="cpu", compute_type="int8", cpu_threads=2)
 
-    def understood(sound: Array, language: str) -> str:
-        segments, _ = whisper.transcribe(soxr.resample(sound, SAMPLE_RATE, 16_000), language=language, temperature=0)
+    def understood(sound: Array, sample_rate: int, language: str) -> str:
+        segments, _ = whisper.transcribe(soxr.resample(sound, sample_rate, 16_000), language=language, temperature=0)
         return "".join(segment.text for segment in segments)
 
     return understood

@@ -4,7 +4,7 @@
     python -m benchmarks.speed.speech --rounds 5
     python -m benchmarks.speed.speech --bare          without a graph
 
-The embedded engine says a sentence in English, which Kokoro speaks, and one in German, which espeak-ng speaks in a
+The embedded engine says a sentence in English, which Kokoro speaks, and one in Dutch, which espeak-ng speaks in a
 thousandth of the time, so that it shows what the graph takes. In turns within one run: the adapter, encoded and
 marked as always, in a process of its own; and the whole graph, with HAProxy, keys, limits and bills.
 A last part plays long texts on 16 streams at once and watches the memory of the ingress.
@@ -44,7 +44,7 @@ class Case:
 
 CASES = (
     Case("en", "The morning train to the coast leaves from platform nine at half past seven, sir.", (1, 4), 30),
-    Case("de", "Der Morgenzug an die Küste fährt um halb acht von Gleis neun ab, und er wartet nie.", (1, 4, 16), 3),
+    Case("nl", "De ochtendtrein naar de kust vertrekt om half acht van spoor negen en wacht nooit.", (1, 4, 16), 3),
 )
 LONG_TEXT = (CASES[-1].text + " ") * 48
 BARE = "adapter in a process of its own"

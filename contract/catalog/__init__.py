@@ -21,7 +21,7 @@ from typing import Annotated
 from pydantic import AfterValidator, StringConstraints
 
 from contract.base import Frozen
-from contract.catalog.base import FallbackRuntime, Model, ModelId, Serving
+from contract.catalog.base import DefaultSpeaker, Model, ModelId, Serving, Speaker
 from contract.catalog.chat import ChatModel, FillInMiddle, ThinkingOptions
 from contract.catalog.encoders import DecisionModel, EmbeddingModel, EncoderModel, InputType, RerankModel
 from contract.catalog.speech import AudioFormat, SpeechModel, VoiceDesignModel
@@ -39,9 +39,9 @@ __all__ = [
     "ChatModel",
     "Country",
     "DecisionModel",
+    "DefaultSpeaker",
     "EmbeddingModel",
     "EncoderModel",
-    "FallbackRuntime",
     "FillInMiddle",
     "InputType",
     "Model",
@@ -50,6 +50,7 @@ __all__ = [
     "OperatorName",
     "RerankModel",
     "Serving",
+    "Speaker",
     "SpeechModel",
     "ThinkingOptions",
     "TranscriptionModel",

@@ -28,11 +28,18 @@ IMAGE_TOKENS = 256
 """Tokens of a small picture for a model that sees."""
 
 
-class FallbackRuntime(Frozen):
-    """The runtime for the languages that `runtime` of a serving table does not speak, and its licence."""
+class Speaker(Frozen):
+    """A runtime that speaks, its licence, and in plain words what that sounds like."""
 
     runtime: str
     license: str | None = None
+    description: str | None = None
+
+
+class DefaultSpeaker(Speaker):
+    """One that speaks some languages, ISO 639-1, better than the voices that a request may name."""
+
+    languages: tuple[str, ...]
 
 
 class Serving(Frozen):
@@ -42,9 +49,11 @@ class Serving(Frozen):
         adapter: `module:Class`, loaded in the replica.
         runtime: name of what truly runs, for `x-service-model-served` and `runtime` in `/models`.
         license: licence of what truly runs, where that is not the model itself.
+        description: what `runtime` sounds like, in plain words, where the stanza of the model cannot know it.
         via: how a decision model is read, where the stanza says otherwise.
         languages: ISO 639-1 codes that `runtime` speaks, where `fallback` speaks the others.
         fallback: the runtime for all other languages; None where `runtime` speaks them all.
+        by_default: the runtime that speaks its languages where a request names no voice; None where the others do.
         weights: name in the manifest of weights, None if the adapter needs none.
         options: handed to the adapter as they are (engine arguments).
         max_ongoing_requests: streams of one replica; the limit is strict and counts over all ingress replicas.
@@ -61,9 +70,11 @@ class Serving(Frozen):
     adapter: str = Field(pattern=r"^\w+(\.\w+)+:\w+$")
     runtime: str
     license: str | None = None
+    description: str | None = None
     via: str | None = None
     languages: tuple[str, ...] = ()
-    fallback: FallbackRuntime | None = None
+    fallback: Speaker | None = None
+    by_default: DefaultSpeaker | None = None
     weights: str | None = None
     options: dict[str, Any] = {}
     max_ongoing_requests: PositiveInt = 16
@@ -125,11 +136,15 @@ class Model(Frozen):
         assert self.serving is not None, f"{self.id} is not deployed"
         return self.serving.runtime
 
-    def runtime_for(self, language: str) -> str:
-        """The name of what truly speaks `language` here. The model must be deployed."""
-        if self.serving and self.serving.fallback and language not in self.serving.languages:
-            return self.serving.fallback.runtime
-        return self.runtime
+    def speaker_of(self, language: str, *, has_voice: bool = True) -> Speaker:
+        """What truly speaks `language` here, by a voice or where none is named. The model must be deployed."""
+        assert self.serving is not None, f"{self.id} is not deployed"
+        default, fallback = self.serving.by_default, self.serving.fallback
+        if default and not has_voice and language in default.languages:
+            return default
+        if fallback and language not in self.serving.languages:
+            return fallback
+        return Speaker(runtime=self.runtime, license=self.runtime_license, description=self.serving.description)
 
     @property
     def runtime_license(self) -> str | None:

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import PositiveInt
 
-from contract.catalog.base import Model
+from contract.catalog.base import Model, Speaker
 from contract.speech.voices import SpokenBy
 
 AudioFormat = Literal["wav", "flac", "ogg", "mp3", "opus", "aac"]
@@ -67,17 +67,18 @@ class SpeechModel(Model):
         listed = self.serving.options.get("voices") if self.serving else ()
         return listed is None or slug in listed
 
-    @property
-    def runtimes(self) -> list[SpokenBy]:
+    def runtimes(self, *, has_voice: bool) -> list[SpokenBy]:
         """Each runtime with the languages that it speaks; empty where there is only one, or none is deployed."""
-        if self.serving is None or self.serving.fallback is None:
+        if self.serving is None:
             return []
-        own = [code for code in self.languages if code in self.serving.languages]
-        others = [code for code in self.languages if code not in self.serving.languages]
-        return [
-            {"runtime": self.runtime, "license": self.runtime_license, "languages": own},
-            {"runtime": self.serving.fallback.runtime, "license": self.serving.fallback.license, "languages": others},
+        spoken: dict[Speaker, list[str]] = {}
+        for code in self.languages:
+            spoken.setdefault(self.speaker_of(code, has_voice=has_voice), []).append(code)
+        listed: list[SpokenBy] = [
+            {"runtime": by.runtime, "license": by.license, "description": by.description, "languages": codes}
+            for by, codes in spoken.items()
         ]
+        return listed if len(listed) > 1 else []
 
 
 class VoiceDesignModel(Model):

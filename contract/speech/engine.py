@@ -47,6 +47,11 @@ class SpeechJob:
     format: AudioFormat = "wav"
     owner: str = ""
 
+    @property
+    def has_voice(self) -> bool:
+        """Whether it says who speaks, and does not leave that to the engine."""
+        return bool(self.voice or self.clip or self.recipe)
+
 
 @dataclass(frozen=True, slots=True)
 class AudioBlock:

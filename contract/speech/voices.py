@@ -89,10 +89,11 @@ class VoiceAlias(Frozen):
 
 
 class SpokenBy(TypedDict):
-    """Languages, as ISO 639-1 codes, and what truly speaks them here, under which licence."""
+    """Languages, as ISO 639-1 codes, what truly speaks them here, under which licence, and what it sounds like."""
 
     runtime: str
     license: str | None
+    description: str | None
     languages: list[str]
 
 

@@ -31,9 +31,13 @@ _ENGLISH = {
 _AMERICAN = {"ɜːɹ": "ɜɹ", "ɜː": "ɜɹ", "ɪə": "iə", "ɾ": "T", "ː": ""}
 _BRITISH = {"e^ə": "ɛː", "i^ə": "ɪə", "iə": "ɪə"}
 
+_GERMAN = {"ʏ": "y", "ɜ": "ɐ", "r": "ʁ", "ɾ": "ʁ", "ɑː": "aː", "ʊ^ɐ": "ʊɐ", "ɔ^ø": "Y", "p^f": "pf"}
+"""The network never heard German: these are the nearest of what it learned from French and others."""
+
 SPELLING: dict[str, tuple[dict[str, str], ...]] = {
     "en-us": (_JOINED, _ENGLISH, _AMERICAN),
     "en": (_BRITISH, _JOINED, _ENGLISH),
+    "de": (_GERMAN, _JOINED),
 }
 """espeak's name of a language to what replaces what, in order. Others have `_JOINED`."""
 

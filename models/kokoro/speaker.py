@@ -30,8 +30,9 @@ SLOWEST, FASTEST = 0.3, 3.0
 
 OWNERS_AT_ONCE = 2
 
-ESPEAK_NAMES = {"en": "en-us", "es": "es", "fr": "fr", "hi": "hi", "it": "it", "pt": "pt-br"}
-"""ISO 639-1 code of a language that the network was trained with, and whose phonemes espeak-ng reads, to its name."""
+ESPEAK_NAMES = {"en": "en-us", "de": "de", "es": "es", "fr": "fr", "hi": "hi", "it": "it", "pt": "pt-br"}
+"""ISO 639-1 code of a language that espeak-ng reads, and whose phonemes the network knows, to its name there. It was
+trained with all but German."""
 
 BRITISH = "en"
 
@@ -43,7 +44,7 @@ PAUSES_S = {".": 0.35, "!": 0.35, "?": 0.35, "…": 0.4, ",": 0.12, ";": 0.2, ":
 
 _QUIET = 0.01
 _EDGE_S = 0.03
-"""The network makes silence around what it says. What is quieter than this part of the peak goes, but for an edge."""
+"""A synthesizer makes silence around what it says. What is quieter than this part of the peak goes, but for an edge."""
 
 
 class Kokoro:
@@ -102,9 +103,8 @@ class Kokoro:
             "style": self._tables.row(voice.styles, len(numbers)),
             "speed": np.array([speed], np.float32),
         }
-        sound = _trimmed(self.network.sound(inputs)) * np.float32(LEVEL / expected(voice.styles).loudness)
-        pause = np.zeros(int(PAUSES_S.get(spelling[-1], 0) / speed * SAMPLE_RATE), np.float32)
-        return np.concatenate([sound.clip(-1, 1), pause])
+        sound = self.network.sound(inputs) * np.float32(LEVEL / expected(voice.styles).loudness)
+        return paused(sound.clip(-1, 1), SAMPLE_RATE, spelling[-1], speed)
 
 
 def _accent(language: str, voice: KokoroVoice) -> str:
@@ -113,9 +113,11 @@ def _accent(language: str, voice: KokoroVoice) -> str:
     return BRITISH if language == "en" and british > 0.5 else ESPEAK_NAMES[language]
 
 
-def _trimmed(sound: Samples) -> Samples:
+def paused(sound: Samples, sample_rate: int, sign: str, speed: float) -> Samples:
+    """`sound` with the pause of the sign that ends it, in place of the silence around it."""
     import numpy as np
 
-    loud = np.flatnonzero(np.abs(sound) > _QUIET * np.abs(sound).max())
-    edge = int(_EDGE_S * SAMPLE_RATE)
-    return sound[max(0, loud[0] - edge) : loud[-1] + edge] if len(loud) else sound[:0]
+    loud = np.flatnonzero(np.abs(sound) > _QUIET * np.abs(sound).max(initial=0))
+    edge = int(_EDGE_S * sample_rate)
+    trimmed = sound[max(0, loud[0] - edge) : loud[-1] + edge] if len(loud) else sound[:0]
+    return np.concatenate([trimmed, np.zeros(int(PAUSES_S.get(sign, 0) / speed * sample_rate), np.float32)])

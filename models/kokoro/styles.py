@@ -34,18 +34,20 @@ MEASURED = Path(__file__).with_name("measured.toml")
 
 
 NATIVE = {
+    "de": {"f": "ff_siwis", "m": "ff_siwis"},
     "es": {"f": "ef_dora", "m": "em_alex"},
     "fr": {"f": "ff_siwis", "m": "ff_siwis"},
     "hi": {"f": "hf_alpha", "m": "hm_omega"},
     "it": {"f": "if_sara", "m": "im_nicola"},
     "pt": {"f": "pf_dora", "m": "pm_alex"},
 }
-"""A style made from recordings in a language, by ISO 639-1 code and gender. French has only one."""
+"""A style made from recordings in a language, by ISO 639-1 code and gender. French has only one. German has none, and
+is understood best with that one."""
 
 NATIVE_SHARE = 0.5
 
-ENGLISH = ("a", "b")
-"""First letters of American and of British styles."""
+ENGLISH, ROMANCE = ("a", "b"), ("e", "f", "i")
+"""First letters of American and British styles; of Spanish, French and Italian ones, which German is understood by."""
 
 
 class Styles:
@@ -104,9 +106,9 @@ def at_home(shares: Mapping[str, float], language: str) -> Mapping[str, float]:
     return mixed | {native: mixed.get(native, 0.0) + NATIVE_SHARE}
 
 
-def mixture(f0_hz: float) -> dict[str, float]:
-    """Shares of the two neighbours of `f0_hz` among the English styles; that of the outermost one beyond."""
-    names = [name for name in measured() if name.startswith(ENGLISH)]
+def mixture(f0_hz: float, language: str = "en") -> dict[str, float]:
+    """Shares of the two neighbours of `f0_hz` among the styles that fit a language; of the outermost one beyond."""
+    names = [name for name in measured() if name.startswith(ROMANCE if language == "de" else ENGLISH)]
     heights_hz = [measured()[name].f0_hz for name in names]
     above = next((at for at, height_hz in enumerate(heights_hz) if height_hz >= f0_hz), len(names) - 1)
     below = max(above - 1, 0)

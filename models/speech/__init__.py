@@ -1,7 +1,7 @@
 """Text-to-speech engines, one file each, all a `SpeechAdapter`. They never import each other.
 
 adapter.py            what all engines share: threads, watermark, encoding, marks, signature
-kokoro.py             Kokoro where it is understood, else espeak-ng: the engines of machines without a GPU
+kokoro.py             Kokoro where it is understood, Pico, else espeak-ng: the engines of machines without a GPU
 supertonic.py         ONNX, on a CPU or a GPU
 cosyvoice.py          its official code; clones, styles, marks; cosyvoice_weights.py: its pickles as safetensors
 qwen.py               Qwen3-TTS: stored voices, and clips of an organisation's own

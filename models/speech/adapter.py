@@ -106,7 +106,7 @@ class SpeechAdapter(SteppedAdapter, SpeechEngine):
         from audio.provenance import Provenance
 
         signature = self._signature if job.format in signing.SIGNED else None
-        marks = Provenance(self.model.runtime_for(job.language), int(time.time()))
+        marks = Provenance(self.model.speaker_of(job.language, has_voice=job.has_voice).runtime, int(time.time()))
         whole = whole or signature is not None or job.format in LENGTH_FIRST
         encoder = Encoder(job.format, self.sample_rate, marks, whole=whole)
         samples = characters = 0

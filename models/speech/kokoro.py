@@ -1,5 +1,7 @@
 """Kokoro behind the engines of profiles without a GPU, for the languages that its stanza names; else espeak-ng.
 
+Where a job names no voice, Pico speaks the languages that the stanza gives it.
+
 A voice is a mixture of Kokoro's styles, and settings of espeak-ng for all other languages. A clip is imitated in its
 pitch alone. What is high or low in a style or a mark is Kokoro's sound, played a little faster or slower.
 """
@@ -16,9 +18,10 @@ from pydantic import Field
 from contract.base import Frozen
 from contract.catalog import SpeechModel
 from contract.speech.engine import Clip, SpeechJob
+from models import Imports, pico
 from models.espeak import library
 from models.espeak.voices import VoiceSettings, language_of, settings_for
-from models.kokoro.speaker import IMPORTS, SAMPLE_RATE, Kokoro
+from models.kokoro.speaker import IMPORTS, SAMPLE_RATE, Kokoro, paused
 from models.kokoro.styles import KokoroVoice, at_home, expected, mixture
 from models.options import read
 from models.speech.expressive import ExpressiveAdapter, ProsodyChange, Sound, Synthesizer
@@ -46,7 +49,7 @@ class KokoroSpeech(ExpressiveAdapter):
     """Speaks for one engine of the catalogue. `serving.threads` bounds the CPU threads of the network."""
 
     options_type = KokoroOptions
-    libraries = IMPORTS
+    libraries = IMPORTS + Imports(("py_nanotts",))
 
     def __init__(self, model: SpeechModel, path: Path | None) -> None:
         super().__init__(model, path)
@@ -57,6 +60,9 @@ class KokoroSpeech(ExpressiveAdapter):
                 raise ValueError(f"voice `{slug}` of `{model.id}`: Kokoro has no style `{min(unknown)}`")
         if foreign := set(self.serving.languages) - set(self._kokoro.languages):
             raise ValueError(f"Kokoro does not speak `{min(foreign)}`, which the stanza of `{model.id}` assigns to it")
+        self._of_pico = set(self.serving.by_default.languages if self.serving.by_default else ())
+        if foreign := self._of_pico - pico.VOICES.keys():
+            raise ValueError(f"Pico does not speak `{min(foreign)}`, which the stanza of `{model.id}` assigns to it")
         # It speaks, or fails here and not at a client. The first run takes no longer than others, so one vowel will do.
         self._kokoro.speak("a", "en", next(iter(self._voices.values())))
 
@@ -68,6 +74,8 @@ class KokoroSpeech(ExpressiveAdapter):
             yield TextPart(part.text, first.end + part.end)
 
     def synthesizer(self, job: SpeechJob) -> Synthesizer:
+        if job.language in self._of_pico and not job.has_voice:
+            return PicoSynthesizer(job)
         voice = self._designed(job) or self._preset(job)
         if job.language in self.serving.languages:
             return KokoroSynthesizer(self._kokoro, job, voice)
@@ -80,7 +88,7 @@ class KokoroSpeech(ExpressiveAdapter):
         if job.recipe:
             return KokoroVoice.model_validate_json(job.recipe)
         f0_hz = median_pitch_hz(job.clip) if job.clip else None
-        return KokoroVoice(styles=mixture(f0_hz)) if f0_hz else None
+        return KokoroVoice(styles=mixture(f0_hz, job.language)) if f0_hz else None
 
     def _preset(self, job: SpeechJob) -> KokoroVoice:
         """A voice of the stanza, at home in the language of the job."""
@@ -121,6 +129,24 @@ class EspeakSynthesizer:
             volume=own.volume * change.volume,
         )
         return [partial(library.speak, text, manner)]
+
+
+class PicoSynthesizer:
+    """Speaks one job with Pico's voice of its language."""
+
+    sample_rate = pico.SAMPLE_RATE
+
+    def __init__(self, job: SpeechJob) -> None:
+        self._job = job
+
+    def speak(self, text: str, change: ProsodyChange) -> Sequence[Sound]:
+        rate, higher = self._job.speed * change.rate, 2 ** (change.pitch / STEPS_OF_AN_OCTAVE)
+
+        def sound() -> Samples:
+            spoken = pico.speak(text, self._job.language, rate, higher) * change.volume
+            return paused(spoken, pico.SAMPLE_RATE, text.rstrip()[-1:], rate)
+
+        return [sound]
 
 
 def median_pitch_hz(clip: Clip) -> float | None:

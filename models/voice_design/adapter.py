@@ -133,7 +133,7 @@ class DesignAdapter(SteppedAdapter, VoiceDesignEngine, Generic[V]):
         from audio.encoding import encoded
         from audio.provenance import Provenance
 
-        marks = Provenance(self.model.runtime_for(job.language), int(time.time()))
+        marks = Provenance(self.model.speaker_of(job.language).runtime, int(time.time()))
         sample = encoded(best.samples, "mp3", self.sample_rate, marks)
         pcm = np.rint(best.samples * 32_767).astype("<i2").tobytes()
         return DesignResult(

@@ -19,9 +19,9 @@ from models.kokoro.styles import measured
 
 SHEET = Path(__file__).with_name("styles.toml")
 
-FAMILIES = {"en": "ab", "es": "e", "fr": "f", "hi": "h", "it": "i", "pt": "p", "ja": "j", "zh": "z"}
-"""Language to the first letters of the styles of its own speakers; English ones stand in where there are none. The
-second letter of a style is `f` or `m`."""
+FAMILIES = {"en": "ab", "de": "fei", "es": "e", "fr": "f", "hi": "h", "it": "i", "pt": "p", "ja": "j", "zh": "z"}
+"""Language to the first letters of the styles of its own speakers; English ones stand in where there are none, and
+Romance ones in German, which are understood better. The second letter of a style is `f` or `m`."""
 
 OTHER_GENDER, OTHER_FAMILY = 0.02, 0.15
 """How much less likely a style of another gender, or of speakers of another language, is drawn."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contract.catalog import FallbackRuntime
+from contract.catalog import DefaultSpeaker, Speaker
 from tests.api.conftest import Api
 
 
@@ -13,7 +13,8 @@ def mixed(api: Api) -> Api:
     """`supertonic-3` speaks English and French with `fine`, all else with `plain`."""
     model = api.service.catalog.speech["supertonic-3"]
     assert model.serving
-    two = {"runtime": "fine", "license": "MIT", "languages": ("en", "fr"), "fallback": FallbackRuntime(runtime="plain")}
+    plain = Speaker(runtime="plain", description="Like a robot.")
+    two = {"runtime": "fine", "license": "MIT", "languages": ("en", "fr"), "fallback": plain}
     changed = model.model_copy(update={"serving": model.serving.model_copy(update=two)})
     return api.with_models(speech=api.service.catalog.speech | {model.id: changed})
 
@@ -32,8 +33,8 @@ async def test_models_and_voices_say_who_speaks_what(mixed: Api) -> None:
     model = listed["supertonic-3"]
     assert (model["runtime"], model["license"]) == ("fine", "MIT")
     fine, plain = model["runtimes"]
-    assert fine == {"runtime": "fine", "license": "MIT", "languages": ["en", "fr"]}
-    assert (plain["runtime"], plain["license"]) == ("plain", None)
+    assert fine == {"runtime": "fine", "license": "MIT", "description": None, "languages": ["en", "fr"]}
+    assert (plain["runtime"], plain["license"], plain["description"]) == ("plain", None, "Like a robot.")
     assert {*fine["languages"], *plain["languages"]} == set(mixed.service.catalog.speech["supertonic-3"].languages)
     assert "runtimes" not in listed["voxtral-mini-tts"]
     voices = {voice["slug"]: voice for voice in (await mixed.send("GET", "/v1/audio/voices")).json()["data"]}
@@ -48,3 +49,41 @@ async def test_samples_are_kept_under_what_spoke_them(mixed: Api) -> None:
     assert await mixed.state.blobs.find("samples/fine/F1-fr.mp3")
     assert await mixed.state.blobs.find("samples/plain/F1-vi.mp3")
     assert not await mixed.state.blobs.find("samples/fine/F1-vi.mp3")
+
+
+@pytest.fixture
+def clear(api: Api) -> Api:
+    """The default engine speaks German with `clear` where a request names no voice."""
+    model = api.service.catalog.speech["voxtral-mini-tts"]
+    assert model.serving
+    spoken = {"runtime": "fine", "by_default": DefaultSpeaker(runtime="clear", languages=("de",))}
+    changed = model.model_copy(update={"serving": model.serving.model_copy(update=spoken)})
+    return api.with_models(speech=api.service.catalog.speech | {model.id: changed})
+
+
+@pytest.mark.parametrize(
+    ("asked", "ran"),
+    [
+        ({}, "clear"),
+        ({"voice": "default-de"}, "clear"),
+        ({"voice": "bib-f-30"}, "fine"),
+        ({"voice": "default-en"}, "fine"),
+    ],
+)
+async def test_a_request_without_a_voice_is_named_after_what_speaks_by_default(
+    clear: Api, asked: dict[str, str], ran: str
+) -> None:
+    text = "Good morning to you all." if asked.get("voice") == "default-en" else "Guten Morgen, liebe Leute."
+    reply = await clear.send("POST", "/v1/audio/speech", json={"input": text, **asked})
+    assert reply.status_code == 200
+    assert reply.headers["x-service-model-served"] == ran
+
+
+async def test_models_list_what_speaks_by_default_and_voices_what_speaks_them(clear: Api) -> None:
+    listed = {model["id"]: model for model in (await clear.send("GET", "/v1/models")).json()["data"]}
+    spoken = {by["runtime"]: by["languages"] for by in listed["voxtral-mini-tts"]["runtimes"]}
+    assert spoken["clear"] == ["de"]
+    assert "de" not in spoken["fine"]
+    voices = {voice["slug"]: voice for voice in (await clear.send("GET", "/v1/audio/voices")).json()["data"]}
+    assert voices["bib-f-30"]["runtime"] == "fine"
+    assert "runtimes" not in voices["bib-f-30"]

@@ -53,10 +53,19 @@ def test_default_engine_gives_mp3(server: Server) -> None:
     assert 1.5 < sound(reply.content)[1] < 6
 
 
-def test_a_language_that_kokoro_does_not_speak_is_named_after_what_does(server: Server) -> None:
-    reply = speak(server, "Der schnelle Fuchs springt über den faulen Hund.", language="de")
-    assert reply.headers["x-service-model-served"] == "espeak-ng"
-    assert b"espeak-ng" in reply.content
+@pytest.mark.parametrize(
+    ("text", "language", "ran"),
+    [
+        ("Der schnelle Fuchs springt über den faulen Hund.", "de", "svox-pico"),
+        ("De snelle vos springt over de luie hond heen.", "nl", "espeak-ng"),
+    ],
+)
+def test_a_text_that_kokoro_does_not_speak_is_named_after_what_does(
+    server: Server, text: str, language: str, ran: str
+) -> None:
+    reply = speak(server, text, language=language)
+    assert reply.headers["x-service-model-served"] == ran
+    assert ran.encode() in reply.content
     assert b"kokoro" not in reply.content
 
 

@@ -237,6 +237,26 @@ def test_the_licence_that_is_listed_is_that_of_what_runs() -> None:
     assert load("production").speech["supertonic-3"].runtime_license == "OpenRAIL-M"
 
 
+@pytest.mark.parametrize("profile", ["embedded", "cpu"])
+def test_the_catalogue_says_in_plain_words_what_small_machines_sound_like(profile: str) -> None:
+    for model in load(profile).speech.values():
+        named = {by["runtime"]: by for by in model.runtimes(has_voice=True)}
+        assert "German with a French accent" in str(named["kokoro-82m"]["description"])
+        assert "de" in named["kokoro-82m"]["languages"]
+        for by in model.runtimes(has_voice=False):
+            assert by["runtime"] == "kokoro-82m" or str(by["description"]).startswith("Synthetic"), by
+
+
+def test_german_without_a_voice_is_spoken_by_what_is_understood_best() -> None:
+    for profile in ("embedded", "cpu"):
+        model = load(profile).speech["voxtral-mini-tts"]
+        assert (model.speaker_of("de", has_voice=False).runtime, model.speaker_of("de").runtime) == (
+            "svox-pico",
+            "kokoro-82m",
+        )
+        assert model.default_voice is None
+
+
 def test_voices_sound_alike_in_the_profiles_of_small_machines() -> None:
     for id, model in load("cpu").speech.items():
         embedded = load("embedded").speech[id].serving

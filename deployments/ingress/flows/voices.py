@@ -47,7 +47,7 @@ async def sample(service: Service, model: SpeechModel, slug: str, language: str,
     """
     if model.serving is None:
         raise NOT_CONFIGURED()
-    name = f"samples/{model.runtime_for(language)}/{slug}-{language}.mp3"
+    name = f"samples/{model.speaker_of(language).runtime}/{slug}-{language}.mp3"
     now_s = time.monotonic()
     if played := service.played.get(name, now_s):
         return played

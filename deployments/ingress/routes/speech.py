@@ -63,4 +63,6 @@ def _headers(admitted: Admitted, request: SpeechRequest, choice: SpeechRoute) ->
     headers = {"X-Voice-Provider": choice.model.provider, "X-Voice": choice.spoken_as}
     if choice.model.selects_language:
         headers["X-Voice-Language"] = choice.language
-    return headers | served_headers(admitted.context, choice.model, request.model, choice.language)
+    has_voice = bool(choice.voice or request.reference_audio_b64)
+    ran = choice.model.speaker_of(choice.language, has_voice=has_voice).runtime
+    return headers | served_headers(admitted.context, ran, request.model)

@@ -46,7 +46,7 @@ async def transcribe(admitted: Transcribing) -> Response:
     request, file = await _request(admitted)
     context = admitted.context
     plan = transcription.prepare(context, request)
-    headers = served_headers(context, plan.model, request.model)
+    headers = served_headers(context, plan.model.runtime, request.model)
     if request.stream:
         return await event_stream(_events(context, plan, file), headers)
     return await once(admitted, partial(_answer, context, plan, file, headers))

@@ -69,10 +69,10 @@ def entry(admitted: Admitted, voice: Voice, model: SpeechModel, **samples: Any) 
         **voice.model_dump(exclude_none=True, exclude={"from_plan"}),
         "languages": list(model.languages),
         "model": model.id,
-        "runtime": model.runtime_for(voice.primary_language) if model.serving else None,
+        "runtime": model.speaker_of(voice.primary_language).runtime if model.serving else None,
         "selectable": voice.selectable(context.caller),
         "available": model in context.offered(context.service.catalog.speech) and _has_sound(model, voice),
-        **({"runtimes": model.runtimes} if model.runtimes else {}),
+        **({"runtimes": runtimes} if (runtimes := model.runtimes(has_voice=True)) else {}),
         **samples,
     }
     listed: VoiceObject = body

@@ -18,7 +18,6 @@ from typing import Protocol
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from contract.catalog import Model, SpeechModel
 from contract.chat.engine import ChatBatch
 from contract.errors import INTERNAL_ERROR, ApiError
 from contract.limits import KEEPALIVE_S
@@ -219,11 +218,8 @@ async def _events(
         yield events
 
 
-def served_headers(
-    context: RequestContext, model: Model, requested: str | None, language: str | None = None
-) -> dict[str, str]:
-    """What ran, and `requested` where that is not literally it. `language` is that of a text that was spoken."""
-    ran = model.runtime_for(language) if isinstance(model, SpeechModel) and language else model.runtime
+def served_headers(context: RequestContext, ran: str, requested: str | None) -> dict[str, str]:
+    """The runtime that ran, and `requested` where that is not literally it."""
     prefix = context.service.header_prefix
     headers = {f"{prefix}model-served": ran}
     if requested and requested != ran:

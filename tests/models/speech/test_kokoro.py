@@ -16,7 +16,7 @@ import pytest
 
 import configs
 import models
-from contract.catalog import SpeechModel
+from contract.catalog import DefaultSpeaker, SpeechModel
 from contract.speech.engine import SpeechJob
 from models.kokoro.speaker import LEVEL, SAMPLE_RATE, Kokoro
 from models.kokoro.styles import KokoroVoice
@@ -125,7 +125,11 @@ def test_styles_and_speed_change_what_is_heard(engine: KokoroSpeech) -> None:
 
 @pytest.mark.parametrize(
     ("text", "language", "ran", "not_ran"),
-    [("Hello.", "en", b"kokoro-82m", b"espeak-ng"), ("Hallo.", "de", b"espeak-ng", b"kokoro-82m")],
+    [
+        ("Hello.", "en", b"kokoro-82m", b"espeak-ng"),
+        ("Hallo.", "de", b"kokoro-82m", b"espeak-ng"),
+        ("Привет.", "ru", b"espeak-ng", b"kokoro-82m"),
+    ],
 )
 async def test_the_mark_of_a_file_names_what_spoke_this_text(
     engine: KokoroSpeech, text: str, language: str, ran: bytes, not_ran: bytes
@@ -244,7 +248,8 @@ def changed(model: SpeechModel, **serving: Any) -> SpeechModel:
     ("change", "complaint"),
     [
         ({"options": {"voices": {"x": {"styles": {"af_nobody": 1}}}}}, "voice `x` of `qwen3-tts`: .* `af_nobody`"),
-        ({"languages": ("en", "de")}, "does not speak `de`"),
+        ({"languages": ("en", "ko")}, "Kokoro does not speak `ko`"),
+        ({"by_default": DefaultSpeaker(runtime="svox-pico", languages=("de", "ru"))}, "Pico does not speak `ru`"),
         ({"options": {"voices": {}}}, r"`options\.voices`"),
     ],
 )
@@ -254,8 +259,8 @@ def test_a_stanza_that_kokoro_cannot_serve_is_refused(kokoro: Kokoro, change: di
 
 
 def test_kokoro_refuses_what_it_has_not(kokoro: Kokoro) -> None:
-    with pytest.raises(ValueError, match="does not speak `de`"):
-        kokoro.speak("Hallo.", "de", KokoroVoice(styles={"af_heart": 1}))
+    with pytest.raises(ValueError, match="does not speak `ko`"):
+        kokoro.speak("안녕.", "ko", KokoroVoice(styles={"af_heart": 1}))
     with pytest.raises(ValueError, match="no style `af_nobody`"):
         kokoro.speak("Hello.", "en", KokoroVoice(styles={"af_nobody": 1}))
 

@@ -21,6 +21,7 @@ VOICES = sorted({*ESPEAK_NAMES.values(), "en"})
         ("No boats near the chair.", "en", "nˈQ bˈQts nˌɪə ðə ʧˈɛː."),
         ("Bonjour, ça va ?", "fr", "bɔ̃ʒˈuʁ, sa vˈa?"),
         ("Gli zii: pizza!", "it", "ʎɪ ʣjˈi: pˈiʦːa!"),
+        ("Zwölf Äpfel für die Häuser im Dorf, bitte!", "de", "ʦvˈœlf ˈɛpfəl fyːʁ diː hˈYzɐ ɪm dˈɔʁf, bˈɪtə!"),
         ("आज आप कैसे हैं? सुबह।", "hi", "ˈaːɟ ˌaːp kˈɛːseː hɛ̃? sˈʊbəh."),
     ],
 )
@@ -89,9 +90,12 @@ def test_a_mixture_is_of_the_two_styles_beside_a_height(f0_hz: float) -> None:
     assert len(shares) <= 2
 
 
-@pytest.mark.parametrize(("f0_hz", "style"), [(20.0, "am_onyx"), (2000.0, "bf_isabella")])
-def test_heights_out_of_reach_get_the_nearest_style(f0_hz: float, style: str) -> None:
-    assert mixture(f0_hz) == {style: 1.0}
+@pytest.mark.parametrize(
+    ("f0_hz", "language", "style"),
+    [(20.0, "en", "am_onyx"), (2000.0, "fr", "bf_isabella"), (20.0, "de", "im_nicola"), (2000.0, "de", "if_sara")],
+)
+def test_heights_out_of_reach_get_the_nearest_style(f0_hz: float, language: str, style: str) -> None:
+    assert mixture(f0_hz, language) == {style: 1.0}
 
 
 def test_every_style_is_measured_by_ear_and_by_level() -> None:
@@ -99,7 +103,9 @@ def test_every_style_is_measured_by_ear_and_by_level() -> None:
     assert all(70 < one.f0_hz < 350 and 0.03 < one.loudness < 0.3 for one in measured().values())
 
 
-@pytest.mark.parametrize(("language", "native"), [("fr", "ff_siwis"), ("es", "em_alex"), ("it", "im_nicola")])
+@pytest.mark.parametrize(
+    ("language", "native"), [("fr", "ff_siwis"), ("de", "ff_siwis"), ("es", "em_alex"), ("it", "im_nicola")]
+)
 def test_a_man_is_half_a_native_abroad(language: str, native: str) -> None:
     assert at_home({"am_adam": 0.6, "am_echo": 0.4}, language) == {"am_adam": 0.3, "am_echo": 0.2, native: 0.5}
     assert sum(at_home({native: 1.0}, language).values()) == 1

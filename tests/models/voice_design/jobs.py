@@ -6,7 +6,12 @@ from typing import Any
 
 from contract.voice_design.engine import DesignJob
 
-TEXTS = {"en": "Good morning. This is my voice.", "de": "Guten Morgen. So klingt meine Stimme.", "fr": "Voici ma voix."}
+TEXTS = {
+    "en": "Good morning. This is my voice.",
+    "de": "Guten Morgen. So klingt meine Stimme.",
+    "fr": "Voici ma voix.",
+    "ru": "Доброе утро. Это мой голос.",
+}
 
 
 def job(language: str = "en", target_hz: float = 190, semitones: float = 2, **fields: Any) -> DesignJob:
