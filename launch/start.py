@@ -207,7 +207,7 @@ def _deploy(config: dict[str, Any], built: list[Any], http: dict[str, Any]) -> N
     from ray import serve
 
     from autoscaling.ray_internals.replica import LOOPBACK_ADDRESS
-    from autoscaling.ray_internals.start import lean_node
+    from autoscaling.ray_internals.start import hurried_controller, lean_node
 
     with lean_node():
         ray.init(
@@ -218,9 +218,10 @@ def _deploy(config: dict[str, Any], built: list[Any], http: dict[str, Any]) -> N
             _node_ip_address=LOOPBACK_ADDRESS,
         )
     logging.getLogger("ray.serve").setLevel(logging.WARNING)
-    serve.start(proxy_location=config["proxy_location"], http_options=http)
-    for app, application in zip(config["applications"], built, strict=True):
-        serve.run(application, name=app["name"], route_prefix=app["route_prefix"])
+    with hurried_controller():
+        serve.start(proxy_location=config["proxy_location"], http_options=http)
+        for app, application in zip(config["applications"], built, strict=True):
+            serve.run(application, name=app["name"], route_prefix=app["route_prefix"])
 
 
 def _stop_signal() -> threading.Event:
@@ -231,13 +232,12 @@ def _stop_signal() -> threading.Event:
 
 
 def _shut_down() -> None:
-    import ray
-    from ray import serve
+    import ray.serve
 
     # Ray reports as an error that the controller is gone, which is what was wanted.
     noise = io.StringIO()
     with _step("stopping"), contextlib.redirect_stderr(noise), contextlib.redirect_stdout(noise):
-        serve.shutdown()
+        ray.serve.shutdown()
         ray.shutdown()
 
 

@@ -4,7 +4,7 @@ An upgrade can move any of them; tests/autoscaling/test_ray_internals.py lists t
 
 replica.py     how Serve's replica takes requests: bodies, headers of clients, its own port, the cluster's token
 metrics.py     calls that wait are counted, and reported at once
-start.py       what a start asks: machines, accelerators, the applications of a config file
+start.py       what a start asks: machines, accelerators, the applications of a config file, few processes, and hurry
 
 Three more live where they must: `autoscaling/router.py` is pickled by value, `deployments/fork_server/` runs without
 imports, and `deployments/haproxy` is a program.

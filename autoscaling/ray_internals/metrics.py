@@ -2,13 +2,14 @@
 
     hurried                at once, for an engine at zero, and has the controller act on it at once
     counted_as_waiting     with the handle's next report, for a call that waits in the gate's room
+    report_only_news       a handle at which nothing happens is silent
 
 Serve means to do the first: a handle without replicas reports when its first call comes. But it reports what it had
 counted before that call, which is nothing, and the count goes out with its next report, up to two seconds later. The
-controller then looks four times a second, and a start takes three looks: to decide, to start, to see that the replica
-runs. More reports and looks would cost a tenth of a core while nobody asks for anything; so whoever waits for a start
-turns the controller's loop in the first seconds. The second it cannot know: in its own queue the calls would stand
-behind each other whoever made them.
+controller then looks once a second, and a start takes three looks: to decide, to start, to see that the replica runs.
+More reports and looks would cost a tenth of a core while nobody asks for anything; so whoever waits for a start turns
+the controller's loop. The second it cannot know: in its own queue the calls would stand behind each other whoever made
+them. The third costs it nothing: of a handle that says nothing for ten seconds it takes nothing to wait or run.
 """
 
 from __future__ import annotations
@@ -16,20 +17,28 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partialmethod
+from weakref import WeakSet
 
 from ray.exceptions import RayError
 from ray.serve._private.router import CurrentLoopRouter, RouterMetricsManager
 from ray.serve.handle import DeploymentHandle
 
 REPORTS = 3
-APART_S = 0.03
+APART_S = 0.01
 """A report is dropped while one before it is on its way, and Serve's own is."""
 
-LOOKS, LOOKS_APART_S = 20, 0.1
-"""After the reports: as often as the controller would look without configs/ray.env, and as long as a start takes where
-a tenth of a second matters. Each look waits for the one before, so that many who wait do not bury the controller."""
+LOOKS_APART_S, MOST_APART_S = 0.1, 1.0
+"""After the reports, until the replica runs: as often as the controller would look without configs/ray.env, and no more
+once it does so by itself. Each look waits for the one before, so that many who wait do not bury the controller."""
+
+LATER = 0.05
+"""Of the time that was waited so far, so much passes until the next look: what takes longer needs no such hurry."""
+
+SILENT: WeakSet[RouterMetricsManager] = WeakSet()
+"""Those whose last report said that nothing waits or runs."""
 
 
 @asynccontextmanager
@@ -54,8 +63,9 @@ async def _hurry(metrics: RouterMetricsManager) -> None:
         metrics._add_autoscaling_metrics_point()
         metrics.push_autoscaling_metrics_to_controller()
         await _look(metrics)
-    for _ in range(LOOKS):
-        await asyncio.sleep(LOOKS_APART_S)
+    began = time.monotonic()
+    while (apart_s := max(LOOKS_APART_S, LATER * (time.monotonic() - began))) < MOST_APART_S:
+        await asyncio.sleep(apart_s)
         await _look(metrics)
 
 
@@ -77,6 +87,20 @@ def counted_as_waiting(handle: DeploymentHandle) -> Iterator[None]:
         yield
     finally:
         metrics.dec_num_queued_requests()
+
+
+def report_only_news() -> None:
+    """Called in the constructor of the ingress, before handles are made. Acts on all handles of this process."""
+    RouterMetricsManager.push_autoscaling_metrics_to_controller = partialmethod(
+        _push_news, RouterMetricsManager.push_autoscaling_metrics_to_controller
+    )
+
+
+def _push_news(metrics: RouterMetricsManager, push: Callable[[RouterMetricsManager], None]) -> None:
+    has_news = any(point.value for series in metrics.metrics_store.data.values() for point in series)
+    if has_news or metrics not in SILENT:
+        push(metrics)
+    (SILENT.discard if has_news else SILENT.add)(metrics)
 
 
 def _metrics(handle: DeploymentHandle) -> RouterMetricsManager | None:

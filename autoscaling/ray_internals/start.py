@@ -1,15 +1,25 @@
-"""What a start asks of Ray: machines, accelerators of this one, applications of a config file, and few processes."""
+"""What a start asks of Ray: machines, accelerators, applications of a config file, few processes, and hurry."""
 
 from __future__ import annotations
 
+import math
+import threading
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
 NOT_STARTED = {"no_monitor": True, "include_log_monitor": False}
 """Parameters of a node of Ray that is alone and whose driver reads no logs of workers: nobody is asked for more nodes,
 and nobody follows logs. `ray start` has options of these names, `ray.init` has none; each is a process of 48 MiB."""
+
+LOOKS_APART_S = 0.1
+"""As often as Serve's controller looks without configs/ray.env."""
+
+API_SERVER = "start_api_server"
+"""The method with which a node of Ray starts its dashboard. With `include_dashboard=False` that is a process of 75 MiB
+all the same, for statistics of Ray's use, which are off."""
 
 
 def nodes() -> int | None:
@@ -41,12 +51,40 @@ def build_application(app: Mapping[str, Any]) -> Any:
 
 @contextmanager
 def lean_node() -> Iterator[None]:
-    """While the block runs, `ray.init` starts a node without the processes of `NOT_STARTED`."""
-    from ray._private import parameter
+    """While the block runs, `ray.init` starts a node without the processes of `NOT_STARTED`, and no dashboard."""
+    from ray._private import node, parameter
 
-    real = parameter.RayParams
-    parameter.RayParams = partial(real, **NOT_STARTED)
+    def start_nothing(self: Any, **_: Any) -> None:
+        self._webui_url = ""
+
+    params, api_server = parameter.RayParams, getattr(node.Node, API_SERVER)
+    parameter.RayParams = partial(params, **NOT_STARTED)
+    setattr(node.Node, API_SERVER, start_nothing)
     try:
         yield
     finally:
-        parameter.RayParams = real
+        parameter.RayParams = params
+        setattr(node.Node, API_SERVER, api_server)
+
+
+@contextmanager
+def hurried_controller() -> Iterator[None]:
+    """While the block runs, Serve's controller looks often: each look brings what is deployed a step further."""
+    import ray
+    from ray.serve._private.constants import SERVE_CONTROLLER_NAME, SERVE_NAMESPACE
+
+    done = threading.Event()
+
+    def hurry() -> None:
+        while not done.wait(LOOKS_APART_S):
+            with suppress(ValueError, ray.exceptions.RayError):  # it is not there yet
+                controller = ray.get_actor(SERVE_CONTROLLER_NAME, namespace=SERVE_NAMESPACE)
+                ray.get(controller.run_control_loop_step.remote(time.time(), math.inf, 0))
+
+    thread = threading.Thread(target=hurry, name="hurry a start")
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()

@@ -33,7 +33,6 @@ PURPOSES = {
     "parlance::ForkServer": "has imported what engines import; each start is a fork of it",
     "ray::RuntimeEnvAgent": "Ray: environments of workers",
     "ray::DashboardAgent": "Ray: metrics of this node",
-    "dashboard": "Ray: metrics of the cluster, and `serve deploy`",
     "ray::IDLE": "a worker without work, kept for the next",
 }
 """What each process is for, by a part of its title."""
@@ -61,7 +60,7 @@ def title(process: psutil.Process) -> str:
         return re.sub(r"(ingress|\w)#.*", r"\1", named[1])
     if "-m deployments.fork_server" in line:  # before it has its title
         return "parlance::ForkServer"
-    for part in ("-m launch", "gcs_server", "raylet/raylet", "haproxy", "dashboard.py"):
+    for part in ("-m launch", "gcs_server", "raylet/raylet", "haproxy"):
         if part in line:
             return "python -m launch" if part == "-m launch" else Path(part).stem
     return str(process.name())

@@ -16,10 +16,9 @@ from starlette.routing import BaseRoute, Match, Route
 
 from contract import VERSION
 from contract.errors import INVALID_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND, ApiError
-from deployments.ingress.context import Service
+from deployments.ingress.context import Service, trace_of
 from deployments.ingress.front.admission import MARK
-from deployments.ingress.front.middleware import TraceMiddleware, trace_of
-from deployments.ingress.front.short_way import Row, ShortWay
+from deployments.ingress.front.middleware import Row, ShortWay, TraceMiddleware, refusal
 from deployments.ingress.routes import (
     chat,
     decisions,
@@ -142,14 +141,14 @@ def _api_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, ApiError)
     trace = trace_of(request)
     trace.service.concurrency.count(error)
-    return trace.refusal(error)
+    return refusal(trace, error)
 
 
 def _http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
         fault = METHOD_NOT_ALLOWED(f"{request.scope['path']} does not support {request.method}")
-        reply = trace_of(request).refusal(fault)
+        reply = refusal(trace_of(request), fault)
         reply.headers["allow"] = _possible(request)
         return reply
     if error.status_code == 404:

@@ -1,29 +1,34 @@
-"""What flows work with, without HTTP: the service that one process is, and the context of one request to it.
+"""Without HTTP: the service that one process is, the trace of one request to it, and the context that flows work with.
 
 Tests build a service with engines that run without Ray.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 from autoscaling.engine import CallContext, Engine, Timings, owner_name
 from contract.access import Caller
+from contract.body import Hold
 from contract.catalog import Catalog, Model, SpeechModel
 from contract.decisions.engine import Measurement
 from contract.errors import MODEL_NOT_FOUND
 from contract.limits import EARLY_LEAVER_S, EARLY_LEAVERS, SAMPLE_IN_MEMORY_S, SAMPLES_IN_MEMORY
 from contract.speech.voices import VoiceAlias
+from contract.wires import OPENAI, ErrorShape
 from deployments.ingress.draft_worker import DraftWorker
-from deployments.ingress.front.concurrency import ConcurrencyLimits
+from deployments.ingress.front.concurrency import ConcurrencyLimits, Holder
 from deployments.ingress.front.proxies import Proxies
 from state import State
 from state.accounts.authentication import TtlCache
 from state.billing.reservation import Account
+from state.rates import RateVerdict
 
 M = TypeVar("M", bound=Model)
 
@@ -78,15 +83,58 @@ class Service:
         return self.engines[model.deployment]
 
 
-@dataclass(frozen=True, slots=True)
-class RequestContext:
-    """One admitted request.
+@dataclass(slots=True)
+class Trace:
+    """One request from the first byte to the last, and what it holds of the process until then.
 
     Attributes:
+        shape: how the wire of this path tells errors.
         request_id: ours, never the client's: usage lines are unique by it.
         started_s: `time.perf_counter()` when the request came.
         timings: filled by the gate; the reply shows them in `Server-Timing`.
+        rate: set by admission.
+        resources: what is given back when the request is over.
+        holder: on whose limits these count, set by admission.
     """
+
+    service: Service
+    shape: ErrorShape = OPENAI
+    request_id: str = field(default_factory=lambda: f"req_{secrets.token_hex(16)}")
+    started_s: float = field(default_factory=time.perf_counter)
+    timings: Timings = field(default_factory=Timings)
+    rate: RateVerdict | None = None
+    resources: ExitStack = field(default_factory=ExitStack)
+    holder: Holder | None = None
+
+    def begin_call(self, holder: Holder) -> None:
+        """Counts the request among those of `holder` until it is over. Raises TOO_MUCH_AT_ONCE."""
+        self.resources.enter_context(self.service.concurrency.call(holder))
+        self.holder = holder
+
+    def hold(self) -> Hold:
+        """Takes bytes of the holder's limits until the request is over. Raises TOO_MUCH_AT_ONCE, OVERLOADED."""
+        assert self.holder
+        return self.resources.enter_context(self.service.concurrency.body(self.holder))
+
+    def replying(self, byte_count: int) -> AbstractContextManager[None]:
+        """Counts bytes of the reply that are in memory."""
+        return self.service.concurrency.reply(self.holder, byte_count) if self.holder else nullcontext()
+
+
+class _Traced(Protocol):
+    @property
+    def scope(self) -> MutableMapping[str, Any]: ...
+
+
+def trace_of(request: _Traced) -> Trace:
+    """The trace that the middleware opened for this request."""
+    trace: Trace = request.scope["trace"]
+    return trace
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """One admitted request. What it shares with its trace is explained there."""
 
     service: Service
     caller: Caller

@@ -17,6 +17,7 @@ from ray.serve.handle import DeploymentHandle
 from autoscaling.deployment import DRAIN_S
 from autoscaling.engine import Engine
 from autoscaling.gate import Gate
+from autoscaling.ray_internals.metrics import report_only_news
 from autoscaling.ray_internals.replica import (
     bound_body_queue,
     ignore_client_control_headers,
@@ -134,6 +135,7 @@ class Ingress:
         ignore_client_control_headers()
         bound_body_queue()
         send_token_as_metadata()
+        report_only_news()
         public_url = args.reached_at()
         state = await open_state(
             Path(os.environ.get("PARLANCE_HOME", "var")),

@@ -1,6 +1,7 @@
-"""Texts as token ids and back, beside the tokenizer that vLLM works with. Needs vLLM.
+"""Texts as token ids and back, in a thread beside those of vLLM, so that a long text holds up no chat. Needs vLLM.
 
-That one belongs to vLLM's own threads; here is a copy with a thread of its own, so that a long text holds up no chat.
+All of them read one tokenizer at the same time, and nobody changes it: only one who cuts by it would
+(`quick_tokenizers`).
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class TextTokens:
 
     Args:
         name: of the model, for error messages.
-        tokenizer: the one that vLLM keeps beside those that it works with. A copy takes as long as loading it.
+        tokenizer: vLLM's. A copy takes as long as loading it, so there is one only where it cannot be shared.
         vocabulary: rows of the model's embedding.
 
     Attributes:

@@ -45,17 +45,16 @@ _fits = or_(
     budgets.c.spent_micro_eur + budgets.c.held_micro_eur + _amount <= budgets.c.limit_micro_eur,
 )
 _NO_ROOM = select(budgets.c.user_id).where(_org | _user, not_(_fits)).order_by(budgets.c.id)
-_hold = update(budgets).where(_fits).values(held_micro_eur=budgets.c.held_micro_eur + _amount)
+_update = update(budgets).execution_options(by_driver=True)
+_hold = _update.where(_fits).values(held_micro_eur=budgets.c.held_micro_eur + _amount)
 _HOLD_ORG = _hold.where(_org)
 _HOLD_USER = _hold.where(_user)
-
-_move = update(budgets).values(
+_move = _update.values(
     held_micro_eur=budgets.c.held_micro_eur - bindparam("released"),
     spent_micro_eur=budgets.c.spent_micro_eur + bindparam("charged"),
 )
 _MOVE_ORG = _move.where(_org)
 _MOVE_USER = _move.where(_user)
-
 _LOCK_BUDGETS = select(budgets).where(_org | _users).order_by(budgets.c.id).with_for_update()
 
 _leased = {"lease_until": NOW_S + LEASE_S}
@@ -67,7 +66,7 @@ _marked = {
 }
 _RESERVE = insert(reservations).values(state="held", created_at=NOW_S, lease_until=NOW_S + bindparam("lease_s"))
 _still_held = (reservations.c.id == bindparam("of_id")) & (reservations.c.state == "held")
-RENEW = update(reservations).where(_still_held).values(**_leased)
+RENEW = update(reservations).where(_still_held).values(**_leased).execution_options(by_driver=True)
 MARK = RENEW.values(**_marked)
 _TOP_UP = MARK.values(held_micro_eur=reservations.c.held_micro_eur + _amount)
 _PAY = RENEW.where(reservations.c.held_micro_eur >= _amount).values(
@@ -91,6 +90,7 @@ _LINES = {
     .on_conflict_do_nothing()
     .values(at_ms=NOW_MS - bindparam("late_ms", type_=BigInteger))
     .returning(usage_lines.c.reservation_id)
+    .execution_options(by_driver=True)
     for dialect, new in INSERTS.items()
 }
 _COSTS = select(usage_lines.c.reservation_id, usage_lines.c.cost_micro_eur).where(
@@ -212,7 +212,7 @@ def _write_lines(connection: Connection, bills: Sequence[Bill], charged: Mapping
     """Returns the charges of those that have a line already, by id."""
     now_s = time.monotonic()
     rows = [line(bill, charged) | {"late_ms": int(1000 * (now_s - bill.made_s))} for bill in bills]
-    new_ids = set(connection.execute(_LINES[connection.dialect.name], rows).scalars())
+    new_ids = {id for (id,) in connection.execute(_LINES[connection.dialect.name], rows)}
     missing = [bill.entry.id for bill in bills if bill.entry.id not in new_ids]
     if not missing:
         return {}

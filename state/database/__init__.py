@@ -2,6 +2,7 @@
 
 base.py         what a database does: the protocol `Database`; its time; the database that an address names
 sqlite.py       one writer thread, several transactions in one commit
+driver.py       which SQLite opens a file, and with which journal
 postgres.py     a pool of connections
 tables.py       the schema as SQLAlchemy tables
 migrate.py      brings the schema to a revision, and refuses one that this code cannot use

@@ -151,7 +151,7 @@ clock: nodes may disagree by an hour."""
 
 def now_s(connection: Connection) -> int:
     """The database's time, in whole seconds since 1970."""
-    return connection.execute(select(NOW_S)).scalar_one()
+    return connection.scalars(select(NOW_S)).one()
 
 
 class Clock:

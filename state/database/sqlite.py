@@ -11,40 +11,27 @@ import asyncio
 import logging
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import ClauseElement, Connection, Dialect, Executable
 from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
-from sqlalchemy.pool import StaticPool
 
 from contract.errors import STATE_UNAVAILABLE
 from state.database.base import WAIT_S, RowRefused
+from state.database.driver import driver, open_file
 
 T = TypeVar("T")
 log = logging.getLogger(f"parlance.{__name__}")
 
 MAX_GROUP = 256
 """The most transactions in one commit, so that the first of a long queue does not wait for all of it."""
-
-WAL_FIXED = (3, 51, 3)
-WAL_BACKPORTS = {(3, 44): 6, (3, 50): 7}
-
-
-def journal_mode(version: tuple[int, int, int]) -> str:
-    """The journal mode that is safe with this version of SQLite.
-
-    From 3.7.0 to 3.51.2 a WAL can be corrupted if one connection writes while another checkpoints, and the command line
-    writes beside the server. The fix was backported to 3.44.6 and 3.50.7.
-    """
-    major, minor, patch = version
-    if version >= WAL_FIXED or patch >= WAL_BACKPORTS.get((major, minor), 1 << 30):
-        return "WAL"
-    return "PERSIST"
 
 
 @dataclass(slots=True, eq=False)
@@ -103,7 +90,7 @@ class SqliteDatabase:
     def __init__(self, path: str, wait_s: float = WAIT_S) -> None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-        self._engine = _engine(path, wait_s)
+        self._engine = open_file(path, wait_s)
         self._inbox = _Inbox(asyncio.get_running_loop())
         self._closed = False
         self._healthy = True
@@ -125,6 +112,13 @@ class SqliteDatabase:
         self._inbox.jobs.put(job)
         return cast(T, await job.done)
 
+    @cached_property
+    def _connection(self) -> Connection:
+        """The writer's. It stays open: taking one from the engine for each group costs as much as a statement."""
+        connection = _DirectConnection(self._engine)
+        connection.begin()  # as SQLAlchemy sees it, for good: what is begun and committed are the groups
+        return connection
+
     async def close(self) -> None:
         if not self._closed:
             self._closed = True
@@ -145,32 +139,70 @@ class SqliteDatabase:
                 if None in group:
                     break
         finally:
+            self._give_up_connection()
             self._engine.dispose()
 
     def _commit_together(self, jobs: list[_Transaction]) -> bool:
         """Runs the jobs in one transaction. Returns False if none of them was recorded."""
         try:
-            with self._engine.connect() as connection:
-                connection.exec_driver_sql("BEGIN IMMEDIATE")
-                for job in jobs:
-                    _run(connection, job, is_alone=len(jobs) == 1)
-                    if self._healthy and not job.durable:
-                        self._inbox.deliver([job])
-                connection.commit()
+            raw = _raw(self._connection)
+            raw.execute("BEGIN IMMEDIATE")
+            for job in jobs:
+                _run(self._connection, job, is_alone=len(jobs) == 1)
+                if self._healthy and not job.durable:
+                    self._inbox.deliver([job])
+            raw.commit()  # does nothing where the only one has failed
             self._healthy = True
             return True
         except Exception as error:
             # Of any kind: if this thread ended, every waiter would wait for ever.
             self._healthy = False
+            self._give_up_connection()
             log.error("the database failed to commit %d transactions: %s", len(jobs), type(error).__name__)
             for job in jobs:
                 _refused(job)
             return False
 
+    def _give_up_connection(self) -> None:
+        """What it has begun is rolled back, and the next group opens another."""
+        with suppress(Exception):  # KeyError where there is none
+            self.__dict__.pop("_connection").close()
+
+
+class _DirectConnection(Connection):
+    """Runs a statement with the option `by_driver` itself: SQLAlchemy's way to it costs more than the statement.
+
+    Parameters go to the driver as they are. The result has `rowcount` and rows, and of a list of parameters all rows.
+    """
+
+    def execute(self, statement: Executable, parameters: Any = None, *, execution_options: Any = None) -> Any:
+        if "by_driver" not in statement.get_execution_options():
+            return super().execute(statement, parameters, execution_options=execution_options)
+        if isinstance(parameters, list):
+            return [row for each in parameters for row in self._run(statement, each)]
+        return self._run(statement, parameters)
+
+    def _run(self, statement: Any, parameters: Mapping[str, Any]) -> sqlite3.Cursor:
+        text, names, constants = _compiled(statement, self.dialect, tuple(parameters))
+        values = {**constants, **parameters}
+        return _raw(self).execute(text, [values[name] for name in names])
+
+
+@lru_cache(maxsize=64)
+def _compiled(
+    statement: ClauseElement, dialect: Dialect, names: tuple[str, ...]
+) -> tuple[str, Sequence[str], Mapping[str, Any]]:
+    compiled: Any = statement.compile(dialect=dialect, column_keys=names)
+    return compiled.string, compiled.positiontup, compiled.params
+
+
+def _raw(connection: Connection) -> sqlite3.Connection:
+    return cast(sqlite3.Connection, connection.connection.dbapi_connection)
+
 
 def _run(connection: Connection, job: _Transaction, is_alone: bool) -> None:
     """Runs a job in a savepoint of its own, and without where there is nobody whose work it could take along."""
-    raw = cast(sqlite3.Connection, connection.connection.dbapi_connection)
+    raw = _raw(connection)
     if not is_alone:
         raw.execute("SAVEPOINT job")
     try:
@@ -185,9 +217,9 @@ def _run(connection: Connection, job: _Transaction, is_alone: bool) -> None:
 
 def _public(error: Exception) -> Exception:
     """`error` as the caller sees it: without a text that quotes the row."""
-    if isinstance(error, (IntegrityError, DataError)):
+    if isinstance(error, (IntegrityError, DataError, driver.IntegrityError, driver.DataError)):
         return RowRefused()
-    if isinstance(error, SQLAlchemyError):
+    if isinstance(error, (SQLAlchemyError, driver.Error)):
         log.error("a transaction of the database failed: %s", type(error).__name__)
         return STATE_UNAVAILABLE()
     return error
@@ -196,22 +228,3 @@ def _public(error: Exception) -> Exception:
 def _refused(job: _Transaction) -> _Transaction:
     job.result, job.error = None, STATE_UNAVAILABLE()
     return job
-
-
-def _engine(path: str, wait_s: float) -> Engine:
-    engine = create_engine(
-        f"sqlite:///{path}",
-        poolclass=StaticPool,
-        hide_parameters=True,
-        # Keeps Python from beginning transactions by itself: BEGIN IMMEDIATE is issued here.
-        connect_args={"timeout": wait_s, "isolation_level": None, "check_same_thread": False},
-    )
-
-    @event.listens_for(engine, "connect")
-    def configure(raw: sqlite3.Connection, _record: object) -> None:
-        # Not NORMAL: it can lose an acknowledged commit in a power failure.
-        raw.execute(f"PRAGMA journal_mode = {journal_mode(sqlite3.sqlite_version_info)}")
-        raw.execute("PRAGMA synchronous = FULL")
-        raw.execute("PRAGMA foreign_keys = ON")
-
-    return engine

@@ -8,8 +8,7 @@ from typing import Any, cast
 import pytest
 from starlette.requests import Request
 
-from deployments.ingress.context import Service
-from deployments.ingress.front.middleware import Trace
+from deployments.ingress.context import Service, Trace
 from deployments.ingress.front.origins import client_network
 from deployments.ingress.front.proxies import Proxies
 from state import State

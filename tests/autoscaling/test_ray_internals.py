@@ -14,7 +14,7 @@ import ray
 from ray.serve._private.router import AsyncioRouter, CurrentLoopRouter, RouterMetricsManager
 from ray.serve.request_router import PendingRequest
 
-from autoscaling.ray_internals.start import NOT_STARTED
+from autoscaling.ray_internals.start import API_SERVER, NOT_STARTED
 from deployments.fork_server.plan import OF_EVERY_REPLICA
 
 FUNCTIONS = {
@@ -53,6 +53,8 @@ PROPERTIES = (
 )
 
 NAMES = (
+    "ray.serve._private.constants:SERVE_CONTROLLER_NAME",  # ray_internals/start.py
+    "ray.serve._private.constants:SERVE_NAMESPACE",
     "ray.serve._private.constants:RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD",  # ray_internals/replica.py
     "ray.serve._private.request_router.replica_wrapper:ASGIServiceStub",  # ray_internals/replica.py
     "ray.actor:ActorClassID.from_random",  # fork_server/server.py
@@ -128,7 +130,28 @@ def test_processes_that_are_not_started_are_known_to_ray_by_these_names() -> Non
     assert "ray._private.parameter.RayParams(" in inspect.getsource(ray.init)
 
 
-@pytest.mark.parametrize("name", ["RAY_SERVE_CONTROL_LOOP_INTERVAL_S", "RAY_SERVE_METRICS_EXPORT_INTERVAL_MS"])
+def test_the_dashboard_is_started_by_this_method_and_told_of_under_this_name() -> None:
+    node = named("ray._private.node:Node")
+    assert f"self.{API_SERVER}(" in inspect.getsource(node.start_head_processes)
+    assert "self._webui_url, process_info = " in inspect.getsource(getattr(node, API_SERVER))
+
+
+def test_serve_forgets_a_handle_that_is_silent() -> None:
+    """So silence means that nothing waits or runs there."""
+    state = named("ray.serve._private.autoscaling_state:DeploymentAutoscalingState.drop_stale_handle_metrics")
+    assert "timed_out" in inspect.getsource(state)
+    assert "self.metrics_store.data" in inspect.getsource(RouterMetricsManager)
+    assert "self.push_autoscaling_metrics_to_controller" in inspect.getsource(RouterMetricsManager)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "RAY_SERVE_CONTROL_LOOP_INTERVAL_S",
+        "RAY_SERVE_AUTOSCALING_METRIC_RECORD_INTERVAL_FACTOR",
+        "RAY_SERVE_METRICS_EXPORT_INTERVAL_MS",
+    ],
+)
 def test_settings_of_an_idle_graph_are_read_by_serve(name: str) -> None:
     assert f'"{name}"' in inspect.getsource(import_module("ray.serve._private.constants"))
 

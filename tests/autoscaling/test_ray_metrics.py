@@ -10,9 +10,19 @@ from typing import Any
 
 import pytest
 from ray.exceptions import ActorDiedError
-from ray.serve._private.router import CurrentLoopRouter
+from ray.serve._private.metrics_utils import InMemoryMetricsStore
+from ray.serve._private.router import CurrentLoopRouter, RouterMetricsManager
 
-from autoscaling.ray_internals.metrics import APART_S, LOOKS, LOOKS_APART_S, REPORTS, counted_as_waiting, hurried
+from autoscaling.ray_internals.metrics import (
+    APART_S,
+    LATER,
+    LOOKS_APART_S,
+    MOST_APART_S,
+    REPORTS,
+    counted_as_waiting,
+    hurried,
+    report_only_news,
+)
 from tests.waiting import until
 
 
@@ -68,13 +78,36 @@ async def test_the_controller_looks_until_the_engine_runs_and_no_longer() -> Non
     assert len(metrics.told) == looks
 
 
-async def test_a_start_of_minutes_does_not_keep_the_controller_busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autoscaling.ray_internals.metrics.LOOKS_APART_S", 0)
+async def test_a_start_of_minutes_is_looked_at_less_and_less_and_then_not_at_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The longer it takes, the less a second more or less matters."""
+    waits: list[float] = []
+    passed_s = 0.0
+
+    async def sleep(seconds: float) -> None:
+        nonlocal passed_s
+        passed_s += seconds
+        waits.append(seconds)
+        await asyncio.get_running_loop().run_in_executor(None, lambda: None)
+
+    monkeypatch.setattr(
+        "autoscaling.ray_internals.metrics.asyncio", SimpleNamespace(sleep=sleep, create_task=asyncio.create_task)
+    )
+    monkeypatch.setattr(
+        "autoscaling.ray_internals.metrics.time", SimpleNamespace(monotonic=lambda: passed_s, time=time.time)
+    )
     metrics = Metrics()
     async with hurried(counting(metrics)):
-        await until(lambda: metrics.told.count("look") >= REPORTS + LOOKS)
-        await asyncio.sleep(APART_S)
-    assert metrics.told.count("look") == REPORTS + LOOKS
+        await until(lambda: passed_s > 0.9 * MOST_APART_S / LATER)
+        looks = len(waits)
+        await until(lambda: "hurry a start" not in {task.get_name() for task in asyncio.all_tasks()})
+    later = waits[REPORTS:]
+    assert later[0] == LOOKS_APART_S
+    assert later == sorted(later)
+    assert later[-1] < MOST_APART_S
+    assert len(waits) - looks <= 5
+    assert len(waits) < 100
 
 
 async def test_a_controller_that_is_gone_keeps_nobody_from_waiting() -> None:
@@ -114,3 +147,35 @@ async def test_a_router_in_a_thread_of_its_own_is_left_alone() -> None:
     with counted_as_waiting(handle(None)):
         pass
     assert metrics.told == []
+
+
+@pytest.fixture
+def reports(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What the controller is sent, as the sum of a report's counts, with `report_only_news` in force."""
+    sent: list[float] = []
+
+    def push(metrics: RouterMetricsManager) -> None:
+        sent.append(sum(point.value for series in metrics.metrics_store.data.values() for point in series))
+
+    monkeypatch.setattr(RouterMetricsManager, "push_autoscaling_metrics_to_controller", push)
+    report_only_news()
+    return sent
+
+
+def test_a_handle_at_which_nothing_happens_says_so_once_and_is_silent(reports: list[float]) -> None:
+    metrics = RouterMetricsManager.__new__(RouterMetricsManager)
+    metrics.metrics_store = InMemoryMetricsStore()
+    for second, waiting in enumerate([0, 0, 0, 2, 2, 0, 0]):
+        metrics.metrics_store.add_metrics_point({"waiting": waiting}, second)
+        metrics.metrics_store.prune_keys_and_compact_data(second - 0.5)
+        metrics.push_autoscaling_metrics_to_controller()
+    assert reports == [0, 2, 2, 0]
+
+
+def test_handles_are_silent_each_by_itself(reports: list[float]) -> None:
+    for waiting in (0, 1, 0):
+        metrics = RouterMetricsManager.__new__(RouterMetricsManager)
+        metrics.metrics_store = InMemoryMetricsStore()
+        metrics.metrics_store.add_metrics_point({"waiting": waiting}, 0)
+        metrics.push_autoscaling_metrics_to_controller()
+    assert reports == [0, 1, 0]

@@ -12,7 +12,7 @@ import pytest
 import ray
 from ray._private.runtime_env.context import RuntimeEnvContext
 
-from benchmarks.speed.idle_memory import title
+from benchmarks.speed.idle_memory import memory_mib, title
 from deployments.fork_server.plan import ENTER
 from tests.cluster.conftest import Server, eventually
 
@@ -23,7 +23,6 @@ SETUP = Path(ray.__file__).with_name("_private") / "workers/setup_worker.py"
 ALWAYS = {
     "gcs_server",
     "raylet",
-    "dashboard",
     "ray::DashboardAgent",
     "ray::RuntimeEnvAgent",
     "ray::ServeController",
@@ -33,6 +32,9 @@ ALWAYS = {
     "haproxy",
 }
 """What runs while nothing is asked, beside the fork server. Ray's Python processes are 50 to 150 MiB each."""
+
+MOST_MIB = 900
+"""Of all these together, as PSS: 650 after a start, and more once tests have filled the caches of the ingress."""
 
 OF_ENGINES = ("libtorch", "onnxruntime", "ctranslate2")
 """Libraries of hundreds of megabytes."""
@@ -70,6 +72,12 @@ def test_nothing_runs_that_nobody_needs(server: Server) -> None:
 
 
 @pytest.mark.smoke
+def test_what_always_runs_is_small(server: Server) -> None:
+    sizes = {name: round(memory_mib(process)[0]) for name, process in always(server).items()}
+    assert sum(sizes.values()) < MOST_MIB, sizes
+
+
+@pytest.mark.smoke
 def test_no_process_but_engines_has_libraries_of_engines(server: Server) -> None:
     for name, process in always(server).items():
         mapped = {Path(one.path).name for one in process.memory_maps()}
@@ -79,5 +87,6 @@ def test_no_process_but_engines_has_libraries_of_engines(server: Server) -> None
 @pytest.mark.smoke
 def test_the_controller_runs_with_the_settings_of_an_idle_graph(server: Server) -> None:
     environment = always(server)["ray::ServeController"].environ()
-    assert environment["RAY_SERVE_CONTROL_LOOP_INTERVAL_S"] == "0.25"
-    assert environment["RAY_SERVE_METRICS_EXPORT_INTERVAL_MS"] == "1000"
+    assert environment["RAY_SERVE_CONTROL_LOOP_INTERVAL_S"] == "1.0"
+    assert environment["RAY_SERVE_AUTOSCALING_METRIC_RECORD_INTERVAL_FACTOR"] == "0.5"
+    assert environment["RAY_SERVE_METRICS_EXPORT_INTERVAL_MS"] == "5000"

@@ -23,4 +23,4 @@ def test_an_operators_own_settings_of_ray_stay(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(os, "environ", {"RAY_SERVE_CONTROL_LOOP_INTERVAL_S": "0.1"})
     prepare_environment(tmp_path, tmp_path)
     assert os.environ["RAY_SERVE_CONTROL_LOOP_INTERVAL_S"] == "0.1"
-    assert os.environ["RAY_SERVE_METRICS_EXPORT_INTERVAL_MS"] == "1000"
+    assert os.environ["RAY_SERVE_METRICS_EXPORT_INTERVAL_MS"] == "5000"

@@ -27,10 +27,9 @@ from contract.errors import (
     ApiError,
 )
 from contract.limits import JSON_BODY_BYTES, JSON_VALUES
-from deployments.ingress.context import RequestContext
+from deployments.ingress.context import RequestContext, trace_of
 from deployments.ingress.front.bodies import read_body
 from deployments.ingress.front.concurrency import AnonymousClient
-from deployments.ingress.front.middleware import trace_of
 from deployments.ingress.front.origins import client_network
 from state.idempotency import HEADER
 from state.rates import RateVerdict

@@ -1,4 +1,7 @@
-"""The middleware around every route: opens the trace of a request, and writes the headers that every reply has.
+"""The middleware around every route.
+
+TraceMiddleware   opens the trace of a request, and writes the headers that every reply has
+ShortWay          serves the routes that are asked most by a table, beside FastAPI's own way to them
 
 Plain ASGI on purpose: Starlette's BaseHTTPMiddleware hides client disconnects from streams. Errors of our own end here
 too: Starlette's handler for them raises them again, and then the server that runs the app logs their text, which may
@@ -8,25 +11,20 @@ quote what a client sent.
 from __future__ import annotations
 
 import logging
-import secrets
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from autoscaling.engine import Timings
-from contract.body import Hold
 from contract.errors import INTERNAL_ERROR, ApiError, without_text
 from contract.limits import REPLY_PIECE_BYTES, WRITE_LEAST_BYTES_PER_S, WRITE_S
-from contract.wires import OPENAI, ErrorShape, error_shape
-from deployments.ingress.context import Service
+from contract.wires import error_shape
+from deployments.ingress.context import Service, Trace
 from deployments.ingress.front.bodies import ReplyPace, StepTimeout
-from deployments.ingress.front.concurrency import Holder
 from deployments.ingress.front.cors import Cors
 from state.rates import RateVerdict
 
@@ -35,60 +33,28 @@ log = logging.getLogger(f"parlance.{__name__}")
 VITAL = frozenset({"/healthz"})
 """Always answered: a health prober restarts a process that does not reply."""
 
+Row = tuple[Callable[[Request], Awaitable[Any]], Callable[..., Awaitable[Response]], str]
+"""The admission of a route, its endpoint, and the argument that takes what was admitted."""
 
-@dataclass(slots=True)
-class Trace:
-    """One request from the first byte to the last.
 
-    Attributes:
-        shape: how the wire of this path tells errors.
-        request_id: ours, never the client's.
-        started_s: `time.perf_counter()` when the request came.
-        timings: filled by the gate.
-        rate: set by admission.
-        resources: what the request holds of the process until it is over.
-        holder: on whose limits these count, set by admission.
-    """
+def _headers(trace: Trace) -> Iterator[tuple[bytes, bytes]]:
+    """Headers of every reply: the id, where the time went, and the rate limit once a key is known."""
+    headers = dict.fromkeys(trace.shape.id_headers, trace.request_id) | {"server-timing": _server_timing(trace)}
+    if trace.rate:
+        headers |= _rate_headers(trace.rate)
+    return ((name.encode("ascii"), value.encode("ascii")) for name, value in headers.items())
 
-    service: Service
-    shape: ErrorShape = OPENAI
-    request_id: str = field(default_factory=lambda: f"req_{secrets.token_hex(16)}")
-    started_s: float = field(default_factory=time.perf_counter)
-    timings: Timings = field(default_factory=Timings)
-    rate: RateVerdict | None = None
-    resources: ExitStack = field(default_factory=ExitStack)
-    holder: Holder | None = None
 
-    def headers(self) -> Iterator[tuple[bytes, bytes]]:
-        """Headers of every reply: the id, where the time went, and the rate limit once a key is known."""
-        headers = dict.fromkeys(self.shape.id_headers, self.request_id) | {"server-timing": self._server_timing()}
-        if self.rate:
-            headers |= _rate_headers(self.rate)
-        return ((name.encode("ascii"), value.encode("ascii")) for name, value in headers.items())
+def refusal(trace: Trace, error: ApiError) -> JSONResponse:
+    """The reply that tells `error`, in the shape of this path's wire."""
+    return JSONResponse(trace.shape.body(error, trace.request_id), error.fault.status, error.headers())
 
-    def refusal(self, error: ApiError) -> JSONResponse:
-        """The reply that tells `error`, in the shape of this path's wire."""
-        return JSONResponse(self.shape.body(error, self.request_id), error.fault.status, error.headers())
 
-    def begin_call(self, holder: Holder) -> None:
-        """Counts the request among those of `holder` until it is over. Raises TOO_MUCH_AT_ONCE."""
-        self.resources.enter_context(self.service.concurrency.call(holder))
-        self.holder = holder
-
-    def hold(self) -> Hold:
-        """Takes bytes of the holder's limits until the request is over. Raises TOO_MUCH_AT_ONCE, OVERLOADED."""
-        assert self.holder
-        return self.resources.enter_context(self.service.concurrency.body(self.holder))
-
-    def replying(self, byte_count: int) -> AbstractContextManager[None]:
-        """Counts bytes of the reply that are in memory."""
-        return self.service.concurrency.reply(self.holder, byte_count) if self.holder else nullcontext()
-
-    def _server_timing(self) -> str:
-        spent = self.timings
-        gateway = max(0.0, time.perf_counter() - self.started_s - spent.queue - spent.load - spent.engine)
-        parts = {"gateway": gateway, "queue": spent.queue, "load": spent.load, "engine": spent.engine}
-        return ", ".join(f"{name};dur={seconds * 1000:.1f}" for name, seconds in parts.items())
+def _server_timing(trace: Trace) -> str:
+    spent = trace.timings
+    gateway = max(0.0, time.perf_counter() - trace.started_s - spent.queue - spent.load - spent.engine)
+    parts = {"gateway": gateway, "queue": spent.queue, "load": spent.load, "engine": spent.engine}
+    return ", ".join(f"{name};dur={seconds * 1000:.1f}" for name, seconds in parts.items())
 
 
 def _rate_headers(rate: RateVerdict) -> dict[str, str]:
@@ -100,12 +66,6 @@ def _rate_headers(rate: RateVerdict) -> dict[str, str]:
         "ratelimit-policy": f'"default";q={rate.limit};w={rate.window_s}',
         "ratelimit": f'"default";r={rate.remaining};t={rate.reset_s}',
     }
-
-
-def trace_of(request: Request) -> Trace:
-    """The trace that the middleware opened for this request."""
-    trace: Trace = request.scope["trace"]
-    return trace
 
 
 class TraceMiddleware:
@@ -128,7 +88,7 @@ class TraceMiddleware:
             trace.resources.enter_context(self.service.concurrency.request(is_vital=scope["path"] in VITAL))
         except ApiError as error:
             self.service.concurrency.count(error)
-            await trace.refusal(error)(scope, receive, reply)
+            await refusal(trace, error)(scope, receive, reply)
             return
         try:
             preflight = self._cors.preflight(scope) if self._cors else None
@@ -142,7 +102,40 @@ class TraceMiddleware:
             if reply.has_begun:
                 # All that is left is to break the connection off, so that half a reply does not look whole.
                 raise BrokenOff from None
-            await trace.refusal(INTERNAL_ERROR())(scope, receive, reply)
+            await refusal(trace, INTERNAL_ERROR())(scope, receive, reply)
+
+
+class ShortWay:
+    """Serves the routes that need of FastAPI nothing but an admission, without its way to them, which costs as much.
+
+    Whatever the table lacks takes the long way: other methods and paths, and routes with parameters. Both ways give the
+    same answers (`tests/api/test_matrix.py`).
+
+    Args:
+        app: the long way.
+        table: rows by method and path.
+        tell: makes the reply of an error.
+    """
+
+    def __init__(
+        self, app: ASGIApp, table: Mapping[tuple[str, str], Row], tell: Callable[[Request, ApiError], Response]
+    ) -> None:
+        self._app, self._table, self._tell = app, table, tell
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves one request."""
+        is_plain = scope["type"] == "http" and not scope.get("root_path")
+        row = self._table.get((scope["method"], scope["path"])) if is_plain else None
+        if row is None:
+            await self._app(scope, receive, send)
+            return
+        admission, endpoint, name = row
+        request = Request(scope, receive, send)
+        try:
+            response = await endpoint(**{name: await admission(request)})
+        except ApiError as error:
+            response = self._tell(request, error)
+        await response(scope, receive, send)
 
 
 class _ReplySender:
@@ -179,7 +172,7 @@ class _ReplySender:
     def _add_headers(self, message: Message) -> None:
         headers = message["headers"] = list(message.get("headers", ()))
         present = {name for name, _ in headers}
-        headers += [header for header in self._trace.headers() if header[0] not in present]
+        headers += [header for header in _headers(self._trace) if header[0] not in present]
         if self._cors:
             self._cors.add_headers(self._scope, MutableHeaders(scope=message))
 

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 
 from contract.errors import FOREIGN_ORIGIN
+from deployments.ingress.context import trace_of
 from deployments.ingress.front.cors import is_allowed
-from deployments.ingress.front.middleware import trace_of
 from deployments.ingress.front.proxies import parsed
 
 _PLAIN_NAME = re.compile(r"[a-z0-9_-]+")

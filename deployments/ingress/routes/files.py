@@ -19,10 +19,10 @@ from contract.errors import NOT_FOUND, UNSUPPORTED_MEDIA_TYPE
 from contract.limits import UPLOAD_BYTES
 from contract.speech.request import MEDIA_TYPES
 from contract.transcription.uploads import RECORDING_TYPES, UploadRequest, UploadTicket
+from deployments.ingress.context import trace_of
 from deployments.ingress.flows.uploads import issue, need_open, nothing_came, store, too_long, why_closed
 from deployments.ingress.front.admission import Admitted, admit, refuse_other_media
 from deployments.ingress.front.bodies import pieces, watched, with_stall_limit
-from deployments.ingress.front.middleware import trace_of
 from deployments.ingress.wire.addresses import own_address, signature_of
 from deployments.ingress.wire.idempotency import ACCEPTS_KEY, once
 from deployments.ingress.wire.openapi import documented, documented_audio

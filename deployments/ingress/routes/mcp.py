@@ -13,10 +13,10 @@ from contract.access import Scope
 from contract.errors import NOT_ACCEPTABLE, UNSUPPORTED_MEDIA_TYPE
 from contract.limits import KEYLESS_BODY_BYTES, MCP_BODY_BYTES
 from contract.mcp import RpcMessage, RpcReply
+from deployments.ingress.context import trace_of
 from deployments.ingress.front.admission import Admitted, admit, admit_anyone, refuse_other_media
 from deployments.ingress.front.bodies import read_body
 from deployments.ingress.front.concurrency import Holder
-from deployments.ingress.front.middleware import trace_of
 from deployments.ingress.front.origins import refuse_foreign_pages
 from deployments.ingress.mcp.tools import ACCOUNT_TOOLS, DOCS_TOOLS, Toolbox
 from deployments.ingress.wire.openapi import documented_messages

@@ -19,10 +19,9 @@ from contract.responses.events import ResponseEvents
 from contract.responses.names import named_here
 from contract.responses.reply import ResponseHead, ResponseReply, whole
 from contract.responses.request import ResponsesRequest
-from deployments.ingress.context import RequestContext
+from deployments.ingress.context import RequestContext, trace_of
 from deployments.ingress.flows import chat
 from deployments.ingress.front.admission import Admitted, admit
-from deployments.ingress.front.middleware import trace_of
 from deployments.ingress.wire.idempotency import ACCEPTS_KEY, once
 from deployments.ingress.wire.openapi import documented
 from deployments.ingress.wire.replies import StreamFormat, chat_headers, chat_stream

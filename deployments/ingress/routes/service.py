@@ -15,9 +15,8 @@ from contract.catalog import Model
 from contract.errors import MODEL_NOT_FOUND, NOT_IMPLEMENTED
 from contract.limits import KEYLESS_BODY_BYTES
 from contract.models import ModelList, ModelObject, describe, listing
-from deployments.ingress.context import RequestContext
+from deployments.ingress.context import RequestContext, trace_of
 from deployments.ingress.front.admission import Admitted, admit, admit_anyone
-from deployments.ingress.front.middleware import trace_of
 from deployments.ingress.wire.openapi import documented, not_available, written
 
 router = APIRouter(tags=["service"])

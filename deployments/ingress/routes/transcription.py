@@ -17,11 +17,10 @@ from contract.errors import INVALID_REQUEST, UNSUPPORTED_MEDIA_TYPE
 from contract.limits import RECORDING_BODY_BYTES, RECORDING_FORM_BYTES
 from contract.transcription.request import TranscriptionPlan, TranscriptionRequest, fields
 from contract.transcription.transcript import PLAIN_TYPES, Transcript, TranscriptionReply, delta, done, plain, reply
-from deployments.ingress.context import RequestContext
+from deployments.ingress.context import RequestContext, trace_of
 from deployments.ingress.flows import transcription
 from deployments.ingress.flows.transcription import TranscriptionAnswer
 from deployments.ingress.front.admission import Admitted, admit
-from deployments.ingress.front.middleware import trace_of
 from deployments.ingress.wire.forms import read_form
 from deployments.ingress.wire.idempotency import ACCEPTS_KEY, once
 from deployments.ingress.wire.openapi import documented_form

@@ -12,9 +12,9 @@ from contract.errors import NOT_FOUND
 from contract.limits import KEYLESS_BODY_BYTES
 from contract.speech.request import MEDIA_TYPES
 from contract.speech.voices import Voice, VoiceList, VoiceObject, access
+from deployments.ingress.context import trace_of
 from deployments.ingress.flows.voices import sample, slug_of
 from deployments.ingress.front.admission import Admitted, admit, admit_anyone
-from deployments.ingress.front.middleware import trace_of
 from deployments.ingress.wire.addresses import entry, own_entry
 from deployments.ingress.wire.openapi import documented, documented_audio
 

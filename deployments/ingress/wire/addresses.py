@@ -9,9 +9,8 @@ from starlette.requests import Request
 
 from contract.catalog import SpeechModel
 from contract.speech.voices import SAMPLE_ADDRESS_S, Voice, VoiceObject
-from deployments.ingress.context import Service
+from deployments.ingress.context import Service, trace_of
 from deployments.ingress.front.admission import Admitted
-from deployments.ingress.front.middleware import trace_of
 from state.voices import OwnVoice
 
 

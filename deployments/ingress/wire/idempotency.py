@@ -31,8 +31,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from contract.errors import without_text
+from deployments.ingress.context import trace_of
 from deployments.ingress.front.admission import Admitted
-from deployments.ingress.front.middleware import trace_of
 from state.idempotency import HEADER, KEY_PATTERN, Attempt, StoredReply
 
 log = logging.getLogger(f"parlance.{__name__}")

@@ -1,6 +1,7 @@
 """Where private names of vLLM and torch are used, and vLLM's own parts replaced. Nothing else over vLLM does either.
 
 core.py            vLLM's engine core in a thread of this process
+loading.py         what is left out or shared while vLLM loads
 cpu.py             what vLLM does on a CPU, in less time: names of it are replaced while it loads, and forwards that fit
 steps.py           what runs in each step on a CPU: a short forward, the choice of threads
 heads.py           heads in float32 on a CPU, for decisions

@@ -38,7 +38,8 @@ from vllm.v1.executor import Executor
 
 from models.cpu import background
 from models.llm.grammars import CHILDREN
-from models.llm.vllm_internals.cpu import quick_core, quick_steps, quick_tokenizers, shorten
+from models.llm.vllm_internals.cpu import quick_steps, shorten
+from models.llm.vllm_internals.loading import quick_core, quick_tokenizers
 from models.llm.vllm_internals.steps import ThreadGovernor
 from models.stepping import StallDetector
 
@@ -46,8 +47,7 @@ log = logging.getLogger(f"parlance.{__name__}")
 
 JOIN_S = 10.0
 """Seconds that a shutdown waits for the step in progress."""
-HELD_S = 0.1
-"""Seconds that a step is held at most."""
+HELD_S = 0.1  # at most, whoever holds a step
 STALL_S = 60.0
 """Seconds after which a step or a command counts as stalled. The longest step of a healthy engine takes seconds."""
 

@@ -1,26 +1,17 @@
-"""What vLLM does on a CPU, in less time and memory.
-
-Two things took a quarter of the start of a small model (benchmarks/speed/results/cold_start.md): filling a cache with
-zeros that the kernel gives for nothing, and looking for kernels in modules that cannot have any. The rest is of steps:
-C++ that vLLM has and does not use, and Python.
-"""
+"""What vLLM does in each step on a CPU, in less time: C++ that vLLM has and does not use, and a shorter forward."""
 
 from __future__ import annotations
 
 import logging
-import mmap
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from itertools import chain
-from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import Module
-from torch.overrides import TorchFunctionMode
 from vllm import ir
 from vllm.config import VllmConfig
 from vllm.model_executor.kernels.linear.scaled_mm import cpu as scaled_mm
@@ -32,11 +23,10 @@ from vllm.model_executor.layers.rotary_embedding import Llama3RotaryEmbedding, R
 from vllm.model_executor.models.llama import LlamaAttention, LlamaDecoderLayer, LlamaMLP, LlamaModel
 from vllm.model_executor.models.qwen2 import Qwen2Attention, Qwen2DecoderLayer, Qwen2MLP, Qwen2Model
 from vllm.platforms import current_platform
-from vllm.renderers import hf
-from vllm.triton_utils import dispatcher
 from vllm.v1.attention.backend import AttentionType
 from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackendImpl
 
+from models.llm.vllm_internals.loading import replaced
 from models.llm.vllm_internals.steps import LANES, OPERATORS, ShortForward, add_norm, norm, silu_and_mul
 
 log = logging.getLogger(f"parlance.{__name__}")
@@ -49,53 +39,8 @@ DECODERS: dict[type[Module], tuple[type[Module], ...]] = {
 
 ROTATIONS = (RotaryEmbedding, Llama3RotaryEmbedding)
 """They differ in the table of angles, which is read, and not in how it is applied."""
-LARGE_BYTES = 1 << 24
-"""Zeros of fewer bytes are allocated as torch does it."""
 PROVIDER = "parlance"
 """The name of our implementations among those of vLLM's operators."""
-
-
-@contextmanager
-def replaced(module: ModuleType, name: str, replacement: Any) -> Iterator[None]:
-    """`replacement` stands in `module` under `name` while the block runs.
-
-    vLLM offers no argument for what is replaced here. Nothing else may load an engine in this process at the same time.
-    """
-    original = getattr(module, name)
-    setattr(module, name, replacement)
-    try:
-        yield
-    finally:
-        setattr(module, name, original)
-
-
-@contextmanager
-def quick_tokenizers() -> Iterator[None]:
-    """While a renderer is made, one copy of the tokenizer less is created.
-
-    Replaces `hf.maybe_make_thread_pool`. The last copy is created on demand, when two threads need one.
-    """
-    make_pool = hf.maybe_make_thread_pool
-    with replaced(hf, "maybe_make_thread_pool", lambda tokenizer, copies: make_pool(tokenizer, copies - 1)):
-        yield
-
-
-@contextmanager
-def quick_core() -> Iterator[None]:
-    """While an engine core is made in this thread, kernels are looked for in vLLM's own modules only.
-
-    Replaces `dispatcher._rebind_kernels`, and inside it `dispatcher.sys`: without Triton, kernels in C++ take the place
-    of vLLM's stand-ins, which only vLLM's own modules refer to.
-    """
-    rebind_everywhere = dispatcher._rebind_kernels
-
-    def rebind(overrides: list[Any]) -> None:
-        modules = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "vllm"}
-        with replaced(dispatcher, "sys", SimpleNamespace(modules=modules)):
-            rebind_everywhere(overrides)
-
-    with replaced(dispatcher, "_rebind_kernels", rebind), _UntouchedZeros():
-        yield
 
 
 @contextmanager
@@ -138,18 +83,6 @@ def register_norms() -> tuple[str, ...]:
     ir.ops.rms_norm.register_impl(PROVIDER, supports_args=takes)(norm)
     ir.ops.fused_add_rms_norm.register_impl(PROVIDER, supports_args=takes_sum, inplace=True)(add_norm)
     return "rms_norm", "fused_add_rms_norm"
-
-
-class _UntouchedZeros(TorchFunctionMode):
-    """Large tensors of zeros in main memory become pages that take no memory until they are written to."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if func is torch.zeros and set(kwargs) <= {"dtype", "device"} and len(args) == 1 and isinstance(args[0], int):
-            device = torch.device(kwargs.get("device") or torch.get_default_device())
-            if device.type == "cpu" and kwargs.get("dtype") is torch.int8 and args[0] >= LARGE_BYTES:
-                return torch.frombuffer(mmap.mmap(-1, args[0]), dtype=torch.int8)
-        return func(*args, **kwargs)
 
 
 def shorten(config: VllmConfig, model: Module) -> None:

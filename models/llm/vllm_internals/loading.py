@@ -1,0 +1,95 @@
+"""What is left out or shared while vLLM loads an engine in this process. Nothing else may load one meanwhile.
+
+Most of the start of a small model was a tokenizer that is loaded again and again, a cache filled with zeros that the
+kernel gives for nothing, and kernels looked for in modules that cannot have any
+(benchmarks/speed/results/cold_start.md).
+"""
+
+from __future__ import annotations
+
+import copyreg
+import mmap
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer
+from torch.overrides import TorchFunctionMode
+from transformers import TokenizersBackend
+from vllm.renderers import hf
+from vllm.triton_utils import dispatcher
+
+LARGE_BYTES = 1 << 24
+"""Zeros of fewer bytes are allocated as torch does it."""
+
+
+@contextmanager
+def replaced(module: Any, name: str, replacement: Any) -> Iterator[None]:
+    """`replacement` stands in `module` under `name` while the block runs.
+
+    vLLM offers no argument for what is replaced.
+    """
+    original = getattr(module, name)
+    setattr(module, name, replacement)
+    try:
+        yield
+    finally:
+        setattr(module, name, original)
+
+
+@contextmanager
+def quick_tokenizers() -> Iterator[None]:
+    """While a renderer is made, all its tokenizers are the one that the library below has loaded, and read it once.
+
+    Copies are for threads that cut texts in different ways, which changes the tokenizer that they use. Ours cut tokens
+    instead (`CutAtTop`), so nothing changes what is shared. A second thread at one time still gets a copy of its own.
+    """
+    make_pool = hf.maybe_make_thread_pool
+
+    @cache
+    def vocabulary_of(backend: Tokenizer) -> dict[str, int]:
+        return dict(backend.get_vocab(with_added_tokens=True))
+
+    copyreg.pickle(Tokenizer, lambda _: "itself")  # what is reduced to a string is its own copy
+    try:
+        with (
+            replaced(hf, "maybe_make_thread_pool", lambda tokenizer, _: make_pool(tokenizer, 1)),
+            replaced(TokenizersBackend, "get_vocab", lambda tokenizer: vocabulary_of(tokenizer.backend_tokenizer)),
+        ):
+            yield
+    finally:
+        del copyreg.dispatch_table[Tokenizer]
+
+
+@contextmanager
+def quick_core() -> Iterator[None]:
+    """While an engine core is made in this thread, kernels are looked for in vLLM's own modules only.
+
+    Replaces `dispatcher._rebind_kernels`, and inside it `dispatcher.sys`: without Triton, kernels in C++ take the place
+    of vLLM's stand-ins, which only vLLM's own modules refer to.
+    """
+    rebind_everywhere = dispatcher._rebind_kernels
+
+    def rebind(overrides: list[Any]) -> None:
+        modules = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "vllm"}
+        with replaced(dispatcher, "sys", SimpleNamespace(modules=modules)):
+            rebind_everywhere(overrides)
+
+    with replaced(dispatcher, "_rebind_kernels", rebind), _UntouchedZeros():
+        yield
+
+
+class _UntouchedZeros(TorchFunctionMode):
+    """Large tensors of zeros in main memory become pages that take no memory until they are written to."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.zeros and set(kwargs) <= {"dtype", "device"} and len(args) == 1 and isinstance(args[0], int):
+            device = torch.device(kwargs.get("device") or torch.get_default_device())
+            if device.type == "cpu" and kwargs.get("dtype") is torch.int8 and args[0] >= LARGE_BYTES:
+                return torch.frombuffer(mmap.mmap(-1, args[0]), dtype=torch.int8)
+        return func(*args, **kwargs)
