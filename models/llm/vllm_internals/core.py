@@ -47,8 +47,7 @@ log = logging.getLogger(f"parlance.{__name__}")
 
 JOIN_S = 10.0
 """Seconds that a shutdown waits for the step in progress."""
-HELD_S = 0.1
-"""Seconds that a step is held at most."""
+HELD_S = 0.1  # at most, whoever holds a step
 STALL_S = 60.0
 """Seconds after which a step or a command counts as stalled. The longest step of a healthy engine takes seconds."""
 
