@@ -38,7 +38,7 @@ class Linear(NamedTuple):
         return cls(torch.ops.mkldnn._reorder_linear_weight(weight), bias)
 
 
-class Layer(NamedTuple):
+class EncoderLayer(NamedTuple):
     """What one layer computes with."""
 
     qkv: Linear
@@ -49,7 +49,7 @@ class Layer(NamedTuple):
     last_norm: nn.LayerNorm
 
     @classmethod
-    def of(cls, module: Any) -> Layer:
+    def of(cls, module: Any) -> EncoderLayer:
         attention = module.attention
         reads = attention.self
         return cls(
@@ -90,7 +90,7 @@ class ShortLayers:
     """Takes the place of `forward` of an encoder."""
 
     def __init__(self, layers: nn.ModuleList, heads: int) -> None:
-        self._layers = [Layer.of(module) for module in layers]
+        self._layers = [EncoderLayer.of(module) for module in layers]
         self._heads = heads
 
     def __call__(

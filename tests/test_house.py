@@ -26,7 +26,7 @@ ROOMS = (
     "state",
     "text",
 )
-FILES = 337  # eight more than before: weights in 8 bits (4), what is left out while vLLM loads, heads, the short encoder, Pico
+FILES = 337  # weights in 8 bits, the short encoder and Pico brought six, heads and loading of vLLM two
 LONGEST_FILE = 250
 LONGEST_FUNCTION = 43
 LONGEST_TEST_FILE = 425

@@ -21,7 +21,7 @@ from typing import Annotated
 from pydantic import AfterValidator, StringConstraints
 
 from contract.base import Frozen
-from contract.catalog.base import DefaultSpeaker, Model, ModelId, Serving, Speaker
+from contract.catalog.base import DefaultSpeechRuntime, Model, ModelId, Serving, SpeechRuntime
 from contract.catalog.chat import ChatModel, FillInMiddle, ThinkingOptions
 from contract.catalog.encoders import DecisionModel, EmbeddingModel, EncoderModel, InputType, RerankModel
 from contract.catalog.speech import AudioFormat, SpeechModel, VoiceDesignModel
@@ -39,7 +39,7 @@ __all__ = [
     "ChatModel",
     "Country",
     "DecisionModel",
-    "DefaultSpeaker",
+    "DefaultSpeechRuntime",
     "EmbeddingModel",
     "EncoderModel",
     "FillInMiddle",
@@ -50,8 +50,8 @@ __all__ = [
     "OperatorName",
     "RerankModel",
     "Serving",
-    "Speaker",
     "SpeechModel",
+    "SpeechRuntime",
     "ThinkingOptions",
     "TranscriptionModel",
     "VoiceDesignModel",

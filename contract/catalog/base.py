@@ -28,7 +28,7 @@ IMAGE_TOKENS = 256
 """Tokens of a small picture for a model that sees."""
 
 
-class Speaker(Frozen):
+class SpeechRuntime(Frozen):
     """A runtime that speaks, its licence, and in plain words what that sounds like."""
 
     runtime: str
@@ -36,7 +36,7 @@ class Speaker(Frozen):
     description: str | None = None
 
 
-class DefaultSpeaker(Speaker):
+class DefaultSpeechRuntime(SpeechRuntime):
     """One that speaks some languages, ISO 639-1, better than the voices that a request may name."""
 
     languages: tuple[str, ...]
@@ -73,8 +73,8 @@ class Serving(Frozen):
     description: str | None = None
     via: str | None = None
     languages: tuple[str, ...] = ()
-    fallback: Speaker | None = None
-    by_default: DefaultSpeaker | None = None
+    fallback: SpeechRuntime | None = None
+    by_default: DefaultSpeechRuntime | None = None
     weights: str | None = None
     options: dict[str, Any] = {}
     max_ongoing_requests: PositiveInt = 16
@@ -136,7 +136,7 @@ class Model(Frozen):
         assert self.serving is not None, f"{self.id} is not deployed"
         return self.serving.runtime
 
-    def speaker_of(self, language: str, *, has_voice: bool = True) -> Speaker:
+    def speaker_of(self, language: str, *, has_voice: bool = True) -> SpeechRuntime:
         """What truly speaks `language` here, by a voice or where none is named. The model must be deployed."""
         assert self.serving is not None, f"{self.id} is not deployed"
         default, fallback = self.serving.by_default, self.serving.fallback
@@ -144,7 +144,7 @@ class Model(Frozen):
             return default
         if fallback and language not in self.serving.languages:
             return fallback
-        return Speaker(runtime=self.runtime, license=self.runtime_license, description=self.serving.description)
+        return SpeechRuntime(runtime=self.runtime, license=self.runtime_license, description=self.serving.description)
 
     @property
     def runtime_license(self) -> str | None:

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import PositiveInt
 
-from contract.catalog.base import Model, Speaker
+from contract.catalog.base import Model, SpeechRuntime
 from contract.speech.voices import SpokenBy
 
 AudioFormat = Literal["wav", "flac", "ogg", "mp3", "opus", "aac"]
@@ -71,7 +71,7 @@ class SpeechModel(Model):
         """Each runtime with the languages that it speaks; empty where there is only one, or none is deployed."""
         if self.serving is None:
             return []
-        spoken: dict[Speaker, list[str]] = {}
+        spoken: dict[SpeechRuntime, list[str]] = {}
         for code in self.languages:
             spoken.setdefault(self.speaker_of(code, has_voice=has_voice), []).append(code)
         listed: list[SpokenBy] = [

@@ -69,7 +69,7 @@ class LabelScorer(adapter.EngineAdapter, MeasuredScorer):
         from models.llm.vllm_internals.heads import cache_heads
 
         cache_heads(self._engine)
-        self._held = getattr(self._engine.engine_core, "held", nullcontext)
+        self._paused = getattr(self._engine.engine_core, "paused", nullcontext)
         self._renderer: Any = self._engine.renderer
         block_tokens = self._engine.vllm_config.cache_config.block_size
         self.book = PromptBook(self._renderer.get_tokenizer(), block_tokens, parts=model.reads_images)
@@ -108,7 +108,7 @@ class LabelScorer(adapter.EngineAdapter, MeasuredScorer):
                 for index, prompt in enumerate(batch.prompts)
             )
         )
-        with self._held():  # in one step, not the first alone and the others after it
+        with self._paused():  # in one step, not the first alone and the others after it
             await asyncio.sleep(0)
         placeholders = head["mm_placeholders"]["image"] if head else ()
         tokens = batch.input_tokens + sum(image.length for image in placeholders)

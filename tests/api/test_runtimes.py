@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contract.catalog import DefaultSpeaker, Speaker
+from contract.catalog import DefaultSpeechRuntime, SpeechRuntime
 from tests.api.conftest import Api
 
 
@@ -13,7 +13,7 @@ def mixed(api: Api) -> Api:
     """`supertonic-3` speaks English and French with `fine`, all else with `plain`."""
     model = api.service.catalog.speech["supertonic-3"]
     assert model.serving
-    plain = Speaker(runtime="plain", description="Like a robot.")
+    plain = SpeechRuntime(runtime="plain", description="Like a robot.")
     two = {"runtime": "fine", "license": "MIT", "languages": ("en", "fr"), "fallback": plain}
     changed = model.model_copy(update={"serving": model.serving.model_copy(update=two)})
     return api.with_models(speech=api.service.catalog.speech | {model.id: changed})
@@ -56,7 +56,7 @@ def clear(api: Api) -> Api:
     """The default engine speaks German with `clear` where a request names no voice."""
     model = api.service.catalog.speech["voxtral-mini-tts"]
     assert model.serving
-    spoken = {"runtime": "fine", "by_default": DefaultSpeaker(runtime="clear", languages=("de",))}
+    spoken = {"runtime": "fine", "by_default": DefaultSpeechRuntime(runtime="clear", languages=("de",))}
     changed = model.model_copy(update={"serving": model.serving.model_copy(update=spoken)})
     return api.with_models(speech=api.service.catalog.speech | {model.id: changed})
 

@@ -48,7 +48,7 @@ def test_a_misspelt_option_of_any_adapter_is_refused(deployment: str) -> None:
 def test_the_refusal_lists_what_there_is() -> None:
     assert refusal(changed(CHAT, options={"enginee": {}})) == (
         "chat.toml [smollm2-135m-instruct.serving] `options.enginee`: there is no such option; "
-        "there are `engine`, `engine_process`, `quick_steps`, `chat_template`"
+        "there are `engine`, `engine_process`, `quick_steps`, `int8`, `chat_template`"
     )
 
 

@@ -135,7 +135,7 @@ class ThreadedCore(InprocClient):
         self._commands.put(command)
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def paused(self) -> Iterator[None]:
         """No step begins inside, so what is added there begins together."""
         released = threading.Event()
         self._command(lambda: released.wait(HELD_S))

@@ -16,7 +16,7 @@ import pytest
 
 import configs
 import models
-from contract.catalog import DefaultSpeaker, SpeechModel
+from contract.catalog import DefaultSpeechRuntime, SpeechModel
 from contract.speech.engine import SpeechJob
 from models.kokoro.speaker import LEVEL, SAMPLE_RATE, Kokoro
 from models.kokoro.styles import KokoroVoice
@@ -249,7 +249,7 @@ def changed(model: SpeechModel, **serving: Any) -> SpeechModel:
     [
         ({"options": {"voices": {"x": {"styles": {"af_nobody": 1}}}}}, "voice `x` of `qwen3-tts`: .* `af_nobody`"),
         ({"languages": ("en", "ko")}, "Kokoro does not speak `ko`"),
-        ({"by_default": DefaultSpeaker(runtime="svox-pico", languages=("de", "ru"))}, "Pico does not speak `ru`"),
+        ({"by_default": DefaultSpeechRuntime(runtime="svox-pico", languages=("de", "ru"))}, "Pico does not speak `ru`"),
         ({"options": {"voices": {}}}, r"`options\.voices`"),
     ],
 )

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from audio.provenance import SOURCE_TYPE
-from contract.catalog import Serving, Speaker, VoiceDesignModel
+from contract.catalog import Serving, SpeechRuntime, VoiceDesignModel
 from contract.voice_design.engine import DesignJob
 from models.voice_design.adapter import DesignAdapter, Try, trimmed
 from models.voice_design.kokoro import Point, setting_for
@@ -29,7 +29,7 @@ SERVING = Serving(
     adapter="tests.models.voice_design.test_adapter:Humming",
     runtime="hum",
     languages=("en",),
-    fallback=Speaker(runtime="hum-elsewhere"),
+    fallback=SpeechRuntime(runtime="hum-elsewhere"),
     max_ongoing_requests=1,
 )
 MODEL = VoiceDesignModel(id="hum", owned_by="t", provider="qwen", languages=("en", "de"), serving=SERVING)
