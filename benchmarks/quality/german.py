@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Say = Callable[[str], tuple[np.ndarray[Any, np.dtype[np.float32]], int]]
 
 LANGUAGE = "de"
-VOICES = ("F1", "M1", "de-thorsten", "rooom-f-01", "bib-f-30", "bib-m-35")
+VOICES = ("F1", "de-thorsten", "bib-f-30")
 DESIGNED: tuple[tuple[Literal["f", "m"], int], ...] = (("f", 200), ("m", 110))
 """Gender and Hz."""
 
