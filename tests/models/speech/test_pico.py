@@ -101,6 +101,10 @@ def test_the_library_is_given_no_markup_and_no_long_word(text: str) -> None:
     assert given.isprintable()
 
 
+def test_signs_of_print_are_read_as_those_of_a_keyboard() -> None:
+    assert pico.readable("Geht’s von 9–17 Uhr…") == "Geht's von 9-17 Uhr."
+
+
 def test_no_file_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for text in (
