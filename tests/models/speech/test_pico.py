@@ -154,8 +154,8 @@ def test_neither_memory_nor_files_are_kept() -> None:
         with open("/proc/self/statm") as file:
             return int(file.read().split()[1]) * 4096
 
-    before, files = speak(40), len(os.listdir("/proc/self/fd"))
-    assert speak(200) - before < 4 << 20
+    before, files = speak(20), len(os.listdir("/proc/self/fd"))
+    assert speak(100) - before < 4 << 20
     assert len(os.listdir("/proc/self/fd")) == files
 
 
