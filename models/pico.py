@@ -49,6 +49,9 @@ _NAME = b"voice"
 _UNKNOWN = regex.compile(r"[^\p{Latin}0-9 .,;:!?'()%&€$§@/+*=#°-]|[^\P{Latin}\x00-\u024f]")
 """What it does not read. Without `<` there is no markup."""
 
+_SIGNS = str.maketrans("…’‘–", ".''-")
+"""Signs that it does not know to those that it does."""
+
 _REPEATED = regex.compile(r"([^\w\s])\1+")
 """Each sign is half a second of silence."""
 
@@ -82,7 +85,7 @@ def speak(text: str, language: str, rate: float = 1.0, higher: float = 1.0) -> S
 
 def readable(text: str) -> str:
     """What the library is given of a text."""
-    known = _UNKNOWN.sub(" ", unicodedata.normalize("NFKC", text.replace("…", ".")))
+    known = _UNKNOWN.sub(" ", unicodedata.normalize("NFKC", text.translate(_SIGNS)))
     digits = _LONG_NUMBER.sub(lambda number: " ".join(number[0]), _REPEATED.sub(r"\1", known))
     words: str = _LONG_WORD.sub(r"\g<0> ", digits)
     return words
