@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
+import asyncpg
 from sqlalchemy import URL, Connection
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
@@ -23,11 +24,20 @@ POOL_SIZE = 8
 
 PATIENT_POOL_SIZE = 2
 
+SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+"""What `sslmode` in an address may be: https://www.postgresql.org/docs/current/libpq-ssl.html"""
+
 
 class PostgresDatabase:
-    """A database that several ingress replicas share. READ COMMITTED: every decision is one conditional update."""
+    """A database that several ingress replicas share. READ COMMITTED: every decision is one conditional update.
+
+    Raises ValueError for an address that PostgreSQL does not know.
+    """
 
     def __init__(self, address: URL, wait_s: float = WAIT_S, patient_s: float = PATIENT_S) -> None:
+        mode = address.query.get("sslmode", "prefer")
+        if mode not in SSL_MODES:
+            raise ValueError(f"`sslmode` of the database address is one of {', '.join(SSL_MODES)}, not `{mode}`")
         # Whether a commit waits for the disk is set per connection; changing it each time would cost a round trip.
         self._engines = {
             True: _engine(address, wait_s, wait_s, "on", POOL_SIZE),
@@ -104,14 +114,24 @@ async def _run_once_more(engine: AsyncEngine, transaction: Callable[[Connection]
 
 def _engine(address: URL, wait_s: float, statement_s: float, synchronous_commit: str, pool_size: int) -> AsyncEngine:
     return create_async_engine(
-        address.set(drivername="postgresql+asyncpg"),
+        "postgresql+asyncpg://",
+        async_creator=_opener(
+            address,
+            timeout=wait_s,
+            command_timeout=statement_s,
+            server_settings={"synchronous_commit": synchronous_commit},
+        ),
         pool_size=pool_size,
         max_overflow=0,
         pool_timeout=wait_s,
         hide_parameters=True,
-        connect_args={
-            "timeout": wait_s,
-            "command_timeout": statement_s,
-            "server_settings": {"synchronous_commit": synchronous_commit},
-        },
     )
+
+
+def _opener(address: URL, **settings: Any) -> Callable[[], Awaitable[asyncpg.Connection]]:
+    """Opens connections to `address`, whose parameters mean what they mean to libpq, and so to `psql`.
+
+    SQLAlchemy would hand each of them to asyncpg by its name, and asyncpg reads `sslmode` out of an address only.
+    """
+    dsn = address.set(drivername="postgresql").render_as_string(hide_password=False)
+    return lambda: asyncpg.connect(dsn, **settings)

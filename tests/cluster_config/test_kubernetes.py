@@ -201,3 +201,55 @@ def test_a_drained_node_leaves_an_ingress() -> None:
 def test_neither_it_nor_rays_own_launcher_knows_a_model() -> None:
     text = "".join(file.read_text("utf-8") for file in (*FOLDER.glob("*.yaml"), ROOT / "cluster.yaml"))
     assert [model.id for model in configs.load("production").models() if model.id in text] == []
+
+
+def test_tables_are_made_by_the_image_and_with_the_secrets_of_the_ingress() -> None:
+    (job,) = named("Job")
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    assert container["command"] == ["python", "-m", "state", "migrate"]
+    assert container["image"] == CONTAINERS["ingress"]["image"]
+    assert container["envFrom"] == CONTAINERS["ingress"]["envFrom"]
+    assert (
+        job["spec"]["template"]["metadata"]["labels"].items() >= OURS.items()
+    )  # the network lets it reach the database
+
+
+def test_the_page_makes_the_tables_before_the_service() -> None:
+    page = (ROOT / "docs/cluster.md").read_text("utf-8")
+    waits, applies = page.index("wait --for=condition=complete"), page.index("kubectl apply -f cluster/kubernetes\n")
+    assert waits < applies
+
+
+@pytest.fixture(scope="module")
+def proxies() -> dict[str, dict[str, Any]]:
+    """The proxies to choose from, by the names of their files."""
+    return {file.stem: yaml.safe_load(file.read_text("utf-8")) for file in (FOLDER / "proxy").glob("*.yaml")}
+
+
+def longest_call_s() -> float:
+    """Waiting and answering of the model that may take longest; drafts of voices are asked after, not waited for."""
+    served = [model.serving for model in configs.load("production").deployed() if model.noun != "voice_design"]
+    return max(serving.wait_s + serving.deadline_s for serving in served if serving)
+
+
+def test_proxies_allow_what_the_page_says_and_what_calls_need(proxies: dict[str, dict[str, Any]]) -> None:
+    page = (ROOT / "docs/cluster.md").read_text("utf-8")
+    (mib,), (first_s,) = (
+        re.findall(r"^\| a body \| (\d+) MiB", page, re.M),
+        re.findall(r"answer \| (\d+) s .*call", page),
+    )
+    told = {name.rpartition("/")[2]: text for name, text in proxies["ingress"]["metadata"]["annotations"].items()}
+    assert int(mib) * 2**20 == UPLOAD_BYTES
+    assert told["proxy-body-size"] == f"{mib}m"
+    assert told["proxy-request-buffering"] == told["proxy-buffering"] == "off"
+    assert int(told["proxy-read-timeout"]) == int(told["proxy-send-timeout"]) == int(first_s) > longest_call_s()
+    (rule,) = proxies["gateway"]["spec"]["rules"]
+    assert rule["timeouts"] == {"request": f"{first_s}s", "backendRequest": f"{first_s}s"}
+
+
+def test_a_proxy_leads_to_the_service_that_kuberay_makes(proxies: dict[str, dict[str, Any]]) -> None:
+    kubernetes_validate.validate(proxies["ingress"], "1.37", strict=True)
+    (path,) = proxies["ingress"]["spec"]["rules"][0]["http"]["paths"]
+    (backend,) = proxies["gateway"]["spec"]["rules"][0]["backendRefs"]
+    assert path["backend"]["service"] == {"name": "parlance-serve-svc", "port": {"number": 8000}}
+    assert backend == {"name": f"{SERVICE['metadata']['name']}-serve-svc", "port": 8000}

@@ -57,6 +57,17 @@ class Postgres:
         subprocess.run([*psql, "-d", "postgres", *commands], check=True, capture_output=True)
         return self.url.removesuffix("postgres") + name
 
+    def encrypt(self, key: bytes, certificate: bytes) -> None:
+        """Takes TLS from now on, for clients that want it."""
+        for name, text in (("server.key", key), ("server.crt", certificate)):
+            file = self._data / name
+            file.write_bytes(text)
+            file.chmod(0o600)
+            if os.getuid() == 0:
+                os.chown(file, UNPRIVILEGED, UNPRIVILEGED)
+        self.stop()
+        self._process = self._start("-c", "ssl=on")
+
     def stop(self, crash: bool = False) -> None:
         """Ends it without waiting for clients, politely or as if the power had gone."""
         self._process.send_signal(signal.SIGQUIT if crash else signal.SIGINT)
@@ -66,8 +77,8 @@ class Postgres:
         """Starts it again on the same port and data."""
         self._process = self._start()
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        settings = ("-c", "max_connections=60", "-c", "fsync=off")
+    def _start(self, *further: str) -> subprocess.Popen[bytes]:
+        settings = ("-c", "max_connections=60", "-c", "fsync=off", *further)
         options = ("-h", "127.0.0.1", "-p", str(self._port), "-k", str(self._folder), *settings)
         with (self._folder / "log").open("ab") as log:
             process = subprocess.Popen(
