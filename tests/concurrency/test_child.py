@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from pathlib import Path
 
 import pytest
 
 from concurrency.child import Child, ChildError
+from tests.waiting import until
 
 PROGRAM = """
 import json, os, sys
@@ -70,9 +72,15 @@ def test_a_child_that_is_killed_ends_what_waits_for_it_and_what_it_forked(progra
             child.ask(b"silence", 60)
         kill.join()
     assert not child.is_alive
-    status = Path(f"/proc/{fork}/stat")
-    assert not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z"
+    asyncio.run(until(lambda: has_ended(fork)))
     child.kill()
+
+
+def has_ended(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
 
 
 def test_a_library_that_is_missing_is_said(program: Path) -> None:
