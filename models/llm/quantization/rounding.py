@@ -52,18 +52,22 @@ def rounded(weight: Tensor, inputs: Tensor) -> tuple[Tensor, Tensor]:
     import torch
 
     scale = weight.abs().amax(1) / LARGEST
-    channels, rest, whole = weight.shape[1], weight.clone(), torch.empty_like(weight, dtype=torch.int8)
-    spread = _spread(inputs)
+    # Channels come first, so that each is read as one piece of memory.
+    rest, whole = (
+        weight.T.contiguous(),
+        torch.empty_like(weight.T, dtype=torch.int8, memory_format=torch.contiguous_format),
+    )
+    spread, channels = _spread(inputs), weight.shape[1]
     for start in range(0, channels, BLOCK):
         end = min(start + BLOCK, channels)
-        errors = torch.empty_like(rest[:, start:end])
-        for column in range(start, end):
-            whole[:, column] = (rest[:, column] / scale).round().clamp(-LARGEST, LARGEST)
-            error = (rest[:, column] - whole[:, column] * scale) / spread[column, column]
-            rest[:, column:end] -= error[:, None] * spread[column, column:end]
-            errors[:, column - start] = error
-        rest[:, end:] -= errors @ spread[start:end, end:]
-    return whole, scale[:, None]
+        errors = torch.empty_like(rest[start:end])
+        for channel in range(start, end):
+            whole[channel] = (rest[channel] / scale).round_().clamp_(-LARGEST, LARGEST)
+            error = (rest[channel] - whole[channel] * scale) / spread[channel, channel]
+            rest[channel:end].addr_(spread[channel, channel:end], error, alpha=-1)
+            errors[channel - start] = error
+        rest[end:].addmm_(spread[start:end, end:].T, errors, alpha=-1)
+    return whole.T.contiguous(), scale[:, None]
 
 
 def _spread(inputs: Tensor) -> Tensor:
