@@ -35,7 +35,7 @@ from benchmarks.speed.peers import MODEL, STREAMS, llama, of_its_own, vllm, vllm
 
 MAX_TOKENS = 64
 SPOKEN = re.compile(rb'"content":\s*"[^"]')
-USAGE = re.compile(rb'"prompt_tokens":\s*(\d+).*?"completion_tokens":\s*(\d+)')
+USAGE = tuple(re.compile(rb'"%s":\s*(\d+)' % name) for name in (b"prompt_tokens", b"completion_tokens"))
 WORDS = "the of and river stone house green light seven walk paper music train winter garden small cloud bright".split()  # noqa: SIM905
 PROMPT_WORDS = 75
 LOADED_WITHIN_S = 120
@@ -83,9 +83,10 @@ class Stream(asyncio.Protocol):
     @property
     def tokens(self) -> tuple[int, int]:
         """Of prompt and answer, as the server counts them."""
-        match = USAGE.search(self.tail)
-        assert match, self.tail
-        return int(match[1]), int(match[2])
+        prompt, answer = (pattern.search(self.tail) for pattern in USAGE)
+        assert prompt, self.tail
+        assert answer, self.tail
+        return int(prompt[1]), int(answer[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,9 @@ class Round:
 def make_request(server: Server, max_tokens: int = MAX_TOKENS, words: int = PROMPT_WORDS) -> bytes:
     """A greedy chat that has no reason to end early."""
     listed = " ".join(random.choices(WORDS, k=words))
-    question = f"Write a very long and detailed story, of many chapters, in which all of these words come: {listed}"
+    question = (
+        f"Write a long and detailed story, of many chapters, in which all of these words come: {listed}. Begin now."
+    )
     body = json.dumps(
         {
             "model": MODEL,
@@ -129,6 +132,8 @@ async def send(server: Server, streams: int, max_tokens: int = MAX_TOKENS, words
     done = [stream for _, stream in opened]
     await asyncio.gather(*(stream.finish() for stream in done))
     elapsed_s = time.perf_counter() - started_s
+    if not all(stream.spoken_at_s for stream in done):
+        raise RuntimeError(f"{server.name} answered a prompt of {words} words with no text at all")
     tokens_in, tokens_out = zip(*(stream.tokens for stream in done), strict=True)
     return Round(
         [(stream.spoken_at_s[0] - stream.sent_at_s) * 1000 for stream in done],

@@ -29,7 +29,7 @@ from benchmarks.speed import chat, gateway
 from benchmarks.speed.load import measure
 
 CLIENTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-PROMPT_WORDS = (16, 64, 256, 1024, 4096)
+PROMPT_WORDS = (16, 64, 256, 1024, 2048)
 MODELS = (1, 10, 30)
 REPLICAS = (1, 2, 4)
 ROUNDS = 3

