@@ -21,12 +21,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import asyncpg
 import psutil
 import yaml
+from sqlalchemy.engine import make_url
 
 from benchmarks.servers import ROOT, Server, parlance, working_folder
 from benchmarks.speed import chat, gateway
 from benchmarks.speed.load import measure
+from state.database.base import migrate
 
 CLIENTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 PROMPT_WORDS = (16, 64, 256, 1024, 2048)
@@ -115,9 +118,11 @@ def replicas(options: argparse.Namespace, folder: Path) -> Part:
     costs: dict[int, float] = {}
     if not (options.database and options.redis):
         raise SystemExit("the part `replicas` needs --database and --redis: ingress replicas share both")
-    shared = {"PARLANCE_DATABASE_URL": options.database, "PARLANCE_REDIS_URL": options.redis}
-    shared["PARLANCE_SECRET"] = secrets.token_hex(32)
+    (folder / "files").mkdir()
+    shared = {"PARLANCE_REDIS_URL": options.redis, "PARLANCE_SECRET": secrets.token_hex(32)}
+    shared["PARLANCE_BLOBS_URL"] = (folder / "files").as_uri()
     for count in REPLICAS:
+        shared["PARLANCE_DATABASE_URL"] = asyncio.run(fresh_database(options.database))
         with instant(folder, replicas=count, **shared) as (server, processes):
             _rate(server, 64)
             before_s = processes.processor_s()
@@ -127,6 +132,17 @@ def replicas(options: argparse.Namespace, folder: Path) -> Part:
         "ingress replicas",
         [Line("64 clients", "requests/s", rates), Line("processor time of all processes", "ms a request", costs)],
     )
+
+
+async def fresh_database(url: str) -> str:
+    """The address of a new database with its tables, beside the one at `url`."""
+    name = f"growth_{secrets.token_hex(4)}"
+    connection = await asyncpg.connect(url)
+    await connection.execute(f"CREATE DATABASE {name}")
+    await connection.close()
+    fresh = make_url(url).set(database=name).render_as_string(hide_password=False)
+    await migrate(fresh)
+    return fresh
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +239,7 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
-    parser.add_argument("--database", metavar="URL", help="an empty PostgreSQL database, for `replicas`")
+    parser.add_argument("--database", metavar="URL", help="a PostgreSQL whose user may make databases, for `replicas`")
     parser.add_argument("--redis", metavar="URL", help="for `replicas`")
     parser.add_argument("--plot", type=Path, help="file for the plot, e.g. growth.svg")
     options = parser.parse_args()
