@@ -49,7 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         verdicts = try_all(runner, chosen)
     if options.write:
         write(verdicts)
-    sys.exit(not all(is_well(verdict.passed) for verdict in verdicts))
+    failed = [verdict for verdict in verdicts if not is_well(verdict.passed)]
+    print("\n".join(map(line, failed)))  # once more, where the end of a log shows it
+    sys.exit(bool(failed))
 
 
 def is_well(passed: bool | None) -> bool:

@@ -3,9 +3,10 @@
 adapter.py     VllmChat: complete, stream, check_health, close
 request.py     what of a request reaches vLLM
 serving.py     vLLM's chat serving with our events and our cut
+structures.py  the form of a JSON answer as the engine compiles it
 errors.py      what vLLM and the check of grammars refuse, as errors of the API
 cut.py         inputs that are too long, cut at their top around whole images
-tools.py       calls of custom tools, put back from the functions that engines know
+tools.py       calls joined from deltas; those of custom tools put back from the functions that engines know
 completions.py plain prompts, continued
 choices.py     engine outputs of those, as choices and events
 tokens.py      texts as token ids and back

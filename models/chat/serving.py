@@ -17,7 +17,7 @@ from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionReque
 from vllm.entrypoints.openai.models.protocol import BaseModelPath
 from vllm.entrypoints.openai.models.serving import OpenAIServingModels
 from vllm.entrypoints.serve.engine.protocol import ErrorResponse
-from vllm.outputs import RequestOutput
+from vllm.outputs import CompletionOutput, RequestOutput
 from vllm.renderers import TokenizeParams
 from vllm.sampling_params import RequestOutputKind, SamplingParams, StructuredOutputsParams
 from vllm.tokenizers import TokenizerLike
@@ -28,8 +28,10 @@ from vllm.v1.structured_output.request import get_structured_output_key
 from contract.catalog import ChatModel
 from contract.chat.engine import ChatBatch, ChatReply
 from contract.chat.usage import usage_of
-from models.chat.events import Cached, EventStream, reply_body, stop_of
+from models.chat.events import Cached, Choice, EventStream, reply_body, stop_of
 from models.chat.request import answer_reserve
+from models.chat.structures import JSON_KINDS, with_short_gaps
+from models.chat.tools import joined_calls
 from models.chat.turns import TurnRenderer, sentinels_for
 from models.llm.grammars import Grammars, Kind, Refused
 from models.llm.vllm_internals.serving import Cut, CutAtTop, OpenServingChat
@@ -116,8 +118,10 @@ class ChatServing(OpenServingChat):
         if isinstance(rendered, ErrorResponse) or structure is None or structure.all_constraints_none():
             return rendered
         kind, spec = get_structured_output_key(structure)
-        if kind is StructuredOutputOptions.JSON_OBJECT:
-            return rendered
+        if kind in JSON_KINDS:
+            kind, spec = StructuredOutputOptions.STRUCTURAL_TAG, with_short_gaps(kind, spec)
+            request.structured_outputs = StructuredOutputsParams(structural_tag=spec)
+            request.response_format = None  # it is in the tag now
         if kind.name not in get_args(Kind):
             raise Refused("invalid", f"this model needs a grammar of another kind ({kind.name.lower()})")
         grammar = await self._grammars.check(cast(Kind, kind.name), spec, request.cache_salt or "")
@@ -133,9 +137,9 @@ class ChatServing(OpenServingChat):
         **options: Any,
     ) -> ChatReply | ErrorResponse:
         """Returns our reply; else as vLLM's."""
-        cached, ours = Cached(), cast(EngineRequest, request)
+        cached, ours, results = Cached(), cast(EngineRequest, request), list[RequestOutput]()
         answer = await super().chat_completion_full_generator(
-            request, whole(result_generator, cached, ours._counted), *arguments, **options
+            request, whole(result_generator, cached, ours._counted, results), *arguments, **options
         )
         if isinstance(answer, ErrorResponse):
             return answer
@@ -148,9 +152,19 @@ class ChatServing(OpenServingChat):
             cut_tokens=ours.cut_tokens,
         )
         body = reply_body(answer, usage, ours.custom_tools)
+        for choice, output in zip(body["choices"], results[0].outputs, strict=True):
+            if request.tools and choice["finish_reason"] == "length" and "tool_calls" not in choice["message"]:
+                choice["message"] |= self._cut_message(ours, output, results[0])
         tokens = usage["prompt_tokens"], usage["completion_tokens"]
         stop_sequence = next((stop_of(choice.stop_reason) for choice in answer.choices), None)
         return ChatReply(body, *tokens, cached.tokens, ours.cut_tokens, stop_sequence)
+
+    def _cut_message(self, request: EngineRequest, output: CompletionOutput, result: RequestOutput) -> dict[str, Any]:
+        """What a stream would have sent of an answer that was cut: vLLM shows its calls as text, the whole ones too."""
+        (parser, *_) = self.parsers(request, self.renderer.tokenizer, request.chat_template_kwargs)
+        fields = Choice(output.index, parser, request.custom_tools).delta(output, result, request)
+        calls = joined_calls(fields.pop("tool_calls", ()))
+        return {"content": None} | fields | ({"tool_calls": calls} if calls else {})
 
     async def chat_completion_stream_generator(
         self,
@@ -184,9 +198,12 @@ class ChatServing(OpenServingChat):
 
 
 async def whole(
-    results: AsyncGenerator[RequestOutput, None], cached: Cached, counted: Counted | None = None
+    results: AsyncGenerator[RequestOutput, None], cached: Cached, counted: Counted | None, yielded: list[RequestOutput]
 ) -> AsyncGenerator[RequestOutput, None]:
-    """The last of `results`, or all of them as one where they come piece by piece. `cached` is updated with each."""
+    """The last of `results`, or all of them as one where they come piece by piece, which is put into `yielded` too.
+
+    `cached` is updated with each of them.
+    """
     answer: RequestOutput | None = None
     async with aclosing(results):
         async for result in results:
@@ -200,4 +217,5 @@ async def whole(
                 counted(ChatBatch(b"", len(answer.prompt_token_ids or ()), tokens, cached.tokens))
     if answer is not None:
         answer.outputs.sort(key=lambda output: output.index)
+        yielded.append(answer)
         yield answer

@@ -1,8 +1,8 @@
-"""Calls of custom tools, put back from the functions that engines know instead (`contract.chat.tools`)."""
+"""Calls of tools: joined from deltas, and those of custom tools put back from the functions that engines know."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,22 @@ def restore_custom_call(call: dict[str, Any], custom: Collection[str]) -> dict[s
         return call
     text = _text(arguments)
     return {"id": call["id"], "type": "custom", "custom": {"name": name, "input": arguments if text is None else text}}
+
+
+def joined_calls(deltas: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The calls of a whole message, of which a stream would send `deltas`. A call may have been cut anywhere."""
+    calls: dict[int, dict[str, Any]] = {}
+    for delta in deltas:
+        index, fields = delta["index"], {key: value for key, value in delta.items() if key != "index"}
+        call = calls.setdefault(index, fields)
+        if call is not fields:
+            written = call["custom" if "custom" in call else "function"]
+            for name, text in (fields.get("custom") or fields["function"]).items():
+                written[name] = written.get(name, "") + text
+    for call in calls.values():
+        if "function" in call:
+            call["function"].setdefault("arguments", "")
+    return [calls[index] for index in sorted(calls)]
 
 
 def _text(arguments: str, *, partial: bool = False) -> str | None:

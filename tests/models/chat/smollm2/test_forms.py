@@ -69,6 +69,32 @@ async def test_a_forced_tool_is_called(chat: VllmChat, choice: Any, reason: str)
     assert chunks[-1]["choices"][0]["finish_reason"] == reason
 
 
+@pytest.mark.parametrize("max_tokens", [3, 12, 20, 26, 34])
+async def test_an_answer_that_is_cut_amid_its_calls_has_those_that_a_stream_has(
+    chat: VllmChat, max_tokens: int
+) -> None:
+    """Some of them end inside the name, the arguments, or a second call. None shows how the model spells a call."""
+    job = ask("What is the weather in Paris?", tools=[WEATHER], tool_choice="required", max_tokens=max_tokens)
+    (answer,) = (await chat.complete(job)).body["choices"]
+    calls = [call["function"] for call in answer["message"].get("tool_calls", [])]
+    streamed = calls_of(chunks_of(await batches(chat, job)))
+    assert calls == [{"name": call["name"], "arguments": call["arguments"]} for call in streamed]
+    assert not answer["message"]["content"]
+    assert bool(calls) == (max_tokens > 12)  # the name is whole
+
+
+async def test_whitespace_between_parts_of_an_answer_ends(chat: VllmChat) -> None:
+    """Sampled as flatly as can be, a model that may write spaces would write them for ever."""
+    schema = {"type": "object", "properties": {"size": {"enum": [1, 2]}}, "required": ["size"]}
+    form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
+    job = ask(response_format=form, max_tokens=160, temperature=2, n=8, seed=1)
+    for choice in (await chat.complete(job)).body["choices"]:
+        assert json.loads(choice["message"]["content"] or "")["size"] in (1, 2)
+    free = ask(response_format={"type": "json_object"}, max_tokens=64, temperature=2, n=8, seed=1)
+    for choice in (await chat.complete(free)).body["choices"]:
+        assert not re.search(r"\s{17}", re.sub(r'"[^"]*"?', '""', choice["message"]["content"] or ""))
+
+
 CODE = {"type": "custom", "custom": {"name": "run_code", "description": "Runs a line of Python"}}
 
 
