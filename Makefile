@@ -6,7 +6,7 @@ LIBS    ?= cpu
 QWEN    ?= .venv/qwen
 BATCH   ?= .venv/batch
 CLIENTS ?= .venv/conformance
-PEERS := infinity litellm llama
+PEERS := infinity kokoro litellm llama
 TESTERS ?= 2
 
 BIN := .venv/bin
@@ -33,11 +33,11 @@ setup-qwen: $(QWEN)/done ## make an environment for Qwen3-TTS beside .venv (QWEN
 
 setup-batch: $(BATCH)/done ## make one for Ray Data, which puts data sets through models without the graph (BATCH=folder)
 
-serve: setup ## run the graph on http://127.0.0.1:8000 (PROFILE, PORT, WARM=no)
-	@exec $(RUN) launch configs/$(PROFILE).yaml --port $(PORT) $(if $(filter no,$(WARM)),,--warm)
+serve: setup ## run the graph on http://127.0.0.1:8000 (PROFILE, PORT, WARM=no, SMALL=yes)
+	@exec $(RUN) launch configs/$(PROFILE).yaml --port $(PORT) $(if $(filter no,$(WARM)),,--warm) $(if $(filter yes,$(SMALL)),--small)
 
 weights: setup ## fetch and verify the weights of PROFILE, so that `make serve` needs no network
-	@$(RUN) launch configs/$(PROFILE).yaml --weights-only
+	@$(RUN) launch configs/$(PROFILE).yaml --weights-only $(if $(filter yes,$(SMALL)),--small)
 
 test: setup-dev weights ## what to run before a push: 10 minutes on two cores
 	@$(TOGETHER) -m "not ($(LONG) or cluster)"

@@ -19,6 +19,7 @@ What a request does is in `deployments/ingress/flows/`; how it is billed, in `st
 # No postponed annotations here: Serve reads the type of `args` to validate a config file against it.
 
 import logging
+import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -51,6 +52,7 @@ class GraphArgs(BaseModel):
 
     Attributes:
         profile: whose models are set up.
+        without: ids of its models that are not.
         operator, country: who runs them, and where (ISO 3166-1): every decision names both.
         only_pinned_weights: nothing is loaded whose files are not pinned by their hashes.
         fork_server: engines without a GPU start from a process that has imported what they import.
@@ -59,6 +61,7 @@ class GraphArgs(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     profile: str = "embedded"
+    without: tuple[str, ...] = ()
     operator: OperatorName = Operator().name
     country: Country = Operator().country
     only_pinned_weights: bool = False
@@ -74,7 +77,8 @@ def build(args: GraphArgs) -> Application:
     if args.country == UNKNOWN_COUNTRY:
         log.warning("decisions will name no country; set `country` in the args of the profile `%s`", args.profile)
     operator = Operator(name=args.operator, country=args.country)
-    catalog = configs.load(args.profile).model_copy(update={"operator": operator})
+    catalog = configs.load_set_up(args.profile, os.environ, args.without)
+    catalog = catalog.model_copy(update={"operator": operator})
     refuse(Plan(catalog, args.ingress.replicas, args.only_pinned_weights), Site.of_process())
     return wire(catalog, args.ingress, fork_server=args.fork_server)
 

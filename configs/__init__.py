@@ -13,6 +13,8 @@ ray.env                 environment of every Ray process
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,9 @@ from contract.catalog import CATALOG_TYPES, Catalog, Model, SpeechModel, VoiceDe
 from contract.decisions.questions import Preset
 from contract.errors import ApiError
 
-__all__ = ["FOLDER", "PROFILES", "CatalogError", "load", "load_presets", "profiles"]
+__all__ = ["FOLDER", "PROFILES", "CatalogError", "load", "load_presets", "load_set_up", "profiles"]
+
+log = logging.getLogger(f"parlance.{__name__}")
 
 FOLDER = Path(__file__).parent
 
@@ -60,6 +64,28 @@ def load(profile: str, folder: Path = FOLDER / "catalog") -> Catalog:
         traits=traits,
         **kinds,
     )
+
+
+def load_set_up(profile: str, environ: Mapping[str, str], without: Collection[str] = ()) -> Catalog:
+    """The catalogue as a start with the variables `environ` sets it up. Raises CatalogError.
+
+    It leaves out the models `without`, and those of a provider whose key is missing, which the log names: what runs
+    here must not wait for a secret of somebody else.
+    """
+    catalog = load(profile)
+    deployed = {model.id: model for model in catalog.deployed()}
+    if unknown := set(without) - {model.id for model in catalog.models()}:
+        raise CatalogError(f"`without` names `{min(unknown)}`, which is no model; there are {', '.join(deployed)}")
+    keyless = {id: variable for id, model in deployed.items() if (variable := _missing_key(model, environ))}
+    for id, variable in keyless.items():
+        log.warning("`%s` is switched off: it needs the key of its provider in `%s`", id, variable)
+    return catalog.without({*without, *keyless})
+
+
+def _missing_key(model: Model, environ: Mapping[str, str]) -> str | None:
+    """The variable that must hold a provider's key, where it does not."""
+    variable: str | None = model.serving.options.get("key_variable") if model.serving else None
+    return variable if variable and not environ.get(variable, "").strip() else None
 
 
 def load_presets(folder: Path = FOLDER / "presets") -> dict[str, Preset]:

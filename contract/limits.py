@@ -81,7 +81,7 @@ KEY_CACHE_S = 5
 SCHEMA_COMPILE_S = 10
 """Seconds of processor time for compiling the form of an answer to a grammar."""
 SCHEMA_STEP_MS = 5
-"""Milliseconds of processor time for finding the tokens that such a grammar allows next."""
+"""Milliseconds of processor time for finding the tokens that such a grammar allows next, of 50,000 that there are."""
 REGEX_STATES = 512
 """States of the automaton of a regular expression that an answer must match."""
 KEPT_REPLIES = 100_000

@@ -4,6 +4,7 @@
     python -m launch check PROFILE               check/: why a profile cannot work here, and what it takes
     python -m launch weights COMMAND             weights.py: fetch, verify, list, pin and lock weights
 
+selection.py     which models of a config file this machine runs, and which of them it wakes
 environment.py   what the Ray processes inherit
 welcome.py       the message that says the graph is ready, and what to try
 """

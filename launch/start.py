@@ -27,13 +27,11 @@ from rich.console import Console
 from contract import VERSION
 from contract.catalog import Model
 from launch.environment import ROOT, prepare_environment
+from launch.selection import leave_out_large, memory_gib, wake_chat, woken
 from launch.welcome import say_ready
 
 if TYPE_CHECKING:
     from launch.check.faults import Plan
-
-GRAPH = "graph:build"
-"""Builder of the graph, as Serve config files name it. Those of tests and benchmarks take other arguments."""
 
 console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
 
@@ -50,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         home = Path(os.environ.get("PARLANCE_HOME", "var")).resolve()
         os.environ["PARLANCE_HOME"] = str(home)
         if args.weights_only:
-            plans = _plans(config)
+            plans = _plans(config, small=args.small)
             _refuse(plans)
             _fetch_weights(_models(plans), offline=args.offline)
             return
@@ -58,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _check_port(http["host"], http["port"])
         with tempfile.TemporaryDirectory(prefix="parlance-", ignore_cleanup_errors=True) as run:
             prepare_environment(home, Path(run))
-            models = _models(_plans(config))
+            models = _models(_plans(config, small=args.small))
             if args.warm:
                 wake_chat(config, models)
             built = _build(config)
@@ -66,19 +64,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
             serve_until_stopped(config, built, models, http, home)
     except StartError as error:
         sys.exit(f"parlance: {error}")
-
-
-def wake_chat(config: dict[str, Any], models: list[Model]) -> None:
-    """Has the ingress wake the first chat model once the graph runs, unless the config file says what to wake."""
-    chat = [model.id for model in models if model.noun == "chat"]
-    for app in config["applications"]:
-        if app["import_path"] == GRAPH and chat:
-            app["args"].setdefault("ingress", {}).setdefault("warm", chat[:1])
-
-
-def woken(config: dict[str, Any]) -> list[str]:
-    """Ids of the models that the ingress wakes."""
-    return [model for app in config["applications"] for model in app["args"].get("ingress", {}).get("warm", ())]
 
 
 def serve_until_stopped(
@@ -109,6 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("config", nargs="?", type=Path, default=default, help="Serve config file (default: embedded)")
     parser.add_argument("--port", type=int, help="HTTP port that replaces the config file's")
     parser.add_argument("--warm", action="store_true", help="start the chat engine as soon as the graph is ready")
+    parser.add_argument("--small", action="store_true", help="without the models that want 8 GiB of memory")
     parser.add_argument("--weights-only", action="store_true", help="fetch and verify the weights, then stop")
     parser.add_argument(
         "--offline", action="store_true", help="never use the network: the weights must be on this machine"
@@ -135,12 +121,16 @@ def _check_port(host: str, port: int) -> None:
             ) from None
 
 
-def _plans(config: dict[str, Any]) -> list[Plan]:
-    """What a config file deploys. Raises StartError."""
+def _plans(config: dict[str, Any], *, small: bool) -> list[Plan]:
+    """What a config file deploys here; what is too large is left out of it. Raises StartError."""
     from configs import CatalogError
     from launch.check.faults import plan_of
 
+    gib = 0 if small else memory_gib()
     try:
+        if left_out := leave_out_large(config, gib):
+            why = "as you asked for small models" if small else f"because this machine has {gib:.1f} GiB of memory"
+            console.print(f"left out, {why}: {', '.join(left_out)}")
         return [plan_of(app["args"]) for app in config["applications"]]
     except CatalogError as error:
         raise StartError(str(error)) from None

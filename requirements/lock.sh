@@ -41,5 +41,6 @@ beside uv
 beside conformance
 beside audit
 beside peer-litellm
+beside peer-kokoro
 beside peer-llama --no-deps
 beside peer-infinity --override cpu-overrides.txt --no-emit-package torch  # which is taken from the main environment

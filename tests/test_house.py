@@ -26,7 +26,7 @@ ROOMS = (
     "state",
     "text",
 )
-FILES = 338  # 8 bits, the short encoder and Pico brought six, heads and loading of vLLM two, JSON's whitespace one
+FILES = 339  # 8 bits, the short encoder, Pico brought six, heads and loading two, JSON's whitespace, selection one each
 LONGEST_FILE = 250
 LONGEST_FUNCTION = 43
 LONGEST_TEST_FILE = 425

@@ -7,7 +7,7 @@
 
 A ratio divides ours by something that runs on the same machine in the same run, so it can be compared with one of
 another day. It still varies by a tenth from run to run and differs between kinds of processors: a line that says `slid`
-is a reason to run that benchmark as a whole, and no verdict. The exit status is 0 whatever slid.
+is a reason to run that benchmark as a whole, and no verdict. The exit status is 0 whatever slid, 1 where one failed.
 """
 
 from __future__ import annotations
@@ -56,11 +56,14 @@ def main() -> None:
     print(HEAD)
     results: dict[str, Ratios] = {}
     for name in options.names or BENCHMARKS:
-        results[name] = _run(name)
-        print(rows(name, results[name], committed.get(name, {})), flush=True)
+        if (ratios := _run(name)) is not None:
+            results[name] = ratios
+            print(rows(name, ratios, committed.get(name, {})), flush=True)
     print(f"load average {os.getloadavg()[0]:.1f}")
     if options.keep:
         COMMITTED.write_text(text_of(committed | results), "utf-8")
+    if failed := [name for name in options.names or BENCHMARKS if name not in results]:
+        sys.exit(f"failed: {', '.join(failed)}; `python -m benchmarks.speed NAME` runs one alone")
 
 
 def _measured(name: str) -> Ratios:
@@ -69,12 +72,12 @@ def _measured(name: str) -> Ratios:
         return ratios(folder)
 
 
-def _run(name: str) -> Ratios:
-    """The ratios of one benchmark, which has a process of its own: its imports must not weigh on the next."""
+def _run(name: str) -> Ratios | None:
+    """The ratios of one benchmark, None where it failed. Its imports must not weigh on the next: it is a process."""
     command = [sys.executable, "-m", "benchmarks.speed.quick", "--one", name]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
-        raise SystemExit(f"the benchmark {name} failed; `python -m benchmarks.speed {name}` runs it alone")
+        return None
     ratios: Ratios = json.loads(done.stdout.splitlines()[-1])
     return ratios
 

@@ -6,7 +6,9 @@
 
 The embedded engine says a sentence in English, which Kokoro speaks, and one in Dutch, which espeak-ng speaks in a
 thousandth of the time, so that it shows what the graph takes. In turns within one run: the adapter, encoded and
-marked as always, in a process of its own; and the whole graph, with HAProxy, keys, limits and bills.
+marked as always, in a process of its own; and the whole graph, with HAProxy, keys, limits and bills. Beside them
+kokoro-onnx, the library that most people run Kokoro with, on the weights as they are published, where `make bench` has
+made its environment; it gives samples, which nobody encodes.
 A last part plays long texts on 16 streams at once and watches the memory of the ingress.
 """
 
@@ -27,7 +29,9 @@ import psutil
 
 from benchmarks.servers import ROOT, Server, parlance, working_folder
 from benchmarks.speed.load import Job, cuts_ms, measure
+from benchmarks.speed.peers import of_its_own
 from contract.speech.engine import SpeechJob
+from models.weights.store import ensure
 
 MODEL = "supertonic-3"
 
@@ -49,6 +53,8 @@ CASES = (
 LONG_TEXT = (CASES[-1].text + " ") * 48
 BARE = "adapter in a process of its own"
 WHOLE = "the whole graph"
+PEER = "kokoro-onnx in a process of its own"
+PEER_VOICE = "af_heart"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +106,18 @@ def measure_adapter(case: Case, streams: int) -> tuple[Figures, float]:
     """The figures, and how many seconds the sentence lasts."""
     as_json = json.dumps(asdict(case))
     command = [sys.executable, "-m", "benchmarks.speed.speech", "--adapter", as_json, str(streams)]
+    return told_by(command)
+
+
+def measure_peer(python: Path, case: Case, streams: int) -> Figures:
+    """The same of kokoro-onnx, by the interpreter that has it."""
+    asked = {"text": case.text, "voice": PEER_VOICE, "streams": streams, "seconds": case.seconds}
+    program = str(ROOT / "benchmarks/speed/kokoro_peer.py")
+    return told_by([str(python), "-P", program, str(ensure("kokoro-82m")), json.dumps(asked)])[0]
+
+
+def told_by(command: list[str]) -> tuple[Figures, float]:
+    """What a closed loop in another process tells at its end."""
     done = json.loads(subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout)
     rate = len(done["whole_s"]) / done["elapsed_s"]
     first, whole = cuts_ms(done["first_s"]), cuts_ms(done["whole_s"])
@@ -165,14 +183,12 @@ def compare(rounds: int, is_bare: bool) -> str:
 
 def ratios(folder: Path) -> dict[str, float]:
     """The whole graph divided by the adapter alone: the time to the first byte of one stream, of a short run."""
+    case = replace(CASES[0], seconds=4)
     with parlance(folder) as server:
-        shares = {}
-        for case in (replace(case, seconds=4) for case in CASES):
-            measure(load(server, case.text, case.language, 1, 0.5))  # wakes the engine
-            bare, sound_s = measure_adapter(case, 1)
-            whole = measure_graph(server, case, 1, sound_s)
-            shares[f"{case.language}, time to first byte"] = whole.first_ms[0] / bare.first_ms[0]
-    return shares
+        measure(load(server, case.text, case.language, 1, 0.5))  # wakes the engine
+        bare, sound_s = measure_adapter(case, 1)
+        whole = measure_graph(server, case, 1, sound_s)
+    return {f"{case.language}, time to first byte": whole.first_ms[0] / bare.first_ms[0]}
 
 
 Found = dict[tuple[str, int, str], Figures]
@@ -185,6 +201,8 @@ def _round(server: Server | None) -> Found:
         for streams in case.streams:
             bare, sound_s = measure_adapter(case, streams)
             results[case.language, streams, BARE] = bare
+            if case is CASES[0] and (python := of_its_own("kokoro")):
+                results[case.language, streams, PEER] = measure_peer(python, case, streams)
             if server:
                 results[case.language, streams, WHOLE] = measure_graph(server, case, streams, sound_s)
     return results

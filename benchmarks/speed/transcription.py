@@ -4,7 +4,8 @@
     python -m benchmarks.speed.transcription --rounds 3 --minutes 15 --only speed long uploads bodies
 
 speed      clips of 5 and 60 s: the adapter in a process of its own, and the whole graph (HAProxy, keys, limits,
-           bills), in turns; the adapter also without batches
+           bills), in turns; the adapter also without batches; and faster-whisper on the same weights, as its page
+           calls it: eight bits, five beams, silence passed over, with batches and without
 long       one recording of `--minutes`, uploaded under a ticket: seconds until its transcript, memory of the ingress
 uploads    8 uploads of 100 MiB at once: memory of the ingress, MB/s
 bodies     10 requests a second with 4.5 MiB each, over an engine that answers at once: how long a small request beside
@@ -26,6 +27,7 @@ import subprocess
 import sys
 import time
 import wave
+from collections import defaultdict
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -38,6 +40,7 @@ from benchmarks.speed.speech import ingress_rss_mib
 from contract.limits import RECORDING_BODY_BYTES, UPLOAD_BYTES
 from contract.speech.engine import SpeechJob
 from contract.transcription.engine import TranscriptionJob
+from models.weights.store import ensure
 
 MODEL = "whisper-large-v3"
 CLIPS_S = (5, 60)
@@ -105,10 +108,34 @@ async def drive_adapter(recording: bytes, options: dict[str, Any]) -> dict[str, 
 
 def measure_adapter(clip: Path, **options: Any) -> tuple[float, float]:
     """Seconds that it took, and that it lasts."""
-    command = [sys.executable, "-m", "benchmarks.speed.transcription", "--adapter", str(clip), json.dumps(options)]
+    return told_by("--adapter", str(clip), json.dumps(options))
+
+
+def measure_library(clip: Path, *, batches: bool) -> float:
+    """Seconds that faster-whisper took."""
+    return told_by("--library", str(clip), json.dumps(batches))[0]
+
+
+def told_by(*arguments: str) -> tuple[float, float]:
+    """What this program says in another process: seconds that it took, and that the recording lasts."""
+    command = [sys.executable, "-m", "benchmarks.speed.transcription", *arguments]
     output = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout
     results = json.loads(output.splitlines()[-1])
     return results["took_s"], results["duration_s"]
+
+
+def drive_library(clip: Path, batches: bool) -> dict[str, float]:
+    """One recording through faster-whisper alone, once it is warm."""
+    from faster_whisper import BatchedInferencePipeline, WhisperModel
+
+    whisper = WhisperModel(str(ensure("whisper-base")), device="cpu", compute_type="int8")
+    model: Any = BatchedInferencePipeline(model=whisper) if batches else whisper
+    for _ in range(2):
+        started_s = time.perf_counter()
+        segments, about = model.transcribe(str(clip), language="en", beam_size=5, vad_filter=True)
+        list(segments)
+        took_s = time.perf_counter() - started_s
+    return {"took_s": took_s, "duration_s": about.duration}
 
 
 def transcribed(server: Server, clip: Path) -> float:
@@ -131,21 +158,28 @@ def transcribed(server: Server, clip: Path) -> float:
 
 def speed(server: Server, folder: Path, rounds: int) -> None:
     """A table."""
-    print("| clip | adapter, x real time | without batches | whole graph | graph / adapter |\n|---|---|---|---|---|")
+    print(
+        "| clip | adapter, x real time | without batches | whole graph | graph / adapter "
+        "| faster-whisper in batches, alone | graph / the quicker |\n|---|---|---|---|---|---|---|"
+    )
     for seconds in CLIPS_S:
         clip = spoken(seconds, folder / f"{seconds}.opus")
-        bare: list[float] = []
-        single: list[float] = []
-        whole: list[float] = []
+        took: defaultdict[str, list[float]] = defaultdict(list)
         transcribed(server, clip)
         for _ in range(rounds):
             took_s, lasts_s = measure_adapter(clip)
-            bare.append(took_s)
-            single.append(measure_adapter(clip, batch_size=1)[0])
-            whole.append(transcribed(server, clip))
-        a, b, c = (statistics.median(results) for results in (bare, single, whole))
+            took["adapter"].append(took_s)
+            took["single"].append(measure_adapter(clip, batch_size=1)[0])
+            took["graph"].append(transcribed(server, clip))
+            took["batched library"].append(measure_library(clip, batches=True))
+            took["library"].append(measure_library(clip, batches=False))
+        of = {name: statistics.median(samples) for name, samples in took.items()}
+        rates = {name: f"{lasts_s / median_s:.1f}" for name, median_s in of.items()}
         print(
-            f"| {lasts_s:.0f} s | {lasts_s / a:.1f} | {lasts_s / b:.1f} | {lasts_s / c:.1f} | {c / a:.2f} |", flush=True
+            f"| {lasts_s:.0f} s | {rates['adapter']} | {rates['single']} | {rates['graph']} "
+            f"| {of['graph'] / of['adapter']:.2f} | {rates['batched library']}, {rates['library']} "
+            f"| {of['graph'] / min(of['batched library'], of['library']):.2f} |",
+            flush=True,
         )
 
 
@@ -290,8 +324,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20, help="of large bodies")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--adapter", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--library", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--probe", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.library:
+        print(json.dumps(drive_library(Path(options.library[0]), json.loads(options.library[1]))))
+        return
     if options.adapter:
         print(
             json.dumps(

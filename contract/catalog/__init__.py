@@ -15,7 +15,7 @@ nobody has named is `UNKNOWN_COUNTRY`, and a start says so in the log.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Annotated
 
 from pydantic import AfterValidator, StringConstraints
@@ -134,6 +134,16 @@ class Catalog(Frozen):
     def deployed(self) -> Iterator[Model]:
         """The models that this profile runs."""
         return (model for model in self.models() if model.serving)
+
+    def without(self, ids: Container[ModelId]) -> Catalog:
+        """The same catalogue, in which the models `ids` are known but not set up."""
+
+        def left(models: dict[ModelId, Model]) -> dict[ModelId, Model]:
+            return {
+                id: model.model_copy(update={"serving": None}) if id in ids else model for id, model in models.items()
+            }
+
+        return self.model_copy(update={noun: left(getattr(self, noun)) for noun in CATALOG_TYPES})
 
 
 CATALOG_TYPES: dict[str, type[Model]] = {

@@ -62,6 +62,7 @@ class Serving(Frozen):
         deadline_s: seconds for the whole call (a stream: for its first item), then 504.
         idle_s: seconds without a request after which the last replica stops.
         load_s: expected seconds of a cold start, until one has been measured.
+        machine_gib: `make serve` leaves the model out on a machine with less memory; None where any will do.
         threads: CPU threads of the model; None leaves it to the library.
         deployment: Serve's deployment options under Serve's names, e.g. `autoscaling_config`, `ray_actor_options` and
             `placement_group_bundles`. Ray checks them when the graph starts.
@@ -85,6 +86,7 @@ class Serving(Frozen):
     deadline_s: PositiveFloat = 300
     idle_s: PositiveFloat = 300
     load_s: PositiveFloat = 30
+    machine_gib: PositiveFloat | None = None
     threads: PositiveInt | None = None
     deployment: dict[str, Any] = {}
 

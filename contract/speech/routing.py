@@ -102,9 +102,12 @@ def _style(request: SpeechRequest, model: SpeechModel) -> str | None:
 
 
 def default_engine(engines: Mapping[str, SpeechModel], today: date) -> SpeechModel:
-    """The engine that speaks where nothing else decides. The loader refuses a catalogue that has none today."""
-    days = {model.default_since: model for model in engines.values() if model.default_since}
-    return days[max(day for day in days if day <= today)]
+    """The engine that speaks where nothing else decides: of those that are set up, if any is.
+
+    The loader refuses a catalogue that has none today.
+    """
+    begun = [model for model in engines.values() if model.default_since and model.default_since <= today]
+    return max([model for model in begun if model.serving] or begun, key=lambda model: model.default_since or date.min)
 
 
 def without_region(code: str) -> str:

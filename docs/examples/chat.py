@@ -15,7 +15,7 @@ from graph import connect
 
 g = connect()
 print("chat models that are set up:", *g.chat)
-chat = g.chat["smollm2-135m-instruct"]
+chat = g.chat["qwen2.5-coder-0.5b-instruct"]
 
 # %% A question. Fields are those of POST /chat/completions.
 reply = chat.complete("Name the capital of France.", temperature=0, max_tokens=32)

@@ -73,8 +73,8 @@ class UnfitProfileError(Exception):
 
 
 def plan_of(args: Mapping[str, Any]) -> Plan:
-    """The plan in the `args` of a Serve config file. Raises CatalogError."""
-    catalog = configs.load(args.get("profile", "embedded"))
+    """The plan in the `args` of a Serve config file, with the variables of this process. Raises CatalogError."""
+    catalog = configs.load_set_up(args.get("profile", "embedded"), os.environ, args.get("without", ()))
     ingress = args.get("ingress", {})
     only_pinned = args.get("only_pinned_weights", False)
     return Plan(catalog, ingress.get("replicas", 1), only_pinned, ingress.get("public_url"))

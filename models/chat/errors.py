@@ -12,7 +12,7 @@ from contract.chat.engine import ChatJob
 from contract.chat.request import ChatRequest
 from contract.completions import CompletionRequest
 from contract.errors import INVALID_REQUEST, UPSTREAM_ERROR, ApiError
-from contract.limits import SCHEMA_COMPILE_S, SCHEMA_STEP_MS
+from contract.limits import SCHEMA_COMPILE_S
 from models.llm.grammars import Grammars, Kind, Refused, Syntax
 
 GRAMMAR_ERRORS = ("Invalid grammar specification", "Grammar error")
@@ -50,10 +50,7 @@ def schema_refused(refusal: Refused, param: str) -> ApiError:
             if refusal.detail:
                 why = f"has a part that no answer can match: nothing can follow after `{refusal.detail}`"
         case "slow":
-            why = (
-                f"is too slow to apply: {refusal.detail} ms for a token; at most {SCHEMA_STEP_MS} ms are allowed. "
-                "Give it fewer branches that match the same text"
-            )
+            why = f"is too slow to apply: {refusal.detail}. Give it fewer branches that match the same text"
         case "time":
             why = f"takes longer than {SCHEMA_COMPILE_S} s to compile; give it fewer and smaller bounds"
         case _:

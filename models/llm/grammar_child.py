@@ -7,7 +7,7 @@ It reads lines and answers each with one: first the vocabulary, as xgrammar writ
          {"bytes": 39640, "grammar": "root ::= ..."}
          {"reason": "invalid", "refused": "why xgrammar does not take it"}
          {"reason": "empty", "refused": "the text that nothing can follow"}
-         {"reason": "slow", "refused": "33"}      milliseconds of the dearest token
+         {"reason": "slow", "refused": "33 ms for a token; at most 5 ms are allowed"}
          {"died": "time"}                         also "memory"
 
 A list of texts and a regular expression come back as a grammar. This process imports xgrammar once and stores nothing

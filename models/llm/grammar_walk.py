@@ -22,6 +22,8 @@ WALKS = 4
 """Walks from the beginning of an answer, and from the tools together; at least one from each tool."""
 SLOW_STEPS = 4
 """Steps beyond the bound that end a walk; one step of so many times the bound does, too. Fewer may be noise."""
+VOCABULARY = 50_000
+"""Tokens that a small model knows."""
 TRIES = 3
 """How often a slow walk is repeated: what others do on a machine counts as processor time, too."""
 SHOWN_BYTES = 60
@@ -41,7 +43,7 @@ class GrammarFault(NamedTuple):
 
     Attributes:
         reason: `empty`, where no token may come next and the answer is not complete, or `slow`.
-        detail: the text that nothing can follow, or the milliseconds of the slowest token.
+        detail: the text that nothing can follow, or the milliseconds of the slowest token and those that are allowed.
     """
 
     reason: str
@@ -80,7 +82,11 @@ class Ground:
         self._quoting = np.array([b'"' in text for text in self._tokens], dtype=bool)
 
     def fault(self, compiled: Any, beginnings: list[str], step_ms: float) -> GrammarFault | None:
-        """The first fault of a grammar on walks from each of `beginnings` that it allows."""
+        """The first fault of a grammar on walks from each of `beginnings` that it allows.
+
+        `step_ms` is for a vocabulary of `VOCABULARY`. A larger one has more in proportion: its model has longer steps.
+        """
+        step_ms *= max(1.0, len(self._tokens) / VOCABULARY)
         self._uses = np.zeros(len(self._tokens), dtype=np.uint16)
         each = max(1, WALKS // max(1, len(beginnings) - 1))
         walks = [beginning for beginning in beginnings for _ in range(each if beginning else WALKS)]
@@ -116,7 +122,7 @@ class Ground:
             cost_ms = (time.process_time() - since) * 1000
             excess, longest_ms = excess + cost_ms // step_ms, max(longest_ms, cost_ms)
             if excess >= SLOW_STEPS:
-                return GrammarFault("slow", f"{longest_ms:.0f}")
+                return GrammarFault("slow", f"{longest_ms:.0f} ms for a token; at most {step_ms:.0f} ms are allowed")
             token = self._next(mask[0], openers if step < STEPS // 2 else CLOSERS, text.count(b'"') % 2 == 1, stays)
             if token is None:
                 is_stuck = not mask.any() and not matcher.is_completed()

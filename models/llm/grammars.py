@@ -72,7 +72,7 @@ class Refused(ValueError):
 
     Attributes:
         reason: `invalid`, `empty`, `slow`, `time` or `memory`.
-        detail: what is invalid, the text that nothing can follow, or the milliseconds of a token.
+        detail: what is invalid, the text that nothing can follow, or what a token costs and may.
     """
 
     def __init__(self, reason: str, detail: str = "") -> None:

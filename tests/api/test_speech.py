@@ -349,8 +349,15 @@ async def test_403_voice_not_in_plan(api: Api) -> None:
 
 async def test_503_engine_not_configured(api: Api) -> None:
     bare = api.without("voxtral-mini-tts")
-    assert refused(await speak(bare), 503, "not_configured")["type"] == "server_error"
+    assert refused(await speak(bare, provider="mistral"), 503, "not_configured")["type"] == "server_error"
     assert (await speak(bare, voice="M1")).status_code == 200
+
+
+async def test_where_the_default_engine_is_not_set_up_the_one_before_it_speaks(api: Api) -> None:
+    """So a service without the key of Mistral's API speaks, and no text leaves the house."""
+    reply = await speak(api.without("voxtral-mini-tts"))
+    assert (reply.status_code, reply.headers["x-voice-provider"]) == (200, "supertonic")
+    assert (await speak(api)).headers["x-voice-provider"] == "mistral"
 
 
 async def test_the_header_prefix_can_be_another(api: Api) -> None:

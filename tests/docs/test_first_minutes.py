@@ -31,8 +31,8 @@ def test_the_chat_model_is_woken() -> None:
     told = config()
     launch.wake_chat(told, EMBEDDED)
     args = GraphArgs.model_validate(told["applications"][0]["args"])
-    assert args.ingress.warm == ("smollm2-135m-instruct",)
-    assert launch.woken(told) == ["smollm2-135m-instruct"]
+    assert args.ingress.warm == ("qwen2.5-coder-0.5b-instruct",)
+    assert launch.woken(told) == ["qwen2.5-coder-0.5b-instruct"]
 
 
 @pytest.mark.parametrize(

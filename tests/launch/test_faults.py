@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import yaml
 import configs
 import graph
 from contract.catalog import Catalog
+from contract.speech.routing import default_engine
 from launch.check.faults import CHECKS, Plan, Site, UnfitProfileError, faults, plan_of, refuse
 from models.weights import store
 
@@ -30,8 +32,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def changed(**serving: Any) -> Catalog:
-    """The embedded catalogue with another serving table of its chat model."""
-    (model,) = (model for model in EMBEDDED.chat.values() if model.serving)
+    """The embedded catalogue with another serving table of its small chat model, and without the other."""
+    model = EMBEDDED.chat["smollm2-135m-instruct"]
     assert model.serving
     other = model.model_copy(update={"serving": model.serving.model_copy(update=serving)})
     return EMBEDDED.model_copy(update={"chat": {model.id: other}})
@@ -249,3 +251,24 @@ def test_a_plan_reads_what_a_config_file_says() -> None:
     assert (plan.catalog.profile, plan.ingress_replicas, plan.only_pinned) == ("twins", 3, True)
     plan = plan_of({})
     assert (plan.catalog.profile, plan.ingress_replicas, plan.only_pinned) == ("embedded", 1, False)
+
+
+def test_a_plan_leaves_out_what_a_config_file_does_not_want() -> None:
+    every = {model.id for model in plan_of({}).catalog.deployed()}
+    smaller = plan_of({"without": ["smollm2-135m-instruct", "whisper-large-v3"]}).catalog
+    assert {model.id for model in smaller.deployed()} == every - {"smollm2-135m-instruct", "whisper-large-v3"}
+    assert "smollm2-135m-instruct" in smaller.chat  # known, and not set up
+    with pytest.raises(configs.CatalogError, match="`without` names `smollm3`, which is no model; there are qwen2"):
+        plan_of({"without": ["smollm3"]})
+
+
+@pytest.mark.parametrize(("key", "is_set_up"), [(None, False), (" ", False), ("secret", True)])
+def test_an_engine_of_a_provider_is_set_up_where_its_key_is(
+    key: str | None, is_set_up: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    catalog = configs.load_set_up("production", {} if key is None else {"MISTRAL_API_KEY": key})
+    assert ("voxtral-mini-tts" in {model.id for model in catalog.deployed()}) == is_set_up
+    told = "`voxtral-mini-tts` is switched off: it needs the key of its provider in `MISTRAL_API_KEY`"
+    assert (told in caplog.messages) != is_set_up
+    speaks = default_engine({model.provider: model for model in catalog.speech.values()}, date(2026, 10, 1))
+    assert speaks.id == ("voxtral-mini-tts" if is_set_up else "supertonic-3")

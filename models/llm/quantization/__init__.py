@@ -22,13 +22,13 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models.cpu import multiplies_int8
 from models.llm.quantization.rotation import balance, turn
-from models.llm.quantization.rounding import rounded, sensitive_layers
+from models.llm.quantization.rounding import rounded, sensitive_layers, spread_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -73,49 +73,60 @@ def save(model: Any, tokenizer: Any, folder: Path) -> None:
         balance(model.model.layers, peaks(model, texts))
         sensitive = sensitive_layers(model, torch.cat([text[:, :SAMPLE_TOKENS] for text in texts]))
         ignored = [f"model.layers.{layer}.mlp.down_proj" for layer in sensitive]
-        _write(model, inputs_of(model, texts), ignored, folder)
+        _write(model, texts, ignored, folder)
     tokenizer.save_pretrained(folder)
 
 
 def peaks(model: Any, texts: Sequence[Tensor]) -> list[Tensor]:
     """The largest input of each channel of each layer's `down_proj`, but for first tokens, which stand out."""
-    parts = [f"model.layers.{layer}.mlp.down_proj" for layer in range(len(model.model.layers))]
-    inputs = inputs_of(model, texts, without_first=True)
-    return [inputs[part].abs().amax(0) for part in parts]
-
-
-def inputs_of(model: Any, texts: Sequence[Tensor], *, without_first: bool = False) -> dict[str, Tensor]:
-    """What the linear layers are given (tokens, channels), by their names; those with one input share it."""
     import torch
 
-    inputs_by_name: dict[str, list[Tensor]] = {}
+    parts = [f"model.layers.{layer}.mlp.down_proj" for layer in range(len(model.model.layers))]
+    inputs = inputs_of(model, texts, parts)
+    return [torch.cat([text[1:] for text in inputs[part]]).abs().amax(0) for part in parts]
+
+
+def inputs_of(model: Any, texts: Sequence[Tensor], parts: Collection[str]) -> dict[str, list[Tensor]]:
+    """What the modules `parts` are given for each text (tokens, channels), by their names."""
+    inputs_by_name: dict[str, list[Tensor]] = {part: [] for part in parts}
 
     def note(name: str) -> Callable[..., None]:
-        return lambda _part, inputs: inputs_by_name.setdefault(name, []).append(inputs[0][0, without_first:])
+        return lambda _part, inputs: inputs_by_name[name].append(inputs[0][0])
 
-    linear = {name: part for name, part in model.named_modules() if isinstance(part, torch.nn.Linear)}
-    hooks = [part.register_forward_pre_hook(note(name)) for name, part in linear.items()]
+    hooks = [model.get_submodule(part).register_forward_pre_hook(note(part)) for part in parts]
     for text in texts:
         model(text)
     for hook in hooks:
         hook.remove()
-    return {name: torch.cat(inputs) for name, inputs in inputs_by_name.items()}
+    return inputs_by_name
 
 
-def _write(model: Any, inputs: dict[str, Tensor], ignored: Sequence[str], folder: Path) -> None:
+def _write(model: Any, texts: Sequence[Tensor], ignored: Sequence[str], folder: Path) -> None:
+    import torch
     from safetensors.torch import save_file
 
     folder.mkdir()
-    tensors: dict[str, Tensor] = {}
-    for name, tensor in model.state_dict().items():
-        part = name.removesuffix(".weight")
-        if name.endswith(".weight") and part in inputs and part not in ignored:
-            tensors[name], tensors[f"{part}.weight_scale"] = rounded(tensor, inputs[part])
-        else:
-            tensors[name] = tensor.bfloat16()
+    groups = [[part for part in group if part not in ignored] for group in sharing_one_input(model)]
+    inputs = inputs_of(model, texts, [group[0] for group in groups if group])
+    tensors = {name: tensor.bfloat16() for name, tensor in model.state_dict().items()}
+    for group in filter(None, groups):
+        spread = spread_of(torch.cat(inputs.pop(group[0])))
+        for part in group:
+            name = f"{part}.weight"
+            tensors[name], tensors[f"{name}_scale"] = rounded(model.get_submodule(part).weight, spread)
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     config = model.config.to_dict() | {"dtype": "bfloat16", "quantization_config": quantization_config(ignored)}
     (folder / "config.json").write_text(json.dumps(config, indent=1))
+
+
+def sharing_one_input(model: Any) -> list[list[str]]:
+    """All linear layers by their names; those of a group are given the same."""
+    groups = [["lm_head"]]
+    for layer in range(len(model.model.layers)):
+        attention, mlp = f"model.layers.{layer}.self_attn", f"model.layers.{layer}.mlp"
+        groups.append([f"{attention}.q_proj", f"{attention}.k_proj", f"{attention}.v_proj"])
+        groups += [[f"{attention}.o_proj"], [f"{mlp}.gate_proj", f"{mlp}.up_proj"], [f"{mlp}.down_proj"]]
+    return groups
 
 
 def quantization_config(ignored: Sequence[str]) -> dict[str, Any]:

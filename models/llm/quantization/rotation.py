@@ -26,8 +26,9 @@ def turn(model: Any) -> None:
 
     config, decoder = model.config, model.model
     turned = rotation(config.hidden_size)
-    embedding = decoder.embed_tokens.weight.double()
-    head = model.lm_head.weight.double() * _unfolded(decoder.norm)
+    # The largest by far, and in single precision three times as quick.
+    embedding = decoder.embed_tokens.weight.float() @ turned.float()
+    head = (model.lm_head.weight.double() * _unfolded(decoder.norm)).float() @ turned.float()
     for layer in decoder.layers:
         attention, mlp = layer.self_attn, layer.mlp
         before_attention, before_mlp = _unfolded(layer.input_layernorm), _unfolded(layer.post_attention_layernorm)
@@ -39,8 +40,8 @@ def turn(model: Any) -> None:
             _set(part, turned.T @ part.weight.double())
         _turn_values(attention, config)
     config.tie_word_embeddings = False
-    model.lm_head.weight = torch.nn.Parameter((head @ turned).float())
-    decoder.embed_tokens.weight = torch.nn.Parameter((embedding @ turned).float())
+    model.lm_head.weight = torch.nn.Parameter(head)
+    decoder.embed_tokens.weight = torch.nn.Parameter(embedding)
 
 
 def _unfolded(norm: Any) -> Tensor:

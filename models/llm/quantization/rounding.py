@@ -43,21 +43,18 @@ def round_to_int8(x: Tensor) -> Tensor:
     return (x / scale).round() * scale
 
 
-def rounded(weight: Tensor, inputs: Tensor) -> tuple[Tensor, Tensor]:
-    """`weight` (rows, channels) in int8 and the scale of each row, for `inputs` (tokens, channels).
+def rounded(weight: Tensor, spread: Tensor) -> tuple[Tensor, Tensor]:
+    """`weight` (rows, channels) in int8 and the scale of each row, for inputs of which `spread_of` has told.
 
     One channel after the other is rounded, and those that follow make up for its error as far as they go along with it
-    in the inputs (GPTQ, arXiv:2210.17323). Each token counts alike, however large its numbers.
+    in the inputs (GPTQ, arXiv:2210.17323).
     """
     import torch
 
     scale = weight.abs().amax(1) / LARGEST
     # Channels come first, so that each is read as one piece of memory.
-    rest, whole = (
-        weight.T.contiguous(),
-        torch.empty_like(weight.T, dtype=torch.int8, memory_format=torch.contiguous_format),
-    )
-    spread, channels = _spread(inputs), weight.shape[1]
+    rest, channels = weight.T.contiguous(), weight.shape[1]
+    whole = torch.empty_like(rest, dtype=torch.int8)
     for start in range(0, channels, BLOCK):
         end = min(start + BLOCK, channels)
         errors = torch.empty_like(rest[start:end])
@@ -70,12 +67,17 @@ def rounded(weight: Tensor, inputs: Tensor) -> tuple[Tensor, Tensor]:
     return whole.T.contiguous(), scale[:, None]
 
 
-def _spread(inputs: Tensor) -> Tensor:
-    """How far the error of each channel goes into those behind it: the factor of the inverse of their products."""
+def spread_of(inputs: Tensor) -> Tensor:
+    """How far the error of each channel of `inputs` (tokens, channels) goes into those behind it.
+
+    It is the upper factor of the inverse of their products (channels, channels), found as the inverse of the factor
+    that begins at the last channel. Each token counts alike, however large its numbers.
+    """
     import torch
 
-    alike = (inputs / inputs.norm(dim=1, keepdim=True).clamp_min(1e-6)).double()
-    products = alike.T @ alike
-    products += DAMPING * products.diagonal().mean() * torch.eye(len(products), dtype=torch.float64)
-    inverse = torch.cholesky_inverse(torch.linalg.cholesky(products))
-    return torch.linalg.cholesky(inverse, upper=True).float()
+    alike = inputs / inputs.norm(dim=1, keepdim=True).clamp_min(1e-6)
+    products = (alike.T @ alike).flip(0, 1)
+    unit = torch.eye(len(products))
+    products += DAMPING * products.diagonal().mean() * unit
+    factor = torch.linalg.cholesky(products)
+    return torch.linalg.solve_triangular(factor, unit, upper=False).flip(0, 1)

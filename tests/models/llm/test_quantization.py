@@ -94,7 +94,7 @@ def test_channels_make_up_for_each_other() -> None:
     random = torch.Generator().manual_seed(3)
     inputs = torch.randn(400, 8, generator=random) @ torch.randn(8, 96, generator=random)
     weight = torch.randn(40, 96, generator=random)
-    whole, scale = rounding.rounded(weight, inputs)
+    whole, scale = rounding.rounded(weight, rounding.spread_of(inputs))
     plain = rounding.round_to_int8(weight)
 
     def loss(rounded: Any) -> float:
