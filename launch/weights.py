@@ -17,6 +17,7 @@ from models.weights.store import ensure, home_folder, is_offline, manifest
 EXAMPLES = """examples:
   python -m launch weights list
   python -m launch weights fetch all-minilm-l6-v2 smollm2-135m-instruct
+  python -m launch weights fetch --profile production
   python -m launch weights verify --offline
   python -m launch weights lock production
   python -m launch weights lock production --upgrade && git diff models/weights/hub.lock
@@ -50,8 +51,9 @@ def _parser() -> argparse.ArgumentParser:
         "fetch", help="fetch, verify and convert weights; those on this machine are only verified"
     )
     fetch.add_argument(
-        "names", nargs="+", metavar="NAME", help="a name in the manifest; `-` reads names from standard input"
+        "names", nargs="*", metavar="NAME", help="a name in the manifest; `-` reads names from standard input"
     )
+    fetch.add_argument("--profile", choices=configs.PROFILES, help="all of this profile, but folders of your own")
     fetch.set_defaults(command=_fetch)
     verify = commands.add_parser("verify", help="verify the weights on this machine; fetches nothing")
     verify.add_argument("names", nargs="*", metavar="NAME", help="default: all weights on this machine")
@@ -78,6 +80,11 @@ def _parser() -> argparse.ArgumentParser:
 
 def _fetch(options: argparse.Namespace) -> None:
     names = [word for name in options.names for word in (sys.stdin.read().split() if name == "-" else [name])]
+    if options.profile:
+        there = manifest()
+        names += [n for n in sorted(_weights_of(options.profile)) if n not in there or there[n].kind != "dir"]
+    if not names:
+        raise WeightsError("`fetch` needs names, or --profile for all weights of one")
     for name in dict.fromkeys(names):
         sys.stdout.write(f"{name}  {ensure(name, offline=options.offline, may_lock=True)}\n")
 
