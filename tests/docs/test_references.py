@@ -25,7 +25,7 @@ MEDIA_TYPES = {*RECORDING_TYPES, "text/event-stream", "text/plain", "text/vtt"}
 PICTURE = re.compile(r'(?:src|srcset)="([^"]+)"|!\[[^\]]*\]\(([^)]+)\)')
 LIGHT = sorted((ROOT / "docs/images").glob("*-light.svg"))
 COLOUR = re.compile(r"#[0-9a-f]{6}")
-(TREE,) = re.findall(r"^```text\n(graph\.py .*?)^```$", README.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+(TREE,) = re.findall(r"^```text\n(graph\.py .*?)^```$", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
 THREATS = tables(ROOT / "docs/threat-model.md", "tried")
 DEFINED = re.compile(r"^(?:async )?def (test_\w+)\(", re.MULTILINE)
 

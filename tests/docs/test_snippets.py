@@ -19,6 +19,7 @@ NAMES = (
     "clients",
     "cluster",
     "concepts",
+    "given-a-key",
     "migrating",
     "models-and-engines",
     "operating",
@@ -26,6 +27,9 @@ NAMES = (
     "measurements",
     "quickstart",
     "README",
+    "troubleshooting",
+    "users-and-budgets",
+    "what-is-stored",
 )
 PAGES = [ROOT / "SECURITY.md", *(ROOT / f"docs/{name}.md" for name in NAMES)]
 COMMANDS = re.compile(r"^(?:(<!-- [^\n]* -->)\n)?```(?:bash|sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
