@@ -199,7 +199,8 @@ async def open_state(
     Raises ValueError for a configuration that cannot work, STATE_UNAVAILABLE if the database cannot be reached.
     """
     url = database_url or default_database(home)
-    refuse_split(url, redis_url, blobs_url, replicas)
+    if sentences := splits(url, redis_url, blobs_url, replicas):
+        raise ValueError("; ".join(sentences))
     secrets = open_secrets(home, is_shared=is_shared(url) or redis_url is not None or replicas > 1)
     blobs = open_blobs(home, blobs_url)
     database = await open_database(url, upgrade=not is_shared(url) if upgrade is None else upgrade)
@@ -216,17 +217,15 @@ def is_shared(url: str) -> bool:
     return not url.startswith("sqlite")
 
 
-def refuse_split(url: str | None, redis_url: str | None, blobs_url: str | None, replicas: int) -> None:
-    """Raises ValueError where several replicas would not share counters, rows and bytes. No `url` is SQLite."""
-    if replicas > 1 and not (url and is_shared(url)):
-        raise ValueError(
-            f"{replicas} ingress replicas cannot share SQLite; set {DATABASE_VARIABLE} to a PostgreSQL database"
-        )
-    if replicas > 1 and redis_url is None:
-        raise ValueError(
-            f"{replicas} ingress replicas would each count requests separately; set {REDIS_VARIABLE} to a Redis server"
-        )
-    if replicas > 1 and blobs_url is None:
-        raise ValueError(
-            f"{replicas} ingress replicas would each store files separately; set {BLOBS_VARIABLE} to a common store"
-        )
+def splits(url: str | None, redis_url: str | None, blobs_url: str | None, replicas: int) -> list[str]:
+    """Why several replicas would not share rows, counters and bytes, a sentence each. No `url` is SQLite."""
+    if replicas == 1:
+        return []
+    sentences = []
+    if not (url and is_shared(url)):
+        sentences.append(f"cannot share SQLite; set {DATABASE_VARIABLE} to a PostgreSQL database")
+    if redis_url is None:
+        sentences.append(f"would each count requests separately; set {REDIS_VARIABLE} to a Redis server")
+    if blobs_url is None:
+        sentences.append(f"would each store files separately; set {BLOBS_VARIABLE} to a common store")
+    return [f"{replicas} ingress replicas {sentence}" for sentence in sentences]

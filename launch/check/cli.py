@@ -24,8 +24,9 @@ EPILOG = """The check reads the catalogue, the Serve config file of the profile,
 the environment: run it with the variables of the Ray processes (PARLANCE_SECRET, PARLANCE_DATABASE_URL,
 PARLANCE_REDIS_URL, PARLANCE_BLOBS_URL).
 
-Without --nodes it checks this machine: its GPUs, and the interpreters of engines that have their own. With --nodes it
-checks a cluster: it does not look for interpreters, and checks GPUs only if --gpus gives their number.
+Without --nodes it checks this machine: its GPUs, the interpreters of engines that have their own, and recordings of
+voices. With --nodes it checks a cluster: it does not look for interpreters, checks GPUs only if --gpus gives their
+number, and recordings only if --home names the folder of all nodes.
 
 The table shows what Ray reserves for one replica, the smallest and largest number of replicas, and the size of the
 weights. Memory marked with ~ is an estimate, because the stanza reserves none (`ray_actor_options.memory`).
@@ -36,7 +37,7 @@ The exit status is 0 if the profile can work and 1 if it cannot; each reason is 
 
 examples:
   python -m launch check embedded
-  python -m launch check production --nodes 4 --gpus 8
+  python -m launch check production --nodes 4 --gpus 8 --home /shared
   python -m launch check my-profile.yaml"""
 
 HEAD = ("deployment", "replicas", "GPUs", "CPUs", "memory", "weights")
@@ -49,12 +50,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         config: dict[str, Any] = yaml.safe_load(_file(options.profile).read_text("utf-8"))
         (plan,) = (plan_of(app["args"]) for app in config["applications"])
         reasons = [f"{options.profile}: {reason}" for reason in faults(plan, _site(options))]
-        table = _table(list(cost.rows(plan.catalog)))
+        rows = list(cost.rows(plan.catalog))
     except (OSError, configs.CatalogError, WeightsError) as error:
         sys.exit(f"{options.profile}: {error}")
     except DeploymentTableError:
         sys.exit("\n".join(reasons))
-    print(table)
+    print(_table(rows))
+    most = cost.at_most(rows).gpus
+    if options.gpus is not None and most > options.gpus:
+        print(
+            f"\nAll engines with all replicas want {most:g} GPUs, and there are {options.gpus:g}: some wait for others."
+        )
     if reasons:
         sys.exit("\n".join(["", *reasons]))
     print(f"\n{options.profile} can work.")
@@ -72,6 +78,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--nodes", type=_positive, help="number of machines of the cluster")
     parser.add_argument(
         "--gpus", type=float, help="GPUs of the whole cluster, including those that an autoscaler may add"
+    )
+    parser.add_argument(
+        "--home", type=Path, metavar="FOLDER", help="the PARLANCE_HOME of all nodes, as it is seen here"
     )
     return parser
 
@@ -93,8 +102,9 @@ def _file(profile: str) -> Path:
 
 def _site(options: argparse.Namespace) -> Site:
     if options.nodes is None:
-        return Site(os.environ, gpus=start.gpus_here() if options.gpus is None else options.gpus)
-    return Site(os.environ, nodes=options.nodes, gpus=options.gpus, is_here=False)
+        gpus = start.gpus_here() if options.gpus is None else options.gpus
+        return Site(os.environ, gpus=gpus, home=options.home)
+    return Site(os.environ, nodes=options.nodes, gpus=options.gpus, is_here=False, home=options.home)
 
 
 def _table(rows: Sequence[cost.Row]) -> str:

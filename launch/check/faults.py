@@ -22,7 +22,7 @@ from models import options
 from models.weights import store
 from state.blobs.base import BLOBS_VARIABLE
 from state.keys import shared_secrets
-from state.open import DATABASE_VARIABLE, REDIS_VARIABLE, is_shared, refuse_split
+from state.open import DATABASE_VARIABLE, REDIS_VARIABLE, is_shared, splits
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +49,14 @@ class Site:
         nodes: machines.
         gpus: of all machines together, those included that an autoscaler may add; None where nobody knows.
         is_here: whether all replicas start on this machine, so that their interpreters can be looked for.
+        home: their PARLANCE_HOME, where it can be read from here; None: this machine's, for replicas that start here.
     """
 
     environ: Mapping[str, str]
     nodes: int = 1
     gpus: float | None = None
     is_here: bool = True
+    home: Path | None = None
 
     @classmethod
     def of_process(cls) -> Site:
@@ -108,10 +110,7 @@ def _stanzas(plan: Plan, site: Site) -> Iterator[str]:
 def _shared_state(plan: Plan, site: Site) -> Iterator[str]:
     """Several ingress replicas share rows, counters and files."""
     database, redis, blobs = (site.environ.get(name) for name in (DATABASE_VARIABLE, REDIS_VARIABLE, BLOBS_VARIABLE))
-    try:
-        refuse_split(database, redis, blobs, plan.ingress_replicas)
-    except ValueError as error:
-        yield str(error)
+    yield from splits(database, redis, blobs, plan.ingress_replicas)
 
 
 def _secret(plan: Plan, site: Site) -> Iterator[str]:
@@ -201,9 +200,9 @@ def _weights(plan: Plan, site: Site) -> Iterator[str]:
 
 def _recordings(plan: Plan, site: Site) -> Iterator[str]:
     """The sound file of each voice that an engine imitates."""
-    if not site.is_here:
+    if not site.is_here and site.home is None:
         return
-    home = store.home_folder()
+    home = site.home or store.home_folder()
     for model in plan.catalog.deployed():
         voices = model.serving.options.get("voices", {}) if model.serving else {}
         clips = {slug: voice["clip"] for slug, voice in voices.items() if isinstance(voice, dict) and "clip" in voice}

@@ -14,7 +14,7 @@ import pytest
 import benchmarks.attacks.__main__  # noqa: F401  # fills the list
 from benchmarks.attacks.attack import ATTACKS
 from contract.transcription.uploads import RECORDING_TYPES
-from tests.docs.pages import PAGES, README, ROOMS, ROOT, anchors, prose, tables
+from tests.docs.pages import PAGES, ROOMS, ROOT, anchors, prose, tables
 
 LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
 FOLDERS = (*ROOMS, "cluster", "requirements", "tests")
@@ -25,7 +25,9 @@ MEDIA_TYPES = {*RECORDING_TYPES, "text/event-stream", "text/plain", "text/vtt"}
 PICTURE = re.compile(r'(?:src|srcset)="([^"]+)"|!\[[^\]]*\]\(([^)]+)\)')
 LIGHT = sorted((ROOT / "docs/images").glob("*-light.svg"))
 COLOUR = re.compile(r"#[0-9a-f]{6}")
-(TREE,) = re.findall(r"^```text\n(graph\.py .*?)^```$", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+(TREE,) = re.findall(
+    r"^```text\n(graph\.py .*?)^```$", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.MULTILINE | re.DOTALL
+)
 THREATS = tables(ROOT / "docs/threat-model.md", "tried")
 DEFINED = re.compile(r"^(?:async )?def (test_\w+)\(", re.MULTILINE)
 

@@ -85,6 +85,12 @@ def test_one_machine_may_stand_behind_a_tunnel_of_its_own_without_a_name() -> No
     assert "PARLANCE_PROXIES" in only(plan, Site(SECRET, nodes=2, is_here=False))
 
 
+def test_every_variable_that_is_missing_is_named_at_once() -> None:
+    told = "\n".join(faults(Plan(EMBEDDED, 2, public_url="https://api.example.org"), Site({}, nodes=2, is_here=False)))
+    for name in ("DATABASE_URL", "REDIS_URL", "BLOBS_URL", "SECRET", "PROXIES"):
+        assert f"PARLANCE_{name}" in told
+
+
 @pytest.mark.parametrize("absent", ["PARLANCE_REDIS_URL", "PARLANCE_BLOBS_URL"])
 def test_two_ingress_replicas_that_share_no_counters_or_no_files(absent: str) -> None:
     environ = {name: value for name, value in SHARED.items() if name != absent}
@@ -218,6 +224,9 @@ def test_a_voice_whose_recording_is_missing(home: Path) -> None:
     (home / "voices/rooom-f-01.wav").touch()
     assert ": rooom-f-02, rooom-m-01, rooom-m-02;" in only(Plan(catalog), Site({}))
     assert list(faults(Plan(catalog), Site({}, is_here=False))) == []
+    shared = home / "shared"
+    (shared / "voices").mkdir(parents=True)
+    assert f"not below `{shared}`: rooom-f-01," in only(Plan(catalog), Site({}, is_here=False, home=shared))
 
 
 def test_a_profile_that_sets_up_no_model() -> None:
@@ -226,7 +235,7 @@ def test_a_profile_that_sets_up_no_model() -> None:
 
 def test_every_reason_is_told_at_once() -> None:
     plan = Plan(changed(adapter="models.chat:Nobody", weights="mine"), 2)
-    assert len(list(faults(plan, Site({})))) == 4
+    assert len(list(faults(plan, Site({})))) == 6
     assert len(CHECKS) == 8
 
 
