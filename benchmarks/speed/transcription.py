@@ -48,6 +48,19 @@ UPLOADS = 8
 BODIES_PER_S = 10
 PATH = "/v1/audio/transcriptions"
 PARTS = ("speed", "long", "uploads", "bodies")
+SENTENCES = {
+    "The morning train to the coast leaves from platform nine at half past seven.": "F1",
+    "Nobody had told the gardener that the old well behind the greenhouse was dry.": "M1",
+    "She bought three oranges, a loaf of bread and a postcard with a lighthouse on it.": "F2",
+    "If the bridge is closed again, we will have to take the ferry across the river.": "M2",
+    "The museum keeps its oldest maps in a cool room without any windows at all.": "F3",
+    "My uncle repairs clocks, although he is never on time for dinner himself.": "M3",
+    "After the storm, two fishermen found a piano lying upside down on the beach.": "F4",
+    "Please send the signed contract to our office before the end of next month.": "M4",
+    "The recipe says forty minutes, but this oven usually needs a little longer.": "F5",
+    "Children from the village school painted the long wall blue, green and yellow.": "M5",
+}
+"""With their voices. Different ones, because Whisper listens again to what repeats itself."""
 
 
 # --- recordings -------------------------------------------------------------------------------------------------------
@@ -65,10 +78,7 @@ def spoken(seconds: float, into: Path) -> Path:
     catalog = configs.load("embedded")
     model = catalog.speech["supertonic-3"]
     engine = models.load(model)
-    texts = (catalog.sentences["en"], "The morning train to the coast leaves from platform nine at half past seven.")
-    made = [
-        asyncio.run(engine.speak_whole(SpeechJob(text, "en", voice))).data for text in texts for voice in ("F1", "M1")
-    ]
+    made = [asyncio.run(engine.speak_whole(SpeechJob(text, "en", voice))).data for text, voice in SENTENCES.items()]
     engine.close()
     pause = np.zeros(model.sample_rate // 2, np.float32)
     encoder = Encoder("opus", model.sample_rate, Provenance("benchmark", 0), whole=True)
