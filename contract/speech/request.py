@@ -44,7 +44,7 @@ class SpeechRequest(Lenient):
         provider: name of an engine; the catalogue knows which there are (`contract.speech.routing`).
         emotion, instruction, instructions: how to speak, in words, by its three names; the last one is OpenAI's. Of
             several that say something the first counts.
-        reference_audio_b64: wav or flac, decoded from base64 already.
+        reference_audio_b64: a voice to imitate: WAV or FLAC, base64-encoded, up to 30 s.
         prompt_text: verbatim transcript of that clip.
         speed: looked at only for engines that have it.
         stream_format: `sse` sends the audio as events, base64 inside.

@@ -23,8 +23,9 @@ around the same `code` and `message`. Decide by `status` and `code`; the wording
 
 In a stream that has begun the same object is an event, `data: {"error": {...}}`, and no `[DONE]` follows.
 
-**Send it again?** 429 and 5xx: yes, after `Retry-After` seconds where it is given. Everything else fails again
-unchanged. `x-should-retry` says so where the status alone would mislead; OpenAI's clients obey both headers. With an
+**Send it again?** 408, 429 and 5xx, and 409 `idempotency_in_progress`: yes, after `Retry-After` seconds where it is
+given; but not 501 and `not_configured`, which this server does not have. Everything else fails again unchanged.
+`x-should-retry` says so where the status alone would mislead; OpenAI's clients obey both headers. With an
 [`Idempotency-Key`](api.md#sending-a-request-twice) nothing is done or billed twice.
 
 A 401 also carries `WWW-Authenticate: Bearer`. `varies` is a wait that is computed for each reply.

@@ -198,7 +198,7 @@ REMEDIES: dict[str, Remedy] = {
     "UPSTREAM_ERROR": Remedy(
         "the engine failed or died while it processed this request, or the voice designer cannot be started; "
         "nothing is billed",
-        "Send it again: Serve replaces a dead replica. If it fails twice, the request itself is the likely cause.",
+        "Send it again: Serve replaces a dead replica. If it keeps failing, give your operator the `x-request-id`.",
     ),
     "STREAM_INCOMPLETE": Remedy(
         "`qwen` failed before the speech was complete; nothing was sent or billed",

@@ -16,6 +16,7 @@ from tests.docs.conftest import Reader
 from tests.docs.pages import ROOT, examples
 
 NAMES = (
+    "chat-uis",
     "clients",
     "cluster",
     "concepts",
