@@ -53,8 +53,10 @@ class GraphArgs(BaseModel):
     Attributes:
         profile: whose models are set up.
         without: ids of its models that are not.
-        operator, country: who runs them, and where (ISO 3166-1): every decision names both.
+        operator: who runs the models; every decision names it.
+        country: where they run, ISO 3166-1; every decision names it, too.
         only_pinned_weights: nothing is loaded whose files are not pinned by their hashes.
+        ingress: the HTTP side, see `IngressArgs`.
         fork_server: engines without a GPU start from a process that has imported what they import.
     """
 

@@ -58,7 +58,9 @@ class Serving(Frozen):
         options: handed to the adapter as they are (engine arguments).
         max_ongoing_requests: streams of one replica; the limit is strict and counts over all ingress replicas.
         when_cold: `refuse` answers 503 and leaves one warm call, `wait` holds the request up to `wait_s`.
+        wait_s: seconds that a request waits at most for an engine that starts.
         when_busy: `refuse` answers 429 at once, `queue` lets `max_queued` requests of each ingress replica wait.
+        max_queued: requests that may wait for a slot.
         deadline_s: seconds for the whole call (a stream: for its first item), then 504.
         idle_s: seconds without a request after which the last replica stops.
         load_s: expected seconds of a cold start, until one has been measured.
@@ -106,6 +108,10 @@ class Model(Frozen):
         noun: capability name, the same in every folder; deployment names start with it.
         is_listed: whether `/models` names it.
         created: Unix time at which the models entered the catalogue.
+        owned_by: who made the model, as OpenAI's list has it.
+        display_name: for people.
+        description: one line, for people.
+        license: SPDX name of the model's licence.
         price: micro-EUR per million of each unit that the request consumes.
     """
 

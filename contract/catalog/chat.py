@@ -47,11 +47,19 @@ class FillInMiddle(Frozen):
 
 
 class ChatModel(Model):
-    """An LLM. `context_window` is in tokens, prompt and answer together.
+    """An LLM.
 
-    `fill_in` is for models that were made to fill a gap: POST /completions takes a `suffix` then.
-    `thinking` says how it is told to think; None where it does not, or cannot be told. A price `cached_input_tokens` is
-    for tokens of the prompt that an earlier request had left in the cache; without one they cost what the others cost.
+    A price `cached_input_tokens` is for tokens of the prompt that an earlier request had left in the cache; without one
+    they cost what the others cost.
+
+    Attributes:
+        tier: what the model is recommended for.
+        context_window: tokens of prompt and answer together.
+        vision: whether it reads images.
+        reasoning_parser: vLLM's parser that recognises its reasoning.
+        tool_parser: vLLM's parser that recognises its tool calls; None where it cannot call tools.
+        thinking: how it is told to think; None where it does not, or cannot be told.
+        fill_in: control tokens around a gap, for models that were made to fill one: POST /completions takes a `suffix`.
     """
 
     kind = "chat"

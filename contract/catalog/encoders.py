@@ -30,7 +30,11 @@ class EmbeddingModel(Model):
 
 
 class RerankModel(Model):
-    """Scores documents against a query. `context_window` is of one query and one document, in tokens."""
+    """Scores documents against a query.
+
+    Attributes:
+        context_window: of one query and one document, in tokens.
+    """
 
     kind = "rerank"
     noun = "rerank"

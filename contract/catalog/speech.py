@@ -19,7 +19,8 @@ class SpeechModel(Model):
 
     Attributes:
         provider: name of the engine on the wire.
-        languages: ISO 639-1. Engines that `selects_language` refuse others; the rest follow the text.
+        languages: ISO 639-1.
+        selects_language: refuses other languages; an engine that does not follows the text.
         max_input_chars: code points of `input`.
         formats: what it can answer with; the first is what a request without one, or with another one, gets.
         sample_rate: samples per second of its sound, which is mono.

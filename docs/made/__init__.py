@@ -1,8 +1,9 @@
-"""The programs that write two pages of the documentation: `make docs`.
+"""The programs that write three pages of the documentation: `make docs`.
 
 errors.py        docs/errors.md, from the rows of `contract.errors` and their remedies
 remedies.py      why each error happens, and what to do
 reference.py     docs/reference.md, from the OpenAPI document, with scopes, examples and links
+settings.py      docs/settings.md, from the arguments of the graph and the types of stanzas
 schemas.py       a JSON schema in words
 
 `examples.toml` holds one example for each route; tests run them as they stand.

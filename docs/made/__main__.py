@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from docs.made import errors, reference
+from docs.made import errors, reference, settings
 
 FOLDER = Path(__file__).parents[1]
 
-PAGES: dict[str, Callable[[], str]] = {"errors.md": errors.page, "reference.md": reference.page}
+PAGES: dict[str, Callable[[], str]] = {
+    "errors.md": errors.page,
+    "reference.md": reference.page,
+    "settings.md": settings.page,
+}
 """What makes the text of each page."""
 
 

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from contract.errors import FAULTS
-from docs.made import schemas
+from docs.made import schemas, settings
 from docs.made.__main__ import FOLDER, PAGES
 from docs.made.reference import Example as RouteExample
 from docs.made.reference import examples
 from docs.made.remedies import REMEDIES
 from tests.docs.conftest import Reader
-from tests.docs.pages import Example
+from tests.docs.pages import ROOMS, ROOT, Example
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_made_page_is_fresh(name: str) -> None:
     assert (FOLDER / name).read_text("utf-8") == PAGES[name](), "stale: run `make docs`"
+
+
+def test_every_setting_is_explained() -> None:
+    page = PAGES["settings.md"]()
+    assert re.findall(r"^\| `(\w+)` \|.*\|  \|$", page, re.MULTILINE) == []
+    read = set()
+    for room in (*ROOMS, "launch", "cluster"):
+        for file in (ROOT / room).rglob("*"):
+            if file.is_file() and file.suffix in {".py", "", ".yaml", ".env"} and "__pycache__" not in file.parts:
+                read |= set(re.findall(r"\bPARLANCE_[A-Z0-9_]+\b", file.read_text("utf-8", errors="replace")))
+    assert read - settings.INTERNAL - settings.OF_CLIENTS == settings.VARIABLES.keys()
 
 
 def test_every_error_has_a_cause_and_a_remedy() -> None:
