@@ -114,4 +114,6 @@ def _model(file: Path, id: str, stanza: dict[str, Any], kind: type[Model], profi
         name: validated(kind, {**stanza, "id": id, "serving": table}, file, id, name)
         for name, table in servings.items()
     }
-    return models.get(profile) or validated(kind, {**stanza, "id": id, "serving": None}, file, id)
+    model = models.get(profile) or validated(kind, {**stanza, "id": id, "serving": None}, file, id)
+    window = model.serving.context_window if model.serving else None
+    return model.model_copy(update={"context_window": window}) if window else model

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import secrets
 import socket
 from pathlib import Path
@@ -13,10 +14,19 @@ SITE = ROOT / "deployments/fork_server/site"
 """Python imports `sitecustomize` from here at each start: it shortens the start of Ray's workers."""
 
 
+CONNECTIONS_VARIABLE = "RAY_SERVE_HAPROXY_MAXCONN"
+SPARE_FILES = 64
+"""That HAProxy opens beside two for each connection."""
+
+
+class StartError(Exception):
+    """A start that cannot go on; the sentence says what to do."""
+
+
 def prepare_environment(home: Path, run: Path) -> None:
     """Sets what the Ray processes inherit. Must come before `import ray`, which reads most of it once.
 
-    `run` holds sockets, so its path must be short.
+    `run` holds sockets, so its path must be short. Raises StartError where this machine does not allow it.
     """
     home.mkdir(parents=True, exist_ok=True)
     token = home / "ray_token"
@@ -49,6 +59,18 @@ def prepare_environment(home: Path, run: Path) -> None:
     # Whoever has set it has added to it: without these two, workers start without the way around Ray's own step.
     path = (str(ROOT), str(SITE), os.environ.get("PYTHONPATH", ""))
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, path))
+    check_open_files(int(os.environ[CONNECTIONS_VARIABLE]))
+
+
+def check_open_files(connections: int) -> None:
+    """Raises StartError where HAProxy may not open two files for each connection that it takes."""
+    wanted = 2 * connections + SPARE_FILES
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most != resource.RLIM_INFINITY and most < wanted:
+        raise StartError(
+            f"a process may open at most {most} files here, and HAProxy wants {wanted}; raise the limit (`ulimit -Hn`, "
+            f"`docker run --ulimit nofile=65536:65536`) or lower {CONNECTIONS_VARIABLE} to {(most - SPARE_FILES) // 2}"
+        )
 
 
 def _haproxy() -> str:

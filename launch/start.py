@@ -26,18 +26,14 @@ from rich.console import Console
 
 from contract import VERSION
 from contract.catalog import Model
-from launch.environment import ROOT, prepare_environment
-from launch.selection import leave_out_large, memory_gib, wake_chat, woken
+from launch.environment import ROOT, StartError, prepare_environment
+from launch.selection import fit_gpu, gpu_gib, leave_out_large, memory_gib, wake_chat, woken
 from launch.welcome import say_ready
 
 if TYPE_CHECKING:
     from launch.check.faults import Plan
 
 console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
-
-
-class StartError(Exception):
-    """A start that cannot go on; the sentence says what to do."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -131,6 +127,8 @@ def _plans(config: dict[str, Any], *, small: bool) -> list[Plan]:
         if left_out := leave_out_large(config, gib):
             why = "as you asked for small models" if small else f"because this machine has {gib:.1f} GiB of memory"
             console.print(f"left out, {why}: {', '.join(left_out)}")
+        if (of_gpu := gpu_gib()) and (left_out := fit_gpu(config, of_gpu)):
+            console.print(f"left out, because the GPU has {of_gpu:.1f} GiB of memory: {', '.join(left_out)}")
         return [plan_of(app["args"]) for app in config["applications"]]
     except CatalogError as error:
         raise StartError(str(error)) from None

@@ -44,7 +44,7 @@ SHORT = {
     "gateway": Short(3, ("--rounds", "2", "--seconds", "1")),
     "admission": Short(1, ("--requests", "500")),
     "fairness": Short(1, ("--rounds", "1", "--seconds", "5")),
-    "speech": Short(3, ("--rounds", "1", "--seconds", "2")),
+    "speech": Short(3),
     "transcription": Short(4, ("--rounds", "1", "--minutes", "5", "--seconds", "5")),
     "voice_design": Short(2, ("--orders", "10")),
     "decisions": Short(3, ("--turns", "1", "--rounds", "5")),

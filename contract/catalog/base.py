@@ -64,7 +64,9 @@ class Serving(Frozen):
         deadline_s: seconds for the whole call (a stream: for its first item), then 504.
         idle_s: seconds without a request after which the last replica stops.
         load_s: expected seconds of a cold start, until one has been measured.
+        context_window: tokens of prompt and answer together, where memory bounds it below what the model knows.
         machine_gib: `make serve` leaves the model out on a machine with less memory; None where any will do.
+        gpu_gib: what a replica takes of a GPU. `make serve` sets up the models that fit together, smallest first.
         threads: CPU threads of the model; None leaves it to the library.
         deployment: Serve's deployment options under Serve's names, e.g. `autoscaling_config`, `ray_actor_options` and
             `placement_group_bundles`. Ray checks them when the graph starts.
@@ -88,7 +90,9 @@ class Serving(Frozen):
     deadline_s: PositiveFloat = 300
     idle_s: PositiveFloat = 300
     load_s: PositiveFloat = 30
+    context_window: PositiveInt | None = None
     machine_gib: PositiveFloat | None = None
+    gpu_gib: PositiveFloat | None = None
     threads: PositiveInt | None = None
     deployment: dict[str, Any] = {}
 

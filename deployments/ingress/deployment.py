@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from ray import serve
 from ray.serve.handle import DeploymentHandle
 
 from autoscaling.deployment import DRAIN_S
-from autoscaling.engine import Engine
+from autoscaling.engine import Engine, Timings
 from autoscaling.gate import Gate
 from autoscaling.ray_internals.metrics import report_only_news
 from autoscaling.ray_internals.replica import (
@@ -33,8 +34,11 @@ from deployments.ingress.front.concurrency import ConcurrencyLimits
 from deployments.ingress.front.cors import listed_origins
 from deployments.ingress.front.proxies import PUBLIC_VARIABLE, Proxies
 from deployments.ingress.wire.addresses import public_address
-from state import open_state
+from state import State, open_state
 from state.billing.upkeep import run_at_exit
+from state.billing.usage import last_billed_ms
+
+log = logging.getLogger(f"parlance.{__name__}")
 
 SPARE_REQUESTS = 500
 """That Serve hands to a replica beyond those that it serves, and as many that may wait for that."""
@@ -53,6 +57,8 @@ class IngressArgs(BaseModel):
         header_prefix: of the service's own reply headers, e.g. `x-service-model-served`.
         warm: models that are woken once the graph runs, so that their first answer does not wait. They sleep again when
             nobody asks.
+        resume_within_s: seconds that a starting ingress waits for engines that were in use just before; it is not ready
+            meanwhile, so that after an upgrade no client meets a cold engine. With 0 it does not wait.
         public_url: at which clients reach this server, with the path that a proxy in front cuts off, e.g.
             `https://example.org/voice`; PARLANCE_PUBLIC_URL comes first. Signed addresses begin with it.
         allowed_origins: of web pages that may call, e.g. `https://app.example.org`; `["*"]` is all of them.
@@ -65,6 +71,7 @@ class IngressArgs(BaseModel):
     cpus: float = 0.1
     max_ongoing_requests: PositiveInt = REQUESTS_OF_PROCESS
     warm: tuple[str, ...] = ()
+    resume_within_s: float = Field(0, ge=0)
     header_prefix: str = Field("x-service-", pattern=r"^[a-z][a-z0-9-]*-$")
     public_url: Annotated[str, AfterValidator(public_address)] | None = None
     allowed_origins: Annotated[frozenset[str], AfterValidator(listed_origins)] = frozenset()
@@ -118,6 +125,23 @@ async def wake(engines: Sequence[Engine], watch: StartWatch) -> None:
         engine.warm()
 
 
+async def resume(catalog: Catalog, engines: Mapping[str, Engine], state: State, within_s: float) -> None:
+    """Wakes the engines that would be awake if this graph had been here before, and waits for them, at most `within_s`.
+
+    They are those whose last bill is younger than their idle timeout, whichever graph on this database wrote it.
+    """
+    billed_ms = await state.database.run(last_billed_ms)
+    now_ms = 1000 * state.clock()
+    in_use = [
+        model
+        for model in catalog.deployed()
+        if model.serving and now_ms - billed_ms.get(model.id, 0) < 1000 * model.serving.idle_s
+    ]
+    ready = (engines[model.deployment].ready(within_s, timings=Timings()) for model in in_use)
+    for model, outcome in zip(in_use, await asyncio.gather(*ready, return_exceptions=True), strict=True):
+        log.info("engine %s was in use: %s", model.deployment, "awake" if outcome is None else outcome)
+
+
 def spare_collector() -> None:
     """What is here now stays, and most of what a request makes dies with it: looking for cycles seldom is enough."""
     gc.collect()
@@ -159,6 +183,8 @@ class Ingress:
             catalog.voice_aliases if args.voice_aliases else {},
             concurrency=ConcurrencyLimits(args.max_ongoing_requests),
         )
+        if args.resume_within_s:
+            await resume(catalog, engines, state, args.resume_within_s)
         self.service.drafts.start()
         spare_collector()
         woken = [engines[model.deployment] for model in catalog.deployed() if model.id in args.warm]

@@ -16,6 +16,7 @@ from autoscaling.deployment import DeploymentTableError
 from autoscaling.ray_internals import start
 from launch.check import cost
 from launch.check.faults import Site, faults, plan_of
+from launch.selection import fit_gpu, gpu_gib
 from models.weights.store import WeightsError
 
 DESCRIPTION = "Check whether a profile can work, and show what it needs. Nothing is started, loaded or fetched."
@@ -48,6 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = _parser().parse_args(arguments)
     try:
         config: dict[str, Any] = yaml.safe_load(_file(options.profile).read_text("utf-8"))
+        left_out = _fitted(config) if options.nodes is None else []
         (plan,) = (plan_of(app["args"]) for app in config["applications"])
         reasons = [f"{options.profile}: {reason}" for reason in faults(plan, _site(options))]
         rows = list(cost.rows(plan.catalog))
@@ -56,6 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except DeploymentTableError:
         sys.exit("\n".join(reasons))
     print(_table(rows))
+    if left_out:
+        print(f"\nLeft out, because the GPU of this machine has no room for them: {', '.join(left_out)}.")
     most = cost.at_most(rows).gpus
     if options.gpus is not None and most > options.gpus:
         print(
@@ -105,6 +109,12 @@ def _site(options: argparse.Namespace) -> Site:
         gpus = start.gpus_here() if options.gpus is None else options.gpus
         return Site(os.environ, gpus=gpus, home=options.home)
     return Site(os.environ, nodes=options.nodes, gpus=options.gpus, is_here=False, home=options.home)
+
+
+def _fitted(config: dict[str, Any]) -> list[str]:
+    """Ids of the models that a start on this machine leaves out."""
+    gib = gpu_gib()
+    return fit_gpu(config, gib) if gib else []
 
 
 def _table(rows: Sequence[cost.Row]) -> str:

@@ -182,6 +182,19 @@ def sums(connection: Connection, which: Filter, by: Sequence[str]) -> Sequence[M
     return [row | {"day": iso(row["day"])[:10]} if "day" in row else row for row in rows]
 
 
+NEWEST_LINES = 100_000
+"""Lines that are looked through for who was asked last: by their ids, however many there are in all."""
+
+
+def last_billed_ms(connection: Connection) -> dict[str, int]:
+    """When each model was billed last, in milliseconds since 1970 UTC; models that were not for long are left out."""
+    newest = select(usage_lines.c.model, usage_lines.c.at_ms).order_by(usage_lines.c.id.desc()).limit(NEWEST_LINES)
+    line = newest.subquery()
+    at_ms = func.max(line.c.at_ms).label("at_ms")
+    rows = connection.execute(select(line.c.model, at_ms).group_by(line.c.model))
+    return {row.model: row.at_ms for row in rows}
+
+
 def iso(at_ms: int) -> str:
     """A time as text: 2026-11-20T10:52:00.125Z."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -9,6 +9,7 @@ python -m tests.cluster.pair down
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import Any
 
@@ -48,9 +49,12 @@ def up(home: str, database_url: str, redis_url: str, secret: str, version: str =
     }
     engine = chat("obedient", max_ongoing_requests=100, load_s=float(version), deployment=NO_CPUS)
     catalog = Catalog(profile="embedded", chat={"obedient": engine})
-    serve.run(wire(catalog, PairArgs(replicas=REPLICAS, env=env)), name=NAME, route_prefix=f"/{NAME}")
-    states = serve.status().applications[NAME].deployments["ingress"].replica_states
-    assert states["RUNNING"] == REPLICAS, states
+    serve.run(
+        wire(catalog, PairArgs(replicas=REPLICAS, env=env, resume_within_s=60)), name=NAME, route_prefix=f"/{NAME}"
+    )
+    deployments = serve.status().applications[NAME].deployments
+    assert deployments["ingress"].replica_states["RUNNING"] == REPLICAS, deployments
+    print(json.dumps({name: each.replica_states.get("RUNNING", 0) for name, each in deployments.items()}))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -36,7 +37,8 @@ class Pair:
     url: str
     env: dict[str, str]
     client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=60))
-    up: Callable[..., None] = lambda *_: None
+    up: Callable[..., dict[str, int]] = lambda *_: {}
+    down: Callable[[], object] = lambda: None
 
     def state(self, *arguments: str) -> str:
         return run_state(self.env, *arguments)
@@ -68,16 +70,20 @@ def pair(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
         made = Pair(f"{server.url}/{NAME}", env)
         made.state("migrate")
         made.up = partial(_control, env, "up", home, postgres.url, redis.url, SECRET)
-        made.up()
+        made.down = partial(_control, env, "down")
+        assert made.up()["chat-obedient"] == 0
         eventually(lambda: httpx.get(f"{made.url}/healthz").status_code == 200, 60, "the second graph never answered")
         yield made
         made.client.close()
         _control(env, "down")
 
 
-def _control(env: dict[str, str], *arguments: str | Path) -> None:
+def _control(env: dict[str, str], *arguments: str | Path) -> dict[str, int]:
+    """Running replicas by deployment, as `up` prints them."""
     command = [sys.executable, "-m", "tests.cluster.pair", *map(str, arguments)]
-    subprocess.run(command, cwd=ROOT, env=env, check=True, timeout=300)
+    done = subprocess.run(command, cwd=ROOT, env=env, check=True, timeout=300, stdout=subprocess.PIPE, text=True)
+    running: dict[str, int] = json.loads(done.stdout.strip().rpartition("\n")[2] or "{}")
+    return running
 
 
 def test_rate_is_one_for_both_replicas(pair: Pair) -> None:
@@ -107,3 +113,16 @@ def test_revoked_key_dies_on_both_replicas(pair: Pair) -> None:
     assert pair.at_once(20, key) == {200: 20}
     pair.state("key", "revoke", key.split("_")[1])
     eventually(lambda: pair.at_once(20, key) == {401: 20}, 10, "a replica still takes a revoked key")
+
+
+def test_a_graph_that_takes_over_has_woken_what_was_in_use_before_it_is_ready(pair: Pair) -> None:
+    key = pair.key("upgraded")
+    assert pair.chat(key).status_code == 200
+    eventually(lambda: len(pair.usage("upgraded")) == 1, 30, "the bill is missing")
+    pair.down()
+    assert pair.up()["chat-obedient"] == 1
+    eventually(lambda: httpx.get(f"{pair.url}/healthz").status_code == 200, 60, "the new graph never answered")
+    reply = pair.chat(key)
+    assert reply.status_code == 200
+    (load_ms,) = [float(ms) for ms in re.findall(r"load;dur=([0-9.]+)", reply.headers["server-timing"])]
+    assert load_ms == 0

@@ -54,7 +54,7 @@ def test_every_profile_loads_and_its_serve_config_file_says_who_runs_it_where(pr
 
 
 def test_a_profile_is_a_serve_config_file(tmp_path: Path) -> None:
-    assert profiles() == PROFILES == ("cpu", "embedded", "production", "twins")
+    assert profiles() == PROFILES == ("cpu", "embedded", "gpu", "production", "twins")
     for name in ("mine.yaml", "another.yaml", "ray.env"):
         (tmp_path / name).touch()
     assert profiles(tmp_path) == ("another", "mine")
@@ -266,5 +266,5 @@ def test_voices_sound_alike_in_the_profiles_of_small_machines() -> None:
 
 
 def test_unknown_profile_is_named() -> None:
-    with pytest.raises(CatalogError, match="no profile `moon`; the profiles are cpu, embedded, production, twins"):
+    with pytest.raises(CatalogError, match="no profile `moon`; the profiles are cpu, embedded, gpu, production, twins"):
         load("moon")

@@ -23,6 +23,7 @@ NAMES = (
     "given-a-key",
     "migrating",
     "models-and-engines",
+    "one-gpu",
     "operating",
     "python-client",
     "measurements",

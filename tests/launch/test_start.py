@@ -10,6 +10,7 @@ import pytest
 from launch import start
 from launch.check import faults
 from launch.check.faults import Plan, Site
+from launch.environment import StartError
 from tests.docs.pages import ROOT
 
 
@@ -23,7 +24,7 @@ def test_a_profile_is_judged_once(argument: str, tmp_path: Path, monkeypatch: py
         return judge(plan, site)
 
     def stop(*_: object, **__: object) -> None:
-        raise start.StartError("the weights are next")
+        raise StartError("the weights are next")
 
     monkeypatch.setenv("PARLANCE_HOME", str(tmp_path))
     monkeypatch.setattr(faults, "faults", counted)

@@ -25,19 +25,18 @@ def turn(model: Any) -> None:
     import torch
 
     config, decoder = model.config, model.model
-    turned = rotation(config.hidden_size)
-    # The largest by far, and in single precision three times as quick.
-    embedding = decoder.embed_tokens.weight.float() @ turned.float()
-    head = (model.lm_head.weight.double() * _unfolded(decoder.norm)).float() @ turned.float()
+    turned = rotation(config.hidden_size).float()
+    embedding = decoder.embed_tokens.weight @ turned
+    head = model.lm_head.weight * _unfolded(decoder.norm) @ turned
     for layer in decoder.layers:
         attention, mlp = layer.self_attn, layer.mlp
         before_attention, before_mlp = _unfolded(layer.input_layernorm), _unfolded(layer.post_attention_layernorm)
         for part in (attention.q_proj, attention.k_proj, attention.v_proj):
-            _set(part, part.weight.double() * before_attention @ turned)
+            _set(part, part.weight * before_attention @ turned)
         for part in (mlp.gate_proj, mlp.up_proj):
-            _set(part, part.weight.double() * before_mlp @ turned)
+            _set(part, part.weight * before_mlp @ turned)
         for part in (attention.o_proj, mlp.down_proj):
-            _set(part, turned.T @ part.weight.double())
+            _set(part, turned.T @ part.weight)
         _turn_values(attention, config)
     config.tie_word_embeddings = False
     model.lm_head.weight = torch.nn.Parameter(head)
@@ -46,7 +45,7 @@ def turn(model: Any) -> None:
 
 def _unfolded(norm: Any) -> Tensor:
     """The scales of `norm`, which has none afterwards."""
-    scales: Tensor = norm.weight.double()
+    scales: Tensor = norm.weight.clone()
     norm.weight.fill_(1)
     return scales
 
@@ -54,12 +53,12 @@ def _unfolded(norm: Any) -> Tensor:
 def _turn_values(attention: Any, config: Any) -> None:
     """Turns each head's values, and what reads them. Queries and keys stay: their positions are rotations already."""
     size = attention.head_dim
-    turned, width = rotation(size), config.hidden_size
-    values = attention.v_proj.weight.double().view(-1, size, width)
+    turned, width = rotation(size).float(), config.hidden_size
+    values = attention.v_proj.weight.view(-1, size, width)
     _set(attention.v_proj, (turned.T @ values).reshape(-1, width))
     if attention.v_proj.bias is not None:
-        attention.v_proj.bias.copy_((attention.v_proj.bias.double().view(-1, size) @ turned).flatten())
-    reading = attention.o_proj.weight.double().view(width, -1, size)
+        attention.v_proj.bias.copy_((attention.v_proj.bias.view(-1, size) @ turned).flatten())
+    reading = attention.o_proj.weight.view(width, -1, size)
     _set(attention.o_proj, (reading @ turned).reshape(width, -1))
 
 
@@ -89,11 +88,11 @@ def balance(layers: Sequence[Any], peaks: Sequence[Tensor]) -> None:
     """
     for layer, peak in zip(layers, peaks, strict=True):
         up, down = layer.mlp.up_proj, layer.mlp.down_proj
-        weights = down.weight.double().abs().amax(0).clamp_min(1e-5)
-        scale = peak.double().clamp_min(1e-5) ** BALANCE / weights ** (1 - BALANCE)
+        weights = down.weight.abs().amax(0).clamp_min(1e-5)
+        scale = peak.clamp_min(1e-5) ** BALANCE / weights ** (1 - BALANCE)
         scale = (scale / scale.log().mean().exp()).clamp(1 / MOST_BALANCED, MOST_BALANCED)
-        _set(up, up.weight.double() / scale[:, None])
-        _set(down, down.weight.double() * scale)
+        _set(up, up.weight / scale[:, None])
+        _set(down, down.weight * scale)
 
 
 def _set(part: Any, weight: Tensor) -> None:

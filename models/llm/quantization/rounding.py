@@ -15,25 +15,38 @@ MOST_KEPT = 1 / 4
 DAMPING = 0.01
 """What is added to the squares of the inputs, as a share of their mean: a short text says little of rare channels."""
 BLOCK = 64
-"""Columns that are rounded before the rest of the weight hears of their errors."""
+"""Channels that hear of the errors of all before them in one product."""
 
 
 def sensitive_layers(model: Any, sample: Tensor) -> list[int]:
     """The layers that keep `down_proj`: those that change the model's answers most when its input alone is rounded.
 
-    The change is Kullback and Leibler's divergence over the tokens of `sample` (texts, tokens).
+    The change is Kullback and Leibler's divergence over the second half of each text in `sample` (texts, tokens).
     """
-    expected = model(sample).logits.log_softmax(-1)
-    layers, losses = model.model.layers, []
-    for layer in layers:
+    layers, calls = model.model.layers, []
+    hooks = [layer.register_forward_pre_hook(lambda _, *call: calls.append(call), with_kwargs=True) for layer in layers]
+    model.model(sample)
+    for hook in hooks:
+        hook.remove()
+
+    def answers(first: int) -> Tensor:
+        """Log-probabilities of the next tokens. Layers before the `first` compute what they did the first time."""
+        (hidden,), keywords = calls[first]
+        for layer in layers[first:]:
+            hidden = layer(hidden, **keywords)
+        logits: Tensor = model.lm_head(model.model.norm(hidden[:, hidden.shape[1] // 2 :]))
+        return logits.log_softmax(-1)
+
+    expected, losses = answers(0), []
+    for number, layer in enumerate(layers):
         hook = layer.mlp.down_proj.register_forward_pre_hook(lambda _part, inputs: (round_to_int8(inputs[0]),))
-        losses.append(float((expected.exp() * (expected - model(sample).logits.log_softmax(-1))).sum()))
+        losses.append(float((expected.exp() * (expected - answers(number))).sum()))
         hook.remove()
     sensitive: list[int] = []
-    for layer in sorted(range(len(layers)), key=losses.__getitem__, reverse=True):
+    for number in sorted(range(len(layers)), key=losses.__getitem__, reverse=True):
         if len(sensitive) >= MOST_KEPT * len(layers) or sum(losses[i] for i in sensitive) >= KEPT_LOSS * sum(losses):
             break
-        sensitive.append(layer)
+        sensitive.append(number)
     return sensitive
 
 
@@ -46,38 +59,37 @@ def round_to_int8(x: Tensor) -> Tensor:
 def rounded(weight: Tensor, spread: Tensor) -> tuple[Tensor, Tensor]:
     """`weight` (rows, channels) in int8 and the scale of each row, for inputs of which `spread_of` has told.
 
-    One channel after the other is rounded, and those that follow make up for its error as far as they go along with it
-    in the inputs (GPTQ, arXiv:2210.17323).
+    One channel after the other is rounded, and makes up for the errors of those before it as far as it goes along with
+    them in the inputs (GPTQ, arXiv:2210.17323, in the form of QuIP's LDLQ, arXiv:2307.13304, which inverts nothing).
     """
     import torch
 
-    scale = weight.abs().amax(1) / LARGEST
+    scale, channels = weight.abs().amax(1) / LARGEST, weight.shape[1]
     # Channels come first, so that each is read as one piece of memory.
-    rest, channels = weight.T.contiguous(), weight.shape[1]
-    whole = torch.empty_like(rest, dtype=torch.int8)
+    whole = torch.empty(channels, len(weight), dtype=torch.int8)
+    errors = torch.empty(channels, len(weight))
     for start in range(0, channels, BLOCK):
         end = min(start + BLOCK, channels)
-        errors = torch.empty_like(rest[start:end])
+        piece = weight[:, start:end].T.contiguous()
+        target = piece + spread[:start, start:end].T @ errors[:start]
         for channel in range(start, end):
-            whole[channel] = (rest[channel] / scale).round_().clamp_(-LARGEST, LARGEST)
-            error = (rest[channel] - whole[channel] * scale) / spread[channel, channel]
-            rest[channel:end].addr_(spread[channel, channel:end], error, alpha=-1)
-            errors[channel - start] = error
-        rest[end:].addmm_(spread[start:end, end:].T, errors, alpha=-1)
+            number = channel - start
+            whole[channel] = (target[number] / scale).round_().clamp_(-LARGEST, LARGEST)
+            errors[channel] = piece[number] - whole[channel] * scale
+            target[number:].addr_(spread[channel, channel:end], errors[channel])
     return whole.T.contiguous(), scale[:, None]
 
 
 def spread_of(inputs: Tensor) -> Tensor:
     """How far the error of each channel of `inputs` (tokens, channels) goes into those behind it.
 
-    It is the upper factor of the inverse of their products (channels, channels), found as the inverse of the factor
-    that begins at the last channel. Each token counts alike, however large its numbers.
+    It is the unit upper factor of their products (channels, channels), found from the last channel on. Each token
+    counts alike, however large its numbers.
     """
     import torch
 
     alike = inputs / inputs.norm(dim=1, keepdim=True).clamp_min(1e-6)
     products = (alike.T @ alike).flip(0, 1)
-    unit = torch.eye(len(products))
-    products += DAMPING * products.diagonal().mean() * unit
-    factor = torch.linalg.cholesky(products)
-    return torch.linalg.solve_triangular(factor, unit, upper=False).flip(0, 1)
+    products.diagonal().add_(DAMPING * products.diagonal().mean())
+    factor = torch.linalg.cholesky(products).flip(0, 1)
+    return factor / factor.diagonal()

@@ -1,0 +1,164 @@
+"""The images, built from nothing and run as the pages say. It takes half an hour, 30 GB of disk, root and a network.
+
+    apt-get install buildah debootstrap
+    .venv/bin/python -m pytest -m slow tests/cluster_config/test_image_builds.py
+    buildah rmi --all                                   what is left makes the next run shorter
+
+The base is Debian 12 with its own Python 3.11, as debootstrap makes it; `python:3.11-slim-bookworm` is the same Debian
+with a Python of Docker's. What a build needs of this machine to reach its indexes (a certificate, a configuration of
+pip) is a matter of its containers.conf(5). CosyVoice is left out: its stage clones a repository of a code host.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from benchmarks.servers import free_port
+from tests.docs.pages import ROOT
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+
+BASE = "localhost/parlance-base"
+INSTALL = "apt-get update && apt-get install --yes --no-install-recommends python3.11-venv ca-certificates"
+LIMITS = ("--ulimit=nofile=65536:65536", "--shm-size=1g")
+"""As the page has them for `docker run`."""
+READY_WITHIN_S = 300
+
+
+def done(*command: str | Path) -> str:
+    """What a command printed. It must not fail."""
+    finished = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, text=True)
+    assert finished.returncode == 0, command
+    return finished.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The image that `--build-arg PYTHON=` names."""
+    if not (shutil.which("buildah") and shutil.which("debootstrap")):
+        pytest.skip("buildah or debootstrap is not installed")
+    if os.geteuid():
+        pytest.skip("only root can make a base image with debootstrap")
+    if subprocess.run(["buildah", "inspect", "--type=image", BASE], capture_output=True).returncode == 0:
+        return BASE
+    root = tmp_path_factory.mktemp("base")
+    done("debootstrap", "--variant=minbase", "bookworm", root)
+    container = done("buildah", "from", "scratch")
+    done("buildah", "add", "--quiet", container, root, "/")
+    done(*command_in(container, "sh", "-c", f"{INSTALL} && ln -s python3.11 /usr/bin/python"))
+    done("buildah", "config", "--env", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", container)
+    done("buildah", "commit", "--quiet", "--rm", container, BASE)
+    shutil.rmtree(root)
+    return BASE
+
+
+@pytest.fixture(scope="module")
+def context(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The last commit, as somebody else clones it."""
+    folder = tmp_path_factory.mktemp("context")
+    done("git", "clone", "--quiet", "--depth=1", f"file://{ROOT}", folder)
+    return folder
+
+
+@contextmanager
+def container_of(target: str, base: str, context: Path) -> Iterator[str]:
+    """A container of an image, which is built from what is not in the cache of an earlier run."""
+    image = f"localhost/parlance-{target}"
+    file = context / "cluster/Dockerfile"
+    build = ["buildah", "build", "--quiet", "--isolation=chroot", "--format=docker", "--layers", f"--file={file}"]
+    done(*build, f"--target={target}", f"--build-arg=PYTHON={base}", f"--tag={image}", context)
+    container = done("buildah", "from", *LIMITS, image)
+    try:
+        yield container
+    finally:
+        done("buildah", "rm", container)
+
+
+def config_of(container: str) -> dict[str, object]:
+    """What a container engine would start it with."""
+    config: dict[str, object] = json.loads(done("buildah", "inspect", container))["Docker"]["config"]
+    return config
+
+
+def command_in(container: str, *command: str) -> list[str]:
+    """A command as the image's user, in its folder and environment."""
+    return ["buildah", "run", "--isolation=chroot", container, "--", *command]
+
+
+@contextmanager
+def started(container: str, *more: str) -> Iterator[subprocess.Popen[bytes]]:
+    """The command of the image, with further arguments; its processes are ended with the block."""
+    words = config_of(container)["Cmd"]
+    assert isinstance(words, list)
+    child = subprocess.Popen(command_in(container, *words, *more), start_new_session=True)
+    try:
+        yield child
+    finally:
+        child.terminate()
+        child.wait(60)
+
+
+def until_healthy(container: str, child: subprocess.Popen[bytes], *test: str) -> None:
+    """Waits as a container engine does: until the command of HEALTHCHECK succeeds."""
+    end_s = time.monotonic() + READY_WITHIN_S
+    while subprocess.run(command_in(container, *test), stderr=subprocess.DEVNULL).returncode:
+        assert child.poll() is None, "the container ended"
+        assert time.monotonic() < end_s, "the container did not become healthy"
+        time.sleep(1)
+
+
+def health_check_of(container: str) -> list[str]:
+    health = config_of(container)["Healthcheck"]
+    assert isinstance(health, dict)
+    kind, *command = health["Test"]
+    assert kind == "CMD"
+    return list(command)
+
+
+def assert_the_program_is_not_the_users(container: str) -> None:
+    owned = done(*command_in(container, "find", "/srv/parlance", "-user", "1000"))
+    assert owned == ""
+    assert done(*command_in(container, "id", "-u")) == "1000"
+    done(*command_in(container, "touch", "/var/lib/parlance/mine"))
+
+
+def test_the_embedded_image_answers_as_its_page_says(base: str, context: Path) -> None:
+    with container_of("embedded", base, context) as container:
+        assert_the_program_is_not_the_users(container)
+        port = free_port()
+        with started(container, "--port", str(port)) as child:
+            health = [word.replace(":8000", f":{port}") for word in health_check_of(container)]
+            until_healthy(container, child, *health)
+            key = done(*command_in(container, "cat", "/var/lib/parlance/demo.key"))
+            with httpx.Client(
+                base_url=f"http://127.0.0.1:{port}/v1", headers={"Authorization": f"Bearer {key}"}
+            ) as api:
+                model = api.get("/models").json()["data"][0]["id"]
+                question = [{"role": "user", "content": "Name the capital of France."}]
+                reply = api.post("/chat/completions", json={"model": model, "messages": question}, timeout=120)
+                assert "Paris" in reply.json()["choices"][0]["message"]["content"]
+                speech = api.post("/audio/speech", json={"input": "Hello.", "language": "en"}, timeout=120)
+                assert len(speech.content) > 1000
+
+
+def test_the_head_and_an_engine_find_each_other(base: str, context: Path) -> None:
+    with container_of("ingress", base, context) as head, container_of("engine", base, context) as engine:
+        for container in (head, engine):
+            assert_the_program_is_not_the_users(container)
+        done(*command_in(engine, "python", "requirements/gpu.py"))
+        done(*command_in(engine, "g++", "--version"))
+        with started(head) as child:
+            until_healthy(head, child, *health_check_of(head))
+            done(*command_in(head, "python", "-m", "launch", "check", "--help"))
+            with started(engine) as joined:
+                until_healthy(engine, joined, *health_check_of(engine))

@@ -1,0 +1,128 @@
+"""The profile `gpu`: which models a card gets, that they fit it together, and what the page says of them."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from rich.console import Console
+
+import configs
+from autoscaling.deployment import deployment_options
+from launch import start
+from launch.check.faults import plan_of
+from launch.selection import SPARE_GPU_GIB, fit_gpu, gpu_gib
+from tests.docs.pages import ROOT
+
+SMALL = ["bge-m3", "whisper-large-v3"]
+ON_GPU = {model.id: model for model in configs.load("gpu").deployed() if model.serving and model.serving.on_gpu}
+FREE_OF_CARD_GIB = {"24 GB": 22.0, "48 GB": 44.5, "80 GB": 79.1}
+"""An L4, an L40S and an H100, as their driver counts them, less what is spared. Other cards of a size have more."""
+
+
+@pytest.fixture
+def config() -> dict[str, Any]:
+    return dict(yaml.safe_load((configs.FOLDER / "gpu.yaml").read_text("utf-8")))
+
+
+def set_up(config: dict[str, Any], gib: float) -> list[str]:
+    """Ids of what runs on a card of `gib`, the smallest first."""
+    fit_gpu(config, gib)
+    (app,) = config["applications"]
+    deployed = {model.id for model in plan_of(app["args"]).catalog.deployed()}
+    return [id for id in sorted(ON_GPU, key=lambda id: taken(id)) if id in deployed]
+
+
+def taken(id: str) -> float:
+    serving = ON_GPU[id].serving
+    assert serving is not None
+    assert serving.gpu_gib is not None, id
+    return serving.gpu_gib
+
+
+@pytest.mark.parametrize(
+    ("gib", "expected"),
+    [
+        (SPARE_GPU_GIB, []),
+        (5.5 + SPARE_GPU_GIB, SMALL),
+        (20.4 + SPARE_GPU_GIB, SMALL),
+        (20.5 + SPARE_GPU_GIB, [*SMALL, "qwen3.5-9b"]),
+        (38.4 + SPARE_GPU_GIB, [*SMALL, "qwen3.5-9b"]),
+        (38.5 + SPARE_GPU_GIB, [*SMALL, "qwen3.5-9b", "gemma-4-12b"]),
+        (74.4 + SPARE_GPU_GIB, [*SMALL, "qwen3.5-9b", "gemma-4-12b"]),
+        (74.5 + SPARE_GPU_GIB, [*SMALL, "qwen3.5-9b", "gemma-4-12b", "qwen3.8-27b"]),
+    ],
+)
+def test_a_card_gets_the_models_that_fit_it_together(config: dict[str, Any], gib: float, expected: list[str]) -> None:
+    assert set_up(config, gib) == expected
+
+
+def test_what_runs_on_the_gpu_says_what_it_takes_and_all_may_be_awake_at_once() -> None:
+    assert {model.id for model in configs.load("gpu").deployed() if model.serving and model.serving.gpu_gib} == {
+        *ON_GPU
+    }
+    shares = [deployment_options(model)["ray_actor_options"]["num_gpus"] for model in ON_GPU.values()]
+    assert sum(shares) <= 1
+    assert all(deployment_options(model)["autoscaling_config"]["max_replicas"] == 1 for model in ON_GPU.values())
+
+
+@pytest.mark.parametrize("id", [id for id, model in ON_GPU.items() if model.noun == "chat"])
+def test_a_chat_model_is_productions_in_8_bits_with_a_cache_that_is_stated(id: str) -> None:
+    """So what the twins show of production's arguments holds here; the card's size is in none of them."""
+    ours, theirs = ON_GPU[id].serving, configs.load("production").chat[id].serving
+    assert ours is not None
+    assert theirs is not None
+    assert (ours.adapter, ours.weights, ours.runtime) == (theirs.adapter, theirs.weights, theirs.runtime)
+    engine = dict(ours.options["engine"])
+    cache_gib = engine.pop("kv_cache_memory_bytes") / 2**30
+    assert engine == {"quantization": "fp8", "max_num_seqs": ours.max_ongoing_requests, "gpu_memory_utilization": 0.05}
+    assert cache_gib < taken(id) / 3
+
+
+def test_a_window_that_memory_bounds_is_the_window_that_clients_see() -> None:
+    windows = {id: configs.load("gpu").chat[id].context_window for id in ("qwen3.5-9b", "gemma-4-12b", "qwen3.8-27b")}
+    assert windows == {"qwen3.5-9b": 32_768, "gemma-4-12b": 32_768, "qwen3.8-27b": 65_536}
+    assert configs.load("production").chat["qwen3.5-9b"].context_window == 262_144
+
+
+@pytest.mark.parametrize(
+    ("says", "status", "expected"),
+    [("23034", 0, 23034 / 1024), ("81559\n81559", 0, 81559 / 1024), ("", 0, None), ("No devices were found", 6, None)],
+)
+def test_the_driver_is_asked_for_the_memory_of_the_first_gpu(
+    says: str, status: int, expected: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert gpu_gib() is None
+    driver = tmp_path / "nvidia-smi"
+    driver.write_text(f"#!/bin/sh\necho '{says}'\nexit {status}\n")
+    driver.chmod(0o755)
+    assert gpu_gib() == expected
+
+
+def test_a_start_says_what_it_leaves_out(config: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    said = io.StringIO()
+    monkeypatch.setattr(start, "console", Console(file=said, soft_wrap=True))
+    monkeypatch.setattr(start, "gpu_gib", lambda: 24.0)
+    start._plans(config, small=False)
+    assert said.getvalue() == "left out, because the GPU has 24.0 GiB of memory: gemma-4-12b, qwen3.8-27b\n"
+
+
+def test_the_page_has_the_numbers_of_the_stanzas(config: dict[str, Any]) -> None:
+    text = (ROOT / "docs/one-gpu.md").read_text("utf-8")
+    told = {
+        id: (float(gib), int(window.replace(",", "") or 0))
+        for id, gib, window in re.findall(
+            r"^\| `([\w.-]+)` \|[^|]*\| ([\d.]+) \|[^|]*\| ?([\d,]*) ?\|$", text, re.MULTILINE
+        )
+    }
+    windows = {id: getattr(model, "context_window", 0) if model.noun == "chat" else 0 for id, model in ON_GPU.items()}
+    assert told == {id: (taken(id), windows[id]) for id in ON_GPU}
+    for card, free_gib in FREE_OF_CARD_GIB.items():
+        (cell,) = re.findall(rf"^\| {card}[^|]*\|([^|]*)\|", text, re.MULTILINE)
+        fresh = yaml.safe_load((configs.FOLDER / "gpu.yaml").read_text("utf-8"))
+        assert re.findall(r"`([\w.-]+)`", cell) == set_up(fresh, free_gib + SPARE_GPU_GIB), card
