@@ -26,7 +26,7 @@ class UploadRequest(Lenient):
     """A body of POST /audio/uploads.
 
     Attributes:
-        mime: one of RECORDING_TYPES; parameters such as `; codecs=opus` are cut.
+        mime: media type of the recording, e.g. `audio/mpeg`; parameters such as `; codecs=opus` are cut.
         size: of the file, in bytes.
         model: that will transcribe the recording, so that it starts meanwhile.
     """

@@ -176,7 +176,7 @@ def _fields(schema: dict[str, Any], *, is_request: bool) -> str:
     """The table of an object; of another type what it may be. The fields of a request may have defaults."""
     if not (fields := schema.get("properties")):
         return schemas.words(schema) + "."
-    required, meanings = schema.get("required", ()), schemas.meanings(schema)
+    required = schema.get("required", ())
     lines = ["| field | takes | default | |" if is_request else "| field | is | | |", "|---|---|---|---|"]
     for name, value in fields.items():
         if is_request:
@@ -184,5 +184,5 @@ def _fields(schema: dict[str, Any], *, is_request: bool) -> str:
         else:
             absent = "" if name in required else "may be missing"
         words = schemas.words(value, nulls=not is_request)
-        lines.append(f"| `{name}` | {words} | {absent} | {meanings.get(name, '')} |".replace("  |", " |"))
+        lines.append(f"| `{name}` | {words} | {absent} | {schemas.cell(value['description'])} |".replace("  |", " |"))
     return "\n".join(lines)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 import json
-import re
 from collections.abc import Iterator
 from typing import Any
+
+from deployments.ingress.wire.openapi import plain
 
 Schema = dict[str, Any]
 
@@ -21,9 +22,6 @@ BOUNDS = (
     ("maxItems", "at most {}"),
 )
 """Keyword of a bound, and how it reads."""
-
-ATTRIBUTE = re.compile(r"^ {4}(\w+(?:, \w+)*): (.*(?:\n {6,}.*)*)", re.MULTILINE)
-"""One line under `Attributes:` of a docstring, and what is wrapped."""
 
 LARGE = 2**53
 """Bounds beyond this are those of a machine's integers, and say nothing to a reader."""
@@ -70,19 +68,12 @@ def link(name: str) -> str:
 def about(schema: Schema) -> str:
     """The first paragraph of the type's docstring."""
     first, _, _ = inspect.cleandoc(schema.get("description", "")).partition("\n\n")
-    return _plain(first)
+    return cell(plain(first))
 
 
-def meanings(schema: Schema) -> dict[str, str]:
-    """What the docstring of a type says of its fields."""
-    _, _, attributes = inspect.cleandoc(schema.get("description", "")).partition("Attributes:\n")
-    matches = ATTRIBUTE.findall(attributes)
-    return {name: _plain(text) for names, text in matches for name in names.split(", ")}
-
-
-def _plain(text: str) -> str:
-    """On one line, fit for a cell, and without pointers into specification and code."""
-    return re.sub(r" ?\((?:spec |design |`contract)[^)]*\)", "", " ".join(text.split())).replace("|", "\\|")
+def cell(text: str) -> str:
+    """`text`, fit for a cell of a table."""
+    return text.replace("|", "\\|")
 
 
 def _kinds(schema: Schema) -> Iterator[str]:

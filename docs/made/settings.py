@@ -8,7 +8,8 @@ from pydantic import BaseModel
 
 from contract.catalog import CATALOG_TYPES, Serving
 from deployments.ingress.deployment import IngressArgs
-from docs.made.schemas import default, meanings, words
+from deployments.ingress.wire.openapi import meanings
+from docs.made.schemas import default, words
 from graph import GraphArgs
 
 VARIABLES = {
@@ -76,7 +77,7 @@ def _meanings(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
     """What the docstrings of a model and of those that it is made of say of its fields; its own come last."""
     for base in reversed(model.__mro__):
         if base.__doc__ and issubclass(base, BaseModel) and base is not BaseModel:
-            yield from meanings({"description": base.__doc__}).items()
+            yield from meanings(base.__doc__ or "").items()
 
 
 def _unlinked(text: str) -> str:

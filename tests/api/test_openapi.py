@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tomllib
 from dataclasses import dataclass
 from typing import Any
 
 import jsonschema
 import pytest
 
+from deployments.ingress.wire.openapi import FIELDS
 from tests.api.bodies import BODIES
 from tests.api.conftest import Api, refused
 from tests.docs.pages import ROOT
@@ -311,3 +314,27 @@ def test_what_others_have_written_before_does_not_turn_our_alternatives_around()
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "['integer', 'string']"
+
+
+async def test_every_field_parameter_and_reply_says_what_it_means(document: dict[str, Any]) -> None:
+    operations = [operation for methods in document["paths"].values() for operation in methods.values()]
+    meant = [parameter for operation in operations for parameter in operation.get("parameters", ())]
+    meant += [reply for operation in operations for reply in operation["responses"].values()]
+    types = document["components"]["schemas"]
+    meant += [field for kind in types.values() for field in kind.get("properties", {}).values()]
+    assert len(meant) > 900
+    assert [each for each in meant if not each.get("description")] == []
+    inside = re.compile(r"\bspec\b|contract\.|\b[A-Z]{2,}_[A-Z_]+\b|Attributes:")
+    assert [text for each in meant if inside.search(text := each["description"])] == []
+
+
+async def test_nothing_is_described_that_is_not_there(document: dict[str, Any]) -> None:
+    types, written = document["components"]["schemas"], tomllib.loads(FIELDS.read_text("utf-8"))
+    everywhere, path = written.pop("any"), written.pop("path")
+    assert written.keys() <= types.keys()
+    assert [
+        f"{name}.{field}" for name in written for field in written[name] if field not in types[name]["properties"]
+    ] == []
+    assert everywhere.keys() <= {field for kind in types.values() for field in kind.get("properties", {})}
+    parameters = [p["name"] for ms in document["paths"].values() for o in ms.values() for p in o.get("parameters", ())]
+    assert path.keys() <= {*parameters}

@@ -2,7 +2,7 @@
 
     apt-get install buildah debootstrap
     .venv/bin/python -m pytest -m slow tests/cluster_config/test_image_builds.py
-    buildah rmi --all                                   what is left makes the next run shorter
+    buildah rmi --all                                   the base is left, which makes the next run shorter
 
 The base is Debian 12 with its own Python 3.11, as debootstrap makes it; `python:3.11-slim-bookworm` is the same Debian
 with a Python of Docker's. What a build needs of this machine to reach its indexes (a certificate, a configuration of
@@ -72,16 +72,17 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextmanager
 def container_of(target: str, base: str, context: Path) -> Iterator[str]:
-    """A container of an image, which is built from what is not in the cache of an earlier run."""
+    """A container of a freshly built image. No layer is kept apart: each would be a copy of some gigabytes."""
     image = f"localhost/parlance-{target}"
     file = context / "cluster/Dockerfile"
-    build = ["buildah", "build", "--quiet", "--isolation=chroot", "--format=docker", "--layers", f"--file={file}"]
+    build = ["buildah", "build", "--quiet", "--isolation=chroot", "--format=docker", f"--file={file}"]
     done(*build, f"--target={target}", f"--build-arg=PYTHON={base}", f"--tag={image}", context)
     container = done("buildah", "from", *LIMITS, image)
     try:
         yield container
     finally:
         done("buildah", "rm", container)
+        done("buildah", "rmi", image)
 
 
 def config_of(container: str) -> dict[str, object]:

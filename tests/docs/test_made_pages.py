@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from contract.errors import FAULTS
+from deployments.ingress.wire.openapi import meanings
 from docs.made import schemas, settings
 from docs.made.__main__ import FOLDER, PAGES
 from docs.made.reference import Example as RouteExample
@@ -95,11 +96,9 @@ def test_null_is_said_where_it_means_something() -> None:
 
 
 def test_a_docstring_says_what_fields_mean() -> None:
-    schema = {
-        "description": "A body (spec 4).\n\nAttributes:\n    a, b: one\n        and two (design 3).\n    c: three.",
-    }
-    assert schemas.about(schema) == "A body."
-    assert schemas.meanings(schema) == {"a": "one and two.", "b": "one and two.", "c": "three."}
+    docstring = "A body (spec 4).\n\nAttributes:\n    a, b: one\n        and two (design 3).\n    c: three."
+    assert schemas.about({"description": docstring}) == "A body."
+    assert meanings(docstring) == {"a": "one and two.", "b": "one and two.", "c": "three."}
 
 
 def test_every_type_that_is_referred_to_is_found() -> None:

@@ -7,15 +7,26 @@ Types are pydantic models or TypedDicts of the contract, the same that the code 
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
+import tomllib
 from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 
+import contract
 from contract.errors import ErrorReply
+
+FIELDS = Path(contract.__file__).with_name("fields.toml")
+"""What fields mean whose types do not say it."""
+ATTRIBUTE = re.compile(r"^ {4}(\w+(?:, \w+)*): (.*(?:\n {6,}.*)*)", re.MULTILINE)
+"""One line under `Attributes:` of a docstring, and what is wrapped."""
 
 REFERENCE = "#/components/schemas/{model}"
 
@@ -97,7 +108,7 @@ def document(app: FastAPI) -> dict[str, Any]:
         schema = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
         references, definitions = _schemas()
         components: dict[str, Any] = schema.setdefault("components", {})
-        components["schemas"] = definitions
+        components["schemas"] = _described(definitions)
         components["securitySchemes"] = {
             "key": {"type": "http", "scheme": "bearer"},
             "x-api-key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
@@ -106,6 +117,8 @@ def document(app: FastAPI) -> dict[str, Any]:
             for operation in operations.values():
                 # FastAPI documents a 200 of no content and a 422 of its own shape, which no route here answers.
                 operation["responses"].pop("422", None)
+                for parameter in operation.get("parameters", ()):
+                    parameter.setdefault("description", _fields()["path"].get(parameter["name"]))
                 if "501" in operation["responses"]:
                     operation["responses"].pop("200", None)
         app.openapi_schema = _resolved(schema, references)
@@ -125,6 +138,40 @@ def _schemas() -> tuple[list[dict[str, Any]], dict[str, Any]]:
     adapters = [(index, "validation", TypeAdapter(kind)) for index, kind in enumerate(_types)]
     schemas, rest = TypeAdapter.json_schemas(adapters, ref_template=REFERENCE)  # type: ignore[arg-type]  # keys are numbers
     return [schemas[index, "validation"] for index in range(len(_types))], rest["$defs"]
+
+
+def _described(definitions: dict[str, Any]) -> dict[str, Any]:
+    """The definitions, in which every field says what it means. A type's docstring keeps only what is of the whole."""
+    written = _fields()
+    for name, definition in definitions.items():
+        docstring = definition.pop("description", "")
+        meant = written["any"] | written.get(name, {}) | meanings(docstring)
+        if about := inspect.cleandoc(docstring).partition("Attributes:\n")[0].strip():
+            definition["description"] = about
+        for field, schema in definition.get("properties", {}).items():
+            if field in meant:
+                schema["description"] = _sentence(meant[field])
+    return definitions
+
+
+@cache
+def _fields() -> dict[str, dict[str, str]]:
+    return tomllib.loads(FIELDS.read_text("utf-8"))
+
+
+def meanings(docstring: str) -> dict[str, str]:
+    """What the docstring of a type says of its fields, each on one line and without pointers into the code."""
+    _, _, attributes = inspect.cleandoc(docstring).partition("Attributes:\n")
+    return {field: plain(text) for fields, text in ATTRIBUTE.findall(attributes) for field in fields.split(", ")}
+
+
+def plain(text: str) -> str:
+    """`text` on one line, without pointers into specification and code."""
+    return re.sub(r" ?\((?:spec |design |`contract)[^)]*\)", "", " ".join(text.split()))
+
+
+def _sentence(line: str) -> str:
+    return f"{line[:1].upper()}{line[1:].rstrip('.')}."
 
 
 def _resolved(node: Any, references: list[dict[str, Any]]) -> Any:
