@@ -53,7 +53,7 @@ check: setup-dev ## format, lint, types, import rules
 	@$(BIN)/mypy
 	@PYTHONPATH=. $(BIN)/lint-imports
 
-bench: setup-dev weights $(if $(QUICK),,$(PEERS:%=.venv/peers/%/done)) ## benchmarks beside the peers, tables in var/benchmarks.md (QUICK=1: what slid, in five minutes)
+bench: setup-dev weights $(if $(QUICK),,$(PEERS:%=.venv/peers/%/done)) ## benchmarks beside the peers, tables in var/benchmarks.md (QUICK=1: what slid, in four minutes)
 	@$(RUN) benchmarks.speed$(if $(QUICK),.quick)
 
 evaluate: setup-dev ## how often the decision models are right; writes the tables and the plot

@@ -55,7 +55,7 @@ def _is_ids(value: Any) -> bool:
 
 
 class CompletionRequest(Lenient):
-    """A body of POST /completions. None is what OpenAI's clients send for "not given"."""
+    """A body of POST /completions. null is the same as leaving a field out."""
 
     model: str
     prompt: Annotated[

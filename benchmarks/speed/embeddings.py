@@ -134,10 +134,10 @@ def table(systems: list[str], figures: dict[tuple[str, int, int], list[Figures]]
     return "\n".join(lines)
 
 
-def ratios(folder: Path) -> dict[str, float]:
+def ratios(server: Server) -> dict[str, float]:
     """Texts a second through the whole graph, divided by those of the adapter in this process, of a short run."""
     ours, bare = "graph", "adapter"
-    with parlance(folder) as server, adapter("float32", os.cpu_count() or 1) as in_process:
+    with adapter("float32", os.cpu_count() or 1) as in_process:
         systems = {ours: over_http(server, "/v1/embeddings"), bare: in_process}
         figures = asyncio.run(compare(systems, 1, 2.0))
 

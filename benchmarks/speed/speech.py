@@ -181,13 +181,12 @@ def compare(rounds: int, is_bare: bool) -> str:
         return _table(results, memory(server))
 
 
-def ratios(folder: Path) -> dict[str, float]:
+def ratios(server: Server) -> dict[str, float]:
     """The whole graph divided by the adapter alone: the time to the first byte of one stream, of a short run."""
     case = replace(CASES[0], seconds=4)
-    with parlance(folder) as server:
-        measure(load(server, case.text, case.language, 1, 0.5))  # wakes the engine
-        bare, sound_s = measure_adapter(case, 1)
-        whole = measure_graph(server, case, 1, sound_s)
+    measure(load(server, case.text, case.language, 1, 0.5))  # wakes the engine
+    bare, sound_s = measure_adapter(case, 1)
+    whole = measure_graph(server, case, 1, sound_s)
     return {f"{case.language}, time to first byte": whole.first_ms[0] / bare.first_ms[0]}
 
 

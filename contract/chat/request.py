@@ -61,7 +61,7 @@ class Part(Lenient):
 
 
 class Message(Lenient):
-    """One turn. `content` is a string or parts on the wire, and parts here. `refusal` is of an assistant."""
+    """One turn. `content` is a string or a list of parts. `refusal` is of an assistant."""
 
     role: Annotated[
         Literal["system", "user", "assistant", "tool"],
@@ -102,7 +102,7 @@ class Message(Lenient):
 
 
 class ChatRequest(Lenient):
-    """A body of POST /chat/completions. None is what OpenAI's clients send for "not given"."""
+    """A body of POST /chat/completions. null is the same as leaving a field out."""
 
     model: str
     messages: Annotated[list[Message], Items(MAX_MESSAGES, least=1)]

@@ -34,7 +34,7 @@ from contract.responses.names import ToolNames
 
 
 class InputMessage(Lenient):
-    """One turn. `content` is a string or parts on the wire, and parts here."""
+    """One turn. `content` is a string or a list of parts."""
 
     type: Literal["message"] = "message"
     role: Literal["system", "developer", "user", "assistant"]

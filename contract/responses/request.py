@@ -47,7 +47,7 @@ class ReasoningConfig(Lenient):
 
 
 class ResponsesRequest(Lenient):
-    """A body of POST /responses. None is what OpenAI's clients send for "not given"."""
+    """A body of POST /responses. null is the same as leaving a field out."""
 
     model: str
     input: Annotated[

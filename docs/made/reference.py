@@ -156,11 +156,7 @@ def _types(operations: Iterable[dict[str, Any]], known: Types) -> Iterator[str]:
     request_types = _reached([operation.get("requestBody", {}) for operation in operations], known)
     for name in dict.fromkeys([*request_types, *_reached([operation["responses"] for operation in operations], known)]):
         about = schemas.about(known[name])
-        where = (
-            "Its fields stand with the route."
-            if name in shown
-            else _fields(known[name], is_request=name in request_types)
-        )
+        where = "See the route above." if name in shown else _fields(known[name], is_request=name in request_types)
         yield "\n\n".join([f"### {name}", *([about] if about else []), where]) + "\n"
 
 

@@ -117,9 +117,10 @@ def test_idle_times() -> None:
     others = _idle_times(configs.load("embedded"))
     assert (IDLE_S, others) == (300, dict.fromkeys(("cosyvoice", "qwen", *TRANSCRIBERS, "the voice designer"), 120))
     assert "120 s for `cosyvoice`, `qwen`, both transcribers and the voice designer" in _unwrapped(API)
-    assert "after 5 minutes, `cosyvoice`, `qwen`, the transcribers and the voice designer after 2" in _unwrapped(
-        CONCEPTS
-    )
+    assert (
+        "Engines scale to zero after 5 minutes without requests (in `embedded` after 2 minutes for `cosyvoice`, `qwen`, the "
+        "transcribers and the voice designer)"
+    ) in _unwrapped(CONCEPTS)
 
 
 def _constants(module: ModuleType) -> dict[str, Value]:
