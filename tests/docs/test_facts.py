@@ -118,8 +118,8 @@ def test_idle_times() -> None:
     assert (IDLE_S, others) == (300, dict.fromkeys(("cosyvoice", "qwen", *TRANSCRIBERS, "the voice designer"), 120))
     assert "120 s for `cosyvoice`, `qwen`, both transcribers and the voice designer" in _unwrapped(API)
     assert (
-        "Engines scale to zero after 5 minutes without requests (in `embedded` after 2 minutes for `cosyvoice`, `qwen`, the "
-        "transcribers and the voice designer)"
+        "Engines scale to zero after 5 minutes without requests (in `embedded` after 2 minutes for `cosyvoice`, "
+        "`qwen`, the transcribers and the voice designer)"
     ) in _unwrapped(CONCEPTS)
 
 
