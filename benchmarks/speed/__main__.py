@@ -1,4 +1,4 @@
-"""All benchmarks one after the other, beside the peers, in some forty minutes. `make bench` calls it.
+"""All benchmarks one after the other, beside the peers, in some thirty minutes. `make bench` calls it.
 
     make bench                                              with the peers' environments, which it makes
     python -m benchmarks.speed                              all, with the peers whose environments are there

@@ -6,6 +6,7 @@
     transcription.py    words with their times, subtitles
     voice_design.py     a voice of a description, and what it says then
     decisions.py        probabilities over given answers, and when not to trust them
+    data_set.py         a CSV or JSONL file through a language model; it resumes
     batch.py            a data set through the same models by Ray Data, without the graph
 
 All but the last call a graph that runs on this machine: `make serve`, then `.venv/bin/python -m docs.examples.chat`.

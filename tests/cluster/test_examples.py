@@ -22,6 +22,7 @@ SHOWN = {
     "speech": ["F1 (f)", "first sound after", "unknown_voice"],
     "transcription": ["words came back", "-->"],
     "voice_design": ["reached what was ordered: True", "ordered 210 Hz"],
+    "data_set": ["3 answered, 0 failed, 0 were there already: var/examples/answers.jsonl"],
     "decisions": ["team:", "withheld: True", "the order of the options moved"],
 }
 """What each must print."""
@@ -40,7 +41,8 @@ def test_every_script_is_run() -> None:
 
 ALL = """
 import runpy, sys
-for name in sys.argv[1:]:
+names, sys.argv[1:] = sys.argv[1:], []
+for name in names:
     print(f"\\f{name}")
     runpy.run_module(f"docs.examples.{name}", run_name="__main__")
 """

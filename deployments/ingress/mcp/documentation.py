@@ -1,4 +1,4 @@
-"""Finds and reads the documentation: the README, the changelog and `docs/`, as they lie beside the code.
+"""Finds and reads the documentation: the README, SECURITY, the changelog and `docs/`, as they lie beside the code.
 
     Documentation(root).search("why is the first answer slow")  -> sections, best first
     Documentation(root).read("docs/api.md#errors")              -> Markdown
@@ -204,7 +204,7 @@ def _anchor(heading: str, taken: dict[str, int]) -> str:
 
 def _pages(root: Path) -> Iterator[tuple[str, str]]:
     """Path and text of each page, those for readers before those about decisions."""
-    files = [root / "README.md", *sorted((root / "docs").rglob("*.md")), root / "CHANGELOG.md"]
+    files = [root / "README.md", *sorted((root / "docs").rglob("*.md")), root / "SECURITY.md", root / "CHANGELOG.md"]
     for file in files:
         if file.is_file():
             yield file.relative_to(root).as_posix(), file.read_text("utf-8")

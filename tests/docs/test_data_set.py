@@ -1,0 +1,106 @@
+"""The script that puts a data set through a model: what it refuses, how many calls it makes, and that it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from docs.examples.data_set import DataSetError, answered, read, run
+
+ROWS = {str(number): {"id": str(number), "text": f"text {number}"} for number in range(20)}
+
+
+class Model:
+    """Answers with what it was asked, and counts. `fails` names prompts that it refuses."""
+
+    def __init__(self, fails: tuple[str, ...] = (), dies_after: int = 10**9) -> None:
+        self.asked: list[str] = []
+        self.most = self.under_way = 0
+        self.fails, self.dies_after = fails, dies_after
+
+    async def __call__(self, prompt: str) -> str:
+        self.asked.append(prompt)
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        await asyncio.sleep(0)
+        self.under_way -= 1
+        if len(self.asked) > self.dies_after:
+            raise KeyboardInterrupt
+        if prompt in self.fails:
+            raise ValueError("no")
+        return prompt.upper()
+
+
+def lines(file: Path) -> list[dict[str, str]]:
+    return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+
+
+async def test_each_row_is_asked_once_and_no_more_than_allowed_at_a_time(tmp_path: Path) -> None:
+    model, out = Model(), tmp_path / "out.jsonl"
+    assert await run(ROWS, "say {text}", out, model, 4) == (20, 0)
+    assert model.most == 4
+    assert {line["id"]: line["answer"] for line in lines(out)} == {id: f"SAY TEXT {id}" for id in ROWS}
+    again = Model()
+    assert await run(ROWS, "say {text}", out, again, 4) == (0, 0)
+    assert again.asked == []
+
+
+def test_a_run_that_was_killed_goes_on_without_asking_twice(tmp_path: Path) -> None:
+    killed, out = Model(dies_after=7), tmp_path / "out.jsonl"
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(run(ROWS, "{text}", out, killed, 1))
+    assert len(lines(out)) == 7
+    out.write_bytes(out.read_bytes() + b'{"id": "7", "ans')  # the machine died while it wrote
+    rest = Model()
+    assert asyncio.run(run(ROWS, "{text}", out, rest, 1)) == (13, 0)
+    assert sorted(line["id"] for line in lines(out)) == sorted(ROWS)
+    assert set(rest.asked).isdisjoint(killed.asked[:7])
+
+
+async def test_a_row_that_fails_is_a_line_and_is_tried_again(tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    assert await run(ROWS, "{text}", out, Model(fails=("text 3",)), 4) == (19, 1)
+    assert [line for line in lines(out) if "error" in line] == [{"id": "3", "error": "ValueError: no"}]
+    assert answered(out) == ROWS.keys() - {"3"}
+    again = Model()
+    assert await run(ROWS, "{text}", out, again, 4) == (1, 0)
+    assert again.asked == ["text 3"]
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.jsonl"])
+def test_both_formats_hold_the_same_rows(name: str, tmp_path: Path) -> None:
+    file = tmp_path / name
+    file.write_text(
+        'id,text\n1,"a, b"\n2,"ü\nx"\n'
+        if name.endswith("csv")
+        else '{"id": 1, "text": "a, b"}\n{"id": 2, "text": "ü\\nx"}\n'
+    )
+    assert {id: row["text"] for id, row in read(file, "id").items()} == {"1": "a, b", "2": "ü\nx"}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("a.csv", b"", "a.csv has no rows"),
+        ("a.csv", b"id,text\n", "a.csv has no rows"),
+        ("a.csv", b"name\nx\n", "row 1: there is no `id`; choose another with --id"),
+        ("a.csv", b"id\n1\n1\n", "row 2: the id `1` is there twice"),
+        ("a.csv", b"id\n\xff\n", "a.csv cannot be read as UTF-8 csv"),
+        ("a.jsonl", b'{"id": 1}\nnonsense\n', "a.jsonl cannot be read as UTF-8 jsonl"),
+        ("a.jsonl", b"[1]\n", "row 1: there is no `id`"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_refused_with_its_place(
+    name: str, content: bytes, says: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataSetError, match=says):
+        read(tmp_path / name, "id")
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataSetError, match=r"gone\.csv cannot be read"):
+        read(tmp_path / "gone.csv", "id")
