@@ -72,7 +72,8 @@ def serve_until_stopped(
     with _step("starting the graph"):
         _deploy(config, built, http)
     try:
-        say_ready(console, f"http://{http['host']}:{http['port']}", home, key, models, woken(config))
+        host = "127.0.0.1" if http["host"] == "0.0.0.0" else http["host"]  # nobody can call all addresses
+        say_ready(console, f"http://{host}:{http['port']}", home, key, models, woken(config))
         stop.wait()
     finally:
         _shut_down()

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 
 from benchmarks.servers import free_port
@@ -32,6 +33,7 @@ BASE = "localhost/parlance-base"
 INSTALL = "apt-get update && apt-get install --yes --no-install-recommends python3.11-venv ca-certificates"
 LIMITS = ("--ulimit=nofile=16384:16384", "--shm-size=1g")
 """As `docker run` gets them on the page, but for fewer files: who has 20,000 may not give more."""
+USER = 1000
 READY_WITHIN_S = 300
 
 
@@ -98,14 +100,20 @@ def command_in(container: str, *command: str) -> list[str]:
 
 @contextmanager
 def started(container: str, *more: str) -> Iterator[subprocess.Popen[bytes]]:
-    """The command of the image, with further arguments; its processes are ended with the block."""
+    """The command of the image, with further arguments; its processes, which share our ids, are ended with the block."""
     words = config_of(container)["Cmd"]
     assert isinstance(words, list)
     child = subprocess.Popen(command_in(container, *words, *more), start_new_session=True)
     try:
         yield child
     finally:
-        child.terminate()
+        family = psutil.Process(child.pid).children(recursive=True)
+        for process in family:
+            if process.uids().real == USER:
+                process.terminate()
+        _, alive = psutil.wait_procs(family, 60)
+        for process in alive:
+            process.kill()
         child.wait(60)
 
 
@@ -144,7 +152,8 @@ def test_the_embedded_image_answers_as_its_page_says(base: str, context: Path) -
             with httpx.Client(
                 base_url=f"http://127.0.0.1:{port}/v1", headers={"Authorization": f"Bearer {key}"}
             ) as api:
-                model = api.get("/models").json()["data"][0]["id"]
+                models = api.get("/models").json()["data"]
+                model = next(each["id"] for each in models if each["kind"] == "chat")
                 question = [{"role": "user", "content": "Name the capital of France."}]
                 reply = api.post("/chat/completions", json={"model": model, "messages": question}, timeout=120)
                 assert "Paris" in reply.json()["choices"][0]["message"]["content"]
