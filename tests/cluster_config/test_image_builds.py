@@ -100,7 +100,7 @@ def command_in(container: str, *command: str) -> list[str]:
 
 @contextmanager
 def started(container: str, *more: str) -> Iterator[subprocess.Popen[bytes]]:
-    """The command of the image, with further arguments; its processes, which share our ids, are ended with the block."""
+    """The command of the image, with further arguments. Its processes, which are among ours, end with the block."""
     words = config_of(container)["Cmd"]
     assert isinstance(words, list)
     child = subprocess.Popen(command_in(container, *words, *more), start_new_session=True)
