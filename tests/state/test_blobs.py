@@ -1,5 +1,6 @@
 import asyncio
 import os
+import re
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ import pytest
 from contract.errors import ApiError
 from state.blobs.base import CHUNK_BYTES, MAX_NAME_CHARS, Blobs, open_blobs
 from state.blobs.folder import UNFINISHED, UNFINISHED_S
+from tests.docs.pages import ROOT
 from tests.state.bucket import Bucket, run_bucket
 
 NAME = "samples/espeak-ng/M1-de.mp3"
@@ -288,3 +290,24 @@ def test_memory_does_not_grow_with_the_length_of_a_stream(tmp_path: Path) -> Non
     )
     grown = subprocess.run([sys.executable, "-c", code, tmp_path], check=True, capture_output=True, text=True).stdout
     assert int(grown) < 10_000  # KiB, of 100 MiB that went through
+
+
+async def test_the_settings_of_the_page_reach_a_store_that_is_not_of_aws(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (ROOT / "docs/operating.md").read_text("utf-8")
+    section = page.partition("## Object storage\n")[2].partition("\n## ")[0]
+    settings = dict(re.findall(r"^([A-Z_]+)=(\S+)", section, re.MULTILINE))
+    assert settings["AWS_ENDPOINT_URL"].startswith("http:")
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    for name, value in (settings | {"AWS_ENDPOINT_URL": bucket.url}).items():
+        monkeypatch.setenv(name, value)
+    blobs = open_blobs(tmp_path, settings["PARLANCE_BLOBS_URL"])
+    await blobs.put(NAME, b"x")
+    assert bucket.objects == {f"parlance/files/{NAME}": b"x"}
+    assert await blobs.find(NAME) == b"x"
+    address = await blobs.presign(NAME, 60)
+    assert address is not None
+    assert address.startswith(f"{bucket.url}/parlance/files/{NAME}?")
+    assert "change-me" not in address
