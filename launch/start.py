@@ -38,7 +38,7 @@ console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Starts, says how to use what runs, and stops all of it on Ctrl-C."""
-    args = _parser().parse_args(arguments)
+    args = command_line().parse_args(arguments)
     try:
         config = _read_config(args.config)
         home = Path(os.environ.get("PARLANCE_HOME", "var")).resolve()
@@ -79,7 +79,8 @@ def serve_until_stopped(
         _shut_down()
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line() -> argparse.ArgumentParser:
+    """The arguments of `python -m launch`."""
     parser = argparse.ArgumentParser(
         prog="python -m launch",
         description="Run a Parlance graph on this machine until Ctrl-C stops it.",

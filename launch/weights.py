@@ -29,7 +29,7 @@ PARLANCE_OFFLINE=1 is the same as --offline."""
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point."""
-    options = _parser().parse_args(arguments)
+    options = command_line().parse_args(arguments)
     command: Callable[[argparse.Namespace], None] = options.command
     try:
         command(options)
@@ -39,7 +39,8 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(130)
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line() -> argparse.ArgumentParser:
+    """The arguments of `python -m launch weights`."""
     parser = argparse.ArgumentParser(
         prog="python -m launch weights",
         description="Weights of the models: fetched once, pinned by hash, verified before they are loaded.",

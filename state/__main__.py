@@ -42,7 +42,7 @@ class Parser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns the exit code."""
-    options = _parser().parse_args(arguments)
+    options = command_line().parse_args(arguments)
     home = Path(os.environ.get(HOME_VARIABLE, "var"))
     try:
         asyncio.run(commands.run(options, home, os.environ.get(DATABASE_VARIABLE)))
@@ -55,7 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parser() -> Parser:
+def command_line() -> Parser:
+    """The arguments of `python -m state`."""
     parser = Parser(
         prog="python -m state",
         description=ABOUT,

@@ -1,5 +1,6 @@
-"""The programs that write three pages of the documentation: `make docs`.
+"""The programs that write four pages of the documentation: `make docs`.
 
+commands.py      docs/commands.md, from the arguments of the command lines
 errors.py        docs/errors.md, from the rows of `contract.errors` and their remedies
 remedies.py      why each error happens, and what to do
 reference.py     docs/reference.md, from the OpenAPI document, with scopes, examples and links

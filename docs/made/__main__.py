@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from docs.made import errors, reference, settings
+from docs.made import commands, errors, reference, settings
 
 FOLDER = Path(__file__).parents[1]
 
 PAGES: dict[str, Callable[[], str]] = {
+    "commands.md": commands.page,
     "errors.md": errors.page,
     "reference.md": reference.page,
     "settings.md": settings.page,

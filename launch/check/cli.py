@@ -46,7 +46,7 @@ HEAD = ("deployment", "replicas", "GPUs", "CPUs", "memory", "weights")
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of `python -m launch check`."""
-    options = _parser().parse_args(arguments)
+    options = command_line().parse_args(arguments)
     try:
         config: dict[str, Any] = yaml.safe_load(_file(options.profile).read_text("utf-8"))
         left_out = _fitted(config) if options.nodes is None else []
@@ -70,7 +70,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"\n{options.profile} can work.")
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line() -> argparse.ArgumentParser:
+    """The arguments of `python -m launch check`."""
     parser = argparse.ArgumentParser(
         prog="python -m launch check",
         description=DESCRIPTION,
