@@ -18,7 +18,9 @@ from tests.docs import test_python_client
 from tests.docs.pages import ROOT
 
 FOLDER = ROOT / "docs/examples"
-SCRIPTS = sorted(file for file in FOLDER.glob("*.py") if file.stem != "__init__")
+COMMAND = "data_set"
+"""A program with arguments, and no notebook; `test_data_set.py` has its tests."""
+SCRIPTS = sorted(file for file in FOLDER.glob("*.py") if file.stem not in ("__init__", COMMAND))
 ON_THE_GRAPH = [script for script in SCRIPTS if script.stem != "batch"]
 
 g = test_python_client.g
