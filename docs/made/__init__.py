@@ -3,6 +3,7 @@
 commands.py      docs/commands.md, from the arguments of the command lines
 errors.py        docs/errors.md, from the rows of `contract.errors` and their remedies
 remedies.py      why each error happens, and what to do
+replies.py       asks a real server for the replies that the reference shows
 reference.py     docs/reference.md, from the OpenAPI document, with scopes, examples and links
 settings.py      docs/settings.md, from the arguments of the graph and the types of stanzas
 schemas.py       a JSON schema in words

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,6 +22,8 @@ Types = dict[str, Any]
 """Schemas by name."""
 
 EXAMPLES = Path(__file__).parent / "examples.toml"
+REPLIES = Path(__file__).parent / "replies.json"
+"""What a real server answered; `replies.py` asks one."""
 
 INTRODUCTION = """\
 # Reference
@@ -29,7 +33,7 @@ INTRODUCTION = """\
 Every route with what it takes, its bounds and defaults, and an example. How a route behaves is in [api.md](api.md);
 errors are in [errors.md](errors.md). The same for programs is `GET /openapi.json`. Every path works with `/v1` and
 without, `/healthz` and `/files` only as they stand here. A field without a default may be left out, unless it is
-required.
+required. Replies are those of `make serve`, with two entries of each list.
 
 The examples run as they stand beside `make serve`, in the folder of the repository, once this shell knows the key:
 
@@ -61,6 +65,13 @@ class Example:
 def examples() -> dict[str, Example]:
     """By route, e.g. `POST /v1/rerank`."""
     return {route: Example(**stanza) for route, stanza in tomllib.loads(EXAMPLES.read_text("utf-8")).items()}
+
+
+@cache
+def replies() -> dict[str, Any]:
+    """By route, of those that answer with JSON."""
+    kept: dict[str, Any] = json.loads(REPLIES.read_text("utf-8"))
+    return kept
 
 
 def callers(app: FastAPI) -> dict[str, str]:
@@ -123,6 +134,8 @@ def _section(route: str, operation: dict[str, Any], caller: str, example: Exampl
         "```",
         "",
     ]
+    if route in replies():
+        lines += ["```json", json.dumps(replies()[route], indent=2, ensure_ascii=False), "```", ""]
     return "\n".join(lines)
 
 

@@ -13,6 +13,7 @@ import jsonschema
 import pytest
 
 from deployments.ingress.wire.openapi import FIELDS
+from docs.made.reference import replies
 from tests.api.bodies import BODIES
 from tests.api.conftest import Api, refused
 from tests.docs.pages import ROOT
@@ -338,3 +339,11 @@ async def test_nothing_is_described_that_is_not_there(document: dict[str, Any]) 
     assert everywhere.keys() <= {field for kind in types.values() for field in kind.get("properties", {})}
     parameters = [p["name"] for ms in document["paths"].values() for o in ms.values() for p in o.get("parameters", ())]
     assert path.keys() <= {*parameters}
+
+
+@pytest.mark.parametrize("route", sorted(replies()))
+async def test_a_reply_of_the_reference_is_as_documented(document: dict[str, Any], route: str) -> None:
+    method, path = route.split(" ")
+    operation = document["paths"][path][method.lower()]
+    status = next(status for status in ("200", "202", "501") if status in operation["responses"])
+    check(document, operation, status if status != "501" else "default", replies()[route])
