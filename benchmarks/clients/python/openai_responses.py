@@ -80,7 +80,7 @@ def parsed():
     assert isinstance(response.output_parsed, Place)
 
 
-@step("a conversation that the server keeps", cannot="nothing is kept: send the turns again", error="400")
+@step("server-side conversations", cannot="not supported: send the turns again", error="400")
 def kept():
     """The answer before, by its id."""
     first = client.responses.create(model=MODEL, input=ASK, max_output_tokens=5)
