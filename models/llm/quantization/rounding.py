@@ -21,11 +21,11 @@ BLOCK = 64
 def sensitive_layers(model: Any, sample: Tensor) -> list[int]:
     """The layers that keep `down_proj`: those that change the model's answers most when its input alone is rounded.
 
-    The change is Kullback and Leibler's divergence over the second half of each text in `sample` (texts, tokens).
+    The change is Kullback and Leibler's divergence over the tokens of `sample` (texts, tokens).
     """
     layers, calls = model.model.layers, []
     hooks = [layer.register_forward_pre_hook(lambda _, *call: calls.append(call), with_kwargs=True) for layer in layers]
-    model.model(sample)
+    model.model(sample, use_cache=False)  # layers that are called again would find the keys of before
     for hook in hooks:
         hook.remove()
 
@@ -34,7 +34,7 @@ def sensitive_layers(model: Any, sample: Tensor) -> list[int]:
         (hidden,), keywords = calls[first]
         for layer in layers[first:]:
             hidden = layer(hidden, **keywords)
-        logits: Tensor = model.lm_head(model.model.norm(hidden[:, hidden.shape[1] // 2 :]))
+        logits: Tensor = model.lm_head(model.model.norm(hidden))
         return logits.log_softmax(-1)
 
     expected, losses = answers(0), []

@@ -89,6 +89,22 @@ def test_each_row_has_its_scale_and_what_is_sensitive_stays(tmp_path: Path) -> N
             assert tensor.abs().amax(1).ge(100).all()  # a channel that makes up for others may be the largest
 
 
+def test_the_sensitive_layers_are_those_that_the_whole_model_shows(fetched: Fetched) -> None:
+    """Only what lies behind a layer is computed again, without the keys of the pass before."""
+    model, sample = loaded(fetched("smollm2-135m-instruct")), torch.arange(1000, 1064).view(2, 32)
+    losses = []
+    with torch.no_grad():
+        expected = model(sample).logits.log_softmax(-1)
+        for layer in model.model.layers:
+            hook = layer.mlp.down_proj.register_forward_pre_hook(lambda _, inputs: (rounding.round_to_int8(inputs[0]),))
+            losses.append(float((expected.exp() * (expected - model(sample).logits.log_softmax(-1))).sum()))
+            hook.remove()
+        sensitive = rounding.sensitive_layers(model, sample)
+    worst = sorted(range(len(losses)), key=losses.__getitem__, reverse=True)
+    assert 1 <= len(sensitive) <= len(losses) / 4 + 1
+    assert sensitive == worst[: len(sensitive)]
+
+
 def test_channels_make_up_for_each_other() -> None:
     """Where inputs go along with each other, what comes out is nearer than after plain rounding."""
     random = torch.Generator().manual_seed(3)
