@@ -156,6 +156,7 @@ def test_the_embedded_image_answers_as_its_page_says(base: str, context: Path) -
                 model = next(each["id"] for each in models if each["kind"] == "chat")
                 question = [{"role": "user", "content": "Name the capital of France."}]
                 reply = api.post("/chat/completions", json={"model": model, "messages": question}, timeout=120)
+                assert reply.status_code == 200, reply.text
                 assert "Paris" in reply.json()["choices"][0]["message"]["content"]
                 speech = api.post("/audio/speech", json={"input": "Hello.", "language": "en"}, timeout=120)
                 assert len(speech.content) > 1000
