@@ -71,8 +71,10 @@ check-gpu: .venv/bin/python ## install the lock for CUDA aside, import what need
 audit: .venv/audit/done ## known vulnerabilities in what the locks pin; a bill of materials of each lock in var/sbom
 	@.venv/audit/bin/python requirements/audit.py
 
-docs: setup-dev ## write the pages that are made of the code
+docs: setup-dev ## write the pages that are made of the code, and build the site that the graph shows at /docs/
 	@$(RUN) docs.made
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "the site is in var/site; a graph that runs shows it at http://127.0.0.1:$(PORT)/docs/"
 
 # --- how it is done -------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The programs that write four pages of the documentation: `make docs`.
+"""The programs that write four pages of the documentation and build its site: `make docs`.
 
 commands.py      docs/commands.md, from the arguments of the command lines
 errors.py        docs/errors.md, from the rows of `contract.errors` and their remedies
@@ -7,6 +7,8 @@ replies.py       asks a real server for the replies that the reference shows
 reference.py     docs/reference.md, from the OpenAPI document, with scopes, examples and links
 settings.py      docs/settings.md, from the arguments of the graph and the types of stanzas
 schemas.py       a JSON schema in words
+site.py          hooks of MkDocs: its navigation, its links, and what each page may load
 
-`examples.toml` holds one example for each route; tests run them as they stand.
+`try.html` and `try.js` are the page of the site where one calls routes. `examples.toml` holds one
+example for each route; tests run them as they stand.
 """

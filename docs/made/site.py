@@ -13,11 +13,10 @@ import posixpath
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import mkdocs_swagger_ui_tag
 from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
+from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,9 +55,11 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
             page = posixpath.normpath(target.removeprefix("../"))
             if page not in seen:
                 seen.add(page)
-                pages.append({title: page})
+                pages.append({title[0].upper() + title[1:]: page})
         config.nav.append({heading: pages})
     config.nav[-2]["Reference"].insert(0, {"Try it": "try/index.html"})
+    # The API has an answer of its own for what is not there.
+    config.theme.static_templates.discard("404.html")
     return config
 
 
@@ -81,7 +82,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         picture, text, target, fragment = link.groups(default="")
         there = posixpath.normpath(posixpath.join(posixpath.dirname(source), target)).removeprefix("docs/")
         file = files.get_file_from_path(there)
-        if file is None or file.inclusion.is_excluded() or there == "README.md" and target != "README.md":
+        is_root_readme = there == "README.md" and target != "README.md"
+        if file is None or file.inclusion is InclusionLevel.EXCLUDED or is_root_readme:
             return text
         return f"{picture}[{text}]({posixpath.relpath(there, posixpath.dirname(path) or '.')}{fragment})"
 
@@ -89,8 +91,12 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
-    """Puts the policy of the page first in its head."""
-    return output.replace("<head>", f'<head><meta http-equiv="Content-Security-Policy" content="{policy(output)}">', 1)
+    """Puts the policy of the page before all that it loads."""
+    charset = '<meta charset="utf-8">'
+    assert charset in output, "the theme's pages begin otherwise"
+    return output.replace(
+        charset, f'{charset}<meta http-equiv="Content-Security-Policy" content="{policy(output)}">', 1
+    )
 
 
 def policy(html: str) -> str:

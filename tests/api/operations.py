@@ -111,6 +111,8 @@ NEED_BUDGET = [operation for operation in SCOPED if operation.plain not in FREE]
 OPEN = {
     "/healthz": 200,
     "/openapi.json": 200,
+    "/docs": 307,
+    "/docs/{path}": 404,
     "/files/{name}": 403,
     "/audio/voices/{slug}/samples/{language}.mp3": 404,
     "/v1/audio/voices/{slug}/samples/{language}.mp3": 404,

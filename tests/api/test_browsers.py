@@ -30,7 +30,8 @@ def cors(reply: httpx.Response) -> dict[str, str]:
 
 
 PATHS = sorted(
-    {operation.path for operation in OPERATIONS} | {path.format(slug="F1", language="en", name="x") for path in OPEN}
+    {operation.path for operation in OPERATIONS}
+    | {path.format(slug="F1", language="en", name="x", path="x") for path in OPEN}
 )
 
 

@@ -1,18 +1,23 @@
-"""The service itself: GET /healthz, /openapi.json, /me, /models; and POST /images/generations, which it lacks."""
+"""The service itself: GET /healthz, /openapi.json, /me, /models; and POST /images/generations, which it lacks.
+
+GET /docs/ shows the documentation where the site was built: `make docs` in the checkout that runs.
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.staticfiles import StaticFiles
 from typing_extensions import TypedDict
 
 from contract import VERSION
 from contract.access import MeReply, Scope
 from contract.catalog import Model
-from contract.errors import MODEL_NOT_FOUND, NOT_IMPLEMENTED
+from contract.errors import MODEL_NOT_FOUND, NOT_FOUND, NOT_IMPLEMENTED
 from contract.limits import KEYLESS_BODY_BYTES
 from contract.models import ModelList, ModelObject, describe, listing
 from deployments.ingress.context import RequestContext, trace_of
@@ -23,6 +28,14 @@ router = APIRouter(tags=["service"])
 images_router = APIRouter(tags=["images"])
 open_router = APIRouter(tags=["service"])
 """Routes that need no key."""
+
+SITE = StaticFiles(directory=Path(__file__).resolve().parents[3] / "var/site", check_dir=False)
+SITE_HEADERS = {
+    "cache-control": "max-age=300",
+    "content-security-policy": "frame-ancestors 'none'",  # what a page may load stands in the page
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
 
 AnyKey = Annotated[Admitted, Depends(admit(None))]
 EitherHeader = Annotated[Admitted, Depends(admit(None, takes_api_key_header=True))]
@@ -50,6 +63,25 @@ async def show_document(request: Request) -> Response:
     """Show the OpenAPI document."""
     await admit_anyone(request, KEYLESS_BODY_BYTES)
     return Response(written(request.app), media_type="application/json")
+
+
+@open_router.api_route("/docs", methods=["GET", "HEAD"], include_in_schema=False)
+async def lead_to_site(request: Request) -> Response:
+    """Lead to the first page, without a word of the Host header."""
+    await admit_anyone(request, KEYLESS_BODY_BYTES)
+    return RedirectResponse("/docs/")
+
+
+@open_router.api_route("/docs/{path:path}", methods=["GET", "HEAD"], include_in_schema=False)
+async def show_site(request: Request, path: str) -> Response:
+    """Show a file of the documentation."""
+    await admit_anyone(request, KEYLESS_BODY_BYTES)
+    if not SITE.lookup_path("index.html")[1]:
+        raise NOT_FOUND("the documentation has not been built here; `make docs` does it")
+    name = path + "index.html" if request.url.path.endswith("/") else path
+    response = await SITE.get_response(name, request.scope)
+    response.headers.update(SITE_HEADERS)
+    return response
 
 
 @router.get("/me", openapi_extra=documented(None, MeReply))
