@@ -11,24 +11,18 @@ from deployments.ingress.wire.openapi import plain
 
 Schema = dict[str, Any]
 
-BOUNDS = (
-    ("minimum", "at least {}"),
-    ("exclusiveMinimum", "above {}"),
-    ("maximum", "at most {}"),
-    ("exclusiveMaximum", "below {}"),
-    ("minLength", "at least {} characters"),
-    ("maxLength", "at most {} characters"),
-    ("minItems", "at least {}"),
-    ("maxItems", "at most {}"),
+RANGES = (
+    ("minimum", "maximum", ""),
+    ("minLength", "maxLength", " characters"),
+    ("minItems", "maxItems", " entries"),
 )
-"""Keyword of a bound, and how it reads."""
-
+"""Keywords of the least and the most, and what is counted."""
 LARGE = 2**53
 """Bounds beyond this are those of a machine's integers, and say nothing to a reader."""
 
 
 def words(schema: Schema, *, nulls: bool = False) -> str:
-    """What a value may be, e.g. "list of [`Message`](#message); at least 1; at most 2,048".
+    """What a value may be, e.g. "list of [`Message`](#message); 1 to 2,048 entries".
 
     Without `nulls` null is left out where it means that nothing was sent.
     """
@@ -109,9 +103,24 @@ def _member(schema: Schema) -> str:
 
 
 def _bounds(schema: Schema) -> Iterator[str]:
-    for keyword, text in BOUNDS:
-        bound = schema.get(keyword)
-        if bound is not None and abs(bound) < LARGE:
-            yield text.format(f"{bound:,g}" if isinstance(bound, float) else f"{bound:,}")
+    if above := _number(schema.get("exclusiveMinimum")):
+        yield f"above {above}"
+    for low, high, counted in RANGES:
+        least, most = _number(schema.get(low)), _number(schema.get(high))
+        if least and most:
+            yield (f"{least} to {most}" if least != most else least) + counted
+        elif least == "1" and counted:
+            yield "not empty"
+        elif least or most:
+            yield f"at least {least}{counted}" if least else f"at most {most}{counted}"
+    if below := _number(schema.get("exclusiveMaximum")):
+        yield f"below {below}"
     if pattern := schema.get("pattern"):
         yield f"matches `{pattern}`".replace("|", "\\|")
+
+
+def _number(bound: float | None) -> str:
+    """A bound as text; empty where there is none that a reader would miss."""
+    if bound is None or abs(bound) >= LARGE:
+        return ""
+    return f"{bound:,g}" if isinstance(bound, float) else f"{bound:,}"
