@@ -66,7 +66,8 @@ def answered(file: Path) -> set[str]:
 
 async def run(rows: dict[str, Row], prompt: str, out: Path, ask: Ask, in_flight: int) -> tuple[int, int]:
     """Asks for each row that is not answered yet. Returns how many were answered and how many failed."""
-    open_rows = {id: row for id, row in rows.items() if id not in answered(out)}
+    before = answered(out)
+    open_rows = {id: row for id, row in rows.items() if id not in before}
     failed, slots = 0, asyncio.Semaphore(in_flight)
 
     async def answer(id: str, row: Row) -> None:
