@@ -5,8 +5,9 @@
     buildah rmi --all                                   the base is left, which makes the next run shorter
 
 The base is Debian 12 with its own Python 3.11, as debootstrap makes it; `python:3.11-slim-bookworm` is the same Debian
-with a Python of Docker's. What a build needs of this machine to reach its indexes (a certificate, a configuration of
-pip) is a matter of its containers.conf(5). CosyVoice is left out: its stage clones a repository of a code host.
+with a Python of Docker's. Both have Python's headers, against which torch compiles when a chat engine starts. What a
+build needs of this machine to reach its indexes (a certificate, a configuration of pip) is a matter of its
+containers.conf(5). CosyVoice is left out: its stage clones a repository of a code host.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from tests.docs.pages import ROOT
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 BASE = "localhost/parlance-base"
-INSTALL = "apt-get update && apt-get install --yes --no-install-recommends python3.11-venv ca-certificates"
+INSTALL = "apt-get update && apt-get install --yes --no-install-recommends python3.11-venv libpython3.11-dev ca-certificates"
 LIMITS = ("--ulimit=nofile=16384:16384", "--shm-size=1g")
 """As `docker run` gets them on the page, but for fewer files: who has 20,000 may not give more."""
 USER = 1000
