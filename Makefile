@@ -33,8 +33,8 @@ setup-qwen: $(QWEN)/done ## make an environment for Qwen3-TTS beside .venv (QWEN
 
 setup-batch: $(BATCH)/done ## make one for Ray Data, which puts data sets through models without the graph (BATCH=folder)
 
-serve: setup ## run the graph on http://127.0.0.1:8000 (PROFILE, PORT, WARM=no, SMALL=yes)
-	@exec $(RUN) launch configs/$(PROFILE).yaml --port $(PORT) $(if $(filter no,$(WARM)),,--warm) $(if $(filter yes,$(SMALL)),--small)
+serve: setup ## run the graph on http://127.0.0.1:8000 (PROFILE, PORT, METRICS_PORT, WARM=no, SMALL=yes)
+	@exec $(RUN) launch configs/$(PROFILE).yaml --port $(PORT) $(if $(METRICS_PORT),--metrics-port $(METRICS_PORT)) $(if $(filter no,$(WARM)),,--warm) $(if $(filter yes,$(SMALL)),--small)
 
 weights: setup ## fetch and verify the weights of PROFILE, so that `make serve` needs no network
 	@$(RUN) launch configs/$(PROFILE).yaml --weights-only $(if $(filter yes,$(SMALL)),--small)

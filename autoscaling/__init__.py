@@ -6,6 +6,8 @@ queue.py        who waits for a busy engine, and whose turn it is: organisations
 views.py        the running replicas of an engine, as this process sees them: no RPC, 0.2 us a look
 router.py       the request router that feeds the view and refuses when every slot is taken
 waking.py     how an engine at zero is woken
+metrics.py      what a process counts and measures
+exporter.py     how Ray gets it, for Prometheus
 watch.py        starting or failed? Serve is queried by one poller, only while somebody waits for a cold engine
 deployment.py   a stanza's `serving` as Serve's deployment options, checked by Ray
 ray_internals/  names of Ray that are not public: what we change and what we call

@@ -14,6 +14,7 @@ from typing import Any, Protocol, Self, TypeVar
 
 from autoscaling import views
 from contract.errors import UPSTREAM_TIMEOUT
+from contract.telemetry import EngineState
 
 J = TypeVar("J")
 R = TypeVar("R")
@@ -118,6 +119,22 @@ class Deadline:
 
 
 @dataclass(frozen=True, slots=True)
+class EngineView:
+    """An engine at one moment, as this process sees it.
+
+    Attributes:
+        waiting: calls that wait for a slot, or for a start.
+        used: slots that calls of this process hold.
+        slots: of all running replicas.
+    """
+
+    state: EngineState
+    waiting: int
+    used: int
+    slots: int
+
+
+@dataclass(frozen=True, slots=True)
 class CallContext:
     """What goes with a call beside its job: whose it is, and the stopwatch that it fills."""
 
@@ -153,6 +170,10 @@ class Engine(Protocol):
 
     def is_failing(self) -> bool:
         """No replica runs, and the last start is known to have failed."""
+        ...
+
+    def view(self) -> EngineView:
+        """What it does now."""
         ...
 
     def warm(self) -> None:

@@ -26,7 +26,8 @@ from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 from ray.serve.handle import DeploymentHandle
 
 from autoscaling import views
-from autoscaling.engine import CallContext, Deadline, Timings
+from autoscaling.engine import CallContext, Deadline, EngineView, Timings
+from autoscaling.metrics import Metrics
 from autoscaling.queue import QueueTimeout, SlotQueue, alone
 from autoscaling.ray_internals.metrics import counted_as_waiting
 from autoscaling.waking import Waker
@@ -34,6 +35,7 @@ from autoscaling.watch import StartWatch
 from concurrency.fairness import QueueFull
 from contract.catalog import Serving
 from contract.errors import BUSY, ENGINE_FAILED, UPSTREAM_ERROR, UPSTREAM_TIMEOUT, ApiError, without_text
+from contract.telemetry import FIRST_OUTPUT, LOAD, QUEUE, EngineState
 
 log = logging.getLogger(f"parlance.{__name__}")
 
@@ -47,7 +49,7 @@ R = TypeVar("R")
 class Gate:
     """One engine, as one ingress process sees it.
 
-    `sharers` says how many processes have a gate before the same slots.
+    `sharers` says how many processes have a gate before the same slots; `metrics` gets the times of calls.
     """
 
     def __init__(
@@ -58,8 +60,11 @@ class Gate:
         handle: DeploymentHandle,
         watch: StartWatch,
         sharers: Callable[[], int] = alone,
+        metrics: Metrics | None = None,
     ) -> None:
         self.name = name
+        self._labels = (name,)
+        self._metrics = metrics or Metrics()
         self.serving = serving
         self._key = (app_name, name)
         # `.options` is what makes the handle create its router, and with it the view, before the first request.
@@ -93,6 +98,19 @@ class Gate:
         """No replica runs, and the last start is known to have failed."""
         return not self.running() and self._waker.has_failed
 
+    def view(self) -> EngineView:
+        """What it does now. It is busy where every slot of every replica is taken, by calls of this process."""
+        view = views.VIEWS.get(self._key)
+        slots = view.slots() if view and view.running() else 0
+        return EngineView(self._state(slots), self._queue.waiting, self._queue.at_work, slots)
+
+    def _state(self, slots: int) -> EngineState:
+        if self.running():
+            return EngineState.BUSY if self._queue.at_work >= slots else EngineState.READY
+        if self._waker.has_failed:
+            return EngineState.FAILED
+        return EngineState.STARTING if self._waker.is_waking else EngineState.COLD
+
     def warm(self) -> None:
         """Wakes the engine, and waits for nothing."""
         self._waker.warm()
@@ -113,7 +131,9 @@ class Gate:
         self, method: Callable[[Any, J], AsyncIterator[R]], job: J, *, context: CallContext
     ) -> AsyncGenerator[R, None]:
         """The items of the answer; the deadline holds for each. Leaving the iteration cancels the work."""
+        began = time.perf_counter()
         left_s = await self._take_slot(context)
+        has_begun = False
         try:
             with context.timings.measured() as count, closing(Deadline()) as deadline:
                 response = self._stream_method(method.__name__).remote(job)
@@ -125,6 +145,9 @@ class Gate:
                             return
                         left_s = self.serving.deadline_s
                         count()
+                        if not has_begun:
+                            has_begun = True
+                            self._metrics.observe(FIRST_OUTPUT, self._labels, time.perf_counter() - began)
                         yield item
                 finally:
                     response.cancel()
@@ -152,6 +175,7 @@ class Gate:
         finally:
             queued_s = time.perf_counter() - started - (timings.load - loaded)
             timings.queue += queued_s
+            self._metrics.observe(QUEUE, self._labels, queued_s)
         return max(0.0, self.serving.deadline_s - queued_s)
 
     def _slots(self) -> int:
@@ -174,7 +198,9 @@ class Gate:
         try:
             await self._waker.until_running(within_s)
         finally:
-            timings.load += time.perf_counter() - started
+            loaded_s = time.perf_counter() - started
+            timings.load += loaded_s
+            self._metrics.observe(LOAD, self._labels, loaded_s)
 
     async def _enter(self, timings: Timings) -> None:
         """Returns once a replica runs. Raises WARMING_UP or ENGINE_FAILED."""

@@ -100,6 +100,11 @@ class SlotQueue:
         return len(self._waiting)
 
     @property
+    def at_work(self) -> int:
+        """Calls that have a slot."""
+        return self._at_work.total
+
+    @property
     def inside(self) -> int:
         """Calls at work, and those that wait."""
         return self._at_work.total + self.waiting

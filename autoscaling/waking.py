@@ -50,9 +50,14 @@ class Waker:
         """Whether the last start is known to have failed."""
         return self._watch[self._name] is Start.FAILED
 
+    @property
+    def is_waking(self) -> bool:
+        """Whether a start is under way that this process has asked for."""
+        return self.warming is not None and not self.warming.done()
+
     def warm(self) -> asyncio.Task[None]:
         """The call that wakes the engine, which serves a thundering herd of requests."""
-        if self.warming is None or self.warming.done():
+        if not self.is_waking or self.warming is None:
             self.warming = asyncio.create_task(self._wake(), name=f"warm {self._name}")
         return self.warming
 

@@ -16,6 +16,7 @@ from contextlib import aclosing
 from functools import wraps
 from typing import Any, TypeVar
 
+from autoscaling.exporter import RayInstruments
 from autoscaling.ray_internals.replica import keep_replica_port_local
 from contract.catalog import DecisionModel, Model
 from contract.chat.engine import ChatBatch, ChatEngine
@@ -24,6 +25,7 @@ from contract.decisions.questions import Preset
 from contract.embeddings import EmbeddingsEngine
 from contract.rerank import RerankEngine
 from contract.speech.engine import SpeechEngine
+from contract.telemetry import ENGINE_START
 from contract.transcription.engine import TranscriptionEngine
 from contract.voice_design.engine import VoiceDesignEngine
 
@@ -64,6 +66,7 @@ class Replica:
         self._adapter: Any = models.load(model)
         self.load_s = time.perf_counter() - started
         log.info("loaded %s in %.1f s", model.id, self.load_s)
+        RayInstruments([ENGINE_START])(ENGINE_START, (model.deployment,), self.load_s)
 
     async def warm(self) -> float:
         """Does nothing but exist: a queued call wakes an engine at zero. Returns the seconds that loading took."""

@@ -79,6 +79,18 @@ def _haproxy() -> str:
     return str(get_haproxy_binary())
 
 
+def free_port(wanted: int) -> int:
+    """`wanted`, or another port of loopback where somebody listens on that one."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", wanted))
+        except (OSError, OverflowError):
+            probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
 def _free_ports() -> tuple[int, int]:
     """Two different ports that nobody listens on. Both are held until both are known."""
     with socket.socket() as first, socket.socket() as second:

@@ -26,7 +26,7 @@ from rich.console import Console
 
 from contract import VERSION
 from contract.catalog import Model
-from launch.environment import ROOT, StartError, prepare_environment
+from launch.environment import ROOT, StartError, free_port, prepare_environment
 from launch.selection import fit_gpu, gpu_gib, leave_out_large, memory_gib, wake_chat, woken
 from launch.welcome import say_ready
 
@@ -50,6 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             return
         http = config["http_options"] | ({"port": args.port} if args.port else {})
         _check_port(http["host"], http["port"])
+        metrics_port = args.metrics_port or free_port(http["port"] + 1)
         with tempfile.TemporaryDirectory(prefix="parlance-", ignore_cleanup_errors=True) as run:
             prepare_environment(home, Path(run))
             models = _models(_plans(config, small=args.small))
@@ -57,23 +58,29 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 wake_chat(config, models)
             built = _build(config)
             _fetch_weights(models, offline=args.offline)
-            serve_until_stopped(config, built, models, http, home)
+            serve_until_stopped(config, built, models, http, home, metrics_port)
     except StartError as error:
         sys.exit(f"parlance: {error}")
 
 
 def serve_until_stopped(
-    config: dict[str, Any], built: list[Any], models: list[Model], http: dict[str, Any], home: Path
+    config: dict[str, Any],
+    built: list[Any],
+    models: list[Model],
+    http: dict[str, Any],
+    home: Path,
+    metrics_port: int,
 ) -> None:
     """Blocks until SIGINT or SIGTERM. Raises StartError."""
     os.umask(0o077)
     stop = _stop_signal()
     key = asyncio.run(_demo_key(home))
     with _step("starting the graph"):
-        _deploy(config, built, http)
+        _deploy(config, built, http, metrics_port)
     try:
         host = "127.0.0.1" if http["host"] == "0.0.0.0" else http["host"]  # nobody can call all addresses
-        say_ready(console, f"http://{host}:{http['port']}", home, key, models, woken(config))
+        metrics_url = f"http://127.0.0.1:{metrics_port}/metrics"
+        say_ready(console, f"http://{host}:{http['port']}", metrics_url, home, key, models, woken(config))
         stop.wait()
     finally:
         _shut_down()
@@ -91,6 +98,9 @@ def command_line() -> argparse.ArgumentParser:
     default = ROOT / "configs/embedded.yaml"
     parser.add_argument("config", nargs="?", type=Path, default=default, help="Serve config file (default: embedded)")
     parser.add_argument("--port", type=int, help="HTTP port that replaces the config file's")
+    parser.add_argument(
+        "--metrics-port", type=int, help="port of the metrics for Prometheus, on loopback (default: the HTTP port + 1)"
+    )
     parser.add_argument("--warm", action="store_true", help="start the chat engine as soon as the graph is ready")
     parser.add_argument("--small", action="store_true", help="without the models that want 8 GiB of memory")
     parser.add_argument("--weights-only", action="store_true", help="fetch and verify the weights, then stop")
@@ -192,7 +202,7 @@ def _build(config: dict[str, Any]) -> list[Any]:
         raise StartError(str(error)) from None
 
 
-def _deploy(config: dict[str, Any], built: list[Any], http: dict[str, Any]) -> None:
+def _deploy(config: dict[str, Any], built: list[Any], http: dict[str, Any], metrics_port: int) -> None:
     import ray
     from ray import serve
 
@@ -206,6 +216,7 @@ def _deploy(config: dict[str, Any], built: list[Any], http: dict[str, Any]) -> N
             logging_level="ERROR",
             object_store_memory=512 * 1024 * 1024,
             _node_ip_address=LOOPBACK_ADDRESS,
+            _metrics_export_port=metrics_port,
         )
     logging.getLogger("ray.serve").setLevel(logging.WARNING)
     with hurried_controller():

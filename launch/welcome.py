@@ -9,9 +9,17 @@ from rich.console import Console
 
 from contract.catalog import Model
 
+STOP = "Ctrl-C stops everything."
+
 
 def say_ready(
-    console: Console, url: str, home: Path, new_key: str | None, models: list[Model], woken: list[str]
+    console: Console,
+    url: str,
+    metrics_url: str,
+    home: Path,
+    new_key: str | None,
+    models: list[Model],
+    woken: list[str],
 ) -> None:
     """Where it is, which key opens it, and one line to try for each thing that `models` can do."""
     key_file = home / "demo.key"
@@ -22,7 +30,8 @@ def say_ready(
         shown = f": [bold]{new_key}[/] (stored in {key_file})" if console.is_terminal else f", stored in {key_file}"
         console.print(f"The organisation `demo` has a key with every scope{shown}")
     lines = [f"  {verb:<10} {command}" for verb, command in things_to_try(url, key_file, models)]
-    console.print("\n".join(["Try, in another terminal:", "", *lines, "", "Ctrl-C stops everything."]), markup=False)
+    told = ["Try, in another terminal:", "", *lines, "", f"Metrics for Prometheus: {metrics_url}", STOP]
+    console.print("\n".join(told), markup=False)
 
 
 def things_to_try(url: str, key_file: Path, models: list[Model]) -> Iterator[tuple[str, str]]:

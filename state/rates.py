@@ -125,6 +125,11 @@ class Rates:
                 with suppress(RedisError):
                     await asyncio.shield(self._shared_streams.give_back(caller.key_id, name))
 
+    @property
+    def open_streams(self) -> int:
+        """Of this process."""
+        return self._local_streams.total
+
     async def renew(self) -> None:
         """Renews the leases of open streams. Called by the sweeper."""
         if self._shared_streams is not None:

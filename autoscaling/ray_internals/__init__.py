@@ -3,6 +3,7 @@
 An upgrade can move any of them; tests/autoscaling/test_ray_internals.py lists them all and fails by name.
 
 replica.py     how Serve's replica takes requests: bodies, headers of clients, its own port, the cluster's token
+agent.py       a node's metrics stay on a machine that is alone
 metrics.py     calls that wait are counted, and reported at once
 start.py       what a start asks: machines, accelerators, the applications of a config file, few processes, and hurry
 

@@ -14,11 +14,12 @@ from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
 from autoscaling.engine import CallContext, Engine, Timings, owner_name
-from contract.access import Caller
+from autoscaling.metrics import Metrics
+from contract.access import Caller, Scope
 from contract.body import Hold
 from contract.catalog import Catalog, Model, SpeechModel
 from contract.decisions.engine import Measurement
-from contract.errors import MODEL_NOT_FOUND
+from contract.errors import MODEL_NOT_FOUND, Fault
 from contract.limits import EARLY_LEAVER_S, EARLY_LEAVERS, SAMPLE_IN_MEMORY_S, SAMPLES_IN_MEMORY
 from contract.speech.voices import VoiceAlias
 from contract.wires import OPENAI, ErrorShape
@@ -45,6 +46,7 @@ class Service:
         voice_aliases: other names that requests may use for voices.
         measurements: the last one that each decision model reported.
         concurrency: what requests hold in this process, and may hold.
+        metrics: what this process tells of its requests and engines.
         played: samples of fixed voices, by their names in the store. They are everybody's.
         early_leavers: organisations whose clients have left a whole answer lately: the next ones are counted as they
             are made.
@@ -60,6 +62,7 @@ class Service:
     voice_aliases: Mapping[str, VoiceAlias] = field(default_factory=dict)
     measurements: dict[str, Measurement] = field(default_factory=dict)
     concurrency: ConcurrencyLimits = field(default_factory=ConcurrencyLimits)
+    metrics: Metrics = field(default_factory=Metrics)
     played: TtlCache[str, bytes] = field(default_factory=lambda: TtlCache(SAMPLES_IN_MEMORY, SAMPLE_IN_MEMORY_S))
     early_leavers: TtlCache[int, bool] = field(default_factory=lambda: TtlCache(EARLY_LEAVERS, EARLY_LEAVER_S))
 
@@ -95,6 +98,9 @@ class Trace:
         rate: set by admission.
         resources: what is given back when the request is over.
         holder: on whose limits these count, set by admission.
+        scope: what the route demands of a key, set by admission.
+        model: the first one that was picked or billed.
+        fault: with which the request has failed, also where its status had gone out.
     """
 
     service: Service
@@ -105,6 +111,9 @@ class Trace:
     rate: RateVerdict | None = None
     resources: ExitStack = field(default_factory=ExitStack)
     holder: Holder | None = None
+    scope: Scope | None = None
+    model: Model | None = None
+    fault: Fault | None = None
 
     def begin_call(self, holder: Holder) -> None:
         """Counts the request among those of `holder` until it is over. Raises TOO_MUCH_AT_ONCE."""
@@ -115,6 +124,12 @@ class Trace:
         """Takes bytes of the holder's limits until the request is over. Raises TOO_MUCH_AT_ONCE, OVERLOADED."""
         assert self.holder
         return self.resources.enter_context(self.service.concurrency.body(self.holder))
+
+    def parts(self) -> dict[str, float]:
+        """Where its time went up to now, in seconds."""
+        spent = self.timings
+        gateway = max(0.0, time.perf_counter() - self.started_s - spent.queue - spent.load - spent.engine)
+        return {"gateway": gateway, "queue": spent.queue, "load": spent.load, "engine": spent.engine}
 
     def replying(self, byte_count: int) -> AbstractContextManager[None]:
         """Counts bytes of the reply that are in memory."""
@@ -134,13 +149,16 @@ def trace_of(request: _Traced) -> Trace:
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """One admitted request. What it shares with its trace is explained there."""
+    """One admitted request. `timings` are those of its trace, or of a part of its work that is not shown there."""
 
-    service: Service
+    trace: Trace
     caller: Caller
-    request_id: str
-    started_s: float
     timings: Timings
+
+    @property
+    def service(self) -> Service:
+        """Of this process."""
+        return self.trace.service
 
     def offered(self, models: Mapping[str, M]) -> list[M]:
         """Those of `models` that are set up here and enabled for the caller's organisation."""
@@ -154,6 +172,7 @@ class RequestContext:
         offered, wanted = self.offered(models), default if model_id is None else model_id
         for model in offered:
             if wanted is None or model.id == wanted:
+                self.trace.model = self.trace.model or model
                 return model
         names = ", ".join(f"`{model.id}`" for model in offered) or "none"
         missing = f"there is no model `{wanted[:100]}` here" if wanted else "no such model is set up here"
@@ -205,13 +224,14 @@ class RequestContext:
 
         Raises ORG_SPEND_LIMIT or USER_SPEND_LIMIT, STATE_UNAVAILABLE.
         """
+        self.trace.model = self.trace.model or model
         state, cost = self.service.state, model.cost_micro_eur(**estimate)
         reservation = await state.ledger.reserve(
             self.caller,
             line=model.billing_key,
             model=model.id,
             estimate_micro_eur=cost,
-            request_id=self.request_id,
+            request_id=self.trace.request_id,
         )
         return Account(
             reservation,

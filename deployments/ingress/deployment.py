@@ -17,7 +17,9 @@ from ray.serve.handle import DeploymentHandle
 
 from autoscaling.deployment import DRAIN_S
 from autoscaling.engine import Engine, Timings
+from autoscaling.exporter import RayInstruments
 from autoscaling.gate import Gate
+from autoscaling.metrics import Metrics
 from autoscaling.ray_internals.metrics import report_only_news
 from autoscaling.ray_internals.replica import (
     bound_body_queue,
@@ -33,6 +35,7 @@ from deployments.ingress.context import Service
 from deployments.ingress.front.concurrency import ConcurrencyLimits
 from deployments.ingress.front.cors import listed_origins
 from deployments.ingress.front.proxies import PUBLIC_VARIABLE, Proxies
+from deployments.ingress.report import report_forever
 from deployments.ingress.wire.addresses import public_address
 from state import State, open_state
 from state.billing.upkeep import run_at_exit
@@ -101,12 +104,18 @@ def ingresses() -> int:
 
 
 def gates(
-    catalog: Catalog, app_name: str, handles: Mapping[str, DeploymentHandle], watch: StartWatch
+    catalog: Catalog, app_name: str, handles: Mapping[str, DeploymentHandle], watch: StartWatch, metrics: Metrics
 ) -> dict[str, Gate]:
     """A gate before each engine, by deployment name."""
     return {
         model.deployment: Gate(
-            model.deployment, app_name, model.serving, handles[model.deployment], watch, sharers=ingresses
+            model.deployment,
+            app_name,
+            model.serving,
+            handles[model.deployment],
+            watch,
+            sharers=ingresses,
+            metrics=metrics,
         )
         for model in catalog.deployed()
         if model.serving
@@ -171,7 +180,8 @@ class Ingress:
         self._unregister_exit = run_at_exit(state.ledger.settle_open)
         app_name = serve.get_replica_context().app_name
         watch = StartWatch(app_name)
-        engines = gates(catalog, app_name, handles, watch)
+        metrics = Metrics(RayInstruments())
+        engines = gates(catalog, app_name, handles, watch, metrics)
         self.service = Service(
             catalog,
             engines,
@@ -182,13 +192,17 @@ class Ingress:
             args.allowed_origins,
             catalog.voice_aliases if args.voice_aliases else {},
             concurrency=ConcurrencyLimits(args.max_ongoing_requests),
+            metrics=metrics,
         )
         if args.resume_within_s:
             await resume(catalog, engines, state, args.resume_within_s)
         self.service.drafts.start()
         spare_collector()
         woken = [engines[model.deployment] for model in catalog.deployed() if model.id in args.warm]
-        self._waking = asyncio.create_task(wake(woken, watch), name="wake")
+        self._tasks = [
+            asyncio.create_task(wake(woken, watch), name="wake"),
+            asyncio.create_task(report_forever(self.service), name="report"),
+        ]
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         return build_app(self.service)
@@ -198,8 +212,8 @@ class Ingress:
         return self.service.catalog
 
     async def __del__(self) -> None:
-        if waking := getattr(self, "_waking", None):
-            waking.cancel()
+        for task in getattr(self, "_tasks", ()):
+            task.cancel()
         if service := getattr(self, "service", None):
             self._unregister_exit()
             await service.drafts.close()

@@ -27,7 +27,7 @@ from state.billing.holds import Holds
 from state.billing.purse import Purse, Purses
 from state.billing.reservation import Reservation
 from state.billing.upkeep import Marks
-from state.billing.usage import Bill, Entry, PurseGone
+from state.billing.usage import COST, Bill, Entry, PurseGone
 from state.database.base import Database
 
 T = TypeVar("T")
@@ -55,6 +55,7 @@ class Ledger:
         self._unposted: dict[str, Bill] = {}
         self._owing: Counter[int] = Counter()
         self._waiting: dict[int, list[Posting]] = {}
+        self.billed: Counter[tuple[str, str]] = Counter()  # recorded since the process began, by model and unit
 
     async def reserve(
         self, caller: Caller, *, line: str, model: str, estimate_micro_eur: int, request_id: str
@@ -84,6 +85,11 @@ class Ledger:
     async def tend(self) -> None:
         """Closes purses that are not used, or hold too much by now."""
         await self._purses.tend()
+
+    @property
+    def backlog(self) -> int:
+        """Bills that are not recorded yet."""
+        return len(self._unposted)
 
     async def reap(self) -> int:
         """Ends reservations whose lease has expired: bills what was marked. Returns how many."""
@@ -166,6 +172,8 @@ class Ledger:
         else:
             self._open.pop(bill.entry.id, None)
             self._owing[bill.entry.org_id] -= self._unposted.pop(bill.entry.id, None) is not None
+            amounts = {**(bill.used.quantities or {}), COST: charged}
+            self.billed.update({(bill.entry.model, unit): amount for unit, amount in amounts.items()})
             if charged < cost:
                 log.warning("request %s cost %d micro-EUR, but the spend limit allowed %d", request_id, cost, charged)
         if not outcome.done():

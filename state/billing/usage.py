@@ -15,6 +15,9 @@ from contract.access import Caller
 from contract.errors import ORG_SPEND_LIMIT, USER_SPEND_LIMIT, ApiError, Fault
 from state.database.tables import organisations, usage_lines, users
 
+COST = "micro_eur"
+"""The unit of money among sums."""
+
 SPEND_LIMITS = {"organisation": ORG_SPEND_LIMIT, "user": USER_SPEND_LIMIT}
 
 

@@ -22,10 +22,11 @@ from starlette.middleware import Middleware
 
 import models
 from autoscaling import views
-from autoscaling.engine import CallContext, Engine, Timings
+from autoscaling.engine import CallContext, Engine, EngineView, Timings
 from contract.access import Caller, Scope
 from contract.catalog import Catalog, Model
 from contract.errors import UPSTREAM_ERROR, ApiError
+from contract.telemetry import EngineState
 from deployments.ingress.app import build_app
 from deployments.ingress.context import Service
 from state import State, keys
@@ -92,6 +93,9 @@ class LocalEngine:
 
     def is_failing(self) -> bool:
         return False
+
+    def view(self) -> EngineView:
+        return EngineView(EngineState.READY, 0, 0, 1)
 
     def warm(self) -> None:
         self.warmed += 1

@@ -8,7 +8,7 @@ import pytest
 
 from autoscaling.engine import Timings
 from contract.errors import INVALID_REQUEST, ORG_SPEND_LIMIT, UPSTREAM_ERROR
-from deployments.ingress.context import RequestContext
+from deployments.ingress.context import RequestContext, Trace
 from tests.api.bodies import BODIES, FORM_TYPE, FORMS
 from tests.api.conftest import Api
 
@@ -16,7 +16,7 @@ from tests.api.conftest import Api
 @pytest.fixture
 async def context(api: Api) -> RequestContext:
     caller = await api.caller()
-    return RequestContext(api.service, caller, "req_1", 0.0, Timings())
+    return RequestContext(Trace(api.service), caller, Timings())
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from autoscaling.engine import NOBODY, CallContext, Timings, owner_name
+from autoscaling.engine import NOBODY, CallContext, EngineView, Timings, owner_name
 from contract.access import Scope
+from contract.telemetry import EngineState
 from tests.api.bodies import BODIES, FORM_TYPE, FORMS
 from tests.api.conftest import Api, LocalEngine
 from tests.api.operations import OPERATIONS
@@ -34,6 +35,9 @@ class Watched(LocalEngine):
 
     def is_failing(self) -> bool:
         return not self.runs
+
+    def view(self) -> EngineView:
+        return EngineView(EngineState.READY if self.runs else EngineState.FAILED, 0, 0, int(self.runs))
 
     def warm(self) -> None:
         self.asked.append("warm")

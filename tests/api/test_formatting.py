@@ -16,7 +16,7 @@ from contract.chat.engine import ChatJob, ChatReply
 from contract.errors import BUSY, ENGINE_FAILED, PROVIDER_BUSY, UPSTREAM_ERROR, WARMING_UP, ApiError
 from contract.transcription.engine import Segment
 from contract.transcription.transcript import Formatted
-from deployments.ingress.context import RequestContext
+from deployments.ingress.context import RequestContext, Trace
 from deployments.ingress.flows.formatting import PIECES_AT_ONCE, Formatting
 from tests.api.conftest import Api
 from tests.catalogs import chat
@@ -80,7 +80,7 @@ async def context_of(api: Api, scribe: Scribe) -> RequestContext:
     catalog = api.service.catalog.model_copy(update={"chat": {**api.service.catalog.chat, MODEL.id: MODEL}})
     service = replace(api.service, catalog=catalog, engines={**api.service.engines, MODEL.deployment: scribe})
     caller = await api.caller()
-    return RequestContext(service, caller, "req_1", 0.0, Timings())
+    return RequestContext(Trace(service, request_id="req_1"), caller, Timings())
 
 
 def segment(text: str) -> Segment:

@@ -231,8 +231,8 @@ async def test_a_failure_in_a_stream_is_an_event_of_this_wire(api: Api) -> None:
 
 
 async def test_silence_is_filled_with_pings(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def impatient(source: Any, headers: Any, stream_format: Any) -> Any:
-        return await event_stream(source, headers, 0.01, stream_format)
+    async def impatient(trace: Any, source: Any, headers: Any, stream_format: Any) -> Any:
+        return await event_stream(trace, source, headers, 0.01, stream_format)
 
     monkeypatch.setattr(replies, "event_stream", impatient)
     reply = await send(api, "stream 2 0.1", stream=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -18,6 +18,7 @@ from contract.responses.events import ResponseEvents
 from contract.responses.reply import ResponseHead
 from contract.responses.request import ResponsesRequest
 from contract.wires import KEEP_ALIVE
+from deployments.ingress.context import Service, Trace
 from deployments.ingress.wire.replies import ChunkEncoder, PassThrough, StreamedReply, byte_stream, event_stream
 from deployments.replicas import MOST_JOINED, joined
 from tests.api.asgi import exchange, http_scope
@@ -35,6 +36,7 @@ ENCODERS: dict[str, Callable[[], ChunkEncoder]] = {
     "messages": lambda: MessageEvents(MODEL),
     "responses": lambda: ResponseEvents(HEAD),
 }
+TRACE = Trace(cast(Service, None))
 TURNS = st.lists(st.integers(0, 3), max_size=100)
 """For how many turns of the loop nothing comes, or nothing is taken."""
 
@@ -181,7 +183,7 @@ class Engine:
 
 async def test_silence_is_filled_before_between_and_after_events() -> None:
     engine, client = Engine(), Client()
-    getting = client.get(await event_stream(engine.events(), keepalive_s=0.01))
+    getting = client.get(await event_stream(TRACE, engine.events(), keepalive_s=0.01))
     await client.until(KEEP_ALIVE)
     engine.items.put_nowait(b"first")
     await client.until(b"first" + KEEP_ALIVE)
@@ -194,7 +196,7 @@ async def test_silence_is_filled_before_between_and_after_events() -> None:
 
 async def test_nothing_is_filled_in_while_events_come_or_wait_for_their_client() -> None:
     engine, client = Engine(b"first"), Client()
-    getting = client.get(await event_stream(engine.events(), keepalive_s=0.05))
+    getting = client.get(await event_stream(TRACE, engine.events(), keepalive_s=0.05))
     await client.until(b"first")
     client.reads.clear()
     engine.items.put_nowait(b"second")
@@ -211,7 +213,7 @@ async def test_nothing_is_filled_in_while_events_come_or_wait_for_their_client()
 async def test_engine_is_free_when_its_client_leaves(makes: str, reads: bool) -> None:
     engine, client = Engine(b"first", b"second"), Client()
     stream = engine.events()
-    reply = await (event_stream(stream) if makes == "events" else byte_stream(stream, "audio/wav", {}))
+    reply = await (event_stream(TRACE, stream) if makes == "events" else byte_stream(stream, "audio/wav", {}))
     if not reads:
         client.reads.clear()
     getting = client.get(reply)
@@ -230,7 +232,7 @@ async def test_engine_is_free_when_its_client_takes_no_comment() -> None:
             raise TimeoutError
         await client(message)
 
-    reply = await event_stream(engine.events(), keepalive_s=0.01)
+    reply = await event_stream(TRACE, engine.events(), keepalive_s=0.01)
     with pytest.raises(TimeoutError):
         await exchange(reply, http_scope("GET", "/", []), b"", takes_no_comment)
     assert client.body == b"first", "no event tells a client what it did not read"
@@ -246,7 +248,7 @@ async def test_engine_is_free_when_its_client_takes_no_event() -> None:
         await client(message)
 
     with pytest.raises(TimeoutError):
-        await exchange(await event_stream(engine.events()), http_scope("GET", "/", []), b"", takes_one)
+        await exchange(await event_stream(TRACE, engine.events()), http_scope("GET", "/", []), b"", takes_one)
     assert client.body == b"first"
     assert engine.is_closed
 
@@ -254,7 +256,7 @@ async def test_engine_is_free_when_its_client_takes_no_event() -> None:
 async def test_failure_of_our_own_is_told_and_breaks_the_reply_off() -> None:
     engine, client = Engine(b"first", ValueError("a secret")), Client()
     with pytest.raises(ValueError, match="a secret"):
-        await client.get(await event_stream(engine.events()))
+        await client.get(await event_stream(TRACE, engine.events()))
     assert b"internal_error" in client.body
     assert b"a secret" not in client.body
     assert all(message.get("more_body", True) for message in client.messages)
@@ -262,7 +264,7 @@ async def test_failure_of_our_own_is_told_and_breaks_the_reply_off() -> None:
 
 async def test_leaving_before_anything_was_made_frees_the_engine() -> None:
     engine = Engine()
-    beginning = asyncio.create_task(event_stream(engine.events()))
+    beginning = asyncio.create_task(event_stream(TRACE, engine.events()))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     beginning.cancel()

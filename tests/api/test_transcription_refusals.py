@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import httpx
@@ -18,7 +17,7 @@ from contract.limits import (
 )
 from contract.transcription.request import TranscriptionRequest
 from contract.transcription.transcript import Transcript
-from deployments.ingress.context import RequestContext
+from deployments.ingress.context import RequestContext, Trace
 from deployments.ingress.flows import transcription
 from deployments.ingress.flows.transcription import TranscriptionAnswer
 from tests.api.conftest import Api, refused
@@ -267,7 +266,7 @@ async def test_402_for_a_recording_that_is_longer_than_the_money(api: Api) -> No
 
 async def test_who_leaves_pays_for_what_was_heard(api: Api) -> None:
     caller = await api.caller()
-    context = RequestContext(api.service, caller, "req_1", time.perf_counter(), Timings())
+    context = RequestContext(Trace(api.service), caller, Timings())
     plan = transcription.prepare(context, TranscriptionRequest())
     texts = transcription.transcribe(context, plan, b"one\ntwo\nhold 60\nthree", TranscriptionAnswer(Transcript(plan)))
     assert [await anext(texts), await anext(texts)] == ["one", " two"]

@@ -12,12 +12,12 @@ from tests.api.tracing import ROOT, Walk
 from tests.api.walks import ENGINE_SIDE, PAGE, WALKS, walks
 
 MOST: dict[str, tuple[int, int]] = {
-    "chat stream": (36, 3),
-    "speech": (40, 3),
+    "chat stream": (37, 3),
+    "speech": (41, 3),
     "transcription": (60, 6),
-    "voice design": (54, 2),
-    "decision": (34, 4),
-    "MCP chat": (40, 4),
+    "voice design": (55, 2),
+    "decision": (35, 4),
+    "MCP chat": (41, 4),
 }
 """Files and climbs, the writing of the bill in the database's thread included."""
 

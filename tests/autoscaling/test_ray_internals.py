@@ -38,6 +38,8 @@ FUNCTIONS = {
         "recovering_timeout",
         "num_loops",
     ],
+    # autoscaling/ray_internals/agent.py
+    "ray._private.prometheus_exporter:Options": ["namespace", "port", "address", "registry"],
     # autoscaling/ray_internals/start.py
     "ray._private.accelerators:get_accelerator_manager_for_resource": ["resource_name"],
     "ray._common.utils:import_attr": ["full_path", "reload_module"],

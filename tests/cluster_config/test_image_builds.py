@@ -31,7 +31,8 @@ from tests.docs.pages import ROOT
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 BASE = "localhost/parlance-base"
-INSTALL = "apt-get update && apt-get install --yes --no-install-recommends python3.11-venv libpython3.11-dev ca-certificates"
+PACKAGES = "python3.11-venv libpython3.11-dev ca-certificates"
+INSTALL = f"apt-get update && apt-get install --yes --no-install-recommends {PACKAGES}"
 LIMITS = ("--ulimit=nofile=16384:16384", "--shm-size=1g")
 """As `docker run` gets them on the page, but for fewer files: who has 20,000 may not give more."""
 USER = 1000

@@ -21,6 +21,7 @@ from tests.docs.conftest import Reader
 from tests.docs.pages import Example
 
 EMBEDDED = list(configs.load("embedded").deployed())
+METRICS = "http://127.0.0.1:8001/metrics"
 
 
 def config(**args: Any) -> dict[str, Any]:
@@ -75,7 +76,7 @@ def test_every_thing_to_try_is_answered(reader: Reader) -> None:
 
 def test_the_ready_message(capsys: pytest.CaptureFixture[str]) -> None:
     console = Console(highlight=False, soft_wrap=True, force_terminal=True, no_color=True, color_system=None)
-    welcome.say_ready(console, "http://127.0.0.1:8000", Path("/home/var"), "prl_x", EMBEDDED, ["smollm2"])
+    welcome.say_ready(console, "http://127.0.0.1:8000", METRICS, Path("/home/var"), "prl_x", EMBEDDED, ["smollm2"])
     out = capsys.readouterr().out
     assert "Parlance is ready at http://127.0.0.1:8000" in out
     assert "Each engine starts at its first request; smollm2 is starting now." in out
@@ -86,6 +87,7 @@ def test_the_ready_message(capsys: pytest.CaptureFixture[str]) -> None:
         "audio/speech",
         "audio/transcriptions",
     ]
+    assert f"Metrics for Prometheus: {METRICS}" in out
     assert out.rstrip().endswith("Ctrl-C stops everything.")
 
 
@@ -94,7 +96,7 @@ def test_what_collects_the_output_of_a_server_gets_no_key(capsys: pytest.Capture
     """Off a terminal the message goes to a file, to systemd, or to the log of a container."""
     console = Console(highlight=False, soft_wrap=True)
     assert not console.is_terminal
-    welcome.say_ready(console, "http://127.0.0.1:8000", Path("/home/var"), key, EMBEDDED, [])
+    welcome.say_ready(console, "http://127.0.0.1:8000", METRICS, Path("/home/var"), key, EMBEDDED, [])
     out = capsys.readouterr().out
     assert "prl_x" not in out
     assert ("has a key with every scope, stored in /home/var/demo.key" in out) is bool(key)

@@ -23,6 +23,7 @@ from contract.chat.thinking import reasoning_settings
 from contract.completions import CompletionJob, CompletionReply, CompletionRequest
 from contract.errors import CONTEXT_LENGTH_EXCEEDED, UPSTREAM_ERROR, UPSTREAM_TIMEOUT, ApiError
 from contract.limits import STREAM_SLICE_OUTPUT_TOKENS
+from contract.telemetry import OUTPUT_TOKEN
 from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob, check_length, reply_bytes
 from deployments.ingress.context import RequestContext
 from state.billing.reservation import Account
@@ -128,9 +129,28 @@ async def streamed(
         ) as account,
         aclosing(context.engine(model).stream(method, job, context=context.call)) as batches,
     ):
+        pace = _Pace()
         async for batch in batches:
+            pace.note(batch.completion_tokens)
             await account.progress(**_quantities(model, batch))
             yield batch
+        if pace.token_s:
+            context.service.metrics.observe(OUTPUT_TOKEN, (model.id,), pace.token_s)
+
+
+class _Pace:
+    """How fast the tokens of a stream come. The first batch is left out: it has waited for the prompt."""
+
+    def __init__(self) -> None:
+        self._first: tuple[float, int] | None = None
+        self.token_s = 0.0
+
+    def note(self, tokens: int) -> None:
+        """Takes how many there are now."""
+        now_s = time.perf_counter()
+        began_s, had = self._first = self._first or (now_s, tokens)
+        if tokens > had:
+            self.token_s = (now_s - began_s) / (tokens - had)
 
 
 def _job(context: RequestContext, model: ChatModel, request: ChatRequest) -> ChatJob:

@@ -55,7 +55,7 @@ async def order(context: RequestContext, request: DesignOrder) -> Draft:
         model=model.id,
         line=model.billing_key,
         estimate_micro_eur=model.cost_micro_eur(synthesis_ms=round(model.expected_s * 1000)),
-        request_id=context.request_id,
+        request_id=context.trace.request_id,
     )
     service.drafts.enqueue(draft.id)
     return draft

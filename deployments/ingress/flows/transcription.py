@@ -111,7 +111,7 @@ async def _segments(
 
 def _left_s(context: RequestContext, model: TranscriptionModel) -> float:
     """What is left of the time that the model has for its answer, in seconds."""
-    return max(0.0, model.answer_s - (time.perf_counter() - context.started_s))
+    return max(0.0, model.answer_s - (time.perf_counter() - context.trace.started_s))
 
 
 def _late(model: TranscriptionModel, computed_s: float) -> ApiError:

@@ -90,6 +90,7 @@ def admit(
 
     async def admission(request: Request) -> Admitted:
         trace = trace_of(request)
+        trace.scope = scope
         refuse_long_body(request, max_body_bytes)
         authorization = _either_header(request) if takes_api_key_header else request.headers.get("authorization")
         caller = await _authenticated(request, authorization)
@@ -99,7 +100,7 @@ def admit(
             caller.require(scope)
         _refuse_beyond(rate)
         trace.begin_call(caller)
-        context = RequestContext(trace.service, caller, trace.request_id, trace.started_s, trace.timings)
+        context = RequestContext(trace, caller, trace.timings)
         return Admitted(request, context, max_body_bytes, max_values)
 
     setattr(admission, MARK, scope)

@@ -11,7 +11,6 @@ quote what a client sent.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
@@ -22,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from contract.errors import INTERNAL_ERROR, ApiError, without_text
 from contract.limits import REPLY_PIECE_BYTES, WRITE_LEAST_BYTES_PER_S, WRITE_S
+from contract.telemetry import NO_MODEL, REFUSALS, REQUEST_DURATION, REQUEST_TIME, Outcome
 from contract.wires import error_shape
 from deployments.ingress.context import Service, Trace
 from deployments.ingress.front.bodies import ReplyPace, StepTimeout
@@ -47,14 +47,25 @@ def _headers(trace: Trace) -> Iterator[tuple[bytes, bytes]]:
 
 def refusal(trace: Trace, error: ApiError) -> JSONResponse:
     """The reply that tells `error`, in the shape of this path's wire."""
+    trace.fault = error.fault
     return JSONResponse(trace.shape.body(error, trace.request_id), error.fault.status, error.headers())
 
 
 def _server_timing(trace: Trace) -> str:
-    spent = trace.timings
-    gateway = max(0.0, time.perf_counter() - trace.started_s - spent.queue - spent.load - spent.engine)
-    parts = {"gateway": gateway, "queue": spent.queue, "load": spent.load, "engine": spent.engine}
-    return ", ".join(f"{name};dur={seconds * 1000:.1f}" for name, seconds in parts.items())
+    return ", ".join(f"{name};dur={seconds * 1000:.1f}" for name, seconds in trace.parts().items())
+
+
+def _tell(trace: Trace, *, is_whole: bool) -> None:
+    """Counts a request that is over. `is_whole` says whether the last byte of its reply went out."""
+    metrics, model = trace.service.metrics, trace.model.id if trace.model else NO_MODEL
+    outcome = Outcome.OK if is_whole else Outcome.LEFT
+    if fault := trace.fault:
+        outcome = Outcome.REFUSED if fault.status < 500 else Outcome.FAILED
+        metrics.add(REFUSALS, (model, fault.code))
+    parts = trace.parts()
+    for part, seconds in parts.items():
+        metrics.add(REQUEST_TIME, (model, part), seconds)
+    metrics.observe(REQUEST_DURATION, (trace.scope or NO_MODEL, model, outcome), sum(parts.values()))
 
 
 def _rate_headers(rate: RateVerdict) -> dict[str, str]:
@@ -85,6 +96,12 @@ class TraceMiddleware:
         scope["trace"] = trace
         reply = _ReplySender(scope, trace, send, self._cors)
         try:
+            await self._answer(scope, receive, reply, trace)
+        finally:
+            _tell(trace, is_whole=reply.has_ended)
+
+    async def _answer(self, scope: Scope, receive: Receive, reply: _ReplySender, trace: Trace) -> None:
+        try:
             trace.resources.enter_context(self.service.concurrency.request(is_vital=scope["path"] in VITAL))
         except ApiError as error:
             self.service.concurrency.count(error)
@@ -99,6 +116,7 @@ class TraceMiddleware:
             raise BrokenOff from None
         except Exception as error:
             log.error("request %s failed with an internal error: %s", trace.request_id, without_text(error))
+            trace.fault = INTERNAL_ERROR().fault
             if reply.has_begun:
                 # All that is left is to break the connection off, so that half a reply does not look whole.
                 raise BrokenOff from None
@@ -143,12 +161,13 @@ class _ReplySender:
 
     Attributes:
         has_begun: whether the status has gone out.
+        has_ended: whether the last byte has.
     """
 
-    __slots__ = ("_cors", "_pace", "_scope", "_send", "_trace", "has_begun")
+    __slots__ = ("_cors", "_pace", "_scope", "_send", "_trace", "has_begun", "has_ended")
 
     def __init__(self, scope: Scope, trace: Trace, send: Send, cors: Cors | None) -> None:
-        self.has_begun = False
+        self.has_begun = self.has_ended = False
         self._scope, self._trace, self._send, self._cors = scope, trace, send, cors
         self._pace = ReplyPace(WRITE_S, WRITE_LEAST_BYTES_PER_S)
 
@@ -161,13 +180,14 @@ class _ReplySender:
         try:
             if length <= REPLY_PIECE_BYTES:
                 await self._pace.step(length, self._send(message))
-                return
-            with self._trace.replying(length):
-                for piece in in_pieces(message):
-                    await self._pace.step(len(piece["body"]), self._send(piece))
+            else:
+                with self._trace.replying(length):
+                    for piece in in_pieces(message):
+                        await self._pace.step(len(piece["body"]), self._send(piece))
         except TimeoutError:
             # Another limit of time than the client's own is over.
             raise BrokenOff from None
+        self.has_ended = message["type"] == "http.response.body" and not message.get("more_body", False)
 
     def _add_headers(self, message: Message) -> None:
         headers = message["headers"] = list(message.get("headers", ()))

@@ -38,6 +38,7 @@ from contract import VERSION
 from contract.body import Hold, decode
 from contract.errors import INVALID_JSON, ApiError
 from contract.mcp import RpcReply
+from deployments.ingress.context import trace_of
 from deployments.ingress.mcp.tools import McpTool, Toolbox, call
 
 C = TypeVar("C")
@@ -93,10 +94,11 @@ def server(toolbox: Toolbox[Any]) -> Server[Any]:
             await context.session.report_progress(progress, message=message)
 
         answer = await call(tool, params.arguments or {}, mcp_call.context, report if mcp_call.wants_progress else None)
+        trace_of(context.request).fault = answer.fault
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=answer.text)],
             structured_content=answer.data,
-            is_error=answer.is_error,
+            is_error=answer.fault is not None,
         )
 
     return Server(

@@ -22,7 +22,7 @@ from contract.body import validated
 from contract.catalog import ChatModel
 from contract.chat.engine import ChatReply
 from contract.chat.request import ChatRequest
-from contract.errors import INTERNAL_ERROR, NOT_FOUND, NOT_IMPLEMENTED, ApiError, without_text
+from contract.errors import INTERNAL_ERROR, NOT_FOUND, NOT_IMPLEMENTED, ApiError, Fault, without_text
 from contract.mcp import (
     DOCS_SHOWN,
     ChatArguments,
@@ -50,11 +50,11 @@ DOCUMENTATION = Documentation()
 
 @dataclass(frozen=True, slots=True)
 class ToolAnswer:
-    """What a call gives back: text, and the same as data."""
+    """What a call gives back: text, and the same as data. `fault` says why it failed."""
 
     text: str
     data: dict[str, Any]
-    is_error: bool = False
+    fault: Fault | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def _failed(error: ApiError) -> ToolAnswer:
     if error.retry_after_s is not None:
         body["error"]["retry_after_s"] = error.retry_after_s
         text += f" (try again in {error.retry_after_s} s)"
-    return ToolAnswer(text, body, is_error=True)
+    return ToolAnswer(text, body, error.fault)
 
 
 async def _chat(arguments: ChatArguments, context: RequestContext, report: Report | None) -> ToolAnswer:
@@ -160,7 +160,7 @@ async def _search(arguments: SearchArguments, context: RequestContext, _: Report
     model = context.pick(context.service.catalog.rerank, arguments.model)
 
     def render(ranking: Ranking) -> ToolAnswer:
-        return _ranked(reply(ranking, request, model=model.id, reply_id=context.request_id))
+        return _ranked(reply(ranking, request, model=model.id, reply_id=context.trace.request_id))
 
     return await rerank(context, model, RerankJob(request.query, request.documents), render)
 

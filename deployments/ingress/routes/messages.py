@@ -43,7 +43,7 @@ async def create_message(admitted: Writing) -> Response:
     model = context.pick(context.service.catalog.chat, body.model)
     if not body.stream:
         return await once(admitted, partial(_answer, context, model, request))
-    stream_format = StreamFormat(PING, partial(failed, request_id=context.request_id))
+    stream_format = StreamFormat(PING, partial(failed, request_id=context.trace.request_id))
     batches = chat.stream(context, model, request)
     return await chat_stream(context, batches, MessageEvents(model.id), stream_format, request.left_out)
 

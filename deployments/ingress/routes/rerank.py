@@ -37,6 +37,6 @@ async def rank(admitted: Ranking) -> Response:
 
 async def _answer(context: RequestContext, model: RerankModel, request: RerankRequest) -> Response:
     def render(scores: Scores) -> Response:
-        return JSONResponse(reply(scores, request, model=model.id, reply_id=context.request_id))
+        return JSONResponse(reply(scores, request, model=model.id, reply_id=context.trace.request_id))
 
     return await rerank(context, model, RerankJob(request.query, request.documents), render)

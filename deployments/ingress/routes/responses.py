@@ -41,7 +41,7 @@ async def respond(admitted: Responding) -> Response:
     request = await admitted.body(ResponsesRequest)
     context = admitted.context
     model = context.pick(context.service.catalog.chat, request.model)
-    head = ResponseHead(request, context.request_id, int(time.time()), model.id)
+    head = ResponseHead(request, context.trace.request_id, int(time.time()), model.id)
     if request.stream:
         events = ResponseEvents(head, trace_of(admitted.request).hold())
         stream_format = StreamFormat(failed=events.failed)

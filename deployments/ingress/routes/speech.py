@@ -34,7 +34,7 @@ async def speak(admitted: Speaking) -> Response:
     blocks = speech.blocks(admitted.context, prepared)
     headers = _headers(admitted, request, prepared.choice)
     if request.stream_format == "sse":
-        return await event_stream(_events(blocks), headers)
+        return await event_stream(admitted.context.trace, _events(blocks), headers)
     return await byte_stream(_bytes(blocks), MEDIA_TYPES[prepared.choice.format], headers)
 
 

@@ -48,7 +48,7 @@ async def transcribe(admitted: Transcribing) -> Response:
     plan = transcription.prepare(context, request)
     headers = served_headers(context, plan.model.runtime, request.model)
     if request.stream:
-        return await event_stream(_events(context, plan, file), headers)
+        return await event_stream(context.trace, _events(context, plan, file), headers)
     return await once(admitted, partial(_answer, context, plan, file, headers))
 
 

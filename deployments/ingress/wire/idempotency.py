@@ -99,7 +99,7 @@ async def _claim_and_run(
         with suppress(Exception):
             await attempt.abandon()
         raise
-    await _keep(attempt, reply, keep_body, admitted.context.request_id)
+    await _keep(attempt, reply, keep_body, admitted.context.trace.request_id)
     return reply
 
 

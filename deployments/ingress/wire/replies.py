@@ -1,7 +1,7 @@
 """Replies: streams of bytes, server-sent events, chats on any wire; and the headers that say which model answered.
 
     byte_stream(source, media_type, headers)     bytes as an engine makes them
-    event_stream(source, headers)                events; silence is filled with comments, a failure stays inside
+    event_stream(trace, source, headers)         events; silence is filled with comments, a failure stays inside
     chat_stream(context, batches, encoder)       the events of a chat
 
 The first item of a source decides the status.
@@ -22,7 +22,7 @@ from contract.chat.engine import ChatBatch
 from contract.errors import INTERNAL_ERROR, ApiError
 from contract.limits import KEEPALIVE_S
 from contract.wires import DONE, KEEP_ALIVE, event
-from deployments.ingress.context import RequestContext
+from deployments.ingress.context import RequestContext, Trace
 
 NO_CACHE = {"cache-control": "no-cache"}
 
@@ -122,6 +122,7 @@ PLAIN = StreamFormat()
 
 
 async def event_stream(
+    trace: Trace,
     source: AsyncGenerator[bytes, None],
     headers: Mapping[str, str] = NO_CACHE,
     keepalive_s: float = KEEPALIVE_S,
@@ -134,7 +135,7 @@ async def event_stream(
     decided, so that `source` can fill them until its first item.
     """
     first = asyncio.ensure_future(anext(source))
-    body = _body(first, source, stream_format)
+    body = _body(trace, first, source, stream_format)
     # Started, so that closing it runs its `finally`; the empty item costs nothing on the wire.
     await anext(body)
     try:
@@ -150,7 +151,10 @@ async def event_stream(
 
 
 async def _body(
-    first: asyncio.Future[bytes], source: AsyncGenerator[bytes, None], stream_format: StreamFormat
+    trace: Trace,
+    first: asyncio.Future[bytes],
+    source: AsyncGenerator[bytes, None],
+    stream_format: StreamFormat,
 ) -> AsyncGenerator[bytes, None]:
     try:
         yield b""
@@ -160,9 +164,12 @@ async def _body(
     except StopAsyncIteration:
         pass
     except ApiError as error:
+        trace.fault = error.fault
         yield stream_format.failed(error)
     except Exception:
-        yield stream_format.failed(INTERNAL_ERROR())
+        ours = INTERNAL_ERROR()
+        trace.fault = ours.fault
+        yield stream_format.failed(ours)
         raise
     finally:
         first.cancel()  # a running generator cannot be closed
@@ -201,7 +208,9 @@ async def chat_stream(
 ) -> StreamedReply:
     """A response of the events that `encoder` makes of `batches`. Headers name what was cut and what was `left_out`."""
     headers = chat_headers(context, 0, left_out)
-    return await event_stream(_events(context, batches, encoder, headers), headers, stream_format=stream_format)
+    return await event_stream(
+        context.trace, _events(context, batches, encoder, headers), headers, stream_format=stream_format
+    )
 
 
 async def _events(

@@ -1,0 +1,65 @@
+"""What an ingress process reports beside single requests: its engines, what it holds, what was billed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+from autoscaling.metrics import EXPORT_S, Metrics, Sample
+from contract.telemetry import (
+    BODY_BYTES,
+    COST,
+    ENGINE_STATE,
+    LEDGER_BACKLOG,
+    LOOP_DELAY,
+    REQUESTS,
+    SLOTS,
+    STREAMS,
+    UNITS,
+    WAITING,
+    EngineState,
+)
+from deployments.ingress.context import Service
+from state.billing.usage import COST as MONEY
+
+LOOK_S = 1.0
+"""Between two looks at how late the event loop is."""
+
+
+def gauges(service: Service) -> Iterator[Sample]:
+    """What is so now. Engines at zero are among it."""
+    for model in service.catalog.deployed():
+        if not model.serving:
+            continue
+        view = service.engine(model).view()
+        engine = model.deployment
+        yield WAITING, (engine,), view.waiting
+        yield SLOTS, (engine, "used"), view.used
+        yield SLOTS, (engine, "all"), view.slots
+        for state in EngineState:
+            yield ENGINE_STATE, (engine, state), float(state is view.state)
+    yield REQUESTS, (), service.concurrency.requests
+    yield STREAMS, (), service.state.rates.open_streams
+    yield BODY_BYTES, (), service.concurrency.body_bytes.total
+    yield LEDGER_BACKLOG, (), service.state.ledger.backlog
+
+
+def take_bills(service: Service, metrics: Metrics) -> None:
+    """Brings the counters of what was billed up to date with the ledger."""
+    for (model, unit), amount in service.state.ledger.billed.items():
+        series = (COST, (model,)) if unit == MONEY else (UNITS, (model, unit))
+        metrics.totals[series] = amount
+
+
+async def report_forever(service: Service) -> None:
+    """Exports every EXPORT_S, and looks at the loop meanwhile. Runs until cancelled."""
+    loop, metrics, looks = asyncio.get_running_loop(), service.metrics, 0
+    while True:
+        due_s = loop.time() + LOOK_S
+        await asyncio.sleep(LOOK_S)
+        metrics.observe(LOOP_DELAY, (), max(0.0, loop.time() - due_s))
+        looks += 1
+        if looks * LOOK_S >= EXPORT_S:
+            looks = 0
+            take_bills(service, metrics)
+            metrics.export(gauges(service))
