@@ -64,12 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def serve_until_stopped(
-    config: dict[str, Any],
-    built: list[Any],
-    models: list[Model],
-    http: dict[str, Any],
-    home: Path,
-    metrics_port: int,
+    config: dict[str, Any], built: list[Any], models: list[Model], http: dict[str, Any], home: Path, metrics_port: int
 ) -> None:
     """Blocks until SIGINT or SIGTERM. Raises StartError."""
     os.umask(0o077)

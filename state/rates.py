@@ -127,7 +127,7 @@ class Rates:
 
     @property
     def open_streams(self) -> int:
-        """Of this process."""
+        """How many streams keys hold open in this process."""
         return self._local_streams.total
 
     async def renew(self) -> None:

@@ -157,7 +157,7 @@ class RequestContext:
 
     @property
     def service(self) -> Service:
-        """Of this process."""
+        """The service that this process is."""
         return self.trace.service
 
     def offered(self, models: Mapping[str, M]) -> list[M]:

@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -123,7 +123,7 @@ def local_engines(catalog: Catalog) -> dict[str, Engine]:
 class Api:
     """A client of the app, and a key with every scope of the organisation `acme`, whose plan is `pro`."""
 
-    service: Service
+    service: Service = field(repr=False)  # a page long, and Hypothesis shows the arguments of its tests
     client: httpx.AsyncClient
     everything: str = ""
 

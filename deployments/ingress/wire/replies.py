@@ -151,10 +151,7 @@ async def event_stream(
 
 
 async def _body(
-    trace: Trace,
-    first: asyncio.Future[bytes],
-    source: AsyncGenerator[bytes, None],
-    stream_format: StreamFormat,
+    trace: Trace, first: asyncio.Future[bytes], source: AsyncGenerator[bytes, None], stream_format: StreamFormat
 ) -> AsyncGenerator[bytes, None]:
     try:
         yield b""
@@ -163,14 +160,12 @@ async def _body(
             yield item
     except StopAsyncIteration:
         pass
-    except ApiError as error:
-        trace.fault = error.fault
-        yield stream_format.failed(error)
-    except Exception:
-        ours = INTERNAL_ERROR()
-        trace.fault = ours.fault
-        yield stream_format.failed(ours)
-        raise
+    except Exception as error:
+        fault = error if isinstance(error, ApiError) else INTERNAL_ERROR()
+        trace.fault = fault.fault
+        yield stream_format.failed(fault)
+        if fault is not error:
+            raise
     finally:
         first.cancel()  # a running generator cannot be closed
         await asyncio.wait({first})
@@ -208,9 +203,8 @@ async def chat_stream(
 ) -> StreamedReply:
     """A response of the events that `encoder` makes of `batches`. Headers name what was cut and what was `left_out`."""
     headers = chat_headers(context, 0, left_out)
-    return await event_stream(
-        context.trace, _events(context, batches, encoder, headers), headers, stream_format=stream_format
-    )
+    events = _events(context, batches, encoder, headers)
+    return await event_stream(context.trace, events, headers, stream_format=stream_format)
 
 
 async def _events(
