@@ -2,7 +2,8 @@
 
 Named as a converter by stanzas of `models/weights/manifest.toml` and run as `python -m models.llm.gguf FILE FOLDER`,
 in a process of its own: dequantising takes several times the size of the model, and a child gives all of it back. A
-GGUF holds everything that is needed, so nothing is fetched. A decoder that `quantization` knows comes in 8 bits too.
+GGUF holds everything that is needed, so nothing is fetched. A small decoder that `quantization` knows comes in 8 bits,
+too.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def convert(gguf: Path, out: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=name)
     model.save_pretrained(part)
     tokenizer.save_pretrained(part)
-    if quantization.fits(model.config):
+    if quantization.fits(model.config, model.num_parameters()):
         quantization.save(model, tokenizer, part / quantization.FOLDER)
     os.replace(part, out)
 

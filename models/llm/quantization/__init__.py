@@ -40,14 +40,16 @@ ARCHITECTURES = ("LlamaForCausalLM", "Qwen2ForCausalLM")
 """Decoders whose norms all stand before linear layers, and whose MLP is SiLU of a gate times `up_proj`."""
 CALIBRATION = Path(__file__).with_name("calibration.txt")
 """Texts between lines of `---`."""
+MOST_PARAMETERS = 1_000_000_000
+"""Three times as many take ten times as long, and more memory than machines have on which it would matter."""
 SAMPLE_TOKENS = 48
 """The first tokens of each text; every layer's loss takes one more look at them."""
 
 
-def fits(config: Any) -> bool:
-    """Whether the model of a transformers config can be turned: head sizes must be powers of two."""
+def fits(config: Any, parameters: int) -> bool:
+    """Whether a model of transformers can be turned: head sizes must be powers of two, and it must not be too large."""
     size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    return config.architectures[0] in ARCHITECTURES and size & (size - 1) == 0
+    return config.architectures[0] in ARCHITECTURES and size & (size - 1) == 0 and parameters <= MOST_PARAMETERS
 
 
 def fitting_folder(folder: Path, arguments: dict[str, Any], device: str) -> Path:

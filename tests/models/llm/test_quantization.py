@@ -131,7 +131,8 @@ def test_channels_make_up_for_each_other() -> None:
 )
 def test_only_known_decoders_are_turned(architecture: str, width: int, fits: bool) -> None:
     config = SimpleNamespace(architectures=[architecture], hidden_size=4 * width, num_attention_heads=4)
-    assert quantization.fits(config) is fits
+    assert quantization.fits(config, quantization.MOST_PARAMETERS) is fits
+    assert not quantization.fits(config, quantization.MOST_PARAMETERS + 1)
 
 
 def test_weights_in_8_bits_are_taken_where_they_are_and_fit(
