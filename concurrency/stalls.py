@@ -10,6 +10,7 @@ within two bounds. Nothing under way is never a stall, and neither is work of wh
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
@@ -31,7 +32,8 @@ class StallDetector:
 
     Args:
         least_s: seconds of silence that are always allowed.
-        most_s: seconds that are never exceeded, and allowed until something was measured.
+        most_s: seconds of silence that are never exceeded, and allowed until something was measured.
+        each_s: seconds that no operation may take, whatever others do; for work that waits for nobody.
         now: a clock that never goes back, in seconds.
 
     Attributes:
@@ -39,10 +41,12 @@ class StallDetector:
         progressed_s: when an operation was finished last.
     """
 
-    def __init__(self, least_s: float, most_s: float, now: Callable[[], float] = time.monotonic) -> None:
-        self.least_s, self.most_s = least_s, most_s
+    def __init__(
+        self, least_s: float, most_s: float, each_s: float = math.inf, *, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.least_s, self.most_s, self.each_s = least_s, most_s, each_s
         self.started_s: dict[object, float] = {}
-        self.progressed_s = float("-inf")
+        self.progressed_s = -math.inf
         self._now = now
         self._sizes: dict[object, float] = {}
         self._recent: deque[float] = deque(maxlen=RECENT)
@@ -114,6 +118,6 @@ class StallDetector:
         return Counter(operation[0] for operation in self.started_s.copy() if isinstance(operation, tuple))
 
     def check(self, message: str) -> None:
-        """Raises Stalled with `message` where nothing goes on, or one operation takes longer than `most_s`."""
-        if self.silence_s > self.limit_s or self.age_s > self.most_s:
+        """Raises Stalled with `message` where nothing goes on, or one operation takes longer than `each_s`."""
+        if self.silence_s > self.limit_s or self.age_s > self.each_s:
             raise Stalled(message)

@@ -21,8 +21,8 @@ from typing import Any, Generic, TypeVar
 from concurrency.fairness import FairQueue, OwnerCounter
 from concurrency.stalls import StallDetector
 
-STALL_S = (90.0, 300.0)
-"""Seconds that a call of the model may take however few its tokens are, and at most."""
+STALL_S = (90.0, 300.0, 300.0)
+"""Seconds that a call of the model may take however few its tokens are, and at most, with others and alone."""
 
 PRESENT_S = 2.0
 """Seconds after its last call during which an owner counts as present."""

@@ -32,7 +32,7 @@ class Stepper:
     def __init__(self, threads: int, deadline_s: float, name: str) -> None:
         self._name = name
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
-        self.stalls = StallDetector(LEAST_S, deadline_s + GRACE_S)
+        self.stalls = StallDetector(LEAST_S, deadline_s + GRACE_S, deadline_s + GRACE_S)
 
     async def run(self, parts: Generator[T]) -> AsyncGenerator[T, None]:
         """The items of `parts`, each step of it in a thread."""

@@ -102,6 +102,23 @@ def test_dead_replica_is_502_and_replaced(server: Server) -> None:
     assert server.chat("mortal", "say back").status_code == 200
 
 
+@pytest.mark.parametrize("command", ["hold 3600", "freeze 3600"], ids=["hangs", "blocks its event loop"])
+def test_an_engine_that_finishes_nothing_is_replaced_and_the_next_request_answered(
+    server: Server, command: str
+) -> None:
+    assert server.chat("hanging", "say hi").status_code == 200
+    bills = bills_of(server)
+    reply = server.chat("hanging", command)  # whose deadline is 20 s
+    assert (reply.status_code, reply.json()["error"]["code"]) == (502, "upstream_error")
+    assert server.chat("hanging", "say back").status_code == 200
+    assert bills_of(server) == bills + 1
+
+
+def bills_of(server: Server) -> int:
+    lines = json.loads(server.state("usage", "--org", "demo", "--format", "json"))
+    return sum(line["model"] == "chat:hanging" for line in lines)
+
+
 @pytest.mark.smoke
 def test_death_in_a_stream_is_an_error_event_without_done(server: Server) -> None:
     reply = server.chat("mortal", "stream 3 0.05 die", stream=True)
