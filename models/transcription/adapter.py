@@ -64,7 +64,7 @@ class TranscriptionAdapter(TranscriptionEngine):
 
     @property
     def active_s(self) -> float:
-        """As the engine has it; but now while a file is decoded, which has a time limit of its own."""
+        """The time that the engine says; but now while a file is decoded, which has a time limit of its own."""
         return time.monotonic() if self._decoding else super().active_s  # type: ignore[misc]
 
     @abstractmethod

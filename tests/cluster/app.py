@@ -30,7 +30,7 @@ MANNERS = (
     chat("late", deadline_s=1),
     chat("elsewhere", deployment=ELSEWHERE),
     chat("broken", "BrokenChat", wait_s=60),
-    chat("hanging", deadline_s=20, deployment=FEW_CPUS | LOOKED_AFTER),
+    chat("hanging", deadline_s=40, deployment=FEW_CPUS | LOOKED_AFTER),
     chat("growing", max_ongoing_requests=1, deployment=FEW_CPUS | GROWS),
 )
 

@@ -108,7 +108,7 @@ def test_an_engine_that_finishes_nothing_is_replaced_and_the_next_request_answer
 ) -> None:
     assert server.chat("hanging", "say hi").status_code == 200
     bills = bills_of(server)
-    reply = server.chat("hanging", command)  # whose deadline is 20 s
+    reply = server.chat("hanging", command)  # whose deadline is 40 s
     assert (reply.status_code, reply.json()["error"]["code"]) == (502, "upstream_error")
     assert server.chat("hanging", "say back").status_code == 200
     assert bills_of(server) == bills + 1
