@@ -29,7 +29,10 @@ class OutputWatch:
 
     def check(self, has_work: bool) -> None:
         """Raises RuntimeError where there is work and the core has been silent for too long."""
-        (self.silences.begin if has_work else self.silences.end)(self)
+        if has_work:
+            self.silences.begin(self)
+        else:
+            self.silences.end(self, finished=False)
         self.silences.check(f"requests wait, but the engine has returned nothing for {self.silences.limit_s:.0f} s")
 
     async def _observed(self) -> Any:
