@@ -31,6 +31,8 @@ from contract.transcription.engine import TranscriptionEngine
 from contract.voice_design.engine import VoiceDesignEngine
 
 log = logging.getLogger(f"parlance.{__name__}")
+unbuffered = logging.getLogger("ray.serve")
+"""Serve's own, which writes errors at once. A replica that is killed takes with it what is buffered."""
 
 T = TypeVar("T", bound="type[Replica]")
 Items = AsyncGenerator[Any, None]
@@ -104,7 +106,7 @@ class Replica:
         """Says once of each stall why the engine will be replaced."""
         self._has_stalled = True
         calls = ", ".join(f"{count} {name}" for name, count in self._calls.at_work.items()) or "none"
-        log.error(
+        unbuffered.error(
             "%s stands still: %s; %.0f s of silence, calls: %s", *self._labels, stall, self._calls.silence_s, calls
         )
         self._observe(ENGINE_STALLS, self._labels, 1)

@@ -175,7 +175,10 @@ async def test_a_stall_is_told_once_without_what_was_said(
     calls = [spent(ward.replica.speak_whole("a secret")) for _ in range(2)]
     await ward.until_at_work(2)
     ward.now_s = MOST_S + 1
-    with caplog.at_level(logging.ERROR):
+    serve = logging.getLogger("ray.serve")
+    monkeypatch.setattr(serve, "propagate", False)
+    monkeypatch.setattr(serve, "handlers", [caplog.handler])
+    with caplog.at_level(logging.ERROR, "ray.serve"):
         assert [await ward.is_well() for _ in range(3)] == [False] * 3
     (record,) = caplog.records
     line = record.getMessage()

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
+from pathlib import Path
 
 import httpx
 import pytest
@@ -110,6 +111,9 @@ def test_an_engine_that_finishes_nothing_is_replaced_and_the_next_request_answer
     assert server.chat("hanging", "say hi").status_code == 200
     reply = server.chat("hanging", command)  # whose deadline is 40 s
     assert (reply.status_code, reply.json()["error"]["code"]) == (502, "upstream_error")
+    if command.startswith("hold"):
+        logs = Path("/tmp/ray/session_latest/logs/serve").glob("replica_*chat-hanging*")
+        assert any("chat-hanging stands still" in log.read_text() for log in logs)
     back = server.chat("hanging", "say back")
     assert back.status_code == 200
     eventually(lambda: back.headers["x-request-id"] in bills(server.state, "demo"), 20, "no bill came")
