@@ -112,7 +112,7 @@ def test_an_engine_that_finishes_nothing_is_replaced_and_the_next_request_answer
     reply = server.chat("hanging", command)  # whose deadline is 40 s
     assert (reply.status_code, reply.json()["error"]["code"]) == (502, "upstream_error")
     if command.startswith("hold"):
-        logs = Path("/tmp/ray/session_latest/logs/serve").glob("replica_*chat-hanging*")
+        logs = Path("/tmp/ray").glob(f"session_*_{server.pid}/logs/serve/replica_*chat-hanging*")
         assert any("chat-hanging stands still" in log.read_text() for log in logs)
     back = server.chat("hanging", "say back")
     assert back.status_code == 200
