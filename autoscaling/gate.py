@@ -123,7 +123,7 @@ class Gate:
                 answer: R = await self._method(method.__name__).remote(job)
                 return answer
         except Exception as error:
-            raise _contract_error(error) from None
+            raise self._failed(error) from None
         finally:
             self._queue.leave(context.owner)
 
@@ -152,9 +152,16 @@ class Gate:
                 finally:
                     response.cancel()
         except Exception as error:
-            raise _contract_error(error) from None
+            raise self._failed(error) from None
         finally:
             self._queue.leave(context.owner)
+
+    def _failed(self, error: Exception) -> ApiError:
+        """What a client is told. Where the last replica died under its call, the engine starts again, and shows it."""
+        refusal = _contract_error(error)
+        if refusal.fault is UPSTREAM_ERROR and not self.running():
+            self._waker.warm()
+        return refusal
 
     async def _take_slot(self, context: CallContext) -> float:
         """Returns with a slot, which the queue's `leave` gives back; says what is left of the deadline, in seconds.

@@ -23,7 +23,10 @@ log = logging.getLogger(f"parlance.{__name__}")
 POLL_S = 1.0
 
 FAILED = {"UNHEALTHY", "DEPLOY_FAILED"}
-"""Values of Serve's `DeploymentStatus` that mean: the constructor keeps failing."""
+"""Values of Serve's `DeploymentStatus` that mean: the constructor keeps failing, unless their trigger is REPLACED."""
+
+REPLACED = "HEALTH_CHECK_FAILED"
+"""Trigger of the status while a replica that was not well is replaced, until the next one is."""
 
 DEPLOYING = {ApplicationStatus.NOT_STARTED, ApplicationStatus.DEPLOYING}
 
@@ -111,7 +114,7 @@ class StartWatch:
             return
         self._is_deployed = app.status not in DEPLOYING
         for name, deployment in app.deployments.items():
-            if deployment.status in FAILED:
+            if deployment.status in FAILED and deployment.status_trigger != REPLACED:
                 self._starts[name] = Start.FAILED
             elif deployment.replica_states.get("STARTING"):
                 self._starts[name] = Start.STARTING

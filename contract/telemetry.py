@@ -139,6 +139,12 @@ LOOP_DELAY = _histogram(
 LEDGER_BACKLOG = _gauge(
     "parlance_ledger_backlog", (), "Bills that the database has not recorded yet. They are retried until it has."
 )
+ENGINE_STALLS = _counter(
+    "parlance_engine_stalls",
+    ("engine",),
+    "How often a replica had work and finished nothing for longer than it may. It is replaced unless it goes on within "
+    "seconds. Told by the replica itself.",
+)
 ENGINE_START = _histogram(
     "parlance_engine_start_seconds",
     ("engine",),

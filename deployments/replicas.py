@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from autoscaling.exporter import RayInstruments
 from autoscaling.ray_internals.replica import keep_replica_port_local
+from concurrency.stalls import StallDetector, Stalled
 from contract.catalog import DecisionModel, Model
 from contract.chat.engine import ChatBatch, ChatEngine
 from contract.decisions.engine import DecisionEngine
@@ -25,11 +26,13 @@ from contract.decisions.questions import Preset
 from contract.embeddings import EmbeddingsEngine
 from contract.rerank import RerankEngine
 from contract.speech.engine import SpeechEngine
-from contract.telemetry import ENGINE_START
+from contract.telemetry import ENGINE_STALLS, ENGINE_START
 from contract.transcription.engine import TranscriptionEngine
 from contract.voice_design.engine import VoiceDesignEngine
 
 log = logging.getLogger(f"parlance.{__name__}")
+unbuffered = logging.getLogger("ray.serve")
+"""Serve's own, which writes errors at once. A replica that is killed takes with it what is buffered."""
 
 T = TypeVar("T", bound="type[Replica]")
 Items = AsyncGenerator[Any, None]
@@ -47,6 +50,12 @@ STORE_PREFIX = "AWS_"
 
 MOST_JOINED = 64
 """Batches of a stream that wait while the one before them is on its way; then the engine waits, too."""
+
+SILENCES = 0.25, 0.5
+"""Shares of `deadline_s` in which a replica with work may finish nothing: always, and at most. After all of it nobody
+waits any longer, and Serve looks three times before it replaces a replica."""
+
+END = object()
 
 
 class Replica:
@@ -66,15 +75,41 @@ class Replica:
         self._adapter: Any = models.load(model)
         self.load_s = time.perf_counter() - started
         log.info("loaded %s in %.1f s", model.id, self.load_s)
-        RayInstruments([ENGINE_START])(ENGINE_START, (model.deployment,), self.load_s)
+        assert model.serving is not None, "only a model that is set up is loaded"
+        least_s, most_s = (share * model.serving.deadline_s for share in SILENCES)
+        self._calls = StallDetector(least_s, most_s)
+        self._has_stalled = False
+        self._labels = (model.deployment,)
+        self._observe = RayInstruments([ENGINE_START, ENGINE_STALLS])
+        self._observe(ENGINE_START, self._labels, self.load_s)
 
     async def warm(self) -> float:
         """Does nothing but exist: a queued call wakes an engine at zero. Returns the seconds that loading took."""
         return self.load_s
 
     async def check_health(self) -> None:
-        """Called by Serve; raises when the engine is dead or makes no progress."""
-        await self._adapter.check_health()
+        """Called by Serve, which replaces a replica where this raises thrice: its engine is dead, or has stalled.
+
+        An adapter that judges its work by itself says in `active_s` when it was last at it; only silence since counts.
+        """
+        try:
+            await self._adapter.check_health()
+            self._calls.went_on(getattr(self._adapter, "active_s", 0.0))
+            self._calls.check("calls wait, but none was answered for longer than calls before them took")
+        except Stalled as stall:
+            if not self._has_stalled:
+                self._report(stall)
+            raise
+        self._has_stalled = False
+
+    def _report(self, stall: Stalled) -> None:
+        """Says once of each stall why the engine will be replaced."""
+        self._has_stalled = True
+        calls = ", ".join(f"{count} {name}" for name, count in self._calls.at_work.items()) or "none"
+        unbuffered.error(
+            "%s stands still: %s; %.0f s of silence, calls: %s", *self._labels, stall, self._calls.silence_s, calls
+        )
+        self._observe(ENGINE_STALLS, self._labels, 1)
 
     def __del__(self) -> None:
         if adapter := getattr(self, "_adapter", None):
@@ -101,7 +136,8 @@ def _answer(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(method)
     async def answer(self: Replica, job: Any) -> Any:
-        return await getattr(self._adapter, name)(job)
+        with self._calls.watching(name):
+            return await getattr(self._adapter, name)(job)
 
     return answer
 
@@ -112,7 +148,11 @@ def _stream(method: Callable[..., Any], through: Callable[[Items], Items] = lamb
     @wraps(method)
     async def stream(self: Replica, job: Any) -> AsyncGenerator[Any, None]:
         async with aclosing(through(getattr(self._adapter, name)(job))) as items:
-            async for item in items:
+            while True:
+                with self._calls.watching(name):
+                    item = await anext(items, END)
+                if item is END:
+                    return
                 yield item
 
     return stream

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from concurrency.fairness import FairQueue, OwnerCounter
-from models.stepping import StallDetector
+from concurrency.stalls import StallDetector
 
-STALL_S = 300.0
-"""Seconds after which a call of the model counts as stalled."""
+STALL_S = (90.0, 300.0, 300.0)
+"""Seconds that a call of the model may take however few its tokens are, and at most, with others and alone."""
 
 PRESENT_S = 2.0
 """Seconds after its last call during which an owner counts as present."""
@@ -126,7 +126,7 @@ class TokenBatcher(Generic[Item, Result]):
         self._changed = threading.Condition()
         self.is_closed = False
         self._waiting_tokens = 0
-        self._stalls = StallDetector(STALL_S)
+        self.stalls = StallDetector(*STALL_S)
         names = [f"{name}-{number}" for number in range(workers + 1)]
         self._workers = [threading.Thread(target=self._work, name=each, daemon=True) for each in names]
         for worker in self._workers:
@@ -147,11 +147,11 @@ class TokenBatcher(Generic[Item, Result]):
         return await job.future
 
     def check(self) -> None:
-        """Raises RuntimeError if a worker is dead or one call of the model does not end."""
+        """Raises RuntimeError if a worker is dead, or a call takes much longer for its tokens than others did."""
         alive = [worker.is_alive() for worker in self._workers]
         if not (any(alive) if self.is_closed else all(alive)):  # closed, each ends when its slice is done
             raise RuntimeError("a worker thread of the model has died")
-        self._stalls.check(f"a call of the model has taken longer than {self._stalls.limit_s:.0f} s")
+        self.stalls.check(f"a call of the model has taken longer than {self.stalls.limit_s:.0f} s")
 
     def close(self) -> None:
         """Ends the workers after their present slice; waiting callers get a RuntimeError."""
@@ -237,7 +237,7 @@ class TokenBatcher(Generic[Item, Result]):
         if not entries:
             return
         try:
-            with self._stalls.watching():
+            with self.stalls.watching(size=sum(map(len, entries))):
                 results = self._run([entry.item for entry in entries])
         except Exception as error:
             if len(entries) == 1:

@@ -149,6 +149,11 @@ class EncoderAdapter:
     imports = IMPORTS
     _batcher: TokenBatcher[Any, Any]
 
+    @property
+    def active_s(self) -> float:
+        """`time.monotonic()` of the last call of the model; now while one is under way."""
+        return self._batcher.stalls.active_s
+
     async def check_health(self) -> None:
         """Raises RuntimeError if the model makes no progress."""
         self._batcher.check()

@@ -1,7 +1,7 @@
 """Engines that behave, for tests of everything around an engine: they answer at once, wait, fail or die on command.
 
-A chat engine obeys the last message: `say WORD`, `hold SECONDS`, `fail`, `die`, `sicken`, `stream N`,
-`version PACKAGE`.
+A chat engine obeys the last message: `say WORD`, `hold SECONDS`, `freeze SECONDS` (nothing else runs in its process),
+`fail`, `die`, `sicken`, `stream N`, `version PACKAGE`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import math
 import os
 import signal
+import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from importlib.metadata import version
@@ -137,6 +138,8 @@ class ObedientChat(Behaving):
         verb, _, rest = text.partition(" ")
         if verb == "hold":
             await asyncio.sleep(float(rest))
+        if verb == "freeze":
+            time.sleep(float(rest))  # noqa: ASYNC251 (that is what it does)
         if verb == "refuse":
             raise INVALID_REQUEST("the engine refuses this", param="messages")
         if verb == "version":

@@ -26,7 +26,7 @@ ROOMS = (
     "state",
     "text",
 )
-FILES = 344  # metrics brought five: table, counters, way to Ray, agent of a node, report of an ingress
+FILES = 345  # metrics brought five: table, counters, way to Ray, agent of a node, report of an ingress; health one
 LONGEST_FILE = 250
 LONGEST_FUNCTION = 43
 LONGEST_TEST_FILE = 425

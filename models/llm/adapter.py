@@ -60,6 +60,11 @@ class EngineAdapter:
         is_eager = bool(options.engine.get("enforce_eager"))
         return IMPORTS + cls.libraries if is_eager and not options.engine_process else None
 
+    @property
+    def active_s(self) -> float:
+        """`time.monotonic()` of the last step, or output of the engine's processes; now while one is under way."""
+        return float(self._engine.stalls.active_s)
+
     async def check_health(self) -> None:
         """Raises if the engine has died, or has work and makes no progress."""
         await self._engine.check_health()

@@ -7,6 +7,7 @@ listen(job, recording) -> Heard, ...      the engine's own part
 from __future__ import annotations
 
 import tempfile
+import time
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
@@ -59,6 +60,12 @@ class TranscriptionAdapter(TranscriptionEngine):
         assert isinstance(model.serving, Serving), "only an engine that is set up is loaded"
         self.model = model
         self.serving = model.serving
+        self._decoding = 0
+
+    @property
+    def active_s(self) -> float:
+        """The time that the engine says; but now while a file is decoded, which has a time limit of its own."""
+        return time.monotonic() if self._decoding else super().active_s  # type: ignore[misc]
 
     @abstractmethod
     def listen(self, job: TranscriptionJob, recording: Recording) -> AsyncGenerator[TranscriptUpdate, None]:
@@ -69,6 +76,7 @@ class TranscriptionAdapter(TranscriptionEngine):
 
     async def transcribe(self, job: TranscriptionJob) -> AsyncGenerator[TranscriptUpdate, None]:
         async with fetched(job.audio) as file:
+            self._decoding += 1
             try:
                 sound = await decode(file, SAMPLE_RATE, job.max_seconds, job.owner)
             except TooLong as error:
@@ -77,6 +85,8 @@ class TranscriptionAdapter(TranscriptionEngine):
                 raise AUDIO_UNREADABLE(f"the recording cannot be decoded: {error}", param="file") from None
             except (QueueFull, SharesExhausted) as error:
                 raise BUSY(f"too many {error}; send the request again shortly") from None
+            finally:
+                self._decoding -= 1
             yield TranscriptUpdate(sound.seconds)
             async with aclosing(self.listen(job, Recording(file, sound))) as parts:
                 async for part in parts:

@@ -75,7 +75,7 @@ class Task:
     owner: str
 
 
-class FasterWhisper(SteppedAdapter, TranscriptionAdapter):
+class FasterWhisper(TranscriptionAdapter, SteppedAdapter):
     """Whisper, loaded. `serving.threads` bounds the CPU threads of all recordings together."""
 
     options_type = FasterWhisperOptions

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -83,6 +84,11 @@ class MistralTranscription(TranscriptionAdapter):
                 words_in = self._wire.words_in if times == "word" else None
                 answer = await asyncio.to_thread(answers.read, body, seconds, words_in)
         yield TranscriptUpdate(seconds, seconds, job.language or answer.language, answer.segments)
+
+    @property
+    def active_s(self) -> float:
+        """Now: how long a provider may take has a limit of its own."""
+        return time.monotonic()
 
     async def check_health(self) -> None:
         """Never raises: whether the provider is well is seen at the next request."""

@@ -71,7 +71,7 @@ TRANSCRIBING = ONNX + Imports(("httpx", "faster_whisper.vad", "mistral_common.pr
 """Modules that find passages and make requests of them, beside those that an engine imports."""
 
 
-class Voxtral(adapter.EngineAdapter, TranscriptionAdapter):
+class Voxtral(TranscriptionAdapter, adapter.EngineAdapter):
     """A Voxtral, loaded. Safe for concurrent calls from one event loop."""
 
     options_type = VoxtralOptions

@@ -28,6 +28,7 @@ import models
 from autoscaling import views
 from autoscaling.gate import Gate
 from autoscaling.watch import StartWatch
+from concurrency.stalls import StallDetector
 from contract.access import Scope
 from contract.catalog import Catalog, Model
 from deployments.ingress.app import build_app
@@ -161,6 +162,7 @@ def gate_to(model: Model, watch: StartWatch) -> Gate:
     kind = REPLICAS[model.noun]
     replica: Replica = object.__new__(kind)
     replica._adapter, replica.load_s = models.load(model), 0.0
+    replica._calls = StallDetector(60, 60)
     handle: Any = LocalHandle(replica)
     views.VIEWS[(APP_NAME, model.deployment)] = handle
     return Gate(model.deployment, APP_NAME, model.serving, handle, watch)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Coroutine, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from autoscaling.gate import Gate
 from autoscaling.watch import Start
 from contract.catalog import Serving
 from contract.errors import INVALID_REQUEST, ApiError
+from contract.telemetry import EngineState
 from tests.autoscaling.doubles import APP, Handle, Response, Some, View, Watch
 
 
@@ -185,6 +187,40 @@ async def test_exceptions_become_errors_of_the_contract(
         await call
     assert caught.value.fault.name == fault
     assert "detail" not in caught.value.message
+
+
+@dataclass
+class Dying(Response):
+    """The replica is taken out of service, and then killed."""
+
+    view: View = field(default_factory=View)
+
+    async def _result(self) -> Any:
+        self.view.replicas -= 1
+        raise ActorDiedError
+
+    __anext__ = _result
+
+
+@pytest.mark.parametrize(
+    ("replicas", "state", "warm_calls"), [(1, EngineState.STARTING, 1), (2, EngineState.READY, 0)], ids=["last", "one"]
+)
+@pytest.mark.parametrize("streams", [False, True], ids=["call", "stream"])
+async def test_an_engine_whose_last_replica_died_under_a_call_starts_again_and_shows_it(
+    running: Handle, view: View, replicas: int, state: EngineState, warm_calls: int, streams: bool
+) -> None:
+    view.replicas = replicas
+    running.response = Dying(None, view=view)
+    engine = gate(running)
+    call = anext(items_of(engine)) if streams else ask(engine)
+    assert await fault_of(call) == "UPSTREAM_ERROR"
+    await asyncio.sleep(0)
+    assert engine.view().state is state
+    assert running.warm_calls == warm_calls
+    running.started.set()
+    running.response = Response("done")
+    assert await ask(engine) == "done"
+    assert engine.view().state is EngineState.READY
 
 
 async def test_deadline_of_a_call_is_504(running: Handle) -> None:

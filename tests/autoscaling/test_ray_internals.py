@@ -152,10 +152,18 @@ def test_serve_forgets_a_handle_that_is_silent() -> None:
         "RAY_SERVE_CONTROL_LOOP_INTERVAL_S",
         "RAY_SERVE_AUTOSCALING_METRIC_RECORD_INTERVAL_FACTOR",
         "RAY_SERVE_METRICS_EXPORT_INTERVAL_MS",
+        "RAY_SERVE_FORCE_STOP_UNHEALTHY_REPLICAS",
     ],
 )
-def test_settings_of_an_idle_graph_are_read_by_serve(name: str) -> None:
+def test_settings_in_ray_env_are_read_by_serve(name: str) -> None:
     assert f'"{name}"' in inspect.getsource(import_module("ray.serve._private.constants"))
+
+
+def test_serve_replaces_a_replica_that_was_unwell_three_times() -> None:
+    """`deployments.replicas.SILENCES` leaves the time for it."""
+    assert import_module("ray.serve._private.constants").REPLICA_HEALTH_CHECK_UNHEALTHY_THRESHOLD == 3
+    stop = inspect.getsource(named("ray.serve._private.deployment_state:DeploymentState._stop_unhealthy_replica"))
+    assert "FORCE_STOP_UNHEALTHY_REPLICAS" in stop
 
 
 def test_a_step_of_the_controllers_loop_is_whole_whoever_takes_it() -> None:

@@ -12,8 +12,8 @@ from autoscaling.watch import POLL_S, Start, StartWatch
 from deployments.ingress.deployment import wake
 
 
-def status(state: str, **replicas: int) -> SimpleNamespace:
-    deployment = SimpleNamespace(status=state, replica_states=replicas)
+def status(state: str, trigger: str = "REPLICA_STARTUP_FAILED", **replicas: int) -> SimpleNamespace:
+    deployment = SimpleNamespace(status=state, status_trigger=trigger, replica_states=replicas)
     return SimpleNamespace(
         applications={"parlance": SimpleNamespace(status="RUNNING", deployments={"engine": deployment})}
     )
@@ -25,6 +25,8 @@ def status(state: str, **replicas: int) -> SimpleNamespace:
         (status("HEALTHY"), Start.COLD),
         (status("UPSCALING", STARTING=1), Start.STARTING),
         (status("UNHEALTHY"), Start.FAILED),
+        (status("UNHEALTHY", "HEALTH_CHECK_FAILED", STARTING=1), Start.STARTING),
+        (status("UNHEALTHY", "HEALTH_CHECK_FAILED"), Start.COLD),
         (status("DEPLOY_FAILED", STARTING=1), Start.FAILED),
         (SimpleNamespace(applications={}), Start.COLD),
     ],

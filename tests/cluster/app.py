@@ -18,6 +18,8 @@ ELSEWHERE = {"ray_actor_options": {"num_cpus": 0.05, "runtime_env": {"py_executa
 
 GROWS = {"autoscaling_config": {"max_replicas": 2, "upscale_delay_s": 1}}
 
+LOOKED_AFTER = {"health_check_period_s": 0.5, "health_check_timeout_s": 2}
+
 MANNERS = (
     chat("obedient", max_ongoing_requests=100),
     chat("mortal", max_ongoing_requests=100),
@@ -28,6 +30,7 @@ MANNERS = (
     chat("late", deadline_s=1),
     chat("elsewhere", deployment=ELSEWHERE),
     chat("broken", "BrokenChat", wait_s=60),
+    chat("hanging", deadline_s=40, deployment=FEW_CPUS | LOOKED_AFTER),
     chat("growing", max_ongoing_requests=1, deployment=FEW_CPUS | GROWS),
 )
 

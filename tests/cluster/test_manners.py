@@ -6,12 +6,14 @@ import json
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
+from pathlib import Path
 
 import httpx
 import pytest
 
 from contract.errors import FAULTS
 from tests.cluster.conftest import ROOT, Server, eventually
+from tests.cluster.survival import bills
 
 pytestmark = pytest.mark.cluster
 
@@ -100,6 +102,22 @@ def test_dead_replica_is_502_and_replaced(server: Server) -> None:
     reply = server.chat("mortal", "die")
     assert (reply.status_code, reply.json()["error"]["code"]) == (502, "upstream_error")
     assert server.chat("mortal", "say back").status_code == 200
+
+
+@pytest.mark.parametrize("command", ["hold 3600", "freeze 3600"], ids=["hangs", "blocks its event loop"])
+def test_an_engine_that_finishes_nothing_is_replaced_and_the_next_request_answered(
+    server: Server, command: str
+) -> None:
+    assert server.chat("hanging", "say hi").status_code == 200
+    reply = server.chat("hanging", command)  # whose deadline is 40 s
+    assert (reply.status_code, reply.json()["error"]["code"]) == (502, "upstream_error")
+    if command.startswith("hold"):
+        logs = Path("/tmp/ray").glob(f"session_*_{server.pid}/logs/serve/replica_*chat-hanging*")
+        assert any("chat-hanging stands still" in log.read_text() for log in logs)
+    back = server.chat("hanging", "say back")
+    assert back.status_code == 200
+    eventually(lambda: back.headers["x-request-id"] in bills(server.state, "demo"), 20, "no bill came")
+    assert reply.headers["x-request-id"] not in bills(server.state, "demo")
 
 
 @pytest.mark.smoke

@@ -259,7 +259,7 @@ async def test_closing_fails_those_who_wait(model: Model) -> None:
 async def test_a_call_that_does_not_end_is_unhealthy(model: Model, batcher: TokenBatcher) -> None:
     held = await model.hold(batcher)
     batcher.check()
-    batcher._stalls.limit_s = -1.0
+    batcher.stalls.most_s = -1.0
     with pytest.raises(RuntimeError, match="longer"):
         batcher.check()
     model.gate.set()

@@ -36,20 +36,20 @@ from vllm.v1.engine.input_processor import InputProcessor
 from vllm.v1.engine.output_processor import OutputProcessor
 from vllm.v1.executor import Executor
 
+from concurrency.stalls import StallDetector
 from models.cpu import background
 from models.llm.grammars import CHILDREN
 from models.llm.vllm_internals.cpu import quick_steps, shorten
 from models.llm.vllm_internals.loading import quick_core, quick_tokenizers
 from models.llm.vllm_internals.steps import ThreadGovernor
-from models.stepping import StallDetector
 
 log = logging.getLogger(f"parlance.{__name__}")
 
 JOIN_S = 10.0
 """Seconds that a shutdown waits for the step in progress."""
 HELD_S = 0.1  # at most, whoever holds a step
-STALL_S = 60.0
-"""Seconds after which a step or a command counts as stalled. The longest step of a healthy engine takes seconds."""
+STALL_S = (60.0, 300.0)
+"""Seconds that a step or a command may always take, and at most. The longest of a healthy engine takes seconds."""
 
 
 class ThreadedCore(InprocClient):
@@ -65,7 +65,7 @@ class ThreadedCore(InprocClient):
     def __init__(self, vllm_config: VllmConfig, threads: int | None, quick: bool) -> None:
         """Blocks until the model is loaded. Raises what the loading raised."""
         self.resources = SimpleNamespace(engine_dead=False)
-        self.stalls = StallDetector(STALL_S)
+        self.stalls = StallDetector(*STALL_S)
         self._commands: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._outputs: asyncio.Queue[EngineCoreOutputs | None] = asyncio.Queue()
@@ -217,6 +217,7 @@ class ThreadedLLM(AsyncLLM):
             self.renderer.tokenizer, log_stats=False, stream_interval=self.scheduler_config.stream_interval
         )
         self.engine_core = ThreadedCore(vllm_config, threads, quick)
+        self.stalls = self.engine_core.stalls
         self.logger_manager = None
         self.profiler = None
         self.output_handler = None
@@ -244,7 +245,6 @@ class ThreadedLLM(AsyncLLM):
         """Nothing: the thread is a daemon, and vLLM's finalizer fails in an interpreter that is ending."""
 
     async def check_health(self) -> None:
-        """Works as vLLM's; raises also where a step has not finished within STALL_S."""
+        """Works as vLLM's; raises also where a step takes much longer than others did."""
         await super().check_health()
-        stalls = self.engine_core.stalls
-        stalls.check(f"the engine has work, but finished no step for {stalls.limit_s:.0f} s")
+        self.stalls.check(f"the engine has work, but finished no step for {self.stalls.limit_s:.0f} s")

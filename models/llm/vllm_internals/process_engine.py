@@ -10,7 +10,7 @@ from typing import Any
 
 from vllm.v1.engine.async_llm import AsyncLLM
 
-from models.stepping import StallDetector
+from concurrency.stalls import StallDetector
 
 SILENCE_S = 60.0
 """Seconds without an output, while requests wait, after which the engine counts as stalled. Steps take seconds."""
@@ -23,13 +23,16 @@ class OutputWatch:
     """
 
     def __init__(self, core: Any) -> None:
-        self.silences = StallDetector(SILENCE_S)
+        self.silences = StallDetector(SILENCE_S, SILENCE_S)
         self._next_output = core.get_output_async
         core.get_output_async = self._observed
 
     def check(self, has_work: bool) -> None:
         """Raises RuntimeError where there is work and the core has been silent for too long."""
-        (self.silences.begin if has_work else self.silences.end)(self)
+        if has_work:
+            self.silences.begin(self)
+        else:
+            self.silences.end(self, finished=False)
         self.silences.check(f"requests wait, but the engine has returned nothing for {self.silences.limit_s:.0f} s")
 
     async def _observed(self) -> Any:
@@ -44,6 +47,7 @@ class ProcessLLM(AsyncLLM):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.watch = OutputWatch(self.engine_core)
+        self.stalls = self.watch.silences
 
     async def check_health(self) -> None:
         """Works as vLLM's; raises also where requests wait, but no output came for SILENCE_S."""

@@ -68,7 +68,7 @@ async def test_engine_process_that_hangs_fails_its_health_check(stopped: Any) ->
     from vllm import SamplingParams
 
     llm, pids = stopped
-    llm.watch.silences.limit_s = 2.0
+    llm.watch.silences.most_s = 2.0
     await llm.check_health()
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)

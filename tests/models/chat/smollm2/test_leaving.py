@@ -68,7 +68,7 @@ async def test_a_healthy_engine_that_stands_still_is_not_healthy(
         pending = asyncio.ensure_future(chat.complete(ask(max_tokens=1)))
         await until(lambda: core.busy)
         await chat.check_health()
-        monkeypatch.setattr(core.stalls, "limit_s", 0.0)
+        monkeypatch.setattr(core.stalls, "most_s", 0.0)
         with pytest.raises(RuntimeError, match="no step"):
             await chat.check_health()
     finally:
