@@ -7,6 +7,8 @@
 The program is a module with `main(*arguments)`. It imports the modules beside it with `from . import`: they are its
 siblings in a package without an `__init__`, so that nothing of the package that the program lies in is loaded. The
 child has its own session, the folder `/`, no environment but LD_LIBRARY_PATH, and none of Python's own settings.
+
+`Guard` is for the children of a library, which would outlive their parent where that is killed.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -139,6 +141,25 @@ class Child:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class Guard:
+    """Kills processes once this one has ended, however that was. They are not killed after `release`.
+
+    A shell reads from a pipe that nobody else holds: it ends with this process.
+    """
+
+    def __init__(self, pids: Iterable[int]) -> None:
+        command = ["sh", "-c", 'cat; kill -KILL "$@"', "sh", *map(str, pids)]
+        silent = subprocess.DEVNULL
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=silent, stderr=silent, cwd="/", start_new_session=True
+        )
+
+    def release(self) -> None:
+        """Lets them go."""
+        self._process.kill()
+        self._process.communicate()
 
 
 def _folder_of(library: str) -> str:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
+import psutil
 import pytest
 
-from concurrency.child import Child, ChildError
-from tests.waiting import until
+from concurrency.child import Child, ChildError, Guard
+from tests.docs.pages import ROOT
+from tests.waiting import WITHIN_S, until
 
 PROGRAM = """
 import json, os, sys
@@ -86,3 +90,36 @@ def has_ended(pid: int) -> bool:
 def test_a_library_that_is_missing_is_said(program: Path) -> None:
     with pytest.raises(RuntimeError, match="`nowhere` is not installed"):
         Child(program, library="nowhere")
+
+
+GUARDED = """
+import os, subprocess, sys
+from concurrency.child import Guard
+
+sleeper = subprocess.Popen(["sleep", "600"], stdin=subprocess.DEVNULL, start_new_session=True)
+guard = Guard([sleeper.pid])
+print(sleeper.pid, flush=True)
+sys.stdin.readline()
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_what_is_guarded_ends_with_a_process_that_is_killed() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", GUARDED], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+    ) as parent:
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+        sleeper = psutil.Process(int(parent.stdout.readline()))
+        assert sleeper.is_running()
+        parent.communicate("now\n")
+    psutil.wait_procs([sleeper], timeout=WITHIN_S)
+    assert not sleeper.is_running() or sleeper.status() == psutil.STATUS_ZOMBIE
+
+
+def test_what_was_released_goes_on() -> None:
+    with subprocess.Popen(["sleep", "600"]) as sleeper:
+        guard = Guard([sleeper.pid])
+        guard.release()
+        assert sleeper.poll() is None
+        sleeper.kill()

@@ -1,15 +1,17 @@
 """vLLM with its engine core in processes of its own, and a health check that notices when they hang.
 
 vLLM's own check knows only whether the processes live. One that hangs returns nothing while requests wait, so the time
-since its last output is watched.
+since its last output is watched. They would also outlive a replica that is killed, and keep the memory of its GPU.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import psutil
 from vllm.v1.engine.async_llm import AsyncLLM
 
+from concurrency.child import Guard
 from concurrency.stalls import StallDetector
 
 SILENCE_S = 60.0
@@ -42,12 +44,21 @@ class OutputWatch:
 
 
 class ProcessLLM(AsyncLLM):
-    """`AsyncLLM` whose health check raises when the process of its engine core hangs."""
+    """`AsyncLLM` whose health check raises when the process of its engine core hangs. No process outlives this one."""
+
+    _guard: Guard | None = None
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.watch = OutputWatch(self.engine_core)
         self.stalls = self.watch.silences
+        self._guard = Guard(child.pid for child in psutil.Process().children(recursive=True))
+
+    def shutdown(self, *arguments: Any, **options: Any) -> None:
+        """Works as vLLM's, which ends its processes itself."""
+        super().shutdown(*arguments, **options)
+        if self._guard:
+            self._guard.release()
 
     async def check_health(self) -> None:
         """Works as vLLM's; raises also where requests wait, but no output came for SILENCE_S."""

@@ -5,14 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from models.llm import engine
 from models.weights import store as weights
+from tests.docs.pages import ROOT
+from tests.waiting import until
 
 
 class SilentCore:
@@ -90,3 +96,43 @@ async def test_engine_process_that_hangs_fails_its_health_check(stopped: Any) ->
         os.kill(pid, signal.SIGCONT)
     await asking
     await llm.check_health()
+
+
+ENGINE = """
+import os, signal, sys
+from pathlib import Path
+from models.llm import engine
+
+if __name__ == "__main__":
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1"
+    arguments = {"dtype": "float32", "enforce_eager": True, "kv_cache_memory_bytes": 1 << 26, "max_num_seqs": 2}
+    spec = engine.EngineSpec(Path(sys.argv[1]), 128, arguments, threads=1, in_process=False)
+
+    import asyncio, psutil
+
+    async def main():
+        llm = await asyncio.to_thread(engine.start, spec)
+        print("children", *(child.pid for child in psutil.Process().children(recursive=True)), flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    asyncio.run(main())
+"""
+
+
+@pytest.mark.slow
+async def test_no_process_of_an_engine_outlives_a_replica_that_is_killed(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(ENGINE)
+    path = weights.ensure("smollm2-135m-instruct")
+    finished = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, program, path],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    line = next(line for line in finished.stdout.splitlines() if line.startswith("children"))
+    children = [int(word) for word in line.split()[1:]]
+    assert children
+    await until(lambda: not any(psutil.pid_exists(child) for child in children))
