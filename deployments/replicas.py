@@ -28,6 +28,7 @@ from contract.speech.engine import SpeechEngine
 from contract.telemetry import ENGINE_START
 from contract.transcription.engine import TranscriptionEngine
 from contract.voice_design.engine import VoiceDesignEngine
+from deployments.fork_server.footprint import is_fork
 
 log = logging.getLogger(f"parlance.{__name__}")
 
@@ -66,7 +67,8 @@ class Replica:
         self._adapter: Any = models.load(model)
         self.load_s = time.perf_counter() - started
         log.info("loaded %s in %.1f s", model.id, self.load_s)
-        RayInstruments([ENGINE_START])(ENGINE_START, (model.deployment,), self.load_s)
+        way = "fork" if is_fork() else "import"
+        RayInstruments([ENGINE_START])(ENGINE_START, (model.deployment, way), self.load_s)
 
     async def warm(self) -> float:
         """Does nothing but exist: a queued call wakes an engine at zero. Returns the seconds that loading took."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
+from docs.made.panels import VLLM
 from models.llm import engine
 from models.weights import store as weights
 
@@ -61,6 +63,24 @@ async def stopped(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Any]:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGCONT)
     llm.shutdown()
+
+
+@pytest.mark.slow
+async def test_an_engine_process_tells_rays_metrics_what_vllm_counts(
+    stopped: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ray.util import metrics
+    from vllm import SamplingParams
+
+    llm, _ = stopped
+    told: dict[str, list[dict[str, str]]] = defaultdict(list)
+    for kind, verb in ((metrics.Counter, "inc"), (metrics.Gauge, "set"), (metrics.Histogram, "observe")):
+        monkeypatch.setattr(kind, verb, lambda self, value=1, tags=None: told[self.info["name"]].append(tags))
+    async for _ in llm.generate("hello", SamplingParams(max_tokens=4), "one"):
+        pass
+    for name in VLLM:
+        tagged = told[f"vllm_{name}"]
+        assert {(tags["model_name"], tags["engine"]) for tags in tagged} == {("smollm2-135m-instruct", "0")}, name
 
 
 @pytest.mark.slow
