@@ -60,7 +60,9 @@ In Grafana, import the files `cluster/observability/*.json` and choose the Prome
 
 `model` is an id of the catalogue, and `none` where a request reaches no model. `engine` is the name of a deployment,
 `capability` the scope that the route demands of a key, `code` one of [errors](errors.md). Labels hold nothing that a
-client has sent, so clients make no series. Ray adds labels of its own, such as the node and the process.
+client has sent, so clients make no series. Ray adds labels of its own, such as the node and the process. It keeps
+histograms by their buckets, so counts and quantiles are right, but their `_sum` is an approximation. A series begins
+with the first thing that it counts, and `rate` sees what comes after that.
 
 | metric | kind | labels | what it is |
 |---|---|---|---|

@@ -7,7 +7,7 @@ from typing import Literal
 
 from contract import telemetry as t
 from contract.telemetry import EngineState, Metric
-from docs.made.queries import INTERVAL, now, quantile, rate, series
+from docs.made.queries import INTERVAL, now, quantile, rate, series, total
 
 WIDTH = 24
 """A whole page, in Grafana's columns."""
@@ -124,14 +124,14 @@ ENGINES = Row(
         Panel(
             "Loading a model",
             "s",
-            (Query(quantile(0.5, t.ENGINE_START, "engine", "way"), "{{engine}} by {{way}}"),),
-            "As replicas tell it. A fork of the fork server has its imports already.",
+            (Query(quantile(0.5, t.ENGINE_START, "engine", "way", window=None), "{{engine}} by {{way}}"),),
+            "Half of all starts so far took no longer. A fork of the fork server has its imports already.",
         ),
         Panel(
-            "Starts",
+            "Starts so far",
             "none",
-            (Query(f"sum by (way) (increase({series(t.ENGINE_START, '_count')}[{INTERVAL}]))", "{{way}}"),),
-            "Replicas that have loaded their model: forks, and processes of their own.",
+            (Query(total(t.ENGINE_START, "way"), "{{way}}"),),
+            "Replicas that have loaded their model: forks, and processes with imports of their own.",
             stacked=True,
         ),
         Panel(

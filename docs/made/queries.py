@@ -26,17 +26,22 @@ def now(metric: Metric, *by: str, how: str = "sum", **labels: str) -> str:
     return f"{how}{_by(metric, by)} ({series(metric, **labels)})"
 
 
+def total(metric: Metric, *by: str, **labels: str) -> str:
+    """How many observations a histogram has taken so far. For processes that observe once: they have no rate."""
+    return f"sum{_by(metric, by)} ({series(metric, '_count', **labels)})"
+
+
 def rate(metric: Metric, *by: str, window: str = INTERVAL, **labels: str) -> str:
     """What a counter gains, or how many observations a histogram takes, in a second."""
     suffix = "_count" if metric.kind == "histogram" else ""
     return f"sum{_by(metric, by)} (rate({series(metric, suffix, **labels)}[{window}]))"
 
 
-def quantile(share: float, metric: Metric, *by: str, window: str = INTERVAL, **labels: str) -> str:
-    """The value that so large a share of the observations of a histogram stays below."""
+def quantile(share: float, metric: Metric, *by: str, window: str | None = INTERVAL, **labels: str) -> str:
+    """The value that so large a share of the observations of a histogram stays below: of all where `window` is None."""
     check(metric, *by)
-    names = ", ".join(("le", *by))
-    return f"histogram_quantile({share}, sum by ({names}) (rate({series(metric, '_bucket', **labels)}[{window}])))"
+    buckets, names = series(metric, "_bucket", **labels), ", ".join(("le", *by))
+    return f"histogram_quantile({share}, sum by ({names}) ({f'rate({buckets}[{window}])' if window else buckets}))"
 
 
 def check(metric: Metric, *labels: str) -> None:

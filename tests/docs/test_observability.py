@@ -27,7 +27,7 @@ from contract.telemetry import (
 from docs.made.alerts import ALERTS, GROUPS, Alert
 from docs.made.dashboards import dashboard
 from docs.made.panels import DASHBOARDS
-from docs.made.queries import now, quantile, rate, series
+from docs.made.queries import now, quantile, rate, series, total
 from tests.cluster_config.test_kubernetes import CONTAINERS, TEMPLATES, named
 from tests.docs.pages import ROOT
 from tests.prometheus import program
@@ -134,7 +134,7 @@ def test_every_metric_is_on_a_dashboard(metric: Metric) -> None:
     assert any(metric.exported in expression for expression in EXPRESSIONS)
 
 
-@pytest.mark.parametrize("query", [rate, now, series, lambda metric, **labels: quantile(0.5, metric, **labels)])
+@pytest.mark.parametrize("query", [rate, total, now, series, lambda metric, **labels: quantile(0.5, metric, **labels)])
 def test_a_query_cannot_name_a_label_that_is_not_there(query: Any) -> None:
     with pytest.raises(ValueError, match=r"parlance_queue_seconds has no labels \['client'\]; it has \('engine',\)"):
         query(QUEUE, client="x")
