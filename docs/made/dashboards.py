@@ -57,7 +57,7 @@ def _placed(rows: tuple[Row, ...]) -> Iterator[dict[str, Any]]:
     """Headings and panels, from the left to the right and from the top to the bottom."""
     top = 0
     for row in rows:
-        repeat = {"repeat": row.repeat, "repeatDirection": "v"} if row.repeat else {}
+        repeat = {"repeat": row.repeat} if row.repeat else {}
         yield {"type": "row", "title": row.title, "collapsed": False, "panels": []} | repeat | _at(0, top, WIDTH, 1)
         left, top = 0, top + 1
         for panel in row.panels:
