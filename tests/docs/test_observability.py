@@ -24,6 +24,7 @@ from contract.telemetry import (
     REQUESTS,
     Metric,
 )
+from docs.made import picture
 from docs.made.alerts import ALERTS, GROUPS, Alert
 from docs.made.dashboards import dashboard
 from docs.made.panels import DASHBOARDS
@@ -160,6 +161,11 @@ def test_panels_have_a_place_of_their_own(board: dict[str, Any]) -> None:
         apart_x = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
         apart_y = one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
         assert apart_x or apart_y, (one, other)
+
+
+def test_the_picture_is_of_panels_that_are_there() -> None:
+    titles = {panel["title"] for panel in BOARDS["overview"]["panels"]}
+    assert {title for row in picture.TITLES for title in row} <= titles
 
 
 def test_titles_are_given_once_a_dashboard() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import signal
 from collections import defaultdict
@@ -48,6 +49,19 @@ async def test_silence_counts_only_while_there_is_work() -> None:
     core.outputs.put_nowait("one")
     assert await core.get_output_async() == "one"
     watch.check(has_work=True)
+
+
+def test_vllm_has_the_metrics_that_dashboards_show() -> None:
+    pytest.importorskip("vllm")
+    engine.prepare_environment(True, True, 2)
+    from vllm.v1.metrics import loggers
+
+    from models.llm.vllm_internals.process_engine import statistics
+
+    (kind,) = statistics()
+    assert issubclass(kind, loggers.PrometheusStatLogger), "vLLM adds one of its own where none is of this kind"
+    source = inspect.getsource(loggers.PrometheusStatLogger)
+    assert [name for name in VLLM if f'"vllm:{name}"' not in source] == []
 
 
 @pytest.fixture
