@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from contract import telemetry as t
-from contract.telemetry import EngineState, Metric
+from contract.telemetry import EngineState, Metric, Outcome
 from docs.made.queries import INTERVAL, now, quantile, rate, series, total
 
 WIDTH = 24
@@ -21,6 +21,7 @@ STATES = {
 }
 """Colours of bands. Where ingress processes disagree about an engine, the state that comes last here is shown."""
 
+OUTCOMES = {Outcome.OK: "#73bf69", Outcome.REFUSED: "#ff9830", Outcome.FAILED: "#e02f44", Outcome.LEFT: "#8e8e8e"}
 PARTS = {"gateway": "#5794f2", "queue": "#ff9830", "load": "#f2cc0c", "engine": "#73bf69"}
 
 
@@ -77,7 +78,12 @@ REQUESTS = Row(
     "Requests",
     (
         Panel(
-            "Requests by outcome", "reqps", (_each(t.REQUEST_DURATION, "outcome"),), "How requests end.", stacked=True
+            "Requests by outcome",
+            "reqps",
+            (_each(t.REQUEST_DURATION, "outcome"),),
+            "How requests end.",
+            stacked=True,
+            colours=tuple(OUTCOMES.items()),
         ),
         Panel(
             "Where the time of a request goes",
@@ -229,6 +235,7 @@ CAPABILITIES = Row(
             (Query(rate(t.REQUEST_DURATION, "outcome", **CAPABILITY), "{{outcome}}"),),
             "How requests end.",
             stacked=True,
+            colours=tuple(OUTCOMES.items()),
         ),
         Panel(
             "Requests by model",

@@ -108,9 +108,11 @@ def _lines(axes: Axes, panel: Panel, series: Series, theme: Mapping[str, str]) -
         for (name, when, values), colour in zip(series, colours, strict=True):
             axes.plot(when, values, label=name, color=colour, linewidth=1.8)
     axes.set_ylim(bottom=0)
-    axes.legend(loc="upper left", fontsize=8, frameon=False, labelcolor=theme["ink"], ncols=2 if len(series) > 4 else 1)
-    axes.margins(x=0, y=0.35)
-    axes.autoscale_view()
+    axes.legend(
+        loc="upper left", bbox_to_anchor=(-0.02, -0.08), ncols=3, fontsize=8.5, frameon=False, handlelength=1,
+        columnspacing=1.2, labelcolor=theme["ink"],
+    )  # fmt: skip
+    axes.margins(x=0)
 
 
 def _bands(axes: Axes, series: Series, theme: Mapping[str, str]) -> None:
