@@ -22,7 +22,8 @@ of them answered.
        src="images/observability-light.png">
 </picture>
 
-Some minutes of one graph, by the queries of the overview: engines wake and sleep, one dies, and one never starts.
+Four minutes of a graph of the tests, by the queries of the overview: engines wake and sleep, one is full, one is
+killed, and one never starts. Grafana itself was not at hand where this was made; its published types take the files.
 
 ## Scrape
 

@@ -28,7 +28,11 @@ from docs.made.queries import INTERVAL
 
 FOLDER = Path(__file__).parents[1] / "images"
 STEP_S = 2
-WINDOW = "40s"
+WINDOW = "60s"
+MOST = 6
+"""Series of a panel: those that are largest at any time."""
+SHORT = 18
+"""Characters of a legend of which three have room beside each other."""
 
 TITLES = (
     ("Where the time of a request goes", "Requests by outcome", "Refusals by reason"),
@@ -36,6 +40,10 @@ TITLES = (
     ("Cold hits", "Calls that wait", "Cost an hour"),
 )
 """What is drawn, row by row."""
+
+ROWS = ((0.76, 0.205), (0.375, 0.28), (0.085, 0.205))
+LEFT, RIGHT, GAP = 0.155, 0.985, 0.045
+"""Places of rows and columns, as shares of the picture."""
 
 THEMES: Mapping[str, Mapping[str, str]] = {
     "light": {"page": "#ffffff", "panel": "#f7f8fa", "ink": "#24292e", "grid": "#e1e4e8"},
@@ -64,14 +72,11 @@ def main() -> None:
 
 def draw(panels: Mapping[str, Panel], data: Mapping[str, Series], theme: Mapping[str, str], file: Path) -> None:
     """One picture of all panels."""
-    figure = pyplot.figure(figsize=(15, 10.5), facecolor=theme["page"], layout="constrained")
-    layout: Any = figure.get_layout_engine()
-    layout.set(w_pad=0.12, h_pad=0.14)
-    grid = figure.add_gridspec(len(TITLES), 3, height_ratios=[1, 1.25, 1])
-    for line, titles in enumerate(TITLES):
+    figure = pyplot.figure(figsize=(15, 10.5), facecolor=theme["page"])
+    for (bottom, height), titles in zip(ROWS, TITLES, strict=True):
+        width = (RIGHT - LEFT + GAP) / len(titles) - GAP
         for column, title in enumerate(titles):
-            place = grid[line, :] if len(titles) == 1 else grid[line, column]
-            axes = figure.add_subplot(place)
+            axes = figure.add_axes((LEFT + column * (width + GAP), bottom, width, height))
             _dress(axes, panels[title], theme)
             if panels[title].kind == "state-timeline":
                 _bands(axes, data[title], theme)
@@ -97,7 +102,7 @@ def _dress(axes: Axes, panel: Panel, theme: Mapping[str, str]) -> None:
 
 
 def _lines(axes: Axes, panel: Panel, series: Series, theme: Mapping[str, str]) -> None:
-    series = [line for line in series if any(line[2])]
+    series = sorted((line for line in series if any(line[2])), key=lambda line: max(line[2]))[-MOST:]
     known = dict(panel.colours)
     colours = [known.get(name, LINES[index % len(LINES)]) for index, (name, _, _) in enumerate(series)]
     if panel.stacked and series:
@@ -108,8 +113,9 @@ def _lines(axes: Axes, panel: Panel, series: Series, theme: Mapping[str, str]) -
         for (name, when, values), colour in zip(series, colours, strict=True):
             axes.plot(when, values, label=name, color=colour, linewidth=1.8)
     axes.set_ylim(bottom=0)
+    columns = 3 if max(len(name) for name, _, _ in series) < SHORT else 2
     axes.legend(
-        loc="upper left", bbox_to_anchor=(-0.02, -0.08), ncols=3, fontsize=8.5, frameon=False, handlelength=1,
+        loc="upper left", bbox_to_anchor=(-0.02, -0.08), ncols=columns, fontsize=8.5, frameon=False, handlelength=1,
         columnspacing=1.2, labelcolor=theme["ink"],
     )  # fmt: skip
     axes.margins(x=0)

@@ -142,7 +142,7 @@ async def streamed(
 
 
 def _tell_cached(context: RequestContext, model: ChatModel, tokens: int) -> None:
-    if tokens:
+    if tokens > 0:
         context.service.metrics.add(CACHED_TOKENS, (model.id,), tokens)
 
 
