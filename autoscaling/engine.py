@@ -124,12 +124,14 @@ class EngineView:
 
     Attributes:
         waiting: calls that wait for a slot, or for a start.
+        organisations: whose calls these are, counted.
         used: slots that calls of this process hold.
         slots: of all running replicas.
     """
 
     state: EngineState
     waiting: int
+    organisations: int
     used: int
     slots: int
 

@@ -102,7 +102,8 @@ class Gate:
         """What it does now. It is busy where every slot of every replica is taken, by calls of this process."""
         view = views.VIEWS.get(self._key)
         slots = view.slots() if view and view.running() else 0
-        return EngineView(self._state(slots), self._queue.waiting, self._queue.at_work, slots)
+        queue = self._queue
+        return EngineView(self._state(slots), queue.waiting, queue.waiting_owners, queue.at_work, slots)
 
     def _state(self, slots: int) -> EngineState:
         if self.running():

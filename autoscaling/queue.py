@@ -100,6 +100,11 @@ class SlotQueue:
         return len(self._waiting)
 
     @property
+    def waiting_owners(self) -> int:
+        """Owners whose calls these are."""
+        return len(self._waiting.owners())
+
+    @property
     def at_work(self) -> int:
         """Calls that have a slot."""
         return self._at_work.total

@@ -113,10 +113,20 @@ REFUSALS = _counter(
 UNITS = _counter(
     "parlance_units",
     ("model", "unit"),
-    "What was billed, in units that have prices: tokens, characters, seconds of audio.",
+    "What was billed, in units that have prices: tokens, characters, seconds of audio, questions.",
+)
+CACHED_TOKENS = _counter(
+    "parlance_cached_tokens",
+    ("model",),
+    "Tokens of prompts that an earlier request had left in the cache, whether they have a price of their own or not.",
 )
 COST = _counter("parlance_cost_micro_eur", ("model",), "What was billed, in millionths of a euro.")
 WAITING = _gauge("parlance_waiting", ("engine",), "Calls that wait for a slot, or for their engine to start.")
+WAITING_ORGANISATIONS = _gauge(
+    "parlance_waiting_organisations",
+    ("engine",),
+    "Organisations that those calls are of. Many calls of one are its own queue; calls of many are a full engine.",
+)
 SLOTS = _gauge(
     "parlance_slots",
     ("engine", "state"),
@@ -147,6 +157,12 @@ ENGINE_STALLS = _counter(
 )
 ENGINE_START = _histogram(
     "parlance_engine_start_seconds",
-    ("engine",),
-    "How long a replica took to load its model, told by the replica itself.",
+    ("engine", "way"),
+    "How long a replica took to load its model, told by the replica itself. `way` is fork (of the fork server), or "
+    "import (by a process of its own).",
+)
+FORK_SERVER = _gauge(
+    "parlance_fork_server_bytes",
+    (),
+    "Memory of the fork servers on the node of an ingress process, which their forks share; 0 where none runs.",
 )

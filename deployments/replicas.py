@@ -29,6 +29,7 @@ from contract.speech.engine import SpeechEngine
 from contract.telemetry import ENGINE_STALLS, ENGINE_START
 from contract.transcription.engine import TranscriptionEngine
 from contract.voice_design.engine import VoiceDesignEngine
+from deployments.fork_server.footprint import is_fork
 
 log = logging.getLogger(f"parlance.{__name__}")
 unbuffered = logging.getLogger("ray.serve")
@@ -81,7 +82,7 @@ class Replica:
         self._has_stalled = False
         self._labels = (model.deployment,)
         self._observe = RayInstruments([ENGINE_START, ENGINE_STALLS])
-        self._observe(ENGINE_START, self._labels, self.load_s)
+        self._observe(ENGINE_START, (*self._labels, "fork" if is_fork() else "import"), self.load_s)
 
     async def warm(self) -> float:
         """Does nothing but exist: a queued call wakes an engine at zero. Returns the seconds that loading took."""

@@ -62,7 +62,7 @@ class Behaving:
 
 
 class ObedientChat(Behaving):
-    """Does what the last message says."""
+    """Does what the last message says; `cached N` had so many tokens in the cache."""
 
     def __init__(self, model: Model, path: Path | None) -> None:
         super().__init__(model, path)
@@ -78,7 +78,8 @@ class ObedientChat(Behaving):
         message = {"role": "assistant", "content": text}
         choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
         body = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": request.model}
-        return ChatReply(body | {"choices": [choice], "usage": usage_of(7, 3)}, 7, 3)
+        cached = int(text) if _last(request).startswith("cached ") else 0
+        return ChatReply(body | {"choices": [choice], "usage": usage_of(7, 3)}, 7, 3, cached)
 
     async def stream(self, job: ChatJob) -> AsyncGenerator[ChatBatch, None]:
         """`stream N SECONDS`: N events, SECONDS apart. `stream N SECONDS fail|die`: and then that. Else two words."""

@@ -38,10 +38,8 @@ class Place:
     """
 
     def __init__(self, plan: str, worker: list[str]) -> None:
-        options = dict(option.split("=", 1) for option in worker if option.startswith("--") and "=" in option)
-        session = Path(options["--temp-dir"], options["--session-name"])
+        session, self.folder = folders(worker)
         interpreter = _digest(sys.executable)
-        self.folder = session / f"forks-{options['--node-id'][:8]}"
         self.socket = str(self.folder / interpreter)
         self.log = session / "logs" / f"fork_server_{interpreter}.log"
         # A folder of packages changes when one is installed in it or taken away.
@@ -60,6 +58,16 @@ class Place:
     def opened_log(self) -> int:
         """The log, to append to."""
         return os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+
+
+def folders(worker: list[str]) -> tuple[Path, Path]:
+    """Ray's folder of the session, and that of the fork servers of the node, by the arguments of one of its workers.
+
+    Raises KeyError for what is no worker.
+    """
+    options = dict(option.split("=", 1) for option in worker if option.startswith("--") and "=" in option)
+    session = Path(options["--temp-dir"], options["--session-name"])
+    return session, session / f"forks-{options['--node-id'][:8]}"
 
 
 def main() -> None:

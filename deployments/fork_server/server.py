@@ -89,6 +89,8 @@ def lock_of(path: str) -> int | None:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return None
+    os.ftruncate(lock, 0)
+    os.write(lock, str(os.getpid()).encode())  # footprint.py looks there
     return lock
 
 

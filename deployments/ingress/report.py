@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterator
 
 from autoscaling.metrics import EXPORT_S, Metrics, Sample
@@ -10,6 +11,7 @@ from contract.telemetry import (
     BODY_BYTES,
     COST,
     ENGINE_STATE,
+    FORK_SERVER,
     LEDGER_BACKLOG,
     LOOP_DELAY,
     REQUESTS,
@@ -17,8 +19,10 @@ from contract.telemetry import (
     STREAMS,
     UNITS,
     WAITING,
+    WAITING_ORGANISATIONS,
     EngineState,
 )
+from deployments.fork_server.footprint import memory_bytes
 from deployments.ingress.context import Service
 from state.billing.usage import COST as MONEY
 
@@ -34,6 +38,7 @@ def gauges(service: Service) -> Iterator[Sample]:
         view = service.engine(model).view()
         engine = model.deployment
         yield WAITING, (engine,), view.waiting
+        yield WAITING_ORGANISATIONS, (engine,), view.organisations
         yield SLOTS, (engine, "used"), view.used
         yield SLOTS, (engine, "all"), view.slots
         for state in EngineState:
@@ -42,6 +47,7 @@ def gauges(service: Service) -> Iterator[Sample]:
     yield STREAMS, (), service.state.rates.open_streams
     yield BODY_BYTES, (), service.concurrency.body_bytes.total
     yield LEDGER_BACKLOG, (), service.state.ledger.backlog
+    yield FORK_SERVER, (), memory_bytes(sys.argv)
 
 
 def take_bills(service: Service, metrics: Metrics) -> None:

@@ -1,7 +1,13 @@
-"""The programs that write four pages of the documentation and build its site: `make docs`.
+"""The programs that write five pages and the files in cluster/observability, and build the site: `make docs`.
 
+alerts.py        cluster/observability: rules of alerts, each with what to do
 commands.py      docs/commands.md, from the arguments of the command lines
+dashboards.py    cluster/observability: dashboards of Grafana
 errors.py        docs/errors.md, from the rows of `contract.errors` and their remedies
+observability.py docs/observability.md, from the rows of `contract.telemetry`, the dashboards and the alerts
+panels.py        what dashboards show
+picture.py       docs/images/observability-*.png, of what a Prometheus has scraped; run by hand
+queries.py       queries of Prometheus, by rows of `contract.telemetry`
 remedies.py      why each error happens, and what to do
 replies.py       asks a real server for the replies that the reference shows
 reference.py     docs/reference.md, from the OpenAPI document, with scopes, examples and links

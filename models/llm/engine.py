@@ -31,12 +31,17 @@ log = logging.getLogger(f"parlance.{__name__}")
 DEFAULTS: dict[str, Any] = {
     "generation_config": "vllm",  # sampling defaults are the API's, not those of the weights' publisher
     "enable_prefix_caching": True,
-    "disable_log_stats": True,
     "use_tqdm_on_load": False,
 }
 """Engine arguments where a spec says nothing."""
 
+IN_PROCESSES: dict[str, Any] = {
+    "disable_log_stats": False,  # on GPUs: vLLM's own metrics go out beside ours
+}
+"""Further defaults where the engine core has processes of its own."""
+
 IN_PROCESS: dict[str, Any] = {
+    "disable_log_stats": True,  # which this core could not tell
     "kv_cache_memory_bytes": 1 << 29,  # stated, so that loading neither measures nor takes most of the machine's memory
     "max_num_batched_tokens": 512,  # prompts that arrive together are read a few at a time, so the first answers sooner
     "block_size": 32,
@@ -117,7 +122,8 @@ def _start(spec: EngineSpec) -> AsyncLLM:
     # vLLM collects garbage five times while it loads; what is frozen is not looked through.
     gc.freeze()
     arguments = DEFAULTS | {"max_model_len": spec.window, "seed": secrets.randbits(31)}
-    arguments |= (IN_PROCESS if spec.in_process else {}) | spec.arguments
+    arguments |= IN_PROCESS if spec.in_process else IN_PROCESSES | {"served_model_name": spec.path.name}
+    arguments |= spec.arguments
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if spec.in_process:
         arguments = fitted(arguments, device)
@@ -126,9 +132,11 @@ def _start(spec: EngineSpec) -> AsyncLLM:
     arguments["structured_outputs_config"] = StructuredOutputsConfig(backend="xgrammar")
     config = AsyncEngineArgs(model=str(folder), **arguments).create_engine_config(UsageContext.ENGINE_CONTEXT)
     if not spec.in_process:
-        from models.llm.vllm_internals.process_engine import ProcessLLM
+        from models.llm.vllm_internals.process_engine import ProcessLLM, statistics
 
-        return ProcessLLM.from_vllm_config(config, disable_log_stats=True)
+        loggers = [] if arguments["disable_log_stats"] else statistics()
+        # True: statistics are no lines in the log.
+        return ProcessLLM.from_vllm_config(config, stat_loggers=loggers, disable_log_stats=True)
 
     from models.llm.vllm_internals.core import ThreadedLLM
 

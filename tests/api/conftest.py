@@ -95,7 +95,7 @@ class LocalEngine:
         return False
 
     def view(self) -> EngineView:
-        return EngineView(EngineState.READY, 0, 0, 1)
+        return EngineView(EngineState.READY, 0, 0, 0, 1)
 
     def warm(self) -> None:
         self.warmed += 1

@@ -37,7 +37,7 @@ class Watched(LocalEngine):
         return not self.runs
 
     def view(self) -> EngineView:
-        return EngineView(EngineState.READY if self.runs else EngineState.FAILED, 0, 0, int(self.runs))
+        return EngineView(EngineState.READY if self.runs else EngineState.FAILED, 0, 0, 0, int(self.runs))
 
     def warm(self) -> None:
         self.asked.append("warm")

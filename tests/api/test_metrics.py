@@ -12,8 +12,10 @@ from autoscaling.metrics import Labels
 from contract.errors import FAULTS
 from contract.telemetry import (
     BODY_BYTES,
+    CACHED_TOKENS,
     COST,
     ENGINE_STATE,
+    FORK_SERVER,
     LEDGER_BACKLOG,
     METRICS,
     NO_MODEL,
@@ -26,11 +28,14 @@ from contract.telemetry import (
     STREAMS,
     UNITS,
     WAITING,
+    WAITING_ORGANISATIONS,
     Metric,
     Outcome,
 )
 from deployments.ingress.report import gauges, take_bills
 from tests.api.conftest import Api
+from tests.api.engines import scripted
+from tests.scripted import Script
 from tests.waiting import until
 
 
@@ -134,6 +139,14 @@ async def test_what_was_billed_is_told_as_it_stands_in_the_book(api: Api) -> Non
         assert totals[UNITS, ("obedient", unit)] == sum(line.quantities[unit] for line in lines) > 0
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_what_a_prompt_had_in_the_cache_is_told_once(api: Api, stream: bool) -> None:
+    scripted(api, Script(text="hello", cached_tokens=64))
+    await api.chat(stream=stream)
+    await api.chat(stream=stream)
+    assert api.service.metrics.totals[CACHED_TOKENS, ("obedient",)] == 128
+
+
 async def test_counters_send_what_they_have_gained(api: Api, told: Told) -> None:
     metrics = api.service.metrics
     metrics.add(REFUSALS, ("m", "busy"))
@@ -151,9 +164,10 @@ async def test_every_engine_has_one_state_also_at_zero(api: Api) -> None:
     states = [(labels[0], value) for metric, labels, value in samples if metric is ENGINE_STATE]
     for engine in engines:
         assert sorted(value for name, value in states if name == engine) == [0, 0, 0, 0, 1]
-    assert {labels[0] for metric, labels, _ in samples if metric in (WAITING, SLOTS)} == engines
+    for row in (WAITING, WAITING_ORGANISATIONS, SLOTS):
+        assert {labels[0] for metric, labels, _ in samples if metric is row} == engines
     held = {metric: value for metric, labels, value in samples if not labels}
-    assert held == {REQUESTS: 0, STREAMS: 0, BODY_BYTES: 0, LEDGER_BACKLOG: 0}
+    assert held == {REQUESTS: 0, STREAMS: 0, BODY_BYTES: 0, LEDGER_BACKLOG: 0, FORK_SERVER: 0}
 
 
 async def test_what_requests_hold_is_told_while_they_run(api: Api) -> None:

@@ -13,7 +13,7 @@ from ray.exceptions import ActorDiedError, RayTaskError
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
 from autoscaling import views
-from autoscaling.engine import NOBODY, CallContext, Timings
+from autoscaling.engine import NOBODY, CallContext, EngineView, Timings
 from autoscaling.gate import Gate
 from autoscaling.watch import Start
 from contract.catalog import Serving
@@ -77,6 +77,18 @@ async def test_free_slots_are_those_that_this_process_leaves(view: View, handle:
     handle.response.outcome.set()
     await asyncio.gather(*calls)
     assert engine.free() == 2
+
+
+async def test_what_waits_is_told_with_whose_calls_it_is(view: View, handle: Handle) -> None:
+    engine = gate(handle)
+    handle.response.outcome = asyncio.Event()
+    view.replicas, view.slots_each = 1, 1
+    calls = [asyncio.create_task(ask(engine, owner=owner)) for owner in ("a", "a", "a", "b")]
+    await asyncio.sleep(0)
+    assert engine.view() == EngineView(EngineState.BUSY, waiting=3, organisations=2, used=1, slots=1)
+    handle.response.outcome.set()
+    await asyncio.gather(*calls)
+    assert engine.view() == EngineView(EngineState.READY, waiting=0, organisations=0, used=0, slots=1)
 
 
 async def test_an_engine_is_failing_once_its_start_is_known_to_have_failed(view: View, handle: Handle) -> None:

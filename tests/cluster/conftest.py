@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,12 +26,13 @@ STOP_S = 60
 
 @dataclass(frozen=True)
 class Server:
-    """A running graph. `key` has every scope."""
+    """A running graph. `key` has every scope; `metrics` is the address where Prometheus scrapes."""
 
     url: str
     home: Path
     key: str
     pid: int
+    metrics: str
 
     def http(self, key: str | None = None) -> httpx.Client:
         """A client that waits for cold engines."""
@@ -81,16 +82,18 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     weights = Path(os.environ.get("PARLANCE_HOME", ROOT / "var")) / "weights"
     weights.mkdir(parents=True, exist_ok=True)
     (home / "weights").symlink_to(weights.resolve())
-    port = _free_port()
+    port, metrics_port = free_ports(2)
     # An operator's own PYTHONPATH is added to and does not replace what workers need.
     environment = os.environ | {"PARLANCE_HOME": str(home), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "launch", "tests/cluster/graph.yaml", "--port", str(port)]
+    command += ["--metrics-port", str(metrics_port)]
     log = (home / "serve.log").open("w")
     process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True)
     try:
         url = f"http://127.0.0.1:{port}"
         eventually(lambda: _answers(url, process), START_S, f"the server did not start: {home}/serve.log")
-        yield Server(url, home, (home / "demo.key").read_text().strip(), process.pid)
+        key = (home / "demo.key").read_text().strip()
+        yield Server(url, home, key, process.pid, f"127.0.0.1:{metrics_port}")
         process.send_signal(signal.SIGINT)
         assert process.wait(STOP_S) == 0, (home / "serve.log").read_text()
     finally:
@@ -125,7 +128,10 @@ def _answers(url: str, process: subprocess.Popen[bytes]) -> bool:
         return False
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def free_ports(count: int) -> list[int]:
+    """Ports of loopback that nobody listens on."""
+    with ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [int(probe.getsockname()[1]) for probe in probes]

@@ -35,7 +35,8 @@ def drawn():
         found |= {"worker": ray.WorkerID.from_random().hex(), "class": ray._raylet.ActorClassID.from_random().hex()}
     return found
 print(json.dumps({
-    "name": __name__, "argv": sys.argv, "path": sys.path, "pid": os.getpid(), "group": os.getpgid(0),
+    "name": __name__, "argv": sys.argv, "command": sys.orig_argv,
+    "path": sys.path, "pid": os.getpid(), "group": os.getpgid(0),
     "environ": dict(os.environ), "cwd": os.getcwd(), "modules": sorted(sys.modules), "executable": sys.executable,
     "threads": len(os.listdir("/proc/self/task")),
     "files": [fd for fd in os.listdir("/proc/self/fd") if os.path.lexists("/proc/self/fd/" + fd)],

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deployments.fork_server import server
+from deployments.fork_server import footprint, server
 from tests.fork_server.node import Node
 
 
@@ -38,6 +38,23 @@ def test_a_fork_inherits_no_file_no_thread_and_nothing_of_ours(node: Node) -> No
     assert sorted(worker["files"]) == ["0", "1", "2"]
     assert worker["threads"] == 1
     assert not [name for name in worker["modules"] if name.split(".")[0] in ("deployments", "models", "contract")]
+
+
+def test_metrics_tell_the_servers_memory_and_a_fork_from_others(node: Node) -> None:
+    assert footprint.MODULE in node.start()["command"]
+    assert not footprint.is_fork()
+    assert footprint.memory_bytes(node.argv) > 100 << 20  # torch
+    assert footprint.memory_bytes([]) == 0
+    assert footprint.memory_bytes([*node.argv, "--node-id=fedcba9876543210"]) == 0
+
+
+def test_what_a_server_has_left_takes_no_memory(tmp_path: Path) -> None:
+    folder = tmp_path / "s/forks-01234567"
+    folder.mkdir(parents=True)
+    argv = [f"--temp-dir={tmp_path}", "--session-name=s", "--node-id=0123456789abcdef"]
+    for content in ("", "no number", "4194305", str(os.getpid())):  # the last one is a process, but no server
+        (folder / "interpreter.lock").write_text(content)
+        assert footprint.memory_bytes(argv) == 0
 
 
 def test_forks_draw_differently(node: Node) -> None:

@@ -23,7 +23,7 @@ from contract.chat.thinking import reasoning_settings
 from contract.completions import CompletionJob, CompletionReply, CompletionRequest
 from contract.errors import CONTEXT_LENGTH_EXCEEDED, UPSTREAM_ERROR, UPSTREAM_TIMEOUT, ApiError
 from contract.limits import STREAM_SLICE_OUTPUT_TOKENS
-from contract.telemetry import OUTPUT_TOKEN
+from contract.telemetry import CACHED_TOKENS, OUTPUT_TOKEN
 from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob, check_length, reply_bytes
 from deployments.ingress.context import RequestContext
 from state.billing.reservation import Account
@@ -72,6 +72,7 @@ async def whole(
         reply = await _answered(context, model, job, method, account)
         rendered = render(reply)
         await account.settle(**_quantities(model, reply))
+    _tell_cached(context, model, reply.cached_tokens)
     return rendered
 
 
@@ -129,13 +130,20 @@ async def streamed(
         ) as account,
         aclosing(context.engine(model).stream(method, job, context=context.call)) as batches,
     ):
-        pace = _Pace()
+        pace, cached = _Pace(), 0
         async for batch in batches:
             pace.note(batch.completion_tokens)
+            _tell_cached(context, model, batch.cached_tokens - cached)
+            cached = batch.cached_tokens
             await account.progress(**_quantities(model, batch))
             yield batch
         if pace.token_s:
             context.service.metrics.observe(OUTPUT_TOKEN, (model.id,), pace.token_s)
+
+
+def _tell_cached(context: RequestContext, model: ChatModel, tokens: int) -> None:
+    if tokens > 0:
+        context.service.metrics.add(CACHED_TOKENS, (model.id,), tokens)
 
 
 class _Pace:

@@ -43,6 +43,13 @@ class OutputWatch:
         return outputs
 
 
+def statistics() -> list[Any]:
+    """What vLLM hands its statistics to: Ray's metrics, as `ray_vllm_...`. Where no Ray runs, nobody gets them."""
+    from vllm.v1.metrics.ray_wrappers import RayPrometheusStatLogger
+
+    return [RayPrometheusStatLogger]
+
+
 class ProcessLLM(AsyncLLM):
     """`AsyncLLM` whose health check raises when the process of its engine core hangs. No process outlives this one."""
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import signal
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
+from docs.made.panels import VLLM
 from models.llm import engine
 from models.weights import store as weights
 from tests.docs.pages import ROOT
@@ -54,6 +57,19 @@ async def test_silence_counts_only_while_there_is_work() -> None:
     watch.check(has_work=True)
 
 
+def test_vllm_has_the_metrics_that_dashboards_show() -> None:
+    pytest.importorskip("vllm")
+    engine.prepare_environment(True, True, 2)
+    from vllm.v1.metrics import loggers
+
+    from models.llm.vllm_internals.process_engine import statistics
+
+    (kind,) = statistics()
+    assert issubclass(kind, loggers.PrometheusStatLogger), "vLLM adds one of its own where none is of this kind"
+    source = inspect.getsource(loggers.PrometheusStatLogger)
+    assert [name for name in VLLM if f'"vllm:{name}"' not in source] == []
+
+
 @pytest.fixture
 async def stopped(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Any]:
     """A real engine in processes of its own, all of which are stopped while a request is under way."""
@@ -67,6 +83,24 @@ async def stopped(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Any]:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGCONT)
     llm.shutdown()
+
+
+@pytest.mark.slow
+async def test_an_engine_process_tells_rays_metrics_what_vllm_counts(
+    stopped: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ray.util import metrics
+    from vllm import SamplingParams
+
+    llm, _ = stopped
+    told: dict[str, list[dict[str, str]]] = defaultdict(list)
+    for kind, verb in ((metrics.Counter, "inc"), (metrics.Gauge, "set"), (metrics.Histogram, "observe")):
+        monkeypatch.setattr(kind, verb, lambda self, value=1, tags=None: told[self.info["name"]].append(tags))
+    async for _ in llm.generate("hello", SamplingParams(max_tokens=4), "one"):
+        pass
+    for name in VLLM:
+        tagged = told[f"vllm_{name}"]
+        assert {(tags["model_name"], tags["engine"]) for tags in tagged} == {("smollm2-135m-instruct", "0")}, name
 
 
 @pytest.mark.slow
