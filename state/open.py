@@ -112,7 +112,7 @@ class State:
         self.secrets = secrets
         self.rates = rates
         self.blobs = blobs
-        self.accounts = Accounts(database, secrets.derive(PEPPER))
+        self.accounts = Accounts(database, secrets.derive(PEPPER), wall=clock)
         self.ledger = Ledger(database)
         self.idempotency = Idempotency(database, secrets.derive(IDEMPOTENCY_PURPOSE))
         self.signatures = Signatures(secrets.derive(FILES_PURPOSE), clock)

@@ -8,6 +8,7 @@
     voices                                      of organisations; their bytes are in `blobs`
     tickets                                     for uploads; their bytes are in `blobs`
     drafts                                      of voices, until they are adopted or end; their bytes are in `blobs`
+    acts                                        what operators did on the command line
     facts                                       of the whole database: whose secret, since which code
 
 Times are whole seconds since 1970 UTC (`_at`, `_until`) or milliseconds (`_ms`). Money is whole micro-EUR. The schema
@@ -101,6 +102,7 @@ api_keys = _table(
     Column("created_at", Number, nullable=False),
     Column("last_used_at", Number),
     Column("revoked_at", Number),
+    Column("expires_at", Number),
 )
 
 budgets = _table(
@@ -111,6 +113,11 @@ budgets = _table(
     Column("limit_micro_eur", Number),
     Column("spent_micro_eur", Number, nullable=False, server_default=text("0")),
     Column("held_micro_eur", Number, nullable=False, server_default=text("0")),
+    # Of a budget that renews: where its months begin, when the next one does, and what was spent before this one. NULL
+    # and 0 of one for good.
+    Column("time_zone", Text),
+    Column("renews_at", Number),
+    Column("spent_before_micro_eur", Number, nullable=False, server_default=text("0")),
     CheckConstraint("limit_micro_eur >= 0", name="limit"),
     CheckConstraint("spent_micro_eur >= 0", name="spent"),
     CheckConstraint("held_micro_eur >= 0", name="held"),
@@ -157,6 +164,7 @@ usage_lines = _table(
     CheckConstraint("cost_micro_eur >= 0", name="cost"),
 )
 Index("ix_usage_lines_org_id_at_ms", usage_lines.c.org_id, usage_lines.c.at_ms)
+Index("ix_usage_lines_user_id_at_ms", usage_lines.c.user_id, usage_lines.c.at_ms)
 
 replies = _table(
     "replies",
@@ -237,6 +245,17 @@ drafts = _table(
     CheckConstraint("state IN ('pending', 'ready', 'adopted', 'discarded', 'failed')", name="state"),
 )
 Index("ix_drafts_org_id_created_at", drafts.c.org_id, drafts.c.created_at)
+
+acts = _table(
+    "acts",
+    Column("id", Number, primary_key=True),
+    Column("at_ms", Number, nullable=False, index=True),
+    Column("os_user", Text, nullable=False),
+    Column("host", Text, nullable=False),
+    Column("act", Text, nullable=False),
+    Column("result", Text, nullable=False),
+)
+
 facts = _table(
     "facts",
     Column("name", Text, primary_key=True),
