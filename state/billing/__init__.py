@@ -8,5 +8,6 @@ upkeep.py       marks what was used, ends what dead processes left, deletes what
 months.py       budgets that renew by month
 postings.py     what moves money on budgets, as SQL
 usage.py        what is billed: entries and bills, lines and sums
+daily.py        what somebody was billed, by day and model
 audit.py        whether usage lines, budgets and reservations add up
 """

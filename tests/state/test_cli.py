@@ -90,8 +90,14 @@ def test_key_create_prints_only_the_key(say: Say, acme: str) -> None:
         (("key", "create", "--org", "acme", "--scopes", "chat", "--for", "367d"), "1m to 366d"),
         (("budget", "set", "--org", "acme", "--limit-micro-eur", "1", "--every", "week"), "week"),
         (("budget", "set", "--org", "acme", "--limit-micro-eur", "1", "--time-zone", "UTC"), "--every month"),
-        (("budget", "set", "--org", "acme", "--limit-micro-eur", "1", "--every", "month", "--time-zone", "Mars"), "Mars"),
-        (("budget", "set", "--org", "acme", "--limit-micro-eur", "1", "--every", "month", "--time-zone", "../x"), "../x"),
+        (
+            ("budget", "set", "--org", "acme", "--limit-micro-eur", "1", "--every", "month", "--time-zone", "Mars"),
+            "Mars",
+        ),
+        (
+            ("budget", "set", "--org", "acme", "--limit-micro-eur", "1", "--every", "month", "--time-zone", "../x"),
+            "../x",
+        ),
         (("usage", "--org", "nobody"), "nobody"),
         (("usage", "--user", "nobody"), "nobody"),
         (("usage", "--org", "acme", "--user", "nobody"), "nobody"),
