@@ -1,7 +1,8 @@
-"""What each command that changes something does: its acts. Each function returns the text to print."""
+"""What each act does: a command that changes something. Each returns the text to print."""
 
 from __future__ import annotations
 
+import re
 import time
 from argparse import Namespace
 from pathlib import Path
@@ -12,9 +13,13 @@ from state import keys
 from state.accounts import api_keys, organisations
 from state.accounts.authentication import PEPPER
 from state.billing import months
-from state.cli.words import duration_s, names, secrets_of
 from state.database.base import now_s
-from state.open import record_secret
+from state.keys import Secrets
+from state.open import check_secret, record_secret
+
+UNITS_S = {"m": 60, "h": 3_600, "d": 86_400}
+MIN_S, MAX_S = 60, 366 * 86_400
+_DURATION = re.compile(r"(\d{1,9})([mhd])", re.ASCII)
 
 
 def org_create(connection: Connection, options: Namespace, _home: Path) -> str:
@@ -115,6 +120,29 @@ def secret_rotate(connection: Connection, options: Namespace, home: Path) -> str
         )
     record_secret(connection, keys.rotate(home))
     return "rotated; restart the server. Keys move to the new generation when they are used"
+
+
+def names(text: str) -> list[str]:
+    """The names of a list with commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def duration_s(text: str) -> int:
+    """The seconds that `30m`, `8h` or `7d` are. Raises ValueError."""
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise ValueError(f"`{text[:100]}` is not a time; write minutes, hours or days like 30m, 8h or 7d")
+    seconds = int(match[1]) * UNITS_S[match[2]]
+    if not MIN_S <= seconds <= MAX_S:
+        raise ValueError(f"a key can be valid for 1m to {MAX_S // UNITS_S['d']}d, not {text}")
+    return seconds
+
+
+def secrets_of(connection: Connection, home: Path) -> Secrets:
+    """The secret that the servers of this database have. Raises ValueError for another one."""
+    secrets = keys.open_secrets(home, is_shared=connection.dialect.name != "sqlite")
+    check_secret(connection, secrets)
+    return secrets
 
 
 def _agreed(limit: int, what: str) -> int | None:

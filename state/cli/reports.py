@@ -16,7 +16,7 @@ from state.accounts.authentication import PEPPER
 from state.billing import audit, usage
 from state.billing.months import iso_s, month_at, zone_of
 from state.cli import printing
-from state.cli.words import names, secrets_of
+from state.cli.commands import names, secrets_of
 from state.database.base import Database
 
 R = TypeVar("R", usage.UsageLine, acts.Act)
