@@ -41,16 +41,7 @@ class UsageRow(TypedDict):
 
 
 class UsageReply(TypedDict):
-    """Usage by day and model, of the key's user where it has one, else of the whole organisation.
-
-    Attributes:
-        user: whose usage this is; null for that of the whole organisation.
-        since, until: the range, UTC; what was billed at `until` is not in it.
-        time_zone: whose days these are; always UTC.
-        total_cost_micro_eur: of the whole range, whatever page this is.
-        next_cursor: what to send as `cursor` for the next page; null on the last one.
-        spend: limits, and what they leave, as in `GET /me`.
-    """
+    """Usage by day and model, of the key's user where it has one, else of the whole organisation."""
 
     object: Literal["list"]
     organisation: str
