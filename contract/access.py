@@ -63,6 +63,7 @@ class Caller:
         user: name of the user the key belongs to, None for a key of the whole organisation.
         models: ids the organisation may use, None for all that are set up.
         decision_model: the organisation's default decision model, None for the service's.
+        expires_at: when the key ends, in seconds since 1970; None: never.
         org_limited, user_limited: whether a spend limit is set, so that unlimited callers skip the reservation.
     """
 
@@ -76,6 +77,7 @@ class Caller:
     entitlements: frozenset[str] = frozenset()
     models: frozenset[str] | None = None
     decision_model: str | None = None
+    expires_at: int | None = None
     org_limited: bool = field(default=False, compare=False)
     user_limited: bool = field(default=False, compare=False)
 
@@ -117,17 +119,34 @@ class KeyLimits(TypedDict):
     concurrent_streams: int
 
 
+class Renewal(TypedDict):
+    """A budget renews each month: what is spent from `since` and before `until` counts together.
+
+    Attributes:
+        time_zone: whose months these are.
+        since, until: the first moments of this month and of the next, UTC.
+    """
+
+    every: Literal["month"]
+    time_zone: str
+    since: str
+    until: str
+
+
 class SpendObject(TypedDict):
-    """Money in micro-EUR: the limit (null for none), what was billed, and what is held.
+    """Money in micro-EUR: the limit (null for none), what was billed, what is held, and what the limit leaves.
 
     Of what is held, servers hold a part in advance: for short requests, under way or yet to come. It is at most a
-    sixteenth for each of them of what the limit leaves, and none near the limit.
+    sixteenth for each of them of what the limit leaves, and none near the limit. Where the budget renews, what was
+    billed is that of this month; `renewal` is null for a limit for good.
     """
 
     limit_micro_eur: int | None
     spent_micro_eur: int
     held_micro_eur: int
     in_advance_micro_eur: int
+    left_micro_eur: int | None
+    renewal: Renewal | None
 
 
 class Spend(TypedDict):
@@ -143,6 +162,7 @@ class AccountDetails(TypedDict):
     organisation: OrganisationObject
     user: str | None
     key_id: str
+    key_expires_at: str | None
     limits: KeyLimits
     spend: Spend
 

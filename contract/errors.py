@@ -161,6 +161,7 @@ AUDIO_TOO_LONG = _row("AUDIO_TOO_LONG", 400)
 
 MISSING_API_KEY = _row("MISSING_API_KEY", 401)
 INVALID_API_KEY = _row("INVALID_API_KEY", 401, text="the API key is unknown or revoked; check it, or create another")
+EXPIRED_API_KEY = _row("EXPIRED_API_KEY", 401)
 AMBIGUOUS_API_KEY = _row(
     "AMBIGUOUS_API_KEY",
     401,

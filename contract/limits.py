@@ -75,6 +75,13 @@ DOCS_QUERY_CHARS = 500
 DOCS_RESULTS = 20
 """Sections that one query shows at most."""
 
+USAGE_DAYS = 366
+"""That one request for usage may span; USAGE_DEFAULT_DAYS where it does not say since when."""
+USAGE_DEFAULT_DAYS = 30
+USAGE_ROWS = 1000
+"""Rows of a page of usage, one for each day and model, at most; USAGE_DEFAULT_ROWS where it does not say how many."""
+USAGE_DEFAULT_ROWS = 100
+
 KEY_CACHE_S = 5
 """A revoked key dies within this time on every ingress replica."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +14,8 @@ from typing import NoReturn
 from contract import VERSION
 from contract.access import TARIFFS, Scope
 from contract.errors import ApiError
-from state.cli import commands
+from state.cli import commands, reports
+from state.cli.run import run
 from state.open import DATABASE_VARIABLE, HOME_VARIABLE
 
 ABOUT = f"""Manage the organisations, API keys, budgets and usage of a Parlance server.
@@ -42,10 +44,11 @@ class Parser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns the exit code."""
-    options = command_line().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    options = command_line().parse_args(words)
     home = Path(os.environ.get(HOME_VARIABLE, "var"))
     try:
-        asyncio.run(commands.run(options, home, os.environ.get(DATABASE_VARIABLE)))
+        asyncio.run(run(options, shlex.join(words), home, os.environ.get(DATABASE_VARIABLE)))
     except ValueError as mistake:
         print(mistake, file=sys.stderr)
         return 2
@@ -64,14 +67,15 @@ def command_line() -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"Parlance {VERSION}")
-    nouns = parser.add_subparsers(metavar="org|key|budget|usage|secret|check|migrate", required=True)
+    nouns = parser.add_subparsers(metavar="org|key|budget|usage|audit|secret|check|migrate", required=True)
     _org_commands(nouns.add_parser("org", help="organisations: create, list, change, models, default-decision-model"))
     _key_commands(nouns.add_parser("key", help="API keys: create, list, revoke"))
     _budget_commands(nouns.add_parser("budget", help="spend limits: set, list"))
     _usage_command(nouns.add_parser("usage", help="what was billed, as a table, CSV or JSON"))
+    _audit_command(nouns.add_parser("audit", help="what was done on this command line, by whom, and with which result"))
     _secret_commands(nouns.add_parser("secret", help="the service's own secret: rotate, list"))
     check = nouns.add_parser("check", help="verify that usage, budgets and reservations add up")
-    check.set_defaults(command=commands.check)
+    check.set_defaults(reading=reports.check)
     _migrate_command(nouns.add_parser("migrate", help="upgrade the schema of the database, or downgrade it"))
     return parser
 
@@ -82,8 +86,8 @@ def _org_commands(parser: argparse.ArgumentParser) -> None:
     create.add_argument("name")
     create.add_argument("--plan", required=True, help=", ".join(TARIFFS))
     create.add_argument("--entitle", default="", metavar="voices", help="entitlements beyond the plan")
-    create.set_defaults(command=commands.org_create)
-    verbs.add_parser("list", help="show all organisations").set_defaults(command=commands.org_list)
+    create.set_defaults(act=commands.org_create)
+    verbs.add_parser("list", help="show all organisations").set_defaults(reading=reports.org_list)
 
     change = verbs.add_parser("change", help="change plan, entitlements or agreed limits")
     change.add_argument("name")
@@ -95,19 +99,19 @@ def _org_commands(parser: argparse.ArgumentParser) -> None:
     change.add_argument(
         "--concurrent-streams", type=int, metavar="N", help="limit of each key; 0 means the plan's limit"
     )
-    change.set_defaults(command=commands.org_change)
+    change.set_defaults(act=commands.org_change)
 
     models = verbs.add_parser("models", help="show or set the models that an organisation may use")
     models.add_argument("name")
     which = models.add_mutually_exclusive_group()
     which.add_argument("--only", metavar="ID,ID", help="only these models")
     which.add_argument("--all", action="store_true", help="all models of the server")
-    models.set_defaults(command=commands.org_models)
+    models.set_defaults(act=commands.org_models, shows_without=("only", "all"))
 
     decision = verbs.add_parser("default-decision-model", help="show or set the model for decisions that name none")
     decision.add_argument("name")
     decision.add_argument("model", nargs="?", help="a model id, or `none` for the server's default")
-    decision.set_defaults(command=commands.org_default_decision_model)
+    decision.set_defaults(act=commands.org_default_decision_model, shows_without=("model",))
 
 
 def _key_commands(parser: argparse.ArgumentParser) -> None:
@@ -117,28 +121,35 @@ def _key_commands(parser: argparse.ArgumentParser) -> None:
     create.add_argument("--scopes", required=True, metavar="A,B", help=f"{', '.join(Scope)}, or all")
     create.add_argument("--user", metavar="NAME", help="a person whose spend is counted and limited separately")
     create.add_argument("--label", metavar="TEXT", help="a note for `key list`")
+    create.add_argument("--for", dest="valid_for", metavar="8h", help="30m, 8h or 7d: it expires then (default never)")
     create.add_argument("--prefix", default="prl", metavar="TEXT", help="first part of the key (default prl)")
-    create.set_defaults(command=commands.key_create)
+    create.set_defaults(act=commands.key_create)
     listing = verbs.add_parser("list", help="show the keys of an organisation")
     listing.add_argument("--org", required=True, metavar="NAME")
-    listing.set_defaults(command=commands.key_list)
+    listing.set_defaults(reading=reports.key_list)
     revoke = verbs.add_parser("revoke", help="revoke a key; every server refuses it within 5 seconds")
     revoke.add_argument("id", help="first column of `key list`")
-    revoke.set_defaults(command=commands.key_revoke)
+    revoke.set_defaults(act=commands.key_revoke)
 
 
 def _budget_commands(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(metavar="set|list", required=True)
-    setting = verbs.add_parser("set", help="limit the total that an organisation or one of its users may spend")
+    setting = verbs.add_parser(
+        "set", help="limit what an organisation or one of its users may spend, in all or each month"
+    )
     setting.add_argument("--org", required=True, metavar="NAME")
     setting.add_argument("--user", metavar="NAME")
     amount = setting.add_mutually_exclusive_group(required=True)
     amount.add_argument("--limit-micro-eur", type=int, metavar="N", help="0 forbids every billed request")
     amount.add_argument("--unlimited", action="store_true")
-    setting.set_defaults(command=commands.budget_set)
+    setting.add_argument(
+        "--every", choices=("month", "never"), help="what is spent counts anew each month (default as it is)"
+    )
+    setting.add_argument("--time-zone", metavar="Europe/Berlin", help="whose months (default UTC)")
+    setting.set_defaults(act=commands.budget_set)
     listing = verbs.add_parser("list", help="show limits, spending and reservations in micro-EUR")
     listing.add_argument("--org", required=True, metavar="NAME")
-    listing.set_defaults(command=commands.budget_list)
+    listing.set_defaults(reading=reports.budget_list)
 
 
 def _usage_command(parser: argparse.ArgumentParser) -> None:
@@ -150,19 +161,25 @@ def _usage_command(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--until", metavar="YYYY-MM-DD", help="before the start of this day, UTC")
     parser.add_argument("--by", metavar="A,B", help="sum per organisation, user, key, model, line, unit or day")
     parser.add_argument("--format", choices=("table", "json", "csv"), default="table")
-    parser.set_defaults(report=commands.usage_report)
+    parser.set_defaults(report=reports.usage_report)
+
+
+def _audit_command(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--since", metavar="YYYY-MM-DD", help="from the start of this day, UTC")
+    parser.add_argument("--format", choices=("table", "json", "csv"), default="table")
+    parser.set_defaults(report=reports.audit_report)
 
 
 def _secret_commands(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(metavar="list|rotate", required=True)
     verbs.add_parser("list", help="show the generations, and how many keys still depend on each").set_defaults(
-        command=commands.secret_list
+        reading=reports.secret_list
     )
     rotate = verbs.add_parser("rotate", help="add a generation and drop the oldest; restart the server afterwards")
     rotate.add_argument(
         "--force", action="store_true", help="rotate even if keys become invalid with the oldest generation"
     )
-    rotate.set_defaults(command=commands.secret_rotate)
+    rotate.set_defaults(act=commands.secret_rotate)
 
 
 def _migrate_command(parser: argparse.ArgumentParser) -> None:

@@ -14,6 +14,7 @@ from contract.errors import without_text
 from state.accounts import api_keys
 from state.accounts.authentication import PEPPER, Accounts
 from state.accounts.demo import create_demo
+from state.billing.daily import DailyUsage
 from state.billing.ledger import Ledger
 from state.billing.reservation import MARK_S
 from state.blobs.base import BLOBS_VARIABLE, Blobs, open_blobs
@@ -95,6 +96,7 @@ class State:
         accounts: keys and callers.
         rates: requests and streams per key.
         ledger: money.
+        usage: what was billed, by day and model.
         idempotency: answers to repeated POSTs.
         blobs: bytes by name.
         signatures: signed addresses of those bytes.
@@ -112,8 +114,9 @@ class State:
         self.secrets = secrets
         self.rates = rates
         self.blobs = blobs
-        self.accounts = Accounts(database, secrets.derive(PEPPER))
+        self.accounts = Accounts(database, secrets.derive(PEPPER), wall=clock)
         self.ledger = Ledger(database)
+        self.usage = DailyUsage(database)
         self.idempotency = Idempotency(database, secrets.derive(IDEMPOTENCY_PURPOSE))
         self.signatures = Signatures(secrets.derive(FILES_PURPOSE), clock)
         self.voices = Voices(database)

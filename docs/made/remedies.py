@@ -73,6 +73,10 @@ REMEDIES: dict[str, Remedy] = {
         "the key is unknown, mistyped or revoked",
         "Copy it again in full and without quotation marks. The server stores no copy, so a lost key must be replaced.",
     ),
+    "EXPIRED_API_KEY": Remedy(
+        "the key was made for a time that is over",
+        "Get another one: `python -m state key create --for 8h`. `GET /me` says in time until when a key is valid.",
+    ),
     "AMBIGUOUS_API_KEY": Remedy(
         "two headers hold different keys",
         "Send one of them. Anthropic's clients send both if `ANTHROPIC_API_KEY` and `ANTHROPIC_AUTH_TOKEN` are set.",

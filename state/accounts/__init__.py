@@ -3,5 +3,6 @@
 authentication.py     an `Authorization` header to a Caller, with a cache; what `GET /me` says of one
 api_keys.py           rows of keys
 organisations.py      rows of organisations, users and spend limits
+acts.py               rows of what operators did
 demo.py               the first key of an embedded server
 """

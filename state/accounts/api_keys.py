@@ -8,6 +8,7 @@ from typing import Any, cast
 from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
 
 from contract.access import Scope
+from state.database.base import NOW_S
 from state.database.tables import api_keys, budgets, organisations, users
 from state.keys import Key, Keyring
 
@@ -56,8 +57,9 @@ def store(
     scopes: frozenset[Scope],
     label: str | None,
     now_s: int,
+    expires_at: int | None = None,
 ) -> None:
-    """Stores `key`, valid at once."""
+    """Stores `key`, valid at once, and before the second `expires_at`."""
     row = {
         "public_id": key.public_id,
         "org_id": org_id,
@@ -68,6 +70,7 @@ def store(
         "label": label,
         "scopes": scopes,
         "created_at": now_s,
+        "expires_at": expires_at,
     }
     connection.execute(insert(api_keys).values(row))
 
@@ -78,8 +81,9 @@ def find(connection: Connection, public_id: str) -> Row[Any] | None:
 
 
 def list_keys(connection: Connection, org_id: int) -> list[Row[Any]]:
-    """All keys of an organisation, revoked ones too, oldest first."""
-    query = select(api_keys, users.c.name.label("user")).select_from(api_keys.outerjoin(users))
+    """All keys of an organisation, oldest first: revoked ones too, and expired ones (`is_over`)."""
+    is_over = (api_keys.c.expires_at <= NOW_S).label("is_over")
+    query = select(api_keys, is_over, users.c.name.label("user")).select_from(api_keys.outerjoin(users))
     return list(connection.execute(query.where(api_keys.c.org_id == org_id).order_by(api_keys.c.id)))
 
 
@@ -102,5 +106,6 @@ def mark_used(connection: Connection, row: Row[Any], key: Key, pepper: Keyring, 
 
 def generations(connection: Connection) -> dict[str, int]:
     """How many valid keys are stored under each generation of the pepper, by kid."""
-    valid = select(api_keys.c.kid, func.count()).where(api_keys.c.revoked_at.is_(None)).group_by(api_keys.c.kid)
-    return {row[0]: row[1] for row in connection.execute(valid)}
+    is_valid = api_keys.c.revoked_at.is_(None) & (api_keys.c.expires_at.is_(None) | (api_keys.c.expires_at > NOW_S))
+    counts = select(api_keys.c.kid, func.count()).where(is_valid).group_by(api_keys.c.kid)
+    return {row[0]: row[1] for row in connection.execute(counts)}

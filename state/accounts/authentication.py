@@ -1,7 +1,8 @@
 """From an `Authorization` header to a Caller.
 
 The hot path is one hash of the header and a lookup in a cache of 5 seconds; only a miss checks the key and queries the
-database. So a revoked key is refused by every process within 5 seconds, and so end the streams that it began.
+database. So a revoked key is refused by every process within 5 seconds, and so end the streams that it began. When it
+expires is known of every key in the cache, and is looked at each time.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from typing import Any, Generic, TypeVar
 
 from sqlalchemy import Connection, Row
 
-from contract.access import TARIFFS, AccountDetails, Caller, Scope, SpendObject
-from contract.errors import INVALID_API_KEY, STATE_UNAVAILABLE, ApiError
+from contract.access import TARIFFS, AccountDetails, Caller, Renewal, Scope, SpendObject
+from contract.errors import EXPIRED_API_KEY, INVALID_API_KEY, STATE_UNAVAILABLE, ApiError
 from contract.limits import KEY_CACHE_S
 from state.accounts import api_keys, organisations
+from state.billing.months import iso_s, month_at, zone_of
 from state.database.base import Database
 from state.keys import Key, Keyring, read_bearer
 
@@ -67,7 +69,7 @@ class Accounts:
     Args:
         database: where keys live.
         pepper: the keyring of purpose `api-keys`.
-        monotonic, wall: clocks in seconds, for the cache and for the time of last use.
+        monotonic, wall: clocks in seconds, for the cache, and for the times of last use and expiry.
     """
 
     def __init__(
@@ -89,7 +91,7 @@ class Accounts:
         self._renewals: dict[str, asyncio.Task[Caller]] = {}
 
     async def authenticate(self, authorization: str | None) -> Caller:
-        """The caller behind the header. Raises MISSING_API_KEY, INVALID_API_KEY, STATE_UNAVAILABLE."""
+        """The caller behind the header. Raises MISSING_API_KEY, INVALID_API_KEY, EXPIRED_API_KEY, STATE_UNAVAILABLE."""
         # A header may hold lone surrogates.
         digest = sha256((authorization or "").encode("utf-8", "surrogatepass")).digest()
         now_s = self._monotonic()
@@ -105,17 +107,23 @@ class Accounts:
                 raise INVALID_API_KEY()
             self._callers.put(digest, caller, now_s)
             self._current.put(caller.key_id, caller, now_s)
-        return caller
+        return self._unexpired(caller)
 
     async def current(self, caller: Caller) -> Caller:
         """What holds for the key of `caller` by now, for requests that take longer than the cache.
 
-        A database that does not answer ends nothing that has begun. Raises INVALID_API_KEY where the key was revoked.
+        A database that does not answer ends nothing that has begun. Raises INVALID_API_KEY where the key was revoked,
+        EXPIRED_API_KEY.
         """
         current = self._current.get(caller.key_id, self._monotonic())
         if current is None:
             current = await asyncio.shield(self._renewals.get(caller.key_id) or self._start_renewal(caller))
-        return current
+        return self._unexpired(current)
+
+    def _unexpired(self, caller: Caller) -> Caller:
+        if caller.expires_at is not None and self._wall() >= caller.expires_at:
+            raise EXPIRED_API_KEY(f"the API key expired at {iso_s(caller.expires_at)}; create another")
+        return caller
 
     def _start_renewal(self, caller: Caller) -> asyncio.Task[Caller]:
         """One look-up at a time for each key: all streams of a key find the cache expired at the same moment."""
@@ -160,6 +168,7 @@ class Accounts:
             },
             "user": caller.user,
             "key_id": caller.key_id,
+            "key_expires_at": None if caller.expires_at is None else iso_s(caller.expires_at),
             "limits": {
                 "requests_per_minute": caller.tariff.requests_per_minute,
                 "concurrent_streams": caller.tariff.concurrent_streams,
@@ -178,7 +187,8 @@ class Accounts:
             log.error("key %s was made with the secret %s, which this process does not have", key.public_id, row.kid)
         if not self._pepper.verify(key.text.encode(), row.kid, row.digest) or row.revoked_at is not None:
             return None
-        api_keys.mark_used(connection, row, key, self._pepper, int(self._wall()))
+        if row.expires_at is None or self._wall() < row.expires_at:
+            api_keys.mark_used(connection, row, key, self._pepper, int(self._wall()))
         return _caller(row)
 
 
@@ -199,6 +209,7 @@ def _caller(row: Row[Any]) -> Caller:
         entitlements=row.org_entitlements,
         models=row.org_models,
         decision_model=row.org_decision_model,
+        expires_at=row.expires_at,
         org_limited=row.org_limit_micro_eur is not None,
         user_limited=row.user_limit_micro_eur is not None,
     )
@@ -210,4 +221,13 @@ def _spend(row: Row[Any]) -> SpendObject:
         "spent_micro_eur": row.spent_micro_eur,
         "held_micro_eur": row.held_micro_eur,
         "in_advance_micro_eur": row.in_advance_micro_eur,
+        "left_micro_eur": organisations.left(row),
+        "renewal": _renewal(row),
     }
+
+
+def _renewal(row: Row[Any]) -> Renewal | None:
+    if row.time_zone is None:
+        return None
+    since_s, until_s = month_at(row.now_s, zone_of(row.time_zone))
+    return {"every": "month", "time_zone": row.time_zone, "since": iso_s(since_s), "until": iso_s(until_s)}

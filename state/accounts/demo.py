@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 
 from contract.access import Scope
 from state import keys
-from state.accounts import api_keys, organisations
+from state.accounts import acts, api_keys, organisations
 from state.database.base import Database
 from state.keys import Keyring
 
@@ -83,6 +83,7 @@ def _organisation_with(key: keys.Key, pepper: Keyring) -> Callable[[Connection],
         api_keys.store(
             connection, key, pepper, org_id=org_id, user_id=None, scopes=every, label="first start", now_s=now_s
         )
+        acts.record(connection, "first start", f"done: organisation {ORGANISATION} with key {key.public_id}")
         return True
 
     return transaction

@@ -12,7 +12,8 @@ from typing import Any, TypedDict
 from sqlalchemy import BigInteger, Connection, Row, cast, func, insert, select, update
 
 from contract.access import TARIFFS, VOICES
-from state.database.base import insert_new
+from state.billing.months import SPENT, whose
+from state.database.base import NOW_S, insert_new
 from state.database.tables import PURSE, budgets, organisations, reservations, users
 
 ENTITLEMENTS = frozenset({VOICES})
@@ -30,6 +31,8 @@ _IN_ADVANCE = (
     .label("in_advance_micro_eur")
 )
 """What servers hold for requests that have yet to come, and for short ones under way."""
+
+_SPENT = SPENT.label("spent_micro_eur")
 
 
 class Changes(TypedDict, total=False):
@@ -74,7 +77,7 @@ def lock(connection: Connection, org_id: int) -> None:
 
 def all_rows(connection: Connection) -> list[Row[Any]]:
     """Every organisation with its limit, spent and held micro-EUR, by name."""
-    columns = (budgets.c.limit_micro_eur, budgets.c.spent_micro_eur, budgets.c.held_micro_eur)
+    columns = (budgets.c.limit_micro_eur, _SPENT, budgets.c.held_micro_eur)
     own_budget = (budgets.c.org_id == organisations.c.id) & budgets.c.user_id.is_(None)
     query = select(organisations, *columns).join(budgets, own_budget).order_by(organisations.c.name)
     return list(connection.execute(query))
@@ -115,15 +118,36 @@ def set_limit(connection: Connection, org_id: int, user_id: int | None, limit_mi
     """Sets the spend limit of an organisation, or of one of its users; None removes it, 0 forbids all spending."""
     if limit_micro_eur is not None and not 0 <= limit_micro_eur <= MAX_LIMIT_MICRO_EUR:
         raise ValueError(f"a limit must be 0 to {MAX_LIMIT_MICRO_EUR} micro-EUR, not {limit_micro_eur}")
-    whose = budgets.c.user_id.is_(None) if user_id is None else budgets.c.user_id == user_id
-    connection.execute(update(budgets).where(budgets.c.org_id == org_id, whose).values(limit_micro_eur=limit_micro_eur))
+    connection.execute(update(budgets).where(whose(org_id, user_id)).values(limit_micro_eur=limit_micro_eur))
+
+
+def require(connection: Connection, org: str | None, user: str | None) -> None:
+    """Raises ValueError for names of nobody: of no organisation, and of no user of it, or of any. None is everybody."""
+    org_id = None if org is None else find(connection, org).id
+    if user is None:
+        return
+    if org_id is not None:
+        find_user(connection, org_id, user)
+    elif connection.execute(select(users.c.id).where(users.c.name == user)).first() is None:
+        raise ValueError(f"no organisation has a user `{user[:100]}`; `budget list --org NAME` shows those of one")
 
 
 def list_budgets(connection: Connection, org_id: int) -> list[Row[Any]]:
-    """Limit, spent, held and of that in purses: micro-EUR of an organisation (`user` is None) and of each user."""
-    columns = (budgets.c.limit_micro_eur, budgets.c.spent_micro_eur, budgets.c.held_micro_eur, _IN_ADVANCE)
+    """Limit, spent, held and of that in purses: micro-EUR of an organisation (`user` is None) and of each user.
+
+    Of budgets that renew, `time_zone` is not None, and what was spent is that of the month of `now_s`.
+    """
+    money = (budgets.c.limit_micro_eur, _SPENT, budgets.c.held_micro_eur, _IN_ADVANCE)
+    columns = (*money, budgets.c.time_zone, NOW_S.label("now_s"))
     query = select(users.c.name.label("user"), *columns).select_from(budgets.outerjoin(users))
     return list(connection.execute(query.where(budgets.c.org_id == org_id).order_by(budgets.c.id)))
+
+
+def left(row: Row[Any]) -> int | None:
+    """The micro-EUR that a budget of `list_budgets` leaves; None where it has no limit."""
+    if row.limit_micro_eur is None:
+        return None
+    return max(0, int(row.limit_micro_eur) - int(row.spent_micro_eur) - int(row.held_micro_eur))
 
 
 def is_taken(connection: Connection, name: str) -> bool:

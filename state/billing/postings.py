@@ -14,7 +14,7 @@ always locked in the order reservations by id, organisation, users, so transacti
 because all requests of an organisation share one. Ids of purses come after all others. Leases are written and compared
 by the database's clock.
 
-For every limit at every moment: spent + held <= limit, unless the limit was lowered below that afterwards.
+For every limit at every moment: spent (`months.py`) + held <= limit, unless the limit was lowered afterwards.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Connection, Text, bindparam, insert, not_, or_, select, update
 
+from state.billing.months import IS_CURRENT, SPENT, renew
 from state.billing.usage import Bill, Entry, OverLimit, PurseGone, Usage
 from state.database.base import INSERTS, NOW_MS, NOW_S
 from state.database.tables import budgets, reservations, usage_lines
@@ -40,22 +41,22 @@ _amount = bindparam("amount", type_=BigInteger)
 _org = (budgets.c.org_id == bindparam("of_org")) & budgets.c.user_id.is_(None)
 _user = budgets.c.user_id == bindparam("of_user")
 _users = budgets.c.user_id.in_(bindparam("of_users", expanding=True))
-_fits = or_(
-    budgets.c.limit_micro_eur.is_(None),
-    budgets.c.spent_micro_eur + budgets.c.held_micro_eur + _amount <= budgets.c.limit_micro_eur,
-)
+_room = budgets.c.limit_micro_eur - SPENT - budgets.c.held_micro_eur
+_fits = or_(budgets.c.limit_micro_eur.is_(None), _amount <= _room)
 _NO_ROOM = select(budgets.c.user_id).where(_org | _user, not_(_fits)).order_by(budgets.c.id)
 _update = update(budgets).execution_options(by_driver=True)
 _hold = _update.where(_fits).values(held_micro_eur=budgets.c.held_micro_eur + _amount)
 _HOLD_ORG = _hold.where(_org)
 _HOLD_USER = _hold.where(_user)
-_move = _update.values(
+_move = _update.where(IS_CURRENT).values(
     held_micro_eur=budgets.c.held_micro_eur - bindparam("released"),
     spent_micro_eur=budgets.c.spent_micro_eur + bindparam("charged"),
 )
 _MOVE_ORG = _move.where(_org)
 _MOVE_USER = _move.where(_user)
-_LOCK_BUDGETS = select(budgets).where(_org | _users).order_by(budgets.c.id).with_for_update()
+_LOCK_ROOMS = (
+    select(budgets.c.user_id, _room.label("room")).where(_org | _users).order_by(budgets.c.id).with_for_update()
+)
 
 _leased = {"lease_until": NOW_S + LEASE_S}
 _marked = {
@@ -151,11 +152,7 @@ def void(connection: Connection, entry: Entry) -> bool:
 def rooms(connection: Connection, org_id: int, user_ids: Collection[int | None]) -> dict[int | None, int]:
     """What each limit of the organisation (None) and these users has left. Locks them."""
     who = {"of_org": org_id, "of_users": sorted(id for id in user_ids if id is not None)}
-    return {
-        row.user_id: row.limit_micro_eur - row.spent_micro_eur - row.held_micro_eur
-        for row in connection.execute(_LOCK_BUDGETS, who)
-        if row.limit_micro_eur is not None
-    }
+    return {row.user_id: row.room for row in connection.execute(_LOCK_ROOMS, who) if row.room is not None}
 
 
 def covered(bills: Iterable[Bill], sign: int = 1) -> Counter[str]:
@@ -247,4 +244,7 @@ def move_budgets(
             sums[whose][1] += charged.get(entry.id, 0)
     for whose, (less, more) in sorted(sums.items()):
         move, of = (_MOVE_USER, {"of_user": whose}) if whose else (_MOVE_ORG, {"of_org": entries[0].org_id})
-        connection.execute(move, of | {"released": less, "charged": more})
+        amounts = of | {"released": less, "charged": more}
+        if not connection.execute(move, amounts).rowcount:
+            renew(connection, entries[0].org_id, whose or None)
+            connection.execute(move, amounts)

@@ -148,7 +148,7 @@ class Account:
     `RequestContext.bill` makes it; flows tell it by `progress` what was made so far.
 
     Args:
-        current: what holds for a caller's key by now. Raises INVALID_API_KEY where it was revoked.
+        current: what holds for a caller's key by now. Raises INVALID_API_KEY where it was revoked, EXPIRED_API_KEY.
         begun: gives what is owed once the engine has begun, for a client that leaves before anything was counted.
         is_stream: the client gets what is made while it is made.
     """
@@ -185,7 +185,8 @@ class Account:
     async def progress(self, **used: int) -> None:
         """Takes cumulative quantities by unit.
 
-        Raises a spend limit if the next slice cannot be reserved, INVALID_API_KEY where the key was revoked meanwhile.
+        Raises a spend limit if the next slice cannot be reserved, INVALID_API_KEY or EXPIRED_API_KEY where the key has
+        ended.
         """
         cost = self._model.cost_micro_eur(**used)
         # Should this process have to end before the request does, this is billed.

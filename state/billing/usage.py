@@ -120,7 +120,8 @@ COLUMNS = tuple(UsageLine.__annotations__)[1:]
 
 DAY_MS = 86_400_000
 
-_day = (usage_lines.c.at_ms - usage_lines.c.at_ms % DAY_MS).label("day")
+DAY = (usage_lines.c.at_ms - usage_lines.c.at_ms % DAY_MS).label("day")
+"""Midnight before, UTC."""
 
 GROUPS: dict[str, ColumnElement[Any]] = {
     "organisation": organisations.c.name.label("organisation"),
@@ -129,7 +130,7 @@ GROUPS: dict[str, ColumnElement[Any]] = {
     "model": usage_lines.c.model,
     "line": usage_lines.c.line,
     "unit": usage_lines.c.unit,
-    "day": _day,
+    "day": DAY,
 }
 """What sums can be grouped by."""
 

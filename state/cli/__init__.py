@@ -1,5 +1,7 @@
 """What the command line, `python -m state`, does.
 
-commands.py      what each command does
+run.py           runs one command, and records it where it is an act
+commands.py      what each act does, and what the words of its arguments mean
+reports.py       what each command that only reads shows
 printing.py      rows as a table, CSV or JSON
 """

@@ -154,6 +154,11 @@ def now_s(connection: Connection) -> int:
     return connection.scalars(select(NOW_S)).one()
 
 
+def now_ms(connection: Connection) -> int:
+    """The database's time, in milliseconds since 1970."""
+    return connection.scalars(select(NOW_MS)).one()
+
+
 class Clock:
     """Seconds since 1970, as the database last said and this machine has counted since. Call it.
 
@@ -166,11 +171,11 @@ class Clock:
     @classmethod
     async def by(cls, database: Database) -> Clock:
         """A clock that goes by `database`. Raises STATE_UNAVAILABLE."""
-        return cls(await database.run(now_s), _counted_s())
+        return cls(await database.run(now_ms) / 1000, _counted_s())
 
     async def adjust(self, database: Database) -> None:
         """Asks again. Raises STATE_UNAVAILABLE."""
-        self._difference_s = await database.run(now_s) - _counted_s()
+        self._difference_s = await database.run(now_ms) / 1000 - _counted_s()
 
     def __call__(self) -> float:
         return _counted_s() + self._difference_s

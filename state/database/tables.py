@@ -8,6 +8,7 @@
     voices                                      of organisations; their bytes are in `blobs`
     tickets                                     for uploads; their bytes are in `blobs`
     drafts                                      of voices, until they are adopted or end; their bytes are in `blobs`
+    acts                                        what operators did on the command line
     facts                                       of the whole database: whose secret, since which code
 
 Times are whole seconds since 1970 UTC (`_at`, `_until`) or milliseconds (`_ms`). Money is whole micro-EUR. The schema
@@ -50,15 +51,17 @@ def _table(name: str, *parts: SchemaItem) -> Table:
     return Table(name, metadata, *parts, sqlite_strict=True)
 
 
+def _texts(*names: str) -> tuple[Column[Any], ...]:
+    """Columns of texts that no row lacks."""
+    return tuple(Column(name, Text, nullable=False) for name in names)
+
+
 def _billed_to() -> tuple[Column[Any], ...]:
     """What is billed and to whom: the fields of `Entry`."""
     return (
         Column("org_id", ForeignKey("organisations.id"), nullable=False),
         Column("user_id", ForeignKey("users.id")),
-        Column("key_id", Text, nullable=False),
-        Column("request_id", Text, nullable=False),
-        Column("line", Text, nullable=False),
-        Column("model", Text, nullable=False),
+        *_texts("key_id", "request_id", "line", "model"),
     )
 
 
@@ -101,6 +104,7 @@ api_keys = _table(
     Column("created_at", Number, nullable=False),
     Column("last_used_at", Number),
     Column("revoked_at", Number),
+    Column("expires_at", Number),
 )
 
 budgets = _table(
@@ -111,6 +115,10 @@ budgets = _table(
     Column("limit_micro_eur", Number),
     Column("spent_micro_eur", Number, nullable=False, server_default=text("0")),
     Column("held_micro_eur", Number, nullable=False, server_default=text("0")),
+    # Of a budget that renews: where its months begin, when the next one does, and what was spent before this one.
+    Column("time_zone", Text),
+    Column("renews_at", Number),
+    Column("spent_before_micro_eur", Number, nullable=False, server_default=text("0")),
     CheckConstraint("limit_micro_eur >= 0", name="limit"),
     CheckConstraint("spent_micro_eur >= 0", name="spent"),
     CheckConstraint("held_micro_eur >= 0", name="held"),
@@ -157,14 +165,11 @@ usage_lines = _table(
     CheckConstraint("cost_micro_eur >= 0", name="cost"),
 )
 Index("ix_usage_lines_org_id_at_ms", usage_lines.c.org_id, usage_lines.c.at_ms)
+Index("ix_usage_lines_user_id_at_ms", usage_lines.c.user_id, usage_lines.c.at_ms)
 
 replies = _table(
     "replies",
-    Column("key_id", Text, nullable=False),
-    Column("route", Text, nullable=False),
-    Column("idempotency_key", Text, nullable=False),
-    Column("attempt", Text, nullable=False),
-    Column("body_sha256", Text, nullable=False),
+    *_texts("key_id", "route", "idempotency_key", "attempt", "body_sha256"),
     Column("status", Number),
     Column("headers", Text),
     Column("body", LargeBinary),
@@ -187,16 +192,9 @@ voices = _table(
     "voices",
     Column("id", Number, primary_key=True),
     Column("org_id", ForeignKey("organisations.id"), nullable=False),
-    Column("slug", Text, nullable=False),
-    Column("provider", Text, nullable=False),
-    Column("label", Text, nullable=False),
-    Column("gender", Text, nullable=False),
-    Column("age_group", Text, nullable=False),
-    Column("primary_language", Text, nullable=False),
+    *_texts("slug", "provider", "label", "gender", "age_group", "primary_language"),
     Column("description", Text),
-    Column("transcript", Text, nullable=False),
-    Column("clip_blob", Text, nullable=False),
-    Column("sample_blob", Text, nullable=False),
+    *_texts("transcript", "clip_blob", "sample_blob"),
     Column("created_at", Number, nullable=False),
     Column("recipe", Text),
     Column("runtime", Text),
@@ -210,8 +208,7 @@ tickets = _table(
     Column("org_id", ForeignKey("organisations.id"), nullable=False, index=True),
     Column("content_type", Text, nullable=False),
     Column("size_bytes", Number, nullable=False),
-    Column("state", Text, nullable=False),
-    Column("blob", Text, nullable=False),
+    *_texts("state", "blob"),
     Column("expires_at", Number, nullable=False),
     Column("sweep_at", Number, nullable=False, index=True),
     CheckConstraint("state IN ('issued', 'uploaded', 'consumed')", name="state"),
@@ -222,8 +219,7 @@ drafts = _table(
     Column("id", Text, primary_key=True),
     # Who pays: the work may go on in another process, long after the request.
     *_billed_to(),
-    Column("plan", Text, nullable=False),
-    Column("state", Text, nullable=False),
+    *_texts("plan", "state"),
     Column("created_at", Number, nullable=False),
     Column("worker", Text),
     Column("work_at", Number, index=True),
@@ -237,6 +233,14 @@ drafts = _table(
     CheckConstraint("state IN ('pending', 'ready', 'adopted', 'discarded', 'failed')", name="state"),
 )
 Index("ix_drafts_org_id_created_at", drafts.c.org_id, drafts.c.created_at)
+
+acts = _table(
+    "acts",
+    Column("id", Number, primary_key=True),
+    Column("at_ms", Number, nullable=False, index=True),
+    *_texts("os_user", "host", "act", "result"),
+)
+
 facts = _table(
     "facts",
     Column("name", Text, primary_key=True),

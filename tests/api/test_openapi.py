@@ -76,6 +76,7 @@ JSON_CALLS = (
     Call("GET", "/v1/models/{model_id}", values=(("model_id", "obedient"),)),
     Call("GET", "/v1/models/{model_id}", values=(("model_id", "supertonic-3"),), name="of speech"),
     Call("GET", "/v1/me"),
+    Call("GET", "/v1/me/usage"),
     Call("GET", "/v1/audio/voices"),
     Call("GET", "/healthz"),
     Call("GET", "/v1/decisions/models"),

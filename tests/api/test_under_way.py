@@ -9,11 +9,14 @@ from functools import partial
 
 import httpx
 import pytest
+from sqlalchemy import update
 
 from contract.access import Scope
-from contract.limits import KEY_CACHE_S
+from contract.limits import KEY_CACHE_S, KEYLESS_REQUESTS
 from state.accounts import api_keys
-from tests.api.conftest import Api
+from state.billing.months import iso_s
+from state.database.tables import api_keys as api_keys_table
+from tests.api.conftest import Api, refused
 from tests.waiting import until
 
 EVENTS = 10_000
@@ -98,6 +101,30 @@ async def test_a_key_that_is_revoked_ends_its_streams(api: Api, pass_cache_time:
     pass_cache_time()
     await ended(api, asking, "invalid_api_key")
     assert (await api.chat(key=key)).status_code == 401
+    assert (await api.chat()).status_code == 200
+
+
+async def test_a_key_that_expires_ends_its_streams_at_that_moment(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    key, until_s = await api.key(Scope.CHAT), int(time.time()) + 3600
+    expiry = update(api_keys_table).where(api_keys_table.c.public_id == key.split("_")[1]).values(expires_at=until_s)
+    await api.state.database.run(lambda connection: connection.execute(expiry) and None)
+    me = (await api.send("GET", "/v1/me", key)).json()
+    assert me["key_expires_at"] == iso_s(until_s)
+    asking = await streaming(api, key)
+    # What is known of the key is in the cache, and its seconds there are not over.
+    monkeypatch.setattr(api.state.accounts, "_wall", lambda: float(until_s))
+    await ended(api, asking, "expired_api_key")
+    says = f"the API key expired at {iso_s(until_s)}; create another"
+    refused(await api.chat(key=key), 401, "expired_api_key", None, says)
+    assert (await api.chat()).status_code == 200
+
+
+async def test_expired_keys_count_as_keys_that_open_nothing(api: Api) -> None:
+    key = await api.key(Scope.CHAT)
+    expiry = update(api_keys_table).where(api_keys_table.c.public_id == key.split("_")[1]).values(expires_at=1)
+    await api.state.database.run(lambda connection: connection.execute(expiry) and None)
+    replies = [await api.chat(key=key) for _ in range(KEYLESS_REQUESTS + 1)]
+    assert [reply.status_code for reply in replies[-2:]] == [401, 429]
     assert (await api.chat()).status_code == 200
 
 

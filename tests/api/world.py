@@ -44,6 +44,7 @@ KEYLESS = {
     "bad checksum": "invalid_api_key",
     "unknown": "invalid_api_key",
     "revoked": "invalid_api_key",
+    "expired": "expired_api_key",
 }
 BUDGETS = {"organisation": "org_spend_limit", "user": "user_spend_limit"}
 
@@ -89,12 +90,10 @@ def _populate(connection: Connection, pepper: Keyring) -> dict[str, Key]:
     """Organisations and keys: one of each scope set, and one of each plan and budget."""
     made: dict[str, Key] = {}
 
-    def key(who: str, org_id: int, scopes: frozenset[Scope], user_id: int | None = None) -> None:
+    def key(who: str, org_id: int, scopes: frozenset[Scope], user_id: int | None = None, **more: int) -> None:
         made[who] = keys.mint()
-        now_s = int(time.time())
-        api_keys.store(
-            connection, made[who], pepper, org_id=org_id, user_id=user_id, scopes=scopes, label=None, now_s=now_s
-        )
+        about = {"org_id": org_id, "user_id": user_id, "scopes": scopes, "label": None, "now_s": int(time.time())}
+        api_keys.store(connection, made[who], pepper, **about, **more)
 
     big = organisations.create(connection, "big", "enterprise", (), 1)
     for who, scopes in SCOPE_SETS.items():
@@ -113,6 +112,7 @@ def _populate(connection: Connection, pepper: Keyring) -> dict[str, Key]:
     key("used up, nothing", small, frozenset())
     key("revoked", big, frozenset(Scope))
     api_keys.revoke(connection, made["revoked"].public_id, 1)
+    key("expired", big, frozenset(Scope), expires_at=1)
     return made
 
 

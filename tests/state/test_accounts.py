@@ -26,7 +26,12 @@ def pepper(*roots: bytes) -> Keyring:
 
 
 async def make_key(
-    database: Database, *, scopes: tuple[str, ...] = ("chat",), user: str | None = None, ring: Keyring | None = None
+    database: Database,
+    *,
+    scopes: tuple[str, ...] = ("chat",),
+    user: str | None = None,
+    ring: Keyring | None = None,
+    expires_at: int | None = None,
 ) -> keys.Key:
     key = keys.mint()
 
@@ -37,7 +42,7 @@ async def make_key(
         user_id = organisations.ensure_user(connection, org_id, user, 0) if user else None
         api_keys.store(
             connection, key, ring or pepper(), org_id=org_id, user_id=user_id,
-            scopes=api_keys.parse_scopes(scopes), label=None, now_s=0,
+            scopes=api_keys.parse_scopes(scopes), label=None, now_s=0, expires_at=expires_at,
         )  # fmt: skip
 
     await database.run(transaction)
@@ -46,6 +51,12 @@ async def make_key(
 
 def bearer(key: keys.Key) -> str:
     return f"Bearer {key.text}"
+
+
+def forged_from(key: keys.Key) -> str:
+    """A well-formed key with the id of another."""
+    forged = "_".join(("prl", key.public_id, keys.mint().text.split("_")[2][:43]))
+    return forged + keys._checksum(forged)
 
 
 async def revoke(database: Database, key: keys.Key) -> None:
@@ -101,12 +112,60 @@ async def test_an_unknown_key_is_refused(authenticating: Accounts) -> None:
 
 
 async def test_a_key_with_the_id_of_another_is_refused(authenticating: Accounts, key: keys.Key) -> None:
-    forged = "_".join(("prl", key.public_id, keys.mint().text.split("_")[2][:43]))
-    forged += keys._checksum(forged)
+    forged = forged_from(key)
     assert keys.read(forged) is not None
     assert await fault_of(authenticating.authenticate(f"Bearer {forged}")) == "INVALID_API_KEY"
     assert (await authenticating.authenticate(bearer(key))).key_id == key.public_id
     assert await fault_of(authenticating.authenticate(f"Bearer {forged}")) == "INVALID_API_KEY"
+
+
+async def test_a_key_that_expires_ends_at_its_second_for_new_requests_and_for_those_under_way(
+    database: Database, clock: StandingClock
+) -> None:
+    key, wall = await make_key(database, expires_at=1_800_000_010), StandingClock(1_800_000_000)
+    fresh = Accounts(database, pepper(), clock, wall)
+    caller = await fresh.authenticate(bearer(key))
+    wall.now_s += 9.99
+    assert await fresh.current(await fresh.authenticate(bearer(key))) == caller
+    wall.now_s += 0.01
+    # What is known of it is still in the cache.
+    for work in (fresh.current(caller), fresh.authenticate(bearer(key))):
+        error = await refusal(work)
+        assert (error.fault.name, error.fault.status) == ("EXPIRED_API_KEY", 401)
+        assert error.message == "the API key expired at 2027-01-15T08:00:10Z; create another"
+    # A flood of requests with it asks the database as seldom as with a valid key.
+    fresh._database = watched = WatchedDatabase(database)
+    clock.now_s += 5
+    for _ in range(50):
+        assert await fault_of(fresh.authenticate(bearer(key))) == "EXPIRED_API_KEY"
+    assert watched.ran == 1
+
+
+async def test_an_expired_key_ends_what_has_begun_although_the_database_does_not_answer(
+    database: Database, clock: StandingClock
+) -> None:
+    key, wall = await make_key(database, expires_at=1_800_000_010), StandingClock(1_800_000_000)
+    fresh = Accounts(database, pepper(), clock, wall)
+    caller = await fresh.authenticate(bearer(key))
+    fresh._database = WatchedDatabase(database, lambda _: STATE_UNAVAILABLE())
+    clock.now_s += 5
+    wall.now_s += 10
+    assert await fault_of(fresh.current(caller)) == "EXPIRED_API_KEY"
+
+
+async def test_who_does_not_know_the_whole_key_is_not_told_that_it_has_expired(database: Database) -> None:
+    key = await make_key(database, expires_at=1)
+    forged = f"Bearer {forged_from(key)}"
+    assert await fault_of(Accounts(database, pepper()).authenticate(forged)) == "INVALID_API_KEY"
+    await revoke(database, key)
+    assert await fault_of(Accounts(database, pepper()).authenticate(bearer(key))) == "INVALID_API_KEY"
+
+
+async def test_expired_keys_hold_up_no_rotation(database: Database) -> None:
+    await make_key(database, expires_at=1)
+    valid = await make_key(database, expires_at=4_000_000_000)
+    assert await database.run(api_keys.generations) == {pepper().kid: 1}
+    assert (await Accounts(database, pepper()).authenticate(bearer(valid))).expires_at == 4_000_000_000
 
 
 @pytest.mark.parametrize(("passed_s", "fault"), [(0.0, None), (4.99, None), (5.0, "INVALID_API_KEY")])
@@ -223,6 +282,7 @@ async def test_me_shows_plan_limits_and_spend(authenticating: Accounts, database
     await make_key(database, user="bob")
     shown = await authenticating.describe(await authenticating.authenticate(bearer(key)))
     nothing = {"limit_micro_eur": None, "spent_micro_eur": 0, "held_micro_eur": 0, "in_advance_micro_eur": 0}
+    nothing |= {"left_micro_eur": None, "renewal": None}
     assert shown["organisation"]["plan"] == "starter"
     assert shown["user"] == "eve"
     assert shown["spend"] == {"organisation": nothing, "user": nothing}

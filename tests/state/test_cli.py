@@ -84,7 +84,24 @@ def test_key_create_prints_only_the_key(say: Say, acme: str) -> None:
         (("budget", "set", "--org", "acme", "--limit-micro-eur", "-1"), "-1"),
         (("budget", "set", "--org", "acme", "--limit-micro-eur", "much"), "much"),
         (("budget", "set", "--org", "acme"), "limit-micro-eur"),
+        (("key", "create", "--org", "acme", "--scopes", "chat", "--for", "a while"), "a while"),
+        (("key", "create", "--org", "acme", "--scopes", "chat", "--for", "8"), "30m, 8h or 7d"),
+        (("key", "create", "--org", "acme", "--scopes", "chat", "--for", "0m"), "1m to 366d"),
+        (("key", "create", "--org", "acme", "--scopes", "chat", "--for", "367d"), "1m to 366d"),
+        (("budget", "set", "--org", "acme", "--limit-micro-eur", "1", "--every", "week"), "week"),
+        (("budget", "set", "--org", "acme", "--limit-micro-eur", "1", "--time-zone", "UTC"), "--every month"),
+        (
+            ("budget", "set", "--org", "acme", "--limit-micro-eur", "1", "--every", "month", "--time-zone", "Mars"),
+            "Mars",
+        ),
+        (
+            ("budget", "set", "--org", "acme", "--limit-micro-eur", "1", "--every", "month", "--time-zone", "../x"),
+            "../x",
+        ),
         (("usage", "--org", "nobody"), "nobody"),
+        (("usage", "--user", "nobody"), "nobody"),
+        (("usage", "--org", "acme", "--user", "nobody"), "nobody"),
+        (("audit", "--since", "yesterday"), "yesterday"),
         (("usage", "--since", "yesterday"), "yesterday"),
         (("usage", "--by", "mood"), "mood"),
         (("usage", "--format", "xml"), "xml"),
@@ -145,7 +162,7 @@ def test_budgets_are_set_lifted_and_listed(say: Say, acme: str) -> None:
     assert say("budget", "set", "--org", acme, "--limit-micro-eur", "0")[0] == 0
     assert say("budget", "set", "--org", acme, "--user", "eve", "--limit-micro-eur", "5000000")[0] == 0
     rows = [line.split() for line in say("budget", "list", "--org", acme)[1].splitlines()]
-    assert rows[1:] == [["(organisation)", "0", "0", "0", "0"], ["eve", "5000000", "0", "0", "0"]]
+    assert rows[1:] == [["(organisation)", *["0"] * 5, "-"], ["eve", "5000000", "0", "0", "0", "5000000", "-"]]
     assert say("budget", "set", "--org", acme, "--unlimited")[0] == 0
     assert say("budget", "list", "--org", acme)[1].splitlines()[1].split()[1] == "-"
 
@@ -187,7 +204,8 @@ def test_sums_add_up_to_the_budget(say: Say, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "count"),
     [
-        (("--user", "eve"), 2), (("--user", "bob"), 0), (("--key", "k3Jd92Xa"), 2), (("--model", "m"), 2),
+        (("--user", "eve"), 2), (("--org", "billed", "--user", "eve"), 2), (("--key", "k3Jd92Xa"), 2),
+        (("--org", "billed", "--key", "other"), 0), (("--model", "m"), 2),
         (("--model", "other"), 0), (("--since", "2020-01-01"), 2), (("--until", "2020-01-01"), 0),
     ],
 )  # fmt: skip

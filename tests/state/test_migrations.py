@@ -15,6 +15,7 @@ from state.billing import audit
 from state.database.base import Database, connect, migrate, open_database
 from state.database.migrate import STEPS, _revisions, bring_to
 from state.database.tables import (
+    acts,
     api_keys,
     budgets,
     drafts,
@@ -30,6 +31,7 @@ from state.database.tables import (
 
 ROWS, USERS = 1_000, 100
 REMOVED_BELOW = {
+    "0009": {"acts"},
     "0006": {"reply_quotas"},
     "0005": {"drafts"},
     "0004": {"tickets"},
@@ -64,6 +66,7 @@ def fill(connection: Connection) -> None:
         (voices, "slug", {"org_id": org_id, "gender": "f"}),
         (tickets, "id", {"org_id": org_id, "state": "issued"}),
         (drafts, "id", {"org_id": org_id, "state": "ready"}),
+        (acts, "act", {}),
     ):
         connection.execute(insert(table), [row(table, **known, **{key: f"{n}"}) for n in range(USERS)])
 
@@ -98,6 +101,25 @@ async def test_steps_back_and_forth_keep_what_they_do_not_remove(database: Datab
     assert await database.run(counts) == {}
     await database.run(bring_to)
     assert set((await database.run(counts)).values()) == {0}
+
+
+async def test_a_step_back_to_code_that_knows_no_terms_lets_nobody_in_and_leaves_what_is_left(
+    database: Database,
+) -> None:
+    def terms(connection: Connection) -> None:
+        org_id = organisations.create(connection, "acme", "pro", (), 0)
+        keys = {"lasting": None, "passing": 4_000_000_000}
+        rows = [row(api_keys, org_id=org_id, public_id=n, scopes=frozenset(), expires_at=s) for n, s in keys.items()]
+        connection.execute(insert(api_keys), rows)
+        month = {"limit_micro_eur": 100, "spent_micro_eur": 950, "spent_before_micro_eur": 900, "time_zone": "UTC"}
+        connection.execute(budgets.update().values(month | {"renews_at": 4_000_000_000}))
+        bring_to(connection, "0009")
+
+    await database.run(terms)
+    revoked = select(api_keys.c.public_id).where(api_keys.c.revoked_at.is_not(None))
+    assert await database.run(lambda connection: connection.execute(revoked).scalars().all()) == ["passing"]
+    left = select(budgets.c.limit_micro_eur - budgets.c.spent_micro_eur)
+    assert await database.run(lambda connection: connection.execute(left).scalar_one()) == 50
 
 
 async def test_the_steps_make_the_tables_that_the_code_knows(database: Database) -> None:

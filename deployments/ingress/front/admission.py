@@ -19,6 +19,7 @@ from contract.access import Caller, Scope
 from contract.body import parse
 from contract.errors import (
     AMBIGUOUS_API_KEY,
+    EXPIRED_API_KEY,
     INVALID_API_KEY,
     MISSING_API_KEY,
     RATE_LIMIT_EXCEEDED,
@@ -110,13 +111,13 @@ def admit(
 async def _authenticated(request: Request, authorization: str | None) -> Caller:
     """Who holds the key. Raises what `authenticate` does, and RATE_LIMIT_EXCEEDED where too many wrong ones came.
 
-    Only a wrong key is counted: a right one opens, whatever else comes from its network.
+    Only keys that open nothing are counted: a right one opens, whatever else comes from its network.
     """
     trace = trace_of(request)
     try:
         return await trace.service.state.accounts.authenticate(authorization)
     except ApiError as error:
-        if error.fault is INVALID_API_KEY:
+        if error.fault in (INVALID_API_KEY, EXPIRED_API_KEY):
             rate = await trace.service.state.rates.hit_wrong_key(client_network(request))
             if not rate.allowed:
                 trace.rate = rate

@@ -1,4 +1,4 @@
-"""The service itself: GET /healthz, /openapi.json, /me, /models; and POST /images/generations, which it lacks.
+"""The service itself: GET /healthz, /openapi.json, /me, /me/usage, /models; POST /images/generations, which it lacks.
 
 GET /docs/ shows the documentation where the site was built: `make docs` in the checkout that runs.
 """
@@ -20,9 +20,11 @@ from contract.catalog import Model
 from contract.errors import MODEL_NOT_FOUND, NOT_FOUND, NOT_IMPLEMENTED
 from contract.limits import KEYLESS_BODY_BYTES
 from contract.models import ModelList, ModelObject, describe, listing
+from contract.usage import PARAMETERS, UsageQuery, UsageReply, cursor_after
 from deployments.ingress.context import RequestContext, trace_of
 from deployments.ingress.front.admission import Admitted, admit, admit_anyone
 from deployments.ingress.wire.openapi import documented, not_available, written
+from state.billing.usage import iso
 
 router = APIRouter(tags=["service"])
 images_router = APIRouter(tags=["images"])
@@ -91,6 +93,30 @@ async def me(admitted: AnyKey) -> Response:
     account = await admitted.context.service.state.accounts.describe(caller)
     scopes = [{"scope": scope.value, "granted": scope in caller.scopes} for scope in Scope]
     return JSONResponse({"object": "me", "scopes": scopes, **account})
+
+
+@router.get("/me/usage", openapi_extra=documented(None, UsageReply, parameters=PARAMETERS))
+async def my_usage(admitted: AnyKey) -> Response:
+    """Show what the user of your key was billed, or your organisation if it has none: by day (UTC) and model."""
+    caller, state = admitted.context.caller, admitted.context.service.state
+    query = UsageQuery.read(admitted.request.query_params, state.clock())
+    rows = await state.usage.rows(caller, query)
+    later = [row for row in rows if query.after is None or (row["day"], row["model"]) > query.after]
+    page, has_more = later[: query.limit], len(later) > query.limit
+    reply: UsageReply = {
+        "object": "list",
+        "organisation": caller.org,
+        "user": caller.user,
+        "since": iso(query.since_ms),
+        "until": iso(query.until_ms),
+        "time_zone": "UTC",
+        "data": page,
+        "total_cost_micro_eur": sum(row["cost_micro_eur"] for row in rows),
+        "has_more": has_more,
+        "next_cursor": cursor_after(page[-1]) if has_more else None,
+        "spend": (await state.accounts.describe(caller))["spend"],
+    }
+    return JSONResponse(reply)
 
 
 @router.get("/models", openapi_extra=documented(None, ModelList, takes_api_key_header=True))

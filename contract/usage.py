@@ -1,0 +1,139 @@
+"""What a client is told of its own usage: `GET /me/usage`."""
+
+from __future__ import annotations
+
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Literal
+
+from typing_extensions import TypedDict
+
+from contract.access import Spend
+from contract.errors import INVALID_REQUEST
+from contract.limits import USAGE_DAYS, USAGE_DEFAULT_DAYS, USAGE_DEFAULT_ROWS, USAGE_ROWS
+
+DAY_S = 86_400
+MS = timedelta(milliseconds=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TIME = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d))?", re.ASCII | re.IGNORECASE)
+
+Position = tuple[str, str]
+"""Day and model of a row; rows are in this order."""
+
+
+class UsageRow(TypedDict):
+    """What was billed for one model on one day.
+
+    Attributes:
+        day: from midnight to midnight, UTC.
+        requests: how many were billed.
+        quantities: what they had, by the units that have prices.
+    """
+
+    day: str
+    model: str
+    requests: int
+    quantities: dict[str, int]
+    cost_micro_eur: int
+
+
+class UsageReply(TypedDict):
+    """Usage by day and model, of the key's user where it has one, else of the whole organisation."""
+
+    object: Literal["list"]
+    organisation: str
+    user: str | None
+    since: str
+    until: str
+    time_zone: Literal["UTC"]
+    data: list[UsageRow]
+    total_cost_micro_eur: int
+    has_more: bool
+    next_cursor: str | None
+    spend: Spend
+
+
+def _parameter(name: str, about: str, **schema: Any) -> dict[str, Any]:
+    return {"name": name, "in": "query", "required": False, "description": about, "schema": schema}
+
+
+PARAMETERS = [
+    _parameter(
+        "from", "First day or moment: 2026-11-01 (UTC), or RFC 3339. 30 days before `to` by default.", type="string"
+    ),
+    _parameter("to", "Day or moment at which the range ends, without it. The end of today by default.", type="string"),
+    _parameter("limit", "Rows of a page.", type="integer", minimum=1, maximum=USAGE_ROWS, default=USAGE_DEFAULT_ROWS),
+    _parameter("cursor", "`next_cursor` of the page before.", type="string"),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class UsageQuery:
+    """What a client wants to know: milliseconds since 1970 with `until_ms` excluded, rows, and after which one."""
+
+    since_ms: int
+    until_ms: int
+    limit: int = USAGE_DEFAULT_ROWS
+    after: Position | None = None
+
+    @classmethod
+    def read(cls, parameters: Mapping[str, str], now_s: float) -> UsageQuery:
+        """The query of the parameters of an address; others than PARAMETERS are ignored. Raises INVALID_REQUEST."""
+        until = _moment(parameters, "to") or _EPOCH + timedelta(days=now_s // DAY_S + 1)
+        since = _moment(parameters, "from") or until - timedelta(days=USAGE_DEFAULT_DAYS)
+        if since > until:
+            raise INVALID_REQUEST(f"`from` ({since.isoformat()}) is after `to` ({until.isoformat()})", param="from")
+        if until - since > timedelta(days=USAGE_DAYS):
+            raise INVALID_REQUEST(
+                f"`from` and `to` are {(until - since).days} days apart; at most {USAGE_DAYS} are allowed", param="from"
+            )
+        limit, cursor = parameters.get("limit"), parameters.get("cursor")
+        return cls(
+            (since - _EPOCH) // MS,
+            -((_EPOCH - until) // MS),
+            USAGE_DEFAULT_ROWS if limit is None else _limit(limit),
+            None if cursor is None else _position(cursor),
+        )
+
+
+def cursor_after(row: UsageRow) -> str:
+    """What leads to the rows after this one."""
+    return urlsafe_b64encode(f"{row['day']} {row['model']}".encode()).decode()
+
+
+def _moment(parameters: Mapping[str, str], name: str) -> datetime | None:
+    text = parameters.get(name)
+    if text is None:
+        return None
+    try:
+        if not _TIME.fullmatch(text):
+            raise ValueError
+        moment = datetime.fromisoformat(text.upper())
+    except ValueError:
+        raise INVALID_REQUEST(
+            f"`{name}` is {text[:64]!r}; write a date (2026-11-20) or a time (2026-11-20T08:00:00Z; `+` is `%2B` in an "
+            "address)",
+            param=name,
+        ) from None
+    if not 1970 < moment.year < 9999:
+        raise INVALID_REQUEST(f"`{name}` is in the year {moment.year}; send one from 1971 to 9998", param=name)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _limit(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 10 and 1 <= int(text) <= USAGE_ROWS):
+        raise INVALID_REQUEST(f"`limit` is {text[:64]!r}; send a number from 1 to {USAGE_ROWS}", param="limit")
+    return int(text)
+
+
+def _position(cursor: str) -> Position:
+    try:
+        day, space, model = urlsafe_b64decode(cursor.encode("ascii")).decode().partition(" ")
+        if space and date.fromisoformat(day).isoformat() == day:
+            return day, model
+    except ValueError:
+        pass
+    raise INVALID_REQUEST(f"`cursor` is {cursor[:64]!r}, which no page gave; send its `next_cursor`", param="cursor")

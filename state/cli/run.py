@@ -1,0 +1,96 @@
+"""Runs one command: what reads is shown; what changes something leaves a line in `acts`, also where it is refused."""
+
+from __future__ import annotations
+
+import logging
+from argparse import Namespace
+from pathlib import Path
+
+from sqlalchemy import Connection, inspect
+
+from contract.errors import ApiError, without_text
+from state.accounts import acts
+from state.database.base import Database, connect, migrate, open_database
+from state.database.tables import acts as acts_table
+from state.open import default_database, is_shared
+
+log = logging.getLogger(f"parlance.{__name__}")
+
+
+async def run(options: Namespace, words: str, home: Path, url: str | None) -> None:
+    """Runs what the parser has chosen, then prints its text. `words` are those of the command.
+
+    `act` and `reading` are functions over one transaction, and `report` over several. An act whose options of
+    `shows_without` are all missing only reads.
+    """
+    address = url or default_database(home)
+    if "migrate_to" in options:
+        answer = await _migrate(address, options.migrate_to, words)
+    else:
+        database = await open_database(address, upgrade=not is_shared(address))
+        try:
+            answer = await _answer(database, options, words, home)
+        finally:
+            await database.close()
+    if answer:
+        print(answer)
+
+
+async def _answer(database: Database, options: Namespace, words: str, home: Path) -> str:
+    if "report" in options:
+        report: str = await options.report(database, options)
+        return report
+    if "reading" in options:
+        return await database.run(lambda connection: str(options.reading(connection, options, home)))
+    if not any(getattr(options, name) for name in getattr(options, "shows_without", ("act",))):
+        return await database.run(lambda connection: str(options.act(connection, options, home)))
+
+    def act(connection: Connection) -> str:
+        text: str = options.act(connection, options, home)
+        acts.record(connection, words, f"done: {text}")
+        return text
+
+    try:
+        return await database.run(act)
+    except Exception as error:
+        await _record(database, words, _refusal(error))
+        raise
+
+
+async def _migrate(address: str, revision: str, words: str) -> str:
+    try:
+        answer = f"the schema is at {await migrate(address, revision)}"
+    except Exception as error:
+        await _record_afterwards(address, words, _refusal(error))
+        raise
+    await _record_afterwards(address, words, f"done: {answer}")
+    return answer
+
+
+def _refusal(error: Exception) -> str:
+    if isinstance(error, ApiError):
+        return f"refused: {error.message}"
+    return f"refused: {error if isinstance(error, ValueError | OSError) else type(error).__name__}"
+
+
+async def _record_afterwards(address: str, words: str, result: str) -> None:
+    try:
+        database = connect(address)
+    except ValueError:  # an address of another kind, as was said already
+        return
+    await _record(database, words, result)
+    await database.close()
+
+
+async def _record(database: Database, words: str, result: str) -> None:
+    """In a transaction of its own. A database that does not answer cannot record that either."""
+
+    def record(connection: Connection) -> None:
+        # Schemas of older revisions have no acts.
+        if inspect(connection).has_table(acts_table.name):
+            acts.record(connection, words, result)
+
+    try:
+        await database.run(record)
+    except Exception as error:
+        log.debug("could not record an act: %s", without_text(error))
