@@ -27,7 +27,7 @@ ROOMS = (
     "text",
 )
 FILES = 353
-"""What came last: metrics six (table, counters, way to Ray, agent of a node, report of an ingress, size of fork servers),
+"""What came last: metrics six (table, counters, way to Ray, agent of a node, report of an ingress, fork servers' size),
 health one, usage of clients two, months of budgets one, acts and the programs that write them four with their step."""
 LONGEST_FILE = 250
 LONGEST_FUNCTION = 43
