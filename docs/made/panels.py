@@ -150,6 +150,12 @@ ENGINES = Row(
             "Calls at work, and how many the running replicas could work on.",
         ),
         Panel(
+            "Stalls so far",
+            "none",
+            (Query(f"{total(t.ENGINE_STALLS, 'engine')} or on () vector(0)", "{{engine}}"),),
+            "Replicas that had work and finished nothing. They are replaced.",
+        ),
+        Panel(
             "Fork servers",
             "bytes",
             (Query(now(t.FORK_SERVER, how="max"), "memory"),),
