@@ -144,3 +144,6 @@ ENGINE_START = _histogram(
     ("engine",),
     "How long a replica took to load its model, told by the replica itself.",
 )
+SPANS_LOST = _counter(
+    "parlance_spans_lost", (), "Spans that no collector took: it was away, slow or failing, or too many came at once."
+)

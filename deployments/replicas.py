@@ -11,21 +11,25 @@ import inspect
 import logging
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, aclosing, contextmanager, nullcontext
 from functools import wraps
 from typing import Any, TypeVar
 
 from autoscaling.exporter import RayInstruments
+from autoscaling.observation import HEADERS_VARIABLES, Observation
+from autoscaling.ray_internals.logs import flush_logs, join_serve_logs
 from autoscaling.ray_internals.replica import keep_replica_port_local
 from contract.catalog import DecisionModel, Model
 from contract.chat.engine import ChatBatch, ChatEngine
 from contract.decisions.engine import DecisionEngine
 from contract.decisions.questions import Preset
 from contract.embeddings import EmbeddingsEngine
+from contract.errors import ApiError
 from contract.rerank import RerankEngine
 from contract.speech.engine import SpeechEngine
-from contract.telemetry import ENGINE_START
+from contract.telemetry import ENGINE_START, SPANS_LOST
+from contract.tracing import CANCELLED, INFERENCE, NAMES, RequestNames
 from contract.transcription.engine import TranscriptionEngine
 from contract.voice_design.engine import VoiceDesignEngine
 
@@ -55,18 +59,24 @@ class Replica:
     The constructor blocks until the model can answer, so that a running replica is a warm one.
     """
 
+    _observation = Observation()
+
     def __init__(self, model: Model) -> None:
         import models
 
+        join_serve_logs(os.environ)
+        instruments = RayInstruments([ENGINE_START, SPANS_LOST])
+        self._observation = Observation.of_environment(os.environ, model.deployment, instruments)
         for name in list(os.environ):
-            if name in INGRESS_SECRETS or name.startswith(STORE_PREFIX):
+            if name in (*INGRESS_SECRETS, *HEADERS_VARIABLES) or name.startswith(STORE_PREFIX):
                 del os.environ[name]
         keep_replica_port_local()
+        self._engine = model.deployment
         started = time.perf_counter()
         self._adapter: Any = models.load(model)
         self.load_s = time.perf_counter() - started
         log.info("loaded %s in %.1f s", model.id, self.load_s)
-        RayInstruments([ENGINE_START])(ENGINE_START, (model.deployment,), self.load_s)
+        instruments(ENGINE_START, (model.deployment,), self.load_s)
 
     async def warm(self) -> float:
         """Does nothing but exist: a queued call wakes an engine at zero. Returns the seconds that loading took."""
@@ -74,11 +84,42 @@ class Replica:
 
     async def check_health(self) -> None:
         """Called by Serve; raises when the engine is dead or makes no progress."""
+        flush_logs()
         await self._adapter.check_health()
+
+    def part_of(self, names: RequestNames | None, method: str) -> AbstractContextManager[None]:
+        """Makes the block known in logs and traces as a part of the request that `names` names, if anything does."""
+        return nullcontext() if names is None else self._told(names, method)
+
+    @contextmanager
+    def _told(self, names: RequestNames, method: str) -> Iterator[None]:
+        NAMES.set(names)
+        tracer, parent = self._observation.tracer, names.span
+        if not (tracer and parent and parent.is_sampled):
+            yield
+            return
+        attributes = {"parlance.engine": self._engine, "parlance.method": method}
+        began_s = time.perf_counter()
+        try:
+            yield
+        except BaseException as error:
+            attributes["parlance.error"] = _error_name(error)
+            raise
+        finally:
+            tracer.record(parent.child(), parent, INFERENCE, began_s, time.perf_counter(), attributes)
 
     def __del__(self) -> None:
         if adapter := getattr(self, "_adapter", None):
             adapter.close()
+        if tracer := self._observation.tracer:
+            tracer.close()
+
+
+def _error_name(error: BaseException) -> str:
+    """A code or the name of a class; who leaves cancels, which is no `Exception`."""
+    if isinstance(error, ApiError):
+        return error.fault.code
+    return type(error).__name__ if isinstance(error, Exception) else CANCELLED
 
 
 def answers(protocol: type) -> Callable[[T], T]:
@@ -100,8 +141,9 @@ def _answer(method: Callable[..., Any]) -> Callable[..., Any]:
     name = method.__name__
 
     @wraps(method)
-    async def answer(self: Replica, job: Any) -> Any:
-        return await getattr(self._adapter, name)(job)
+    async def answer(self: Replica, job: Any, names: RequestNames | None = None) -> Any:
+        with self.part_of(names, name):
+            return await getattr(self._adapter, name)(job)
 
     return answer
 
@@ -110,10 +152,11 @@ def _stream(method: Callable[..., Any], through: Callable[[Items], Items] = lamb
     name = method.__name__
 
     @wraps(method)
-    async def stream(self: Replica, job: Any) -> AsyncGenerator[Any, None]:
-        async with aclosing(through(getattr(self._adapter, name)(job))) as items:
-            async for item in items:
-                yield item
+    async def stream(self: Replica, job: Any, names: RequestNames | None = None) -> AsyncGenerator[Any, None]:
+        with self.part_of(names, name):
+            async with aclosing(through(getattr(self._adapter, name)(job))) as items:
+                async for item in items:
+                    yield item
 
     return stream
 
