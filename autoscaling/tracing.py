@@ -42,7 +42,7 @@ FLUSH_S = 3.0
 Attributes = Mapping[str, str | int | float | bool]
 
 
-class _Counted(SpanExporter):
+class _CountingExporter(SpanExporter):
     """An exporter that tells how many spans it could not get rid of. Called by one thread.
 
     Attributes:
@@ -101,17 +101,17 @@ class Tracer:
         if str(resource.attributes["service.name"]).startswith("unknown_service"):
             resource = resource.merge(Resource({"service.name": "parlance"}))
         self._ids = _Ids()
-        provider = TracerProvider(resource=resource, shutdown_on_exit=False, id_generator=self._ids)
-        self._exporter, self._lost = _Counted(exporter, lost), lost
+        self._provider = TracerProvider(resource=resource, shutdown_on_exit=False, id_generator=self._ids)
+        self._exporter, self._lost = _CountingExporter(exporter, lost), lost
         self._processor = BatchSpanProcessor(self._exporter, max_queue_size=MOST_WAITING)
-        provider.add_span_processor(self._processor)
-        self._sampler, self._tracer = provider.sampler, provider.get_tracer("parlance", VERSION)
+        self._provider.add_span_processor(self._processor)
+        self._tracer = self._provider.get_tracer("parlance", VERSION)
         self._begun = 0
 
     def begin(self, parent: TraceContext | None) -> TraceContext:
         """The span of a request: in the trace that it names, else in a new one."""
         trace_id = parent.trace_id if parent else secrets.token_hex(16)
-        decision = self._sampler.should_sample(_around(parent, is_remote=True), int(trace_id, 16), "").decision
+        decision = self._provider.sampler.should_sample(_around(parent, is_remote=True), int(trace_id, 16), "").decision
         is_random = parent.flags & RANDOM if parent else RANDOM
         is_sampled = SAMPLED if decision is Decision.RECORD_AND_SAMPLE else 0
         return TraceContext(trace_id, new_span_id(), is_random | is_sampled, parent.state if parent else "")

@@ -89,10 +89,10 @@ class Replica:
 
     def part_of(self, names: RequestNames | None, method: str) -> AbstractContextManager[None]:
         """Makes the block known in logs and traces as a part of the request that `names` names, if anything does."""
-        return nullcontext() if names is None else self._told(names, method)
+        return nullcontext() if names is None else self._observed(names, method)
 
     @contextmanager
-    def _told(self, names: RequestNames, method: str) -> Iterator[None]:
+    def _observed(self, names: RequestNames, method: str) -> Iterator[None]:
         NAMES.set(names)
         tracer, parent = self._observation.tracer, names.span
         if not (tracer and parent and parent.is_sampled):

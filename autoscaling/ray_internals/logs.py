@@ -30,7 +30,7 @@ def logging_config(environ: Mapping[str, str]) -> dict[str, Any]:
 def join_serve_logs(environ: Mapping[str, str]) -> None:
     """Called in each replica's constructor. Does nothing where Serve has set up no log for this process."""
     serves, ours = logging.getLogger(SERVES), logging.getLogger(OURS)
-    buffer = next((one for one in serves.handlers if isinstance(one, logging.handlers.MemoryHandler)), None)
+    buffer = next((h for h in serves.handlers if isinstance(h, logging.handlers.MemoryHandler)), None)
     if buffer is None or buffer.target is None:
         return
     buffer.flushLevel = logging.WARNING

@@ -91,6 +91,7 @@ class TraceMiddleware:
         self.app = app
         self.service = service
         self._cors = Cors(service.allowed_origins) if service.allowed_origins else None
+        self._tells_of_each = service.observation.is_on
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request."""
@@ -100,14 +101,14 @@ class TraceMiddleware:
         trace = Trace(self.service, error_shape(scope["path"]))
         scope["trace"] = trace
         named = [header for header in scope["headers"] if header[0] in TRACE_HEADERS]
-        if named or self.service.observation.is_on:
+        if named or self._tells_of_each:
             traces.begin(trace, named)
         reply = _ReplySender(scope, trace, send, self._cors)
         try:
             await self._answer(scope, receive, reply, trace)
         finally:
             outcome = _tell(trace, is_whole=reply.has_ended)
-            if self.service.observation.is_on:
+            if self._tells_of_each:
                 traces.end(trace, scope, reply.status, outcome)
 
     async def _answer(self, scope: Scope, receive: Receive, reply: _ReplySender, trace: Trace) -> None:

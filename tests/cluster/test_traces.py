@@ -1,0 +1,174 @@
+"""Traces of the real graph, through HAProxy, ingress and an engine's process, to a collector; and its lines of JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from contract.tracing import INFERENCE, LOAD_MODEL, LOAD_START, Stage
+from tests.cluster.conftest import ROOT, Server, eventually, run_state
+from tests.cluster.traced import NAME
+from tests.collector import Collector, SentSpan, collecting
+
+pytestmark = pytest.mark.cluster
+
+REQUESTS = 2000
+AT_ONCE = 8
+TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
+BODY = {"model": "obedient", "messages": [{"role": "user", "content": "say umbrella"}]}
+
+
+@dataclass
+class Traced:
+    """The traced graph, and what its collector has."""
+
+    url: str
+    key: str
+    collector: Collector
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"authorization": f"Bearer {self.key}"}
+
+    def chat(self, **headers: str) -> httpx.Response:
+        url = f"{self.url}/v1/chat/completions"
+        return httpx.post(url, json=BODY, headers=self.headers | headers, timeout=120)
+
+    def trace(self, trace_id: str, count: int) -> list[SentSpan]:
+        """The spans of a trace, once there are `count`."""
+
+        def spans() -> list[SentSpan]:
+            return [span for span in self.collector.spans if span.trace_id == trace_id]
+
+        eventually(lambda: len(spans()) >= count, 60, f"{trace_id}: {[span.name for span in spans()]}")
+        return spans()
+
+
+@pytest.fixture(scope="module")
+def traced(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Traced]:
+    home = tmp_path_factory.mktemp("traced")
+    env = os.environ | server.token | {"PARLANCE_HOME": str(home), "PARLANCE_LOG_FORMAT": "json"}
+    run_state(env, "migrate")
+    run_state(env, "org", "create", "acme", "--plan", "enterprise")
+    key = run_state(env, "key", "create", "--org", "acme", "--scopes", "chat")
+    with collecting() as collector:
+        _control(env, "up", str(home), collector.address)
+        made = Traced(f"{server.url}/{NAME}", key, collector)
+        eventually(lambda: httpx.get(f"{made.url}/healthz").status_code == 200, 60, "the traced graph never answered")
+        yield made
+        _control(env, "down")
+
+
+def _control(env: dict[str, str], *arguments: str) -> None:
+    command = [sys.executable, "-m", "tests.cluster.traced", *arguments]
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_cold_start_is_a_span_with_its_phases(traced: Traced) -> None:
+    reply = traced.chat(traceparent=f"00-{TRACE_ID}-00f067aa0ba902b7-01", tracestate="vendor=1")
+    assert reply.status_code == 200
+    spans = traced.trace(TRACE_ID, 10)
+    by_name = {span.name: span for span in spans}
+    operation = by_name["chat obedient"]
+    assert reply.headers["traceparent"] == f"00-{TRACE_ID}-{operation.span_id}-01"
+    assert reply.headers["tracestate"] == "vendor=1"
+    assert operation.parent_id == "00f067aa0ba902b7"
+    load = by_name[Stage.LOAD]
+    assert load.parent_id == operation.span_id
+    for phase in (LOAD_START, LOAD_MODEL):
+        assert by_name[phase].parent_id == load.span_id
+    assert by_name[LOAD_START].duration_s + by_name[LOAD_MODEL].duration_s == pytest.approx(load.duration_s)
+    inference, engine = by_name[INFERENCE], by_name[Stage.ENGINE]
+    assert (inference.role, inference.parent_id) == ("chat-obedient", engine.span_id)
+    assert engine.began_s <= inference.began_s <= inference.ended_s <= engine.ended_s
+
+
+def test_the_stages_of_a_request_are_its_time(traced: Traced) -> None:
+    traced.chat()
+    walls = asyncio.run(_many(traced))
+    assert len(walls) == REQUESTS
+    eventually(lambda: traced.collector.spans and len(_operations(traced)) > REQUESTS, 60, "spans are missing")
+    eventually(lambda: _children(traced)[1] >= REQUESTS, 60, "spans of the engine are missing")
+    children, _ = _children(traced)
+    operations = {operation.trace_id: operation for operation in _operations(traced)}
+    fitting = 0
+    for trace_id, wall_s in walls.items():
+        operation = operations[trace_id]
+        total_s = sum(span.duration_s for span in children[operation.span_id])
+        assert operation.duration_s <= wall_s, "longer than its client saw"
+        fitting += abs(total_s - operation.duration_s) <= 0.05 * operation.duration_s
+    assert fitting >= 0.99 * REQUESTS
+    shares = sorted(operations[trace_id].duration_s / wall_s for trace_id, wall_s in walls.items())
+    print(f"of the client's time, the operation is {shares[len(shares) // 2]:.3f} (median)")
+
+
+def test_lines_of_the_log_are_json_and_name_the_request(traced: Traced, server: Server) -> None:
+    reply = traced.chat(traceparent=f"00-{'ab' * 16}-00f067aa0ba902b7-01")
+    request_id = reply.headers["x-request-id"]
+
+    def lines() -> list[dict[str, Any]]:
+        return [line for line in _lines("traced") if line.get("request_id") == request_id]
+
+    eventually(lambda: len({line["deployment"] for line in lines()}) == 2, 30, "no lines of both processes")
+    assert {line["trace_id"] for line in lines()} == {"ab" * 16}
+    (access,) = [line for line in lines() if "http.route" in line]
+    assert access["http.route"] == "/v1/chat/completions"
+    assert access["http.response.status_code"] == 200
+    assert access["parlance.model"] == "obedient"
+    assert access["parlance.engine_s"] > 0
+    assert "umbrella" not in json.dumps(lines())
+
+
+def test_no_collector_is_waited_for(traced: Traced) -> None:
+    traced.collector.may_answer.clear()
+    for _ in range(20):
+        assert traced.chat().status_code == 200
+    traced.collector.may_answer.set()
+
+
+async def _many(traced: Traced) -> dict[str, float]:
+    """Seconds that each request took for its client, by its trace."""
+    walls: dict[str, float] = {}
+    limits = httpx.Limits(max_connections=AT_ONCE)
+    async with httpx.AsyncClient(headers=traced.headers, limits=limits, timeout=60) as client:
+
+        async def chats() -> None:
+            for _ in range(REQUESTS // AT_ONCE):
+                began_s = time.perf_counter()
+                reply = await client.post(f"{traced.url}/v1/chat/completions", json=BODY)
+                wall_s = time.perf_counter() - began_s
+                assert reply.status_code == 200
+                walls[reply.headers["traceparent"].split("-")[1]] = wall_s
+
+        await asyncio.gather(*(chats() for _ in range(AT_ONCE)))
+    return walls
+
+
+def _operations(traced: Traced) -> list[SentSpan]:
+    return [span for span in traced.collector.spans if "gen_ai.operation.name" in span.attributes]
+
+
+def _children(traced: Traced) -> tuple[dict[str, list[SentSpan]], int]:
+    """Spans by their parent, and how many the engine has told."""
+    children: dict[str, list[SentSpan]] = defaultdict(list)
+    for span in traced.collector.spans:
+        children[span.parent_id].append(span)
+    return children, Counter(span.name for span in traced.collector.spans)[INFERENCE]
+
+
+def _lines(app: str) -> list[dict[str, Any]]:
+    logs = Path("/tmp/ray/session_latest/logs/serve").glob(f"replica_{app}_*.log")
+    return [json.loads(line) for log in logs for line in log.read_text("utf-8").splitlines() if line.startswith("{")]
