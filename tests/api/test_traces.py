@@ -111,7 +111,8 @@ def parent_id(span: ReadableSpan) -> int | None:
 
 
 def seconds(span: ReadableSpan) -> float:
-    assert span.start_time and span.end_time
+    assert span.start_time
+    assert span.end_time
     return (span.end_time - span.start_time) / 1e9
 
 

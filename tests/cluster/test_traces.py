@@ -30,21 +30,21 @@ TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
 BODY = {"model": "obedient", "messages": [{"role": "user", "content": "say umbrella"}]}
 
 
+def bearer(key: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {key}"}
+
+
 @dataclass
 class Traced:
-    """The traced graph, and what its collector has."""
+    """The traced graph, and what its collector has. Each of the keys has a rate of its own."""
 
     url: str
-    key: str
+    keys: list[str]
     collector: Collector
-
-    @property
-    def headers(self) -> dict[str, str]:
-        return {"authorization": f"Bearer {self.key}"}
 
     def chat(self, **headers: str) -> httpx.Response:
         url = f"{self.url}/v1/chat/completions"
-        return httpx.post(url, json=BODY, headers=self.headers | headers, timeout=120)
+        return httpx.post(url, json=BODY, headers=bearer(self.keys[-1]) | headers, timeout=120)
 
     def trace(self, trace_id: str, count: int) -> list[SentSpan]:
         """The spans of a trace, once there are `count`."""
@@ -62,10 +62,10 @@ def traced(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     env = os.environ | server.token | {"PARLANCE_HOME": str(home), "PARLANCE_LOG_FORMAT": "json"}
     run_state(env, "migrate")
     run_state(env, "org", "create", "acme", "--plan", "enterprise")
-    key = run_state(env, "key", "create", "--org", "acme", "--scopes", "chat")
+    keys = [run_state(env, "key", "create", "--org", "acme", "--scopes", "chat") for _ in range(AT_ONCE + 1)]
     with collecting() as collector:
         _control(env, "up", str(home), collector.address)
-        made = Traced(f"{server.url}/{NAME}", key, collector)
+        made = Traced(f"{server.url}/{NAME}", keys, collector)
         eventually(lambda: httpx.get(f"{made.url}/healthz").status_code == 200, 60, "the traced graph never answered")
         yield made
         _control(env, "down")
@@ -142,18 +142,17 @@ def test_no_collector_is_waited_for(traced: Traced) -> None:
 async def _many(traced: Traced) -> dict[str, float]:
     """Seconds that each request took for its client, by its trace."""
     walls: dict[str, float] = {}
-    limits = httpx.Limits(max_connections=AT_ONCE)
-    async with httpx.AsyncClient(headers=traced.headers, limits=limits, timeout=60) as client:
+    async with httpx.AsyncClient(timeout=60) as client:
 
-        async def chats() -> None:
+        async def chats(key: str) -> None:
             for _ in range(REQUESTS // AT_ONCE):
                 began_s = time.perf_counter()
-                reply = await client.post(f"{traced.url}/v1/chat/completions", json=BODY)
+                reply = await client.post(f"{traced.url}/v1/chat/completions", json=BODY, headers=bearer(key))
                 wall_s = time.perf_counter() - began_s
                 assert reply.status_code == 200
                 walls[reply.headers["traceparent"].split("-")[1]] = wall_s
 
-        await asyncio.gather(*(chats() for _ in range(AT_ONCE)))
+        await asyncio.gather(*(chats(key) for key in traced.keys[:AT_ONCE]))
     return walls
 
 
