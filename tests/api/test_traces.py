@@ -18,7 +18,11 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from autoscaling.observation import Observation
 from autoscaling.tracing import Tracer
+from contract.access import Scope
+from contract.telemetry import Outcome
 from contract.tracing import ATTRIBUTES, INFERENCE, SPANS, USAGE_PREFIX, Stage, incoming
+from deployments.ingress import traces
+from deployments.ingress.context import Trace
 from state import State
 from tests.api.asgi import Answer, ask
 from tests.api.conftest import Api, app_over, serving
@@ -47,6 +51,9 @@ BAD = {
     "10 MB": b"0" * 10_000_000,
     "10 MB of a later version": b"01" + CALLER[2:].encode() + b"-" + b"0" * 10_000_000,
 }
+
+
+CHAT = {"model": "obedient", "messages": [{"role": "user", "content": "say hello"}]}
 
 
 class Traced:
@@ -118,7 +125,7 @@ def seconds(span: ReadableSpan) -> float:
 
 async def sent(api: Api, *headers: tuple[bytes, bytes]) -> Answer:
     """A chat with just these headers beside the key."""
-    body = json.dumps({"model": "obedient", "messages": [{"role": "user", "content": "say hello"}]}).encode()
+    body = json.dumps(CHAT).encode()
     key = (b"authorization", f"Bearer {api.everything}".encode())
     return await ask(app_over(api.service), "POST", "/v1/chat/completions", [key, *headers], body)
 
@@ -338,11 +345,6 @@ async def test_a_load_whose_phases_nobody_knows_has_none(traced: Traced) -> None
 
 def trace_of_load(traced: Traced, model_s: float) -> None:
     """Tells of a request that waited for a cold engine."""
-    from contract.access import Scope
-    from contract.telemetry import Outcome
-    from deployments.ingress import traces
-    from deployments.ingress.context import Trace
-
     trace = Trace(traced.api.service, scope=Scope.CHAT)
     traces.begin(trace, [])
     stages = trace.timings.stages
