@@ -246,11 +246,20 @@ async def test_of_two_traceparents_none_counts(traced: Traced) -> None:
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(parent=st.binary(max_size=80), state=st.binary(max_size=80))
+@given(
+    parent=st.binary(max_size=80) | st.just(CALLER.encode()),
+    state=st.binary(max_size=80) | st.text("a=1, @\t", max_size=80).map(str.encode),
+)
 async def test_any_bytes_are_answered(traced: Traced, parent: bytes, state: bytes) -> None:
     reply = await sent(traced.api, (b"traceparent", parent), (b"tracestate", state))
     assert reply.status == 200
     assert incoming([(b"traceparent", reply.headers["traceparent"].encode())])
+
+
+def test_a_tracestate_is_read_at_once_whatever_it_is() -> None:
+    """Texts at which patterns with repetitions inside repetitions never end; a test that takes seconds has failed."""
+    for state in (b" ," * 250, b"\t," * 200 + b"=", b"a=" + b" x" * 250, (b"a= b ," * 80) + b"\xff", b" " * 511 + b"="):
+        assert incoming([(b"traceparent", CALLER.encode()), (b"tracestate", state)])
 
 
 async def test_a_later_version_is_read_as_far_as_it_is_known(traced: Traced) -> None:
