@@ -20,16 +20,9 @@ from contract.access import Scope
 CONVENTIONS = "semantic-conventions-genai v0.1.0"
 """What the names of attributes and operations follow. Its status is `Development`: names may still change."""
 
-OPERATIONS: Mapping[Scope, str] = {
-    Scope.CHAT: "chat",
-    Scope.EMBEDDINGS: "embeddings",
-    Scope.RERANK: "rerank",
-    Scope.SPEECH: "text_to_speech",
-    Scope.TRANSCRIBE: "speech_to_text",
-    Scope.DECISIONS: "decide",
-    Scope.MCP: "mcp",
-}
-"""`gen_ai.operation.name` of what needs a scope. The convention has no word for the last five, and allows others."""
+OPERATIONS: Mapping[Scope, str] = {Scope.SPEECH: "text_to_speech", Scope.TRANSCRIBE: "speech_to_text"}
+"""`gen_ai.operation.name` of what needs a scope, where that is not the scope's own name, such as `chat`. The convention
+allows names beside its own."""
 
 ROUTE_OPERATIONS: Mapping[str, str] = {"/completions": "text_completion"}
 """The same for routes, without `/v1`, that are another operation than their scope says."""

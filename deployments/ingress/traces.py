@@ -110,7 +110,7 @@ def _generation(trace: Trace, stages: Stages, about: dict[str, Any]) -> Iterator
     """Attributes of the convention for generative AI."""
     assert trace.scope
     route = about["http.route"].removeprefix("/v1")
-    yield "gen_ai.operation.name", ROUTE_OPERATIONS.get(route, OPERATIONS[trace.scope])
+    yield "gen_ai.operation.name", ROUTE_OPERATIONS.get(route) or OPERATIONS.get(trace.scope, str(trace.scope))
     yield "gen_ai.provider.name", "parlance"
     if trace.model:
         yield "gen_ai.request.model", trace.model.id
