@@ -88,8 +88,10 @@ def collecting() -> Iterator[Collector]:
     serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     serving.start()
     collector.address = f"http://127.0.0.1:{server.server_address[1]}"
-    yield collector
-    collector.may_answer.set()
-    server.shutdown()
-    serving.join()
-    server.server_close()
+    try:
+        yield collector
+    finally:
+        collector.may_answer.set()
+        server.shutdown()
+        serving.join()
+        server.server_close()
