@@ -46,6 +46,7 @@ def begin(trace: Trace, headers: Iterable[tuple[bytes, bytes]]) -> None:
 
 def end(trace: Trace, scope: Scope, status: int, outcome: Outcome) -> None:
     """Tells of a request that is over, and whose `status` is 0 where none went out."""
+    ended_s = time.perf_counter()
     about = {
         "http.request.method": scope["method"],
         "http.route": _route(scope),
@@ -55,7 +56,7 @@ def end(trace: Trace, scope: Scope, status: int, outcome: Outcome) -> None:
     if trace.service.observation.has_access_log:
         _log(trace, about)
     if trace.scope and trace.timings.stages:
-        _record(trace, trace.timings.stages, about, has_failed=outcome is Outcome.FAILED)
+        _record(trace, trace.timings.stages, about, ended_s, has_failed=outcome is Outcome.FAILED)
 
 
 def _route(scope: Scope) -> str:
@@ -73,10 +74,9 @@ def _log(trace: Trace, about: dict[str, Any]) -> None:
     log.info("%s %s, ms: %s", line, model, times, extra=about | fields)
 
 
-def _record(trace: Trace, stages: Stages, about: dict[str, Any], *, has_failed: bool) -> None:
+def _record(trace: Trace, stages: Stages, about: dict[str, Any], ended_s: float, *, has_failed: bool) -> None:
     tracer = trace.service.observation.tracer
     assert tracer
-    ended_s = time.perf_counter()
     attributes = about | dict(_generation(trace, stages, about)) | {"parlance.request_id": trace.request_id}
     name = " ".join(filter(None, (attributes["gen_ai.operation.name"], attributes.get("gen_ai.request.model"))))
     operation = stages.operation
