@@ -19,7 +19,7 @@ OURS = "parlance"
 SERVES = "ray.serve"
 
 TO_STDERR = "RAY_LOG_TO_STDERR"
-"""Ray's own variable, for containers: with `1` its processes write to standard error. Serve's files are written, too."""
+"""Ray's own variable, for containers: with `1` its processes write to standard error. Serve's files are written too."""
 
 
 def logging_config(environ: Mapping[str, str]) -> dict[str, Any]:
