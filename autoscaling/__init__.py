@@ -8,6 +8,8 @@ router.py       the request router that feeds the view and refuses when every sl
 waking.py     how an engine at zero is woken
 metrics.py      what a process counts and measures
 exporter.py     how Ray gets it, for Prometheus
+observation.py  what a process tells of single requests, as its environment says: traces, logs
+tracing.py      how spans get to a collector; imported only where they are wanted
 watch.py        starting or failed? Serve is queried by one poller, only while somebody waits for a cold engine
 deployment.py   a stanza's `serving` as Serve's deployment options, checked by Ray
 ray_internals/  names of Ray that are not public: what we change and what we call

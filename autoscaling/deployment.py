@@ -24,6 +24,7 @@ from ray.runtime_env import RuntimeEnv
 from ray.serve.config import RequestRouterConfig
 from ray.serve.schema import DeploymentSchema
 
+from autoscaling.ray_internals.logs import logging_config
 from contract.catalog import Model, Serving
 
 ROOT = Path(__file__).parent.parent
@@ -126,6 +127,7 @@ def _defaults(serving: Serving) -> dict[str, Any]:
         "graceful_shutdown_timeout_s": DRAIN_S,
         "health_check_period_s": HEALTH_PERIOD_S,
         "health_check_timeout_s": HEALTH_TIMEOUT_S,
+        "logging_config": logging_config(os.environ),
     }
 
 

@@ -15,6 +15,7 @@ from typing import Any, Protocol, Self, TypeVar
 from autoscaling import views
 from contract.errors import UPSTREAM_TIMEOUT
 from contract.telemetry import EngineState
+from contract.tracing import RequestNames, Stage, Stages
 
 J = TypeVar("J")
 R = TypeVar("R")
@@ -38,12 +39,19 @@ class Timings:
 
     Attributes:
         has_begun: whether the last call has gone out to a replica.
+        stages: when each began, where spans are made of them.
     """
 
     queue: float = 0.0
     load: float = 0.0
     engine: float = 0.0
     has_begun: bool = False
+    stages: Stages | None = None
+
+    def enter(self, stage: Stage, engine: str = "") -> None:
+        """Begins a stage of the request."""
+        if self.stages:
+            self.stages.enter(stage, engine)
 
     @contextmanager
     def measured(self) -> Iterator[Callable[[], None]]:
@@ -56,6 +64,7 @@ class Timings:
         def sent() -> None:
             self.has_begun = True
             self.queue = queued + time.perf_counter() - started
+            self.enter(Stage.ENGINE)
 
         def count() -> None:
             self.engine = before + time.perf_counter() - started - (self.queue - queued)
@@ -65,6 +74,7 @@ class Timings:
             yield count
         finally:
             count()
+            self.enter(Stage.SETTLE)
 
 
 class Deadline:
@@ -138,10 +148,19 @@ class EngineView:
 
 @dataclass(frozen=True, slots=True)
 class CallContext:
-    """What goes with a call beside its job: whose it is, and the stopwatch that it fills."""
+    """What goes with a call beside its job: whose it is, the stopwatch that it fills, and by what others know it."""
 
     owner: str = NOBODY
     timings: Timings = field(default_factory=Timings)
+    names: RequestNames | None = None
+
+    @property
+    def carried(self) -> tuple[RequestNames, ...]:
+        """What a replica is given after the job, for its logs and its span: that is a child of the stage to come."""
+        if self.names is None:
+            return ()
+        stages = self.timings.stages
+        return (RequestNames(self.names.request_id, stages.upcoming) if stages else self.names,)
 
 
 class Engine(Protocol):

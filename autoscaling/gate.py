@@ -36,6 +36,7 @@ from concurrency.fairness import QueueFull
 from contract.catalog import Serving
 from contract.errors import BUSY, ENGINE_FAILED, UPSTREAM_ERROR, UPSTREAM_TIMEOUT, ApiError, without_text
 from contract.telemetry import FIRST_OUTPUT, LOAD, QUEUE, EngineState
+from contract.tracing import Stage
 
 log = logging.getLogger(f"parlance.{__name__}")
 
@@ -121,7 +122,7 @@ class Gate:
         left_s = await self._take_slot(context)
         try:
             with context.timings.measured(), closing(Deadline()) as deadline, deadline.of(left_s):
-                answer: R = await self._method(method.__name__).remote(job)
+                answer: R = await self._method(method.__name__).remote(job, *context.carried)
                 return answer
         except Exception as error:
             raise self._failed(error) from None
@@ -137,7 +138,7 @@ class Gate:
         has_begun = False
         try:
             with context.timings.measured() as count, closing(Deadline()) as deadline:
-                response = self._stream_method(method.__name__).remote(job)
+                response = self._stream_method(method.__name__).remote(job, *context.carried)
                 try:
                     while True:
                         with deadline.of(left_s):
@@ -171,6 +172,7 @@ class Gate:
         """
         owner, timings = context.owner, context.timings
         started, loaded, timings.has_begun = time.perf_counter(), timings.load, False
+        timings.enter(Stage.QUEUE, self.name)
         try:
             if not (self.running() and self._queue.try_enter(owner)):
                 await self._queue.enter(owner, partial(self._enter, timings), self.serving.deadline_s)
@@ -203,11 +205,14 @@ class Gate:
         if self.running():
             return
         started = time.perf_counter()
+        timings.enter(Stage.LOAD, self.name)
         try:
             await self._waker.until_running(within_s)
         finally:
             loaded_s = time.perf_counter() - started
             timings.load += loaded_s
+            if timings.stages:
+                timings.stages.loaded(self._waker.model_s)
             self._metrics.observe(LOAD, self._labels, loaded_s)
 
     async def _enter(self, timings: Timings) -> None:

@@ -33,6 +33,9 @@ class Waker:
         watch: knows whether its start has failed.
         running: how many replicas run.
         load_s: how long a start takes, until one was measured.
+
+    Attributes:
+        model_s: how long the model of the replica that was woken last took to load, as it says; 0 where it does not.
     """
 
     def __init__(
@@ -43,6 +46,7 @@ class Waker:
         self._watch = watch
         self._running = running
         self._load_s = load_s
+        self.model_s = 0.0
         self.warming: asyncio.Task[None] | None = None
 
     @property
@@ -81,13 +85,13 @@ class Waker:
 
     async def _wake(self) -> None:
         """One queued call is what scales an engine up from zero; Serve forgets a call that is cancelled early."""
-        started = time.perf_counter()
+        started, self.model_s = time.perf_counter(), 0.0
         # Nobody waits at an engine that refuses, so this is where the failure of its start is noticed.
         watching = asyncio.create_task(self._watch.until_failed(self._name))
         try:
             warmed = self._handle.warm.remote()
             async with hurried(self._handle):
-                await warmed
+                self.model_s = await warmed
             self._load_s = time.perf_counter() - started
             await self._watch.refresh()  # forgets an earlier failure
         except (RayError, RayServeException) as error:

@@ -13,8 +13,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 FACTOR = 10.0
 """How much longer than the longest of the last operations one may take: long texts come after short ones."""
@@ -65,21 +64,9 @@ class StallDetector:
         if finished and start is not None:
             self._recent.append((self.progressed_s - start) / size)
 
-    @contextmanager
-    def watching(self, name: str = "", size: float = 1.0) -> Iterator[None]:
-        """An operation for as long as the block runs. An error finishes it, leaving it does not."""
-        operation = (name, object())
-        self.begin(operation, size)
-        finished = True
-        try:
-            yield
-        except Exception:
-            raise
-        except BaseException:
-            finished = False
-            raise
-        finally:
-            self.end(operation, finished)
+    def watching(self, name: str = "", size: float = 1.0) -> Watch:
+        """An operation for as long as a block over it runs, and again in each further block."""
+        return Watch(self, (name, object()), size)
 
     def went_on(self, at_s: float) -> None:
         """Something inside the operations went on until `at_s`, by the same clock."""
@@ -121,3 +108,18 @@ class StallDetector:
         """Raises Stalled with `message` where nothing goes on, or one operation takes longer than `each_s`."""
         if self.silence_s > self.limit_s or self.age_s > self.each_s:
             raise Stalled(message)
+
+
+class Watch:
+    """An operation that is under way within `with`. An error finishes it, leaving it does not."""
+
+    __slots__ = ("_detector", "_operation", "_size")
+
+    def __init__(self, detector: StallDetector, operation: tuple[str, object], size: float) -> None:
+        self._detector, self._operation, self._size = detector, operation, size
+
+    def __enter__(self) -> None:
+        self._detector.begin(self._operation, self._size)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._detector.end(self._operation, kind is None or issubclass(kind, Exception))

@@ -12,11 +12,13 @@ import logging
 import os
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing, nullcontext
 from functools import wraps
 from typing import Any, TypeVar
 
 from autoscaling.exporter import RayInstruments
+from autoscaling.observation import HEADERS_VARIABLES, Observation
+from autoscaling.ray_internals.logs import flush_logs, join_serve_logs
 from autoscaling.ray_internals.replica import keep_replica_port_local
 from concurrency.stalls import StallDetector, Stalled
 from contract.catalog import DecisionModel, Model
@@ -26,14 +28,13 @@ from contract.decisions.questions import Preset
 from contract.embeddings import EmbeddingsEngine
 from contract.rerank import RerankEngine
 from contract.speech.engine import SpeechEngine
-from contract.telemetry import ENGINE_STALLS, ENGINE_START
+from contract.telemetry import ENGINE_STALLS, ENGINE_START, SPANS_LOST
+from contract.tracing import RequestNames
 from contract.transcription.engine import TranscriptionEngine
 from contract.voice_design.engine import VoiceDesignEngine
 from deployments.fork_server.footprint import is_fork
 
 log = logging.getLogger(f"parlance.{__name__}")
-unbuffered = logging.getLogger("ray.serve")
-"""Serve's own, which writes errors at once. A replica that is killed takes with it what is buffered."""
 
 T = TypeVar("T", bound="type[Replica]")
 Items = AsyncGenerator[Any, None]
@@ -65,11 +66,17 @@ class Replica:
     The constructor blocks until the model can answer, so that a running replica is a warm one.
     """
 
+    _observation = Observation()
+
     def __init__(self, model: Model) -> None:
         import models
 
+        join_serve_logs(os.environ)
+        self._labels = (model.deployment,)
+        self._send = RayInstruments([ENGINE_START, ENGINE_STALLS, SPANS_LOST])
+        self._observation = Observation.of_environment(os.environ, model.deployment, self._send)
         for name in list(os.environ):
-            if name in INGRESS_SECRETS or name.startswith(STORE_PREFIX):
+            if name in (*INGRESS_SECRETS, *HEADERS_VARIABLES) or name.startswith(STORE_PREFIX):
                 del os.environ[name]
         keep_replica_port_local()
         started = time.perf_counter()
@@ -80,9 +87,7 @@ class Replica:
         least_s, most_s = (share * model.serving.deadline_s for share in SILENCES)
         self._calls = StallDetector(least_s, most_s)
         self._has_stalled = False
-        self._labels = (model.deployment,)
-        self._observe = RayInstruments([ENGINE_START, ENGINE_STALLS])
-        self._observe(ENGINE_START, (*self._labels, "fork" if is_fork() else "import"), self.load_s)
+        self._send(ENGINE_START, (*self._labels, "fork" if is_fork() else "import"), self.load_s)
 
     async def warm(self) -> float:
         """Does nothing but exist: a queued call wakes an engine at zero. Returns the seconds that loading took."""
@@ -93,6 +98,7 @@ class Replica:
 
         An adapter that judges its work by itself says in `active_s` when it was last at it; only silence since counts.
         """
+        flush_logs()
         try:
             await self._adapter.check_health()
             self._calls.went_on(getattr(self._adapter, "active_s", 0.0))
@@ -107,14 +113,20 @@ class Replica:
         """Says once of each stall why the engine will be replaced."""
         self._has_stalled = True
         calls = ", ".join(f"{count} {name}" for name, count in self._calls.at_work.items()) or "none"
-        unbuffered.error(
+        log.error(
             "%s stands still: %s; %.0f s of silence, calls: %s", *self._labels, stall, self._calls.silence_s, calls
         )
-        self._observe(ENGINE_STALLS, self._labels, 1)
+        self._send(ENGINE_STALLS, self._labels, 1)
+
+    def part_of(self, names: RequestNames | None, method: str) -> AbstractContextManager[None]:
+        """Makes the block known in logs and traces as a part of the request that `names` names, if anything does."""
+        return nullcontext() if names is None else self._observation.part_of(names, self._labels[0], method)
 
     def __del__(self) -> None:
         if adapter := getattr(self, "_adapter", None):
             adapter.close()
+        if tracer := self._observation.tracer:
+            tracer.close()
 
 
 def answers(protocol: type) -> Callable[[T], T]:
@@ -136,8 +148,8 @@ def _answer(method: Callable[..., Any]) -> Callable[..., Any]:
     name = method.__name__
 
     @wraps(method)
-    async def answer(self: Replica, job: Any) -> Any:
-        with self._calls.watching(name):
+    async def answer(self: Replica, job: Any, names: RequestNames | None = None) -> Any:
+        with self.part_of(names, name), self._calls.watching(name):
             return await getattr(self._adapter, name)(job)
 
     return answer
@@ -147,14 +159,16 @@ def _stream(method: Callable[..., Any], through: Callable[[Items], Items] = lamb
     name = method.__name__
 
     @wraps(method)
-    async def stream(self: Replica, job: Any) -> AsyncGenerator[Any, None]:
-        async with aclosing(through(getattr(self._adapter, name)(job))) as items:
-            while True:
-                with self._calls.watching(name):
-                    item = await anext(items, END)
-                if item is END:
-                    return
-                yield item
+    async def stream(self: Replica, job: Any, names: RequestNames | None = None) -> AsyncGenerator[Any, None]:
+        watch = self._calls.watching(name)
+        with self.part_of(names, name):
+            async with aclosing(through(getattr(self._adapter, name)(job))) as items:
+                while True:
+                    with watch:  # not around what takes the items: a slow reader is no fault of the engine
+                        item = await anext(items, END)
+                    if item is END:
+                        return
+                    yield item
 
     return stream
 
@@ -165,8 +179,8 @@ async def joined(source: AsyncGenerator[ChatBatch, None]) -> AsyncGenerator[Chat
     has_news, has_room = asyncio.Event(), asyncio.Event()
 
     async def take() -> None:
-        async for batch in source:
-            ready.append(batch)
+        async for item in source:
+            ready.append(item)
             has_news.set()
             if len(ready) >= MOST_JOINED:
                 has_room.clear()
@@ -177,12 +191,12 @@ async def joined(source: AsyncGenerator[ChatBatch, None]) -> AsyncGenerator[Chat
     most = 1
     try:
         while await has_news.wait() and ready:
-            batches = ready[:most]
+            items = ready[:most]
             del ready[:most]
             if not (ready or taking.done()):
                 has_news.clear()
             has_room.set()
-            yield ChatBatch.joined(batches)
+            yield ChatBatch.joined(items)
             most = MOST_JOINED
         taking.result()
     finally:

@@ -201,6 +201,7 @@ def _deploy(config: dict[str, Any], built: list[Any], http: dict[str, Any], metr
     import ray
     from ray import serve
 
+    from autoscaling.ray_internals.logs import logging_config
     from autoscaling.ray_internals.replica import LOOPBACK_ADDRESS
     from autoscaling.ray_internals.start import hurried_controller, lean_node
 
@@ -215,7 +216,8 @@ def _deploy(config: dict[str, Any], built: list[Any], http: dict[str, Any], metr
         )
     logging.getLogger("ray.serve").setLevel(logging.WARNING)
     with hurried_controller():
-        serve.start(proxy_location=config["proxy_location"], http_options=http)
+        logs = logging_config(os.environ)
+        serve.start(proxy_location=config["proxy_location"], http_options=http, logging_config=logs)
         for app, application in zip(config["applications"], built, strict=True):
             serve.run(application, name=app["name"], route_prefix=app["route_prefix"])
 

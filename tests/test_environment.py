@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from autoscaling.observation import HEADERS_VARIABLES
 from deployments.replicas import INGRESS_SECRETS, Replica
 from state.blobs.base import BLOBS_VARIABLE
 from state.keys import SECRET_VARIABLE
@@ -25,7 +26,7 @@ OF_AWS = ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN", "A
 
 
 def test_an_engine_and_what_it_starts_know_no_secret_of_the_ingress(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (*INGRESS_SECRETS, *OF_AWS):
+    for name in (*INGRESS_SECRETS, *OF_AWS, *HEADERS_VARIABLES):
         monkeypatch.setenv(name, "planted")
     monkeypatch.setattr("deployments.replicas.keep_replica_port_local", lambda: None)
     Replica(chat("obedient"))

@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from autoscaling.engine import CallContext, Engine, Timings, owner_name
 from autoscaling.metrics import Metrics
+from autoscaling.observation import Observation
 from contract.access import Caller, Scope
 from contract.body import Hold
 from contract.catalog import Catalog, Model, SpeechModel
@@ -22,6 +23,7 @@ from contract.decisions.engine import Measurement
 from contract.errors import MODEL_NOT_FOUND, Fault
 from contract.limits import EARLY_LEAVER_S, EARLY_LEAVERS, SAMPLE_IN_MEMORY_S, SAMPLES_IN_MEMORY
 from contract.speech.voices import VoiceAlias
+from contract.tracing import RequestNames
 from contract.wires import OPENAI, ErrorShape
 from deployments.ingress.draft_worker import DraftWorker
 from deployments.ingress.front.concurrency import ConcurrencyLimits, Holder
@@ -46,10 +48,9 @@ class Service:
         voice_aliases: other names that requests may use for voices.
         measurements: the last one that each decision model reported.
         concurrency: what requests hold in this process, and may hold.
-        metrics: what this process tells of its requests and engines.
+        metrics: what this process tells of its requests and engines; `observation`, of single requests.
         played: samples of fixed voices, by their names in the store. They are everybody's.
-        early_leavers: organisations whose clients have left a whole answer lately: the next ones are counted as they
-            are made.
+        early_leavers: organisations whose clients have left whole answers lately: the next are counted on the way.
     """
 
     catalog: Catalog
@@ -63,6 +64,7 @@ class Service:
     measurements: dict[str, Measurement] = field(default_factory=dict)
     concurrency: ConcurrencyLimits = field(default_factory=ConcurrencyLimits)
     metrics: Metrics = field(default_factory=Metrics)
+    observation: Observation = field(default_factory=Observation)
     played: TtlCache[str, bytes] = field(default_factory=lambda: TtlCache(SAMPLES_IN_MEMORY, SAMPLE_IN_MEMORY_S))
     early_leavers: TtlCache[int, bool] = field(default_factory=lambda: TtlCache(EARLY_LEAVERS, EARLY_LEAVER_S))
 
@@ -101,6 +103,7 @@ class Trace:
         scope: what the route demands of a key, set by admission.
         model: the first one that was picked or billed.
         fault: with which the request has failed, also where its status had gone out.
+        names: by which others know it, where a client or this process traces it or tells of it.
     """
 
     service: Service
@@ -114,6 +117,7 @@ class Trace:
     scope: Scope | None = None
     model: Model | None = None
     fault: Fault | None = None
+    names: RequestNames | None = None
 
     def begin_call(self, holder: Holder) -> None:
         """Counts the request among those of `holder` until it is over. Raises TOO_MUCH_AT_ONCE."""
@@ -192,7 +196,7 @@ class RequestContext:
     @property
     def call(self) -> CallContext:
         """What goes with every call of an engine for this request."""
-        return CallContext(self.owner, self.timings)
+        return CallContext(self.owner, self.timings, self.trace.names)
 
     @contextmanager
     def room_for(self, reply_bytes: int) -> Iterator[None]:
@@ -233,6 +237,8 @@ class RequestContext:
             estimate_micro_eur=cost,
             request_id=self.trace.request_id,
         )
+        if stages := self.trace.timings.stages:
+            stages.bills.append(reservation)
         return Account(
             reservation,
             model,

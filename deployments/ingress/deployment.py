@@ -20,6 +20,8 @@ from autoscaling.engine import Engine, Timings
 from autoscaling.exporter import RayInstruments
 from autoscaling.gate import Gate
 from autoscaling.metrics import Metrics
+from autoscaling.observation import Observation
+from autoscaling.ray_internals.logs import join_serve_logs, logging_config
 from autoscaling.ray_internals.metrics import report_only_news
 from autoscaling.ray_internals.replica import (
     bound_body_queue,
@@ -95,6 +97,7 @@ class IngressArgs(BaseModel):
             # Longer than an engine's, whose streams go through here, by what HAProxy needs to know of it.
             "graceful_shutdown_timeout_s": DRAIN_S + DEREGISTER_S,
             "ray_actor_options": {"num_cpus": self.cpus},
+            "logging_config": logging_config(os.environ),
         }
 
 
@@ -164,6 +167,7 @@ class Ingress:
     """Opens the state, puts a gate before every engine, and serves the HTTP app over both."""
 
     async def __init__(self, args: IngressArgs, catalog: Catalog, handles: dict[str, DeploymentHandle]) -> None:  # type: ignore[misc]  # Serve awaits it
+        join_serve_logs(os.environ)
         keep_replica_port_local()
         ignore_client_control_headers()
         bound_body_queue()
@@ -180,7 +184,7 @@ class Ingress:
         self._unregister_exit = run_at_exit(state.ledger.settle_open)
         app_name = serve.get_replica_context().app_name
         watch = StartWatch(app_name)
-        metrics = Metrics(RayInstruments())
+        metrics = Metrics(instruments := RayInstruments())
         engines = gates(catalog, app_name, handles, watch, metrics)
         self.service = Service(
             catalog,
@@ -193,6 +197,7 @@ class Ingress:
             catalog.voice_aliases if args.voice_aliases else {},
             concurrency=ConcurrencyLimits(args.max_ongoing_requests),
             metrics=metrics,
+            observation=Observation.of_environment(os.environ, "ingress", instruments),
         )
         if args.resume_within_s:
             await resume(catalog, engines, state, args.resume_within_s)
@@ -218,3 +223,5 @@ class Ingress:
             self._unregister_exit()
             await service.drafts.close()
             await service.state.close()
+            if tracer := service.observation.tracer:
+                await asyncio.to_thread(tracer.close)

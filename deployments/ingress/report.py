@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 
 from autoscaling.metrics import EXPORT_S, Metrics, Sample
+from autoscaling.ray_internals.logs import flush_logs
 from contract.telemetry import (
     BODY_BYTES,
     COST,
@@ -69,3 +70,4 @@ async def report_forever(service: Service) -> None:
             looks = 0
             take_bills(service, metrics)
             metrics.export(gauges(service))
+            flush_logs()

@@ -227,6 +227,13 @@ PROCESSES = Row(
             "The database has not recorded them yet.",
             width=6,
         ),
+        Panel(
+            "Spans lost so far",
+            "none",
+            (Query(f"{total(t.SPANS_LOST)} or on () vector(0)", "spans"),),
+            "The collector was away, slow or refused them.",
+            width=6,
+        ),
     ),
 )
 

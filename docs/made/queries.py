@@ -27,14 +27,18 @@ def now(metric: Metric, *by: str, how: str = "sum", **labels: str) -> str:
 
 
 def total(metric: Metric, *by: str, **labels: str) -> str:
-    """How many observations a histogram has taken so far. For processes that observe once: they have no rate."""
-    return f"sum{_by(metric, by)} ({series(metric, '_count', **labels)})"
+    """What a counter has counted so far, or how many observations a histogram has taken: what came once has no rate."""
+    return f"sum{_by(metric, by)} ({series(metric, _counted(metric), **labels)})"
 
 
 def rate(metric: Metric, *by: str, window: str = INTERVAL, **labels: str) -> str:
     """What a counter gains, or how many observations a histogram takes, in a second."""
-    suffix = "_count" if metric.kind == "histogram" else ""
-    return f"sum{_by(metric, by)} (rate({series(metric, suffix, **labels)}[{window}]))"
+    return f"sum{_by(metric, by)} (rate({series(metric, _counted(metric), **labels)}[{window}]))"
+
+
+def _counted(metric: Metric) -> str:
+    """What the name of the series that counts ends with."""
+    return "_count" if metric.kind == "histogram" else ""
 
 
 def quantile(share: float, metric: Metric, *by: str, window: str | None = INTERVAL, **labels: str) -> str:

@@ -24,9 +24,41 @@ VARIABLES = {
     "PARLANCE_OFFLINE": ("no", "`1`: nothing is fetched; weights must be here"),
     "PARLANCE_C2PA_CERTIFICATE": ("sound is not signed", "PEM of the chain that signs sound as AI-generated"),
     "PARLANCE_C2PA_KEY": ("sound is not signed", "PEM of its key"),
+    "PARLANCE_LOG_FORMAT": ("`text`", "`json`: each line of the log of ingress and engines is an object"),
+    "PARLANCE_ACCESS_LOG": ("no", "`1`: a line for each request, with its route, status, model and times"),
     "PARLANCE_IDLE_S": ("`idle_s` of each stanza", "seconds after which any idle engine stops; for trying things out"),
 }
 """Defaults and meanings. Read by operators; what the programs hand to each other is not here."""
+
+STANDARD = {
+    "OTEL_EXPORTER_OTLP_ENDPOINT": (
+        "no traces",
+        "address of a collector of OTLP over HTTP, e.g. `http://127.0.0.1:4318`",
+    ),
+    "OTEL_EXPORTER_OTLP_HEADERS": (
+        "none",
+        "what the collector wants with each call, e.g. `authorization=Bearer%20KEY`",
+    ),
+    "OTEL_EXPORTER_OTLP_TIMEOUT": ("10", "seconds for a call of the collector and its repetitions"),
+    "OTEL_EXPORTER_OTLP_CERTIFICATE": (
+        "those of the system",
+        "PEM of the authorities that may vouch for the collector",
+    ),
+    "OTEL_TRACES_SAMPLER": (
+        "`parentbased_always_on`",
+        "which traces begin here: `parentbased_traceidratio` for a share",
+    ),
+    "OTEL_TRACES_SAMPLER_ARG": (
+        "1.0",
+        "that share, 0 to 1; what a client has decided for its trace holds all the same",
+    ),
+    "OTEL_BSP_SCHEDULE_DELAY": ("5000", "milliseconds between two calls of the collector"),
+    "OTEL_SERVICE_NAME": ("`parlance`", "name of the service in traces"),
+    "OTEL_RESOURCE_ATTRIBUTES": ("none", "what else traces say of it, e.g. `deployment.environment.name=test`"),
+    "OTEL_SDK_DISABLED": ("no", "`true`: no traces, whatever else is set"),
+    "RAY_LOG_TO_STDERR": ("files", "`1`: logs go to standard error, too, as containers want it"),
+}
+"""Variables of OpenTelemetry and of Ray that operators of this service need. OpenTelemetry's SDK reads its own."""
 
 INTERNAL = frozenset({"PARLANCE_HAPROXY", "PARLANCE_LOOPBACK", "PARLANCE_SLOT"})
 """Set by the start itself."""
@@ -48,10 +80,21 @@ three without a start.
 """
 
 
+STANDARD_HEAD = """
+
+[Traces and logs](tracing-and-logs.md) are set by names of OpenTelemetry's and Ray's own:
+
+| variable | without it | what it is |
+|---|---|---|
+"""
+
+
 def page() -> str:
     """The whole page."""
     lines = [f"| `{name}` | {without} | {meaning} |" for name, (without, meaning) in VARIABLES.items()]
-    text = HEAD + "\n".join(lines) + "\n\nRay's own settings are in `configs/ray.env`, each with its reason.\n"
+    standard = [f"| `{name}` | {without} | {meaning} |" for name, (without, meaning) in STANDARD.items()]
+    text = HEAD + "\n".join(lines) + STANDARD_HEAD + "\n".join(standard) + "\n"
+    text += "\nRay's own settings are in `configs/ray.env`, each with its reason.\n"
     text += section("`args` of a config file", GraphArgs)
     text += section("`args.ingress`", IngressArgs)
     text += section("`[ID.serving.PROFILE]`, how a profile runs a model", Serving)

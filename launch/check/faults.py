@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import configs
+from autoscaling import observation
 from autoscaling.deployment import DeploymentTableError, deployment_options
 from autoscaling.ray_internals import start
 from contract.catalog import Catalog, Model
@@ -236,4 +237,5 @@ CHECKS: tuple[Callable[[Plan, Site], Iterator[str]], ...] = (
     _interpreters,
     _weights,
     _recordings,
+    lambda plan, site: observation.faults(site.environ),
 )

@@ -43,7 +43,7 @@ class Reservation:
 
     Attributes:
         held_micro_eur: what is held; 0 for callers without a limit.
-        used: what `note` last said.
+        used: what `note` last said, and in the end what was billed.
         marked: what of that the database has; None before the first time.
         is_stored: whether the database may have a row of it.
         purse: what holds the money where that is no row of its own.
@@ -112,6 +112,7 @@ class Reservation:
 
     async def _bill(self, used: Usage) -> int:
         if self._end is None:
+            self.used = used
             bill = self.purse.bill(self, used) if self.purse else Bill(self.entry, used, has_row=self.is_stored)
             self._end = self._ledger.settle(bill)
         return await asyncio.shield(self._end)

@@ -11,7 +11,10 @@ from functools import partial
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from autoscaling.observation import Observation
+from autoscaling.tracing import Tracer
 from state import State
 from tests.api.asgi import Answer, ask
 from tests.api.conftest import Api, app_over, serving
@@ -67,6 +70,17 @@ async def test_a_whole_answer_waits_for_its_bill_only(gated: Api, work: Counter[
         work.clear()
         await anext(replies)
     assert work <= WHOLE_ANSWER, work
+
+
+async def test_a_trace_makes_no_work_for_the_loop(gated: Api, work: Counter[str]) -> None:
+    tracer = Tracer(InMemorySpanExporter(), "ingress", lambda count: None)
+    replies = chats(gated.changed(observation=Observation(tracer, has_access_log=True)), "say hello")
+    for _ in range(3):
+        work.clear()
+        answer = await anext(replies)
+        assert answer.headers["traceparent"]
+    assert work <= WHOLE_ANSWER, work
+    tracer.close()
 
 
 @pytest.mark.parametrize(("content", "stream"), [("say hello", False), ("stream 20 0", True)])

@@ -162,7 +162,7 @@ def gate_to(model: Model, watch: StartWatch) -> Gate:
     kind = REPLICAS[model.noun]
     replica: Replica = object.__new__(kind)
     replica._adapter, replica.load_s = models.load(model), 0.0
-    replica._calls = StallDetector(60, 60)
+    replica._calls, replica._labels = StallDetector(60, 60), (model.deployment,)
     handle: Any = LocalHandle(replica)
     views.VIEWS[(APP_NAME, model.deployment)] = handle
     return Gate(model.deployment, APP_NAME, model.serving, handle, watch)

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import TypeGuard
 
 import configs
-from contract import completions, embeddings, limits, rerank
+from contract import completions, embeddings, limits, rerank, tracing
 from contract.access import TARIFFS, Scope
 from contract.catalog import Catalog, Serving
 from contract.chat import request as chat
@@ -159,3 +159,10 @@ def _idle_times(catalog: Catalog) -> dict[str, float]:
     serving |= {"the voice designer": next(iter(catalog.voice_design.values())).serving}
     serving |= {model.id: model.serving for model in catalog.deployed() if model.noun not in ("speech", "voice_design")}
     return {name: table.idle_s for name, table in serving.items() if table and table.idle_s != IDLE_S}
+
+
+def test_the_page_of_traces_has_every_span_and_attribute() -> None:
+    page = (ROOT / "docs/tracing-and-logs.md").read_text("utf-8")
+    for table in (tracing.SPANS, tracing.ATTRIBUTES):
+        assert [name for name, meaning in table.items() if f"| `{name}` | {meaning} |" not in page] == []
+    assert f"`{tracing.CONVENTIONS}`" in page

@@ -229,6 +229,12 @@ def test_a_voice_whose_recording_is_missing(home: Path) -> None:
     assert f"not below `{shared}`: rooom-f-01," in only(Plan(catalog), Site({}, is_here=False, home=shared))
 
 
+def test_traces_that_could_not_be_sent_and_a_log_that_could_not_be_written() -> None:
+    address = {"OTEL_EXPORTER_OTLP_ENDPOINT": "127.0.0.1:4318"}
+    assert "which is no address of HTTP" in only(Plan(EMBEDDED), Site(address))
+    assert "it must be `text` or `json`" in only(Plan(EMBEDDED), Site({"PARLANCE_LOG_FORMAT": "xml"}))
+
+
 def test_a_profile_that_sets_up_no_model() -> None:
     assert only(Plan(Catalog(profile="embedded")), Site({})).startswith("the profile `embedded` sets up no model")
 
@@ -236,7 +242,7 @@ def test_a_profile_that_sets_up_no_model() -> None:
 def test_every_reason_is_told_at_once() -> None:
     plan = Plan(changed(adapter="models.chat:Nobody", weights="mine"), 2)
     assert len(list(faults(plan, Site({})))) == 6
-    assert len(CHECKS) == 8
+    assert len(CHECKS) == 9
 
 
 def test_the_graph_is_not_built_where_it_cannot_work(monkeypatch: pytest.MonkeyPatch) -> None:

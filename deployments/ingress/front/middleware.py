@@ -22,7 +22,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from contract.errors import INTERNAL_ERROR, ApiError, without_text
 from contract.limits import REPLY_PIECE_BYTES, WRITE_LEAST_BYTES_PER_S, WRITE_S
 from contract.telemetry import NO_MODEL, REFUSALS, REQUEST_DURATION, REQUEST_TIME, Outcome
+from contract.tracing import TRACE_HEADERS
 from contract.wires import error_shape
+from deployments.ingress import traces
 from deployments.ingress.context import Service, Trace
 from deployments.ingress.front.bodies import ReplyPace, StepTimeout
 from deployments.ingress.front.cors import Cors
@@ -38,10 +40,12 @@ Row = tuple[Callable[[Request], Awaitable[Any]], Callable[..., Awaitable[Respons
 
 
 def _headers(trace: Trace) -> Iterator[tuple[bytes, bytes]]:
-    """Headers of every reply: the id, where the time went, and the rate limit once a key is known."""
+    """Headers of every reply: the ids, where the time went, and the rate limit once a key is known."""
     headers = dict.fromkeys(trace.shape.id_headers, trace.request_id) | {"server-timing": _server_timing(trace)}
     if trace.rate:
         headers |= _rate_headers(trace.rate)
+    if trace.names and trace.names.span:
+        headers |= trace.names.span.headers()
     return ((name.encode("ascii"), value.encode("ascii")) for name, value in headers.items())
 
 
@@ -55,7 +59,7 @@ def _server_timing(trace: Trace) -> str:
     return ", ".join(f"{name};dur={seconds * 1000:.1f}" for name, seconds in trace.parts().items())
 
 
-def _tell(trace: Trace, *, is_whole: bool) -> None:
+def _tell(trace: Trace, *, is_whole: bool) -> Outcome:
     """Counts a request that is over. `is_whole` says whether the last byte of its reply went out."""
     metrics, model = trace.service.metrics, trace.model.id if trace.model else NO_MODEL
     outcome = Outcome.OK if is_whole else Outcome.LEFT
@@ -66,6 +70,7 @@ def _tell(trace: Trace, *, is_whole: bool) -> None:
     for part, seconds in parts.items():
         metrics.add(REQUEST_TIME, (model, part), seconds)
     metrics.observe(REQUEST_DURATION, (trace.scope or NO_MODEL, model, outcome), sum(parts.values()))
+    return outcome
 
 
 def _rate_headers(rate: RateVerdict) -> dict[str, str]:
@@ -86,6 +91,7 @@ class TraceMiddleware:
         self.app = app
         self.service = service
         self._cors = Cors(service.allowed_origins) if service.allowed_origins else None
+        self._tells_of_each = service.observation.is_on
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request."""
@@ -94,11 +100,16 @@ class TraceMiddleware:
             return
         trace = Trace(self.service, error_shape(scope["path"]))
         scope["trace"] = trace
+        named = [header for header in scope["headers"] if header[0] in TRACE_HEADERS]
+        if named or self._tells_of_each:
+            traces.begin(trace, named)
         reply = _ReplySender(scope, trace, send, self._cors)
         try:
             await self._answer(scope, receive, reply, trace)
         finally:
-            _tell(trace, is_whole=reply.has_ended)
+            outcome = _tell(trace, is_whole=reply.has_ended)
+            if self._tells_of_each:
+                traces.end(trace, scope, reply.status, outcome)
 
     async def _answer(self, scope: Scope, receive: Receive, reply: _ReplySender, trace: Trace) -> None:
         try:
@@ -117,7 +128,7 @@ class TraceMiddleware:
         except Exception as error:
             log.error("request %s failed with an internal error: %s", trace.request_id, without_text(error))
             trace.fault = INTERNAL_ERROR().fault
-            if reply.has_begun:
+            if reply.status:
                 # All that is left is to break the connection off, so that half a reply does not look whole.
                 raise BrokenOff from None
             await refusal(trace, INTERNAL_ERROR())(scope, receive, reply)
@@ -148,6 +159,7 @@ class ShortWay:
             await self._app(scope, receive, send)
             return
         admission, endpoint, name = row
+        scope["short_way"] = True
         request = Request(scope, receive, send)
         try:
             response = await endpoint(**{name: await admission(request)})
@@ -160,21 +172,21 @@ class _ReplySender:
     """Sends whatever answers one request: with the headers of every reply, in pieces, at the pace of its client.
 
     Attributes:
-        has_begun: whether the status has gone out.
+        status: 0 until it has gone out.
         has_ended: whether the last byte has.
     """
 
-    __slots__ = ("_cors", "_pace", "_scope", "_send", "_trace", "has_begun", "has_ended")
+    __slots__ = ("_cors", "_pace", "_scope", "_send", "_trace", "has_ended", "status")
 
     def __init__(self, scope: Scope, trace: Trace, send: Send, cors: Cors | None) -> None:
-        self.has_begun = self.has_ended = False
+        self.status, self.has_ended = 0, False
         self._scope, self._trace, self._send, self._cors = scope, trace, send, cors
         self._pace = ReplyPace(WRITE_S, WRITE_LEAST_BYTES_PER_S)
 
     async def __call__(self, message: Message) -> None:
         """Sends a part of the reply. Raises StepTimeout where the client reads too slowly."""
         if message["type"] == "http.response.start":
-            self.has_begun = True
+            self.status = message["status"]
             self._add_headers(message)
         length = len(message.get("body", b""))
         try:

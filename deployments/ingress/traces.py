@@ -1,0 +1,140 @@
+"""What is told of a single request: by which names others know it, the spans of its trace, its line of the log."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator, MutableMapping
+from typing import Any
+
+from contract.telemetry import NO_MODEL, Outcome
+from contract.tracing import (
+    CANCELLED,
+    LOAD_MODEL,
+    LOAD_START,
+    NAMES,
+    OPERATIONS,
+    ROUTE_OPERATIONS,
+    USAGE_PREFIX,
+    RequestNames,
+    Stage,
+    StageEntry,
+    Stages,
+    incoming,
+)
+from deployments.ingress.context import Trace
+
+log = logging.getLogger(f"parlance.{__name__}")
+
+NO_ROUTE = "none"
+"""Where a request has none."""
+
+Scope = MutableMapping[str, Any]
+
+
+def begin(trace: Trace, headers: Iterable[tuple[bytes, bytes]]) -> None:
+    """Names a request, by the span that its `headers` name or by one of its own, where anything is told of it."""
+    observation, span = trace.service.observation, incoming(headers)
+    if tracer := observation.tracer:
+        parent, span = span, tracer.begin(span)
+        if span.is_sampled:
+            trace.timings.stages = Stages(span, parent, trace.started_s)
+    if span or observation.is_on:
+        trace.names = RequestNames(trace.request_id, span)
+        NAMES.set(trace.names)
+
+
+def end(trace: Trace, scope: Scope, status: int, outcome: Outcome) -> None:
+    """Tells of a request that is over, and whose `status` is 0 where none went out."""
+    ended_s = time.perf_counter()
+    about = {
+        "http.request.method": scope["method"],
+        "http.route": _route(scope),
+        "http.response.status_code": status,
+        "parlance.outcome": str(outcome),
+    }
+    if trace.service.observation.has_access_log:
+        _log(trace, about)
+    if trace.scope and trace.timings.stages:
+        _record(trace, trace.timings.stages, about, ended_s, has_failed=outcome is Outcome.FAILED)
+
+
+def _route(scope: Scope) -> str:
+    """The template of the path, which holds nothing of a client's."""
+    template: str = scope["path"] if "short_way" in scope else getattr(scope.get("route"), "path", NO_ROUTE)
+    return template
+
+
+def _log(trace: Trace, about: dict[str, Any]) -> None:
+    parts = {name: round(seconds, 6) for name, seconds in trace.parts().items()}
+    model = trace.model.id if trace.model else NO_MODEL
+    times = ", ".join(f"{name} {seconds * 1000:.1f}" for name, seconds in parts.items())
+    line = " ".join(str(value) for value in about.values())
+    fields = {"parlance.model": model} | {f"parlance.{name}_s": seconds for name, seconds in parts.items()}
+    log.info("%s %s, ms: %s", line, model, times, extra=about | fields)
+
+
+def _record(trace: Trace, stages: Stages, about: dict[str, Any], ended_s: float, *, has_failed: bool) -> None:
+    tracer = trace.service.observation.tracer
+    assert tracer
+    attributes = about | dict(_generation(trace, stages, about)) | {"parlance.request_id": trace.request_id}
+    name = " ".join(filter(None, (attributes["gen_ai.operation.name"], attributes.get("gen_ai.request.model"))))
+    operation = stages.operation
+    tracer.record(
+        operation,
+        stages.parent,
+        name,
+        trace.started_s,
+        ended_s,
+        attributes,
+        is_of_server=True,
+        has_failed=has_failed,
+    )
+    ends = [entry.began_s for entry in stages.entries[1:]] + [ended_s]
+    for entry, end_s in zip(stages.entries, ends, strict=True):
+        span, engine = operation.child(entry.span_id), {"parlance.engine": entry.engine} if entry.engine else {}
+        tracer.record(span, operation, str(entry.stage), entry.began_s, end_s, engine)
+        for phase, from_s, to_s in _phases(entry, end_s):
+            tracer.record(span.child(), span, phase, from_s, to_s, engine)
+
+
+def _phases(entry: StageEntry, end_s: float) -> Iterator[tuple[str, float, float]]:
+    """The parts of a load whose replica has said how long its model took."""
+    if entry.stage is Stage.LOAD and entry.model_s:
+        model_s = max(entry.began_s, end_s - entry.model_s)
+        yield LOAD_START, entry.began_s, model_s
+        yield LOAD_MODEL, model_s, end_s
+
+
+def _generation(trace: Trace, stages: Stages, about: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Attributes of the convention for generative AI."""
+    assert trace.scope
+    route = about["http.route"].removeprefix("/v1")
+    yield "gen_ai.operation.name", ROUTE_OPERATIONS.get(route) or OPERATIONS.get(trace.scope, str(trace.scope))
+    yield "gen_ai.provider.name", "parlance"
+    if trace.model:
+        yield "gen_ai.request.model", trace.model.id
+    if trace.fault:
+        yield "error.type", trace.fault.code
+    elif about["parlance.outcome"] == Outcome.LEFT:
+        yield "error.type", CANCELLED
+    used: dict[str, int] = {}
+    for bill in stages.bills:
+        for unit, amount in (bill.used.quantities or {}).items():
+            used[unit] = used.get(unit, 0) + amount
+    if used:
+        yield "gen_ai.response.model", stages.bills[0].entry.model
+    yield from _usage(used)
+
+
+def _usage(used: dict[str, int]) -> Iterator[tuple[str, int]]:
+    for unit, amount in used.items():
+        match unit:
+            case "input_tokens":
+                yield "gen_ai.usage.input_tokens", amount + used.get("cached_input_tokens", 0)
+            case "output_tokens":
+                yield "gen_ai.usage.output_tokens", amount
+            case "cached_input_tokens":
+                yield "gen_ai.usage.cache_read.input_tokens", amount
+            case _:
+                yield USAGE_PREFIX + unit, amount

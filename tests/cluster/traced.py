@@ -1,0 +1,54 @@
+"""Puts a graph on the running cluster whose traces go to a collector and whose logs are JSON: one obedient engine.
+
+python -m tests.cluster.traced up HOME COLLECTOR
+python -m tests.cluster.traced down
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import ray
+from ray import serve
+
+from contract.catalog import Catalog
+from deployments.ingress.deployment import IngressArgs
+from graph import wire
+from tests.catalogs import chat
+
+NAME = "traced"
+
+
+class TracedArgs(IngressArgs):
+    """An ingress with an environment of its own."""
+
+    env: dict[str, str]
+
+    def deployment_options(self) -> dict[str, Any]:
+        options = super().deployment_options()
+        options["ray_actor_options"] |= {"runtime_env": {"env_vars": self.env}}
+        return options
+
+
+def up(home: str, collector: str) -> None:
+    env = {
+        "PARLANCE_HOME": home,
+        "OTEL_EXPORTER_OTLP_ENDPOINT": collector,
+        "OTEL_BSP_SCHEDULE_DELAY": "200",
+        "PARLANCE_LOG_FORMAT": "json",
+        "PARLANCE_ACCESS_LOG": "1",
+    }
+    actor = {"ray_actor_options": {"num_cpus": 0, "runtime_env": {"env_vars": env}}}
+    engine = chat("obedient", max_ongoing_requests=100, deployment=actor)
+    catalog = Catalog(profile="embedded", chat={"obedient": engine})
+    serve.run(wire(catalog, TracedArgs(env=env)), name=NAME, route_prefix=f"/{NAME}")
+
+
+if __name__ == "__main__":
+    ray.init(address="auto", log_to_driver=False, logging_level="ERROR")
+    match sys.argv[1:]:
+        case ["up", *arguments]:
+            up(*arguments)
+        case ["down"]:
+            serve.delete(NAME)
