@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, Self, TypeVar
 
 from autoscaling import views
+from autoscaling.sketch import Sketch
+from autoscaling.waits import WaitWatch
 from contract.errors import UPSTREAM_TIMEOUT
 from contract.telemetry import EngineState
 
@@ -38,12 +40,14 @@ class Timings:
 
     Attributes:
         has_begun: whether the last call has gone out to a replica.
+        watch: who wants to be told of the wait meanwhile.
     """
 
     queue: float = 0.0
     load: float = 0.0
     engine: float = 0.0
     has_begun: bool = False
+    watch: WaitWatch | None = None
 
     @contextmanager
     def measured(self) -> Iterator[Callable[[], None]]:
@@ -126,12 +130,14 @@ class EngineView:
         waiting: calls that wait for a slot, or for a start.
         used: slots that calls of this process hold.
         slots: of all running replicas.
+        loads: how long its starts take.
     """
 
     state: EngineState
     waiting: int
     used: int
     slots: int
+    loads: Sketch
 
 
 @dataclass(frozen=True, slots=True)

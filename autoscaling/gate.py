@@ -28,8 +28,10 @@ from ray.serve.handle import DeploymentHandle
 from autoscaling import views
 from autoscaling.engine import CallContext, Deadline, EngineView, Timings
 from autoscaling.metrics import Metrics
-from autoscaling.queue import QueueTimeout, SlotQueue, alone
+from autoscaling.queue import QueueTimeout, Slot, SlotQueue, alone
 from autoscaling.ray_internals.metrics import counted_as_waiting
+from autoscaling.sketch import Sketch
+from autoscaling.waits import Forecast
 from autoscaling.waking import Waker
 from autoscaling.watch import StartWatch
 from concurrency.fairness import QueueFull
@@ -83,6 +85,12 @@ class Gate:
             # What Serve sees waiting is what makes it add replicas.
             waits=partial(counted_as_waiting, self._handle),
         )
+        self._forecast = Forecast(
+            self._queue.line,
+            self._queue.ended_s,
+            lambda: self._running_slots() or serving.max_ongoing_requests,
+            self._waker.load_left_s,
+        )
 
     def running(self) -> int:
         """Replicas that run. A handle whose router has no news yet counts as cold."""
@@ -100,9 +108,13 @@ class Gate:
 
     def view(self) -> EngineView:
         """What it does now. It is busy where every slot of every replica is taken, by calls of this process."""
-        view = views.VIEWS.get(self._key)
-        slots = view.slots() if view and view.running() else 0
-        return EngineView(self._state(slots), self._queue.waiting, self._queue.at_work, slots)
+        slots = self._running_slots()
+        return EngineView(self._state(slots), self._queue.waiting, self._queue.at_work, slots, self._waker.loads)
+
+    @property
+    def times(self) -> dict[str, Sketch]:
+        """How long calls and starts of this engine take, to be remembered over restarts."""
+        return {"service": self._forecast.service, "load": self._waker.loads}
 
     def _state(self, slots: int) -> EngineState:
         if self.running():
@@ -117,7 +129,7 @@ class Gate:
 
     async def call(self, method: Callable[[Any, J], Awaitable[R]], job: J, *, context: CallContext) -> R:
         """The answer to `job` by `method` of the capability's protocol. Raises ApiError only."""
-        left_s = await self._take_slot(context)
+        slot, left_s = await self._take_slot(context)
         try:
             with context.timings.measured(), closing(Deadline()) as deadline, deadline.of(left_s):
                 answer: R = await self._method(method.__name__).remote(job)
@@ -125,14 +137,14 @@ class Gate:
         except Exception as error:
             raise _contract_error(error) from None
         finally:
-            self._queue.leave(context.owner)
+            self._queue.leave(slot)
 
     async def stream(
         self, method: Callable[[Any, J], AsyncIterator[R]], job: J, *, context: CallContext
     ) -> AsyncGenerator[R, None]:
         """The items of the answer; the deadline holds for each. Leaving the iteration cancels the work."""
         began = time.perf_counter()
-        left_s = await self._take_slot(context)
+        slot, left_s = await self._take_slot(context)
         has_begun = False
         try:
             with context.timings.measured() as count, closing(Deadline()) as deadline:
@@ -154,21 +166,25 @@ class Gate:
         except Exception as error:
             raise _contract_error(error) from None
         finally:
-            self._queue.leave(context.owner)
+            self._queue.leave(slot)
 
-    async def _take_slot(self, context: CallContext) -> float:
-        """Returns with a slot, which the queue's `leave` gives back; says what is left of the deadline, in seconds.
+    async def _take_slot(self, context: CallContext) -> tuple[Slot, float]:
+        """A slot, which the queue's `leave` gives back, and what is left of the deadline, in seconds.
 
         Raises BUSY, UPSTREAM_TIMEOUT, and what `_enter` raises.
         """
         owner, timings = context.owner, context.timings
         started, loaded, timings.has_begun = time.perf_counter(), timings.load, False
         try:
-            if not (self.running() and self._queue.try_enter(owner)):
-                await self._queue.enter(owner, partial(self._enter, timings), self.serving.deadline_s)
+            slot = self._queue.try_enter(owner) if self.running() else None
+            if slot is None:
+                waiting = partial(self._forecast.waiting, timings.watch)
+                enter = partial(self._enter, timings)
+                slot = await self._queue.enter(owner, enter, self.serving.deadline_s, waiting, timings.watch)
         except QueueFull:
             raise BUSY(
-                f"{self.serving.max_queued} requests already wait for this engine; send this one again shortly"
+                f"{self.serving.max_queued} requests already wait for this engine; send this one again shortly",
+                retry_after_s=self._forecast.retry_after_s(),
             ) from None
         except QueueTimeout:
             raise UPSTREAM_TIMEOUT() from None
@@ -176,7 +192,11 @@ class Gate:
             queued_s = time.perf_counter() - started - (timings.load - loaded)
             timings.queue += queued_s
             self._metrics.observe(QUEUE, self._labels, queued_s)
-        return max(0.0, self.serving.deadline_s - queued_s)
+        return slot, max(0.0, self.serving.deadline_s - queued_s)
+
+    def _running_slots(self) -> int:
+        view = views.VIEWS.get(self._key)
+        return view.slots() if view and view.running() else 0
 
     def _slots(self) -> int:
         """Calls that may be at work or on their way there.
@@ -196,7 +216,8 @@ class Gate:
             return
         started = time.perf_counter()
         try:
-            await self._waker.until_running(within_s)
+            with self._forecast.waiting(timings.watch):
+                await self._waker.until_running(within_s)
         finally:
             loaded_s = time.perf_counter() - started
             timings.load += loaded_s
