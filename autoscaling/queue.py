@@ -20,14 +20,14 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 
 from autoscaling.engine import NOBODY
-from autoscaling.waits import Line
+from autoscaling.turns import Line
 from concurrency.fairness import FairQueue, OwnerCounter, QueueFull
 
 LOOK_AGAIN_S = 0.1
@@ -39,8 +39,8 @@ PRESENT_S = 60.0
 RESERVED_SHARE = 4
 """One slot in so many is reserved."""
 
-ENDED = 1000
-"""Calls that have ended whose times are remembered, until somebody takes them."""
+RECENT = 1000
+"""Calls that have come, and that have ended, which are remembered."""
 
 
 def alone() -> int:
@@ -106,7 +106,9 @@ class SlotQueue:
         self._at_work = OwnerCounter()
         self._used: dict[Slot, None] = {}
         """Slots in use, the oldest first."""
-        self.ended_s: deque[float] = deque(maxlen=ENDED)
+        self._came: deque[tuple[Hashable, float]] = deque(maxlen=RECENT)
+        """Owners of the last calls, and when they came."""
+        self.ended_s: deque[float] = deque(maxlen=RECENT)
         """For how long slots were in use that were given back; whoever reads it empties it."""
         self._waiting: FairQueue[_WaitingCall] = FairQueue()
         """Calls that have no slot yet, also those for an engine that starts."""
@@ -135,6 +137,7 @@ class SlotQueue:
             return None
         self._ready.note(owner)
         slot = self._take(owner)
+        self._came.append((owner, slot.since_s))
         self._ready.end_turn(owner)
         return slot
 
@@ -154,6 +157,7 @@ class SlotQueue:
         """
         self._ready.note(owner)
         entry = _WaitingCall(within_s, name)
+        self._came.append((owner, asyncio.get_running_loop().time()))
         if evicted := self._waiting.add(owner, entry, self._max_waiting + self._free()):
             evicted.evict()
         try:
@@ -192,9 +196,18 @@ class SlotQueue:
         now_s = asyncio.get_running_loop().time()
         return Line(
             self._ready.rehearsal(self._waiting),
+            self._rates(now_s),
             [(slot.owner, now_s - slot.since_s) for slot in self._used],
             partial(self._admission, slots),
         )
+
+    def _rates(self, now_s: float) -> dict[Hashable, float]:
+        """Calls a second of each owner in the last PRESENT_S. Those of one second count once: bursts end."""
+        since_s = max(now_s - PRESENT_S, self._came[0][1] if len(self._came) == RECENT else 0.0)
+        calls = Counter(
+            owner for owner, _ in {(owner, int(came_s)) for owner, came_s in self._came if came_s >= since_s}
+        )
+        return {owner: count / max(1.0, now_s - since_s) for owner, count in calls.items()}
 
     def _take(self, owner: Hashable) -> Slot:
         slot = Slot(owner, asyncio.get_running_loop().time())
