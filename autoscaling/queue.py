@@ -106,8 +106,7 @@ class SlotQueue:
         self._at_work = OwnerCounter()
         self._used: dict[Slot, None] = {}
         """Slots in use, the oldest first."""
-        self._came: deque[tuple[Hashable, float]] = deque(maxlen=RECENT)
-        """Owners of the last calls, and when they came."""
+        self._came: deque[tuple[Hashable, float]] = deque(maxlen=RECENT)  # owners, and when they came
         self.ended_s: deque[float] = deque(maxlen=RECENT)
         """For how long slots were in use that were given back; whoever reads it empties it."""
         self._waiting: FairQueue[_WaitingCall] = FairQueue()

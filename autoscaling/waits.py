@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from autoscaling.sketch import Sketch
-from autoscaling.turns import Line, Newcomer, Turn, begins, turns
+from autoscaling.turns import Line, Newcomer, Grant, begins, turns
 from contract.limits import COLD_RETRY_AFTER_MAX_S
 
 LOOK_S = 1.0
@@ -37,6 +37,9 @@ MEMORY_CALLS, MEMORY_STARTS = 200, 20
 
 SPREAD = 0.25
 """By this share at most `Retry-After` is longer than what it is made of."""
+
+MOVED_S = 0.5
+"""Less than this is no news of when a wait ends."""
 
 Why = Literal["queue", "load", "both"]
 TIMES = ("eta_s", "p90_s")
@@ -64,6 +67,18 @@ class Wait:
         return replace(
             self, **{name: max(0.0, s - passed_s) for name in TIMES if (s := getattr(self, name)) is not None}
         )
+
+    def differs(self, other: Wait) -> bool:
+        """Whether one who was told this should be told `other`: of more than a change that is a tenth, or MOVED_S."""
+        if (self.position, self.of, self.why) != (other.position, other.of, other.why):
+            return True
+        for name in TIMES:
+            before_s, now_s = getattr(self, name), getattr(other, name)
+            if (before_s is None) != (now_s is None):
+                return True
+            if now_s is not None and abs(now_s - before_s) > max(MOVED_S, now_s / 10):
+                return True
+        return False
 
 
 class WaitWatch:
@@ -173,7 +188,7 @@ class Forecast:
         self._waits = {turn.name: wait for turn, wait in zip(order, waits, strict=True) if turn.name}
         self._last = next(reversed(waits), None)
 
-    def _wait(self, place: int, turn: Turn, times: Sequence[Sequence[float]], is_cold: bool) -> Wait:
+    def _wait(self, place: int, turn: Grant, times: Sequence[Sequence[float]], is_cold: bool) -> Wait:
         why: Why = "queue" if not is_cold else "both" if turn.after else "load"
         if not (seconds := times[place]):
             return Wait(place + 1, len(times), None, None, why)

@@ -56,10 +56,10 @@ class Waker:
         """Whether a start is under way that this process has asked for."""
         return self.warming is not None and not self.warming.done()
 
-    def warm(self) -> asyncio.Task[None]:
-        """The call that wakes the engine, which serves a thundering herd of requests."""
+    def warm(self, *, is_cold: bool = True) -> asyncio.Task[None]:
+        """The call that wakes the engine, which serves a thundering herd of requests. It is a start if `is_cold`."""
         if not self.is_waking or self.warming is None:
-            self.warming = asyncio.create_task(self._wake(), name=f"warm {self._name}")
+            self.warming = asyncio.create_task(self._wake(is_cold), name=f"warm {self._name}")
         return self.warming
 
     def refusal(self) -> ApiError:
@@ -80,9 +80,9 @@ class Waker:
             raise ENGINE_FAILED()
         raise WARMING_UP(retry_after_s=self._retry_after_s())
 
-    async def _wake(self) -> None:
+    async def _wake(self, is_cold: bool) -> None:
         """One queued call is what scales an engine up from zero; Serve forgets a call that is cancelled early."""
-        loop, is_cold = asyncio.get_running_loop(), not self._running()
+        loop = asyncio.get_running_loop()
         self._since_s = started_s = loop.time()
         # Nobody waits at an engine that refuses, so this is where the failure of its start is noticed.
         watching = asyncio.create_task(self._watch.until_failed(self._name))
