@@ -125,7 +125,7 @@ class Gate:
 
     def warm(self) -> None:
         """Wakes the engine, and waits for nothing."""
-        self._waker.warm(is_cold=not self.running())
+        self._waker.warm()
 
     async def call(self, method: Callable[[Any, J], Awaitable[R]], job: J, *, context: CallContext) -> R:
         """The answer to `job` by `method` of the capability's protocol. Raises ApiError only."""

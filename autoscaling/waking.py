@@ -56,10 +56,10 @@ class Waker:
         """Whether a start is under way that this process has asked for."""
         return self.warming is not None and not self.warming.done()
 
-    def warm(self, *, is_cold: bool = True) -> asyncio.Task[None]:
-        """The call that wakes the engine, which serves a thundering herd of requests. It is a start if `is_cold`."""
+    def warm(self) -> asyncio.Task[None]:
+        """The call that wakes the engine, which serves a thundering herd of requests."""
         if not self.is_waking or self.warming is None:
-            self.warming = asyncio.create_task(self._wake(is_cold), name=f"warm {self._name}")
+            self.warming = asyncio.create_task(self._wake(), name=f"warm {self._name}")
         return self.warming
 
     def refusal(self) -> ApiError:
@@ -80,7 +80,7 @@ class Waker:
             raise ENGINE_FAILED()
         raise WARMING_UP(retry_after_s=self._retry_after_s())
 
-    async def _wake(self, is_cold: bool) -> None:
+    async def _wake(self) -> None:
         """One queued call is what scales an engine up from zero; Serve forgets a call that is cancelled early."""
         loop = asyncio.get_running_loop()
         self._since_s = started_s = loop.time()
@@ -89,9 +89,9 @@ class Waker:
         try:
             warmed = self._handle.warm.remote()
             async with hurried(self._handle):
-                await warmed
-            if is_cold:
-                self.loads.add(loop.time() - started_s)
+                loading_s: float = await warmed
+            if (waited_s := loop.time() - started_s) >= loading_s:  # else it ran, or was about to
+                self.loads.add(waited_s)
             await self._watch.refresh()  # forgets an earlier failure
         except (RayError, RayServeException) as error:
             log.warning("engine %s did not start: %s", self._name, type(error).__name__)

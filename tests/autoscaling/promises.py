@@ -49,6 +49,7 @@ class Engine:
     load_s: Callable[[], float]
     view: View = field(init=False)
     calls: set[asyncio.Task[Any]] = field(default_factory=set)
+    loading_s: float = 0.0
 
     def __post_init__(self) -> None:
         self.view = View(0, self.slots)
@@ -83,13 +84,15 @@ class Engine:
         finally:
             self.calls.discard(work)
 
-    async def _warm(self) -> None:
+    async def _warm(self) -> float:
         if self.starting is None:
             self.starting = asyncio.create_task(self._start())
         await self.up.wait()
+        return self.loading_s
 
     async def _start(self) -> None:
-        await asyncio.sleep(self.load_s())
+        self.loading_s = self.load_s()
+        await asyncio.sleep(self.loading_s)
         self.view.replicas = 1
         self.up.set()
 
