@@ -86,8 +86,7 @@ class Gate:
             waits=partial(counted_as_waiting, self._handle),
         )
         self._forecast = Forecast(
-            self._queue.line,
-            self._queue.ended_s,
+            self._queue,
             lambda: self._running_slots() or serving.max_ongoing_requests,
             self._waker.load_left_s,
         )
@@ -114,7 +113,7 @@ class Gate:
     @property
     def times(self) -> dict[str, Sketch]:
         """How long calls and starts of this engine take, to be remembered over restarts."""
-        return {"service": self._forecast.service, "load": self._waker.loads}
+        return self._forecast.sketches | {"load": self._waker.loads}
 
     def _state(self, slots: int) -> EngineState:
         if self.running():
@@ -160,6 +159,7 @@ class Gate:
                         if not has_begun:
                             has_begun = True
                             self._metrics.observe(FIRST_OUTPUT, self._labels, time.perf_counter() - began)
+                            self._queue.began_s.append(slot.age_s())
                         yield item
                 finally:
                     response.cancel()

@@ -59,6 +59,10 @@ class Slot:
     owner: Hashable
     since_s: float
 
+    def age_s(self) -> float:
+        """For how long it has been in use, in seconds."""
+        return asyncio.get_running_loop().time() - self.since_s
+
 
 class _WaitingCall:
     """One call that waits. `name` tells it from others."""
@@ -104,11 +108,11 @@ class SlotQueue:
         self._sharers = sharers
         self._waits = waits
         self._at_work = OwnerCounter()
-        self._used: dict[Slot, None] = {}
-        """Slots in use, the oldest first."""
+        self._used: dict[Slot, None] = {}  # the oldest first
         self._came: deque[tuple[Hashable, float]] = deque(maxlen=RECENT)  # owners, and when they came
+        self.began_s: deque[float] = deque(maxlen=RECENT)
         self.ended_s: deque[float] = deque(maxlen=RECENT)
-        """For how long slots were in use that were given back; whoever reads it empties it."""
+        """Ages of slots as the answer began, for streams, and as they were given back. Who reads them empties them."""
         self._waiting: FairQueue[_WaitingCall] = FairQueue()
         """Calls that have no slot yet, also those for an engine that starts."""
         self._ready: FairQueue[_WaitingCall] = FairQueue()
@@ -185,20 +189,15 @@ class SlotQueue:
     def leave(self, slot: Slot) -> None:
         """Gives a slot back, and those that are free to the calls that are next."""
         del self._used[slot]
-        self.ended_s.append(asyncio.get_running_loop().time() - slot.since_s)
+        self.ended_s.append(slot.age_s())
         self._ready.note(slot.owner)
         self._at_work.give_back(slot.owner)
         self._hand_out()
 
     def line(self, slots: int) -> Line:
         """Who is at work and who waits, where there are so many slots, or will be."""
-        now_s = asyncio.get_running_loop().time()
-        return Line(
-            self._ready.rehearsal(self._waiting),
-            self._rates(now_s),
-            [(slot.owner, now_s - slot.since_s) for slot in self._used],
-            partial(self._admission, slots),
-        )
+        queue, rates = self._ready.rehearsal(self._waiting), self._rates(asyncio.get_running_loop().time())
+        return Line(queue, rates, [(slot.owner, slot.age_s()) for slot in self._used], partial(self._admission, slots))
 
     def _rates(self, now_s: float) -> dict[Hashable, float]:
         """Calls a second of each owner in the last PRESENT_S. Those of one second count once: bursts end."""

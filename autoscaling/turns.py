@@ -19,6 +19,8 @@ from concurrency.fairness import FairQueue, OwnerCounter
 FUTURES = (16, 200)
 DRAWS = 6000
 """Times that are drawn for one forecast, about: 5 ms of a core, in which nobody else is answered."""
+CUTS = 256
+"""Quantiles from which they are drawn."""
 
 
 class Newcomer(NamedTuple):
@@ -91,21 +93,23 @@ def turns(line: Line, service_s: float, lead_s: float = 0.0) -> list[Grant]:
 def begins(
     order: Sequence[Grant],
     worked_s: Sequence[float],
+    first: Sketch,
     service: Sketch,
     load_left_s: Callable[[float], float] | None,
     draw: random.Random,
 ) -> list[list[float]]:
-    """Seconds until each of `order` begins, in each of some futures, ascending.
+    """Seconds until the answer to each of `order` begins, in each of some futures, ascending.
 
     Args:
         order: as `turns` says.
         worked_s: for how long those at work have been.
-        service: how long calls take.
+        first: how long it takes from a slot to an answer that begins; nothing, where nobody knows.
+        service: how long calls take from a slot to their end.
         load_left_s: quantiles of what is left of a start, where no replica runs. Nobody is at work then.
         draw: where the futures come from.
     """
     futures = max(FUTURES[0], min(FUTURES[1], DRAWS // max(1, len(order) + len(worked_s))))
-    times_s = [service.quantile((number + 0.5) / 256) for number in range(256)] if not service.is_empty else []
+    times_s, first_s = _cuts(service), _cuts(first) or [0.0]
     begun: list[list[float]] = [[] for _ in order]
     for number in range(futures):
         # The largest part of it is spread evenly, so that fewer futures do.
@@ -119,7 +123,11 @@ def begins(
                 ended += 1
             if ended < turn.after:
                 break
-            begun[place].append(now_s)
+            begun[place].append(now_s + draw.choice(first_s))
             if times_s:
-                heappush(busy, now_s + times_s[int(draw.random() * 256)])
+                heappush(busy, now_s + draw.choice(times_s))
     return [sorted(seconds) for seconds in begun]
+
+
+def _cuts(sketch: Sketch) -> list[float]:
+    return [] if sketch.is_empty else [sketch.quantile((number + 0.5) / CUTS) for number in range(CUTS)]

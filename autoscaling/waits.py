@@ -16,10 +16,11 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Literal
+from functools import partial
+from typing import Literal, Protocol, cast
 
 from autoscaling.sketch import Sketch
-from autoscaling.turns import Line, Newcomer, Grant, begins, turns
+from autoscaling.turns import Grant, Line, Newcomer, begins, turns
 from contract.limits import COLD_RETRY_AFTER_MAX_S
 
 LOOK_S = 1.0
@@ -52,8 +53,8 @@ class Wait:
     Attributes:
         position: 1 is next.
         of: so many wait in this process.
-        eta_s, p90_s: seconds until it begins, as likely less as more, and in nine cases of ten; None: nothing is known
-            of how long calls take here.
+        eta_s, p90_s: seconds until its answer begins, as likely less as more, and in nine cases of ten; None: nothing
+            is known of how long calls take here.
     """
 
     position: int
@@ -86,23 +87,28 @@ class WaitWatch:
 
     Attributes:
         begun: is done once it waits for the first time.
-        due_s: when its wait was to be over by the first promise of it, by the loop's clock.
+        due_s: when its answer was to begin by the first promise, by the loop's clock.
     """
 
     def __init__(self, owner: str) -> None:
-        self.owner = owner
-        self.due_s: float | None = None
+        self.owner, self.due_s = owner, cast("float | None", None)
         self.begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._look: Callable[[], Wait | None] | None = None
+        self._learn: Callable[[bool], None] | None = None
 
     def look(self) -> Wait | None:
         """How long it still has to wait; None where it does not, or no forecast knows it yet."""
         return self._look() if self._look else None
 
+    def answered(self) -> None:
+        """The answer begins now."""
+        if self._learn and self.due_s is not None:
+            self._learn(asyncio.get_running_loop().time() > self.due_s)
+
     @contextmanager
-    def during(self, look: Callable[[], Wait | None]) -> Iterator[None]:
-        """The block is a wait, of which `look` tells."""
-        self._look = look
+    def during(self, look: Callable[[], Wait | None], learn: Callable[[bool], None]) -> Iterator[None]:
+        """The block is a wait, of which `look` tells; `learn` wants to know whether it took longer than promised."""
+        self._look, self._learn, self.due_s = look, learn, None
         if not self.begun.done():
             self.begun.set_result(None)
         try:
@@ -111,25 +117,35 @@ class WaitWatch:
             self._look = None
 
 
+class Calls(Protocol):
+    """The calls of one engine; `SlotQueue` is this.
+
+    Attributes:
+        began_s, ended_s: seconds from a slot to the first of an answer, for streams, and to its end; they are emptied.
+    """
+
+    began_s: deque[float]
+    ended_s: deque[float]
+
+    def line(self, slots: int) -> Line:
+        """Who is before it, where there are so many slots."""
+        ...
+
+
 class Forecast:
     """What one ingress process expects of one engine.
 
     Args:
-        line: who is before it, given how many slots there are. Calls that want to know are named by their WaitWatch.
-        ended_s: for how long slots were in use that were given back; it is emptied.
+        calls: what is known of them. Those that want to know are named by their WaitWatch.
         slots: that there are, or will be once it has started.
         load_left_s: quantiles of what is left of its start; None where it runs.
     """
 
     def __init__(
-        self,
-        line: Callable[[int], Line],
-        ended_s: deque[float],
-        slots: Callable[[], int],
-        load_left_s: Callable[[], Callable[[float], float] | None],
+        self, calls: Calls, slots: Callable[[], int], load_left_s: Callable[[], Callable[[float], float] | None]
     ) -> None:
-        self._line, self._ended_s, self._slots, self._load_left_s = line, ended_s, slots, load_left_s
-        self._service = Sketch(MEMORY_CALLS)
+        self._calls, self._slots, self._load_left_s = calls, slots, load_left_s
+        self._first, self._service = Sketch(MEMORY_CALLS), Sketch(MEMORY_CALLS)
         self._draw = random.Random()
         self._stretch = 1.0
         self._at_s = -LOOK_S
@@ -137,15 +153,16 @@ class Forecast:
         self._last: Wait | None = None
 
     @property
-    def service(self) -> Sketch:
-        """How long calls take, in seconds, those that have ended up to now among them."""
-        while self._ended_s:
-            self._service.add(self._ended_s.popleft())
-        return self._service
+    def sketches(self) -> dict[str, Sketch]:
+        """Seconds from a slot to the first of an answer, for streams, and to its end, up to now."""
+        for sketch, ages_s in ((self._first, self._calls.began_s), (self._service, self._calls.ended_s)):
+            while ages_s:
+                sketch.add(ages_s.popleft())
+        return {"first": self._first, "service": self._service}
 
     def waiting(self, watch: WaitWatch | None) -> AbstractContextManager[None]:
         """The block is a wait, of which `watch` is told."""
-        return nullcontext() if watch is None else self._watched(watch)
+        return nullcontext() if watch is None else watch.during(partial(self._of, watch), self._learn)
 
     def retry_after_s(self) -> int | None:
         """When one may come again for whom there is no place now: as soon as the last that waits has begun.
@@ -155,15 +172,9 @@ class Forecast:
         self._look(None)
         return None if self._last is None or self._last.eta_s is None else retry_after_s(self._last.eta_s)
 
-    @contextmanager
-    def _watched(self, watch: WaitWatch) -> Iterator[None]:
-        watch.due_s = None
-        with watch.during(lambda: self._of(watch)):
-            yield
-        if watch.due_s is not None:  # the wait has ended well
-            is_late = asyncio.get_running_loop().time() > watch.due_s
-            stretch = self._stretch * math.exp(LEARNING * (is_late - LATE))
-            self._stretch = min(STRETCH[1], max(STRETCH[0], stretch))
+    def _learn(self, is_late: bool) -> None:
+        stretch = self._stretch * math.exp(LEARNING * (is_late - LATE))
+        self._stretch = min(STRETCH[1], max(STRETCH[0], stretch))
 
     def _of(self, watch: WaitWatch) -> Wait | None:
         self._look(watch)
@@ -177,13 +188,13 @@ class Forecast:
         if now_s - self._at_s < (LOOK_S if watch is None or watch in self._waits else NEWS_S):
             return
         self._at_s = now_s
-        line, load_left_s = self._line(self._slots()), self._load_left_s()
+        line, load_left_s, sketches = self._calls.line(self._slots()), self._load_left_s(), self.sketches
         if watch and all(call.name is not watch for call in line.queue):
             line.queue.add(watch.owner, Newcomer(watch))
         worked_s = [] if load_left_s else [spent_s for _, spent_s in line.working]
-        service_s = 0.0 if self.service.is_empty else self._service.mean()
+        service_s = 0.0 if self._service.is_empty else self._service.mean()
         order = turns(line, service_s, load_left_s(0.5) if load_left_s else 0.0)
-        times = begins(order, worked_s, self._service, load_left_s, self._draw)
+        times = begins(order, worked_s, **sketches, load_left_s=load_left_s, draw=self._draw)
         waits = [self._wait(place, turn, times, load_left_s is not None) for place, turn in enumerate(order)]
         self._waits = {turn.name: wait for turn, wait in zip(order, waits, strict=True) if turn.name}
         self._last = next(reversed(waits), None)

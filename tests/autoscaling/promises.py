@@ -143,6 +143,7 @@ class Crowd:
         began_s: list[float] = []
 
         def begin() -> float:
+            watch.answered()
             began_s.append(loop.time())
             return self.service_s()
 

@@ -165,6 +165,8 @@ async def _statuses(watch: WaitWatch, first: asyncio.Future[bytes]) -> AsyncIter
             last, last_s = wait, now_s
             yield queue_status(wait)
         await asyncio.wait({first}, timeout=STATUS_EVERY_S if last else NEWS_S)
+    if not first.cancelled() and first.exception() is None:
+        watch.answered()
 
 
 def queue_status(wait: Wait) -> QueueStatus:
