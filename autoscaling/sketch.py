@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from bisect import bisect_left
+from bisect import bisect_right
 from collections import deque
 from itertools import accumulate, pairwise
 
@@ -53,7 +53,7 @@ class Sketch:
         cuts, chances = self._table()
         if share >= chances[-1]:
             return float(cuts[-1] * ((1 - chances[-1]) / max(1e-9, 1 - share)) ** (1 / TAIL))
-        place = max(1, bisect_left(chances, share))
+        place = bisect_right(chances, share)
         low, high = chances[place - 1], chances[place]
         return cuts[place - 1] + (cuts[place] - cuts[place - 1]) * (share - low) / (high - low)
 

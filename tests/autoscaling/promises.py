@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import statistics
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -93,13 +94,22 @@ class Engine:
     async def _start(self) -> None:
         self.loading_s = self.load_s()
         await asyncio.sleep(self.loading_s)
+        self.wake()
+
+    def wake(self) -> None:
+        """The replica runs."""
         self.view.replicas = 1
         self.up.set()
 
-    def stop(self) -> None:
-        """The replica has died; what it worked on has failed. Serve starts another one."""
+    def sleep(self) -> None:
+        """No replica runs."""
         self.view.replicas = 0
         self.up.clear()
+        self.starting = None
+
+    def die(self) -> None:
+        """The replica has died; what it worked on has failed. Serve starts another one."""
+        self.sleep()
         for call in self.calls:
             call.cancel()
         self.starting = asyncio.create_task(self._start())
@@ -121,6 +131,8 @@ class Crowd:
         self.engine, self.service_s = engine, service_s
         self.gate = Gate("engine", APP, stanza, engine, Watch())  # type: ignore[arg-type]
         self.promises: list[Promise] = []
+        self.places: list[list[int]] = []
+        """Of each call, one after the other."""
         self.tasks: set[asyncio.Task[None]] = set()
 
     def come(self, organisation: int, count: int = 1) -> None:
@@ -129,6 +141,11 @@ class Crowd:
             task = asyncio.create_task(self._call(owner_name(organisation)))
             self.tasks.add(task)
             task.add_done_callback(self.tasks.discard)
+
+    @property
+    def mean_s(self) -> float:
+        """How long calls take, about."""
+        return statistics.fmean(self.service_s() for _ in range(100))
 
     async def all_ended(self) -> None:
         """Returns when nobody waits or works."""
@@ -153,6 +170,7 @@ class Crowd:
             pass
         finally:
             looking.cancel()
+        self.places.append([wait.position for _, wait in looks])
         if began_s:
             self.promises += [Promise(at_s, wait, began_s[0], came_s) for at_s, wait in looks]
 
